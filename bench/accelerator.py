@@ -36,7 +36,7 @@ from offcut.backends.requested import Request, requested
 from offcut.backends.target import DEFAULT, Options, Planned
 from offcut.costmodel import Device, load
 from offcut.experiment.table import wide_console
-from offcut.schedule import Nest, Schedule
+from offcut.schedule import At, Schedule
 
 PARTS = ("hiding", "search", "sizes", "tails", "designs")
 SHIFT = 8
@@ -143,10 +143,7 @@ def told(
 
 def alone(schedule: Schedule) -> Schedule:
     """The same tiles, one window of everything."""
-    steps = []
-    for step in schedule.steps:
-        assert isinstance(step, Nest)
-        steps.append(replace(step, ways=tuple(replace(way, depth=None) for way in step.ways)))
+    steps = (replace(step, depth=1) if isinstance(step, At) else step for step in schedule.steps)
     return replace(schedule, steps=tuple(steps))
 
 

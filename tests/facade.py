@@ -108,7 +108,9 @@ _NAMES = {
     "Limits": "tuning.problem",
     "Seen": "search.explorers",
     "explorer_named": "search.explorers",
-    "nests_of": "search.shared",
+    "nests_in": "search.shared",
+    "parts_of": "schedule",
+    "with_parts": "schedule",
     "shipped": "costmodel",
     # Files that are read.
     "Pair": "costmodel.learned.pair",

@@ -9,7 +9,7 @@ from random import Random
 import offcut as oc
 from offcut import PartitionError, Record, Records, Schedule
 from tests import spaces
-from tests.facade import Cases, Measured, Problem, Time, nests_of
+from tests.facade import Cases, Measured, Problem, Time, nests_in, parts_of
 
 SIZES = tuple(({"n": n}, 0.25) for n in (1, 16, 33, 64))
 
@@ -17,7 +17,7 @@ SIZES = tuple(({"n": n}, 0.25) for n in (1, 16, 33, 64))
 def factor(schedule: Schedule) -> float:
     """Measured over predicted: what is cut by a mask is slow, and so are low tiles and deep loops."""
     found = 1.3
-    for nest in nests_of(schedule.steps):
+    for nest in nests_in(parts_of(schedule)):
         for way in nest.ways:
             found *= 1.2 ** len(way.loops)
             for cut in way.splits:

@@ -85,14 +85,12 @@ def planted(space: Space, best: Schedule) -> Callable[[Schedule], float]:
 
 
 def _words(schedule: Schedule) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """The words of each line, by the nest that it is of and its first two; not the names of ways."""
+    """The words of each line, by its first two, which name the stage; not the names of options."""
     found: dict[tuple[str, ...], tuple[str, ...]] = {}
-    nest = ""
     for line in str(schedule).splitlines():
         words = line.split()
-        nest = words[1] if words[0] == "nest" else nest
-        if words[0] != "way":
-            found[nest, *words[:2]] = tuple(words[2:]) or ("there",)
+        if words[0] not in ("choose", "option"):
+            found[tuple(words[:2])] = tuple(words[2:]) or ("there",)
     return found
 
 

@@ -16,7 +16,7 @@ from offcut.costmodel import Device, copies_worth
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import DescribeError, PartitionError
 from offcut.partition import Strategy, strategy_named
-from offcut.schedule import Schedule, at_line, decisions, find_intrinsic
+from offcut.schedule import Schedule, at_line, decisions, find_intrinsic, hand_steps
 from offcut.search import Records
 
 
@@ -114,7 +114,7 @@ def checked_schedule(
             because="a schedule says every strategy",
             help=("one of the two",),
         )
-    for step in schedule.steps:
+    for step in hand_steps(schedule):
         if isinstance(step, decisions.Cover):
             with at_line(schedule, step):
                 find_intrinsic(step.microkernel, microkernels, f"axis {step.stage}.{step.axis}")

@@ -15,7 +15,7 @@ import numpy as np
 import offcut as oc
 from offcut.experiment.timing import in_rounds
 from offcut.partition import BALANCE
-from offcut.schedule import Nest, Schedule
+from offcut.schedule import Nest, parts_of, with_parts
 
 TIMES = 2000
 """Calls that are timed together: one is as short as what a clock can tell."""
@@ -51,17 +51,13 @@ def _product(ways: int) -> oc.Kernel:
     kernel = oc.compile(product, inputs=[a, w], constants=weights, strategy="ladder")
     if ways == 1:
         return kernel
-    steps = []
-    for step in kernel.schedule.steps:
-        if isinstance(step, Nest):
-            (way,) = step.ways
-            rows = way.cover.rows if way.cover is not None else ""
-            splits = (
-                replace(cut, strategy=BALANCE) if cut.axis == rows else cut for cut in way.splits
-            )
-            step = replace(step, ways=(way, replace(way, label="balance", splits=tuple(splits))))
-        steps.append(step)
-    schedule = Schedule(kernel.schedule.name, tuple(steps))
+    (nest,) = parts_of(kernel.schedule)
+    assert isinstance(nest, Nest)
+    (way,) = nest.ways
+    rows = way.cover.rows if way.cover is not None else ""
+    splits = (replace(cut, strategy=BALANCE) if cut.axis == rows else cut for cut in way.splits)
+    both = replace(nest, ways=(way, replace(way, label="balance", splits=tuple(splits))))
+    schedule = with_parts(kernel.schedule, (both,))
     return oc.compile(product, inputs=[a, w], constants=weights, schedule=schedule)
 
 

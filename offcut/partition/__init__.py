@@ -45,7 +45,13 @@ from offcut.partition.legality import (
 from offcut.partition.pieces import Partition, Piece, Users
 from offcut.partition.programs import cut_program, pieces_of, pieces_of_tiles
 from offcut.partition.separate import separate
-from offcut.partition.stages.conversion import conversions, converted, is_read_once, reading
+from offcut.partition.stages.conversion import (
+    conversion_home,
+    conversions,
+    converted,
+    is_read_once,
+    reading,
+)
 from offcut.partition.stages.fusion import (
     Block,
     Shared,
@@ -56,7 +62,15 @@ from offcut.partition.stages.fusion import (
     windowed,
     with_shared,
 )
-from offcut.partition.stages.staging import turned, with_copy, with_scratch
+from offcut.partition.stages.staging import (
+    ValueCopy,
+    element_copy,
+    factor_copies,
+    turned,
+    with_copy,
+    with_scratch,
+    with_value,
+)
 from offcut.partition.strategies.axis_proof import check_axis
 from offcut.partition.strategies.catalog import (
     BALANCE,
@@ -115,6 +129,7 @@ __all__ = [
     "TiledAxis",
     "Tiles",
     "Users",
+    "ValueCopy",
     "all_matches",
     "axis_named",
     "check_axis",
@@ -126,6 +141,7 @@ __all__ = [
     "check_windows",
     "checked_request",
     "checked_tiles",
+    "conversion_home",
     "conversions",
     "converted",
     "cover",
@@ -134,6 +150,8 @@ __all__ = [
     "cut_program",
     "cuts_of",
     "drop_refused_covers",
+    "element_copy",
+    "factor_copies",
     "first_cover",
     "fused",
     "is_multiple",
@@ -161,5 +179,6 @@ __all__ = [
     "with_covers",
     "with_scratch",
     "with_shared",
+    "with_value",
     "without_covers",
 ]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeGuard
 
 from offcut.core import index as ix
 from offcut.core.dtypes import reduction_start
@@ -39,26 +40,14 @@ from offcut.partition import (
 )
 from offcut.polyhedral import space_of
 from offcut.proof import Certificate, Theorem
+from offcut.schedule import decisions
 from offcut.schedule.applied import Applied, Choice
 from offcut.schedule.checks import check_layout, check_splits, check_widths
 from offcut.schedule.costs import check_cost
-from offcut.schedule.decisions import Schedule
+from offcut.schedule.decisions import ANY, VECTORS, Cover, Order, Schedule, Split, Staging
+from offcut.schedule.nests import KernelAxes, Nest, NestView, Pack, Together, Way, nests_of
 from offcut.schedule.refusing import at_line, not_applied
 from offcut.schedule.restaging import position_of, restaged
-from offcut.schedule.text import Decision
-from offcut.schedule.ways import (
-    Convert,
-    Copy,
-    Cover,
-    Cut,
-    Lay,
-    Nest,
-    Pack,
-    Scratch,
-    Together,
-    Turn,
-    Way,
-)
 
 # Predicted seconds of a group in a way, over the sizes: (computation, statements at one point, what the
 # cover lays over them, way, constants in panels) -> a float64 expression
@@ -125,14 +114,18 @@ class Applying:
     ) -> None:
         self.given, self.schedule, self.kernels = computation, schedule, microkernels
         self.price, self.quote = price, quote
-        self.laid = frozenset(step.buffer for step in schedule.steps if isinstance(step, Lay))
+        view = nests_of(schedule)
+        self.view = NestView(0, (), {}) if view is None else view
+        self.laid = frozenset(step.what for step in schedule.steps if _is_prepacked(step))
         self.nests: dict[int, Nest] = {}
         self.copies: dict[int, Stage] = {}
         self.ways: dict[int, list[ResolvedWay]] = {}
 
-    def line(self, decision: Decision) -> AbstractContextManager[None]:
-        """Name the line of `decision` in what is refused meanwhile."""
-        return at_line(self.schedule, decision) if self.quote else nullcontext()
+    def line(self, of: object) -> AbstractContextManager[None]:
+        """Name the line of a decision, or of what is read of nests, in what is refused meanwhile."""
+        if not self.quote:
+            return nullcontext()
+        return at_line(self.schedule, self.view.lines.get(id(of), of))  # type: ignore[arg-type]
 
     def applied(self) -> Applied:
         """What it makes."""
@@ -146,18 +139,14 @@ class Applying:
 
     def shared(self) -> Shared:
         """Return the loops that nests share, after every decision about stages."""
-        nests: list[Nest | Together] = []
-        for step in self.schedule.steps:
+        cut = False
+        for step in self.schedule.steps[self.view.first :]:
             with self.line(step):
-                if isinstance(step, Nest | Together):
-                    nests.append(step)
-                elif nests and isinstance(step, Scratch | Copy | Turn | Convert):
+                cut = cut or isinstance(step, Split | Order | Cover | decisions.Choose)
+                if cut and isinstance(step, Staging) and step.how in ("value", "write"):
                     raise not_applied("cannot change stages that are cut", "nests stand before it")
-                elif isinstance(step, Cut):
-                    raise not_applied(f"cannot cut {step.axis}", "its nest says how it is split")
-                else:
-                    self.given = restaged(self.given, step)
-        shared = Shared((), tuple(self.tree(nest, ()) for nest in nests))
+                self.given = restaged(self.given, step)
+        shared = Shared((), tuple(self.tree(nest, ()) for nest in self.view.parts))
         self.check_complete(shared)
         return shared
 
@@ -172,9 +161,8 @@ class Applying:
             for inner in part.parts:
                 visit(inner, (*around, *part.axes))
 
-        for step in self.schedule.steps:
-            if isinstance(step, Nest | Together):
-                visit(step, ())
+        for part in self.view.parts:
+            visit(part, ())
         return found
 
     def tree(self, nest: Nest | Together, around: tuple[str, ...]) -> int | Shared:
@@ -212,7 +200,7 @@ class Applying:
             raise not_applied(
                 f"cannot share a loop {name}",
                 f"loops of {lead.label} are shared from its first axis on, and axis {place} is {own}",
-                help=(f"together {' '.join(axis.name for axis in lead.axes[: place + 1])}",),
+                help=(" ".join(("order", lead.buffer, *(a.name for a in lead.axes[: place + 1]))),),
             )
 
     def check_complete(self, shared: Shared) -> None:
@@ -228,7 +216,7 @@ class Applying:
                     raise not_applied(
                         f"cannot compute {group[0].buffer}",
                         f"it reads {late}, which is not computed",
-                        help=(f"nest {late}, with its ways, before it",),
+                        help=(f"the decisions of {late} before it",),
                     )
             done.add(position)
         missing = [g[0].buffer for k, g in enumerate(self.given.groups) if k not in done]
@@ -237,7 +225,7 @@ class Applying:
                 raise not_applied(
                     f"cannot end without {', '.join(missing)}",
                     "no nest is of it",
-                    help=(f"nest {missing[0]}, with its ways, behind what it reads",),
+                    help=(f"cover {missing[0]} {VECTORS}, behind what it reads",),
                 )
 
     def covered_along(self, position: int, nest: Nest) -> None:
@@ -265,7 +253,7 @@ class Applying:
         reduced = {axis.name for axis in lead.reduce_axes}
         free = {axis.name for axis in (*lead.axes, *lead.reduce_axes)} - set(around)
         self.check_cuts(lead, way.splits, free)
-        self.check_units(way)
+        self.check_units(lead, way)
         # Loops with conditions inside are no microkernel's; a cover says the order of their sum, and what is packed for it.
         guarded = False
         for cut in way.splits:
@@ -313,16 +301,15 @@ class Applying:
         )
         return ResolvedWay(way, cost, before, made)
 
-    def check_units(self, way: Way) -> None:
-        """Refuse what a machine of queues alone is told of a way."""
-        for decision, what in ((way.words, "lay words"), (way.depth, "take windows in turn")):
-            if decision is not None:
-                with self.line(decision):
-                    raise not_applied(
-                        f"cannot {what}",
-                        "a machine of queues has them, and this target is none",
-                        help=("without this line",),
-                    )
+    def check_units(self, lead: Stage, way: Way) -> None:
+        """Refuse windows that take turns."""
+        if way.depth is not None:
+            with self.line(way):
+                raise not_applied(
+                    f"cannot take windows of {lead.label} in turn",
+                    "a machine of queues has them, and this target is none",
+                    help=("without its depth",),
+                )
 
     def check_cuts(self, lead: Stage, splits: Sequence[AxisCut], free: set[str]) -> None:
         """Refuse splits of a stage that no loops can be; what they cut is no longer `free`."""
@@ -341,7 +328,7 @@ class Applying:
                 because = f"the axes of {lead.label} are {known}, each cut or run by one loop"
                 raise not_applied(f"cannot cut {name}", because)
 
-    def matched(self, lead: Stage, cover: Cover) -> Match:
+    def matched(self, lead: Stage, cover: KernelAxes) -> Match:
         """Return the microkernel laid over a stage as `cover` says."""
         known = [kernel for kernel in self.kernels if kernel.name == cover.microkernel]
         if not known:
@@ -361,6 +348,9 @@ class Applying:
     ) -> tuple[Stage, GroupCut]:
         """`lead` reading a copy of its columns' operand in panels, and the loops that make it."""
         load, multiple = found.by_columns, found.microkernel.multiple
+        if pack.buffer not in (ANY, load.buffer):
+            because = f"{load.buffer} is what moves along the columns of {found.microkernel.name}"
+            raise not_applied(f"cannot pack {pack.buffer} for {lead.label}", because)
         used = set().union(*(variables(part) for part in load.index))
         axes = [a for a in (*lead.axes, *lead.reduce_axes) if a.name in used]
         apart = [axis.label for axis in lead.axes if axis.name in set(around) - used]
@@ -413,10 +403,11 @@ class Applying:
         """Return the computation with the layouts of constants and the stages that pack."""
         layouts: dict[str, Layout] = {}
         for step in self.schedule.steps:
-            if isinstance(step, Lay):
+            if _is_prepacked(step):
+                assert step.layout is not None
                 with self.line(step):
-                    self.check_laid(step)
-                    layouts[step.buffer] = step.layout
+                    self.check_laid(step.what, step.layout)
+                    layouts[step.what] = step.layout
         buffers = tuple(
             replace(buffer, layout=layouts.get(buffer.name, buffer.layout))
             for buffer in self.given.buffers
@@ -428,14 +419,14 @@ class Applying:
             groups.append(group)
         return replace(self.given, buffers=buffers, groups=tuple(groups))
 
-    def check_laid(self, step: Lay) -> None:
+    def check_laid(self, name: str, layout: Layout) -> None:
         """Refuse a layout of what is no constant, or of other axes than it has."""
-        found = [buffer for buffer in self.given.buffers if buffer.name == step.buffer]
+        found = [buffer for buffer in self.given.buffers if buffer.name == name]
         if not found or found[0].kind is not Kind.CONSTANT:
             known = [b.name for b in self.given.buffers if b.kind is Kind.CONSTANT]
             because = f"the constants are {', '.join(known) or 'none'}"
-            raise not_applied(f"cannot lay {step.buffer} in panels", because)
-        check_layout("lay", step.buffer, step.layout, len(found[0].shape), self.kernels)
+            raise not_applied(f"cannot lay {name} in panels", because)
+        check_layout("lay", name, layout, len(found[0].shape), self.kernels)
 
     def emitted(self, planned: Computation, shared: Shared, staged: Program) -> Applied:
         """Return the loops of all nests, with their proof."""
@@ -501,6 +492,10 @@ class Applying:
             except PartitionError as refused:
                 refused.at = refused.at.replace(f"loop {axis}", f"axis {lead.label}.{label}")
                 raise
+
+
+def _is_prepacked(step: object) -> TypeGuard[Staging]:
+    return isinstance(step, Staging) and step.how == "prepack"
 
 
 def _read(stage: Stage) -> set[str]:

@@ -28,7 +28,7 @@ def check_splits(splits: Sequence[AxisCut], sums: frozenset[str]) -> None:
     if cut.strategy.among:
         names = ", ".join(map(str, cut.strategy.among))
         because = f"a split is by one strategy, and this is the cheapest of {names}"
-        raise _refused(cut, because, "a way with each of them")
+        raise _refused(cut, because, "an option with each of them")
     steps = _steps(cut)
     for tile, heights in steps:
         for size in (tile, *heights):

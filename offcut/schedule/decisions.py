@@ -30,9 +30,8 @@ from offcut.core.expr import Expr
 from offcut.core.layout import Layout
 from offcut.core.program import LANE, THREAD, UNROLL
 from offcut.errors import trim_tracebacks
-from offcut.partition import LoopCut, Strategy
+from offcut.partition import LADDER, LoopCut, Strategy
 from offcut.partition.cutting import ByHeight
-from offcut.schedule.ways import Cut, Mark, OfWays
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +42,7 @@ class Level:
     tail      what the last, partial tile does; None: the default, which depends on what runs it
     heights   the sizes of tiles that there are, descending from `tile`; None: those that the strategy says
     by        the loop inside another tile whose height decides instead; `classes` has tile and heights for each range
+    room      bytes in which what lives in a tile has to fit; where it does not, iterations run one by one; None: no matter
     """
 
     tile: int
@@ -50,12 +50,14 @@ class Level:
     heights: tuple[int, ...] | None = None
     by: str | None = None
     classes: ByHeight = ()
+    room: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
     """A loop of `stage` becomes a loop for each level of tiles, outermost first, and one inside the tiles.
 
+    stage  `ANY`: whichever has a loop of that name
     names  of these loops; one more than there are levels
 
     Halide, TVM: `split`, with a `TailStrategy`.
@@ -140,13 +142,16 @@ class Staging:
     """`readers` read `name` in place of `what`, or `what` is computed in `name` and copied from there.
 
     how      ``read``: `what` is an array, and `name` a copy of it; ``value``: `what` is an expression in loops of the
-             reader as it prints, and `name` an array of its values; ``write``: `what` is a stage, computed in `name`;
-             ``prepack``: `what` is a constant, which lies in `layout` before any call, by its own name
-    axes     of ``value``: (axis of `name`, what stands for it in the reader), in the order of the array's axes
+             reader as it prints, and `name` an array of its values, or a constant that is converted when it is bound;
+             ``write``: `what` is a stage, computed in `name` and copied from there; ``prepack``: `what` is a constant,
+             which is laid out when it is bound
+    name     `ANY`: whatever a stage of its own is called that does so
+    axes     of ``value``: (axis of `name`, what stands for it in the reader), in the order of the array's axes; of
+             ``write``: the axes of the stage in the order of the array's
     memory   in which `name` lies; None: main memory
-    layout   in which its elements lie there, or in its window; None: row by row, or as what runs its readers says
+    layout   in which it lies; None: row by row
 
-    Halide, TVM: `cache_read`, `cache_write`, `compute_root` of a part of an expression.
+    Halide, TVM: `cache_read`, `cache_write`, `compute_root` of a part of an expression, `transform_layout`, `reorder_storage`.
     """
 
     how: str
@@ -187,18 +192,28 @@ UNIT_PRIMITIVES = {
 class Bind:
     """One loop of `stage` is run by a unit of the machine, whatever was said of it before; None: one iteration after the other.
 
+    stage, axis  `ANY`: every loop of which it is proved that the unit may run it
+    tree         whether lanes run the terms of a sum, whose partial sums are added in a tree
+
     Halide, TVM: `bind`, `parallel`, `vectorize`, `unroll`.
     """
 
     stage: str
     axis: str
     unit: str | None
+    tree: bool = False
+
+
+VECTORS = "vectors"
+"""What runs a tile that no microkernel does: instructions of the target's own, along lanes where it has some."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """The loops of `stage` from `axis` inwards are one tile, which a microkernel runs. TVM: `tensorize`.
+    """The loops of `stage` from `axis` inwards are one tile, which a microkernel runs, or `VECTORS`. TVM: `tensorize`.
 
+    stage     `ANY`: every nest of a program that a microkernel runs, in the tiles that the target chooses
+    axis      ""  : all loops that no order names
     axes      (axis of the microkernel, loop); empty: the judge finds them
     operands  (operand of the microkernel, buffer); empty: the judge finds them
     """
@@ -284,8 +299,18 @@ _PRIMITIVES: dict[type, str] = {
     Cover: "tensorize",
     Choose: "choose",
 }
+ANY = "*"
+"""What a decision names that is about all that there are."""
+
+ANY_TREE, ANY_LANES, ANY_THREADS = (
+    Bind(ANY, ANY, LANE, tree=True),
+    Bind(ANY, ANY, LANE),
+    Bind(ANY, ANY, THREAD),
+)
+ANY_PRODUCTS = Cover(ANY, "", ANY)
+
 Primitive = Split | Fuse | Order | At | Staging | Inline | RFactor | Bind | Cover | Choose
-Step = OfWays | Separate | Primitive
+Step = Separate | Primitive
 
 
 @trim_tracebacks
@@ -333,5 +358,32 @@ def schedule_of(name: str, cuts: Mapping[str, LoopCut], copies: int) -> Schedule
 
     copies  of a statement that separating conditions may make, at most
     """
-    made = (Cut(axis, cut.tiles, cut.strategy) for axis, cut in cuts.items())
-    return Schedule(name, (Separate(copies), *made, Mark("rows"), Mark("lanes")))
+    made = (split_of(axis, cut) for axis, cut in cuts.items())
+    return Schedule(name, (Separate(copies), *made, ANY_TREE, ANY_LANES))
+
+
+def split_of(loop: str, cut: LoopCut) -> Split:
+    """Return the split that cuts a loop so, by its name, or its stage and its name."""
+    stage, _, axis = loop.rpartition(".")
+    *outer, tile = cut.tiles
+    levels = (*(Level(size, LADDER) for size in outer), Level(tile, cut.strategy))
+    return Split(stage or ANY, axis, levels, split_names(axis, len(levels)))
+
+
+def split_names(axis: str, levels: int) -> tuple[str, ...]:
+    """Return what the loops of a split are called where nothing else asks: ``i_group``, ``i_tile``, ``i_in``."""
+    outer = (f"{axis}_group{number or ''}" for number in range(levels - 1))
+    return (*outer, f"{axis}_tile", f"{axis}_in")
+
+
+def loop_cuts(schedule: Schedule) -> dict[str, Split]:
+    """Return how loops are split that stand as they are once conditions have left them, by their names, ``C.j`` where it is said of which stage."""
+    steps = schedule.steps
+    at = next((k for k, step in enumerate(steps) if isinstance(step, Separate)), len(steps))
+    splits = (step for step in steps[at:] if isinstance(step, Split))
+    return {loop_name(s): s for s in splits}
+
+
+def loop_name(step: Split) -> str:
+    """Return what a user calls the loop that is split: ``C.j``, or ``j`` where it is that of several stages."""
+    return step.axis if step.stage == ANY else f"{step.stage}.{step.axis}"

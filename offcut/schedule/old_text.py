@@ -44,7 +44,7 @@ OLD: dict[str, tuple[str, Callable[..., Primitive]]] = {
         r"reorder (\S+)((?: \S+)*)",
         lambda stage, loops: Order(stage, tuple(loops.split())),
     ),
-    "bind": (r"bind ([^\s.]+) (\S+) (\S+)", Bind),
+    "bind": (r"bind ([^\s.*]+) (\S+) (\S+)", Bind),
     "compute_at": (
         r"compute_at (\S+) (\S+) (\S+)(?: depth (\d{1,9}))?",
         lambda stage, reader, axis, depth: At(stage, reader, axis, None, int(depth or 1)),

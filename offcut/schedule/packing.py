@@ -8,7 +8,7 @@ from offcut.core.expr import Load, variables
 from offcut.describe.computation import Stage
 from offcut.partition import MASK, AxisCut, Match
 from offcut.polyhedral import coefficient
-from offcut.schedule.ways import Pack
+from offcut.schedule.nests import Pack
 
 
 def beside(load: Load, axis: str) -> bool:
@@ -33,4 +33,4 @@ def pack_of(lead: Stage, found: Match, name: str, shared: Collection[str]) -> Pa
     # A transposing copy passes along the depth inside a panel: the lines it reads stay near.
     along = 1 if beside(load, found.columns) and kernel.interleave == 1 else 2
     loops = tuple(axis for axis in axes[:-along] if axis not in shared)
-    return Pack(name, layout, (AxisCut(found.columns, MASK, kernel.panel),), loops)
+    return Pack(load.buffer, name, layout, (AxisCut(found.columns, MASK, kernel.panel),), loops)

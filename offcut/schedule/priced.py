@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from offcut.core import program
 from offcut.core.analysis import analysis
 from offcut.core.expr import Expr, Var, substitute, variables
 from offcut.core.interpret.values import evaluate
-from offcut.core.program import Choose, Option, Program
+from offcut.core.program import Option, Program
 from offcut.core.sizes import no_real, real_of
 from offcut.core.text.printer import format_expr
 from offcut.errors import DescribeError, PartitionError, blamed_on_another
 from offcut.schedule.costs import check_cost
-from offcut.schedule.decisions import Schedule, Step
-from offcut.schedule.ways import Nest, Together
+from offcut.schedule.decisions import Alternative, Choose, Schedule, Step
 
 # the loops of one way to run a nest -> seconds of a call: a number, or an expression over the sizes
 OwnPrice: TypeAlias = Callable[[Program], Any]
@@ -31,19 +31,17 @@ def priced(
 
     Raises DescribeError for what is no cost, PartitionError for one that is not told by the sizes.
     """
-    choices = iter(analysis(loops).of(Choose))
+    choices = iter(analysis(loops).of(program.Choose))
 
-    def part(one: Nest | Together) -> Nest | Together:
-        if isinstance(one, Together):
-            return replace(one, parts=tuple(map(part, one.parts)))
-        if len(one.ways) == 1:
-            return one
-        costs = (_cost(loops, option, price, users) for option in next(choices).options)
-        ways = (replace(way, cost=cost) for way, cost in zip(one.ways, costs, strict=True))
-        return replace(one, ways=tuple(ways))
+    def alternatives(step: Choose) -> Iterator[Alternative]:
+        for one, option in zip(step.options, next(choices).options, strict=True):
+            yield replace(one, cost=_cost(loops, option, price, users))
 
     steps: list[Step] = [
-        part(step) if isinstance(step, Nest | Together) else step for step in schedule.steps
+        Choose(tuple(alternatives(step)))
+        if isinstance(step, Choose) and len(step.options) > 1
+        else step
+        for step in schedule.steps
     ]
     return replace(schedule, steps=tuple(steps))
 

@@ -11,6 +11,7 @@ from offcut.errors import PartitionError, TargetError
 from offcut.schedule.decisions import (
     UNIT_PRIMITIVES,
     At,
+    Bind,
     Cover,
     Primitive,
     Schedule,
@@ -20,7 +21,6 @@ from offcut.schedule.decisions import (
     each_decision,
 )
 from offcut.schedule.text import Decision, format_decision, lines_of
-from offcut.schedule.ways import Cut, Lay, Mark
 
 
 class DecidedError(PartitionError):
@@ -78,15 +78,15 @@ def _in_words(text: str, decision: object) -> str:
 
 
 @contextmanager
-def at_line(schedule: Schedule, decision: Decision) -> Iterator[None]:
-    """Name the line of `decision` in what is refused meanwhile."""
+def at_line(schedule: Schedule, decision: Decision | int) -> Iterator[None]:
+    """Name the line of `decision`, or of that number, in what is refused meanwhile."""
     try:
         yield
     except PartitionError as refused:
         if refused.at.startswith("line "):
             raise
         lines = [(one, k, text.strip()) for k, (text, one) in enumerate(lines_of(schedule), 1)]
-        at = next(f"line {k}: {text}" for one, k, text in lines if one is decision)
+        at = next(f"line {k}: {text}" for one, k, text in lines if one is decision or k == decision)
         because = _in_words(refused.because, decision)
         if isinstance(refused, DecidedError):
             first = next(f"line {k}: {text}" for one, k, text in lines if one is refused.first)
@@ -158,20 +158,21 @@ def not_applied(refused: str, because: str, help: Sequence[str] = ()) -> Partiti
 
 def check_once(schedule: Schedule) -> None:
     """Refuse what a schedule says twice of one thing: the loops of an axis, a layout, a unit."""
-    said = set[str]()
+    seen = set[object]()
+    separate, key = False, object()
     for step in schedule.steps:
         match step:
-            case Cut(axis):
-                what = f"cut {axis}"
-            case Lay(buffer):
-                what = f"lay {buffer}"
-            case Mark(unit):
-                what = f"mark {unit}"
             case Separate():
-                what = "separate conditions"
+                separate, key, what = True, Separate, "separate conditions"
+            case Split(stage, axis) if separate:
+                key, what = (stage, axis), f"split {stage}.{axis}"
+            case Staging("prepack", buffer):
+                key, what = (Staging, buffer), f"prepack {buffer}"
+            case Bind(stage, axis, unit, tree):
+                key, what = (stage, axis, unit, tree), format_decision(step)
             case _:
                 continue
-        if what in said:
+        if key in seen:
             with at_line(schedule, step):
                 raise not_applied(f"cannot {what} twice", "a line before it says how")
-        said.add(what)
+        seen.add(key)

@@ -10,8 +10,8 @@ from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition import GroupCut, Match, with_shared
 from offcut.schedule.apply_ways import Applying, ResolvedWay, WayPrice
-from offcut.schedule.decisions import Schedule
-from offcut.schedule.ways import Cover, Nest, Pack, Together, Way
+from offcut.schedule.decisions import Schedule, Staging
+from offcut.schedule.nests import KernelAxes, Nest, Pack, Together, Way, nests_of
 
 
 class Resolving:
@@ -32,7 +32,10 @@ class Resolving:
 
         Raises PartitionError for a decision that names what is not there.
         """
-        key = tuple(map(_but_for_ways, schedule.steps))
+        view = nests_of(schedule)
+        parts = () if view is None else view.parts
+        stages = (step for step in schedule.steps if isinstance(step, Staging))
+        key = (*stages, *map(_but_for_ways, parts))
         if key not in self.known:
             made = _Remembering(
                 self.computation, schedule, self.microkernels, self.price, quote=False
@@ -93,7 +96,7 @@ class _Remembering(Applying):
         quote: bool,
     ) -> None:
         super().__init__(computation, schedule, microkernels, price, quote)
-        self.matches: dict[tuple[int, Cover], tuple[Stage, Match]] = {}
+        self.matches: dict[tuple[int, KernelAxes], tuple[Stage, Match]] = {}
         self.packings: dict[str, tuple[Stage, GroupCut]] = {}
         self.held: Computation | None = None
 
@@ -109,7 +112,7 @@ class _Remembering(Applying):
             self.held = self.planned()
         return self.held
 
-    def matched(self, lead: Stage, cover: Cover) -> Match:
+    def matched(self, lead: Stage, cover: KernelAxes) -> Match:
         """Return the microkernel laid over a stage as `cover` says."""
         key = id(lead), cover
         if key not in self.matches:
@@ -134,4 +137,4 @@ def _but_for_ways(step: object) -> Hashable:
         case Together(axes, parts, block):
             return axes, tuple(map(_but_for_ways, parts)), block
         case _:
-            return step
+            raise AssertionError(step)

@@ -15,22 +15,24 @@
       option large
         …
 
-`old_text` reads the lines of versions before; `ways_text` has those of the CPU's policy.
+`old_text` reads the lines of versions before, `old_nests` those about nests.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from typing import assert_never
 
 from offcut.core.expr import Expr, Var
 from offcut.core.layout import Layout
+from offcut.core.program import LANE
 from offcut.core.text.layouts import format_layout
 from offcut.core.text.printer import format_expr
-from offcut.partition import AxisCut
-from offcut.schedule import ways_text
 from offcut.schedule.decisions import (
+    ANY,
+    ANY_PRODUCTS,
     Alternative,
     At,
     Bind,
@@ -58,10 +60,10 @@ from offcut.schedule.lines import (
     read_layout,
     read_strategy,
 )
+from offcut.schedule.old_nests import OLD_NESTS, OLD_STEPS, read_old_nests
 from offcut.schedule.old_text import OLD, read_old
-from offcut.schedule.ways import OfWays
 
-Decision = Step | Alternative | ways_text.OfWay | AxisCut | tuple[str, int]
+Decision = Step | Alternative
 
 
 def format_schedule(schedule: Schedule) -> str:
@@ -77,9 +79,6 @@ def lines_of(schedule: Schedule) -> Iterator[tuple[str, Decision | None]]:
 
 
 def _lines(step: Step, indent: str) -> Iterator[tuple[str, Decision | None]]:
-    if isinstance(step, OfWays):
-        yield from ways_text.lines_of(step, indent)
-        return
     match step:
         case Separate(copies):
             yield f"{indent}separate {copies}", step
@@ -105,31 +104,33 @@ def format_decision(step: Primitive) -> str:
         case Order(stage, loops):
             return " ".join(("order", stage, *loops))
         case At(stage, reader, axis, memory, depth, inplace):
-            where = "" if memory is None else f" in {memory}"
+            where = _format_place(memory, None)
             where += "" if depth == 1 else f" depth {depth}"
             place = reader if axis is None else f"{reader}.{axis}"
             return f"at {stage} {place}{where}" + (f" inplace {inplace}" if inplace else "")
-        case Staging("prepack", what):
-            return f"stage prepack {what}{_format_place(step)}"
-        case Staging("write", what, name):
-            return f"stage write {what} as {name}{_format_place(step)}"
-        case Staging(how, what, name, readers, axes):
+        case Staging("prepack", what, _, _, _, memory, layout):
+            return f"stage prepack {what}{_format_place(memory, layout)}"
+        case Staging(how, what, name, readers, axes, memory, layout):
             shown = ", ".join(
                 axis if value == Var(axis) else f"{axis} = {format_expr(value)}"
                 for axis, value in axes
             )
-            named = f"{name}({shown})" if how == "value" else name
-            return f"stage {how} {what} for {' '.join(readers)} as {named}{_format_place(step)}"
+            named = f"{name}({shown})" if how == "value" or axes else name
+            to = f" for {' '.join(readers)}" if how != "write" else ""
+            return f"stage {how} {what}{to} as {named}{_format_place(memory, layout)}"
         case Inline(stage):
             return f"inline {stage}"
         case RFactor(stage, axis, name):
             return f"rfactor {stage}.{axis} as {name}"
-        case Bind(stage, axis, unit):
-            return f"bind {stage}.{axis} {unit or 'serial'}"
+        case Bind(stage, axis, unit, tree):
+            loop = ANY if stage == ANY else f"{stage}.{axis}"
+            return f"bind {loop} {unit or 'serial'}{' tree' if tree else ''}"
+        case Cover(stage, _, kernel) if stage == ANY == kernel:
+            return f"cover {ANY}"
         case Cover(stage, axis, microkernel, axes, operands):
             parts = [", ".join(f"{a}={b}" for a, b in pairs) for pairs in (axes, operands)]
             shown = f"({'; '.join(parts if operands else parts[:1])})" if axes or operands else ""
-            return f"cover {stage} at {axis} {microkernel}{shown}"
+            return f"cover {stage}{f' at {axis}' if axis else ''} {microkernel}{shown}"
         case Choose():
             raise AssertionError("it has several lines")
         case _:
@@ -146,13 +147,12 @@ def _format_level(level: Level) -> str:
         return f"{tail}by {level.by} {', '.join(classes)}"
     if level.heights is not None:
         return f"{tail}of {' '.join(map(str, level.heights))}"
-    return f"{tail}{level.tile}"
+    return f"{tail}{level.tile}" + ("" if level.room is None else f" if fits {level.room}")
 
 
-def _format_place(step: Staging) -> str:
-    """Return the end of a line that says in which memory a staged array lies, and how."""
-    where = "" if step.memory is None else f" in {step.memory}"
-    return where if step.layout is None else f"{where} layout {format_layout(step.layout)}"
+def _format_place(memory: str | None, layout: Layout | None) -> str:
+    shown = "" if layout is None else f" layout {format_layout(layout)}"
+    return shown if memory is None else f" in {memory}{shown}"
 
 
 def parse_schedule(text: str) -> Schedule:
@@ -162,7 +162,18 @@ def parse_schedule(text: str) -> Schedule:
     """
     whole = lines_in_blocks(text)
     name = whole.line.match(r"schedule (\S+)", "schedule C")[1]
-    return Schedule(name, tuple(map(_read_step, whole.inside)))
+    steps = list[Step]()
+    for nests, blocks in groupby(whole.inside, lambda block: block.line.word in OLD_NESTS):
+        if nests:
+            steps += read_old_nests(blocks)
+            continue
+        for block in blocks:
+            old = OLD_STEPS.get(block.line.word)
+            steps += (_read_step(block),) if old is None else old(block)
+    cuts = any(block.line.word == "cut" for block in whole.inside)
+    if cuts and not any(isinstance(step, Separate) for step in steps):
+        steps.insert(0, Separate(1))
+    return Schedule(name, tuple(steps))
 
 
 _NAMES = r"\S+(?: \S+)*"
@@ -178,11 +189,7 @@ def _read_step(block: LineBlock) -> Step:
         return _READERS[word](block.alone())
     if word == "choose":
         return _read_choose(block)
-    if word in ways_text.READERS:
-        return ways_text.READERS[word](block)
-    return block.line.refuse(
-        "it is no decision", ", ".join((*_READERS, "choose")), ", ".join(ways_text.READERS)
-    )
+    return block.line.refuse("it is no decision", ", ".join((*_READERS, "choose")))
 
 
 def _read_split(line: Line) -> Split:
@@ -204,18 +211,25 @@ def _read_split(line: Line) -> Split:
 def _read_level(line: Line, text: str) -> Level:
     shown = "mask 8", "ladder of 8 4 1", "ladder by ii 1..6: 64 32 16, 7..14: 32 16"
     found = re.fullmatch(
-        rf"(?:{STRATEGY} )?(?:(\d+)|of (\d+(?: \d+)*)|by (\S+) (\d+\.\.\d+: .+))", text
+        rf"(?:{STRATEGY} )?(?:(\d+)(?: if fits (\d+))?|of (\d+(?: \d+)*)|by (\S+) (\d+\.\.\d+: .+))",
+        text,
     )
     if found is None:
         line.refuse(f"{text!r} is no level of tiles", *shown)
-    tail, tile, heights, by, classes = found.groups()
+    tail, tile, fits, heights, by, classes = found.groups()
     if by is not None:
         read = tuple(read_classes(line, classes))
         strategy = None if tail is None else read_strategy(line, tail, *(t for _, t, _ in read))
         return Level(0, strategy, None, by, read)
     sizes = line.sizes(heights or tile)
     strategy = None if tail is None else read_strategy(line, tail, sizes[0])
-    return Level(sizes[0], strategy, sizes if heights else None)
+    room = None if fits is None else line.size(fits)
+    if room is not None and not (sizes[0] > 1 and room > 0):
+        line.refuse(
+            "a block is of several iterations, in some bytes",
+            "split C.i 4 if fits 16384 as i_block i_in",
+        )
+    return Level(sizes[0], strategy, sizes if heights else None, room=room)
 
 
 def _read_fuse(line: Line) -> Fuse:
@@ -256,30 +270,37 @@ def _read_staging(line: Line) -> Staging:
     )
     how = line.match(r"stage (read|value|write|prepack) .+", *shown)[1]
     if how == "prepack":
-        found = line.match(r"stage prepack (\S+) layout (.+)", shown[3])
-        return Staging(how, found[1], found[1], layout=_read_layout(line, found[2]))
+        found = line.match(rf"stage prepack (\S+){_PLACE}", shown[3])
+        return Staging(
+            "prepack", found[1], found[1], (), (), *_read_place(line, found[2], found[3])
+        )
     if how == "write":
-        found = line.match(rf"stage write (\S+) as (\S+?){_PLACE}", shown[2])
-        memory, layout = found[3], _read_layout(line, found[4])
-        return Staging(how, found[1], found[2], memory=memory, layout=layout)
+        found = line.match(rf"stage write (\S+) as ([^\s()]+)(?:\((.*)\))?{_PLACE}", shown[2])
+        axes = tuple(_read_axes(line, found[3] or ""))
+        return Staging(
+            "write", found[1], found[2], (), axes, *_read_place(line, found[4], found[5])
+        )
     if how == "read":
-        pattern = rf"stage read (\S+) for ({_NAMES}?) as (\S+?){_PLACE}"
+        pattern = rf"stage read (\S+) for ({_NAMES}?) as (\S+){_PLACE}"
         found = line.match(pattern, shown[0])
-        readers, layout = tuple(found[2].split()), _read_layout(line, found[5])
-        return Staging(how, found[1], found[3], readers, (), found[4], layout)
-    pattern = rf"stage value (.+) for ({_NAMES}?) as (\w+)\((.*?)\){_PLACE}"
+        place = _read_place(line, found[4], found[5])
+        return Staging("read", found[1], found[3], tuple(found[2].split()), (), *place)
+    pattern = rf"stage value (.+) for ({_NAMES}?) as (\w+|\*)\((.*)\){_PLACE}"
     found = line.match(pattern, shown[1])
-    axes, readers = tuple(_read_axes(line, found[4])), tuple(found[2].split())
-    return Staging(how, found[1], found[3], readers, axes, found[5], _read_layout(line, found[6]))
+    axes = tuple(_read_axes(line, found[4]))
+    place = _read_place(line, found[5], found[6])
+    return Staging("value", found[1], found[3], tuple(found[2].split()), axes, *place)
 
 
-def _read_layout(line: Line, text: str | None) -> Layout | None:
-    return None if text is None else read_layout(line, text)
+def _read_place(
+    line: Line, memory: str | None, layout: str | None
+) -> tuple[str | None, Layout | None]:
+    return memory, None if layout is None else read_layout(line, layout)
 
 
 def _read_axes(line: Line, text: str) -> Iterator[tuple[str, Expr]]:
     """Yield (axis, what stands for it) of ``u = 2*y + r, c = c``."""
-    for part in text.split(", ") if text else ():
+    for part in re.split(r", (?=\w+(?: = |, |$))", text) if text else ():
         axis, sign, value = part.partition(" = ")
         if not axis.isidentifier():
             line.refuse(f"{part!r} is no axis", "u = 2*y + r")
@@ -288,13 +309,16 @@ def _read_axes(line: Line, text: str) -> Iterator[tuple[str, Expr]]:
 
 def _read_cover(line: Line) -> Cover:
     found = line.match(
-        r"cover (\S+) at (\S+) ([^\s()]+)(?:\((.*)\))?",
+        r"cover (?:(\*)|(\S+)(?: at (\S+))? ([^\s()]+)(?:\((.*)\))?)",
         "cover C at ii gemm8x8",
         "cover C at ii gemm8x8(i=ii, j=jj, p=k; A=A, B=W, C=C)",
+        "cover C vectors",
     )
-    axes, _, operands = (found[4] or "").partition("; ")
+    if found[1]:
+        return ANY_PRODUCTS
+    axes, _, operands = (found[5] or "").partition("; ")
     pairs = tuple(tuple(_read_pairs(line, one)) for one in (axes, operands))
-    return Cover(found[1], found[2], found[3], *pairs)
+    return Cover(found[2], found[3] or "", found[4], *pairs)
 
 
 def _read_pairs(line: Line, text: str) -> Iterator[tuple[str, str]]:
@@ -314,9 +338,16 @@ def _read_separate(line: Line) -> Separate:
 
 def _read_bind(line: Line) -> Bind:
     found = line.match(
-        rf"bind {_LOOP} (\S+)", "bind C.j thread", "bind C.j lane", "bind C.j serial"
+        rf"bind (?:(\*)|{_LOOP}) (\S+)( tree)?",
+        "bind C.j thread",
+        "bind C.j lane",
+        "bind C.k lane tree",
+        "bind C.j serial",
     )
-    return Bind(found[1], found[2], None if found[3] == "serial" else found[3])
+    unit, tree = None if found[4] == "serial" else found[4], found[5] is not None
+    if tree and unit != LANE:
+        line.refuse("partial sums of lanes are added in a tree", "bind C.k lane tree")
+    return Bind(*((ANY, ANY) if found[1] else (found[2], found[3])), unit, tree)
 
 
 def _read_rfactor(line: Line) -> RFactor:

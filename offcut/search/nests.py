@@ -10,7 +10,7 @@ from random import Random
 
 from offcut.core.cached_hash import CachedHash
 from offcut.core.memo import lazy_property, memoize_method
-from offcut.schedule import Lay, Nest, Way
+from offcut.schedule import Nest, Staging, Way
 from offcut.search.ways import Form, label_of
 
 
@@ -19,7 +19,7 @@ class Chosen(CachedHash):
     """The ways of a nest, without labels, and how the constant lies that their columns read; None: as the array does."""
 
     ways: tuple[Way, ...]
-    lay: Lay | None
+    lay: Staging | None
 
     __hash__ = CachedHash.__hash__
 
@@ -43,7 +43,7 @@ class NestSpace:
     @staticmethod
     def of(nest: Nest, forms: tuple[Form, ...], most: int) -> NestSpace:
         """The space of a nest that begins with its ways, as far as they are of these forms."""
-        labels = {replace(way, label=""): way.label for way in nest.ways}
+        labels = {replace(way, label="").plain: way.label for way in nest.ways}
         keys = {(form.cover, form.pack): form.lay for form in reversed(forms)}
         lays = (keys[key] for way in nest.ways if (key := (way.cover, way.pack)) in keys)
         first = Chosen(tuple(labels), next(lays, None))
@@ -53,7 +53,7 @@ class NestSpace:
     @property
     def laid(self) -> frozenset[str]:
         """The constants whose panels it chooses."""
-        return frozenset(form.lay.buffer for form in self.forms if form.lay is not None)
+        return frozenset(form.lay.what for form in self.forms if form.lay is not None)
 
     @property
     def size(self) -> int:
@@ -114,11 +114,11 @@ class NestSpace:
                 yield Chosen(tuple(dict.fromkeys(map(form.nearest, ways))), form.lay)
 
     @memoize_method
-    def moves(self, way: Way, lay: Lay | None) -> tuple[Way, ...]:
+    def moves(self, way: Way, lay: Staging | None) -> tuple[Way, ...]:
         """The ways that differ from `way` in one choice, or in their form."""
         return tuple(self._moved(way, lay))
 
-    def _moved(self, way: Way, lay: Lay | None) -> Iterator[Way]:
+    def _moved(self, way: Way, lay: Staging | None) -> Iterator[Way]:
         own = self.form(way, lay)
         if own is not None:
             yield from own.near(way)
@@ -144,7 +144,7 @@ class NestSpace:
         ways = rng.sample(pool, rng.randint(1, min(self.most, len(pool))))
         return next(iter(self.legal(ways, a.lay)), a)
 
-    def legal(self, ways: Sequence[Way], lay: Lay | None) -> Iterator[Chosen]:
+    def legal(self, ways: Sequence[Way], lay: Staging | None) -> Iterator[Chosen]:
         """`ways` as they compete, if they can: not where their packed copies differ, or two are one."""
         packs = [way.pack for way in ways if way.pack is not None]
         alike = not packs or packs.count(packs[0]) == len(packs)
@@ -173,11 +173,11 @@ class NestSpace:
         return tuple(found)
 
     @staticmethod
-    def read(ways: Sequence[Way], lay: Lay | None) -> Chosen:
+    def read(ways: Sequence[Way], lay: Staging | None) -> Chosen:
         """What `written` has made `ways` of."""
         return Chosen(tuple(replace(way, label="") for way in ways), lay)
 
-    def form(self, way: Way, lay: Lay | None) -> Form | None:
+    def form(self, way: Way, lay: Staging | None) -> Form | None:
         """The form that a way is of; None where it is of none."""
         alike = (f for f in self.forms if (f.cover, f.pack, f.lay) == (way.cover, way.pack, lay))
         return next((form for form in alike if _is_of(way, form)), None)
@@ -194,7 +194,7 @@ class NestSpace:
 def _is_of(way: Way, form: Form) -> bool:
     cut = len(way.splits) == len(form.cuts)
     fits = (own in cuts.options for own, cuts in zip(way.splits, form.cuts, strict=False))
-    return cut and all(fits) and (way.loops, way.inner) in form.orders
+    return cut and all(fits) and form.order(way) is not None
 
 
 def _subsets(less: int, all: int, most: int) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core.memo import lazy_property, memoize_method
-from offcut.schedule import Nest, Step, Together, Way
+from offcut.schedule import Nest, Together, Way, in_loops
 
 Leaves = tuple[str, ...]
 
@@ -37,7 +37,7 @@ class Tree:
     @property
     def nests(self) -> tuple[Nest, ...]:
         """The nests, in order."""
-        return tuple(nests_of(self.parts))
+        return tuple(nests_in(self.parts))
 
     def around(self, stage: str) -> tuple[str, ...]:
         """The axes of all loops that may be shared around a nest."""
@@ -68,7 +68,7 @@ class Tree:
     @memoize_method
     def _nest(self, nest: Nest, loops: tuple[str, ...], ways: tuple[Way, ...]) -> Nest:
         """The nest in these ways, which run in further plain loops."""
-        return replace(nest, ways=tuple(_inside(way, loops) for way in ways))
+        return replace(nest, ways=tuple(in_loops(way, loops) for way in ways))
 
     @lazy_property
     def _leaves(self) -> dict[int, Leaves]:
@@ -92,12 +92,11 @@ class Tree:
 
 def leaves(part: Nest | Together) -> Leaves:
     """The stages of the nests in it, in order."""
-    return tuple(nest.stage for nest in nests_of((part,)))
+    return tuple(nest.stage for nest in nests_in((part,)))
 
 
-def nests_of(steps: Sequence[Step]) -> Iterator[Nest]:
-    """The nests among decisions, in order."""
-    parts = [step for step in steps if isinstance(step, Nest | Together)]
+def nests_in(parts: Sequence[Nest | Together]) -> Iterator[Nest]:
+    """The nests in `parts`, in order."""
     return (nest for nest, _ in _with_axes(parts, ()))
 
 
@@ -127,14 +126,6 @@ def _only(parts: Sequence[Nest | Together], stages: frozenset[str]) -> Iterator[
             inside = tuple(_only(part.parts, stages))
             if inside:
                 yield replace(part, parts=inside)
-
-
-def _inside(way: Way, loops: tuple[str, ...]) -> Way:
-    """`way` in further plain loops, which run around what it packs, too."""
-    if not loops:
-        return way
-    pack = way.pack and replace(way.pack, loops=(*loops, *way.pack.loops))
-    return replace(way, loops=(*loops, *way.loops), pack=pack)
 
 
 def _without(way: Way, loops: int) -> Way:

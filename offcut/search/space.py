@@ -22,6 +22,7 @@ from functools import partial
 from itertools import chain, combinations, islice, product
 from math import prod
 from random import Random
+from typing import TypeGuard
 
 from offcut.core.analysis import analysis
 from offcut.core.cached_hash import CachedHash
@@ -34,27 +35,27 @@ from offcut.errors import DescribeError, PartitionError
 from offcut.partition import CUT, MASK, AxisCut, LoopCut, cut_program
 from offcut.polyhedral import carried_by, request_budget
 from offcut.schedule import (
-    Convert,
-    Copy,
-    Cut,
-    Lay,
-    Mark,
-    Nest,
+    ANY_PRODUCTS,
+    Bind,
     Schedule,
-    Scratch,
     Separate,
+    Split,
+    Staging,
     Step,
-    Together,
-    Turn,
+    decisions_of,
+    loop_cuts,
+    loop_name,
+    nests_of,
+    parts_of,
     restaged,
+    split_of,
 )
 from offcut.search.cuts import plain_cuts, tile_forms
 from offcut.search.nests import Chosen, NestSpace
-from offcut.search.shared import Leaves, Tree, nests_of
+from offcut.search.shared import Leaves, Tree, nests_in
 from offcut.search.ways import forms_of
 
 Options = tuple[Step | None, ...]
-_STAGES = Scratch | Copy | Turn | Convert
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,24 +205,34 @@ class Space:
     def _written(self, point: Point) -> Schedule:
         """Return the schedule that says so, its decisions in the order of `first`."""
         variant = self._variants[point.dropped]
-        lays = {one.lay.buffer: one.lay for one in point.nests if one.lay is not None}
+        lays = {one.lay.what: one.lay for one in point.nests if one.lay is not None}
         pairs = zip(variant.nests, point.nests, strict=True)
         ways = {nest.stage: nest.written(one) for nest, one in pairs}
         said: list[Step] = [step for step in point.steps if step is not None]
         steps: list[Step] = []
         for place, step in enumerate(self.first.steps):
             match step:
-                case Scratch() | Copy() | Turn() | Convert():
+                case Staging("value" | "write"):
                     steps += [step] if place != point.dropped else []
-                case Lay(buffer):
+                case Staging("prepack", buffer):
                     steps += [lays[buffer]] if buffer in lays else []
                     steps += [step] if buffer in variant.fixed else []
-                case Nest() | Together():
-                    steps += variant.tree.written(point.kept, ways) if ways else ()
-                    ways = {}
                 case _:
                     pass
+        if ways:
+            steps += decisions_of(variant.tree.written(point.kept, ways), self._sums)
         return Schedule(self.first.name, (*steps, *said))
+
+    @lazy_property
+    def _sums(self) -> frozenset[tuple[str, str]]:
+        """Return the axes along which stages are sums, of every variant."""
+        return frozenset(
+            (group[0].buffer, axis.name)
+            for variant in self._variants.values()
+            if variant.computation is not None
+            for group in variant.computation.groups
+            for axis in group[0].reduce_axes
+        )
 
     @memoize_method
     def _read(self, schedule: Schedule) -> Point:
@@ -232,14 +243,14 @@ class Space:
             for options in self._choices
         )
         dropped = next(missing, None)
-        stages = [n.stage for n in nests_of(schedule.steps)]
+        parts = parts_of(schedule)
+        stages = [n.stage for n in nests_in(parts)]
         if dropped in self._variants and stages == list(self._variants[dropped].stages):
             variant = self._variants[dropped]
-            parts = [step for step in schedule.steps if isinstance(step, Nest | Together)]
             kept, ways = variant.tree.read(parts)
-            lays = [step for step in schedule.steps if isinstance(step, Lay)]
+            lays = list(filter(_is_prepacked, schedule.steps))
             chosen = (
-                n.read(ways[n.stage], next((s for s in lays if s.buffer in n.laid), None))
+                n.read(ways[n.stage], next((s for s in lays if s.what in n.laid), None))
                 for n in variant.nests
             )
             point = Point(dropped, steps, kept, tuple(chosen))
@@ -254,7 +265,11 @@ class Space:
 
     @property
     def _stage_steps(self) -> list[int]:
-        return [p for p, step in enumerate(self.first.steps) if isinstance(step, _STAGES)]
+        return [
+            place
+            for place, step in enumerate(self.first.steps)
+            if isinstance(step, Staging) and step.how in ("value", "write")
+        ]
 
     @lazy_property
     def _variants(self) -> dict[int | None, Variant]:
@@ -267,10 +282,9 @@ class Space:
         return found
 
     def _variant(self, dropped: int | None) -> Variant | None:
-        nests = tuple(step for step in self.first.steps if isinstance(step, Nest | Together))
-        computation = self.computation
+        nests, computation = parts_of(self.first), self.computation
         if computation is None:
-            return Variant(Tree((), {}), (), frozenset())
+            return Variant(Tree((), {}), (), frozenset(), None)
         for place in self._stage_steps:
             if place == dropped:
                 continue
@@ -282,7 +296,7 @@ class Space:
         tree = Tree(nests, axes).only(frozenset(axes))
         if {nest.stage for nest in tree.nests} != set(axes):
             return None
-        lays = [step for step in self.first.steps if isinstance(step, Lay)]
+        lays = list(filter(_is_prepacked, self.first.steps))
         groups = {group[0].buffer: group for group in computation.groups}
         spaces = []
         for nest in tree.nests:
@@ -291,31 +305,34 @@ class Space:
             forms = forms_of(*given, self.microkernels, self.machine)
             spaces.append(NestSpace.of(nest, forms, self.most))
         used = {buffer for space in spaces for buffer in space.laid}
-        fixed = frozenset(step.buffer for step in lays) - used
-        return Variant(tree, tuple(spaces), fixed)
+        fixed = frozenset(step.what for step in lays) - used
+        return Variant(tree, tuple(spaces), fixed, computation)
 
     @lazy_property
     def _choices(self) -> tuple[Options, ...]:
         """What may be said beside stages and nests, in order; what `first` says first."""
         found: list[Options] = []
         marks: list[Options] = []
+        cuts = loop_cuts(self.first)
+        nests = nests_of(self.first) is not None
         for step in self.first.steps:
             match step:
-                case Scratch() | Copy() | Turn() | Convert() | Lay() | Nest() | Together():
-                    pass
-                case Mark():
+                case Bind() | _ if isinstance(step, Bind) or step == ANY_PRODUCTS:
                     marks.append((step, None))
                 case Separate(copies):
                     every = (2**k for k in range((2 * copies).bit_length()))
                     found.append(tuple(dict.fromkeys((step, *map(Separate, every)))))
-                case Cut(axis):
-                    found.append(tuple(dict.fromkeys((step, *self._loops.of(axis, step)))))
-                case _:
+                case Split() if step in cuts.values():
+                    found.append(
+                        tuple(dict.fromkeys((step, *self._loops.of(loop_name(step), step))))
+                    )
+                case _ if not nests:
                     found.append((step,))
-        if not any(isinstance(step, Nest | Together) for step in self.first.steps):
-            cut = {step.axis for step in self.first.steps if isinstance(step, Cut)}
+                case _:
+                    pass
+        if not nests:
             found += [
-                (None, *self._loops.of(loop)) for loop in self._loops.loops if loop not in cut
+                (None, *self._loops.of(loop)) for loop in self._loops.loops if loop not in cuts
             ]
         return (*found, *marks)
 
@@ -329,7 +346,7 @@ class Space:
 
     def _fitting(self, steps: Options, rng: Random) -> Options:
         """Return `steps` without cuts of loops that may not be cut beside the others; which stay is drawn."""
-        cuts = [place for place, step in enumerate(steps) if isinstance(step, Cut)]
+        cuts = [place for place, step in enumerate(steps) if isinstance(step, Split)]
         found = [None if place in cuts else step for place, step in enumerate(steps)]
         for place in rng.sample(cuts, len(cuts)):
             found[place] = steps[place]
@@ -346,7 +363,11 @@ def _in_ways(
 
 
 def _cut_in(steps: Options) -> frozenset[str]:
-    return frozenset(step.axis for step in steps if isinstance(step, Cut))
+    return frozenset(loop_name(step) for step in steps if isinstance(step, Split))
+
+
+def _is_prepacked(step: Step) -> TypeGuard[Staging]:
+    return isinstance(step, Staging) and step.how == "prepack"
 
 
 def _each(nests: Sequence[NestSpace]) -> Iterator[tuple[Chosen, ...]]:
@@ -362,12 +383,14 @@ def _each(nests: Sequence[NestSpace]) -> Iterator[tuple[Chosen, ...]]:
 class Variant:
     """The nests of a computation with or without a decision about its stages.
 
-    fixed  constants whose panels no nest chooses
+    fixed        constants whose panels no nest chooses
+    computation  of which the nests are
     """
 
     tree: Tree
     nests: tuple[NestSpace, ...]
     fixed: frozenset[str]
+    computation: Computation | None
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -398,14 +421,15 @@ class LoopCuts:
             if not one.reduction
         )
 
-    def of(self, loop: str, own: Cut | None = None) -> list[Cut]:
+    def of(self, loop: str, own: Split | None = None) -> list[Split]:
         """Return the cuts of a loop in one level of tiles; like `own` inside of its outer levels, where it is cut already."""
-        outer: Sequence[int] = () if own is None else own.tiles[:-1]
-        tile = self.machine.policy.axis_tile if own is None else own.tiles[-1]
-        like = AxisCut(loop, MASK if own is None else own.strategy, tile)
-        options = plain_cuts(like, self.machine.policy.copies).options
+        tail = MASK if own is None else own.levels[-1].tail
+        assert tail is not None
+        outer: Sequence[int] = () if own is None else [one.tile for one in own.levels[:-1]]
+        tile = self.machine.policy.axis_tile if own is None else own.levels[-1].tile
+        options = plain_cuts(AxisCut(loop, tail, tile), self.machine.policy.copies).options
         return [
-            Cut(loop, (*outer, one.tile), one.strategy)
+            split_of(loop, LoopCut((*outer, one.tile), one.strategy))
             for one in options
             if not outer or outer[-1] % one.tile == 0
             if loop not in self.ordered or not tile_forms(one) & _TOGETHER

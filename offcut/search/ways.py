@@ -21,7 +21,7 @@ from offcut.costmodel import Machine
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import AxisCut, Match, all_matches
-from offcut.schedule import Cover, Lay, Nest, Pack, Way, beside, pack_of
+from offcut.schedule import KernelAxes, Nest, Pack, Staging, Way, beside, pack_of
 from offcut.search.cuts import Cuts, column_cuts, plain_cuts, row_cuts
 
 Order = tuple[tuple[str, ...], tuple[str, ...]]
@@ -35,9 +35,9 @@ class Form:
     orders  the plain loops: around the cache groups, and inside them
     """
 
-    cover: Cover | None
+    cover: KernelAxes | None
     pack: Pack | None
-    lay: Lay | None
+    lay: Staging | None
     cuts: tuple[Cuts, ...]
     orders: tuple[Order, ...]
 
@@ -66,12 +66,13 @@ class Form:
 
     def near(self, way: Way) -> Iterator[Way]:
         """Yield the ways of this form that differ from one of it in one choice."""
-        own = (way.loops, way.inner)
+        own = self.order(way)
         for place, cuts in enumerate(self.cuts):
             for cut in cuts.near(way.splits[place]):
                 splits = (*way.splits[:place], cut, *way.splits[place + 1 :])
-                yield self._way(splits, own)
-        yield from (self._way(way.splits, order) for order in self.orders if order != own)
+                yield self._way(splits, own or (way.loops, way.inner))
+        orders = (self._way(way.splits, order) for order in self.orders if order != own)
+        yield from (one for one in orders if one != way)
 
     def nearest(self, way: Way) -> Way:
         """Return the way of this form that is most like one of another."""
@@ -80,8 +81,15 @@ class Form:
             cuts.nearest(known[axis]) if axis in known else cuts.options[0]
             for axis, cuts in zip(self.axes, self.cuts, strict=True)
         )
-        own = (way.loops, way.inner)
-        return self._way(splits, own if own in self.orders else self.orders[0])
+        return self._way(splits, self.order(way) or self.orders[0])
+
+    def order(self, way: Way) -> Order | None:
+        """Return the order of a way's plain loops, one of this form's; None where it has another."""
+        plain = way.loops, way.inner
+        if plain in self.orders:
+            return plain
+        whole = (*way.loops, *way.inner)
+        return next((one for one in self.orders if (*one[0], *one[1]) == whole), None)
 
     def drawn(self, rng: Random) -> Way:
         """Return one of its ways, each as likely as any other."""
@@ -89,7 +97,7 @@ class Form:
         return self._way(splits, rng.choice(self.orders))
 
     def _way(self, splits: Sequence[AxisCut], order: Order) -> Way:
-        return Way("", None, self.cover, self.pack, tuple(splits), *order)
+        return Way("", None, self.cover, self.pack, tuple(splits), *order).plain
 
 
 def label_of(way: Way) -> str:
@@ -105,7 +113,7 @@ def forms_of(
     computation: Computation,
     group: Sequence[Stage],
     nest: Nest,
-    laid: Sequence[Lay],
+    laid: Sequence[Staging],
     shared: Sequence[str],
     microkernels: Sequence[Microkernel],
     machine: Machine,
@@ -129,7 +137,7 @@ class _Forms:
     computation: Computation
     lead: Stage
     nest: Nest
-    laid: tuple[Lay, ...]
+    laid: tuple[Staging, ...]
     shared: tuple[str, ...]
     microkernels: Sequence[Microkernel]
     machine: Machine
@@ -158,11 +166,12 @@ class _Forms:
             for pack, laid in self.operands(found):
                 yield self.covered(way, found, pack, laid)
 
-    def operands(self, found: Match) -> Iterator[tuple[Pack | None, Lay | None]]:
+    def operands(self, found: Match) -> Iterator[tuple[Pack | None, Staging | None]]:
         """Yield how the columns' operand of a match may lie."""
         load, kernel = found.by_columns, found.microkernel
         lay = self.lay(found)
         if lay is not None and kernel.packed:
+            assert lay.layout is not None
             yield None, replace(lay, layout=_layout(lay.layout, kernel))
         if found.columns is None or (kernel.interleave == 1 and beside(load, found.columns)):
             yield None, None
@@ -174,19 +183,19 @@ class _Forms:
             name = next(own, self.computation.names().fresh(f"{load.buffer}_panels"))
             yield pack_of(self.lead, found, name, self.shared), None
 
-    def matched(self, cover: Cover) -> Match | None:
+    def matched(self, cover: KernelAxes) -> Match | None:
         """Return the microkernel laid over the nest's sum as `cover` says."""
         kernels = [kernel for kernel in self.microkernels if kernel.name == cover.microkernel]
         found = all_matches(self.lead, kernels)
         return next((match for match in found if self.cover(match) == cover), None)
 
     @staticmethod
-    def cover(found: Match) -> Cover:
-        return Cover(found.microkernel.name, found.rows, found.columns, found.depth)
+    def cover(found: Match) -> KernelAxes:
+        return KernelAxes(found.microkernel.name, found.rows, found.columns, found.depth)
 
-    def lay(self, found: Match) -> Lay | None:
+    def lay(self, found: Match) -> Staging | None:
         """Return how the constant lies that the columns of a match read."""
-        return next((step for step in self.laid if step.buffer == found.by_columns.buffer), None)
+        return next((step for step in self.laid if step.what == found.by_columns.buffer), None)
 
     def plain(self, way: Way) -> Form:
         """Return the form of loops without a microkernel: those of `way`, as far as the nest has them."""
@@ -204,7 +213,7 @@ class _Forms:
         cuts = tuple(plain_cuts(one, copies) for one in splits)
         return Form(None, None, None, cuts, self.orders(replace(way, loops=loops, inner=inner)))
 
-    def covered(self, way: Way, found: Match, pack: Pack | None, laid: Lay | None) -> Form:
+    def covered(self, way: Way, found: Match, pack: Pack | None, laid: Staging | None) -> Form:
         """Return the form of a microkernel; the splits of `way` are among the choices."""
         own = {cut.axis: cut for cut in way.splits}
         kernel, made = found.microkernel, list[Cuts]()

@@ -19,8 +19,8 @@ from math import hypot
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Expr, Select, Var, real
-from offcut.schedule import Nest, Schedule, Together, Way
-from offcut.search.shared import nests_of
+from offcut.schedule import Nest, Schedule, Together, Way, nests_of, parts_of, with_parts
+from offcut.search.shared import nests_in
 from offcut.tuning.problem import Measured, Problem
 
 
@@ -46,13 +46,13 @@ def composed(problem: Problem, measured: Sequence[Measured], most: int) -> Compo
         return None  # only along one size is it known what lies between what was measured
     alike: dict[tuple[Schedule, str], dict[Way, Measured]] = defaultdict(dict)
     for one in measured:
-        for nest in nests_of(one.schedule.steps):
+        for nest in nests_in(parts_of(one.schedule)):
             if len(nest.ways) == 1:
                 rest = with_ways(one.schedule, nest.stage, lambda _: ())
                 alike[rest, nest.stage].setdefault(nest.ways[0], one)
     found: Composed | None = None
-    for (rest, stage), by_way in alike.items():
-        made = _covering(problem, rest, stage, by_way, most)
+    for (_, stage), by_way in alike.items():
+        made = _covering(problem, stage, by_way, most)
         if made is not None and (found is None or made.seconds < found.seconds):
             found = made
     best = min((one.seconds(problem) for one in measured), default=0.0)
@@ -60,7 +60,7 @@ def composed(problem: Problem, measured: Sequence[Measured], most: int) -> Compo
 
 
 def _covering(
-    problem: Problem, rest: Schedule, stage: str, by_way: Mapping[Way, Measured], most: int
+    problem: Problem, stage: str, by_way: Mapping[Way, Measured], most: int
 ) -> Composed | None:
     """The ways of one nest that cover the distribution; None where one is as good."""
     weights = [weight for _, weight in problem.sizes]
@@ -98,7 +98,8 @@ def _covering(
         for place, way in enumerate(chosen)
     )
     covered = _weighted(weights, [one for one, _ in least])
-    return Composed(with_ways(rest, stage, lambda _: ways), covered)
+    schedule = next(iter(by_way.values())).schedule
+    return Composed(with_ways(schedule, stage, lambda _: ways), covered)
 
 
 def lines(name: str, seconds: Mapping[int, float]) -> Expr:
@@ -123,13 +124,16 @@ def with_ways(
 ) -> Schedule:
     """A schedule with other ways of one nest."""
 
+    view = nests_of(schedule)
+    if view is None:
+        return schedule
+
     def part(one: Nest | Together) -> Nest | Together:
         if isinstance(one, Together):
             return replace(one, parts=tuple(map(part, one.parts)))
         return replace(one, ways=ways(one.ways)) if one.stage == stage else one
 
-    steps = (part(s) if isinstance(s, Nest | Together) else s for s in schedule.steps)
-    return replace(schedule, steps=tuple(steps))
+    return with_parts(schedule, tuple(map(part, view.parts)))
 
 
 def _label(way: Way, others: Sequence[Way]) -> str:

@@ -141,8 +141,8 @@ REFUSALS = {
         "line 6: bind C.ii threadIdx.y",
         "threads of it meet inside of its loop, where not all threads of a block come",
     ),
-    "mark lanes": (
-        "line 2: mark lanes",
+    "bind * lane": (
+        "line 2: bind * lane",
         "a target decides so, and offcut-partition has none",
     ),
     "bind acc.p thread": (
@@ -205,6 +205,9 @@ def test_a_loop_may_carry_its_schedule_and_an_option_has_no_line_breaks() -> Non
     module = parsed("\n".join(lines))
     OffcutPartition().apply(context(), module)
     assert str(module) == told != str(parsed(PRODUCT))
+    lines[-3] = "  } {offcut.schedule = 3 : i64}"
+    with pytest.raises(PassFailedException, match="it is no text"):
+        OffcutPartition().apply(context(), parsed("\n".join(lines)))
 
 
 def test_lanes_that_add_to_one_element_are_a_reduction() -> None:

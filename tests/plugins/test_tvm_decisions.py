@@ -112,7 +112,7 @@ REFUSALS = {
         "line 3: bind C.j thread",
         "another loop around is run by threads already",
     ),
-    "mark lanes": ("line 2: mark lanes", "a target decides so, and tvm has none"),
+    "bind * lane": ("line 2: bind * lane", "a target decides so, and tvm has none"),
     "split D.i 4 as io ii": ("line 2: split D.i 4 as io ii", "no stage writes it"),
 }
 

@@ -23,32 +23,34 @@ NUMBERS = ("0", "1", "3", "7", "16", "2000", "999999999", "9" * 20)
 FOREIGN = (
     "separate 0",
     "separate 999999999",
-    "mark warps",
-    "mark threads",
-    "mark lanes",
-    "cut i balance 0",
-    "cut i residue 999999999",
-    "cut j (8, 4)",
-    "lay W panels(0, 1, 0)",
-    "lay W panels(1, 1, 16)",
-    "scratch W",
-    "turn W j i",
-    "convert W float32(A[i, k])",
-    "together i",
-    "way loops",
-    "costs float64(zz)",
-    "costs 1.0/0.0",
-    "costs 1e999*float64(n)",
-    "loops i",
-    "inner j",
-    "pack P panels(0, 1, 16)",
-    "split k ladder of 8 4 1",
-    "split k mask 8 in groups of 16",
-    "split i ladder of 1 8 4",
-    "split i ladder(4, 2) 14",
-    "split j balance of 8 4",
-    "split j ladder by height 7..6: 8, 7..9: 4",
-    "split j balance 2000",
+    "bind * warp",
+    "bind * thread",
+    "bind * lane",
+    "bind C.i thread",
+    "split *.i balance 0 as a b",
+    "split *.i residue 999999999 as a b",
+    "split *.j (8, 4) as a b",
+    "stage prepack W layout panels(0, 1, 0)",
+    "stage prepack W layout panels(1, 1, 16)",
+    "stage value factors for W as *()",
+    "stage write W as *(j, i)",
+    "stage value float32(A[i, k]) for W as *()",
+    "at W C.i",
+    "cover C vectors",
+    "cover C at i_in vectors",
+    "choose",
+    "option a costs float64(zz)",
+    "option a costs 1.0/0.0",
+    "order C i",
+    "order C j",
+    "stage read W for C as P layout panels(0, 1, 16)",
+    "split C.k ladder of 8 4 1 as a b",
+    "split C.k ladder 16 then mask 8 as a b c",
+    "split C.i ladder of 1 8 4 as a b",
+    "split C.i ladder(4, 2) 14 as a b",
+    "split C.j balance of 8 4 as a b",
+    "split C.j ladder by i_in 7..6: 8, 7..9: 4 as a b",
+    "split C.j balance 2000 as a b",
 )
 PROGRAM = """\
 program two
@@ -67,10 +69,10 @@ for i in 0:n
 CUTS = """\
 schedule two
 separate 4
-cut T.k balance 5
-cut C.j mask 24 6
-mark rows
-mark lanes
+split T.k balance 5 as k_tile k_in
+split C.j ladder 24 then mask 6 as j_group j_tile j_in
+bind * lane tree
+bind * lane
 """
 
 

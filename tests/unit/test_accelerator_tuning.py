@@ -1,12 +1,17 @@
 """`oc.tune` on a simulated machine of queues: nothing is timed, the simulator is the measurement."""
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import numpy as np
+import pytest
+from conftest import slow
 
 import offcut as oc
 from offcut import Outcome, Records, ops
+from offcut.backends.accelerator.planning.choices import Nests
+from offcut.backends.accelerator.target import Accelerator
 from offcut.backends.target import DEFAULT
 from offcut.search import Choices
 from tests.facade import proved_plan, requested
@@ -38,6 +43,53 @@ def test_a_space_holds_the_default_and_what_it_draws() -> None:
         assert point not in near
         assert len(set(near)) == len(near)
         assert all(one in whole for one in near)
+
+
+def grouped() -> tuple[oc.Tensor, list[oc.Tensor]]:
+    """A convolution in groups, whose space has more axes than the orders of all of them could be kept."""
+    x = oc.placeholder((n, 3, 2, 8), "int8", name="X")
+    k = oc.placeholder((1, 1, 4, 6), "int8", name="K")
+    total = ops.conv2d(x, k, groups=2, layout="NHWC")
+    return ops.requantize(total, 9, name="Y"), [x, k]
+
+
+def several() -> tuple[oc.Tensor, list[oc.Tensor]]:
+    """Two products, one behind the other, over rows of which there may be one alone."""
+    m = oc.dim("m", min=1, max=1)
+    x = oc.placeholder((m, 40), "int8", name="X")
+    weights = [
+        oc.placeholder(shape, "int8", name=name)
+        for name, shape in (("V", (40, 24)), ("W", (24, 20)))
+    ]
+    y = x
+    for one in weights:
+        y = ops.requantize(ops.dense(y, one), 6)
+    return y, [x, *weights]
+
+
+def pooled() -> tuple[oc.Tensor, list[oc.Tensor]]:
+    """A maximum, which no product runs, of which several layouts compete."""
+    x = oc.placeholder((n, 8, 6, 8), "int8", name="X")
+    return ops.max_pool2d(x, 2, 2, 0), [x]
+
+
+@pytest.mark.parametrize("machine", ["vta", slow("gemmini")])
+@pytest.mark.parametrize("described", [grouped, several, pooled])
+def test_every_default_is_a_point_of_its_space(
+    machine: str, described: Callable[[], tuple[oc.Tensor, list[oc.Tensor]]]
+) -> None:
+    output, inputs = described()
+    request, target = requested(output, inputs, {}, "test"), oc.target(machine)
+    assert isinstance(target, Accelerator)
+    first = next(target.policy(request.program, request.users, DEFAULT)).schedule
+    assert first is not None
+    arrays = target.arrays(request.program)
+    space, rng = Nests.of(request.program, arrays, target.spec, first).space, Random(2)
+    assert first in space
+    assert all(one in space for one in space.neighbours(first))
+    assert all(space.sample(rng) in space for _ in range(8))
+    other = oc.Schedule.parse(str(first).replace(" guard ", " guard 7"))
+    assert (other in space) == (other == first)
 
 
 def test_schedules_of_the_space_compute_the_same() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -28,12 +30,10 @@ def softmax(most: int = 4096, threads: int = 1, schedule: str = "") -> Kernel:
 
 
 def schedule_of(block: str) -> str:
-    text = str(softmax().schedule)
-    lines = (
-        line if not line.startswith("together") else f"together i{block}"
-        for line in text.splitlines()
-    )
-    return "\n".join(lines)
+    """The schedule of the policy with other blocks, ``4 if fits 2000``, or with none."""
+    if not block:
+        return str(without_blocks(softmax().schedule))
+    return re.sub(r"8 if fits \d+", block, str(softmax().schedule))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def by_row() -> Kernel:
 @pytest.mark.parametrize("room", [1, 400, 10**6])
 @pytest.mark.parametrize("block", [2, 3, 4])
 def test_blocks_have_the_bits_of_single_iterations(by_row: Kernel, block: int, room: int) -> None:
-    kernel = softmax(schedule=schedule_of(f" by {block} in {room}"))
+    kernel = softmax(schedule=schedule_of(f"{block} if fits {room}"))
     for rows in ROWS:
         for columns in (1, 5, 40):
             x = floats("blocks", rows, columns)
@@ -54,7 +54,7 @@ def test_blocks_have_the_bits_of_single_iterations(by_row: Kernel, block: int, r
 
 def test_a_softmax_of_short_rows_runs_in_blocks_at_any_rows_and_threads() -> None:
     one, two = softmax(100), softmax(100, threads=2)
-    assert "together i by 8 in " in str(one.schedule)
+    assert ".i 8 if fits " in str(one.schedule)
     for rows in ROWS:
         for columns in (1, 43, 100):
             x = floats("softmax", rows, columns)
@@ -64,7 +64,7 @@ def test_a_softmax_of_short_rows_runs_in_blocks_at_any_rows_and_threads() -> Non
 
 
 def test_rows_that_have_no_room_run_in_loops_of_their_own() -> None:
-    loops = softmax(schedule=schedule_of(" by 4 in 2000")).loops
+    loops = softmax(schedule=schedule_of("4 if fits 2000")).loops
     (asked,) = loops.body
     assert isinstance(asked, If)
     assert format_expr(asked.condition) == "16*n + 32 <= 2000"
@@ -73,14 +73,14 @@ def test_rows_that_have_no_room_run_in_loops_of_their_own() -> None:
 
 @pytest.mark.parametrize(("most", "room"), [(100, 2000), (4096, 47)])
 def test_nothing_is_asked_where_every_size_fits_or_none(most: int, room: int) -> None:
-    text = schedule_of(f" by 4 in {room}")
+    text = schedule_of(f"4 if fits {room}")
     (loop,) = softmax(most, schedule=text).loops.body
     assert isinstance(loop, For)
     assert loop.iter.endswith("_block") == (room == 2000)
 
 
 def test_costs_in_blocks_are_exact_and_agree_with_their_formulas() -> None:
-    kernel = softmax(schedule=schedule_of(" by 4 in 16711"))
+    kernel = softmax(schedule=schedule_of("4 if fits 16711"))
     formula = kernel.cost()
     assert formula.exactness.flop == "exact"
     names = {symbol.name: symbol for symbol in formula.cycles.free_symbols}
@@ -91,27 +91,28 @@ def test_costs_in_blocks_are_exact_and_agree_with_their_formulas() -> None:
 
 
 def test_a_block_prints_as_it_parses() -> None:
-    text = schedule_of(" by 8 in 4096")
-    assert str(oc.Schedule.parse(text)) == text
+    made = oc.Schedule.parse(schedule_of("8 if fits 4096"))
+    assert "split result.i 8 if fits 4096 as i_block i_in" in str(made)
+    assert oc.Schedule.parse(str(made)) == made
 
 
 def test_a_block_of_one_iteration_is_refused() -> None:
     with pytest.raises(oc.ParseError) as refused:
-        oc.Schedule.parse(schedule_of(" by 1 in 4096"))
+        oc.Schedule.parse(schedule_of("1 if fits 4096"))
     assert (
         str(refused.value)
         == """\
 parse: cannot read a schedule
-  at       line 2: together i by 1 in 4096
+  at       line 7: split result.i 1 if fits 4096 as i_block i_in
   because  a block is of several iterations, in some bytes
-  help     together i by 4 in 16384"""
+  help     split C.i 4 if fits 16384 as i_block i_in"""
     )
 
 
-@pytest.mark.parametrize("block", ["by 2147483648 in 4096", f"by 8 in {'9' * 20}"])
+@pytest.mark.parametrize("block", ["2147483648 if fits 4096", f"8 if fits {'9' * 20}"])
 def test_a_block_of_more_than_the_greatest_size_is_refused(block: str) -> None:
     with pytest.raises(oc.ParseError, match="its numbers are at most 2147483647"):
-        oc.Schedule.parse(schedule_of(f" {block}"))
+        oc.Schedule.parse(schedule_of(block))
 
 
 def test_what_a_block_takes_is_counted_where_no_word_holds_it() -> None:
@@ -165,9 +166,9 @@ let wide in 0:2 = {value}
         oc.prove_equal(source, emitted)
 
 
-@pytest.mark.parametrize("block", [" by 2", " by -1 in 5", " by x in 3", " by 4 by 4 in 100"])
+@pytest.mark.parametrize("block", ["-1 if fits 5", "x if fits 3", "4 if fits"])
 def test_what_is_no_block_is_refused_as_one(block: str) -> None:
-    with pytest.raises(oc.ParseError, match="a block is of several iterations, in some bytes"):
+    with pytest.raises(oc.ParseError, match="is no level of tiles"):
         oc.Schedule.parse(schedule_of(block))
 
 
@@ -197,7 +198,7 @@ def attention(schedule: oc.Schedule | None = None) -> Kernel:
 
 def test_blocks_inside_of_other_loops_are_proved_and_have_the_bits_of_single_iterations() -> None:
     blocks = attention()
-    assert str(blocks.schedule).count(" by 8 in ") == 2
+    assert str(blocks.schedule).count(" 8 if fits ") == 2
     by_row = attention(without_blocks(blocks.schedule))
     assert "i_block" in str(blocks.loops)
     assert "i_block" not in str(by_row.loops)

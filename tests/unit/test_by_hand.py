@@ -15,7 +15,7 @@ from offcut import ops
 from offcut.core import index as ix
 from offcut.core.expr import Load, Var, rewrite
 from offcut.core.extents import number_at
-from offcut.core.program import LANE, THREAD, UNROLL, map_body
+from offcut.core.program import LANE, THREAD, UNROLL, Store, map_body, walk
 from offcut.core.text.expressions import parse_expr
 from offcut.partition import LADDER, MASK, Strategy
 from offcut.schedule import (
@@ -198,16 +198,31 @@ def test_a_kernel_of_it_has_the_loops_and_bits_of_the_lowered_program(name: str)
 
 
 def test_what_the_target_decides_stands_behind_the_primitives() -> None:
-    text = "schedule E\ninline B\ninline D\nmark rows"
+    text = "schedule E\ninline B\ninline D\nbind * lane tree"
     kernel = oc.compile(chain(), schedule=oc.Schedule.parse(text))
     assert str(kernel.schedule) == text
-    nest = "schedule E\ninline B\nnest D\n  way loops\n    split j mask 8\nnest E\n  way loops"
+    nest = (
+        "schedule E\ninline B\nsplit D.j mask 8 as j_tile j_in\norder D j_tile j_in\n"
+        "cover D at j_in vectors\ncover E vectors"
+    )
     kernel = oc.compile(chain(), schedule=oc.Schedule.parse(nest))
     assert str(kernel.schedule) == nest
     assert "mask" in kernel.source()
     a = np.random.default_rng(0).standard_normal((5, 11)).astype("float32")
     exact = computed(lambda a: np.where(np.arange(5) >= 1, (a * 2 + 1).sum(1), 0), a)
     agree(kernel(a), exact)
+
+
+def test_at_one_loop_what_is_read_of_memory_is_copied_before_anything_is_computed() -> None:
+    A, R = oc.placeholder((n, 12), name="A"), oc.placeholder((n, 12), name="R")
+    B = oc.compute((n, 12), lambda i, j: A[i, j] * 2.0, name="B")
+    D = oc.compute((n, 12), lambda i, j: B[i, j] + R[i, j], name="D")
+    s = oc.create_schedule(D)
+    RL, BL = (s.cache_read(what, "near", ["D"]) for what in ("R", "B"))
+    for stage in (RL, BL, "B"):
+        s[stage].compute_at("D", "i")
+    stores = [stmt.buffer for stmt in walk(s.lower()) if isinstance(stmt, Store)]
+    assert stores == ["RL", "B", "BL", "D"]
 
 
 def test_constants_may_be_bound_and_packed_behind_the_primitives() -> None:
@@ -479,12 +494,13 @@ split: cannot take j as an axis
     ),
     "a primitive behind what the target decides": (
         "bind C.ji lane",
-        "mark lanes",
+        "bind * lane",
         """\
-schedule: cannot apply a primitive here
-  at       line 6: stage read A for C as AL in far
+schedule: cannot apply a decision here
+  at       line 3: stage read A for C as AL in far
   because  what a target decides stands before it, about loops that are made first
-  help     primitives by hand come first""",
+  help     decisions by hand come first
+  help     split C.i cut 8, behind separate""",
     ),
 }
 
@@ -564,7 +580,7 @@ def test_no_loop_in_another_order_has_a_line_too() -> None:
 
 
 def test_nests_are_for_what_is_still_a_computation() -> None:
-    text = "schedule D\nsplit C i 8 as io ii\nnest C\n  way loops"
+    text = "schedule D\nsplit C i 8 as io ii\ncover C vectors"
     with pytest.raises(oc.PartitionError) as refused:
         oc.compile(product(), schedule=oc.Schedule.parse(text))
     assert (
@@ -572,7 +588,7 @@ def test_nests_are_for_what_is_still_a_computation() -> None:
         == """\
 compile: cannot apply a schedule with nests to D
   because  it is not a sequence of whole arrays, each from those before
-  help     cut, separate and mark are for loops as they stand"""
+  help     separate, split and bind are for loops as they stand"""
     )
 
 

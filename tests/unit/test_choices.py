@@ -18,7 +18,7 @@ ROWS, COLUMNS = (1, 2, 4, 8, 16), (16, 32, 64)
 def written(point: Point) -> Schedule:
     rows, columns = point
     return Schedule.parse(
-        f"schedule C\nnest C\n  way w\n    loops i\n    split i cut {rows}\n    split j cut {columns}\n"
+        f"schedule C\nsplit C.i cut {rows} as i_tile i_in\nsplit C.j cut {columns} as j_tile j_in\n"
     )
 
 

@@ -596,7 +596,7 @@ def test_rows_and_columns_of_one_array_are_apart() -> None:
 
 
 def test_a_tile_whose_extent_moves_has_a_cost() -> None:
-    cut = "schedule syrk\nseparate 16\ncut j ladder 8\nmark rows\nmark lanes"
+    cut = "schedule syrk\nseparate 16\nsplit *.j ladder 8 as j_tile j_in\nbind * lane tree\nbind * lane"
     found = cost_of_program(SYRK, cut, n=33)
     assert found.flop == 2 * 24 * 33 * 34 // 2
     assert "i - 8*((i + 1)//8) + 1" in str(found)

@@ -133,6 +133,12 @@ def test_a_window_of_one_row_is_a_copy_of_that_row_alone() -> None:
     np.testing.assert_array_equal(short.run({"A": a}), (a + 1)[:, ::-1].T)
     other = oc.parse(WINDOW.replace("S[i, 8 - j]", "S[0, 8 - j]"))
     assert forward_copies(other) == other
+    reads = "    for z in 0:{}\n      for j in 0:9\n        B[j, i] = S[i + z, 8 - j]\n"
+    body = WINDOW[: WINDOW.index("    for j")]
+    alike, apart = (oc.parse(body + reads.format(count)) for count in (1, 2))
+    assert [buffer.name for buffer in forward_copies(alike).buffers] == ["A", "B"]
+    oc.prove_equal(short, alike)
+    assert forward_copies(apart) == apart
 
 
 LANES = """program l

@@ -9,7 +9,17 @@ import pytest
 
 from tests.agree import agree, of_peer
 from tests.compiled import floats
-from tests.facade import Bound, Builder, Model, Nest, Together, compiled, interpreted, numpy_dtype
+from tests.facade import (
+    Bound,
+    Builder,
+    Model,
+    Nest,
+    Together,
+    compiled,
+    interpreted,
+    numpy_dtype,
+    parts_of,
+)
 from tests.graphs import arrays
 from tests.machines import host_with_memories_of
 
@@ -84,7 +94,7 @@ def test_windows_of_three_axes_are_cut_into_products() -> None:
     bound = windows(3, padding=1)
     model = compiled(bound, threads=1)
     assert is_minimal(model)
-    assert any(isinstance(step, Nest | Together) for step in model.steps[-1].kernel.schedule.steps)
+    assert parts_of(model.steps[-1].kernel.schedule)
     given = arrays(bound, 5, n=2, h=3, w=2, d=4)
     (name,) = bound.graph.outputs
     wanted = np.asarray(interpreted(bound, given)[name])
@@ -138,7 +148,7 @@ def test_weights_that_no_cache_holds_pass_once_for_each_image() -> None:
     for width in (48, 192):
         bound = windows(2, depth=width, lanes=width, padding=1)
         schedule = compiled(bound, 1, machine).steps[-1].kernel.schedule
-        (images,) = (step for step in schedule.steps if isinstance(step, Together))
+        (images,) = (part for part in parts_of(schedule) if isinstance(part, Together))
         alone = [part.stage for part in images.parts if isinstance(part, Nest)]
         around.append(any(stage.endswith("_products") for stage in alone))
     assert around == [False, True]

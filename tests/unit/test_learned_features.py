@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -17,7 +18,7 @@ from offcut.costmodel.learned import FEATURES, Case, check_names, described, fea
 from offcut.errors import DescribeError
 from tests import spaces
 from tests.agree import nearly
-from tests.facade import Cases, Nest, Problem
+from tests.facade import Cases, Nest, Problem, parts_of, with_parts
 
 SIZES = (1, 20, 64)
 
@@ -41,8 +42,7 @@ def numbers(case: Case) -> Mapping[str, Any]:
 
 
 def with_strategy(name: str) -> Schedule:
-    head, _, _ = (text := str(first())).partition("split i")
-    return Schedule.parse(f"{head}split i {name} 14\n    {text[text.index('split j') :]}")
+    return Schedule.parse(re.sub(r"(split \S+\.i) .* as", rf"\1 {name} 14 as", str(first())))
 
 
 def test_the_numbers_of_a_dense_layer_are_those_by_hand() -> None:
@@ -114,15 +114,11 @@ def test_another_machine_has_other_ratios_and_the_same_names() -> None:
 
 
 def test_ways_that_no_call_takes_count_as_ways_and_take_the_time_of_a_choice() -> None:
-    (step,) = (step for step in first().steps if isinstance(step, Nest))
-    (way,) = step.ways
+    (nest,) = parts_of(first())
+    assert isinstance(nest, Nest)
+    (way,) = nest.ways
     slow = replace(way, label="slow", cost=None)
-    both = replace(
-        first(),
-        steps=tuple(
-            replace(one, ways=(way, slow)) if one is step else one for one in first().steps
-        ),
-    )
+    both = with_parts(first(), (replace(nest, ways=(way, slow)),))
     alone, found = numbers(cases()(first())), numbers(cases()(both))
 
     assert (found["competing.ways"] == 2).all()

@@ -11,7 +11,7 @@ import offcut as oc
 from offcut import Schedule
 from offcut.costmodel import Machine
 from offcut.errors import PartitionError
-from offcut.schedule import Cut, Separate
+from offcut.schedule import Separate, Split
 from offcut.search.space import LoopCuts
 from tests.facade import Space, processor
 
@@ -44,8 +44,8 @@ def machine() -> Machine:
 def test_a_loop_that_carries_dependences_has_no_tiles_that_run_together_or_twice(
     machine: Machine,
 ) -> None:
-    ordered = {str(cut.strategy) for cut in LoopCuts(SWEEP, machine).of("j")}
-    free = {str(cut.strategy) for cut in LoopCuts(MEAN, machine).of("j")}
+    ordered = {str(cut.levels[-1].tail) for cut in LoopCuts(SWEEP, machine).of("j")}
+    free = {str(cut.levels[-1].tail) for cut in LoopCuts(MEAN, machine).of("j")}
     assert {"pad", "shift"} <= free
     assert free - ordered == {"pad", "shift"}
 
@@ -64,7 +64,7 @@ def test_what_is_drawn_of_a_program_in_place_is_legal(machine: Machine) -> None:
     drawn = [space.sample(rng) for _ in range(40)]
     drawn += space.neighbours(drawn[0])[:20]
     drawn.append(space.crossed(drawn[0], drawn[1], rng))
-    seen = {frozenset(s.axis for s in one.steps if isinstance(s, Cut)) for one in drawn}
+    seen = {frozenset(s.axis for s in one.steps if isinstance(s, Split)) for one in drawn}
     assert frozenset({"i", "j"}) in seen
     assert not any("s" in loops and len(loops) > 1 for loops in seen)
     with pytest.raises(PartitionError, match="runs before"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -28,11 +29,13 @@ from tests.facade import (
     Problem,
     Strategy,
     Together,
-    nests_of,
+    nests_in,
+    parts_of,
     processor,
     proved_plan,
     requested,
     stand_ins,
+    with_parts,
 )
 from tests.spaces import space_of
 
@@ -174,14 +177,10 @@ def test_what_is_known_of_ways_is_asked_once() -> None:
     priced, first = prices(dense(), target, every=True)
     learnt = priced.learnt
     priced.learnt = lambda schedule, key: asked.append(key) or learnt(schedule, key)  # type: ignore[func-returns-value,method-assign]
-    (nest,) = (step for step in first.steps if isinstance(step, Nest))
+    (nest,) = parts_of(first)
+    assert isinstance(nest, Nest)
     both = priced(first)
-    alone = [
-        Schedule(
-            first.name, tuple(replace(nest, ways=(way,)) if s is nest else s for s in first.steps)
-        )
-        for way in nest.ways
-    ]
+    alone = [with_parts(first, (replace(nest, ways=(way,)),)) for way in nest.ways]
     each = [priced(one) for one in alone]
     for one in (first, *alone):
         priced(one)
@@ -195,20 +194,20 @@ def test_what_a_nest_before_left_in_a_cache_does_not_come_there_again() -> None:
     """Softmax reads a row once from behind L1, not once for each of its sums; rows beyond L1 come each time."""
     target = cascade_lake()
     priced, first = prices(softmax(), target)
-    (together,) = (step for step in first.steps if isinstance(step, Together))
-    others = tuple(step for step in first.steps if step is not together)
+    (together,) = parts_of(first)
+    assert isinstance(together, Together)
     apart = tuple(
         Nest(
             nest.stage, tuple(replace(way, loops=(*together.axes, *way.loops)) for way in nest.ways)
         )
-        for nest in nests_of((together,))
+        for nest in nests_in((together,))
     )
     large = SIZES.index(500)  # all rows fit L2, and not L1
 
     def moved(schedule: Schedule) -> list[float]:
         return [float(ways[0].parts[-1].bytes[1, large]) for ways in priced.nests(schedule)]
 
-    shared, alone = moved(first), moved(Schedule(first.name, (*apart, *others)))
+    shared, alone = moved(first), moved(with_parts(first, apart))
     rows = 500 * 300 * 4
     assert shared[0] >= rows, "the first nest fetches the rows"
     assert sum(shared) < sum(alone) - rows
@@ -228,7 +227,7 @@ def test_tiles_of_a_known_extent_have_fixed_heights() -> None:
 def test_a_refused_schedule_is_refused_again() -> None:
     target = cascade_lake()
     priced, first = prices(dense(), target, every=True)
-    wrong = Schedule.parse(str(first).replace("split i ladder", "split z ladder"))
+    wrong = Schedule.parse(re.sub(r"\.i ladder", ".z ladder", str(first)))
     for _ in range(2):
         with pytest.raises(PartitionError, match="cannot cut z"):
             priced(wrong)
@@ -246,8 +245,7 @@ def test_groups_follow_the_caches() -> None:
         found = {}
         for group in (192, 384, 768):
             text = str(first)
-            own = text[text.index("in groups of ") :].split()[3]
-            one = Schedule.parse(text.replace(f"in groups of {own}", f"in groups of {group}"))
+            one = Schedule.parse(re.sub(r"ladder \d+ then", f"ladder {group} then", text))
             found[group] = float(priced(one)[-1])
         return min(found, key=lambda group: found[group])
 
@@ -285,25 +283,31 @@ def test_loops_that_no_nest_describes_are_cut_and_counted() -> None:
 
     smooth = price(SMOOTHED)
     thin, wide = (
-        smooth(Schedule.parse(f"schedule smoothed\nseparate 8\ncut j mask {tile}\nmark lanes"))
+        smooth(
+            Schedule.parse(
+                f"schedule smoothed\nseparate 8\nsplit *.j mask {tile} as j_tile j_in\nbind * lane"
+            )
+        )
         for tile in (2, 64)
     )
     assert set(thin) == {(("n", 64),), (("n", 500),)}
     assert all(thin[key] > 2 * wide[key] > 0 for key in thin)
-    in_order = price(SEIDEL)(Schedule.parse("schedule seidel\nmark lanes"))
+    in_order = price(SEIDEL)(Schedule.parse("schedule seidel\nbind * lane"))
     assert all(in_order[key] > wide[key] for key in in_order)
     with pytest.raises(PartitionError, match="z"):
-        smooth(Schedule.parse("schedule smoothed\ncut z mask 8\nmark lanes"))
+        smooth(
+            Schedule.parse("schedule smoothed\nseparate 1\nsplit *.z mask 8 as a b\nbind * lane")
+        )
 
 
 def test_what_a_way_costs_does_not_depend_on_what_was_asked_before() -> None:
     target = cascade_lake()
     later, first = prices(dense(), target, every=True)
-    (nest,) = (step for step in first.steps if isinstance(step, Nest))
+    (nest,) = parts_of(first)
+    assert isinstance(nest, Nest)
     assert len(nest.ways) > 1
     for way in nest.ways:
-        alone = (replace(nest, ways=(way,)) if s is nest else s for s in first.steps)
-        later(Schedule(first.name, tuple(alone)))
+        later(with_parts(first, (replace(nest, ways=(way,)),)))
     at_once, _ = prices(dense(), target, every=True)
     assert (later(first) == at_once(first)).all()
     assert (later.nests(first)[0][0].own == at_once.nests(first)[0][0].own).all()

@@ -73,6 +73,8 @@ def test_a_correction_is_used_where_neither_order_nor_regret_is_below_the_closed
     )
     assert useless_of([closed, line("pair", 0.89, 0.0)]).endswith("with it, 89.0%, at 0.0%")
     assert useless_of([closed, replace(closed, model="pair")]).endswith(": it changes nothing")
+    nearer = replace(closed, model="pair", off=0.1)
+    assert useless_of([replace(closed, off=0.3), nearer]) == ""
     assert useless_of([line("closed form", 0.9, 0.1, by="shape")]) == (
         "all rows are of one program, and none can be left out whole"
     )

@@ -13,7 +13,7 @@ from offcut.search import Trial
 from tests.facade import app
 
 OK = Record("abc1", "schedule C", "here", "1", {"n": 7}, Outcome.OK, 2e-6, 0.1, explorer="beam")
-OTHER = replace(OK, schedule="schedule C\nmark rows")
+OTHER = replace(OK, schedule="schedule C\nbind * lane tree")
 FAILED = replace(
     OK, schedule="x", outcome=Outcome.CRASHED, seconds=None, spread=None, because="[a\nb"
 )
@@ -69,7 +69,7 @@ def test_a_program_is_shown_with_all_its_records(file: Path) -> None:
 def test_a_schedule_is_shown_behind_its_text(file: Path) -> None:
     done = run(file, "show", TWO)
 
-    assert done.stdout.startswith("schedule C\nmark rows\nabc1 · here · 1 ")
+    assert done.stdout.startswith("schedule C\nbind * lane tree\nabc1 · here · 1 ")
     assert len(cells(done.stdout)) == 3
 
 

@@ -12,10 +12,10 @@ import pytest
 import offcut as oc
 from offcut import Schedule
 from offcut.errors import DescribeError, PartitionError
-from offcut.schedule import Mark
+from offcut.schedule import Bind
 from tests import spaces
 from tests.agree import agree, of_peer
-from tests.facade import Nest, Space, Together, proved_plan
+from tests.facade import Space, Together, parts_of, proved_plan
 from tests.spaces import PROGRAMS, space
 
 NAMES = list(PROGRAMS)
@@ -72,7 +72,7 @@ def test_what_is_crossed_has_each_choice_of_one_of_both(name: str) -> None:
         a, b = made.sample(rng), made.sample(rng)
         child = made.crossed(a, b, rng)
         assert child in made
-        marks = {step for step in child.steps if isinstance(step, Mark)}
+        marks = {step for step in child.steps if isinstance(step, Bind)}
         assert marks <= {*a.steps, *b.steps}
         lines = {line for one in (a, b) for line in _unnamed(one)}
         if a.steps[0] == b.steps[0]:  # else what was said of stages decides of all nests
@@ -80,8 +80,9 @@ def test_what_is_crossed_has_each_choice_of_one_of_both(name: str) -> None:
 
 
 def _unnamed(schedule: Schedule) -> list[str]:
-    """The lines of a schedule, but for the labels of ways, which depend on what else competes."""
-    return [line for line in str(schedule).splitlines() if not line.strip().startswith("way ")]
+    """The lines of a schedule, but for choices and their labels, which depend on what else competes."""
+    lines = (line.strip() for line in str(schedule).splitlines())
+    return [line for line in lines if line.split()[0] not in ("choose", "option")]
 
 
 @pytest.mark.parametrize("name", ["elementwise", "loops"])
@@ -110,7 +111,7 @@ def test_heights_are_those_of_the_microkernel_and_groups_those_of_the_memory() -
     kernels = {kernel.name: kernel for kernel in made.microkernels}
     heights, groups = set(), set()
     for point in islice(made.enumerate(), 40_000):
-        (nest,) = (step for step in point.steps if isinstance(step, Nest))
+        (nest,) = parts_of(point)
         (way,) = nest.ways
         if way.cover is not None:
             kernel = kernels[way.cover.microkernel]
@@ -128,28 +129,28 @@ def test_a_machine_with_other_registers_has_another_space() -> None:
     there = space("dense", machine="neoverse-n1")
     names = {kernel.name for kernel in there.microkernels}
     text = "\n".join(map(str, islice(there.enumerate(), 200)))
-    assert all(f"cover {name} " not in text for name in ("fma_float32_avx512", "fma_float32_avx2"))
-    assert any(f"cover {name} " in text for name in names)
+    assert all(f" {name}(" not in text for name in ("fma_float32_avx512", "fma_float32_avx2"))
+    assert any(f" {name}(" in text for name in names)
 
 
 def test_shared_loops_are_taken_apart_and_shared_again() -> None:
     made = space("softmax", alternatives=1)
     apart = [p for p in made.neighbours(made.first) if not _shares(p)]
     assert len(apart) == 1
-    assert all(" i" in line for line in str(apart[0]).splitlines() if "loops " in line)
+    assert all(" i" in line for line in str(apart[0]).splitlines() if "order " in line)
     assert made.first in made.neighbours(apart[0])
 
 
 def _shares(schedule: Schedule) -> bool:
-    return any(isinstance(step, Together) for step in schedule.steps)
+    return any(isinstance(part, Together) for part in parts_of(schedule))
 
 
 def test_a_decision_about_stages_is_taken_back() -> None:
     made = space("mixed")
-    assert str(made.first).splitlines()[1].startswith("convert D ")
-    plain = [p for p in made.neighbours(made.first) if "convert" not in str(p)]
+    assert str(made.first).splitlines()[1].startswith("stage value float32(B[i, k]) for D ")
+    plain = [p for p in made.neighbours(made.first) if "stage value" not in str(p)]
     assert plain
-    assert all("nest B_float32" not in str(point) for point in plain)
+    assert all("B_float32" not in str(point) for point in plain)
 
 
 @pytest.mark.every(4)

@@ -303,6 +303,6 @@ def test_a_target_of_ones_own_takes_decisions_by_hand_for_nothing() -> None:
 
 def test_decisions_of_a_processor_alone_are_refused_by_a_target_of_ones_own() -> None:
     inputs, result = in_order()
-    schedule = oc.Schedule.parse("schedule D\nmark lanes")
+    schedule = oc.Schedule.parse("schedule D\nbind * lane")
     with pytest.raises(oc.TargetError, match="cannot take schedule= for target='interpret'"):
         oc.compile(result, inputs=inputs, schedule=schedule, target="interpret")

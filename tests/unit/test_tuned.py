@@ -121,7 +121,7 @@ def test_tuning_is_found_by_itself(records: Records) -> None:
     [
         {"records": False},
         {"strategy": "cut"},
-        {"schedule": oc.Schedule.parse("schedule C\nnest C\n  way loops\n    loops i\n")},
+        {"schedule": oc.Schedule.parse("schedule C\norder C i\ncover C vectors\n")},
         {"price": lambda loops: 1e-6},
         {"threads": 2},  # another place
         {"reassociate": False},
@@ -188,7 +188,7 @@ def test_another_last_number_of_the_version_is_no_other_version(records: Records
 
 REFUSED = {
     "no schedule": ("nonsense", "it is not of this form"),
-    "an axis that is not there": (str(ELSE).replace("rows i", "rows q"), "q"),
+    "an axis that is not there": (str(ELSE).replace("C.i", "C.q"), "q"),
     "of another program": (str(ELSE).replace("C", "Q"), "another program"),
 }
 

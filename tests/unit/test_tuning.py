@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -34,7 +35,6 @@ from tests.facade import (
     Expected,
     Limits,
     Measured,
-    Nest,
     Problem,
     Seen,
     Space,
@@ -42,7 +42,9 @@ from tests.facade import (
     evaluate,
     explorer_named,
     format_expr,
+    nests_in,
     parse_expr,
+    parts_of,
     proved_plan,
 )
 
@@ -420,17 +422,13 @@ tune: cannot measure a schedule of C
 def one_way(label: str, times: Sequence[float], spread: float = 0.0) -> Measured:
     """A schedule of one way, by its strategy."""
     text = str(spaces.space("dense", 2).first)
-    head, _, _ = text.partition("split i")
-    tail = text[text.index("split j") :]
-    schedule = Schedule.parse(
-        f"{head}split i {label} 14\n    {tail}".replace("way balance", f"way {label}")
-    )
+    schedule = Schedule.parse(re.sub(r"(split \S+\.i) .* as", rf"\1 {label} 14 as", text))
     made = (Time(at, one, spread) for (at, _), one in zip(SIZES, times, strict=True))
     return Measured(schedule, Outcome.OK, tuple(made))
 
 
 def ways(schedule: Schedule) -> tuple[Any, ...]:
-    return next(step for step in schedule.steps if isinstance(step, Nest)).ways
+    return next(nests_in(parts_of(schedule))).ways
 
 
 def test_ways_that_are_best_at_other_sizes_compete_by_what_was_measured() -> None:

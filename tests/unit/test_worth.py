@@ -9,7 +9,7 @@ from offcut import ops
 from offcut.core import index as ix
 from offcut.costmodel import worth
 from offcut.ir import Expr, Select, Size, Var
-from tests.facade import Nest, Together, real
+from tests.facade import Nest, nests_in, parts_of, real
 
 N = Var("n")
 SIZES = (Size("n", 0, 4096),)
@@ -46,12 +46,8 @@ def test_calls_that_are_not_allowed_decide_nothing() -> None:
 
 
 def nests(kernel: oc.Kernel) -> list[Nest]:
-    def inside(step: object) -> list[Nest]:
-        parts = step.parts if isinstance(step, Together) else ()
-        return [step] if isinstance(step, Nest) else [one for part in parts for one in inside(part)]
-
     assert kernel.schedule is not None
-    return [one for step in kernel.schedule.steps for one in inside(step)]
+    return list(nests_in(parts_of(kernel.schedule)))
 
 
 @pytest.mark.slow

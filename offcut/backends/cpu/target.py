@@ -35,7 +35,7 @@ from offcut.describe.request import Array
 from offcut.errors import TargetError
 from offcut.partition import Users
 from offcut.polyhedral.sync import Agents, Unit
-from offcut.schedule import Nest, Resolving, Schedule, Together
+from offcut.schedule import Resolving, Schedule, parts_of
 from offcut.search import Points, Space
 
 
@@ -115,8 +115,7 @@ class Cpu(Target):
     def space(self, planned: Planned, request: Request, options: Options, most: int) -> Points:
         """Return the ways of nests, or the cuts of loops as they stand."""
         first = _own(planned).schedule
-        nests = any(isinstance(step, Nest | Together) for step in first.steps)
-        computation = self.computation(request, options) if nests else None
+        computation = self.computation(request, options) if parts_of(first) else None
         kernels, machine = self.microkernels(options), self.machine
         return Space(first, request.program, computation, kernels, machine, most=most)
 

@@ -7,20 +7,22 @@ that is learned alone does without.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import pairwise
 from math import log, log1p
 
 import numpy as np
 
+from offcut.core.program import LANE, THREAD
 from offcut.costmodel.learned.case import Case, Ran
 from offcut.costmodel.learned.values import Values
 from offcut.costmodel.nests import NestCost
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import STRATEGIES
-from offcut.schedule import Copy, Lay, Mark, Scratch, Separate, Turn
+from offcut.schedule import Separate, Staging, Step, is_bound
 
 Numbers = Mapping[str, Values | float]
 _TINY = 1e-15
@@ -117,26 +119,49 @@ def microkernels(case: Case) -> Numbers:
 
 def packing(case: Case) -> Numbers:
     """What is copied or laid out before it is read, and how large the groups are that a cache holds."""
-    steps, ways = case.schedule.steps, case.ways
-    made = {"lay": Lay, "scratch": Scratch, "copy": Copy, "turn": Turn}
+    ways = case.ways
+    made = {(kind, of) for step in case.schedule.steps for kind, of in _staged(step)}
     groups = [max((cut.group or 0 for cut in one.way.splits), default=0) for one in ways]
     return {
-        **{name: float(sum(isinstance(s, kind) for s in steps)) for name, kind in made.items()},
+        **{
+            name: float(sum(kind == name for kind, _ in made))
+            for name in ("lay", "scratch", "copy", "turn")
+        },
         "packed": case.mean(float(one.way.pack is not None) for one in ways),
         "copied": case.mean(one.of(_copied) for one in ways),
         "group": case.mean(log1p(group) for group in groups),
     }
 
 
+def _staged(step: Step) -> Iterator[tuple[str, str]]:
+    """Yield how a decision stages an array, and of which stage; nothing of a conversion, which is a stage like any other."""
+    match step:
+        case Staging("prepack", buffer):
+            yield "lay", buffer
+        case Staging("write", stage):
+            yield "turn", stage
+        case Staging("value", what, _, (stage,)) if not _CONVERSION.fullmatch(what):
+            yield "copy" if _ELEMENT.fullmatch(what) else "scratch", stage
+
+
+_ELEMENT = re.compile(r"\w+\[[^\[\]]*\](?: along \w+)?")
+_CONVERSION = re.compile(r"\w+\(\w+\[[^\[\]]*\]\)")
+
+
 def competing(case: Case) -> Numbers:
     """How many nests there are, how many ways, what loops are marked with, threads, and copies of statements."""
     ways = Counter(one.nest for one in case.ways)
-    marks = {step.unit for step in case.schedule.steps if isinstance(step, Mark)}
+    schedule = case.schedule
+    marks = {
+        "rows": is_bound(schedule, LANE, tree=True),
+        "lanes": is_bound(schedule, LANE),
+        "threads": is_bound(schedule, THREAD),
+    }
     copies = [step.copies for step in case.schedule.steps if isinstance(step, Separate)]
     return {
         "nests": float(len(ways)),
         "ways": float(max(ways.values(), default=0)),
-        **{f"mark.{unit}": float(unit in marks) for unit in ("rows", "lanes", "threads")},
+        **{f"mark.{unit}": float(bound) for unit, bound in marks.items()},
         "copies": log1p(max(copies, default=0)),
         "threads": log(case.threads),
     }

@@ -21,7 +21,7 @@ from offcut.costmodel.nests.reuse import Loops
 from offcut.costmodel.nests.schedules import shared
 from offcut.describe.computation import Computation, Stage, StageAxis
 from offcut.partition import LADDER, AxisCut, GroupCut
-from offcut.schedule import Cut, Schedule
+from offcut.schedule import Schedule, Split, loop_cuts
 
 _WHOLE = 1 << 62
 """A tile that holds all iterations of a loop that is not cut."""
@@ -47,7 +47,7 @@ class LoopPrices:
 
     def __call__(self, schedule: Schedule) -> Array | None:
         """Seconds, by call; None where a nest is not cut, or has tiles of several levels, or a name is not that of one loop."""
-        cuts = {step.axis: step for step in schedule.steps if isinstance(step, Cut)}
+        cuts = loop_cuts(schedule)
         stages = [stage for (stage,) in self.computation.groups]
         named = [name for stage in stages for names in _names(stage) for name in names]
         total, before = self.calls.constant(0), list[tuple[str, Loops]]()
@@ -118,17 +118,19 @@ def _names(stage: Stage) -> list[tuple[str, str]]:
     return [(axis.name, f"{stage.buffer}.{axis.name}") for axis in stage.axes]
 
 
-def _cut(stage: Stage, cuts: Mapping[str, Cut]) -> GroupCut | None:
+def _cut(stage: Stage, cuts: Mapping[str, Split]) -> GroupCut | None:
     """A nest with its loops cut, by the names that a schedule has for these: loops before the first that is cut stay around
     the tiles, others that are not lie inside of them.
     """
     loops = [axis.name for axis in stage.axes]
     own = [cuts.get(whole, cuts.get(loop)) for loop, whole in _names(stage)]
     first = next((place for place, one in enumerate(own) if one is not None), None)
-    if first is None or any(one is not None and len(one.tiles) > 1 for one in own):
+    if first is None or any(one is not None and len(one.levels) > 1 for one in own):
         return None
-    tiles = tuple(
-        AxisCut(loop, LADDER, _WHOLE) if one is None else AxisCut(loop, one.strategy, one.tiles[0])
-        for loop, one in zip(loops[first:], own[first:], strict=True)
-    )
+    tiles: tuple[AxisCut, ...] = ()
+    for loop, one in zip(loops[first:], own[first:], strict=True):
+        tail = LADDER if one is None else one.levels[0].tail
+        if tail is None:
+            return None
+        tiles += (AxisCut(loop, tail, _WHOLE if one is None else one.levels[0].tile),)
     return GroupCut((stage,), tiles, outer=tuple(loops[:first]))

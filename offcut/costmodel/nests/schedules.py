@@ -12,12 +12,25 @@ from functools import lru_cache
 import numpy as np
 
 from offcut.core.cached_hash import CachedHash
+from offcut.core.program import LANE, THREAD
 from offcut.costmodel.arrays import Array, Calls
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.nests.nest import NestCost, Nests
 from offcut.costmodel.nests.reuse import Earlier, Loops
 from offcut.errors import PartitionError
-from offcut.schedule import Mark, Nest, Resolving, Schedule, Step, Together, Way
+from offcut.schedule import (
+    Bind,
+    Nest,
+    Resolving,
+    Schedule,
+    Separate,
+    Staging,
+    Step,
+    Together,
+    Way,
+    is_bound,
+    parts_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +143,7 @@ class SchedulePrices:
 
         Raises PartitionError for a schedule that is not legal.
         """
-        nests = [placed.nest for placed in _placed(schedule.steps)]
+        nests = [placed.nest for placed in _placed(parts_of(schedule))]
         return {
             nest.stage: ways
             for nest, ways in zip(nests, self.nests(schedule), strict=True)
@@ -142,10 +155,11 @@ class SchedulePrices:
 
         Raises PartitionError for a schedule that is not legal.
         """
-        stages = tuple(s for s in schedule.steps if not isinstance(s, Nest | Together))
+        others = Staging | Separate | Bind
+        stages: tuple[Step, ...] = tuple(s for s in schedule.steps if isinstance(s, others))
         known = self.taken.setdefault(stages, {})
         found = []
-        for placed in _placed(schedule.steps):
+        for placed in _placed(parts_of(schedule)):
             if placed not in known:
                 known[placed] = self._found(schedule, stages, placed)
             found.append(known[placed])
@@ -177,7 +191,7 @@ class SchedulePrices:
         Raises PartitionError where what `schedule` says around it is.
         """
         within = self.resolving.within(schedule)
-        rows = any(isinstance(s, Mark) and s.unit == "rows" for s in schedule.steps)
+        rows = is_bound(schedule, LANE, tree=True)
         try:
             computation, way = within.way(key.stage, key.way, key.competing)
         except PartitionError as refused:
@@ -199,12 +213,11 @@ def _unnamed(way: Way) -> Way:
 
 def shared(schedule: Schedule, threads: int) -> float:
     """By how much marked loops divide the time among so many threads."""
-    marked = any(isinstance(s, Mark) and s.unit == "threads" for s in schedule.steps)
-    return float(threads) if marked else 1.0
+    return float(threads) if is_bound(schedule, THREAD) else 1.0
 
 
-def _placed(steps: Sequence[Step]) -> list[Placed]:
-    """The nests of decisions, in order."""
+def _placed(parts: Sequence[Nest | Together]) -> list[Placed]:
+    """The nests in `parts`, in order."""
     found: list[Placed] = []
 
     def visit(part: Nest | Together, around: Loops, behind: Loops, before: Earlier) -> list[str]:
@@ -221,7 +234,6 @@ def _placed(steps: Sequence[Step]) -> list[Placed]:
         return stages
 
     done: list[str] = []
-    for step in steps:
-        if isinstance(step, Nest | Together):
-            done += visit(step, (), (), tuple((stage, ()) for stage in done))
+    for part in parts:
+        done += visit(part, (), (), tuple((stage, ()) for stage in done))
     return found

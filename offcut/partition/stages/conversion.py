@@ -16,32 +16,45 @@ from offcut.core.program import Buffer, Kind
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
 
 
-def converted(computation: Computation, position: int, wanted: Collection[Cast]) -> Computation:
-    """`computation` with conversions of operands of the sum of a group before the sum.
-
-    wanted   of its `conversions`, those without which it is better
+def conversion_home(
+    computation: Computation, node: Cast, names: Names
+) -> tuple[str, tuple[str, ...]]:
+    """The array that has the elements of a conversion, and its axes: the constant itself, where it is converted when it is
+    bound; a copy that there is; or one that is new, by names that `names` has.
     """
-    names = computation.names()
+    assert isinstance(node.a, Load)
+    source = computation.buffer(node.a.buffer)
+    axes = tuple(f"x{k}" for k in range(len(source.shape)))
+    if source.kind is Kind.CONSTANT and is_read_once(computation, source.name):
+        return source.name, axes
+    for group in computation.groups:
+        if _is_copy(group, source, node.dtype):
+            return group[0].buffer, tuple(axis.name for axis in group[0].axes)
+    name = names.fresh(f"{source.name}_{node.dtype}")
+    own = Names(names.taken)
+    return name, tuple(map(own.fresh, axes))
+
+
+def converted(
+    computation: Computation, position: int, node: Cast, name: str, axes: Sequence[str]
+) -> Computation:
+    """`computation` with a conversion of an operand of the sum of a group before the sum, in the array `name` of these axes:
+    what `conversion_home` gives, or other free names.
+    """
+    assert isinstance(node.a, Load)
     buffers = {buffer.name: buffer for buffer in computation.buffers}
     groups = list(computation.groups)
     lead, *rest = groups[position]
-    for node in wanted:
-        assert isinstance(node.a, Load)
-        source = buffers[node.a.buffer]
-        if source.kind is Kind.CONSTANT and is_read_once(computation, source.name):
-            buffers[source.name] = replace(source, dtype=node.dtype)
-            lead = _reading(lead, node, source.name)
-            continue
-        held = next((g[0].buffer for g in groups if _is_copy(g, source, node.dtype)), None)
-        if held is None:
-            held = names.fresh(f"{source.name}_{node.dtype}")
-            buffers[held] = Buffer(held, node.dtype, source.shape, Kind.LOCAL)
-            given = source.kind in (Kind.INPUT, Kind.CONSTANT)
-            at = _given_first(groups, buffers) if given else position
-            groups.insert(at, (_copy(source, held, node.dtype, names),))
-            position += 1
-        lead = _reading(lead, node, held)
-    groups[position] = (lead, *rest)
+    source = buffers[node.a.buffer]
+    if name == source.name:
+        buffers[name] = replace(source, dtype=node.dtype)
+    elif name not in buffers:
+        buffers[name] = Buffer(name, node.dtype, source.shape, Kind.LOCAL)
+        given = source.kind in (Kind.INPUT, Kind.CONSTANT)
+        at = _given_first(groups, buffers) if given else position
+        groups.insert(at, (_copy(source, name, node.dtype, axes),))
+        position += 1
+    groups[position] = (_reading(lead, node, name), *rest)
     return replace(computation, buffers=tuple(buffers.values()), groups=tuple(groups))
 
 
@@ -94,11 +107,11 @@ def _reading(lead: Stage, node: Cast, buffer: str) -> Stage:
     return replace(lead, body=rewrite(lead.body, rule))
 
 
-def _copy(source: Buffer, name: str, dtype: str, names: Names) -> Stage:
+def _copy(source: Buffer, name: str, dtype: str, names: Sequence[str]) -> Stage:
     """The stage that converts a whole buffer."""
-    own = Names(names.taken)
     axes = tuple(
-        StageAxis(own.fresh(f"x{k}"), extent, f"x{k}") for k, extent in enumerate(source.shape)
+        StageAxis(own, extent, f"x{k}")
+        for k, (own, extent) in enumerate(zip(names, source.shape, strict=True))
     )
     point = tuple(Var(axis.name) for axis in axes)
     return Stage(name, name, axes, (), Cast(Load(source.name, point, source.dtype), dtype))

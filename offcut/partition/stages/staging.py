@@ -30,6 +30,7 @@ from offcut.core.expr import (
     Var,
     dtype_of,
     rewrite,
+    substitute,
     variables,
     walk,
 )
@@ -51,15 +52,51 @@ class _Axis:
     pivot: tuple[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class ValueCopy:
+    """A part of the term of a sum that is computed before it, in an array of its own.
+
+    what   the part
+    stage  that computes it
+    load   what is read instead of it: an index for each axis of the stage
+    node   in the term, what is replaced
+    by     the same with `load`
+    """
+
+    what: Expr
+    stage: Stage
+    load: Load
+    node: Expr
+    by: Expr
+
+    def named(self, name: str, axes: Sequence[str]) -> ValueCopy:
+        """It, its array called `name`, with axes of these names."""
+        renamed = dict(zip((axis.name for axis in self.stage.axes), axes, strict=True))
+        stage = replace(
+            self.stage,
+            buffer=name,
+            label=name,
+            axes=tuple(
+                replace(axis, name=renamed[axis.name], label=renamed[axis.name])
+                for axis in self.stage.axes
+            ),
+            body=substitute(self.stage.body, {old: Var(new) for old, new in renamed.items()}),
+        )
+        load = replace(self.load, buffer=name)
+        by = rewrite(self.by, lambda node: load if node == self.load else None)
+        return replace(self, stage=stage, load=load, by=by)
+
+
 def with_scratch(computation: Computation, position: int, narrow: bool) -> Computation:
     """`computation` with the computed factors of the sum of a group in scratch of their own; itself
     where no factor is computed.
 
     narrow   whether scratch is of the type that is read, and converted by the sum
     """
-    group = computation.groups[position]
-    lead, copies = _lead(group[0], computation.names(), narrow)
-    return _with_copies(computation, position, lead, copies) if copies else computation
+    for copy in factor_copies(computation, position, narrow):
+        computation = with_value(computation, position, copy)
+        position += 1
+    return computation
 
 
 def with_copy(computation: Computation, position: int, operand: Load, depth: str) -> Computation:
@@ -67,13 +104,39 @@ def with_copy(computation: Computation, position: int, operand: Load, depth: str
     the reduction axis `depth` side by side; itself where the element does not move along it, or its
     place is no sum of axes.
     """
+    made = element_copy(computation, position, operand, depth)
+    return computation if made is None else with_value(computation, position, made)
+
+
+def element_copy(
+    computation: Computation, position: int, operand: Load, depth: str
+) -> ValueCopy | None:
+    """An element that the sum of a group multiplies, its terms along the reduction axis `depth` side by side;
+    None where it does not move along it, or its place is no sum of axes.
+    """
     lead = computation.groups[position][0]
     made = _copy(lead, operand, computation.names(), depth)
     if made is None or all(axis.name != depth for axis in made[0].axes):
-        return computation
-    copy, load = made
-    body = rewrite(lead.body, lambda node: load if node == operand else None)
-    return _with_copies(computation, position, replace(lead, body=body), [copy])
+        return None
+    stage, load = made
+    return ValueCopy(operand, stage, load, operand, load)
+
+
+def with_value(computation: Computation, position: int, copy: ValueCopy) -> Computation:
+    """`computation` whose sum of a group reads what a stage before it computes."""
+    lead = computation.groups[position][0]
+    body = rewrite(_apart(lead), lambda node: copy.by if node == copy.node else None)
+    return _with_copies(computation, position, replace(lead, body=body), [copy.stage])
+
+
+def _apart(lead: Stage) -> Expr:
+    """The body of a stage, the product that it negates as a product of which one factor is negated."""
+    match lead.value:
+        case Unary("neg", Binary("*", a, b)) if lead.reducer == "sum":
+            value, made = lead.value, Binary("*", Unary("neg", a), b)
+            return rewrite(lead.body, lambda node: made if node == value else None)
+        case _:
+            return lead.body
 
 
 def _with_copies(
@@ -94,32 +157,29 @@ def _with_copies(
     return replace(computation, buffers=(*computation.buffers, *scratch), groups=groups)
 
 
-def _lead(lead: Stage, names: Names, narrow: bool) -> tuple[Stage, list[Stage]]:
-    """`lead` reading scratch, and the stages that fill it; no stage where nothing is computed.
+def factor_copies(computation: Computation, position: int, narrow: bool) -> list[ValueCopy]:
+    """The factors of the sum of a group that are computed, each in scratch.
 
     narrow   whether the scratch is of the type that is read, and converted by the sum
     """
-    given = value = lead.value
+    lead, names = computation.groups[position][0], computation.names()
+    value = lead.value
     match value:
         case Unary("neg", Binary("*", a, b)):
             value = Binary("*", Unary("neg", a), b)
     if lead.reducer != "sum" or not isinstance(value, Binary) or value.op != "*":
-        return lead, []
-    copies: list[Stage] = []
-    factors = []
-    for factor in (value.a, value.b):
-        factor = _converted_last(factor) if narrow else factor
-        inner = factor.a if isinstance(factor, Cast) else factor
-        what = inner if narrow else factor
+        return []
+    copies: list[ValueCopy] = []
+    for factor in dict.fromkeys((value.a, value.b)):
+        late = _converted_last(factor) if narrow else factor
+        inner = late.a if isinstance(late, Cast) else late
+        what = inner if narrow else late
         made = None if isinstance(inner, Load) else _copy(lead, what, names)
         if made is not None:
-            copy, load = made
-            factor = Cast(load, factor.dtype) if isinstance(factor, Cast) and narrow else load
-            copies.append(copy)
-        factors.append(factor)
-    product = Binary("*", *factors)
-    body = rewrite(lead.body, lambda node: product if node == given else None)
-    return replace(lead, body=body), copies
+            stage, load = made
+            by = Cast(load, late.dtype) if isinstance(late, Cast) and narrow else load
+            copies.append(ValueCopy(what, stage, load, factor, by))
+    return copies
 
 
 def _converted_last(factor: Expr) -> Expr:
@@ -212,10 +272,13 @@ def _by(value: Expr, axes: Sequence[_Axis], extents: Mapping[str, Expr]) -> Expr
     return ix.simplify(value)
 
 
-def turned(computation: Computation, position: int, order: Sequence[str]) -> Computation:
+def turned(
+    computation: Computation, position: int, order: Sequence[str], called: str | None = None
+) -> Computation:
     """`computation` with a group computed into scratch whose axes have another order, then copied.
 
     order   the axes of the group, as the scratch has them
+    called  the scratch of its first stage; None: a name that is free
     """
     names = computation.names()
     group = computation.groups[position]
@@ -228,7 +291,8 @@ def turned(computation: Computation, position: int, order: Sequence[str]) -> Com
         name, kind = kept.name, kept.kind
         shape = tuple(kept.shape[place] for place in places)
         if kind is not Kind.PRIVATE:
-            name, kind = names.fresh(f"{kept.name}_turned"), Kind.LOCAL
+            free = called if called is not None and stage is group[0] else f"{kept.name}_turned"
+            name, kind = names.fresh(free), Kind.LOCAL
             point = tuple(Var(axis) for axis in order)
             body = Load(name, point, kept.dtype)
             copies.append((Stage(kept.name, f"{stage.label} in order", stage.axes, (), body),))

@@ -45,6 +45,7 @@ from offcut.plugins.hosts.calls import with_full_tiles
 from offcut.plugins.hosts.kernels import with_kernels
 from offcut.plugins.hosts.windows import HARDWARE, with_arrays_for_windows
 from offcut.schedule import (
+    ANY,
     At,
     Bind,
     Primitive,
@@ -71,14 +72,12 @@ class Words:
 
     host      as refusals call it
     units     that its loops may be bound to, beside blocks and threads of a grid
-    memories  in which its arrays may lie; None: a memory of any name
     partial   whether lanes may add to one element
     numbers   whether an array in another memory than the main one has a number of elements
     """
 
     host: str
     units: Collection[str]
-    memories: Collection[str] | None = None
     partial: bool = False
     numbers: bool = False
 
@@ -194,18 +193,11 @@ def _at_line_of(part: Schedule, refused: PartitionError) -> Step | None:
 def _unsaid(step: Step, words: Words) -> tuple[str, ...]:
     """Return why a host cannot say a decision, and what it could; an empty text if it can."""
     known = (*words.units, *HARDWARE)
-    match step:
-        case Bind(_, axis, str() as unit) if unit not in known:
-            help_ = (f"bind {step.stage}.{axis} {one}" for one in known[:4])
-            return f"{words.host} has no {unit} that runs a loop: {', '.join(known)}", *help_
-        case At(memory=str() as memory) | Staging(memory=str() as memory) if (
-            words.memories is not None and memory not in words.memories
-        ):
-            return (
-                f"{words.host} has no memory {memory}: {', '.join(words.memories)}",
-                "without `in …` it is main memory",
-            )
-    if isinstance(step, Separate | Primitive):
+    of_all = isinstance(step, Primitive) and ANY in stages_in(step)
+    if isinstance(step, Bind) and not of_all and step.unit is not None and step.unit not in known:
+        help_ = (f"bind {step.stage}.{step.axis} {one}" for one in known[:4])
+        return f"{words.host} has no {step.unit} that runs a loop: {', '.join(known)}", *help_
+    if isinstance(step, Separate | Primitive) and not of_all:
         return ("",)
     return (
         f"a target decides so, and {words.host} has none",

@@ -238,7 +238,11 @@ class _Texts:
     def of(self, loop: scf.ForOp) -> str | None:
         """Return the text that a loop has as its attribute."""
         found = loop.attributes.get(ATTRIBUTE)
-        return found.data if isinstance(found, StringAttr) else None
+        if found is not None and not isinstance(found, StringAttr):
+            raise _refused(
+                ATTRIBUTE, str(found), "it is no text", ('"schedule f\\nbind C.i thread"',)
+            )
+        return None if found is None else str(found.data)
 
     def for_nest(self, nest: Nest) -> Schedule | None:
         """Return the schedule of the pass where it is about a nest: one that writes a stage that it names."""

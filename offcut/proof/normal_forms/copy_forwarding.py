@@ -21,7 +21,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays, read_arrays, stored_arrays, windowed_arrays
+from offcut.core.accesses import (
+    accessed_arrays,
+    indices,
+    read_arrays,
+    stored_arrays,
+    windowed_arrays,
+)
 from offcut.core.conditions import negate
 from offcut.core.expr import Expr, Load, Var, dtype_of, rewrite, substitute, variables, walk
 from offcut.core.program import (
@@ -117,7 +123,9 @@ class _Copy:
         copied = self.copied(nest, around, held)
         if copied is None or stored_arrays(after) & read_arrays((copied.value,)):
             return body
-        if _has_parts(copied, held) and escaping_windows(self.program, frozenset((name,))):
+        if self.asks_parts(copied, held, after) and escaping_windows(
+            self.program, frozenset((name,))
+        ):
             return body
         return (
             *before,
@@ -208,6 +216,14 @@ class _Copy:
             plain = (For(name, *loops[name], plain),)
         return plain
 
+    def asks_parts(self, copied: Store, held: Held, readers: tuple[Stmt, ...]) -> bool:
+        """Return whether readers ask for coordinates of an axis of which only some are there."""
+        asked = indices(readers, self.buffer.name)
+        return any(
+            one is not None and not (one.names(own) and all(index[at] == own for index in asked))
+            for at, (own, one) in enumerate(zip(copied.index, held, strict=True))
+        )
+
     def names_around(self, around: Sequence[For | If]) -> set[str]:
         """What is fixed where a copy stands: sizes, and the iterators of the loops around."""
         loops = {name for stmt in around for name in bound_names(stmt)}
@@ -233,9 +249,7 @@ class _Copy:
             at: dict[str, Expr] = {}
             for own, one, asked in zip(copied.index, held, node.index, strict=True):
                 if one is not None and one.names(own):
-                    if own != asked:
-                        return None
-                    continue
+                    continue  # there is no other
                 found = _counted(own, names)
                 assert found is not None
                 at[found[0]] = ix.sub(asked, found[1])
@@ -252,12 +266,6 @@ def _counted(index: Expr, fixed: Collection[str]) -> tuple[str, Expr] | None:
     (name,) = own
     first = ix.sub(index, Var(name))
     return None if name in variables(first) else (name, first)
-
-
-def _has_parts(copied: Store, held: Held) -> bool:
-    """Whether coordinates of an axis are asked for of which only some are there."""
-    pairs = zip(copied.index, held, strict=True)
-    return any(one is not None and not one.names(own) for own, one in pairs)
 
 
 def _around(stmt: For | If, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

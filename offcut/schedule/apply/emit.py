@@ -133,7 +133,7 @@ class _Lowering:
         self, nest: Nest, axis: str | None, body: tuple[Stmt, ...], at: At
     ) -> tuple[Stmt, ...]:
         """Return `body`, the inside of a loop, with what is computed there around and before it."""
-        for producer in reversed(tuple(self.nests.attached(nest.name, axis))):
+        for producer in reversed(self.nests.attached(nest.name, axis)):
             (buffer,) = producer.written
             shape, beside = self.nests.buffer(buffer).shape, is_beside(self.nests, producer)
             window = footprint(body, nest.written[0] if beside else buffer, shape, at.facts, beside)

@@ -29,7 +29,9 @@ from offcut.schedule.apply.reading import nests_of_program, nests_of_tensors
 from offcut.schedule.apply.staged_form import Alternatives, Nests
 from offcut.schedule.apply.without_windows import joined
 from offcut.schedule.decisions import (
+    ANY,
     UNIT_PRIMITIVES,
+    VECTORS,
     Alternative,
     At,
     Bind,
@@ -69,6 +71,22 @@ def create_schedule(
         return HandSchedule(nests_of_program(program))
     outputs = outputs_of(output, "create_schedule")
     return HandSchedule(nests_of_tensors(outputs, inputs_of(inputs, outputs, "create_schedule")))
+
+
+def _is_of_target(step: Primitive) -> bool:
+    """Return whether a decision is one that a target alone applies: of all loops, of whole stages, of tiles by other tiles."""
+    match step:
+        case Split(stage, _, levels):
+            by = any(level.by is not None or level.room is not None for level in levels)
+            return stage == ANY or by
+        case Bind(stage) | Cover(stage) if stage == ANY:
+            return True
+        case Cover(_, _, name):
+            return name == VECTORS
+        case Staging(how, _, name, _, axes, _, layout):
+            return name == ANY or layout is not None or (how == "write" and bool(axes))
+        case _:
+            return False
 
 
 def replay(
@@ -283,7 +301,7 @@ class HandSchedule:
         try:
             for step in schedule.steps:
                 with at_line(schedule, step):
-                    if not isinstance(step, Primitive):
+                    if not isinstance(step, Primitive) or _is_of_target(step):
                         raise PartitionError(
                             "schedule",
                             "cannot apply by hand what a target decides",

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
+from offcut.core.accesses import read_arrays
 from offcut.core.expr import Expr, Var, variables
 from offcut.core.program import Buffer, Cover, Program, Size, Stmt, Store, walk
 from offcut.describe.computation import Names
@@ -279,9 +280,14 @@ class Nests:
         """These, with one more equation by which stages were changed."""
         return replace(self, rewrites=(*self.rewrites, rewrite))
 
-    def attached(self, nest: str, axis: str | None) -> Iterator[Nest]:
-        """Return the nests that are computed inside that loop, or before the loops of `nest`, in order."""
-        return (one for one in self.nests if one.at == (nest, axis))
+    def attached(self, nest: str, axis: str | None) -> tuple[Nest, ...]:
+        """Return the nests that are computed inside that loop, or before the loops of `nest`: first those that copy what no other of
+        them computes, so that memory is asked before anything waits, each of both kinds in order.
+        """
+        here = [one for one in self.nests if one.at == (nest, axis)]
+        written = {buffer for one in here for buffer in one.written}
+        late = {one.name for one in here if not one.copies or written & read_arrays(_values(one))}
+        return tuple(sorted(here, key=lambda one: one.name in late))
 
     def program(self, body: tuple[Stmt, ...]) -> Program:
         """Return the program of these declarations around `body`."""
@@ -314,6 +320,11 @@ def point_of(nest: Nest, buffer: str) -> tuple[str, ...] | None:
                     return None
                 found.add(names)
     return found.pop() if len(found) == 1 else None
+
+
+def _values(nest: Nest) -> Iterator[Expr]:
+    """Yield what the statements of a nest store."""
+    return (store.value for part in nest.parts for store in part.stores)
 
 
 def literal_extent(nest: Nest, axis: str) -> int | None:

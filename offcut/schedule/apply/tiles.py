@@ -66,10 +66,11 @@ class Tiles(Offsets):
         apart = covered.wanted is not None and not sums
         if len(parts) > 1 and not apart:
             return (self.tile(everything, [part for _, part in parts], kernel.name, at),)
+        reduces = any(part.stores[0].reduce is not None for part in self.nest.parts)
         for loops, part in parts:
             updates = part.stores[0].reduce is not None
             name = kernel.update if updates else kernel.reset
-            if not (apart and not updates and len(parts) > 1):
+            if updates or not (apart and reduces):  # a start alone is run by what the target finds
                 name = name or kernel.name
             body.append(self.tile(loops, [part], name, at))
         return tuple(body)

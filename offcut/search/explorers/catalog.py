@@ -12,7 +12,7 @@ from typing import Any
 
 from offcut.errors import DescribeError
 from offcut.partition import AxisCut
-from offcut.schedule import Cut, Nest, Schedule, Separate, Step, Together, Way
+from offcut.schedule import Nest, Schedule, Separate, Split, Staging, Step, Together, Way, parts_of
 from offcut.search.explorers.explorer import Exhaustive, Explorer, Function, Judge, Sampling, Seen
 from offcut.search.plugged import plugged
 from offcut.search.points import Points
@@ -110,17 +110,24 @@ def grain(schedule: Schedule, level: int) -> Hashable:
     """What a pass tells a schedule by: 0, covers, copies and shared loops; 1, strategies; 2, tiles; 3, all."""
     if level >= _FINEST:
         return schedule
-    return tuple(_of_step(step, level) for step in schedule.steps)
+    parts = parts_of(schedule)
+    if not parts:
+        return tuple(_of_step(step, level) for step in schedule.steps)
+    nests = tuple(_of_part(part, level) for part in parts)
+    return nests, tuple(step for step in schedule.steps if isinstance(step, Staging))
+
+
+def _of_part(part: Nest | Together, level: int) -> Hashable:
+    if isinstance(part, Nest):
+        return _of_nest(part, level)
+    return part.axes, tuple(_of_part(inner, level) for inner in part.parts)
 
 
 def _of_step(step: Step, level: int) -> Hashable:
     match step:
-        case Nest():
-            return _of_nest(step, level)
-        case Together(axes, parts):
-            return axes, tuple(_of_step(part, level) for part in parts)
-        case Cut(axis, tiles, strategy):
-            return axis, (strategy,)[:level], tiles if level > 1 else ()
+        case Split(stage, axis, levels):
+            tiles = tuple(one.tile for one in levels) if level > 1 else ()
+            return stage, axis, (levels[-1].tail,)[:level], tiles
         case Separate():
             return step if level > 1 else None
         case _:

@@ -15,7 +15,7 @@ from offcut.costmodel.learned.values import Values
 from offcut.costmodel.nests import SchedulePrices, Taken
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError
-from offcut.schedule import Nest, Schedule, Step, Together
+from offcut.schedule import Nest, Schedule, Together, parts_of
 from offcut.search import Price
 from offcut.tuning.pricing.predicting import key_of, nest_prices, price_of
 from offcut.tuning.problem import Problem
@@ -49,7 +49,7 @@ class Cases:
         seconds = prices(schedule)
         ways: list[Ran] = []
         for (nest, around), taken in zip(
-            _nests(schedule.steps), prices.taken_in(schedule), strict=True
+            _nests(parts_of(schedule)), prices.taken_in(schedule), strict=True
         ):
             if id(taken) not in self.ran:
                 self.ran[id(taken)] = tuple(self._ran(nest, around, taken))
@@ -169,13 +169,13 @@ def cases_of(
 
 def has_nests(schedule: Schedule) -> bool:
     """Whether there is a closed form for a schedule that is not cut yet."""
-    return any(isinstance(step, Nest | Together) for step in schedule.steps)
+    return bool(parts_of(schedule))
 
 
-def _nests(steps: Iterable[Step], around: int = 0) -> Iterator[tuple[Nest, int]]:
-    """The nests of decisions, each with the number of the loops that it shares with others."""
-    for step in steps:
-        if isinstance(step, Nest):
-            yield step, around
-        elif isinstance(step, Together):
-            yield from _nests(step.parts, around + len(step.axes))
+def _nests(parts: Iterable[Nest | Together], around: int = 0) -> Iterator[tuple[Nest, int]]:
+    """The nests in `parts`, each with the number of the loops that it shares with others."""
+    for part in parts:
+        if isinstance(part, Nest):
+            yield part, around
+        else:
+            yield from _nests(part.parts, around + len(part.axes))

@@ -7,9 +7,9 @@ from math import isfinite
 from random import Random
 
 from offcut.errors import DescribeError
-from offcut.schedule import Schedule
+from offcut.schedule import Schedule, parts_of
 from offcut.search import Expected, Points, Space
-from offcut.search.shared import nests_of
+from offcut.search.shared import nests_in
 from offcut.tuning.alternatives import with_ways
 
 LIMIT = 2_000
@@ -38,7 +38,7 @@ def narrowed(space: Points, ways: int) -> Points:
     if not isinstance(space, Space):
         return space
     first = space.first
-    for nest in nests_of(first.steps):
+    for nest in nests_in(parts_of(first)):
         first = with_ways(first, nest.stage, lambda made: made[:ways])
     return replace(space, first=first, most=ways)
 
@@ -79,7 +79,7 @@ def part_of(space: Points, expected: Expected, limit: int, most: int | None, see
 def alone(schedule: Schedule) -> tuple[Schedule, ...]:
     """What a schedule would be whose nests have one of their ways each: every choice that a call of it can take."""
     found = [schedule]
-    for nest in nests_of(schedule.steps):
+    for nest in nests_in(parts_of(schedule)):
         found = [
             with_ways(one, nest.stage, lambda _, way=way: (way,))  # type: ignore[misc]
             for one in found

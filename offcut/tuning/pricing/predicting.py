@@ -15,8 +15,7 @@ from offcut.costmodel.arrays import Calls
 from offcut.costmodel.nests import LoopPrices, SchedulePrices, standing
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError, TargetError, blamed_on_another
-from offcut.schedule import Nest, Schedule, Together
-from offcut.schedule.decisions import Order, Split
+from offcut.schedule import Schedule, hand_steps, parts_of
 from offcut.search import Price, Sizes
 from offcut.tuning.problem import Problem
 
@@ -48,9 +47,9 @@ def price_of(
     def modelled(schedule: Schedule) -> dict[Sizes, float]:
         if target_own is not None:
             return dict(zip(keys, target_own(schedule), strict=True))
-        if prices is None or not any(isinstance(s, Nest | Together) for s in schedule.steps):
+        if prices is None or not parts_of(schedule):
             if schedule not in cut:
-                by_hand = any(isinstance(step, Split | Order) for step in schedule.steps)
+                by_hand = bool(hand_steps(schedule))
                 found = None if loops is None or by_hand else loops(schedule)
                 cut[schedule] = (
                     seconds_of_loops(problem, schedule) if found is None else found.tolist()

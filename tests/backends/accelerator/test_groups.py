@@ -60,7 +60,7 @@ def summed(x: Array, k: Array, stride: int) -> Array:
 def test_groups_are_those_of_integers_at_every_batch(layout: str, stride: int) -> None:
     inputs, result = described(layout, stride)
     kernel = oc.compile(result, inputs=inputs, target="vta")
-    assert "gemm_1x16x16(j=o, p=c)" in str(kernel.schedule)
+    assert "gemm_1x16x16; j=o, p=c;" in str(kernel.loops)
     rng = np.random.default_rng(0)
     for n in (0, 1, 3):
         x, k = bytes_of(rng, (n, 40, 5, 7)), bytes_of(rng, (24, 20, 3, 3))
@@ -92,7 +92,7 @@ def test_other_machines_run_groups(machine: str) -> None:
 def test_a_bias_stands_behind_the_sums_of_groups(layout: str) -> None:
     inputs, result = described(layout, bias=True)
     kernel = oc.compile(result, inputs=inputs, target="vta")
-    assert "gemm_1x16x16(j=o, p=c)" in str(kernel.schedule)
+    assert "gemm_1x16x16; j=o, p=c;" in str(kernel.loops)
     rng = np.random.default_rng(2)
     for n in (0, 1, 3):
         x, k = bytes_of(rng, (n, 40, 5, 7)), bytes_of(rng, (24, 20, 3, 3))
@@ -103,6 +103,65 @@ def test_a_bias_stands_behind_the_sums_of_groups(layout: str) -> None:
             k = np.ascontiguousarray(k.transpose(2, 3, 1, 0))
         np.testing.assert_array_equal(kernel(x, k, b), right)
         assert not kernel.timeline(n=n).races
+
+
+def test_a_residual_whose_axes_have_other_names_stands_behind_groups() -> None:
+    n = oc.dim("n", min=0, max=2)
+    x, r = (oc.placeholder((n, c, 3), "int8", name=name) for c, name in ((4, "X"), (6, "R")))
+    k = oc.placeholder((6, 2), "int8", name="K")
+    sums = oc.compute(
+        (n, 2, 3, 3),
+        lambda i, g, o, p: oc.sum(
+            x[i, 2 * g + (c := oc.reduce_axis(2, "c")), p].astype("int32")
+            * k[3 * g + o, c].astype("int32"),
+            axis=c,
+        ),
+        name="S",
+    )
+    added = oc.compute(
+        (n, 6, 3),
+        lambda n, c, q: oc.maximum(sums[n, c // 3, c % 3, q] // 16, 0) + r[n, c, q].astype("int32"),
+        axes=("n", "c", "q"),
+        name="T",
+    )
+    kernel = oc.compile(requantised(added, 2), inputs=[x, k, r], target="vta")
+    assert "T_groups" in str(kernel.loops)
+    rng = np.random.default_rng(4)
+    for many in (0, 1, 2):
+        image, weights, other = (bytes_of(rng, s) for s in ((many, 4, 3), (6, 2), (many, 6, 3)))
+        taken = image.astype(np.int64).reshape(many, 2, 2, 3)
+        total = np.einsum("igcp,goc->igop", taken, weights.astype(np.int64).reshape(2, 3, 2))
+        right = np.maximum(total.reshape(many, 6, 3) // 16, 0) + other
+        np.testing.assert_array_equal(kernel(image, weights, other), clipped(right, 2))
+
+
+@pytest.mark.parametrize("channels", [3, pytest.param(24, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("layout", ["NCHW", pytest.param("NHWC", marks=pytest.mark.slow)])
+def test_a_group_may_be_one_channel(layout: str, channels: int) -> None:
+    n, last = oc.dim("n", min=0, max=8), layout == "NHWC"
+    shape = (n, 5, 7, channels) if last else (n, channels, 5, 7)
+    x = oc.placeholder(shape, "int8", name="X")
+    k = oc.placeholder((3, 3, 1, channels) if last else (channels, 1, 3, 3), "int8", name="K")
+    total = ops.conv2d(x, k, padding=1, groups=channels, layout=layout)
+    kernel = oc.compile(requantised(total, 5), inputs=[x, k], target="vta")
+    assert "gemm_1x16x16; j=n_;" in str(kernel.loops)  # no other axis moves one factor alone
+    rng = np.random.default_rng(5)
+    for many in (0, 1, 5):
+        image, weights = bytes_of(rng, (many, channels, 5, 7)), bytes_of(rng, (channels, 1, 3, 3))
+        right = clipped(depthwise(image, weights), 5)
+        if last:
+            right, image = (a.transpose(0, 2, 3, 1) for a in (right, image))
+            weights = weights.transpose(2, 3, 1, 0)
+        given = np.ascontiguousarray(image), np.ascontiguousarray(weights)
+        np.testing.assert_array_equal(kernel(*given), right)
+        assert not kernel.timeline(n=many).races
+
+
+def depthwise(x: Array, k: Array) -> Array:
+    """The convolution of each channel of images (n, c, h, w) by its own of (c, 1, 3, 3), padded by 1, in int64."""
+    wide = np.pad(x.astype(np.int64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    views = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), axis=(2, 3))
+    return np.einsum("nchwrs,crs->nchw", views, k[:, 0].astype(np.int64))
 
 
 @pytest.mark.slow

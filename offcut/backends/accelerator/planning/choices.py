@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import islice, permutations
 
 from offcut.backends.accelerator.planning.elementary import Operations, lanes
 from offcut.backends.accelerator.planning.planner import (
@@ -14,7 +14,7 @@ from offcut.backends.accelerator.planning.planner import (
 )
 from offcut.backends.accelerator.planning.policy import DEPTH, nest_extents
 from offcut.backends.accelerator.planning.tiling import Tiling
-from offcut.backends.accelerator.planning.tilings import MAX_ORDERS, sizes
+from offcut.backends.accelerator.planning.tilings import sizes, sizes_of
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.memo import lazy_property
@@ -23,6 +23,9 @@ from offcut.describe.computation import Computation
 from offcut.schedule import Alternative, Choose, Primitive, Schedule
 from offcut.search import Choices
 from offcut.search.choices import Point
+
+MAX_ORDERS = 5040
+"""Orders of the loops over tiles of results, at most: all of seven, so that the policy's is among them."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,10 @@ class Nests:
             else:
                 return None
             for one, part in zip(ways, parts, strict=True):
-                point += one.point(one.deciding.tiling(one.made, part))
+                own = one.point(one.deciding.tiling(one.made, part))
+                if own is None:
+                    return None
+                point += own
         return point if self.written(point) == schedule else None
 
 
@@ -99,12 +105,21 @@ class _Way:
         return self.deciding.spec
 
     @lazy_property
+    def extents(self) -> dict[str, int]:
+        """Return the extents of a middle layer."""
+        return nest_extents(self.deciding.program, self.made)
+
+    @lazy_property
+    def policy_sizes(self) -> dict[str, tuple[int, ...]]:
+        """Return the tiles of each axis that the policy may cut."""
+        return sizes_of(self.made, self.spec, self.extents)
+
+    @lazy_property
     def axes(self) -> tuple[str, ...]:
         """Those that are cut, or could be: results first."""
-        words = lanes(self.made, self.spec)
-        extents = nest_extents(self.deciding.program, self.made)
-        found = [axis.name for axis in self.made.axes if extents[axis.name] > 1]
-        return (*found, *(a.name for a in self.made.terms if a.name in words))
+        words, policy = lanes(self.made, self.spec), self.policy_sizes
+        results = (a.name for a in self.made.axes if self.extents[a.name] > 1 or a.name in policy)
+        return (*results, *(a.name for a in self.made.terms if a.name in (*words, *policy)))
 
     @lazy_property
     def outer(self) -> tuple[str, ...]:
@@ -116,10 +131,14 @@ class _Way:
     def options(self) -> tuple[Point, ...]:
         """Tiles of each axis, 0 where it is not cut; orders; the axis in whose loop windows take turns."""
         every = {a.name: ix.literal_value(a.extent) for a in (*self.made.axes, *self.made.terms)}
-        words, likely = lanes(self.made, self.spec), nest_extents(self.deciding.program, self.made)
-        tiles = [sizes(likely[a], words.get(a, 1), every[a] is not None) for a in self.axes]
-        orders = tuple(permutations(self.outer))[:MAX_ORDERS]
-        return (*tiles, orders, (None, *self.outer))
+        words = lanes(self.made, self.spec)
+        tiles = [sizes(self.extents[a], words.get(a, 1), every[a] is not None) for a in self.axes]
+        return (*tiles, self.orders, (None, *self.outer))
+
+    @lazy_property
+    def orders(self) -> tuple[tuple[str, ...], ...]:
+        """Return the orders of the loops over tiles of results."""
+        return tuple(islice(permutations(self.outer), MAX_ORDERS))
 
     def tiling(self, part: Sequence[object]) -> Tiling:
         """Return the tiling of a part of a point."""
@@ -132,14 +151,15 @@ class _Way:
         depth = (str(axis), DEPTH) if axis in loops else None
         return Tiling(cut, loops, depth)
 
-    def point(self, tiling: Tiling) -> Point:
-        """Return the part of a point that a tiling is."""
+    def point(self, tiling: Tiling) -> Point | None:
+        """Return the part of a point that a tiling is; None where it is none."""
         tiles = dict(tiling.tiles)
-        orders = self.options[len(self.axes)]
         own = tuple(axis for axis in tiling.order if axis in self.outer)
-        order = next((one for one in orders if isinstance(one, tuple) and _within(own, one)), None)
+        order = next((one for one in self.orders if _within(own, one)), None)
         deep = None if tiling.depth is None else tiling.depth[0]
-        return (*(tiles.get(axis, 0) for axis in self.axes), order, deep)
+        found = (*(tiles.get(axis, 0) for axis in self.axes), order, deep)
+        known = all(one in among for one, among in zip(found, self.options, strict=True))
+        return found if known else None
 
 
 def _within(some: Sequence[str], order: Sequence[str]) -> bool:

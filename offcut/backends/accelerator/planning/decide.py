@@ -15,6 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import takewhile
+from operator import ne
 
 from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.microkernels import microkernel_name
@@ -55,28 +58,24 @@ def decisions(
 
 def tiling_of(group: Sequence[Stage], made: Operations, steps: Sequence[object]) -> Tiling:
     """Return the tiling of a group that decisions say: those that `decisions` writes, in which case they are of no other."""
-    stages = {stage.buffer for stage in group} | {made.lead[0].buffer if made.lead else ""}
-    names = {axis.name for axis in (*made.axes, *made.terms)}
-    heads, tiles = dict[str, str](), dict[str, int]()
-    for step in steps:
-        if isinstance(step, Split) and step.stage in stages:
-            heads[step.names[0]], tiles[step.axis] = step.axis, step.levels[0].tile
-    loops = [
+    own = (group[-1].buffer, *(store.buffer for store in (made.lead or ())[:1]))
+    splits = [step for step in steps if isinstance(step, Split) and step.stage in own]
+    orders = {step.stage: step.loops for step in steps if isinstance(step, Order)}
+    inside = {step.stage: step.axis for step in steps if isinstance(step, Cover)}
+    heads = {step.names[0]: step.axis for step in splits}
+    tiles = {step.axis: step.levels[0].tile for step in splits}
+    order = tuple(
         heads.get(loop, loop)
-        for step in steps
-        if isinstance(step, Order) and step.stage in stages
-        for loop in step.loops
-        if loop in heads or (loop in names and loop not in tiles)
-    ]
+        for stage in own
+        for loop in takewhile(partial(ne, inside.get(stage)), orders.get(stage, ()))
+    )
     depth: tuple[str, int] | None = None
     for step in steps:
-        if isinstance(step, At) and step.axis is not None and step.depth > 1:
+        if isinstance(step, At) and step.reader in own and step.axis is not None and step.depth > 1:
             axis = heads.get(step.axis, step.axis)
-            if depth is None or loops.index(axis) < loops.index(depth[0]):
+            if axis in order and (depth is None or order.index(axis) < order.index(depth[0])):
                 depth = axis, step.depth
-    whole = {a for step in steps if isinstance(step, Cover) for _, a in step.axes}
-    order = tuple(dict.fromkeys(a for a in loops if a in tiles or a not in whole))
-    return Tiling(tuple((a, tiles.get(a, 1)) for a in order), order, depth)
+    return Tiling(tuple((axis, tiles.get(axis, 1)) for axis in order), order, depth)
 
 
 @dataclass

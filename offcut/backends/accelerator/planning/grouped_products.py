@@ -195,7 +195,7 @@ class _Regrouped:
         crossing = any(node.buffer in own for one in others for node in _loads(one))
         *inner, last = (self.kinds.get(stage.buffer) for stage in group)
         kept = last in (Kind.OUTPUT, Kind.LOCAL) and all(one is Kind.PRIVATE for one in inner)
-        plain = kept and all(s.reducer is None and s.axes == group[0].axes for s in group)
+        plain = kept and all(s.reducer is None and _bounds(s) == _bounds(group[0]) for s in group)
         if sums[0].reducer is None or len(reads) != 1 or crossing or not plain:
             return None
         (read,) = reads
@@ -228,6 +228,11 @@ class _Regrouped:
 
 def _loads(group: Group) -> list[Load]:
     return [node for stage in group for node in walk(stage.value) if isinstance(node, Load)]
+
+
+def _bounds(stage: Stage) -> tuple[tuple[str, Expr], ...]:
+    """Return the axes of a stage and their extents, whatever the user calls each."""
+    return tuple((axis.name, axis.extent) for axis in stage.axes)
 
 
 def _stored(group: Group) -> set[str]:

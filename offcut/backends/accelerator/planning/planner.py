@@ -34,6 +34,7 @@ from offcut.describe.computation import Computation, Stage
 from offcut.errors import PartitionError
 from offcut.partition import CUT, GUARD, LADDER, Strategy, axis_named, segments
 from offcut.schedule import (
+    ANY,
     Alternative,
     Bind,
     Choose,
@@ -43,6 +44,7 @@ from offcut.schedule import (
     at_line,
     create_schedule,
     each_decision,
+    nests_of,
     stages_in,
 )
 
@@ -203,30 +205,24 @@ def migrate_schedule(
     found: list[Primitive] = []
     groups = {one.group[0].buffer: one for one, _ in stage_groups(program, computation, spec)}
     names = computation.names()
-    for step in schedule.steps:
-        with at_line(schedule, step):
-            if isinstance(step, Primitive):
-                found.append(step)
-                continue
-            if not isinstance(step, Nest) or step.stage not in groups:
-                because, help = (
-                    (f"no stage of that name begins a nest on it: {', '.join(groups)}", ())
-                    if isinstance(step, Nest)
-                    else (
-                        "the policy of a processor alone decides it",
-                        ("split, order, at, stage, cover, choose",),
-                    )
+    view = nests_of(schedule)
+    old = () if view is None else view.parts
+    for step in schedule.steps[: None if view is None else view.first]:
+        if not isinstance(step, Primitive) or ANY in stages_in(step):
+            with at_line(schedule, step):
+                raise _foreign(spec, "the policy of a processor alone decides it")
+        found.append(step)
+    for nest in old:
+        line = schedule.steps[0] if view is None else view.lines[id(nest)]
+        with at_line(schedule, line):
+            if not isinstance(nest, Nest) or nest.stage not in groups:
+                raise _foreign(
+                    spec, f"no stage of that name begins a nest on it: {', '.join(groups)}"
                 )
-                raise PartitionError(
-                    "schedule",
-                    f"cannot apply this to {spec.name}",
-                    because=because,
-                    help=(*help, "kernel.schedule has the decisions of its policy"),
-                )
-            one, options = groups[step.stage], []
-            for way in step.ways:
-                cover = way.cover or way.words
-                depth = None if way.cover is None else way.cover.depth
+            one, options = groups[nest.stage], []
+            for way in nest.ways:
+                cover = way.cover
+                depth = None if cover is None or not cover.depth else cover.depth
                 roles = Roles(cover.rows, cover.columns, depth) if cover is not None else None
                 made = operations(computation, one.group, spec, names, roles)
                 tiles = {cut.axis: cut.tile for cut in way.splits}
@@ -235,6 +231,19 @@ def migrate_schedule(
                 options.append(Alternative(way.label, None, one.written(made, tiling)))
             found += options[0].steps if len(options) == 1 else (Choose(tuple(options)),)
     return tuple(found)
+
+
+def _foreign(spec: AcceleratorSpec, because: str) -> PartitionError:
+    """Return the refusal of a decision that is of no nest of a machine of queues."""
+    return PartitionError(
+        "schedule",
+        f"cannot apply this to {spec.name}",
+        because=because,
+        help=(
+            "split, order, at, stage, cover, choose",
+            "kernel.schedule has the decisions of its policy",
+        ),
+    )
 
 
 def prepare_computation(computation: Computation) -> tuple[Computation, ...]:

@@ -14,7 +14,11 @@ from math import prod, sqrt
 
 from offcut.backends.accelerator.lowering.word_layout import lane_axes
 from offcut.backends.accelerator.microkernels import products_of
-from offcut.backends.accelerator.planning.staging import Element, variables_of
+from offcut.backends.accelerator.planning.staging import (
+    Element,
+    is_laid_by_loops,
+    variables_of,
+)
 from offcut.backends.accelerator.planning.typical_sizes import midpoint_sizes, typical_extents
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
@@ -125,17 +129,22 @@ def _product_roles(
     terms: Sequence[StageAxis],
     spec: AcceleratorSpec,
 ) -> Iterator[Roles]:
-    """Those by which the matrix unit runs a product of copies along loops, where columns, and terms, are no sums of loops."""
+    """Yield those by which the matrix unit runs a product of copies along loops, where columns, and terms, are no sums of loops, but for terms of
+    copies that have an axis for each loop anyway.
+
+    Any axis may be the innermost one: rows may be left out before the columns, whichever these are.
+    """
     own, summed = (tuple([axis.name for axis in some]) for some in (axes, terms))
     loops = *own, *summed
     moving = (tuple(Var(n) for n in loops if n in variables_of(one)) for one in (inputs, weights))
     a, b = (Cast(Load("AB"[at], index, "int8"), "int32") for at, index in enumerate(moving))
     total = Load("C", tuple(map(Var, own)), "int32")
     values = (Binary("*", a, b), "sum"), (Binary("+", total, Binary("*", a, b)), None)
+    inner = (tuple(sorted(own, key=lambda name: name == last)) for last in own)
     ways = [
         way
-        for unit, value in zip(products_of(spec), values, strict=True)
-        for way in matches(unit, *value, own, summed)
+        for axes, (unit, value) in product(inner, zip(products_of(spec), values, strict=True))
+        for way in matches(unit, *value, axes, summed)
         if way.operand("A").buffer == "A"
     ]
 
@@ -143,8 +152,10 @@ def _product_roles(
         names = {way.axis(name) for way in ways}
         return [n for n in loops if n in names and all(_is_lone(one, n) for one in lone)] + [None]
 
+    every = (*axes, *terms)
+    sums = [one for one in (inputs, weights) if not is_laid_by_loops(one, every)]
     rows = along("i") if spec.rows > 1 else [None]
-    for row, column, term in product(rows, along("j", weights), along("p", inputs, weights)):
+    for row, column, term in product(rows, along("j", weights), along("p", *sums)):
         yield Roles(row, column, term)
 
 

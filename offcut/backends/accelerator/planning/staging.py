@@ -83,6 +83,12 @@ def staged(
     return replace(made, by_host=not loadable)
 
 
+def is_laid_by_loops(element: Element, axes: Sequence[StageAxis]) -> bool:
+    """Return whether a copy of `element` has an axis for each loop: indices of the array share loops, or are no sums of them."""
+    extents = {axis.name: axis.extent for axis in axes}
+    return _along_sums("", element, extents, MemorySpace.INPUTS, Names(extents)) is None
+
+
 def variables_of(element: Element) -> frozenset[str]:
     """The loops and sizes that say which element it is."""
     parts = (*element.load.index, *element.conditions)

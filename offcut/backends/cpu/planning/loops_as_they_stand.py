@@ -10,29 +10,41 @@ from offcut.backends.cpu.microkernels.available import families
 from offcut.core.program import Program
 from offcut.costmodel import tile_price
 from offcut.errors import PartitionError
-from offcut.partition import LoopCut, Users, checked_tiles, cut_program
+from offcut.partition import LADDER, LoopCut, Strategy, Users, checked_tiles, cut_program
 from offcut.polyhedral import request_budget
-from offcut.schedule import Convert, Copy, Cut, Lay, Schedule, Scratch, Separate, Turn, at_line
+from offcut.schedule import (
+    ANY,
+    Primitive,
+    Schedule,
+    Separate,
+    Split,
+    at_line,
+    loop_cuts,
+    split_names,
+    stages_in,
+)
 
 
 def check_loops(schedule: Schedule) -> None:
-    """Refuse what only nests can take, in a schedule of loops as they stand."""
+    """Refuse decisions behind those of a target, that are none about loops whose conditions have left them."""
+    cuts = set(map(id, loop_cuts(schedule).values()))
     for step in schedule.steps:
-        if isinstance(step, Scratch | Copy | Turn | Convert | Lay):
-            with at_line(schedule, step):
-                raise PartitionError(
-                    "schedule",
-                    "cannot apply this to loops as they stand",
-                    because="it is of a nest, and the schedule has none",
-                    help=("a nest, with the ways to run it",),
-                )
+        if id(step) in cuts or not isinstance(step, Primitive) or ANY in stages_in(step):
+            continue
+        with at_line(schedule, step):
+            raise PartitionError(
+                "schedule",
+                "cannot apply a decision here",
+                because="what a target decides stands before it, about loops that are made first",
+                help=("decisions by hand come first", "split C.i cut 8, behind separate"),
+            )
 
 
 def cut_loops(
     program: Program, users: Users, host: Host, schedule: Schedule
 ) -> tuple[Program, tuple[str, ...]]:
     """A program with its loops cut as they stand, where a schedule says so, and what became of which loop."""
-    cuts = {step.axis: step for step in schedule.steps if isinstance(step, Cut)}
+    cuts = loop_cuts(schedule)
     if not cuts:
         return program, ()
     kernels = [family.microkernel for family in families(host)]
@@ -41,7 +53,8 @@ def cut_loops(
     wanted: dict[str, LoopCut] = {}
     for axis, step in cuts.items():
         with at_line(schedule, step):
-            wanted[axis] = LoopCut(checked_tiles(axis, step.tiles), step.strategy)
+            sizes = tuple(level.tile for level in step.levels)
+            wanted[axis] = LoopCut(checked_tiles(axis, sizes), _strategy(step))
     by_cycles = sorted(kernels, key=lambda kernel: kernel.cycles)
     try:
         with request_budget("compile", f"cannot cut {program.name} so"):
@@ -53,3 +66,22 @@ def cut_loops(
         with at_line(schedule, cuts[axis]):
             raise refused
     return made.loops, made.notes
+
+
+def _strategy(step: Split) -> Strategy:
+    """Return how the last tile of a loop runs; refused where a schedule says of its tiles what only a nest's may be.
+
+    Raises PartitionError.
+    """
+    *outer, last = step.levels
+    plain = all(one.heights is None and one.by is None and one.room is None for one in step.levels)
+    if not plain or last.tail is None or any(one.tail not in (None, LADDER) for one in outer):
+        raise PartitionError(
+            "schedule",
+            f"cannot split {step.axis} so",
+            because="tiles of a loop as it stands have one size a level, and the last level says what its tail does",
+            help=(
+                f"split {step.axis} ladder 64 then balance 8 as {' '.join(split_names(step.axis, 2))}",
+            ),
+        )
+    return last.tail

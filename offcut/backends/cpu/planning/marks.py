@@ -15,7 +15,16 @@ from offcut.backends.proving import check_step
 from offcut.core.program import Program
 from offcut.errors import PartitionError
 from offcut.proof import concatenate_loops, strip_annotations
-from offcut.schedule import Mark, Schedule, at_line
+from offcut.schedule import (
+    ANY,
+    ANY_LANES,
+    ANY_PRODUCTS,
+    ANY_THREADS,
+    ANY_TREE,
+    Bind,
+    Schedule,
+    at_line,
+)
 
 
 def run_by_marks(
@@ -28,41 +37,37 @@ def run_by_marks(
     divided: tuple[Program, ...] = ()
     threaded = False
     for step in schedule.steps:
+        if not isinstance(step, Bind) or step.stage != ANY:
+            continue
         before = program
-        match step:
-            case Mark("products"):
-                continue
-            case Mark("rows"):
-                program = marked(program, reassociate)
-            case Mark("lanes"):
-                with debug.timed("lanes"):
-                    beside = Mark("products") in schedule.steps
-                    made = vectorized(program, host.isa, beside)
-                program, notes = made.program, (*notes, *made.notes)
-            case Mark("threads"):
-                threaded, program = True, shared(program, host).program
-                if strip_annotations(program) != strip_annotations(before) and concatenate_loops(
-                    program
-                ) == concatenate_loops(before):
-                    divided = (before,)
-            case Mark(unit):
-                with at_line(schedule, step):
-                    raise PartitionError(
-                        "schedule",
-                        f"cannot run loops by {unit}",
-                        because="the target has no such unit",
-                        help=("products, rows, lanes, threads",),
-                    )
-            case _:
-                continue
-        debug.passed(step.unit, program, before)
-    untold = "its schedule has no mark threads"
+        if step == ANY_TREE:
+            program, name = marked(program, reassociate), "rows"
+        elif step == ANY_LANES:
+            with debug.timed("lanes"):
+                made = vectorized(program, host.isa, ANY_PRODUCTS in schedule.steps)
+            program, notes, name = made.program, (*notes, *made.notes), "lanes"
+        elif step == ANY_THREADS:
+            threaded, program, name = True, shared(program, host).program, "threads"
+            if strip_annotations(program) != strip_annotations(before) and concatenate_loops(
+                program
+            ) == concatenate_loops(before):
+                divided = (before,)
+        else:
+            with at_line(schedule, step):
+                raise PartitionError(
+                    "schedule",
+                    f"cannot bind loops to {step.unit}",
+                    because="the target has no such unit",
+                    help=("bind * lane tree", "bind * lane", "bind * thread"),
+                )
+        debug.passed(name, program, before)
+    untold = "its schedule binds no loop to thread"
     return shared(program, host) if threaded else single_threaded(program, untold), notes, divided
 
 
 def threads_marked(schedule: Schedule, host: Host) -> Schedule:
     """`schedule` with loops shared by threads, where a call may use several."""
-    threads = (Mark("threads"),) if host.threads > 1 else ()
+    threads = (ANY_THREADS,) if host.threads > 1 else ()
     return replace(schedule, steps=(*schedule.steps, *threads))
 
 

@@ -62,14 +62,18 @@ from offcut.polyhedral import BudgetExceeded, accesses_outside, pass_budget, req
 from offcut.proof import UNDECIDED
 from offcut.proof.normal_forms.zero_terms import conditions
 from offcut.schedule import (
-    Mark,
+    ANY_LANES,
+    ANY_PRODUCTS,
+    ANY_TREE,
+    Bind,
     Nest,
-    Primitive,
     Schedule,
     Together,
     apply,
     check_once,
     create_schedule,
+    hand_steps,
+    parts_of,
     replay,
 )
 
@@ -89,17 +93,20 @@ def plan(program: Program, users: Users, host: Host, asked: Options = DEFAULT) -
 def _plan(program: Program, users: Users, host: Host, asked: Options) -> Planned:
     """Return `plan`, by what can be compared; notes and timings are of the first time."""
     schedule = asked.schedule
-    if schedule is None or not any(isinstance(step, Primitive) for step in schedule.steps):
+    by_hand = () if schedule is None else hand_steps(schedule)
+    if schedule is None or not by_hand:
         return _proved(program, users, host, asked)
     with debug.timed("primitives"):
         check_step(program, create_schedule(program).source, asked.reassociate)
         own = [family.microkernel for family in families(host)]
         given = asked.microkernels, asked.reassociate, own
-        primitives, lowered = replay(program, schedule, *given)
+        primitives, lowered = replay(program, replace(schedule, steps=by_hand), *given)
         lowered = canonicalize(lowered)
     debug.passed("primitives", lowered, program)
-    if primitives != schedule.steps:
-        made = _proved(lowered, users, host, asked)
+    rest = schedule.steps[len(by_hand) :]
+    if rest:
+        made = _proved(lowered, users, host, replace(asked, schedule=replace(schedule, steps=rest)))
+        made = replace(made, schedule=schedule)
     else:
         made = _plan(lowered, users, host, replace(asked, schedule=None))
         steps = (*primitives, *made.schedule.steps)
@@ -192,15 +199,15 @@ def _made(program: Program, users: Users, host: Host, asked: Options) -> Planned
 
 def _default_loops(program: Program, host: Host, asked: Options, why: str) -> Planned:
     """Return a program in the loops that it has, as the policy runs these; `why` it is not cut."""
-    marks = (Mark("products"), Mark("rows"), Mark("lanes"))
+    marks = (ANY_PRODUCTS, ANY_TREE, ANY_LANES)
     steps = (*separations(program, host.machine), *marks)
     return _in_loops(program, host, asked, threads_marked(Schedule(program.name, steps), host), why)
 
 
 def _apart(computation: Computation, host: Host, asked: Options, schedule: Schedule) -> Planned:
     """Return a computation cut as `schedule` says, its conditions moved out of the loops that come of it."""
-    nests = [step for step in schedule.steps if not isinstance(step, Mark)]
-    marks = [step for step in schedule.steps if isinstance(step, Mark)]
+    nests = [step for step in schedule.steps if not isinstance(step, Bind)]
+    marks = [step for step in schedule.steps if isinstance(step, Bind)]
     steps = (*nests, *separations(source(computation), host.machine), *marks)
     return _cut(computation, host, asked, replace(schedule, steps=steps))
 
@@ -219,7 +226,7 @@ def _scheduled(
 ) -> Planned:
     """Return a program as a schedule says."""
     check_once(schedule)
-    if not any(isinstance(step, Nest | Together) for step in schedule.steps):
+    if not parts_of(schedule):
         check_loops(schedule)
         cut, notes = cut_loops(program, users, host, schedule)
         # Covers of tiles that are cut here are nobody's wish: one that does not run, packed as nothing is, is left out.
@@ -233,7 +240,7 @@ def _scheduled(
             "compile",
             f"cannot apply a schedule with nests to {program.name}",
             because=why,
-            help=("cut, separate and mark are for loops as they stand",),
+            help=("separate, split and bind are for loops as they stand",),
         )
     return _cut(computation, host, asked, schedule)
 
@@ -256,7 +263,7 @@ def _decided(computation: Computation, host: Host, asked: Options) -> Schedule:
             asked.reassociate,
             asked.every,
         )
-    return threads_marked(replace(made, steps=(*made.steps, Mark("rows"))), host)
+    return threads_marked(replace(made, steps=(*made.steps, ANY_TREE)), host)
 
 
 def computation_of(
@@ -327,19 +334,22 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
         seconds=seconds_of_choices(applied),
         shares=shares,
         work=computation.instances,
-        notes=(*notes, *dict.fromkeys(plain_notes(cut.loops, covers, _covered(schedule.steps)))),
+        notes=(
+            *notes,
+            *dict.fromkeys(plain_notes(cut.loops, covers, _covered(parts_of(schedule)))),
+        ),
         through=(source(computation), applied.staged, *unpadded, *divided),
     )
 
 
-def _covered(steps: Sequence[object]) -> frozenset[str]:
+def _covered(parts: Sequence[Nest | Together]) -> frozenset[str]:
     """Return the stages whose nests a microkernel covers in some way."""
     found: set[str] = set()
-    for step in steps:
-        if isinstance(step, Together):
-            found |= _covered(step.parts)
-        elif isinstance(step, Nest) and any(way.cover is not None for way in step.ways):
-            found.add(step.stage)
+    for part in parts:
+        if isinstance(part, Together):
+            found |= _covered(part.parts)
+        elif any(way.cover is not None for way in part.ways):
+            found.add(part.stage)
     return frozenset(found)
 
 
@@ -364,7 +374,7 @@ def _is_worth(made: Planned) -> bool:
     assert made.applied is not None
     cut = made.applied.partition
     covered = any(piece.microkernel is not None for piece in cut.pieces)
-    shares = any(isinstance(step, Together) for step in made.schedule.steps)
+    shares = any(isinstance(part, Together) for part in parts_of(made.schedule))
     return covered or shares or not asks_loops(cut.source)
 
 
@@ -410,11 +420,11 @@ def _in_loops(
             run, notes = separated(run, schedule)
         debug.passed("separate", run, inside)
         uncut = run
-        if Mark("products") in schedule.steps:
+        if ANY_PRODUCTS in schedule.steps:
             run, untold = _with_products(run, host, asked)
             notes = (*notes, *untold)
             if run is uncut:
-                left = tuple(step for step in schedule.steps if step != Mark("products"))
+                left = tuple(step for step in schedule.steps if step != ANY_PRODUCTS)
                 schedule = replace(schedule, steps=left)
             else:
                 debug.passed("products", run, uncut)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from math import prod
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family
@@ -47,22 +47,27 @@ from offcut.partition import (
 )
 from offcut.polyhedral import Facts, space_of
 from offcut.schedule import (
-    Convert,
-    Copy,
-    Cover,
-    Lay,
+    ANY,
+    FACTORS,
+    NARROW,
+    At,
+    KernelAxes,
     Nest,
+    Order,
     Schedule,
-    Scratch,
+    Split,
+    Staging,
     Step,
     Together,
-    Turn,
     Way,
     WayPrice,
     beside,
+    conversion_stagings,
+    decisions_of,
     pack_of,
     position_of,
     restaged,
+    whole_stagings,
 )
 
 CANDIDATES = (LADDER, BALANCE)
@@ -94,13 +99,26 @@ def policy(
 def without_blocks(schedule: Schedule) -> Schedule:
     """Return a schedule whose shared loops run one iteration after the other."""
 
-    def single(nest: Nest | Together) -> Nest | Together:
-        if isinstance(nest, Nest):
-            return nest
-        return replace(nest, parts=tuple(map(single, nest.parts)), block=None)
+    blocks: dict[tuple[str, str], str] = {}
+    for step in schedule.steps:
+        if _is_block(step):
+            blocks[step.stage, step.names[0]] = step.axis
 
-    steps = (single(step) if isinstance(step, Together) else step for step in schedule.steps)
-    return replace(schedule, steps=tuple(steps))
+    def single(step: Step) -> Step:
+        match step:
+            case Order(stage, loops):
+                return replace(step, loops=tuple(blocks.get((stage, n), n) for n in loops))
+            case At(_, reader, axis) if axis is not None:
+                return replace(step, axis=blocks.get((reader, axis), axis))
+            case _:
+                return step
+
+    left = (single(step) for step in schedule.steps if not _is_block(step))
+    return replace(schedule, steps=tuple(left)) if blocks else schedule
+
+
+def _is_block(step: Step) -> TypeGuard[Split]:
+    return isinstance(step, Split) and any(level.room is not None for level in step.levels)
 
 
 def pricing(families: Sequence[Family], isa: Isa, legible: bool = True) -> WayPrice:
@@ -176,7 +194,7 @@ class _Planner:
             self.named = strategy
         self.auto = not isinstance(strategy, Mapping) and self.named is None
         self.steps: list[Step] = []
-        self.laid: list[Lay] = []
+        self.laid: list[Staging] = []
         self.hold(computation)
 
     def hold(self, computation: Computation) -> None:
@@ -190,10 +208,11 @@ class _Planner:
         self.copies = dict[int, str]()  # the ways of a nest read one
         self.by_axis = {axis_named(computation, n): s for n, s in self.by_label.items()}
 
-    def decide(self, step: Step) -> None:
-        """Take a decision about the stages."""
-        self.steps.append(step)
-        self.hold(restaged(self.given, step))
+    def decide(self, *steps: Staging) -> None:
+        """Take decisions about the stages."""
+        for step in steps:
+            self.steps.append(step)
+            self.hold(restaged(self.given, step))
 
     def schedule(self) -> Schedule:
         """Return every decision, in order."""
@@ -204,22 +223,33 @@ class _Planner:
             position = position_of(self.given, stage)
             copy = self.operands.to_copy(position)
             if copy is not None:
-                self.decide(Copy(stage, format_expr(copy[0]), copy[1]))
+                what = f"{format_expr(copy[0])} along {copy[1]}"
+                self.decide(*self.whole(Staging("value", what, ANY, (stage,))))
         for stage in reversed([group[0].buffer for group in self.given.groups]):
             order = self.operands.better_order(self.given.groups[position_of(self.given, stage)])
             if order is not None:
-                self.decide(Turn(stage, order))
+                axes = tuple((name, Var(name)) for name in order)
+                self.decide(*self.whole(Staging("write", stage, ANY, (), axes)))
         for stage in [group[0].buffer for group in self.given.groups]:
             lead = self.given.groups[position_of(self.given, stage)][0]
             operands = self.operands.to_convert(lead)
             if operands:
-                self.decide(Convert(stage, tuple(map(format_expr, operands))))
+                self.decide(*conversion_stagings(self.given, stage, operands))
         # What fuses depends on what a microkernel computes, and axes that fuse are named alike.
         limits = [self.limit(k, group[0]) for k, group in enumerate(self.given.groups)]
         shared = fused(self.given, limits)
         self.hold(with_shared(self.given, shared))
         nests = [self.nest(part, ()) for part in shared.parts]
-        return Schedule(self.given.name, (*self.steps, *self.laid, *nests))
+        sums = frozenset(
+            (group[0].buffer, axis.name)
+            for group in self.given.groups
+            for axis in group[0].reduce_axes
+        )
+        return Schedule(self.given.name, (*self.steps, *self.laid, *decisions_of(nests, sums)))
+
+    def whole(self, step: Staging) -> tuple[Staging, ...]:
+        """Return a decision about the stages with all that it says."""
+        return whole_stagings(self.given, step)
 
     def to_scratch(self, stage: str) -> None:
         """Lay computed factors in scratch where some microkernel computes the sum for it: before they
@@ -232,7 +262,8 @@ class _Planner:
                 continue
             lead = made.groups[position_of(made, stage)][0]
             if self.operands.is_computed(lead, narrow):
-                self.decide(Scratch(stage, narrow))
+                what = NARROW if narrow else FACTORS
+                self.decide(*self.whole(Staging("value", what, ANY, (stage,))))
                 return
 
     def nest(self, part: int | Shared, around: tuple[StageAxis, ...]) -> Nest | Together:
@@ -413,7 +444,8 @@ class _Planner:
         if operand.how == "panels":
             layout = self.operands.layout(lead, found)
             assert layout is not None
-            lay = Lay(found.by_columns.buffer, layout)
+            constant = found.by_columns.buffer
+            lay = Staging("prepack", constant, constant, layout=layout)
             if lay not in self.laid:
                 self.laid.append(lay)
         elif operand.how == "packed":
@@ -438,7 +470,7 @@ class _Planner:
         outer = tuple(name for name in loops if name in moving)
         inner = tuple(name for name in loops if name not in moving)
         columns = self.column_cut(lead, operand, asked)
-        cover = Cover(found.microkernel.name, found.rows, found.columns, found.depth)
+        cover = KernelAxes(found.microkernel.name, found.rows, found.columns, found.depth)
         ways = []
         for strategy in self.row_strategies(found, asked, candidates):
             rows = () if strategy is None else (self.row_cut(lead, found, strategy),)

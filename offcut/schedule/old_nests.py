@@ -1,4 +1,4 @@
-"""The lines of what the CPU's policy decides of nests: `ways` as text, and back.
+"""Lines of nests as versions before 0.3 printed them -> the decisions that say the same.
 
 ::
 
@@ -13,13 +13,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable
 
-from offcut.core.expr import Expr
-from offcut.core.text.layouts import format_layout
-from offcut.core.text.printer import format_expr
-from offcut.partition import AxisCut, Block
+from offcut.core.expr import Expr, Var
+from offcut.partition import AxisCut, Block, LoopCut
+from offcut.schedule.decisions import (
+    ANY,
+    ANY_LANES,
+    ANY_PRODUCTS,
+    ANY_THREADS,
+    ANY_TREE,
+    Split,
+    Staging,
+    Step,
+    split_of,
+)
 from offcut.schedule.lines import (
     STRATEGY,
     Line,
@@ -29,149 +37,66 @@ from offcut.schedule.lines import (
     read_layout,
     read_strategy,
 )
-from offcut.schedule.ways import (
-    Convert,
-    Copy,
-    Cover,
-    Cut,
-    Lay,
-    Mark,
-    Nest,
-    OfWays,
-    Pack,
-    Scratch,
-    Together,
-    Turn,
-    Way,
-    Words,
-)
-
-OfWay = Way | Cover | Words | Pack
-
-
-def lines_of(step: OfWays, indent: str) -> Iterator[tuple[str, Any]]:
-    """Yield each line of a decision, indented so, and the record that begins there."""
-    deeper = indent + "  "
-    match step:
-        case Scratch(stage, narrow):
-            yield f"{indent}scratch {stage}{' narrow' if narrow else ''}", step
-        case Copy(stage, operand, depth):
-            yield f"{indent}copy {stage} {operand} along {depth}", step
-        case Turn(stage, axes):
-            yield f"{indent}turn {stage} {' '.join(axes)}", step
-        case Convert(stage, operands):
-            yield f"{indent}convert {stage} {' and '.join(operands)}", step
-        case Lay(buffer, layout):
-            yield f"{indent}lay {buffer} {format_layout(layout)}", step
-        case Cut(axis, tiles, strategy):
-            yield f"{indent}cut {axis} {strategy} {' '.join(map(str, tiles))}", step
-        case Mark(unit):
-            yield f"{indent}mark {unit}", step
-        case Together(axes, parts, block):
-            by = "" if block is None else f" by {block.iterations} in {block.room}"
-            yield f"{indent}together {' '.join(axes)}{by}", step
-            for part in parts:
-                yield from lines_of(part, deeper)
-        case Nest(stage, ways):
-            yield f"{indent}nest {stage}", step
-            for way in ways:
-                yield from _way(way, deeper)
-
-
-def _way(way: Way, indent: str) -> Iterator[tuple[str, Any]]:
-    yield f"{indent}way {way.label}", way
-    indent += "  "
-    if way.cost is not None:
-        yield f"{indent}costs {format_expr(way.cost)}", None
-    if way.cover is not None:
-        axes = _sides(way.cover)
-        yield f"{indent}cover {way.cover.microkernel}{axes} depth {way.cover.depth}", way.cover
-    if way.words is not None:
-        yield f"{indent}words{_sides(way.words)}", way.words
-    if way.pack is not None:
-        yield f"{indent}pack {way.pack.name} {format_layout(way.pack.layout)}", way.pack
-        yield from _loops("loops", way.pack.loops, indent + "  ")
-        yield from _splits(way.pack.splits, indent + "  ")
-    yield from _loops("loops", way.loops, indent)
-    yield from _loops("inner", way.inner, indent)
-    if way.depth is not None:
-        yield f"{indent}depth {way.depth[0]} {way.depth[1]}", way.depth
-    yield from _splits(way.splits, indent)
-
-
-def _sides(of: Cover | Words) -> str:
-    given = (("rows", of.rows), ("columns", of.columns))
-    return "".join(f" {what} {axis}" for what, axis in given if axis is not None)
-
-
-def _loops(word: str, axes: tuple[str, ...], indent: str) -> Iterator[tuple[str, None]]:
-    if axes:
-        yield f"{indent}{word} {' '.join(axes)}", None
-
-
-def _splits(splits: tuple[AxisCut, ...], indent: str) -> Iterator[tuple[str, AxisCut]]:
-    for cut in splits:
-        text = f"{indent}split {cut.axis} {cut.strategy}"
-        if cut.by_height:
-            classes = (
-                f"{low}..{high}: {' '.join(map(str, heights))}"
-                for (low, high), _, heights in cut.by_height
-            )
-            text += f" by height {', '.join(classes)}"
-        elif cut.heights is not None:
-            text += f" of {' '.join(map(str, cut.heights))}"
-        else:
-            text += f" {cut.tile}"
-        yield text + (f" in groups of {cut.group}" if cut.group is not None else ""), cut
-
+from offcut.schedule.nests import WORDS, KernelAxes, Nest, Pack, Together, Way, decisions_of
 
 _NAMES = r"\S+(?: \S+)*"
+FACTORS, NARROW = "factors", "narrow factors"
+"""What `scratch` stages: each factor of a sum that is computed; as it is read, and converted by the sum."""
 
 
-def _read_scratch(block: LineBlock) -> Scratch:
+def _read_scratch(block: LineBlock) -> tuple[Staging, ...]:
     found = block.alone().match(r"scratch (\S+)( narrow)?", "scratch C", "scratch C narrow")
-    return Scratch(found[1], found[2] is not None)
+    return (Staging("value", NARROW if found[2] else FACTORS, ANY, (found[1],)),)
 
 
-def _read_copy(block: LineBlock) -> Copy:
+def _read_copy(block: LineBlock) -> tuple[Staging, ...]:
     found = block.alone().match(r"copy (\S+) (.+) along (\S+)", "copy C A[k, i] along k")
-    return Copy(*found.groups())
+    return (Staging("value", f"{found[2]} along {found[3]}", ANY, (found[1],)),)
 
 
-def _read_turn(block: LineBlock) -> Turn:
+def _read_turn(block: LineBlock) -> tuple[Staging, ...]:
     found = block.alone().match(rf"turn (\S+) ({_NAMES})", "turn C j i")
-    return Turn(found[1], tuple(found[2].split()))
+    axes = tuple((name, Var(name)) for name in found[2].split())
+    return (Staging("write", found[1], ANY, (), axes),)
 
 
-def _read_convert(block: LineBlock) -> Convert:
+def _read_convert(block: LineBlock) -> tuple[Staging, ...]:
     found = block.alone().match(r"convert (\S+) (.+)", "convert C float32(A[i, k])")
-    return Convert(found[1], tuple(found[2].split(" and ")))
+    return tuple(Staging("value", one, ANY, (found[1],)) for one in found[2].split(" and "))
 
 
-def _read_lay(block: LineBlock) -> Lay:
+def _read_lay(block: LineBlock) -> tuple[Staging, ...]:
     found = block.alone().match(r"lay (\S+) (.+)", "lay W panels(0, 1, 16)")
-    return Lay(found[1], read_layout(block.line, found[2]))
+    return (Staging("prepack", found[1], found[1], layout=read_layout(block.line, found[2])),)
 
 
-def _read_cut(block: LineBlock) -> Cut:
+def _read_cut(block: LineBlock) -> tuple[Split, ...]:
     found = block.alone().match(rf"cut (\S+) {STRATEGY} (\d+(?: \d+)*)", "cut C.i balance 14")
     tiles = block.line.sizes(found[3])
-    return Cut(found[1], tiles, read_strategy(block.line, found[2], tiles[-1]))
+    return (split_of(found[1], LoopCut(tiles, read_strategy(block.line, found[2], tiles[-1]))),)
 
 
-def _read_mark(block: LineBlock) -> Mark:
-    return Mark(block.alone().match(r"mark (\S+)", "mark lanes")[1])
+_MARKS: dict[str, Step] = {
+    "products": ANY_PRODUCTS,
+    "rows": ANY_TREE,
+    "lanes": ANY_LANES,
+    "threads": ANY_THREADS,
+}
+
+
+def _read_mark(block: LineBlock) -> tuple[Step, ...]:
+    unit = block.alone().match(r"mark (\S+)", "mark lanes")[1]
+    if unit not in _MARKS:
+        block.line.refuse(f"no unit is called {unit}", *(f"mark {one}" for one in _MARKS))
+    return (_MARKS[unit],)
 
 
 def _read_together(block: LineBlock) -> Together:
     pattern = rf"together ({_NAMES}?)(?: by (\d+) in (\d+))?"
     found = block.line.match(pattern, "together b h", "together i by 4 in 16384")
-    parts = []
-    for inner in block.inside:
-        part = _read_part(inner)
-        if not isinstance(part, Nest | Together):
-            inner.line.refuse("loops are shared by nests", "nest C", "together b h")
-        parts.append(part)
+    parts = list(map(_read_part, block.inside))
+    if not parts:
+        block.line.refuse("no nest shares them", "nest C, indented below it")
     size = None if found[2] is None else Block(*map(block.line.size, found.group(2, 3)))
     if "by" in found[1].split()[1:]:
         block.line.refuse(
@@ -191,22 +116,30 @@ def _read_nest(block: LineBlock) -> Nest:
     return Nest(found[1], tuple(map(_read_way, block.inside)))
 
 
-def _read_part(block: LineBlock) -> OfWays | None:
-    reader = READERS.get(block.line.word)
-    return None if reader is None else reader(block)
+def _read_part(block: LineBlock) -> Nest | Together:
+    if block.line.word not in OLD_NESTS:
+        block.line.refuse("loops are shared by nests", "nest C", "together b h")
+    return _read_nest(block) if block.line.word == "nest" else _read_together(block)
 
 
-READERS: dict[str, Callable[[LineBlock], OfWays]] = {
+OLD_STEPS: dict[str, Callable[[LineBlock], tuple[Step, ...]]] = {
     "scratch": _read_scratch,
     "copy": _read_copy,
     "turn": _read_turn,
     "convert": _read_convert,
     "lay": _read_lay,
-    "nest": _read_nest,
-    "together": _read_together,
     "cut": _read_cut,
     "mark": _read_mark,
 }
+"""By their first word, the lines of a version before about what is no nest."""
+
+OLD_NESTS = frozenset(("nest", "together"))
+"""What lines of nests begin with."""
+
+
+def read_old_nests(blocks: Iterable[LineBlock]) -> tuple[Step, ...]:
+    """Return the decisions of nests that stand one behind the other."""
+    return decisions_of(tuple(map(_read_part, blocks)))
 
 
 def _read_way(block: LineBlock) -> Way:
@@ -219,13 +152,16 @@ def _read_way(block: LineBlock) -> Way:
     return Way(
         label,
         _read_cost(costs[0].alone()) if costs else None,
-        _read_cover(covers[0].alone()) if covers else None,
+        _read_cover(covers[0].alone())
+        if covers
+        else _read_words(words[0].alone())
+        if words
+        else None,
         _read_pack(packs[0]) if packs else None,
         parts.splits(),
         parts.loops("loops"),
         parts.loops("inner"),
         parts.depth(),
-        _read_words(words[0].alone()) if words else None,
     )
 
 
@@ -275,21 +211,22 @@ def _read_cost(line: Line) -> Expr:
     return read_expr(line, line.match(r"costs (.+)", shown)[1], "float64", shown)
 
 
-def _read_cover(line: Line) -> Cover:
+def _read_cover(line: Line) -> KernelAxes:
     pattern = r"cover (\S+)(?: rows (\S+))?(?: columns (\S+))? depth (\S+)"
     found = line.match(pattern, "cover fma_float32_avx512 rows i columns j depth k")
-    return Cover(found[1], found[2], found[3], found[4])
+    return KernelAxes(found[1], found[2], found[3], found[4])
 
 
-def _read_words(line: Line) -> Words:
+def _read_words(line: Line) -> KernelAxes:
     found = line.match(r"words(?: rows (\S+))?(?: columns (\S+))?", "words columns j")
-    return Words(found[1], found[2])
+    return KernelAxes(WORDS, found[1], found[2], "")
 
 
 def _read_pack(block: LineBlock) -> Pack:
     found = block.line.match(r"pack (\S+) (.+)", "pack W_panels panels(0, 1, 16)")
     parts = _Parts(block)
-    return Pack(found[1], read_layout(block.line, found[2]), parts.splits(), parts.loops("loops"))
+    layout = read_layout(block.line, found[2])
+    return Pack(ANY, found[1], layout, parts.splits(), parts.loops("loops"))
 
 
 def _read_split(line: Line) -> AxisCut:
