@@ -35,16 +35,21 @@ from offcut.proof import count_from_elements, stored_offset
 
 
 def joined(program: Program) -> Program:
-    """Return `program` without windows and covers, in which tiles that touch each other's elements point by point are one."""
-    return replace(program, body=_block(count_from_elements(program).body))
+    """Return `program` without windows and covers, in which tiles that touch each other's elements point by point are one.
+
+    Loops become tiles where there are no others: beside tiles that an instruction runs they stay as they are.
+    """
+    loops = not any(isinstance(stmt, Tile) for stmt in walk(program.body))
+    body = count_from_elements(program).body if loops else program.body
+    return replace(program, body=_block(body, loops))
 
 
-def _block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def _block(body: tuple[Stmt, ...], loops: bool) -> tuple[Stmt, ...]:
     block: list[Stmt] = []
     for stmt in _unwindowed(body):
-        tile = _to_tile(stmt)
+        tile = _to_tile(stmt) if loops or isinstance(stmt, Tile) else None
         if tile is None:
-            block.append(map_blocks(stmt, _block))
+            block.append(map_blocks(stmt, lambda inner: _block(inner, loops)))
             continue
         both = _join(block[-1], tile) if block and isinstance(block[-1], Tile) else None
         if both is None:
