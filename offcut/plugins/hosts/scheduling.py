@@ -126,6 +126,7 @@ def is_about(schedule: Schedule, program: Program, *names: str) -> bool:
     if schedule.name not in (program.name, *names):
         return False
     named = {stage for step in each_decision(schedule.steps) for stage in stages_in(step)}
+    named -= {ANY}
     return not named or any(buffer.name in named for buffer in program.buffers)
 
 
