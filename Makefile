@@ -50,7 +50,7 @@ test-machines: .venv/installed
 	$(DEV) -m tests.variants -n $(JOBS) $(ARGS)
 
 test-hosts: .venv/hosts
-	PYTHONPATH=.venv/hosts $(DEV) -m pytest -q tests/plugins tests/unit/test_docs.py -k tvm $(ARGS)
+	PYTHONPATH=.venv/hosts $(DEV) -m pytest -q -n $(JOBS) --dist worksteal tests/plugins tests/unit/test_docs.py -k tvm $(ARGS)
 
 net: .venv/installed
 	$(DEV) -m tests.differential --jobs $(JOBS) $(ARGS)

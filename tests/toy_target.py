@@ -27,7 +27,7 @@ from offcut.core.expr import (
     Var,
     dtype_of,
 )
-from offcut.core.program import For, If, Kind, Program, Stmt, Store, Tile, walk
+from offcut.core.program import For, If, Kind, Program, Stmt, Store, Tile
 from offcut.costmodel import load
 from offcut.describe.microkernel import Microkernel, TileShape
 
@@ -51,19 +51,6 @@ class Toy(Target):
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
         return (self.outer,)
-
-    def policy(self, program: Any, users: Any, options: Options) -> Iterator[Planned]:
-        match program.body:
-            case (For(i, body=(For(j),)),):
-                try:
-                    cut = oc.partition(program, tile={i: 4, j: 4}, target=self).loops
-                except oc.PartitionError:
-                    pass  # it stays whole
-                else:
-                    tiles = [stmt for stmt in walk(cut.body) if isinstance(stmt, Tile)]
-                    if tiles and all(tile.microkernel for tile in tiles):
-                        yield Planned(cut)
-        yield Planned(program, notes=("one instance after the other",))
 
     def called(self, planned: Planned, signature: Any, options: Options) -> frozenset[str]:
         return frozenset(

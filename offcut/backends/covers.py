@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from offcut.core.analysis import analysis
-from offcut.core.program import Program, Tile
+from offcut.core.program import Program, Tile, walk
 from offcut.describe.intrinsic import all_declared, declared
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
-from offcut.partition import Question, with_covers
+from offcut.partition import Question, Refusal, cover, with_covers
 
 _UNIT = (Question.UNIT,)
+_BUT_MEMORY = frozenset(Question) - {Question.TERM, Question.MEMORY}
 
 
 def complete_covers(
@@ -41,6 +42,34 @@ def complete_covers(
         return () if name in by_name else all_declared(name)
 
     return with_covers(program, elsewhere, _UNIT, op, help, open=True)
+
+
+def unstaged_covers(
+    program: Program, kernels_of: Callable[[Tile], Sequence[Microkernel]]
+) -> Mapping[int, str]:
+    """Return why tiles run without the microkernel that they name, by position: an operand lies in no memory that it accepts, and
+    nothing in the text stages it.
+
+    kernels_of  the microkernels of the name of a tile
+    """
+    unstaged: dict[int, str] = {}
+    for position, stmt in enumerate(walk(program.body)):
+        if not isinstance(stmt, Tile) or stmt.microkernel is None:
+            continue
+        with_memories = [
+            kernel
+            for kernel in kernels_of(stmt)
+            if any(place.memories for place in kernel.operands.values())
+        ]
+        found = [
+            cover(stmt, program, kernel, stmt.cover, undecided=_BUT_MEMORY)
+            for kernel in with_memories
+        ]
+        refusals = [one for one in found if isinstance(one, Refusal)]
+        memory = next((one for one in refusals if one.question is Question.MEMORY), None)
+        if memory is not None and len(refusals) == len(found):
+            unstaged[position] = f"{memory}, and no decision stages it"
+    return unstaged
 
 
 def unknown_covers(program: Program, own: Sequence[Microkernel]) -> Mapping[str, Tile]:

@@ -108,6 +108,7 @@ def partition_of(job: Cutting) -> Partition:
     requested = checked_request(job.tiles, job.tail)
     planned = target.cut(program, asked.users, requested, job.options)
     if planned is not None:
+        _check_planned_cut(target, job.copies)
         if not target.judges:
             planned = with_whole_covers(target, planned, job.options)
         return _of_plan(program, asked.users, planned)
@@ -123,6 +124,17 @@ def partition_of(job: Cutting) -> Partition:
         schedule=schedule_of(program.name, wanted, most),
         measure=lambda cut: target.code_bytes(cut.loops),
     )
+
+
+def _check_planned_cut(target: Target, copies: int | None) -> None:
+    """Refuse a number of copies for a cut that its target plans: conditions stay where they are there."""
+    if copies is not None:
+        raise PartitionError(
+            "partition",
+            f"cannot take copies={copies} on {target.name}",
+            because=f"{target.name} plans its cuts with windows, and leaves conditions where they are",
+            help=("without copies=",),
+        )
 
 
 def _within_copies(job: Cutting, wanted: Any, most: int) -> tuple[Partition, int]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from offcut import debug
@@ -146,10 +147,11 @@ def proved_plan(target: Target, request: Request, options: Options) -> Planned:
             if by_hand is not None:
                 plan = replace(plan, schedule=schedule, by_hand=by_hand)
             source = plan.by_hand if primitive and plan.by_hand is not None else request.program
-            error = refutation((source, *plan.through, plan.program), options.reassociate)
-            if error is None:
-                return plan if target.judges else with_whole_covers(target, plan, options)
-            refused = refused or error
+            steps = (source, *plan.through, plan.program)
+            whole = attempt(partial(_proved, target, plan, steps, options))
+            if isinstance(whole, Planned):
+                return whole
+            refused = refused or whole
     if refused is None:
         raise TargetError(
             "compile",
@@ -159,14 +161,24 @@ def proved_plan(target: Target, request: Request, options: Options) -> Planned:
     raise refused
 
 
-def refutation(steps: Sequence[Program], reassociate: bool) -> PartitionError | None:
-    """Return the error that the last of `steps` is not proved to compute what the first does; None where it is proved."""
+def _proved(target: Target, plan: Planned, steps: Sequence[Program], options: Options) -> Planned:
+    """Return a plan, proved, whose tiles say the whole of their covers.
+
+    steps  programs from what is asked for to the plan's
+
+    Raises PartitionError, with a witness, where it does not compute that, or a microkernel does not run its tile.
+    """
+    with debug.step("prove"):
+        check_compiled(steps, options.reassociate)
+    return plan if target.judges else with_whole_covers(target, plan, options)
+
+
+def attempt(make: Callable[[], Planned]) -> Planned | PartitionError:
+    """Return a plan, or why it is refused: the next one in a policy's order of preference may do."""
     try:
-        with debug.step("prove"):
-            check_compiled(steps, reassociate)
-    except PartitionError as error:
-        return error
-    return None
+        return make()
+    except PartitionError as refused:
+        return refused
 
 
 def check_schedule_of(schedule: Schedule | None, program: Program) -> None:
@@ -206,12 +218,12 @@ def with_whole_covers(planner: Planner, plan: Planned, options: Options) -> Plan
 
 
 __all__ = [
+    "attempt",
     "check_covers",
     "check_schedule_of",
     "checked_options",
     "lowered_by_hand",
     "proved_plan",
-    "refutation",
     "request_by_names",
     "request_of",
     "with_whole_covers",

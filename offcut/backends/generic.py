@@ -5,23 +5,25 @@ on a unit of 4 by 4 whose operands lie in a scratchpad ``pad``, these are the de
 
     stage read A for C as A_in in pad
     stage read W for C as W_in in pad
-    split C.i guard 4 as i_tile i_in
-    split C.j guard 4 as j_tile j_in
+    split C.i ladder 4 as i_tile i_in
+    split C.j ladder 4 as j_tile j_in
     order C i_tile j_tile i_in j_in k
     at A_in C.i_tile
     at W_in C.j_tile
     cover C at i_in unit
 
 A result that lies in a memory of its own is staged (``stage write``), and copied out tile by tile. Stages that no microkernel
-computes stay as they are. A strategy that the user asks for stands in the place of `guard`, and `space` holds other tiles and strategies.
+computes stay as they are. A strategy that the user asks for stands in the place of `ladder`, and `space` holds other tiles and strategies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+from offcut.backends import decide
 from offcut.backends.options import Options, Planned, Strategies
 from offcut.backends.raising import raised, unfuse_stages
 from offcut.backends.requested import Request
@@ -34,6 +36,9 @@ from offcut.describe.tensor import Compute
 from offcut.errors import PartitionError, TargetError
 from offcut.partition import (
     GUARD,
+    LADDER,
+    MASK,
+    PAD,
     STRATEGIES,
     LoopCut,
     Match,
@@ -51,6 +56,10 @@ from offcut.search.choices import Point
 
 if TYPE_CHECKING:
     from offcut.backends.target import Planner
+
+
+PREFERRED = (LADDER, PAD, MASK, GUARD)
+"""Tails of the default policy: of heights that microkernels may have, else whole tiles, else lanes that are off, else as high as is left."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +120,13 @@ class Plans:
         """Return (stage, axis) of each axis that is cut."""
         return tuple((one.stage.buffer, axis) for one in self.covered for axis in one.axes)
 
+    @property
+    def largest(self) -> dict[tuple[str, str], int]:
+        """Return the largest tile of the microkernel along each of these axes."""
+        return {(c.stage.buffer, axis): c.largest(axis) for c in self.covered for axis in c.axes}
+
     def schedule(self, cuts: Mapping[tuple[str, str], Level]) -> Schedule:
-        """Return the decisions; of an axis that `cuts` does not name, tiles as large as the microkernel's, the last one as high as what is left."""
+        """Return the decisions; of an axis that `cuts` does not name, tiles as large as the microkernel's, then smaller ones."""
         steps = (step for one in self.covered for step in self.decisions(one, cuts))
         return Schedule(self.name, tuple(steps))
 
@@ -130,7 +144,7 @@ class Plans:
         outer = [f"{axis}_tile" for axis in one.axes]
         inner = [f"{axis}_in" for axis in one.axes]
         for axis, head, body in zip(one.axes, outer, inner, strict=True):
-            level = cuts.get((stage, axis), Level(one.largest(axis), GUARD))
+            level = cuts.get((stage, axis), Level(one.largest(axis), PREFERRED[0]))
             yield Split(stage, axis, (level,), (head, body))
         others = [axis.name for axis in one.stage.axes if axis.name not in one.axes]
         terms = [axis.name for axis in one.stage.reduce_axes] if memory is None else []
@@ -161,8 +175,14 @@ def policy(planner: Planner, program: Program, users: Users, options: Options) -
     Raises PartitionError for an axis that there is not, and for a strategy that is not legal.
     """
     plans = Plans.of(planner, program, users, options)
-    if plans is not None:
+    if plans is not None and options.strategy != "auto":
         yield plans.plan(plans.schedule(_levels(plans, options.strategy)))
+    elif plans is not None:
+        for tail in PREFERRED:
+            cuts = {at: Level(size, tail) for at, size in plans.largest.items()}
+            planned = decide.attempt(partial(plans.plan, plans.schedule(cuts)))
+            if isinstance(planned, Planned):
+                yield planned
     elif options.strategy != "auto":
         raise PartitionError(
             "compile",
@@ -209,11 +229,10 @@ def space(planner: Planner, planned: Planned, request: Request, options: Options
             f"cannot tune {request.program.name} for target={planner.name!r}",  # type: ignore[attr-defined]
             because="it decides nothing that a schedule says",
         )
-    largest = [one.largest(axis) for one in plans.covered for axis in one.axes]
     tails = tuple(one for one in STRATEGIES if not one.among)
     options_of = [
         (tuple(Level(tile, tail) for tail in tails for tile in range(min(2, most), most + 1)))
-        for most in largest
+        for most in plans.largest.values()
     ]
 
     def written(point: Point) -> Schedule:
@@ -234,7 +253,7 @@ def _levels(plans: Plans, strategy: Strategies) -> dict[tuple[str, str], Level]:
     """Return the tiles with the strategies that are asked for: one for all axes whose extents sizes give, or some by axis."""
     if strategy == "auto":
         return {}
-    sizes = {(c.stage.buffer, axis): c.largest(axis) for c in plans.covered for axis in c.axes}
+    sizes = plans.largest
     if isinstance(strategy, Strategy):
         moving = {
             (c.stage.buffer, axis.name)

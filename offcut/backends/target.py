@@ -25,6 +25,7 @@ from uuid import uuid4
 from offcut.backends import decide, generic, predict
 from offcut.backends.base import Exported, Signature
 from offcut.backends.checked_results import check_result, check_type
+from offcut.backends.covers import unstaged_covers
 from offcut.backends.host.call import python_callable
 from offcut.backends.options import DEFAULT, Loaded, Options, Planned, Strategies
 from offcut.backends.plan import Plan
@@ -168,10 +169,6 @@ class Codegen(ABC):
     ) -> frozenset[str] | None:
         """Return the microkernels that the code of a plan calls; None where it cannot say."""
         return None
-
-    def refused(self, program: Program, options: Options) -> Mapping[int, str]:
-        """Return why tiles run without the microkernel that they name, by position, parents first."""
-        return {}
 
     def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
         """Return a plan in one of `forms`; who has none shows its loops."""
@@ -326,6 +323,13 @@ class Target(Planner, Codegen, Runtime, Resources):
     """
 
     name: str
+
+    def refused(self, program: Program, options: Options) -> Mapping[int, str]:
+        """Return why tiles run without the microkernel that they name, by position, parents first."""
+        own = self.microkernels(options)
+        return unstaged_covers(
+            program, lambda tile: [one for one in own if one.name == tile.microkernel]
+        )
 
     def __repr__(self) -> str:
         return f"<target {self.name} for {self.machine.name}>"

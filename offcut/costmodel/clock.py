@@ -6,6 +6,7 @@ A *run* takes cycles of one unit, and some of them of a bus that units share. Of
             and when what it writes over has been read
     loop    L = L(first turns) + (N - first - 1) * rate + L(last turn)
             rate = max(what a turn takes of each resource, what the last of the first turns came later than the one before)
+           + unhidden * min(busiest unit, bus)
 
 so a loop whose windows take turns (depth 2 and more) goes on at the rate of its busiest resource, and one with a single
 window waits for all of a turn. The last turn is counted apart, as tails of tiles take less. Units that look far
@@ -167,6 +168,7 @@ class _Clock:
     """Times of units and windows, and what has been taken of each resource: a row of an array each.
 
     place  of each window, and by slot when it was last written and last read: the oldest slot first
+    bus    the place of when each unit last had the bus, from and to; at last, until when fills have it
     """
 
     def __init__(
@@ -183,7 +185,9 @@ class _Clock:
         for name, depth in depths.items():
             self.place[name], rows = rows, rows + 2 * depth
         self.depth = depths
-        self.times = np.zeros((rows, which.size))
+        self.unhidden = resources.unhidden
+        self.bus = rows
+        self.times = np.zeros((rows + 2 * self.units + 1, which.size))
         self.taken = np.zeros((self.units + 1, which.size))  # by units, then the bus
 
     def end(self) -> Array:
@@ -220,7 +224,14 @@ class _Clock:
             begin = np.maximum(begin, np.maximum(times[newest], times[newest + 1]))
         for name in run.reads:
             begin = np.maximum(begin, times[self.place[name] + 2 * (self.depth[name] - 1)])
-        end = begin + own + bus
+        end = begin + own
+        if bus.any():
+            end = np.where(bus > 0, self.served(unit, end, run.fills) + bus, end)
+            taken = self.bus + 2 * unit
+            times[taken] = np.where(bus > 0, end - bus, times[taken])
+            times[taken + 1] = np.where(bus > 0, end, times[taken + 1])
+            if run.fills:
+                times[-1] = np.maximum(times[-1], np.where(bus > 0, end, 0.0))
         times[unit] = end
         for name in run.writes:
             times[self.place[name] + 2 * (self.depth[name] - 1)] = end
@@ -229,6 +240,16 @@ class _Clock:
             times[newest] = np.maximum(times[newest], end)
         self.taken[unit] += own + bus
         self.taken[-1] += bus
+
+    def served(self, unit: int, asks: Array, fills: bool) -> Array:
+        """Return when a unit that asks gets the bus: behind the fill before it, and behind another unit that has it then."""
+        if fills:
+            asks = np.maximum(asks, self.times[-1])
+        for other in range(self.units):
+            if other != unit:
+                begin, end = self.times[self.bus + 2 * other : self.bus + 2 * other + 2]
+                asks = np.where((begin <= asks) & (asks < end), end, asks)
+        return asks
 
     def loop(self, loop: Loop, last: frozenset[str]) -> None:
         """Go through the first turns and the last one; those between go on at the rate of the loop."""
@@ -248,6 +269,7 @@ class _Clock:
             each = np.where(runs, self.taken - taken, 0.0)
             came = self.end() - ended
             rate = np.maximum(each.max(axis=0), came if turn > 1 else 0.0)
+            rate = rate + self.unhidden * np.minimum(each[:-1].max(axis=0), each[-1])
         more = np.maximum(turns - FIRST_TURNS - 1, 0)
         if most > FIRST_TURNS + 1:
             self.times = self.times + more * rate

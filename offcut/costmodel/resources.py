@@ -21,6 +21,9 @@ from offcut.errors import InternalError
 
 BUS = "bus"
 """What all units of a machine of queues reach main memory by."""
+BUS_WAITS = 0.02
+"""Of the shorter of the busiest unit and the bus, the share for which units wait for each other at the bus: where both are taken
+throughout, the simulator says up to .05."""
 ISSUE = "issue"
 """The front end of a core."""
 COMPUTE = "compute"
@@ -57,7 +60,7 @@ class Resources:
     every     by name: units first, then memories from the nearest on
     engines   how many such engines, or cores, there are
     launch    cycles of a call itself, whatever it does
-    unhidden  of the shorter of computing and moving from far memories, the share that is not hidden
+    unhidden  of the shorter of computing and moving, from far memories or over the bus, the share that is not hidden
     units     what multiplies, by the types of elements
     """
 
@@ -108,7 +111,7 @@ def resources_of(machine: Device) -> Resources:
                 ),
                 Resource(BUS, "bytes", dram.bytes_per_cycle, dram.latency_cycles),
             ]
-            launch = unhidden = 0.0
+            launch, unhidden = 0.0, BUS_WAITS
         case _:
             raise InternalError(f"{machine.name} is a machine of no known kind")
     every = {one.name: one for one in units}

@@ -619,3 +619,40 @@ def test_tiles_of_several_levels_are_refused() -> None:
         "  because  windows of vta are of one level of tiles\n"
         '  help     tile={"i": 16}'
     )
+
+
+def test_copies_of_conditions_are_refused_where_the_target_plans_its_cuts() -> None:
+    a = oc.placeholder((oc.dim("n", min=1, max=64), 16), "int32", name="A")
+    c = oc.compute(a.shape, lambda i, j: oc.minimum(a[i, j], 127).astype("int8"), name="C")
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.partition(c, tile={"i": 8}, target="vta", inputs=[a], copies=4)
+    assert str(refused.value) == (
+        "partition: cannot take copies=4 on vta\n"
+        "  because  vta plans its cuts with windows, and leaves conditions where they are\n"
+        "  help     without copies="
+    )
+
+
+def test_a_piece_names_no_microkernel_whose_memory_nothing_stages() -> None:
+    program = oc.parse("""\
+program P
+size n in 1:65
+input A: int8[n, 16]
+input W: int8[16, 16]
+output S: int32[n, 16]
+local A_in: int8[n, 16] @scope(inputs)
+for i in 0:n
+  for p in 0:16
+    A_in[i, p] = A[i, p]
+for i in 0:n
+  for j in 0:16
+    S[i, j] = 0
+    for p in 0:16
+      S[i, j] += int32(A_in[i, p]) * int32(W[j, p])
+""")
+    cut = oc.partition(program, tile={"S.i": 8}, target="vta")
+    assert {piece.microkernel for piece in cut.pieces} == {None}
+    assert cut.notes == (
+        "tile i, j: gemm_1x16x16 does not run it: W lies in main memory, and gemm_1x16x16 has B in weights, "
+        "and no decision stages it",
+    )

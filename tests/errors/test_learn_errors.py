@@ -14,8 +14,10 @@ import offcut as oc
 from offcut.costmodel.learned import columns, learned, library
 from offcut.errors import OffcutError, TargetError
 from offcut.tuning.learning import measured
+from offcut.tuning.learning.cases import CountedCases
 from offcut.tuning.learning.learn import learn, target_of
 from offcut.tuning.learning.measured import sample
+from offcut.tuning.posed import posed
 from tests.facade import Pair, Rows, app
 
 
@@ -246,4 +248,16 @@ def test_a_target_that_takes_no_random_program(
     )
     assert str(refused.value).endswith(
         "\n  help     offcut learn RECORDS: of programs that it takes"
+    )
+
+
+def test_a_target_whose_cost_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    n = oc.dim("n", min=1, max=8)
+    x = oc.placeholder((n, 32), "int8", name="X")
+    y = oc.compute((n, 32), lambda i, j: oc.maximum(x[i, j], 0), name="Y")
+    target = oc.target("gemmini")
+    problem = posed("learn", y, [x], (), {"n": [3]}, target, target.options("learn"))
+    monkeypatch.setattr(type(target), "costs", lambda *given: lambda schedule: ())
+    assert refusal(lambda: CountedCases(problem)(oc.Schedule.parse("schedule Y"))) == (
+        "learn: cannot describe this schedule\n  because  of calls on gemmini nothing is predicted"
     )

@@ -11,7 +11,7 @@ import pytest
 
 from offcut.costmodel import load, shipped
 from offcut.costmodel.clock import FIRST_TURNS, Loop, Node, Run, busy, cycles
-from offcut.costmodel.resources import BUS, COMPUTE, ISSUE, Resources, resources_of
+from offcut.costmodel.resources import BUS, BUS_WAITS, COMPUTE, ISSUE, Resources, resources_of
 from tests.agree import nearly
 
 RESOURCES = resources_of(load("vta"))
@@ -127,8 +127,8 @@ def test_a_loop_whose_windows_take_turns_goes_at_the_rate_of_its_busiest_resourc
             ),
         ),
     )
-    assert cycles(body, {"a": 1}, RESOURCES, np.arange(1)) == nearly(100 * (7 + 10))
-    assert cycles(body, {"a": 2}, RESOURCES, np.arange(1)) == nearly(100 * 10 + 7)
+    assert cycles(body, {"a": 1}, RESOURCES, np.arange(1)) == nearly(100 * (7 + 10), rel=0.01)
+    assert cycles(body, {"a": 2}, RESOURCES, np.arange(1)) == nearly(100 * 10 + 7, rel=0.02)
 
 
 def test_the_bus_is_taken_by_one_unit_at_a_time() -> None:
@@ -149,7 +149,8 @@ def test_resources_are_what_the_description_says() -> None:
     vta, zen4 = RESOURCES, resources_of(load("zen4"))
     assert [one.name for one in vta.every.values() if one.ordered] == ["load", "compute", "store"]
     assert float(vta[BUS].cycles(np.array(3.0), np.array(64.0))) == 3 * 32 + 64 / 8
-    assert vta.launch == vta.unhidden == 0
+    assert vta.launch == 0
+    assert vta.unhidden == BUS_WAITS
     assert not any(one.ordered for one in zen4.every.values())
     assert [one.name for one in zen4.memories] == ["L1", "L2", "L3", "DRAM"]
     assert zen4[ISSUE].rate == 12.0

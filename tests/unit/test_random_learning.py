@@ -73,6 +73,8 @@ def test_a_correction_is_used_where_neither_order_nor_regret_is_below_the_closed
     )
     assert useless_of([closed, line("pair", 0.89, 0.0)]).endswith("with it, 89.0%, at 0.0%")
     assert useless_of([closed, replace(closed, model="pair")]).endswith(": it changes nothing")
+    nearer = replace(closed, model="pair", off=0.1)
+    assert useless_of([replace(closed, off=0.3), nearer]) == ""
     assert useless_of([line("closed form", 0.9, 0.1, by="shape")]) == (
         "all rows are of one program, and none can be left out whole"
     )
@@ -176,3 +178,18 @@ def test_a_model_corrects_cost_and_plan_once_within_what_it_was_learned_from(
     monkeypatch.setenv("OFFCUT_MODEL", str(tmp_path / "other.json"))
     assert kernel.cost(n=13).factor == 1.0
     assert "mine, which no feature gives here" in kernel.cost(n=13).correction
+
+
+def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(oc.OffcutError) as refused:
+        replace(OK, source="guessed")  # type: ignore[arg-type]
+    assert refused.value.because == ("source is 'guessed', none of measured, simulated, predicted")
+    file = tmp_path / "r.jsonl"
+    oc.Records(tmp_path / "r.sqlite").add(OK)
+    oc.Records(tmp_path / "r.sqlite").export(file)
+    file.write_text(file.read_text(encoding="utf-8").replace('"measured"', '"guessed"'))
+    with pytest.raises(oc.OffcutError) as refused:
+        oc.Records(tmp_path / "new.sqlite").import_(file)
+    assert refused.value.because == (
+        "its source is 'guessed', none of measured, simulated, predicted"
+    )

@@ -17,7 +17,7 @@ from offcut.backends.accelerator.host_device_split import HostDeviceProgram
 from offcut.backends.accelerator.isa.listing import listing
 from offcut.backends.accelerator.lowering.annotations import annotate, with_memories
 from offcut.backends.accelerator.lowering.queues import agents
-from offcut.backends.accelerator.microkernels import microkernels
+from offcut.backends.accelerator.microkernels import instructions_of, microkernels
 from offcut.backends.accelerator.planning.choices import Nests
 from offcut.backends.accelerator.planning.deadlock_fallback import plan_without_deadlock
 from offcut.backends.accelerator.planning.operation_stores import split_statements
@@ -33,6 +33,7 @@ from offcut.backends.accelerator.planning.typical_sizes import typical_sizes
 from offcut.backends.accelerator.simulator import SimulationResult, simulate_timing
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.base import Signature
+from offcut.backends.covers import unstaged_covers
 from offcut.backends.host.call import python_callable
 from offcut.backends.plan import Considered, Plan, checked_sizes
 from offcut.backends.raising import raised
@@ -42,7 +43,7 @@ from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
 from offcut.core.analysis import analysis
 from offcut.core.memo import lazy_property
 from offcut.core.plain_loops import is_synchronized
-from offcut.core.program import Program, Sync, Tile, walk
+from offcut.core.program import Program, Store, Sync, Tile, walk
 from offcut.core.text.parser import parse
 from offcut.core.text.printer import format_head
 from offcut.core.text.read_back import read_back
@@ -188,6 +189,17 @@ class Accelerator(Target):
         }
         request = replace(request, tiles=tiles)
         return self.annotated(plan_without_deadlock(program, computation, self.spec, None, request))
+
+    def refused(self, program: Program, options: Options) -> Mapping[int, str]:
+        """Return why tiles of a program with memories run without the microkernel that they name, by position."""
+        dtypes = {buffer.name: buffer.dtype for buffer in program.buffers}
+
+        def issued(tile: Tile) -> Sequence[Microkernel]:
+            store = [stmt for stmt in walk(tile.body) if isinstance(stmt, Store)][-1]
+            name = tile.microkernel or ""
+            return instructions_of(store, name, dtypes[store.buffer], self.spec)
+
+        return unstaged_covers(program, issued)
 
     def applies(self, program: Program, schedule: Schedule) -> bool:
         """Return whether a schedule is about the nests that are decided here, and not about those of the program as it stands."""

@@ -125,7 +125,8 @@ def is_about(schedule: Schedule, program: Program, *names: str) -> bool:
     """Return whether a schedule is of `program`, which has one of `names`, and its own: it names an array of the program, or none."""
     if schedule.name not in (program.name, *names):
         return False
-    named = {stage for step in each_decision(schedule.steps) for stage in stages_in(step)} - {ANY}
+    named = {stage for step in each_decision(schedule.steps) for stage in stages_in(step)}
+    named -= {ANY}
     return not named or any(buffer.name in named for buffer in program.buffers)
 
 

@@ -73,6 +73,7 @@ from offcut.proof.normal_forms.fixed_names import (
     in_bounds_facts,
     with_opaque_tiles,
 )
+from offcut.proof.normal_forms.loop_origin import count_from_elements
 
 _SCRATCH = (Kind.LOCAL, Kind.PRIVATE)
 
@@ -108,8 +109,7 @@ def bodies(source: Program, emitted: Program, whole: bool = False) -> tuple[Body
     whole            whether a pair is two whole blocks that differ, else the statements that differ in them
     """
     source, emitted = (
-        strip_annotations(canonicalize(source)),
-        strip_annotations(canonicalize(emitted)),
+        strip_annotations(count_from_elements(canonicalize(one))) for one in (source, emitted)
     )
     walker = _Walk(whole)
     walker.block(source.body, emitted.body, ())

@@ -27,6 +27,9 @@ RECALL = 30
 APART = 0.15
 """Pairs whose times differ by less than this share are no pairs."""
 
+CHANGE = 1e-3
+"""Predictions that are off by less than this less than the closed form are not better."""
+
 _FOLDS = 5
 
 Predicted: TypeAlias = tuple[Values, Values, float]
@@ -47,6 +50,7 @@ class HeldOut:
     covered   the share that lies within the spread; None: the model states none
     fell      the share of rows where the pair fell back to the closed form
     because   why there are no figures; "" where there are
+    off       the median of what predictions are off by, of the logarithm of seconds
     """
 
     by: str
@@ -59,11 +63,12 @@ class HeldOut:
     covered: float | None
     fell: float
     because: str = ""
+    off: float = nan
 
 
 def useless_of(lines: Sequence[HeldOut]) -> str:
     """Return why a correction is not used: of programs that were left out whole it orders fewer pairs than the closed form, or
-    misses the best by more; "" where neither is so.
+    misses the best by more, or is no better in either and no nearer to what was measured; "" where none is so.
 
     lines  of what `held_out` gives; those by operator count
     """
@@ -79,7 +84,8 @@ def useless_of(lines: Sequence[HeldOut]) -> str:
     with_it = f"and with it, {pair.pairwise:.1%}, at {pair.regret:.1%}"
     if pair.pairwise < closed.pairwise or pair.regret > closed.regret:
         return f"{said}, {with_it}"
-    if (pair.pairwise, pair.regret) == (closed.pairwise, closed.regret):
+    same = (pair.pairwise, pair.regret) == (closed.pairwise, closed.regret)
+    if same and not pair.off < closed.off - CHANGE:
         return f"{said}, {with_it}: it changes nothing"
     return ""
 
@@ -123,12 +129,12 @@ def table(lines: Sequence[HeldOut]) -> Table:
     from rich.table import Table as Rich
 
     count = lines[0].rows if lines else 0
-    heads = ("pairs", "τ", "recall", "regret", "covered", "fell")
+    heads = ("pairs", "τ", "recall", "regret", "off", "covered", "fell")
     caption = (
-        f"pairs in order, Kendall's τ, recall@{RECALL}, regret of the first; what lies within the spread, "
+        f"pairs in order, Kendall's τ, recall@{RECALL}, regret of the first; median error; what lies within the spread, "
         "what the closed form alone decides"
     )
-    made = Rich(title=f"{count} rows", caption=caption, box=SIMPLE_HEAD)
+    made = Rich(title=f"{count} rows", caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for head in ("left out", "model", *heads):
         made.add_column(head, no_wrap=True)
     if any(one.because for one in lines):
@@ -142,7 +148,7 @@ def table(lines: Sequence[HeldOut]) -> Table:
             made.add_row(by, one.model, *("",) * len(heads), one.because)
             continue
         numbers = (f"{one.pairwise:.3f}", f"{one.tau:.3f}", f"{one.recall:.3f}")
-        made.add_row(by, one.model, *numbers, f"{one.regret:.1%}", covered, fell)
+        made.add_row(by, one.model, *numbers, f"{one.regret:.1%}", f"{one.off:.1%}", covered, fell)
     return made
 
 
@@ -206,7 +212,8 @@ def _line(by: str, model: str, rows: Rows, parts: Sequence[tuple[Values, Predict
     covered = None if np.isnan(spread).all() else metrics.coverage(rows.seconds, seconds, spread)
     right = sum(one for one, _ in ordered)
     pairwise = right / count if count else nan
-    return HeldOut(by, model, len(rows), pairwise, tau, recall, regret, covered, fell)
+    off = float(np.median(np.abs(np.log(seconds / rows.seconds))))
+    return HeldOut(by, model, len(rows), pairwise, tau, recall, regret, covered, fell, "", off)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -74,7 +74,11 @@ def learn(
             "target": named,
             "apart": APART,
             "programs left out": {
-                one.model: {"pairs": _number(one.pairwise), "regret": _number(one.regret)}
+                one.model: {
+                    "pairs": _number(one.pairwise),
+                    "regret": _number(one.regret),
+                    "off": _number(one.off),
+                }
                 for one in held
             },
         },

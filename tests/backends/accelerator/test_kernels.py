@@ -473,6 +473,19 @@ source: cannot show 'loops' at sizes
     )
 
 
+@pytest.mark.parametrize("machine", ["vta", slow("gemmini")])
+def test_a_maximum_along_an_axis_that_is_cut_starts_outside_of_its_tiles(machine: str) -> None:
+    n, m = oc.dim("n", min=0, max=8), oc.dim("m", min=1, max=70)
+    x, r = oc.placeholder((n, 5, m), "int8", name="X"), oc.reduce_axis(m, "r")
+    most = oc.compute((n, 5), lambda i, j: oc.max(x[i, j, r], axis=r), name="E")
+    kernel = oc.compile(most, inputs=[x], target=machine)
+    assert "alu_fill" in str(kernel.loops)
+    rng = np.random.default_rng(9)
+    for rows, terms in ((0, 1), (1, 1), (3, 65), (8, 70)):
+        given = bytes_of(rng, (rows, 5, terms))
+        np.testing.assert_array_equal(kernel(given), given.max(axis=2))
+
+
 @pytest.mark.parametrize(("first", "step"), [(2, 4), slow(0, 1)])
 def test_the_order_of_units_is_a_text_of_which_every_line_of_tokens_is_needed(
     first: int, step: int

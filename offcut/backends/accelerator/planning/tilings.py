@@ -133,12 +133,14 @@ class SameLoops:
         return dict(zip(self.axes, numbers, strict=True))
 
     def candidates(self, depth: int) -> Iterator[Candidates]:
-        """Yield the tilings that fit, by the order of their loops and the loop whose iterations take windows in turn."""
+        """Yield the tilings that fit, by the order of their loops and the loop whose iterations take windows in turn: those that
+        do come first, as the bus delays them less than the clock says.
+        """
         for order in islice(permutations(self.results), MAX_ORDERS):
             loops = (*order, *self.terms)
             body = _Body(self, loops).nodes
             bound = np.broadcast_to(busy(body, self.of.spec.resources), (self.count,))
-            for turning in (None, *(order if depth > 1 else ())):
+            for turning in (*(order if depth > 1 else ()), None):
                 inside = loops.index(turning) if turning else len(loops)
                 depths: dict[Hashable, int] = {
                     copy.name: depth if self.level(copy, loops) > inside else 1
