@@ -36,7 +36,7 @@ def _staging(buffer: str, memory: str, readers: str, name: str) -> Staging:
 # By the first word: the form of the line, and what its parts make.
 OLD: dict[str, tuple[str, Callable[..., Primitive]]] = {
     "split": (
-        r"split ([^\s.]+) (\S+)(?: (\w+(?:\(\d+(?:, \d+)*\))?))? (\d{1,10}) as (\S+) (\S+)",
+        r"split ([^\s.]+) ([^\s.]+)(?: (\w+(?:\(\d+(?:, \d+)*\))?))? (\d{1,10}) as (\S+) (\S+)",
         _split,
     ),
     "fuse": (r"fuse ([^\s.]+) ([^\s.]+) ([^\s.]+) as (\S+)", Fuse),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 import offcut as oc
+from offcut.backends.cpu.planning.policy import without_blocks
 from offcut.describe.computation import computation
 from offcut.ir import Alloc, Choose, For, Stmt, Tile, blocks
 from offcut.partition import Shared, fused, turned, with_scratch, with_shared
@@ -90,8 +90,8 @@ def test_inner_runs_share_more_loops() -> None:
 
 def test_what_an_iteration_keeps_to_itself_lives_in_a_window() -> None:
     y = softmax()
-    by_row = re.sub(r" by \d+ in \d+", "", str(oc.compile(y).schedule))
-    program = oc.compile(y, schedule=oc.Schedule.parse(by_row)).loops
+    by_row = without_blocks(oc.compile(y).schedule)
+    program = oc.compile(y, schedule=by_row).loops
     windows = ["alloc S", ["alloc E", ["alloc P", ["k_tile"], ["k_tile"]]]]
     assert loops(program.body) == [["i", windows]]
     assert "alloc E[i +: 1, 0 +: m]" in str(program)
@@ -110,7 +110,7 @@ def test_shared_loops_are_proved_whatever_the_axes_are_called(names: str) -> Non
     t = oc.compute((n,), lambda *at: oc.sum(e[at[0], r], axis=r), axes=(three,), name="T")
     y = oc.compute((n, m), lambda *at: e[at] / t[at[0]], axes=tuple(four), name="Y")
     kernel = oc.compile(y)
-    assert "together" in str(kernel.schedule)
+    assert "\nat " in str(kernel.schedule)
     given = np.random.default_rng(0).standard_normal((7, 12), dtype=np.float32)
     shifted = np.exp(given.astype("float64") - given.max(1, keepdims=True))
     exact = shifted / shifted.sum(1, keepdims=True)

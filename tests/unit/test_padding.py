@@ -254,7 +254,7 @@ def test_what_is_left_out_is_seen_where_conditions_leave_the_loops_too() -> None
 def test_tiles_of_plain_loops_spread_a_known_extent(vectors: int, tile: int) -> None:
     assert isa.host().isa.machine.policy.loop_vectors == 4
     lanes = isa.host().isa.lanes("float32")
-    assert f"split c mask {tile * lanes}" in str(by_channel(vectors * lanes).schedule)
+    assert f".c mask {tile * lanes} as" in str(by_channel(vectors * lanes).schedule)
 
 
 @pytest.mark.slow

@@ -83,8 +83,8 @@ def _is_of_target(step: Primitive) -> bool:
             return True
         case Cover(_, _, name):
             return name == VECTORS
-        case Staging(how, _, name, _, axes, _, layout):
-            return name == ANY or layout is not None or (how == "write" and bool(axes))
+        case Staging(how, _, name, _, axes):
+            return name == ANY or (how == "write" and bool(axes))
         case _:
             return False
 
