@@ -171,14 +171,14 @@ simulate: cannot take None as a stream
         """\
 timed: cannot take 'vta' as the machine
   because  it is of type str, not Spec
-  help     Spec.of(load("vta")) is a description in numbers""",
+  help     AcceleratorSpec.of(load("vta")) is a description in numbers""",
     ),
     "a name for its description": (
         lambda: AcceleratorSpec.of("vta"),  # type: ignore[arg-type]
         """\
 target: cannot plan for 'vta'
   because  it is of type str, not the description of a machine
-  help     Spec.of(load("vta"))""",
+  help     AcceleratorSpec.of(load("vta"))""",
     ),
     "one instruction for several": (
         lambda: simulate_timing(Stream(Finish()), VTA),  # type: ignore[arg-type]

@@ -98,7 +98,7 @@ class AcceleratorSpec:
                 "target",
                 f"cannot plan for {machine!r}",
                 because=f"it is of type {type(machine).__name__}, not the description of a machine",
-                help=('Spec.of(load("vta"))',),
+                help=('AcceleratorSpec.of(load("vta"))',),
             )
         unit = matrix_unit(machine) if isinstance(machine, Accelerator) else None
         if (

@@ -74,7 +74,7 @@ def check_spec(op: str, spec: object) -> None:
             op,
             f"cannot take {shown(spec)} as the machine",
             because=f"it is of type {type(spec).__name__}, not Spec",
-            help=('Spec.of(load("vta")) is a description in numbers',),
+            help=('AcceleratorSpec.of(load("vta")) is a description in numbers',),
         )
 
 

@@ -26,7 +26,7 @@ def choose_tiling(
     turns: bool = True,
     tiles: Mapping[str, int] | None = None,
 ) -> Tiling:
-    """Return the tiling that takes the fewest cycles, of the first few by what units do.
+    """Return the tiling that takes the fewest cycles by the clock.
 
     turns  whether windows may take turns
     tiles  iterations of the tiles of some axes; of the others it is chosen
