@@ -866,6 +866,17 @@ def test_a_decision_behind_the_options_of_its_stage_is_refused() -> None:
     )
 
 
+def test_a_unit_of_one_loop_of_a_nest_is_refused() -> None:
+    lines = CHOICE.split("choose")[0] + "split C.i guard 8 as i_tile i_in\norder C i_tile i_in j\n"
+    cover = "cover C at i_in vectors\nbind C.i_tile thread"
+    assert refusal(lines + cover) == (
+        "bind: cannot bind i_tile alone to thread\n"
+        "  at       line 5: bind C.i_tile thread\n"
+        "  because  this target binds all loops of its nests that may run so, or none\n"
+        "  help     bind * thread"
+    )
+
+
 @pytest.mark.parametrize("target", ["cpu", "interpret"])
 def test_a_schedule_of_another_program_is_refused_on_every_target(target: str) -> None:
     assert refusal("schedule D\nbind C.i serial", target=target) == (
