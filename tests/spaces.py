@@ -85,12 +85,13 @@ def planted(space: Space, best: Schedule) -> Callable[[Schedule], float]:
 
 
 def _words(schedule: Schedule) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """The words of each line, by its first two, which name the stage; not the names of options."""
+    """The words of each line, by its first two, which name the stage, and a unit by all; not the names of options."""
     found: dict[tuple[str, ...], tuple[str, ...]] = {}
     for line in str(schedule).splitlines():
         words = line.split()
         if words[0] not in ("choose", "option"):
-            found[tuple(words[:2])] = tuple(words[2:]) or ("there",)
+            names = len(words) if words[0] == "bind" else 2
+            found[tuple(words[:names])] = tuple(words[names:]) or ("there",)
     return found
 
 

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from offcut.core.expr import Binary, Expr, real
 from offcut.costmodel.arrays import Array
-from offcut.costmodel.resources import Resources
+from offcut.costmodel.resources import MachineResources
 
 T = TypeVar("T")
 
@@ -115,7 +115,7 @@ def _busiest(
     return unhidden(total, reduce(most, resources[:BUSY_UNITS]), reduce(most, far))
 
 
-def busy(body: Sequence[Node], resources: Resources) -> Array:
+def busy(body: Sequence[Node], resources: MachineResources) -> Array:
     """Return the cycles of the busiest resource, whatever waits for what: no less than the clock says of the program."""
     units = {name: at for at, name in enumerate(_units(resources))}
     total = [np.zeros(1) for _ in range(len(units) + 1)]
@@ -144,14 +144,14 @@ def _runs(
             yield from _runs(node.body, (*loops, node))
 
 
-def _units(resources: Resources) -> list[str]:
+def _units(resources: MachineResources) -> list[str]:
     return [one.name for one in resources.every.values() if one.ordered]
 
 
 def cycles(
     body: Sequence[Node],
     depths: Mapping[Hashable, int],
-    resources: Resources,
+    resources: MachineResources,
     which: npt.NDArray[np.int64],
 ) -> Array:
     """Return the cycles of some programs of the same loops.
@@ -174,7 +174,7 @@ class _Clock:
     def __init__(
         self,
         depths: Mapping[Hashable, int],
-        resources: Resources,
+        resources: MachineResources,
         which: npt.NDArray[np.int64],
     ) -> None:
         self.which = which

@@ -54,7 +54,7 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True)
-class Resources:
+class MachineResources:
     """All of one engine, or of one core.
 
     every     by name: units first, then memories from the nearest on
@@ -89,7 +89,7 @@ class Resources:
         return min(fast, default=multiply_adds)
 
 
-def resources_of(machine: Device) -> Resources:
+def resources_of(machine: Device) -> MachineResources:
     """Return the resources of a machine, from its description.
 
     Raises InternalError for a machine that is neither a processor nor an accelerator.
@@ -115,4 +115,4 @@ def resources_of(machine: Device) -> Resources:
         case _:
             raise InternalError(f"{machine.name} is a machine of no known kind")
     every = {one.name: one for one in units}
-    return Resources(every, machine.hertz, machine.cores, launch, unhidden, machine.unit)
+    return MachineResources(every, machine.hertz, machine.cores, launch, unhidden, machine.unit)

@@ -312,7 +312,8 @@ class _Reader:
         copy = next((step for step, _ in steps if isinstance(step, Staging)), None)
         pack: Pack | None = None
         if copy is not None:
-            assert copy.layout is not None
+            if copy.layout is None:
+                return None
             loops = self.loops([one for one in steps if _is_of(one[0], copy.name)])
             if loops is None or loops.inner or loops.cover is not None:
                 return None

@@ -275,7 +275,7 @@ def _read_staging(line: Line) -> Staging:
             "prepack", found[1], found[1], (), (), *_read_place(line, found[2], found[3])
         )
     if how == "write":
-        found = line.match(rf"stage write (\S+) as ([^\s()]+)(?:\((.*)\))?{_PLACE}", shown[2])
+        found = line.match(rf"stage write (\S+) as ([^\s()]+)(?:\((.*?)\))?{_PLACE}", shown[2])
         axes = tuple(_read_axes(line, found[3] or ""))
         return Staging(
             "write", found[1], found[2], (), axes, *_read_place(line, found[4], found[5])
@@ -285,7 +285,7 @@ def _read_staging(line: Line) -> Staging:
         found = line.match(pattern, shown[0])
         place = _read_place(line, found[4], found[5])
         return Staging("read", found[1], found[3], tuple(found[2].split()), (), *place)
-    pattern = rf"stage value (.+) for ({_NAMES}?) as (\w+|\*)\((.*)\){_PLACE}"
+    pattern = rf"stage value (.+) for ({_NAMES}?) as (\w+|\*)\((.*?)\){_PLACE}"
     found = line.match(pattern, shown[1])
     axes = tuple(_read_axes(line, found[4]))
     place = _read_place(line, found[5], found[6])

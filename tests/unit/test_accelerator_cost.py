@@ -391,7 +391,7 @@ def test_a_formula_counts_words_that_the_vector_unit_fills() -> None:
     for n in (1, 3, 8):
         energy = formulas.energy.xreplace({size: n}).doit()
         at = kernel.cost(n=n)
-        assert float(energy) == nearly(at.energy, rel=0.01)  # micro-ops are those of a middle size
+        assert float(energy) == nearly(at.energy, rel=0.03)  # micro-ops are those of a middle size
 
 
 def test_what_no_formula_counts_is_a_bound_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,14 @@ import pytest
 
 from offcut.costmodel import load, shipped
 from offcut.costmodel.clock import FIRST_TURNS, Loop, Node, Run, busy, cycles
-from offcut.costmodel.resources import BUS, BUS_WAITS, COMPUTE, ISSUE, Resources, resources_of
+from offcut.costmodel.resources import (
+    BUS,
+    BUS_WAITS,
+    COMPUTE,
+    ISSUE,
+    MachineResources,
+    resources_of,
+)
 from tests.agree import nearly
 
 RESOURCES = resources_of(load("vta"))
@@ -158,7 +165,7 @@ def test_resources_are_what_the_description_says() -> None:
     assert zen4.launch > 0
     for name in shipped():
         machine = load(name)
-        made: Resources = resources_of(machine)
+        made: MachineResources = resources_of(machine)
         assert made.engines == machine.cores
         assert made.rate_of("no such type") == 0
         for unit in machine.unit:

@@ -88,7 +88,7 @@ def test_what_a_user_holds_is_shown_in_a_line() -> None:
         "<piece D body: i body by 4; loops>": cut.pieces[0],
         f"<program D(n): 3 statements, {cut.source.digest}>": cut.source,
         "<kernel D(A) for any n>": kernel,
-        f"<schedule D: 2 decisions, {kernel.schedule.digest}>": kernel.schedule,
+        f"<schedule D: 4 decisions, {kernel.schedule.digest}>": kernel.schedule,
         "<schedule by hand of D>": oc.create_schedule(doubled),
     }
     for text, held in shown.items():

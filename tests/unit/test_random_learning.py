@@ -22,6 +22,7 @@ from offcut.tuning.learning.heldout import HeldOut, useless_of
 from offcut.tuning.learning.measured import sample
 from offcut.tuning.learning.programs import KINDS, drawn
 from offcut.tuning.pricing.predicting import key_of
+from tests.agree import nearly
 from tests.facade import Rows, app, requested
 
 WIDE = {"COLUMNS": "200"}
@@ -158,8 +159,8 @@ def test_a_model_corrects_cost_and_plan_once_within_what_it_was_learned_from(
     pair.save(file)
 
     cost, plan = kernel.cost(n=13), kernel.plan(n=13)
-    assert cost.seconds == pytest.approx(2 * closed[5], rel=0.02)
-    assert plan.seconds == pytest.approx(cost.seconds if plan.considered else plan.seconds)
+    assert cost.seconds == nearly(2 * closed[5], rel=0.02)
+    assert plan.seconds == nearly(cost.seconds if plan.considered else plan.seconds)
     said = f"model.json: the closed form × {cost.factor:.3f}"
     assert str(cost).endswith(said)
     assert said in plan.notes

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from tests.agree import agree, exact_matmul
 
 SIZES = (0, 1, 5, 6, 7, 18, 23)
 PANELS = "stage read W for C as Wp layout panels(0, 1, 16)\n"
@@ -33,7 +34,7 @@ def check_values(text: str, constant: bool = False) -> oc.Kernel:
     for n in SIZES:
         a = draw.standard_normal((n, 20)).astype("float32")
         got = kernel(a) if constant else kernel(a, w)
-        np.testing.assert_allclose(got, a.astype("float64") @ w, rtol=1e-5, atol=1e-5)
+        agree(got, exact_matmul(a, w))
     return kernel
 
 
@@ -103,10 +104,10 @@ def test_a_layout_that_no_array_can_have_is_refused_by_its_line() -> None:
 def test_a_cover_of_an_operand_in_another_layout_is_refused_by_its_line() -> None:
     lines = PANELS.replace("16", "8") + SPLITS.format(tail="ladder 32") + COVER
     assert refusal(lines) == (
-        "compile: cannot cover a tile by fma_float32_avx512\n"
-        "  at       line 6: cover C at ii fma_float32_avx512(i=ii, j=jj, p=k)\n"
-        "  because  layout: Wp[k, j] is not packed as it reads it\n"
-        "  help     without @cover(…) it runs as vectors"
+        "schedule: cannot pack W so\n"
+        "  at       line 2: stage read W for C as Wp layout panels(0, 1, 8)\n"
+        "  because  no microkernel reads panels(0, 1, 8)\n"
+        "  help     panels(0, 1, 16)"
     )
 
 

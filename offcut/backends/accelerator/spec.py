@@ -17,7 +17,7 @@ from offcut.backends.accelerator.isa import (
     Unit,
 )
 from offcut.costmodel import Accelerator, Device, Energy
-from offcut.costmodel.resources import BUS, Resources, resources_of
+from offcut.costmodel.resources import BUS, MachineResources, resources_of
 from offcut.costmodel.words import depth, held, matrix_unit, word_bytes
 from offcut.errors import TargetError
 
@@ -85,7 +85,7 @@ class AcceleratorSpec:
     beat: int
     row_cycles: float
     energy: Energy | None
-    resources: Resources
+    resources: MachineResources
 
     @classmethod
     def of(cls, machine: Device) -> AcceleratorSpec:
