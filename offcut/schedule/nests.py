@@ -354,7 +354,7 @@ class _Reader:
                 case Order(_, loops) if order is None:
                     order = loops
                 case Cover(_, axis, name, along) if (
-                    cover is None and axis in ("", *inside) and (along or name == VECTORS)
+                    cover is None and axis in ("", *inside) and (along or name in (VECTORS, WORDS))
                 ):
                     cover, cover_line = step, line
                 case _:

@@ -442,12 +442,12 @@ def test_a_listing_at_a_size_names_its_arrays() -> None:
         == """\
    0  load                                 weights[0:4] = W[0:4]
    1  load     tell compute                inputs[0:6] = A[0:6]
-   2  compute                              accumulators[6:12] = R[0:6]
+   2  compute                              accumulators[12:18] = R[0:6]
    3  compute                              micro-ops[0:4] = dram[0:4]
    4  compute                              accumulators[0:6] = 0  of micro-ops[0:1], 6 times by 1 0 0
    5  compute  wait load                   accumulators[0:6] += inputs[0:6] · weights[0:4]  of micro-ops[1:3], 3 times by 2 2 0, 2 times by 1 0 1
    6  compute                              accumulators[0:6] >>= 6  of micro-ops[0:1], 6 times by 1 0 0
-   7  compute                              accumulators[0:6] += accumulators[6:12]  of micro-ops[3:4], 6 times by 1 1 0
+   7  compute                              accumulators[0:6] += accumulators[12:18]  of micro-ops[3:4], 6 times by 1 1 0
    8  compute                              accumulators[0:6] min= 127  of micro-ops[0:1], 6 times by 1 0 0
    9  compute  tell store                  accumulators[0:6] max= -128  of micro-ops[0:1], 6 times by 1 0 0
   10  store    wait compute; tell compute  Y[0:6] = int8(accumulators[0:6])
