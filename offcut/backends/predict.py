@@ -63,8 +63,8 @@ def pricing(
     hardware, users = resources.hardware(options), dict(request.users.sizes)
 
     def priced(sizes: Mapping[str, int], taken: Mapping[int, int]) -> StageSeconds:
-        user_sizes = {users[user]: size for user, size in sizes.items()}
-        return stage_seconds(planned.program, hardware, user_sizes, taken)
+        program_sizes = {users[user]: size for user, size in sizes.items()}
+        return stage_seconds(planned.program, hardware, program_sizes, taken)
 
     return priced
 
@@ -80,8 +80,8 @@ def plan_of(
     predicted = pricing(target, planned, request, options)
     plan = plan_at(planned.applied, signature_of(*request.named), sizes, predicted)
     names = dict(request.users.sizes)
-    user_sizes = {names[user]: n for user, n in plan.sizes.items()}
-    notes = check_result(target, "notes", target.notes(planned, user_sizes, options))  # type: ignore[attr-defined]
+    program_sizes = {names[user]: n for user, n in plan.sizes.items()}
+    notes = check_result(target, "notes", target.notes(planned, program_sizes, options))  # type: ignore[attr-defined]
     return replace(plan, notes=(*plan.notes, *planned.notes, *notes))
 
 
@@ -119,8 +119,8 @@ def cost_of(
         own = {name: user for user, name in users.items()}
         return formulas(request.program, planned.program, hardware, own)
     sizes = checked_sizes(signature_of(*request.named), sizes, "cost")
-    user_sizes = {users[user]: size for user, size in sizes.items()}
-    return cost(request.program, planned.program, hardware, sizes, user_sizes)
+    program_sizes = {users[user]: size for user, size in sizes.items()}
+    return cost(request.program, planned.program, hardware, sizes, program_sizes)
 
 
 def choice_notes(
