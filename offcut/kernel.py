@@ -163,12 +163,12 @@ class Kernel:
 
         Raises CallError for a size that is missing or not allowed.
         """
-        made = self.code.target.plan_of(
+        plan = self.code.target.plan_of(
             self.code.planned, self.code.request, self.code.options, sizes
         )
         code = self.code
-        made = corrected_plan(code.target, code.planned, code.request, code.options, made)
-        return replace(made, notes=(*code.notes, *made.notes, *code.choice_notes))
+        plan = corrected_plan(code.target, code.planned, code.request, code.options, plan)
+        return replace(plan, notes=(*code.notes, *plan.notes, *code.choice_notes))
 
     @overload
     def cost(self, /) -> Cost | Formulas: ...
@@ -184,10 +184,10 @@ class Kernel:
         Raises CallError for a size that is missing or not allowed.
         """
         given = sizes if sizes or not self.signature.sizes else None
-        found = self.code.target.cost_of(
+        cost = self.code.target.cost_of(
             self.code.planned, self.code.request, self.code.options, given
         )
-        return corrected_cost(self.code.target, found) if isinstance(found, Cost) else found
+        return corrected_cost(self.code.target, cost) if isinstance(cost, Cost) else cost
 
     def timeline(self, **sizes: int) -> Any:
         """Return how a call of these sizes runs in time: of an accelerator cycles, events, stalls, bytes.

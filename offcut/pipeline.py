@@ -90,13 +90,13 @@ def partition(
 
     Raises PartitionError, with the smallest witness, for a cut that is not legal or not proved.
     """
-    chosen = checked_target(target, "partition")
-    asked = chosen.options("partition", microkernels=microkernels, threads=1)
-    options = check_result(chosen, "options", asked)
+    target_of_call = checked_target(target, "partition")
+    asked = target_of_call.options("partition", microkernels=microkernels, threads=1)
+    options = check_result(target_of_call, "options", asked)
     tiles = {} if tile is None else tile
-    job = Cutting(output, inputs, tiles, tail, copies, chosen, options)
-    made: Partition = walk(PASSES, job, Log(), "partition")
-    return made
+    job = Cutting(output, inputs, tiles, tail, copies, target_of_call, options)
+    partition_of_call: Partition = walk(PASSES, job, Log(), "partition")
+    return partition_of_call
 
 
 @trim_traceback
@@ -144,21 +144,21 @@ def compile(
     decided = first_decision(strategy, microkernels, schedule, price)
     check_records(records, decided)
     check_reassociate(reassociate, "compile")
-    chosen = checked_target(target, "compile")
-    known = (*chosen.microkernels(), *microkernels)
-    asked = chosen.options(
+    target_of_call = checked_target(target, "compile")
+    microkernels_of_target = (*target_of_call.microkernels(), *microkernels)
+    asked = target_of_call.options(
         "compile",
         checked_strategy(strategy),
         reassociate,
         microkernels,
         threads,
-        checked_schedule(schedule, strategy, known),
+        checked_schedule(schedule, strategy, microkernels_of_target),
     )
-    options = check_result(chosen, "options", asked)
-    job = Compilation(output, inputs, constants, chosen, options, price, records, decided)
+    options = check_result(target_of_call, "options", asked)
+    job = Compilation(output, inputs, constants, target_of_call, options, price, records, decided)
     log = Log()
     ways = walk(PASSES, job, log, "options")
-    return first_kernel(job.request, ways, chosen, log)
+    return first_kernel(job.request, ways, target_of_call, log)
 
 
 @trim_traceback

@@ -24,13 +24,13 @@ def first_decision(
     strategy: object, microkernels: Sequence[Microkernel], schedule: object, price: object
 ) -> str:
     """Return the first argument that leaves nothing for records to decide; "" where none does."""
-    given = {
+    is_given = {
         "strategy": strategy != "auto",
         "microkernels": bool(microkernels),
         "schedule": schedule is not None,
         "price": price is not None,
     }
-    return next((name for name, there in given.items() if there), "")
+    return next((name for name, there in is_given.items() if there), "")
 
 
 def check_records(records: object, decided: str) -> None:
@@ -74,14 +74,14 @@ def checked_strategy(strategy: object) -> Strategies:
             because="a strategy is a name, or names by axis",
             help=('strategy="auto"', 'strategy={"i": "ladder", "j": "mask"}'),
         )
-    left = next((axis for axis, choice in strategy.items() if choice == "auto"), None)
-    if left is not None:
+    undecided_axis = next((axis for axis, choice in strategy.items() if choice == "auto"), None)
+    if undecided_axis is not None:
         raise PartitionError(
             "compile",
             "cannot take strategy='auto'",
-            at=f"axis {left}",
+            at=f"axis {undecided_axis}",
             because="an axis that is not named is the target's to decide on: auto says that of all",
-            help=(f"leave {left} out", 'strategy="auto"'),
+            help=(f"leave {undecided_axis} out", 'strategy="auto"'),
         )
     return tuple(
         (str(axis), strategy_named(choice, at=f"axis {axis}", op="compile"))

@@ -60,15 +60,15 @@ def lowered(code: Code) -> bytes:
     content = (code.request.text, repr(code.signature), repr(code.request.users))
     facts = check_result(target, "facts", target.facts(options))
     name = cache.key(target.name, *content, *facts)
-    kept = cache.read(name)
-    if kept is not None and not debug.verifies():
-        return kept
+    cached = cache.read(name)
+    if cached is not None and not debug.verifies():
+        return cached
     planned = code.planned  # which proves it, again where it was kept
-    if kept is not None:
-        return kept
-    made = check_result(target, "lower", target.lower(planned, code.signature, options))
-    cache.write(name, made)
-    return made
+    if cached is not None:
+        return cached
+    lowered_bytes = check_result(target, "lower", target.lower(planned, code.signature, options))
+    cache.write(name, lowered_bytes)
+    return lowered_bytes
 
 
 def loaded(code: Code) -> Loaded:

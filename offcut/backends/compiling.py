@@ -53,10 +53,10 @@ class Compilation:
 
     def describe(self) -> Request:
         """Return the program, its constants bound, checked."""
-        request, said = request_of(
+        request, notes = request_of(
             self.target, self.output, self.inputs, self.constants, self.asked, "compile"
         )
-        self.notes = (*said, *told_options(request.program, "compile"))
+        self.notes = (*notes, *told_options(request.program, "compile"))
         return request
 
 
@@ -71,12 +71,14 @@ def alternatives(job: Compilation) -> tuple[Alternative, ...]:
             options = replace(options, schedule=priced(planned.schedule, loops, job.price, sizes))
     if job.decided:
         return (Alternative(options, job.notes),)
-    found = tuned(request, options, job.target, job.records)
-    own = Alternative(options, (*job.notes, *found.notes))
-    if found.schedule is None:
+    tuned_schedule = tuned(request, options, job.target, job.records)
+    own = Alternative(options, (*job.notes, *tuned_schedule.notes))
+    if tuned_schedule.schedule is None:
         return (own,)
-    settled = Alternative(replace(options, schedule=found.schedule), own.notes, found.source)
-    return (settled, replace(own, notes=own.notes[:-1]))
+    from_records = Alternative(
+        replace(options, schedule=tuned_schedule.schedule), own.notes, tuned_schedule.source
+    )
+    return (from_records, replace(own, notes=own.notes[:-1]))
 
 
 DESCRIBE: Pass[Any, Any] = Pass(

@@ -27,9 +27,9 @@ def model_path(target: str) -> Path | None:
     """Return the default file of the model that is learned for a target: ``OFFCUT_MODEL``, else ``model-vta.json`` and so on beside
     the default records; None where ``OFFCUT_RECORDS`` is ``off``.
     """
-    named = os.environ.get("OFFCUT_MODEL")
-    if named:
-        return Path(named).expanduser()
+    path_of_user = os.environ.get("OFFCUT_MODEL")
+    if path_of_user:
+        return Path(path_of_user).expanduser()
     records = default_file()
     return None if records is None else records.with_name(f"model-{target}.json")
 
@@ -59,12 +59,12 @@ class Correction:
         if self.pair is not None:
             names, features = described(Counted((cost,), machine), ())
             try:
-                wanted = columns(names, self.pair.names, self.named)
+                feature_columns = columns(names, self.pair.names, self.named)
                 closed = np.array([cost.seconds])
-                found = self.pair.predict(features[:, wanted], closed)
-                because = found.because[0]
+                corrections = self.pair.predict(features[:, feature_columns], closed)
+                because = corrections.because[0]
                 if not because:
-                    factor = float(found.seconds[0] / closed[0])
+                    factor = float(corrections.seconds[0] / closed[0])
                     return factor, f"{self.named}: the closed form × {factor:.3f}"
             except OffcutError as refused:
                 because = refused.because
@@ -96,8 +96,8 @@ def corrected_cost(target: Target, cost: Cost) -> Cost:
     correction = correction_of(target)
     if correction is None or not cost.seconds > 0:
         return cost
-    factor, said = correction.factor(cost, target.machine)
-    return replace(cost, factor=factor, correction=said)
+    factor, note = correction.factor(cost, target.machine)
+    return replace(cost, factor=factor, correction=note)
 
 
 def corrected_plan(
@@ -113,11 +113,11 @@ def corrected_plan(
         return plan
     if not isinstance(cost, Cost) or not cost.seconds > 0:
         return plan
-    factor, said = correction.factor(cost, target.machine)
+    factor, note = correction.factor(cost, target.machine)
     return replace(
         plan,
         pieces=tuple(replace(one, seconds=one.seconds * factor) for one in plan.pieces),
         considered=tuple(replace(one, seconds=one.seconds * factor) for one in plan.considered),
         beside=plan.beside * factor,
-        notes=(*plan.notes, said),
+        notes=(*plan.notes, note),
     )

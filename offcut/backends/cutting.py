@@ -96,32 +96,32 @@ class Cutting:
 
 def partition_of(job: Cutting) -> Partition:
     """Return the pieces of a cut, proved: of the plan of a target that plans its cuts, else of the loops as they are cut here."""
-    asked, program, target = job.request, job.request.program, job.target
+    request, program, target = job.request, job.request.program, job.target
     most = checked_copies(job.copies, program, target.machine)
     forget()
-    described = asked.described
-    wanted = (
+    described = request.described
+    cuts = (
         checked_request(job.tiles, job.tail)
         if described is None
         else cuts_of(described, job.tiles, job.tail)
     )
     requested = checked_request(job.tiles, job.tail)
-    planned = target.cut(program, asked.users, requested, job.options)
-    if planned is not None:
+    plan = target.cut(program, request.users, requested, job.options)
+    if plan is not None:
         _check_planned_cut(target, job.copies)
         if not target.judges:
-            planned = with_whole_covers(target, planned, job.options)
-        return _of_plan(program, asked.users, planned)
-    made, most = _within_copies(job, wanted, most)
+            plan = with_whole_covers(target, plan, job.options)
+        return _of_plan(program, request.users, plan)
+    partition, most = _within_copies(job, cuts, most)
     lent = job.options.microkernels
-    uncovered = uncovered_notes(made.loops, lent)
-    made = drop_refused_covers(made, target.refused(made.loops, job.options))
-    keep_options(made.loops)
-    covers = {piece.microkernel for piece in made.pieces if piece.microkernel is not None}
+    uncovered = uncovered_notes(partition.loops, lent)
+    partition = drop_refused_covers(partition, target.refused(partition.loops, job.options))
+    keep_options(partition.loops)
+    covers = {piece.microkernel for piece in partition.pieces if piece.microkernel is not None}
     return replace(
-        made,
-        notes=(*asked.notes, *made.notes, *uncovered, *unverified_notes(lent, covers)),
-        schedule=schedule_of(program.name, wanted, most),
+        partition,
+        notes=(*request.notes, *partition.notes, *uncovered, *unverified_notes(lent, covers)),
+        schedule=schedule_of(program.name, cuts, most),
         measure=lambda cut: target.code_bytes(cut.loops),
     )
 
@@ -144,7 +144,7 @@ def _within_copies(job: Cutting, wanted: Any, most: int) -> tuple[Partition, int
     refused: PartitionError | None = None
     for copies in dict.fromkeys((most, 1) if job.copies is None else (most,)):
         try:
-            made = _cut(job, wanted, copies)
+            partition = _cut(job, wanted, copies)
         except PartitionError as error:
             if refused is not None:
                 raise refused from None
@@ -156,8 +156,8 @@ def _within_copies(job: Cutting, wanted: Any, most: int) -> tuple[Partition, int
             note = (
                 "conditions stay where they are: the proof does not see through loops without them"
             )
-            made = replace(made, notes=(*made.notes, note))
-        return made, copies
+            partition = replace(partition, notes=(*partition.notes, note))
+        return partition, copies
     assert refused is not None
     raise refused
 
@@ -182,8 +182,8 @@ def _of_plan(program: Program, users: Users, planned: Planned) -> Partition:
         check_windows(planned.program, "partition")
     for before, after in pairwise((program, *planned.through, planned.program)):
         with request_budget("partition", refused, help=SIMPLER):
-            found = check_equal(before, after, reassociate=True, users=users.of_sizes)
-            theorems |= dict.fromkeys(found)
+            proved_here = check_equal(before, after, reassociate=True, users=users.of_sizes)
+            theorems |= dict.fromkeys(proved_here)
     keep_options(planned.program)
     return Partition(
         program,

@@ -135,14 +135,14 @@ def proved_plan(target: Target, request: Request, options: Options) -> Planned:
     check_schedule_of(schedule, program)
     if not target.judges:
         check_windows(program)
-    by_hand, left = None, options
+    by_hand, rest = None, options
     if schedule is not None and not target.applies_schedules:
         by_hand = lowered_by_hand(target, program, options)
-        program, left = by_hand, replace(options, schedule=None)
+        program, rest = by_hand, replace(options, schedule=None)
     primitive = schedule is not None and bool(hand_steps(schedule))
     refused: PartitionError | None = None
     with at_decision(schedule):
-        for plan in check_result(target, "policy", target.policy(program, request.users, left)):
+        for plan in check_result(target, "policy", target.policy(program, request.users, rest)):
             check_type(target, "policy", plan, Planned, "Planned(program)")
             if by_hand is not None:
                 plan = replace(plan, schedule=schedule, by_hand=by_hand)
@@ -200,8 +200,8 @@ def lowered_by_hand(planner: Planner, program: Program, options: Options) -> Pro
     """Return what the decisions by hand of the options make of a program, each proved."""
     assert options.schedule is not None
     check_step(program, create_schedule(program).source, options.reassociate)
-    given = (options.microkernels, options.reassociate)
-    return replay(program, options.schedule, *given, planner.microkernels(options))[1]
+    arguments = (options.microkernels, options.reassociate)
+    return replay(program, options.schedule, *arguments, planner.microkernels(options))[1]
 
 
 def with_whole_covers(planner: Planner, plan: Planned, options: Options) -> Planned:

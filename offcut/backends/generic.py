@@ -110,10 +110,10 @@ class Plans:
         if computation is None:
             return None
         stages = (stage for group in computation.groups for stage in group)
-        covered = tuple(one for stage in stages if (one := _covered(stage, kernels)) is not None)
-        if not covered:
+        products = tuple(one for stage in stages if (one := _covered(stage, kernels)) is not None)
+        if not products:
             return None
-        return cls(program.name, labelled(computation, users), kernels, covered)
+        return cls(program.name, labelled(computation, users), kernels, products)
 
     @property
     def axes(self) -> tuple[tuple[str, str], ...]:
@@ -138,8 +138,8 @@ class Plans:
             sums = f"{stage}_sum"
             yield Staging("write", stage, sums, memory=memory)
         operands = {load.buffer: _memory(one.kernel, name) for name, load in one.match.operands}
-        staged = {buffer: place for buffer, place in operands.items() if place is not None}
-        for buffer, place in staged.items():
+        memories = {buffer: place for buffer, place in operands.items() if place is not None}
+        for buffer, place in memories.items():
             yield Staging("read", buffer, f"{buffer}_in", (sums,), (), place)
         outer = [f"{axis}_tile" for axis in one.axes]
         inner = [f"{axis}_in" for axis in one.axes]
@@ -151,7 +151,7 @@ class Plans:
         yield Order(stage, (*others, *outer, *inner, *terms))
         if memory is not None:
             yield At(sums, stage, outer[-1])
-        for buffer in staged:
+        for buffer in memories:
             moving = _moved_by(one.stage, buffer)
             around = [*others, *(f"{axis}_tile" if axis in moving else "" for axis in one.axes)]
             names = [name for name in around if name and (name in outer or name in moving)]
@@ -180,9 +180,9 @@ def policy(planner: Planner, program: Program, users: Users, options: Options) -
     elif plans is not None:
         for tail in PREFERRED:
             cuts = {at: Level(size, tail) for at, size in plans.largest.items()}
-            planned = decide.attempt(partial(plans.plan, plans.schedule(cuts)))
-            if isinstance(planned, Planned):
-                yield planned
+            attempt = decide.attempt(partial(plans.plan, plans.schedule(cuts)))
+            if isinstance(attempt, Planned):
+                yield attempt
     elif options.strategy != "auto":
         raise PartitionError(
             "compile",
@@ -205,12 +205,12 @@ def cut(
     if plans is None or not any(_is_staged(one) for one in plans.covered):
         return None
     levels: dict[tuple[str, str], Level] = {}
-    for name, asked in cuts.items():
+    for name, loop_cut in cuts.items():
         home, axis = axis_named(plans.computation, name)
         stages = {stage.buffer for stage in plans.computation.groups[home]}
         for stage, own in plans.axes:
             if stage in stages and own == axis:
-                levels[stage, own] = Level(asked.tiles[-1], asked.strategy)
+                levels[stage, own] = Level(loop_cut.tiles[-1], loop_cut.strategy)
     if len(levels) < len(cuts):
         return None
     return plans.plan(plans.schedule(levels))
@@ -243,8 +243,8 @@ def space(planner: Planner, planned: Planned, request: Request, options: Options
         if not {*plans.axes} <= {*splits}:
             return None
         point = tuple(splits[at] for at in plans.axes)
-        known = all(one in own for one, own in zip(point, options_of, strict=True))
-        return point if known and written(point) == schedule else None
+        is_offered = all(one in own for one, own in zip(point, options_of, strict=True))
+        return point if is_offered and written(point) == schedule else None
 
     return Choices(first, tuple(options_of), written, read)
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from offcut.core.program import Program
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
-from offcut.partition import Made, Strategy
+from offcut.partition import EmittedTile, Strategy
 from offcut.schedule import Applied, Schedule
 
 # For all axes of results, or by axis.
@@ -59,7 +59,7 @@ class Planned:
     notes: tuple[str, ...] = ()
     through: tuple[Program, ...] = ()
     by_hand: Program | None = None
-    tiles: tuple[Made, ...] = ()
+    tiles: tuple[EmittedTile, ...] = ()
 
 
 __all__ = ["DEFAULT", "Loaded", "Options", "Planned", "Strategies"]

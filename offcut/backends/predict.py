@@ -63,8 +63,8 @@ def pricing(
     hardware, users = resources.hardware(options), dict(request.users.sizes)
 
     def priced(sizes: Mapping[str, int], taken: Mapping[int, int]) -> StageSeconds:
-        given = {users[user]: size for user, size in sizes.items()}
-        return stage_seconds(planned.program, hardware, given, taken)
+        program_sizes = {users[user]: size for user, size in sizes.items()}
+        return stage_seconds(planned.program, hardware, program_sizes, taken)
 
     return priced
 
@@ -78,11 +78,11 @@ def plan_of(
 ) -> Plan:
     """Return what is to be said of a plan at these sizes, by the users' names."""
     predicted = pricing(target, planned, request, options)
-    made = plan_at(planned.applied, signature_of(*request.named), sizes, predicted)
+    plan = plan_at(planned.applied, signature_of(*request.named), sizes, predicted)
     names = dict(request.users.sizes)
-    given = {names[user]: n for user, n in made.sizes.items()}
-    notes = check_result(target, "notes", target.notes(planned, given, options))  # type: ignore[attr-defined]
-    return replace(made, notes=(*made.notes, *planned.notes, *notes))
+    program_sizes = {names[user]: n for user, n in plan.sizes.items()}
+    notes = check_result(target, "notes", target.notes(planned, program_sizes, options))  # type: ignore[attr-defined]
+    return replace(plan, notes=(*plan.notes, *planned.notes, *notes))
 
 
 def explained(
@@ -94,10 +94,10 @@ def explained(
     notes: tuple[str, ...],
 ) -> Plan:
     """Return the plan of a call, with `notes` before what it says, and behind it how far its choices are off."""
-    made = target.plan_of(planned, request, options, sizes)
-    made = corrected_plan(target, planned, request, options, made)
+    plan = target.plan_of(planned, request, options, sizes)
+    plan = corrected_plan(target, planned, request, options, plan)
     return replace(
-        made, notes=(*notes, *made.notes, *choice_notes(target, planned, request, options))
+        plan, notes=(*notes, *plan.notes, *choice_notes(target, planned, request, options))
     )
 
 
@@ -119,8 +119,8 @@ def cost_of(
         own = {name: user for user, name in users.items()}
         return formulas(request.program, planned.program, hardware, own)
     sizes = checked_sizes(signature_of(*request.named), sizes, "cost")
-    given = {users[user]: size for user, size in sizes.items()}
-    return cost(request.program, planned.program, hardware, sizes, given)
+    program_sizes = {users[user]: size for user, size in sizes.items()}
+    return cost(request.program, planned.program, hardware, sizes, program_sizes)
 
 
 def choice_notes(

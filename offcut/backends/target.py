@@ -360,10 +360,10 @@ class Target(Planner, Codegen, Runtime, Resources):
 
         Raises CallError for a size that is missing or not allowed.
         """
-        asked = options or DEFAULT
-        request, notes = decide.request_by_names(self, output, inputs, constants, asked, "plan")
-        planned = decide.proved_plan(self, request, asked)
-        return predict.explained(self, planned, request, asked, sizes, notes)
+        requested = options or DEFAULT
+        request, notes = decide.request_by_names(self, output, inputs, constants, requested, "plan")
+        planned = decide.proved_plan(self, request, requested)
+        return predict.explained(self, planned, request, requested, sizes, notes)
 
     def source(
         self,
@@ -374,10 +374,10 @@ class Target(Planner, Codegen, Runtime, Resources):
         form: str = "loops",
     ) -> str:
         """Return what a kernel would run: its loop program (``loops``), or one of `forms`."""
-        asked = options or DEFAULT
-        request, _ = decide.request_by_names(self, output, inputs, constants, asked, "plan")
-        planned = decide.proved_plan(self, request, asked)
-        return shown(self, planned, signature_of(*request.named), asked, form)
+        requested = options or DEFAULT
+        request, _ = decide.request_by_names(self, output, inputs, constants, requested, "plan")
+        planned = decide.proved_plan(self, request, requested)
+        return shown(self, planned, signature_of(*request.named), requested, form)
 
 
 def shown(

@@ -78,22 +78,22 @@ def learn_command(
             )
         if random:
             target = target or "cpu"
-            kept = Records(files[0] if files else None)
-            typer.echo(_sampled(target, kept, programs, seconds, seed, schedules))
+            records_file = Records(files[0] if files else None)
+            typer.echo(_sampled(target, records_file, programs, seconds, seed, schedules))
         files = files or [Records().path]
-        named = target_of(read_records(files)[1], target)
-        model = out or model_path(named or "cpu") or Path()
+        target_name = target_of(read_records(files)[1], target)
+        model = out or model_path(target_name or "cpu") or Path()
         set_ = rows or model.with_suffix(".npz")
         for file in (model, set_):
             check_writable(file, "learn")
-        done = learn(files, model, set_, seed, target=named)
+        done = learn(files, model, set_, seed, target=target_name)
         for reason, count in done.left.items():
             typer.echo(f"left out: {count} schedules, {reason}", err=True)
         lines = done.held if quick else held_out(done.rows, seed)
         Console().print(table(lines))
         typer.echo(f"{len(done.rows)} rows in {set_}, the model in {model}")
-        said = f"not used: {done.model.useless}" if done.model.useless else "used"
-        typer.echo(f"the model is {said}")
+        verdict = f"not used: {done.model.useless}" if done.model.useless else "used"
+        typer.echo(f"the model is {verdict}")
 
 
 def _sampled(
@@ -110,13 +110,13 @@ def _sampled(
     from offcut.pipeline import target as target_named
     from offcut.tuning.learning.measured import sample
 
-    chosen = target_named(target)
+    target_of_run = target_named(target)
     count = 32 if programs is None and seconds is None else programs
     done = sample(
-        *(chosen, records, count, inf if seconds is None else seconds, seed, schedules),
+        *(target_of_run, records, count, inf if seconds is None else seconds, seed, schedules),
         tell=lambda number, kind: typer.echo(f"program {number}: {kind}", err=True),
     )
-    said = [f"{many} {outcome.value}" for outcome, many in done.outcomes.items()]
-    said += [f"{done.known} known before"] if done.known else []
-    times = "simulated" if chosen.simulates else "measured"
-    return f"{done.programs} random programs, seed {seed}: {', '.join(said)}; times are {times}"
+    counts = [f"{many} {outcome.value}" for outcome, many in done.outcomes.items()]
+    counts += [f"{done.known} known before"] if done.known else []
+    times = "simulated" if target_of_run.simulates else "measured"
+    return f"{done.programs} random programs, seed {seed}: {', '.join(counts)}; times are {times}"

@@ -227,9 +227,9 @@ class _Clock:
         end = begin + own
         if bus.any():
             end = np.where(bus > 0, self.served(unit, end, run.fills) + bus, end)
-            taken = self.bus + 2 * unit
-            times[taken] = np.where(bus > 0, end - bus, times[taken])
-            times[taken + 1] = np.where(bus > 0, end, times[taken + 1])
+            total = self.bus + 2 * unit
+            times[total] = np.where(bus > 0, end - bus, times[total])
+            times[total + 1] = np.where(bus > 0, end, times[total + 1])
             if run.fills:
                 times[-1] = np.maximum(times[-1], np.where(bus > 0, end, 0.0))
         times[unit] = end
@@ -260,13 +260,13 @@ class _Clock:
         for turn in range(1, FIRST_TURNS + 1):
             if most <= turn:
                 break
-            before, taken, ended = self.times, self.taken, self.end()
-            self.times, self.taken = before.copy(), taken.copy()
+            before, turns_before, ended = self.times, self.taken, self.end()
+            self.times, self.taken = before.copy(), turns_before.copy()
             self.block(loop.body, last)
             runs = turns > turn
             self.times = np.where(runs, self.times, before)
-            self.taken = np.where(runs, self.taken, taken)
-            each = np.where(runs, self.taken - taken, 0.0)
+            self.taken = np.where(runs, self.taken, turns_before)
+            each = np.where(runs, self.taken - turns_before, 0.0)
             came = self.end() - ended
             rate = np.maximum(each.max(axis=0), came if turn > 1 else 0.0)
             rate = rate + self.unhidden * np.minimum(each[:-1].max(axis=0), each[-1])

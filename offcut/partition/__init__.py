@@ -13,7 +13,7 @@ from offcut.partition.cut import (
     labelled,
     users_of,
 )
-from offcut.partition.cutting import AxisCut, LoopCut, Made, tiles_alike
+from offcut.partition.cutting import AxisCut, EmittedTile, LoopCut, tiles_alike
 from offcut.partition.drop_refused_covers import drop_refused_covers, without_covers
 from offcut.partition.groups import GroupCut, cut_group
 from offcut.partition.judge import (
@@ -111,9 +111,9 @@ __all__ = [
     "Block",
     "Coverage",
     "Covered",
+    "EmittedTile",
     "GroupCut",
     "LoopCut",
-    "Made",
     "Match",
     "Partition",
     "Parts",

@@ -67,7 +67,7 @@ class AxisCut(CachedHash):
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class EmittedTile:
     """What one tile of the program is, by the loops that were cut around it.
 
     leaf         the statement that runs the instances of one tile
@@ -115,7 +115,7 @@ class Cutting:
     names: Names
     folds: bool = True
     blame: Blame = lambda iterator: nullcontext()
-    made: list[Made] = field(default_factory=list)
+    made: list[EmittedTile] = field(default_factory=list)
     tiles: int = 0
     theorems: dict[Theorem, None] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)

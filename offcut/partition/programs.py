@@ -18,7 +18,7 @@ from offcut.core.traversal import used_names, walk_with_parents
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
-from offcut.partition.cutting import Carried, Cutting, LoopCut, Made, PiecesCost, tiles_alike
+from offcut.partition.cutting import Carried, Cutting, EmittedTile, LoopCut, PiecesCost, tiles_alike
 from offcut.partition.judge import first_cover
 from offcut.partition.legality import check_marks, not_equal
 from offcut.partition.loops import LoopCutter
@@ -69,7 +69,7 @@ def cut_program(
     check_in_bounds(source if affine else separated.program, "partition", users.names)
     notes = dict.fromkeys(f"loop {note.loop}: {note.text}" for note in separated.notes)
     body: tuple[Stmt, ...] = ()
-    made: list[Made] = []
+    made: list[EmittedTile] = []
     theorems: dict[Theorem, None] = {}
     nests = _carried_by_nest(source)
     for stmt in separated.program.body:
@@ -224,14 +224,14 @@ def _carried_in(stmt: Stmt, nests: Sequence[tuple[set[str], Carried]]) -> Carrie
 
 
 def pieces_of_tiles(
-    source: Program, emitted: Program, made: Sequence[Made], users: Users
+    source: Program, emitted: Program, made: Sequence[EmittedTile], users: Users
 ) -> tuple[Piece, ...]:
     """Return a piece for every tile of `emitted`, in the order of the text.
 
     made  what each tile is by the loops that were cut around it; passes since may have added to tiles, and changed none
     """
     tiles = [stmt for stmt in statements(emitted.body) if isinstance(stmt, Tile)]
-    known = made if len(made) == len(tiles) else [Made(tile, (), None) for tile in tiles]
+    known = made if len(made) == len(tiles) else [EmittedTile(tile, (), None) for tile in tiles]
     now = [
         replace(one, leaf=tile, microkernel=tile.microkernel)
         for one, tile in zip(known, tiles, strict=True)
@@ -241,7 +241,7 @@ def pieces_of_tiles(
 
 
 def pieces_of(
-    space: Space, source: Program, emitted: Program, made: Sequence[Made], users: Users
+    space: Space, source: Program, emitted: Program, made: Sequence[EmittedTile], users: Users
 ) -> tuple[Piece, ...]:
     """Return a piece for every tile that was made, in the order of the text, with all that encloses it."""
     iterators = frozenset(loop.iter for loop in _loops(source.body))

@@ -14,7 +14,7 @@ from offcut.core.dtypes import identity
 from offcut.core.expr import Const, Expr, Select, dtype_of, reads_memory, variables
 from offcut.core.program import For, Form, If, Role, Stmt, Store, Tile, TileAxis
 from offcut.errors import PartitionError
-from offcut.partition.cutting import Cutting, Made
+from offcut.partition.cutting import Cutting, EmittedTile
 from offcut.partition.legality import check_few
 from offcut.partition.strategies.placing import Segment, leading_form
 from offcut.polyhedral import Facts
@@ -92,8 +92,9 @@ class OneTile:
         leaf = body[0] if len(body) == 1 else If(Const(1, "bool"), body)
         inside = self.cutting.made[before:]
         self.cutting.made[before:] = [
-            Made(one.leaf, (*parts, *one.segments), one.microkernel or name) for one in inside
-        ] or [Made(leaf, parts, name)]
+            EmittedTile(one.leaf, (*parts, *one.segments), one.microkernel or name)
+            for one in inside
+        ] or [EmittedTile(leaf, parts, name)]
         return (leaf,)
 
     def rectangle(self, k: int) -> tuple[Expr, Expr] | None:

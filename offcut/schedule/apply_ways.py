@@ -24,8 +24,8 @@ from offcut.describe.source import source
 from offcut.errors import PartitionError
 from offcut.partition import (
     AxisCut,
+    EmittedTile,
     GroupCut,
-    Made,
     Match,
     Partition,
     Shared,
@@ -87,12 +87,12 @@ class ResolvedWay:
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _WayBody:
     """A way as statements, with the tiles in them and what was proved of its loops."""
 
     way: ResolvedWay
     body: tuple[Stmt, ...]
-    tiles: tuple[Made, ...]
+    tiles: tuple[EmittedTile, ...]
     theorems: tuple[Theorem, ...]
 
     @property
@@ -447,7 +447,7 @@ class Applying:
 
     def emitted(self, planned: Computation, shared: Shared, staged: Program) -> Applied:
         """Return the loops of all nests, with their proof."""
-        names, made = planned.names(), list[tuple[_Made, ...]]()
+        names, made = planned.names(), list[tuple[_WayBody, ...]]()
 
         def statements(part: int | Shared, around: tuple[StageAxis, ...]) -> tuple[Stmt, ...]:
             if isinstance(part, Shared):
@@ -481,11 +481,11 @@ class Applying:
 
     def made(
         self, planned: Computation, way: ResolvedWay, around: Sequence[StageAxis], names: Names
-    ) -> _Made:
+    ) -> _WayBody:
         """Return a way as statements; what it packs in an iteration of loops around lives in a window."""
         body: tuple[Stmt, ...] = ()
         theorems: dict[Theorem, None] = {}
-        tiles: list[Made] = []
+        tiles: list[EmittedTile] = []
         with self.line(way.way):
             for one in (*way.before, way.cut):
                 inner, found = cut_group(planned, one, names, partial(self.blamed, one))
@@ -495,7 +495,7 @@ class Applying:
             points = [(Var(axis.name), ix.const(1)) for axis in around]
             for one in way.before if around else ():
                 body = (window(planned.buffer(one.group[0].buffer), points, body),)
-        return _Made(way, body, tuple(tiles), tuple(theorems))
+        return _WayBody(way, body, tuple(tiles), tuple(theorems))
 
     @contextmanager
     def blamed(self, made: GroupCut, axis: str) -> Iterator[None]:

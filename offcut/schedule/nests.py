@@ -171,9 +171,9 @@ def nests_of(schedule: Schedule) -> NestView | None:
         return None
     line = 2
     for first, step in enumerate(steps):
-        found = _Reader(line, steps[first:]).view(first)
-        if found is not None:
-            return found
+        view = _Reader(line, steps[first:]).view(first)
+        if view is not None:
+            return view
         line += _height(step)
     return None
 
@@ -227,10 +227,10 @@ class _Reader:
             ways = self.ways(group, steps)
             if not ways:
                 return None
-            made = Nest(group.stage, ways)
-            self.lines[id(made)] = group.line
-            nests.setdefault(group.stage, []).append(made)
-            order.append(made)
+            nest = Nest(group.stage, ways)
+            self.lines[id(nest)] = group.line
+            nests.setdefault(group.stage, []).append(nest)
+            order.append(nest)
         parts = self.shared(order, nests, heads)
         return None if parts is None else NestView(first, parts, self.lines)
 
@@ -287,7 +287,7 @@ class _Reader:
         (chosen, line), *before = steps[::-1]
         if before or not isinstance(chosen, Choose):
             return ()
-        found, line = [], line + 1
+        ways, line = [], line + 1
         for option in chosen.options:
             numbers = [line + 1]
             for inner in option.steps:
@@ -297,9 +297,9 @@ class _Reader:
             if way is None:
                 return ()
             self.lines[id(way)] = line
-            found.append(way)
+            ways.append(way)
             line = numbers[-1]
-        return tuple(found)
+        return tuple(ways)
 
     def way(
         self,
@@ -319,18 +319,27 @@ class _Reader:
                 return None
             pack = Pack(copy.what, copy.name, copy.layout, loops.splits, loops.outer)
             self.lines[id(pack)] = next(line for step, line in steps if step is copy)
-        found = self.loops([one for one in steps if _is_of(one[0], stage)])
-        if found is None or found.cover is None:
+        loops_of_stage = self.loops([one for one in steps if _is_of(one[0], stage)])
+        if loops_of_stage is None or loops_of_stage.cover is None:
             return None
-        cover = found.kernel()
+        cover = loops_of_stage.kernel()
         if cover is not None:
-            self.lines[id(cover)] = found.cover_line
+            self.lines[id(cover)] = loops_of_stage.cover_line
         depth = None
         if stage in self.depths:
             at = self.depths[stage]
-            depth = found.roots.get(at.axis or "", at.axis or ""), at.depth
-        made = Way("", cost, cover, pack, found.splits, found.outer, found.inner, depth)
-        return replace(made, label=label_of(made) if label is None else label)
+            depth = loops_of_stage.roots.get(at.axis or "", at.axis or ""), at.depth
+        way = Way(
+            "",
+            cost,
+            cover,
+            pack,
+            loops_of_stage.splits,
+            loops_of_stage.outer,
+            loops_of_stage.inner,
+            depth,
+        )
+        return replace(way, label=label_of(way) if label is None else label)
 
     def loops(self, steps: Sequence[tuple[Step, int]]) -> _Loops | None:
         """Return what decisions about one stage make of its loops; None where no tiles come of it."""
@@ -400,7 +409,9 @@ class _Reader:
             first_lines.setdefault((at.reader, at.axis), line)
             inside.add(id(child))
 
-        def made(nest: Nest, head: Sequence[tuple[str, str, Block | None]]) -> Nest | Together:
+        def with_children(
+            nest: Nest, head: Sequence[tuple[str, str, Block | None]]
+        ) -> Nest | Together:
             end = next(
                 (k for k, (name, _, _) in enumerate(head) if (nest.stage, name) in children), None
             )
@@ -408,17 +419,19 @@ class _Reader:
                 return nest
             key = nest.stage, head[end][0]
             own = sorted(children[key], key=lambda child: place[id(child)])
-            parts = [made(child, heads.get(child.stage, ())) for child in own]
+            parts = [with_children(child, heads.get(child.stage, ())) for child in own]
             axes = tuple(axis for _, axis, _ in head[: end + 1])
-            found = Together(axes, (*parts, made(nest, head[end + 1 :])), head[end][2])
-            self.lines[id(found)] = first_lines[key]
-            return found
+            together = Together(axes, (*parts, with_children(nest, head[end + 1 :])), head[end][2])
+            self.lines[id(together)] = first_lines[key]
+            return together
 
         for stage, head in heads.items():
             if (stage, head[-1][0]) not in children:
                 return None
         return tuple(
-            made(nest, heads.get(nest.stage, ())) for nest in order if id(nest) not in inside
+            with_children(nest, heads.get(nest.stage, ()))
+            for nest in order
+            if id(nest) not in inside
         )
 
 
@@ -619,11 +632,11 @@ def with_parts(schedule: Schedule, parts: Sequence[Nest | Together]) -> Schedule
     steps = schedule.steps
     own = [place for place, step in enumerate(steps) if _is_of_nests(step)]
     first, last = own[0], own[-1] + 1
-    said = list(each_decision(steps[first:last]))
-    listed = {(s.stage, name) for s in said if isinstance(s, Order) for name in s.loops}
+    decisions = list(each_decision(steps[first:last]))
+    listed = {(s.stage, name) for s in decisions if isinstance(s, Order) for name in s.loops}
     sums = frozenset(
         (s.stage, s.axis)
-        for s in said
+        for s in decisions
         if isinstance(s, Split) and (s.stage, s.names[-2]) not in listed
     )
     return replace(schedule, steps=(*steps[:first], *decisions_of(parts, sums), *steps[last:]))
@@ -640,12 +653,12 @@ def hand_steps(schedule: Schedule) -> tuple[Primitive, ...]:
     """Return the decisions about loops as they stand that a schedule begins with: those before what a processor decides."""
     view = nests_of(schedule)
     steps = schedule.steps if view is None else schedule.steps[: view.first]
-    found: list[Primitive] = []
+    primitives: list[Primitive] = []
     for step in steps:
         if not isinstance(step, Primitive) or _is_of_all(step):
             break
-        found.append(step)
-    return tuple(found)
+        primitives.append(step)
+    return tuple(primitives)
 
 
 def _is_of_all(step: Primitive) -> bool:

@@ -90,14 +90,14 @@ def conversion_stagings(
     computation: Computation, stage: str, nodes: Sequence[Cast]
 ) -> tuple[Staging, ...]:
     """Return decisions by which conversions of operands of a sum are computed before it."""
-    names, found = computation.names(), list[Staging]()
+    names, stagings = computation.names(), list[Staging]()
     for node in nodes:
         assert isinstance(node.a, Load)
         name, axes = conversion_home(computation, node, names)
         points = tuple(zip(axes, node.a.index, strict=True))
-        found.append(Staging("value", format_expr(node), name, (stage,), points))
-        computation = _restaged(computation, found[-1])
-    return tuple(found)
+        stagings.append(Staging("value", format_expr(node), name, (stage,), points))
+        computation = _restaged(computation, stagings[-1])
+    return tuple(stagings)
 
 
 def _staging(stage: str, copy: ValueCopy) -> Staging:
@@ -130,9 +130,9 @@ def _copies(computation: Computation, position: int) -> Iterator[ValueCopy]:
     for node in dict.fromkeys(walk(lead.value)):
         for axis in lead.reduce_axes if isinstance(node, Load) else ():
             assert isinstance(node, Load)
-            made = element_copy(computation, position, node, axis.name)
-            if made is not None:
-                yield made
+            copy = element_copy(computation, position, node, axis.name)
+            if copy is not None:
+                yield copy
 
 
 def _lead(computation: Computation, position: int) -> Stage:

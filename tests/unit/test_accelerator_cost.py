@@ -387,11 +387,8 @@ def test_a_formula_counts_words_that_the_vector_unit_fills() -> None:
     kernel = oc.compile(output, inputs=inputs, target="vta")
     formulas = kernel.cost()
     assert formulas.exactness.flop == "exact"
-    (size,) = formulas.flop.free_symbols
     for n in (1, 3, 8):
-        energy = formulas.energy.xreplace({size: n}).doit()
-        at = kernel.cost(n=n)
-        assert float(energy) == nearly(at.energy, rel=0.03)  # micro-ops are those of a middle size
+        said_but_for_micro_ops(formulas, kernel.cost(n=n), n=n)
 
 
 def test_what_no_formula_counts_is_a_bound_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,14 +66,14 @@ class AcceleratorExecutor:
     def stream(self, at: int, sizes: Values) -> EmittedStream:
         """The stream of one nest, which is kept."""
         key = at, tuple(sizes.values())
-        found = self._streams.get(key)
-        if found is None:
+        stream = self._streams.get(key)
+        if stream is None:
             nest = self.phases.taken(at, sizes)
-            found = EmittedStream(nest, *emit_stream(nest, sizes))
+            stream = EmittedStream(nest, *emit_stream(nest, sizes))
             if len(self._streams) >= _KEPT:
                 self._streams.clear()
-            self._streams[key] = found
-        return found
+            self._streams[key] = stream
+        return stream
 
     def run(self, arrays: Mapping[str, Array], sizes: Values) -> dict[str, Array]:
         """All arrays in main memory after a call."""
@@ -138,10 +138,12 @@ class AcceleratorExecutor:
         if key in self._packed:
             return self._packed[key]
         spread = of.place is MemorySpace.ACCUMULATORS
-        made = to_words(known[of.buffer], of.lanes, self.spec.words[of.place].dtype, spread)
+        words_of_image = to_words(
+            known[of.buffer], of.lanes, self.spec.words[of.place].dtype, spread
+        )
         if self.program.buffer(of.buffer).kind is Kind.CONSTANT:
-            self._packed[key] = made
-        return made
+            self._packed[key] = words_of_image
+        return words_of_image
 
     def shape(self, name: str, sizes: Values) -> tuple[int, ...]:
         """The shape of an array at these sizes."""

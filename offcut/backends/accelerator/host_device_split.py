@@ -49,15 +49,15 @@ class HostDeviceProgram:
 
         Raises TargetError for a statement that neither an instruction nor the host runs.
         """
-        found: list[Stmt | tuple[LoweredNest, ...]] = []
+        parts: list[Stmt | tuple[LoweredNest, ...]] = []
         for host, stmts in self._in_turn:
             if host:
                 check_copy(self._derived[0], stmts[0], self.spec)
-                found.append(stmts[0])
+                parts.append(stmts[0])
                 continue
             bodies = (body for _, _, body in _options_of(stmts))
-            found.append(tuple(map(self._lowered, bodies)))
-        return tuple(found)
+            parts.append(tuple(map(self._lowered, bodies)))
+        return tuple(parts)
 
     @property
     def nests(self) -> Iterator[int]:

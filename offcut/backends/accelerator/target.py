@@ -142,16 +142,16 @@ class Accelerator(Target):
         if schedule is not None and not self.applies(program, schedule):
             check_units(schedule, self.spec)
             _, by_hand = replay(program, schedule, of_target=self.microkernels())
-            made = Planned(
+            plan = Planned(
                 split_statements(with_memories(by_hand), self.spec), schedule, by_hand=by_hand
             )
-            yield self.annotated(made)
+            yield self.annotated(plan)
             return
         computation = labelled(self.arrays(program), users)
         request = plan_request(computation, options.strategy)
         for one in (request, *request.in_smaller_tiles()):
-            made = plan_without_deadlock(program, computation, self.spec, schedule, one)
-            yield self.annotated(made)
+            plan = plan_without_deadlock(program, computation, self.spec, schedule, one)
+            yield self.annotated(plan)
 
     def annotated(self, planned: Planned) -> Planned:
         """Return a plan with the words of its program about the machine; what does not run is refused."""
@@ -209,8 +209,8 @@ class Accelerator(Target):
             return False
         made = {step.name for step in steps if isinstance(step, Staging)}
         nests = prepare_computation(computation)[-1].groups
-        known = {ANY} | made | {stage.buffer for group in nests for stage in group}
-        return all(stages_in(step) <= known for step in steps)
+        stages = {ANY} | made | {stage.buffer for group in nests for stage in group}
+        return all(stages_in(step) <= stages for step in steps)
 
     def unsynchronized(self, output: Any, op: str) -> Any:
         """`output`; a program with statements of synchronization is refused: what units run is found from its tiles."""
@@ -294,8 +294,8 @@ class Accelerator(Target):
         self, planned: Planned, sizes: Mapping[str, int], options: Options
     ) -> tuple[str, ...]:
         """Of nests that have several options, which one a call takes."""
-        taken = HostDeviceProgram(planned.program, self.spec, told=False).labels_taken(sizes)
-        return tuple(f"{stage} runs as {label}" for stage, label in taken.items())
+        labels = HostDeviceProgram(planned.program, self.spec, told=False).labels_taken(sizes)
+        return tuple(f"{stage} runs as {label}" for stage, label in labels.items())
 
     def plan_of(
         self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
@@ -359,16 +359,16 @@ class Accelerator(Target):
         """Return what `cost_of` says of schedules; nothing is proved."""
         program, names = request.program, dict(request.users.sizes)
         computation = self.arrays(program)
-        given = [({names[user]: size for user, size in at.items()}, at) for at in vectors]
+        sizes_at = [({names[user]: size for user, size in at.items()}, at) for at in vectors]
 
-        def found(schedule: Schedule) -> Sequence[Cost]:
+        def costs_of(schedule: Schedule) -> Sequence[Cost]:
             try:
-                made = with_memories(
+                staged = with_memories(
                     plan_program(program, computation, self.spec, schedule).program
                 )
                 return [
-                    cost_of(program, taken(made, self.spec, at), self.machine, user, at)
-                    for at, user in given
+                    cost_of(program, taken(staged, self.spec, at), self.machine, user, at)
+                    for at, user in sizes_at
                 ]
             except TargetError as refused:
                 raise PartitionError(
@@ -379,7 +379,7 @@ class Accelerator(Target):
                     help=refused.help,
                 ) from refused
 
-        return found
+        return costs_of
 
     def simulated(
         self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]

@@ -70,7 +70,7 @@ class LoopCounts(ABC):
     def block(self, body: Sequence[Stmt], scope: Scope) -> Tally:
         """Return the counts of statements, one after the other."""
 
-    def asked(self, seen: Tally, conditions: Sequence[Expr]) -> Tally:
+    def with_conditions(self, seen: Tally, conditions: Sequence[Expr]) -> Tally:
         """With the operations of the lanes alone at which conditions hold; the others take the time of their vectors."""
         if not conditions:
             return seen

@@ -194,7 +194,7 @@ class _Counter(MicrokernelCounts):
         """
         if not axes:
             seen = self.block(tile.body, scope)
-            return self.asked(seen, unlimited(tile)) if tile.axes else seen
+            return self.with_conditions(seen, unlimited(tile)) if tile.axes else seen
         axis, *rest = axes
         extent = extent_of(axis)
         start, end = folded(axis.start), folded(ix.add(axis.start, extent))

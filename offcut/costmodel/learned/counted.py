@@ -70,21 +70,23 @@ COUNTED = (resources, memories, pieces)
 
 def _resources(every: Iterable[str], one: Cost) -> dict[str, float]:
     cycles, stages = max(one.cycles, _TINY), one.stages.values()
-    found = {"seconds": log(max(one.seconds, _TINY)), "call": one.call / cycles}
+    features = {"seconds": log(max(one.seconds, _TINY)), "call": one.call / cycles}
     for name in dict.fromkeys((*every, *(name for stage in stages for name in stage))):
-        found[name] = sum(stage.get(name, 0.0) for stage in stages) / cycles
+        features[name] = sum(stage.get(name, 0.0) for stage in stages) / cycles
         bound = [stage for stage in stages if max(stage, key=lambda n: stage[n]) == name]
-        found[f"{name}.binds"] = sum(stage[name] for stage in bound) / cycles
+        features[f"{name}.binds"] = sum(stage[name] for stage in bound) / cycles
     busy = [sorted(stage.values())[-2:] for stage in stages]
-    found["waits"] = sum(last - first for first, last in (x for x in busy if len(x) == 2)) / cycles
-    return found
+    features["waits"] = (
+        sum(last - first for first, last in (x for x in busy if len(x) == 2)) / cycles
+    )
+    return features
 
 
 def _memories(one: Cost) -> dict[str, float]:
     rest = sum(size for name, size in one.bytes.items() if name not in one.occupancy)
-    moved = {"main": rest, **{name: one.bytes.get(name, 0) for name in one.occupancy}}
-    found = {name: log1p(size / max(one.flop, 1)) for name, size in moved.items()}
-    return {**found, **{f"{name}.filled": share for name, share in one.occupancy.items()}}
+    bytes_by_memory = {"main": rest, **{name: one.bytes.get(name, 0) for name in one.occupancy}}
+    features = {name: log1p(size / max(one.flop, 1)) for name, size in bytes_by_memory.items()}
+    return {**features, **{f"{name}.filled": share for name, share in one.occupancy.items()}}
 
 
 def _pieces(one: Cost) -> dict[str, float]:
@@ -110,5 +112,5 @@ def _pieces(one: Cost) -> dict[str, float]:
 def _extent(piece: PieceCost, place: int) -> float:
     """Return the logarithm of an extent of a tile, counted from the last; 0 of one that moves, or of none."""
     extents = list(piece.tile.values())
-    known = -place <= len(extents) and extents[place].isdigit()
-    return log1p(int(extents[place])) if known else 0.0
+    is_literal = -place <= len(extents) and extents[place].isdigit()
+    return log1p(int(extents[place])) if is_literal else 0.0

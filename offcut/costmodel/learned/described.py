@@ -30,8 +30,8 @@ def described(case: Case | Counted, features: Sequence[Feature]) -> tuple[tuple[
     """
     names: list[str] = []
     parts: list[Values] = []
-    chosen: Sequence[Feature] = COUNTED if isinstance(case, Counted) else features
-    for feature in chosen:
+    readers: Sequence[Feature] = COUNTED if isinstance(case, Counted) else features
+    for feature in readers:
         name = _name(feature)
         with blamed_on_another(partial(_refused, name)):
             found = feature(case)

@@ -169,14 +169,14 @@ def useless_in(path: Path) -> str:
     Raises OffcutError for a file that holds none.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
+        model = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise _unread(path, error.strerror or str(error)) from None
     except ValueError:
         raise _unread(path, "it is no JSON") from None
-    if not isinstance(found, dict) or found.get("format") != _FORMAT:
+    if not isinstance(model, dict) or model.get("format") != _FORMAT:
         raise _unread(path, f"it is no {_FORMAT}")
-    return str(found.get("useless", ""))
+    return str(model.get("useless", ""))
 
 
 def too_few(rows: Rows) -> str:

@@ -72,15 +72,15 @@ def call_of(tile: Tile, kernel: Microkernel) -> Call:
     extents = {axis: counts[iterators[axis]] if axis in iterators else ix.const(1) for axis in axes}
     views = []
     for name, index in _declared(kernel, tile).items():
-        buffer, given = _access(tile, name, index, iterators)
+        buffer, index_of_array = _access(tile, name, index, iterators)
         strides, sizes = [], []
         for part in index:
             form = ix.to_linear(part)
             lead = min(form.terms, key=lambda term: (term[1] != 1, repr(term[0])))[0]
             iterator = iterators.get(lead.name) if isinstance(lead, Var) else None
-            strides.append(tuple(_factor(one, iterator) for one in given))
+            strides.append(tuple(_factor(one, iterator) for one in index_of_array))
             sizes.append(_span(part, extents))
-        first = tuple(ix.simplify(substitute(part, starts)) for part in given)
+        first = tuple(ix.simplify(substitute(part, starts)) for part in index_of_array)
         views.append(View(buffer, first, tuple(sizes), tuple(strides)))
     return Call(_name(tile, kernel), tuple(views), tuple(extents.values()))
 
@@ -115,19 +115,19 @@ def _on_copies(
     A copy is the box of what the tile touches, if it were full: ``copy[u] = A[first + u]``.
     """
     starts, counts = _bounds(tile)
-    asked = _conditions(tile)
-    iterators, wanted = dict(_cover(tile).axes), _cover(tile)
+    conditions = _conditions(tile)
+    iterators, cover = dict(_cover(tile).axes), _cover(tile)
     copies, before, behind = list[Buffer](), list[Stmt](), list[Stmt]()
     moved: dict[str, tuple[str, tuple[Expr, ...]]] = {}
     for name, index in _declared(kernel, tile).items():
-        array, given = _access(tile, name, index, iterators)
+        array, index_of_array = _access(tile, name, index, iterators)
         whole = program.buffer(array)
         if array in moved:
             raise refuse(
                 tile, f"two of its operands are elements of {array}, and its tile is not full"
             )
-        first = tuple(ix.simplify(substitute(part, starts)) for part in given)
-        sizes = tuple(_span(part, counts) for part in given)
+        first = tuple(ix.simplify(substitute(part, starts)) for part in index_of_array)
+        sizes = tuple(_span(part, counts) for part in index_of_array)
         copy = Buffer(f"{array}_{kernel.name}", whole.dtype, sizes, Kind.LOCAL, scope=whole.scope)
         copies.append(copy)
         moved[array] = copy.name, first
@@ -135,14 +135,16 @@ def _on_copies(
         if not is_result or not _starts(tile):
             box = [Var(f"{copy.name}_{axis}") for axis in range(len(sizes))]
             here = tuple(map(ix.add, first, box))
-            plain = {p.name: at for p, at in zip(given, here, strict=True) if isinstance(p, Var)}
+            plain = {
+                p.name: at for p, at in zip(index_of_array, here, strict=True) if isinstance(p, Var)
+            }
             inside = [
                 ix.compare(op, part, end)
                 for part, extent in zip(here, whole.shape, strict=True)
                 for op, end in ((">=", ix.const(0)), ("<", extent))
             ]
             inside += [
-                substitute(c, plain) for c in asked if variables(c) & set(counts) <= set(plain)
+                substitute(c, plain) for c in conditions if variables(c) & set(counts) <= set(plain)
             ]
             zero = Const(0.0 if whole.dtype in FLOATS else 0, whole.dtype)
             at = tuple(box)
@@ -155,12 +157,14 @@ def _on_copies(
             before += body
         if is_result:
             renamed = {axis.iter: Var(f"{axis.iter}_{copy.name}") for axis in tile.axes}
-            here = tuple(substitute(part, renamed) for part in given)
+            here = tuple(substitute(part, renamed) for part in index_of_array)
             value = Load(copy.name, tuple(map(ix.sub, here, first)), whole.dtype)
             body = (Store(array, here, value),)
-            kept = [c for c in asked if not variables(c) & set(counts) - set(renamed)]
-            if kept:
-                body = (If(conjunction([substitute(c, renamed) for c in kept]), body),)
+            outer_conditions = [
+                c for c in conditions if not variables(c) & set(counts) - set(renamed)
+            ]
+            if outer_conditions:
+                body = (If(conjunction([substitute(c, renamed) for c in outer_conditions]), body),)
             for axis in reversed(tile.axes):
                 end = ix.add(axis.start, axis.extent)
                 body = (For(renamed[axis.iter].name, axis.start, end, body),)
@@ -182,9 +186,9 @@ def _on_copies(
         return None
 
     body = rewrite_body(tuple(map_expressions(stmt, in_copy) for stmt in tile.body), stored)
-    operands = tuple((name, moved[array][0]) for name, array in wanted.operands)
+    operands = tuple((name, moved[array][0]) for name, array in cover.operands)
     full = replace(
-        tile, body=body, where=None, form=Form.FULL, cover=replace(wanted, operands=operands)
+        tile, body=body, where=None, form=Form.FULL, cover=replace(cover, operands=operands)
     )
     made: tuple[Stmt, ...] = (*before, full, *behind)
     for copy in reversed(copies):
@@ -194,12 +198,12 @@ def _on_copies(
 
 def _conditions(tile: Tile) -> tuple[Expr, ...]:
     """Return when an instance of a tile is in it, and when a term is in its sum: ``where(p < n, term, -0.0)``."""
-    found = conjuncts(tile.where) if tile.where is not None else ()
+    conditions = conjuncts(tile.where) if tile.where is not None else ()
     for stmt in walk(tile.body):
         match stmt:
             case Store(value=Select(condition, _, Const()), reduce=str()):
-                found = (*found, *conjuncts(condition))
-    return found
+                conditions = (*conditions, *conjuncts(condition))
+    return conditions
 
 
 def _span(part: Expr, counts: Mapping[str, Expr]) -> Expr:
@@ -219,9 +223,11 @@ def _cover(tile: Tile) -> Cover:
 
 def _declared(kernel: Microkernel, tile: Tile) -> dict[str, tuple[Expr, ...]]:
     """Return the index of each operand of a tile as the microkernel is declared, in the order of its call: what starts a sum has the result alone."""
-    definition, named = kernel.definition, dict(_cover(tile).operands)
-    found = {load.buffer: load.index for load, _ in loads(definition.body) if load.buffer in named}
-    return {**found, kernel.computes.name: tuple(Var(axis.name) for axis in definition.axes)}
+    definition, operands = kernel.definition, dict(_cover(tile).operands)
+    indices = {
+        load.buffer: load.index for load, _ in loads(definition.body) if load.buffer in operands
+    }
+    return {**indices, kernel.computes.name: tuple(Var(axis.name) for axis in definition.axes)}
 
 
 def _access(
@@ -230,7 +236,7 @@ def _access(
     """Return the array that is an operand of a tile, and its index there."""
     buffer = dict(_cover(tile).operands)[operand]
     moving = {iterators[n] for part in index for n in variables(part) if n in iterators}
-    known = set(iterators.values())
+    axes = set(iterators.values())
     stmts = list(walk(tile.body))
     stores = [stmt.index for stmt in stmts if isinstance(stmt, Store) and stmt.buffer == buffer]
     read = [
@@ -240,11 +246,11 @@ def _access(
         for node in nodes(expr)
         if isinstance(node, Load) and node.buffer == buffer
     ]
-    found = [*stores, *read]
+    accesses = [*stores, *read]
     alike = (
-        one for one in found if set().union(*(variables(part) for part in one)) & known == moving
+        one for one in accesses if set().union(*(variables(part) for part in one)) & axes == moving
     )
-    return buffer, next(alike, found[0])
+    return buffer, next(alike, accesses[0])
 
 
 def _bounds(tile: Tile) -> tuple[dict[str, Expr], dict[str, Expr]]:

@@ -47,13 +47,13 @@ def with_kernels(program: Program, refuse: Refuse) -> Program:
     """
 
     def visit(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        made: list[Stmt] = []
+        statements: list[Stmt] = []
         for stmt in body:
             if isinstance(stmt, For) and stmt.unit in HARDWARE:
-                made += [_Kernel(part, refuse).stmt() for part in _apart((stmt,))]
+                statements += [_Kernel(part, refuse).stmt() for part in _apart((stmt,))]
             else:
-                made.append(map_blocks(stmt, visit))
-        return tuple(made)
+                statements.append(map_blocks(stmt, visit))
+        return tuple(statements)
 
     return replace(program, body=visit(program.body))
 
@@ -71,20 +71,20 @@ def _apart(body: tuple[Stmt, ...]) -> Iterator[For]:
 def _parts(body: tuple[Stmt, ...]) -> list[tuple[Stmt, ...]]:
     if not any(_units((stmt,)) & set(BLOCKS) for stmt in body):
         return [body]
-    found: list[tuple[Stmt, ...]] = []
+    parts: list[tuple[Stmt, ...]] = []
     for stmt in body:
         match stmt:
             case If(condition, then, other):
-                found += [(If(condition, part),) for part in _parts(then) if part]
+                parts += [(If(condition, part),) for part in _parts(then) if part]
                 negated = Logic("not", (condition,))
-                found += [(If(negated, part),) for part in _parts(other) if part]
+                parts += [(If(negated, part),) for part in _parts(other) if part]
             case For(unit=str() as unit) if unit in BLOCKS:
-                found += [(replace(stmt, body=part),) for part in _parts(stmt.body)]
+                parts += [(replace(stmt, body=part),) for part in _parts(stmt.body)]
             case Let():
-                found += [(replace(stmt, body=part),) for part in _parts(stmt.body)]
+                parts += [(replace(stmt, body=part),) for part in _parts(stmt.body)]
             case _:
-                found.append((stmt,))
-    return found
+                parts.append((stmt,))
+    return parts
 
 
 @dataclass
@@ -129,13 +129,13 @@ class _Kernel:
 
     def block(self, body: tuple[Stmt, ...], around: frozenset[str]) -> tuple[Stmt, ...]:
         """Return statements inside the loops of some indices, with barriers between those that all threads come to."""
-        made: list[Stmt] = []
+        statements: list[Stmt] = []
         together = not around & set(THREADS) and bool(self.threads)
         for stmt in body:
-            if together and made and _writes(stmt):
-                made.append(BARRIER)
-            made += self.inner(stmt, around)
-        return tuple(made)
+            if together and statements and _writes(stmt):
+                statements.append(BARRIER)
+            statements += self.inner(stmt, around)
+        return tuple(statements)
 
     def inner(self, stmt: Stmt, around: frozenset[str]) -> tuple[Stmt, ...]:
         if isinstance(stmt, For) and stmt.unit in HARDWARE:
@@ -184,8 +184,8 @@ class _Kernel:
             return (If(conjunction(first), (stmt,)),)
         if isinstance(stmt, Alloc):
             private = bool(around & set(THREADS)) or not self.threads
-            wanted = PRIVATE if private else SHARED
-            stmt = replace(stmt, memory=stmt.memory or wanted)
+            scope = PRIVATE if private else SHARED
+            stmt = replace(stmt, memory=stmt.memory or scope)
         stmt = map_blocks(stmt, lambda body: self.block(body, around))
         if isinstance(stmt, For) and self.threads and not around & set(THREADS):
             stmt = replace(stmt, body=(*stmt.body, BARRIER))

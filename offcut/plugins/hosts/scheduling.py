@@ -125,15 +125,15 @@ def is_about(schedule: Schedule, program: Program, *names: str) -> bool:
     """Return whether a schedule is of `program`, which has one of `names`, and its own: it names an array of the program, or none."""
     if schedule.name not in (program.name, *names):
         return False
-    named = {stage for step in each_decision(schedule.steps) for stage in stages_in(step)}
-    named -= {ANY}
-    return not named or any(buffer.name in named for buffer in program.buffers)
+    stages = {stage for step in each_decision(schedule.steps) for stage in stages_in(step)}
+    stages -= {ANY}
+    return not stages or any(buffer.name in stages for buffer in program.buffers)
 
 
 def microkernels_of(target: str) -> tuple[Microkernel, ...]:
     """Return the microkernels that a target has by default; DescribeError where there is no such target."""
-    made = find_target(target)
-    return tuple(made.microkernels(made.options("schedule", threads=1)))
+    target_of_name = find_target(target)
+    return tuple(target_of_name.microkernels(target_of_name.options("schedule", threads=1)))
 
 
 def each_decision_or_other(schedule: Schedule) -> Iterator[Step]:
@@ -193,11 +193,11 @@ def _at_line_of(part: Schedule, refused: PartitionError) -> Step | None:
 
 def _unsaid(step: Step, words: Words) -> tuple[str, ...]:
     """Return why a host cannot say a decision, and what it could; an empty text if it can."""
-    known = (*words.units, *HARDWARE)
+    units = (*words.units, *HARDWARE)
     of_all = isinstance(step, Primitive) and ANY in stages_in(step)
-    if isinstance(step, Bind) and not of_all and step.unit is not None and step.unit not in known:
-        help_ = (f"bind {step.stage}.{step.axis} {one}" for one in known[:4])
-        return f"{words.host} has no {step.unit} that runs a loop: {', '.join(known)}", *help_
+    if isinstance(step, Bind) and not of_all and step.unit is not None and step.unit not in units:
+        help_ = (f"bind {step.stage}.{step.axis} {one}" for one in units[:4])
+        return f"{words.host} has no {step.unit} that runs a loop: {', '.join(units)}", *help_
     if isinstance(step, Separate | Primitive) and not of_all:
         return ("",)
     return (
@@ -312,8 +312,8 @@ class _Saying:
         """Return the refusal of what runs a loop."""
         binds = [s for s in each_decision(self.schedule.steps) if isinstance(s, Bind)]
         alike = [s for s in binds if s.unit == loop.unit]
-        named = [s for s in alike if s.axis == loop.iter]
-        return self.at((*alike[:1], *named), because, *help_)
+        decisions = [s for s in alike if s.axis == loop.iter]
+        return self.at((*alike[:1], *decisions), because, *help_)
 
     def at(self, steps: Sequence[Step], because: str, *help_: str) -> PartitionError:
         """Return a refusal at the line of the last of some decisions."""
@@ -327,7 +327,7 @@ class _Saying:
 
     def with_units(self, program: Program) -> Program:
         """Return `program` whose loops have the units that a host can say; refused where no loop of a decision has."""
-        said: set[tuple[str, str]] = set()
+        refused_units: set[tuple[str, str]] = set()
         lost: dict[tuple[str, str], tuple[For, str]] = {}
 
         def visit(stmt: Stmt, threads: bool, grid: bool) -> Stmt:
@@ -340,13 +340,13 @@ class _Saying:
             if because:
                 lost.setdefault((unit, stmt.iter), (stmt, because))
                 return replace(stmt, unit=None)
-            said.add((unit, stmt.iter))
+            refused_units.add((unit, stmt.iter))
             return stmt
 
         body = tuple(visit(stmt, False, False) for stmt in program.body)
         program = replace(program, body=body)
         for (unit, name), (loop, because) in lost.items():
-            if (unit, name) not in said:
+            if (unit, name) not in refused_units:
                 raise self.refuse_loop(loop, because)
         return program
 

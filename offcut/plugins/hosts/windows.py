@@ -52,12 +52,12 @@ class _Window:
     digits: tuple[tuple[Digit, ...], ...] | None = None
 
     def index(self, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        moved = tuple(ix.sub(part, start) for part, start in zip(index, self.starts, strict=True))
+        offsets = tuple(ix.sub(part, start) for part, start in zip(index, self.starts, strict=True))
         if self.digits is None:
-            return (*self.slot, *moved)
+            return (*self.slot, *offsets)
         return (
             *self.slot,
-            *(ix.add(0, *(_value(d, moved[d.axis]) for d in of)) for of in self.digits),
+            *(ix.add(0, *(_value(d, offsets[d.axis]) for d in of)) for of in self.digits),
         )
 
 
@@ -100,12 +100,12 @@ def with_arrays_for_windows(program: Program, refuse: Refuse, numbers: bool = Fa
     }
     body = renamer.block(program.body, whole, ())
     used = accessed_arrays(body)
-    kept = (
+    arrays = (
         buffer
         for buffer in program.buffers
         if buffer.name in used or buffer.kind not in (Kind.LOCAL, Kind.PRIVATE)
     )
-    buffers = (*kept, *renamer.added)
+    buffers = (*arrays, *renamer.added)
     return replace(program, body=body, buffers=tuple({b.name: b for b in buffers}.values()))
 
 
@@ -151,10 +151,10 @@ class _Windows:
             )
             stmt = replace(stmt, cover=replace(stmt.cover, operands=named))
         inner = (*loops, stmt) if isinstance(stmt, For) else loops
-        made = map_blocks(stmt, lambda body: self.block(body, known, inner))
+        statement = map_blocks(stmt, lambda body: self.block(body, known, inner))
         for held in reversed(self.around.pop(id(stmt), [])):  # its iterations take them in turn
-            made = replace(held, body=(made,))
-        return (made,)
+            statement = replace(held, body=(statement,))
+        return (statement,)
 
     def window(
         self, stmt: Alloc, known: Mapping[str, _Window], loops: tuple[For, ...]
@@ -199,10 +199,10 @@ class _Windows:
         body = self.block(
             stmt.body, {**known, stmt.buffer: _Window(name, starts, slot, digits)}, loops
         )
-        made = Alloc(name, tuple((ix.const(0), one) for one in extents), body, memory)
+        alloc = Alloc(name, tuple((ix.const(0), one) for one in extents), body, memory)
         if loop is None:
-            return (made,)
-        self.around.setdefault(id(loop), []).append(made)
+            return (alloc,)
+        self.around.setdefault(id(loop), []).append(alloc)
         return body
 
     def is_placed(self, buffer: Buffer) -> bool:
@@ -232,10 +232,10 @@ class _Windows:
         return layout.digits(len(stmt.axes))
 
     def name(self, wanted: str) -> str:
-        taken = {buffer.name for buffer in (*self.program.buffers, *self.added)} - {wanted}
+        names = {buffer.name for buffer in (*self.program.buffers, *self.added)} - {wanted}
         mine = {buffer.name for buffer in self.added}
         name, number = wanted, 1
-        while name in taken or name in mine:
+        while name in names or name in mine:
             number += 1
             name = f"{wanted}_{number}"
         return name
@@ -255,13 +255,13 @@ Bounds = Mapping[str, tuple[Expr, Expr]]
 
 def bounds_in(body: tuple[Stmt, ...]) -> Bounds:
     """Return the least value of each name that loops and `let` bind, and its greatest one."""
-    found: dict[str, tuple[Expr, Expr]] = {}
+    bounds: dict[str, tuple[Expr, Expr]] = {}
     for stmt in walk(body):
         if isinstance(stmt, Let):
-            found[stmt.name] = ix.const(stmt.lo), ix.const(stmt.hi - 1)
+            bounds[stmt.name] = ix.const(stmt.lo), ix.const(stmt.hi - 1)
         if isinstance(stmt, For):
-            found[stmt.iter] = stmt.lo, ix.sub(stmt.hi, 1)
-    return found
+            bounds[stmt.iter] = stmt.lo, ix.sub(stmt.hi, 1)
+    return bounds
 
 
 def literal_limit(extent: Expr, bounds: Bounds) -> int | None:

@@ -7,6 +7,6 @@ with imports("offcut.plugins.mlir", "xdsl"):
     from offcut.plugins.mlir.nest import Extent, Nest
     from offcut.plugins.mlir.partition import UNIVERSE, OffcutPartition
     from offcut.plugins.mlir.reading import read
-    from offcut.plugins.mlir.writing import Made
+    from offcut.plugins.mlir.writing import EmittedNest
 
-__all__ = ["UNIVERSE", "Extent", "Made", "Nest", "OffcutPartition", "guarded", "read"]
+__all__ = ["UNIVERSE", "EmittedNest", "Extent", "Nest", "OffcutPartition", "guarded", "read"]

@@ -17,10 +17,10 @@ from offcut.ir import Const, For, Program, Stmt, Var, blocks, expressions, free
 from offcut.plugins.hosts import Said
 from offcut.plugins.mlir.emitting import constant
 from offcut.plugins.mlir.nest import Nest
-from offcut.plugins.mlir.writing import Made, written
+from offcut.plugins.mlir.writing import EmittedNest, export_nest
 
 
-def guarded(nest: Nest, program: Program | Said) -> Made:
+def guarded(nest: Nest, program: Program | Said) -> EmittedNest:
     """`program`, which `nest.program` was cut to, or a schedule made of it, as operations that compute what `nest.op` does."""
     ends = {name for name in nest.signed if _only_ends(nest.program.body, name)}
     open_ = [name for name in nest.signed if name not in ends]
@@ -37,9 +37,9 @@ def guarded(nest: Nest, program: Program | Said) -> Made:
             clamped = arith.SelectOp(positive, value, zero)
             head += [positive, clamped]
             sizes[name] = clamped.result
-    made = written(replace(nest, sizes=sizes), program)
+    inside = export_nest(replace(nest, sizes=sizes), program)
     if not open_:
-        return replace(made, operations=(*head, *made.operations))
+        return replace(inside, operations=(*head, *inside.operations))
     holds: SSAValue | None = None
     for name in open_:
         value = sizes[name]
@@ -55,11 +55,11 @@ def guarded(nest: Nest, program: Program | Said) -> Made:
     assert holds is not None
     other = nest.op.clone()
     regions = [
-        _yielding(made.operations, made.results),
+        _yielding(inside.operations, inside.results),
         _yielding((other,), tuple(other.results)),
     ]
-    choice = scf.IfOp(holds, [value.type for value in made.results], *regions)
-    return Made((*head, choice), tuple(choice.output), made.functions)
+    choice = scf.IfOp(holds, [value.type for value in inside.results], *regions)
+    return EmittedNest((*head, choice), tuple(choice.output), inside.functions)
 
 
 def _yielding(operations: Sequence[Operation], results: Sequence[SSAValue]) -> Region:

@@ -78,12 +78,12 @@ class _Lanes:
                     self.condition(stmt, scope, found)
                 case Store():
                     try:
-                        made: list[Operation] = []
-                        self.store(stmt, scope.inner(), made)
+                        new_operations: list[Operation] = []
+                        self.store(stmt, scope.inner(), new_operations)
                     except _NoVector:
                         self.written_out(stmt, scope, found)
                     else:
-                        found += made
+                        found += new_operations
                         self.vectors += 1
                 case _:
                     self.written_out(stmt, scope, found)
@@ -165,6 +165,6 @@ class _Lanes:
                 parts = (expr.a, expr.b) if isinstance(expr, Binary) else (expr.a,)
                 same = all(dtype_of(part) == dtype for part in parts)
                 if name in OPERATIONS and same:
-                    made: Callable[..., Operation] = OPERATIONS[name]
-                    return scalars.added(made(*(self.broadcast(p, scalars) for p in parts)))
+                    operation: Callable[..., Operation] = OPERATIONS[name]
+                    return scalars.added(operation(*(self.broadcast(p, scalars) for p in parts)))
         raise _NoVector

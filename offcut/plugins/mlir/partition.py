@@ -24,7 +24,7 @@ from offcut.plugins.hosts import Words, is_about, microkernels_of, scheduled
 from offcut.plugins.mlir.guarding import guarded
 from offcut.plugins.mlir.nest import Nest
 from offcut.plugins.mlir.reading import NEST, read
-from offcut.plugins.mlir.writing import Made
+from offcut.plugins.mlir.writing import EmittedNest
 from offcut.schedule import Schedule, each_decision, stages_in
 
 OP = "offcut-partition"
@@ -150,7 +150,7 @@ class OffcutPartition(ModulePass):  # type: ignore[misc]
                 "schedule", self.schedule.split()[0], because, ("split C.i mask 8 as io ii",)
             )
         texts = _Texts(self.schedule)
-        made: list[tuple[scf.ForOp, Made]] = []
+        replacements: list[tuple[scf.ForOp, EmittedNest]] = []
         tiled: dict[str, None] = {}
         loops: dict[str, None] = {}
         for loop in _outermost(op):
@@ -160,7 +160,7 @@ class OffcutPartition(ModulePass):  # type: ignore[misc]
                 if own is not None or self.schedule:
                     schedule = texts.own(own) if own is not None else texts.for_nest(nest)
                     if schedule is not None:
-                        made.append((loop, self.scheduled(nest, schedule)))
+                        replacements.append((loop, self.scheduled(nest, schedule)))
                     continue
             except OffcutError as refused:
                 if own is not None or (self.schedule and texts.is_about(loop)):
@@ -177,7 +177,7 @@ class OffcutPartition(ModulePass):  # type: ignore[misc]
             tiles = {name: tile for name, tile in asked.items() if tile > 0}
             tiled |= dict.fromkeys(tiles)
             try:
-                made.append((loop, self.cut(nest, tiles, tails)))
+                replacements.append((loop, self.cut(nest, tiles, tails)))
             except OffcutError as refused:
                 loop.emit_error(str(refused), PassFailedException(str(refused)))
         texts.check_used()
@@ -185,7 +185,7 @@ class OffcutPartition(ModulePass):  # type: ignore[misc]
         if missing:
             raise PassFailedException(str(_no_loop(missing[0], tuple(loops))))
         check_read(self.tail, tails, tiled)
-        functions = {f.sym_name.data: f for _, one in made for f in one.functions}
+        functions = {f.sym_name.data: f for _, one in replacements for f in one.functions}
         for name, function in functions.items():
             known = SymbolTable.lookup_symbol(op, name)
             if known is None:
@@ -197,18 +197,18 @@ class OffcutPartition(ModulePass):  # type: ignore[misc]
                 raise PassFailedException(
                     str(PartitionError(OP, f"cannot declare {name}", because=because))
                 )
-        for loop, one in made:
+        for loop, one in replacements:
             Rewriter.insert_op(one.operations, InsertPoint.before(loop))
             for old, new in zip(loop.results, one.results, strict=True):
                 old.replace_all_uses_with(new)
             Rewriter.erase_op(loop)
 
-    def scheduled(self, nest: Nest, schedule: Schedule) -> Made:
+    def scheduled(self, nest: Nest, schedule: Schedule) -> EmittedNest:
         """What takes the place of a nest by a schedule."""
         kernels = microkernels_of(self.target) if self.target else ()
         return guarded(nest, scheduled(nest.program, schedule, WORDS, kernels))
 
-    def cut(self, nest: Nest, tiles: dict[str, int], tails: str | dict[str, str]) -> Made:
+    def cut(self, nest: Nest, tiles: dict[str, int], tails: str | dict[str, str]) -> EmittedNest:
         """What takes the place of a nest."""
         mine = (
             tails
@@ -237,12 +237,12 @@ class _Texts:
 
     def of(self, loop: scf.ForOp) -> str | None:
         """Return the text that a loop has as its attribute."""
-        found = loop.attributes.get(ATTRIBUTE)
-        if found is not None and not isinstance(found, StringAttr):
+        attribute = loop.attributes.get(ATTRIBUTE)
+        if attribute is not None and not isinstance(attribute, StringAttr):
             raise _refused(
-                ATTRIBUTE, str(found), "it is no text", ('"schedule f\\nbind C.i thread"',)
+                ATTRIBUTE, str(attribute), "it is no text", ('"schedule f\\nbind C.i thread"',)
             )
-        return None if found is None else str(found.data)
+        return None if attribute is None else str(attribute.data)
 
     def for_nest(self, nest: Nest) -> Schedule | None:
         """Return the schedule of the pass where it is about a nest: one that writes a stage that it names."""
@@ -259,8 +259,8 @@ class _Texts:
         """Return whether a loop that cannot be read may be the one that is meant."""
         assert self.given is not None
         names = {v.name_hint for one in loop.walk() for v in (*one.operands, *one.results)}
-        named = [stage for step in each_decision(self.given.steps) for stage in stages_in(step)]
-        return bool(names & set(named))
+        stages = [stage for step in each_decision(self.given.steps) for stage in stages_in(step)]
+        return bool(names & set(stages))
 
     def check_used(self) -> None:
         """Refuse a schedule that no nest is meant by."""

@@ -61,7 +61,7 @@ from offcut.plugins.mlir.signs import is_natural
 
 
 @dataclass(frozen=True)
-class Made:
+class EmittedNest:
     """Operations, the values that take the place of a loop's results, and the functions that they call."""
 
     operations: tuple[Operation, ...]
@@ -69,7 +69,7 @@ class Made:
     functions: tuple[func.FuncOp, ...] = ()
 
 
-def written(nest: Nest, program: Program | Said) -> Made:
+def export_nest(nest: Nest, program: Program | Said) -> EmittedNest:
     """Return the operations that take the place of a nest.
 
     program  what `nest.program` was cut to, or what a schedule made of it: then all that it holds lies in memory
@@ -108,7 +108,7 @@ class _Writer:
         self.head: list[Operation] = []
         self.constants: dict[tuple[object, str], SSAValue] = {}
 
-    def whole(self, program: Program) -> Made:
+    def whole(self, program: Program) -> EmittedNest:
         """All of it, what it needs first."""
         self.program = program
         scope = _Scope({}, {}, set(self.nest.sizes))
@@ -123,8 +123,8 @@ class _Writer:
         for buffer in program.buffers:
             own = buffer.kind is Kind.LOCAL or buffer.name in self.nest.results
             if own and buffer.name not in self.nest.held | windows:
-                made = self.allocated(buffer, scalars)
-                freed.append(memref.DeallocOp.get(made))
+                allocation = self.allocated(buffer, scalars)
+                freed.append(memref.DeallocOp.get(allocation))
         body = self.block(program.body, scope)
         check_lanes(self)
         results: list[SSAValue] = []
@@ -135,7 +135,7 @@ class _Writer:
                 body.append(memref.LoadOp.get(self.arrays[name], []))
                 results.append(body[-1].results[0])
         operations = (*self.head, *first, *body, *freed)
-        return Made(operations, tuple(results), tuple(self.functions.values()))
+        return EmittedNest(operations, tuple(results), tuple(self.functions.values()))
 
     def allocated(self, buffer: Buffer, scalars: Scalars) -> SSAValue:
         """Return a new memref for an array, in the memory that it names."""
@@ -149,12 +149,12 @@ class _Writer:
             NoneAttr(),
             NoneAttr() if space is None else space,
         )
-        given = [scalars.value(e) for e, n in zip(buffer.shape, shape, strict=True) if n is None]
-        made: Operation = memref.AllocOp(given, (), kind)
+        extents = [scalars.value(e) for e, n in zip(buffer.shape, shape, strict=True) if n is None]
+        allocation: Operation = memref.AllocOp(extents, (), kind)
         if self.in_kernel:
-            made = memref.AllocaOp.build(operands=[given, ()], result_types=[kind])
-        made.results[0].name_hint = buffer.name
-        self.arrays[buffer.name] = scalars.added(made)
+            allocation = memref.AllocaOp.build(operands=[extents, ()], result_types=[kind])
+        allocation.results[0].name_hint = buffer.name
+        self.arrays[buffer.name] = scalars.added(allocation)
         return self.arrays[buffer.name]
 
     def size(self, what: Extent) -> SSAValue:
@@ -190,31 +190,31 @@ class _Writer:
         return value
 
     def block(self, body: tuple[Stmt, ...], scope: _Scope) -> list[Operation]:
-        found: list[Operation] = []
+        operations: list[Operation] = []
         for stmt in body:
             match stmt:
                 case For(unit=str() as unit) if self.said is not None:
-                    self.bound(stmt, unit, scope, found)
+                    self.bound(stmt, unit, scope, operations)
                 case For():
-                    self.loop(stmt, scope, found)
+                    self.loop(stmt, scope, operations)
                 case Alloc():
-                    self.window(stmt, scope, found)
+                    self.window(stmt, scope, operations)
                 case Let(name, lo, _, value, inner):
-                    scope.names[name] = self.scalars(scope, found).value(value)
+                    scope.names[name] = self.scalars(scope, operations).value(value)
                     if lo >= 0:
                         scope.natural.add(name)
-                    found += self.block(inner, scope)
+                    operations += self.block(inner, scope)
                 case Tile():
-                    self.call(stmt, scope, found)
+                    self.call(stmt, scope, operations)
                 case Sync():
-                    found.append(gpu.BarrierOp())
+                    operations.append(gpu.BarrierOp())
                 case If():
-                    self.condition(stmt, scope, found)
+                    self.condition(stmt, scope, operations)
                 case Store():
-                    self.store(stmt, scope, found)
+                    self.store(stmt, scope, operations)
                 case _:
                     raise InternalError(f"{type(stmt).__name__} is left in plain loops")
-        return found
+        return operations
 
     def store(self, stmt: Store, scope: _Scope, found: list[Operation]) -> None:
         scalars = self.scalars(scope, found)
@@ -324,10 +324,10 @@ class _Writer:
     def window(self, stmt: Alloc, scope: _Scope, found: list[Operation]) -> None:
         """Write an array that lives as long as its block."""
         buffer = replace(self.program.buffer(stmt.buffer), scope=stmt.memory)
-        made = self.allocated(buffer, self.scalars(scope, found))
+        allocation = self.allocated(buffer, self.scalars(scope, found))
         found += self.block(stmt.body, scope)
         if not self.in_kernel:
-            found.append(memref.DeallocOp.get(made))
+            found.append(memref.DeallocOp.get(allocation))
 
     def call(self, stmt: Tile, scope: _Scope, found: list[Operation]) -> None:
         """Write a covered tile: a function on the views that its operands are."""
@@ -363,8 +363,8 @@ class _Writer:
         result = MemRefType(
             kind.element_type, [DYNAMIC_INDEX] * len(strides), open_, kind.memory_space
         )
-        given = ([scalars.value(e) for e in part] for part in ([offset], view.sizes, strides))
-        return scalars.added(memref.ReinterpretCastOp.from_dynamic(memref_, *given, result))
+        numbers = ([scalars.value(e) for e in part] for part in ([offset], view.sizes, strides))
+        return scalars.added(memref.ReinterpretCastOp.from_dynamic(memref_, *numbers, result))
 
     def condition(self, stmt: If, scope: _Scope, found: list[Operation]) -> None:
         holds = self.scalars(scope, found).value(stmt.condition)

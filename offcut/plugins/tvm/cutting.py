@@ -96,8 +96,10 @@ def partitioned(
     if schedule and (tile or tail != "cut"):
         because = "a schedule says all of a function, and tiles are beside it"
         raise DescribeError("tvm", "cannot take tile= and schedule=", because=because)
-    given = schedule or None
-    given = Schedule.parse(given) if isinstance(given, str) else given
+    schedule_text = schedule or None
+    schedule_text = (
+        Schedule.parse(schedule_text) if isinstance(schedule_text, str) else schedule_text
+    )
     kernels = microkernels_of(microkernels) if isinstance(microkernels, str) else microkernels
     told = Report() if report is None else report
     settings = dict(tile or {}), tail
@@ -110,20 +112,20 @@ def partitioned(
         )
         try:
             reading = read(function)
-            made: Partition | Said
-            decided = _schedule_of(function, given, reading)
+            cut_program: Partition | Said
+            decided = _schedule_of(function, schedule_text, reading)
             if decided is not None:
-                made = scheduled(stages(reading), decided, WORDS, kernels)
-                written = write(reading, made)
+                cut_program = scheduled(stages(reading), decided, WORDS, kernels)
+                written = write(reading, cut_program)
             else:
-                made = _partitioned(reading, *_settings(function, *settings))
-                written = write(reading, made.loops)
+                cut_program = _partitioned(reading, *_settings(function, *settings))
+                written = write(reading, cut_program.loops)
         except OffcutError as refused:
             told.cut.pop(name, None)
             told.left[name] = str(refused)
             return function
         told.left.pop(name, None)
-        told.cut[name] = made
+        told.cut[name] = cut_program
         return written
 
     return tirx.transform.prim_func_pass(cut, opt_level=0, name="offcut.partitioned")

@@ -302,7 +302,7 @@ def stages(reading: Reading) -> ir.Program:
 
     TVM starts it in the first iteration: ``if k == 0``. That it is the same is proved; what cannot be is left as it is.
     """
-    taken = {*reading.sizes, *reading.buffers}
+    names = {*reading.sizes, *reading.buffers}
 
     def called(body: tuple[ir.Stmt, ...], around: frozenset[str]) -> tuple[ir.Stmt, ...]:
         return tuple(
@@ -314,7 +314,7 @@ def stages(reading: Reading) -> ir.Program:
 
     def loop(stmt: ir.For, around: frozenset[str]) -> ir.For:
         name = reading.hints.get(stmt.iter, stmt.iter)
-        if name in around or name in taken:
+        if name in around or name in names:
             name = stmt.iter
         body = substitute_coordinates(stmt.body, {stmt.iter: ir.Var(name)})
         return replace(stmt, iter=name, body=called(body, around | {name}))

@@ -42,14 +42,14 @@ def write(reading: Reading, program: ir.Program | Said) -> Any:
 
     Raises DescribeError for an expression that TVM has not, and for what TVM's later passes would break.
     """
-    said = program if isinstance(program, Said) else None
+    scheduled_program = program if isinstance(program, Said) else None
     loops = program.program if isinstance(program, Said) else program
     _check_shifted(loops)
-    if said is None and any(
+    if scheduled_program is None and any(
         isinstance(one, ir.Alloc | ir.Choose | ir.Let) for one in ir.walk(loops)
     ):
         loops = ir.plain(loops)
-    return reading.function.with_body(_Writer(reading, loops, said).body())
+    return reading.function.with_body(_Writer(reading, loops, scheduled_program).body())
 
 
 def _check_shifted(program: ir.Program) -> None:
@@ -93,32 +93,35 @@ class _Writer:
     def declare(self, buffer: ir.Buffer, names: Mapping[str, Any]) -> None:
         shape = [self.expr(extent, names) for extent in buffer.shape]
         scope = _SCOPES.get(str(buffer.scope), f"global.{buffer.scope}") if buffer.scope else ""
-        made = tirx.decl_buffer(shape, buffer.dtype, buffer.name, scope=scope)
-        self.buffers[buffer.name] = made
+        buffer_of_tir = tirx.decl_buffer(shape, buffer.dtype, buffer.name, scope=scope)
+        self.buffers[buffer.name] = buffer_of_tir
 
     def body(self) -> Any:
         return _joined([*self.allocated, *self.several(self.program.body, self.sizes)])
 
     def several(self, body: Sequence[ir.Stmt], names: Mapping[str, Any]) -> list[Any]:
-        made: list[Any] = []
+        statements: list[Any] = []
         for stmt in body:
             match stmt:
                 case ir.Alloc(buffer, _, inner, memory):
                     self.declare(replace(self.program.buffer(buffer), scope=memory), names)
-                    made += [tirx.AllocBuffer(self.buffers[buffer]), *self.several(inner, names)]
+                    statements += [
+                        tirx.AllocBuffer(self.buffers[buffer]),
+                        *self.several(inner, names),
+                    ]
                 case ir.Let(name, lo, hi, ir.Binary("//", a, b), inner) if (
                     not isinstance(b, ir.Const) and hi - lo <= _MOST_STEPS
                 ):  # TVM computes a quotient before the loop in which its divisor is positive
                     whole, by = self.expr(a, names), self.expr(b, names)
-                    counted = tirx.const(lo, "int64")
+                    iteration = tirx.const(lo, "int64")
                     for step in range(lo + 1, hi):
-                        counted = counted + tirx.Cast("int64", whole >= by * step)
-                    made += self.several(inner, {**names, name: counted})
+                        iteration = iteration + tirx.Cast("int64", whole >= by * step)
+                    statements += self.several(inner, {**names, name: iteration})
                 case ir.Let(name, _, _, value, inner):
-                    made += self.several(inner, {**names, name: self.expr(value, names)})
+                    statements += self.several(inner, {**names, name: self.expr(value, names)})
                 case _:
-                    made.append(self.stmt(stmt, names))
-        return made
+                    statements.append(self.stmt(stmt, names))
+        return statements
 
     def block(self, body: Sequence[ir.Stmt], names: Mapping[str, Any]) -> Any:
         return _joined(self.several(body, names))
@@ -151,11 +154,11 @@ class _Writer:
 
     def call(self, tile: ir.Tile, call: Call, names: Mapping[str, Any]) -> Any:
         """A call of an external function: of each operand its first element and its strides, then all extents."""
-        given: list[Any] = []
+        arguments: list[Any] = []
         for view in call.views:
             buffer = self.buffers[view.buffer]
             first = [self.expr(part, names) for part in view.first]
-            given.append(tirx.address_of(tirx.BufferLoad(buffer, first)))
+            arguments.append(tirx.address_of(tirx.BufferLoad(buffer, first)))
             steps = list(buffer.ty.strides)
             if not steps:
                 steps = [tirx.const(1, "int64")]
@@ -163,9 +166,9 @@ class _Writer:
                     steps.insert(0, steps[0] * _int64(extent))
             for factors in view.strides:
                 parts = [_int64(s) * f for s, f in zip(steps, factors, strict=True) if f]
-                given.append(sum(parts[1:], parts[0]) if parts else tirx.const(0, "int64"))
-        given += [self.expr(extent, names) for extent in call.extents]
-        return tirx.Evaluate(tirx.call_extern("int32", call.name, *given))
+                arguments.append(sum(parts[1:], parts[0]) if parts else tirx.const(0, "int64"))
+        arguments += [self.expr(extent, names) for extent in call.extents]
+        return tirx.Evaluate(tirx.call_extern("int32", call.name, *arguments))
 
     def loop(
         self,

@@ -37,7 +37,7 @@ from offcut.partition import (
     CUT,
     LADDER,
     PAD,
-    Made,
+    EmittedTile,
     Segment,
     Strategy,
     runs,
@@ -61,9 +61,9 @@ def lower(nests: Nests) -> Program:
     return lower_with_tiles(nests)[0]
 
 
-def lower_with_tiles(nests: Nests) -> tuple[Program, list[Made]]:
+def lower_with_tiles(nests: Nests) -> tuple[Program, list[EmittedTile]]:
     """Return the program that runs `nests` as they are scheduled, and its tiles, in the order of the text."""
-    made: dict[int, Made] = {}
+    made: dict[int, EmittedTile] = {}
     names = Names([*(s.name for s in nests.sizes), *(b.name for b in nests.buffers)])
     buffers = {buffer.name: buffer for buffer in nests.buffers}
     body: tuple[Stmt, ...] = ()
@@ -116,7 +116,7 @@ def _idle(nest: Nest, covered: Covered) -> PartitionError:
 
 
 class _Lowering:
-    def __init__(self, nests: Nests, names: Names, made: dict[int, Made]) -> None:
+    def __init__(self, nests: Nests, names: Names, made: dict[int, EmittedTile]) -> None:
         self.nests, self.names, self.made = nests, names, made
         self.facts = Facts(Space(nests.sizes, nests.assumptions))
 
@@ -203,11 +203,13 @@ class _Nest(Tiles):
                 body += _Nest(self.lowering, plain).block(inside, at)
         return body
 
-    def piece(self, tile: Stmt, at: At) -> Made:
+    def piece(self, tile: Stmt, at: At) -> EmittedTile:
         """Return what a tile is by the loops that are split around it."""
         assert isinstance(tile, Tile)
         roots = (root.name for root in self.nest.roots if root.name in at.segments)
-        return Made(tile, tuple((root, at.segments[root]) for root in roots), tile.microkernel)
+        return EmittedTile(
+            tile, tuple((root, at.segments[root]) for root in roots), tile.microkernel
+        )
 
     def loop(self, axis: str, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return the loop over `axis` around `parts`; several where its tail is treated apart."""

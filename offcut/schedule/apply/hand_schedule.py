@@ -18,7 +18,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, PartitionError, trim_traceback, trim_tracebacks
-from offcut.partition import Made, StrategyLike, strategy_named
+from offcut.partition import EmittedTile, StrategyLike, strategy_named
 from offcut.polyhedral import request_budget
 from offcut.proof import Certificate
 from offcut.schedule.apply import covering, loops, placing, staging
@@ -396,7 +396,7 @@ class HandSchedule:
         """
         return _programs(self._forms())
 
-    def tiles(self) -> tuple[Made, ...]:
+    def tiles(self) -> tuple[EmittedTile, ...]:
         """Return the tiles of the whole, in the order of the text."""
         return tuple(lower_with_tiles(self._nests)[1])
 

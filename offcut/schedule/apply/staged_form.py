@@ -285,8 +285,8 @@ class Nests:
         them computes, so that memory is asked before anything waits, each of both kinds in order.
         """
         here = [one for one in self.nests if one.at == (nest, axis)]
-        written = {buffer for one in here for buffer in one.written}
-        late = {one.name for one in here if not one.copies or written & read_arrays(_values(one))}
+        buffers = {buffer for one in here for buffer in one.written}
+        late = {one.name for one in here if not one.copies or buffers & read_arrays(_values(one))}
         return tuple(sorted(here, key=lambda one: one.name in late))
 
     def program(self, body: tuple[Stmt, ...]) -> Program:

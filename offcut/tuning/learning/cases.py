@@ -132,8 +132,8 @@ class CountedCases:
 
     def seconds(self, schedule: Schedule) -> Values:
         """By the closed form, at each vector of sizes."""
-        found = self.closed(schedule)
-        return np.maximum([found[key_of(sizes)] for sizes, _ in self.problem.sizes], SHORTEST)
+        seconds = self.closed(schedule)
+        return np.maximum([seconds[key_of(sizes)] for sizes, _ in self.problem.sizes], SHORTEST)
 
     @lazy_property
     def costs(self) -> Callable[[Schedule], Sequence[Cost]]:
@@ -145,8 +145,8 @@ class CountedCases:
         def planned(schedule: Schedule) -> Sequence[Cost]:
             options = problem.scheduled(schedule)
             plan = proved_plan(target, request, options)
-            found = [target.cost_of(plan, request, options, at) for at in vectors]
-            return [one for one in found if isinstance(one, Cost)]
+            costs = [target.cost_of(plan, request, options, at) for at in vectors]
+            return [one for one in costs if isinstance(one, Cost)]
 
         return target.costs(request, problem.options, vectors) or planned
 

@@ -72,21 +72,21 @@ def useless_of(lines: Sequence[HeldOut]) -> str:
 
     lines  of what `held_out` gives; those by operator count
     """
-    found = {one.model: one for one in lines if one.by == PROGRAM}
-    if not found:
+    by_model = {one.model: one for one in lines if one.by == PROGRAM}
+    if not by_model:
         return "all rows are of one program, and none can be left out whole"
-    closed, pair = found["closed form"], found["pair"]
+    closed, pair = by_model["closed form"], by_model["pair"]
     if pair.because:
         return pair.because
     if isnan(closed.pairwise):
         return f"no two schedules of a program are {APART:.0%} apart"
-    said = f"of programs that were left out whole, the closed form orders {closed.pairwise:.1%} of the pairs, at a regret of {closed.regret:.1%}"
+    scores = f"of programs that were left out whole, the closed form orders {closed.pairwise:.1%} of the pairs, at a regret of {closed.regret:.1%}"
     with_it = f"and with it, {pair.pairwise:.1%}, at {pair.regret:.1%}"
     if pair.pairwise < closed.pairwise or pair.regret > closed.regret:
-        return f"{said}, {with_it}"
+        return f"{scores}, {with_it}"
     same = (pair.pairwise, pair.regret) == (closed.pairwise, closed.regret)
     if same and not pair.off < closed.off - CHANGE:
-        return f"{said}, {with_it}: it changes nothing"
+        return f"{scores}, {with_it}: it changes nothing"
     return ""
 
 

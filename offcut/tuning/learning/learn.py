@@ -55,23 +55,23 @@ def learn(
     """
     chosen = features_found() if features is None else tuple(features)
     records, origins = read_records(files)
-    named = target_of(origins, target)
-    places = {one.digest for one in origins if isinstance(one, Place) and one.target != named}
-    made = training_set([r for r in records if r.machine not in places], origins, chosen, tell)
+    target_name = target_of(origins, target)
+    places = {one.digest for one in origins if isinstance(one, Place) and one.target != target_name}
+    training = training_set([r for r in records if r.machine not in places], origins, chosen, tell)
     try:
-        pair = learned(made.rows, seed, version=offcut.__version__)
-        held = held_out(made.rows, seed, splits=(PROGRAM,), alone=False)
+        pair = learned(training.rows, seed, version=offcut.__version__)
+        left_out = held_out(training.rows, seed, splits=(PROGRAM,), alone=False)
     except OffcutError as refused:
         refused.at = "; ".join(
-            f"{count} schedules left out: {why}" for why, count in made.left.items()
+            f"{count} schedules left out: {why}" for why, count in training.left.items()
         )
         raise
     pair = replace(
         pair,
-        useless=useless_of(held) or pair.useless,
+        useless=useless_of(left_out) or pair.useless,
         learned={
             **pair.learned,
-            "target": named,
+            "target": target_name,
             "apart": APART,
             "programs left out": {
                 one.model: {
@@ -79,11 +79,11 @@ def learn(
                     "regret": _number(one.regret),
                     "off": _number(one.off),
                 }
-                for one in held
+                for one in left_out
             },
         },
     )
-    for file, save in ((rows, made.rows.save), (model, pair.save)):
+    for file, save in ((rows, training.rows.save), (model, pair.save)):
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             save(file)
@@ -92,7 +92,7 @@ def learn(
             raise OffcutError(
                 "learn", f"cannot write {file.name}", at=str(file), because=because
             ) from None
-    return Learned(made.rows, pair, made.left, held)
+    return Learned(training.rows, pair, training.left, left_out)
 
 
 def target_of(origins: Iterable[Origin], named: str | None) -> str | None:

@@ -81,11 +81,11 @@ def sample(
     while (programs is None or count < programs) and time.monotonic() < until:
         program, problem, space = _accepted(target, options, seed, count, refused)
         tell(count, program.kind)
-        tried = known(trials_of(records, problem), problem, lambda _: True)
+        trials = known(trials_of(records, problem), problem, lambda _: True)
         of = _schedules(problem, space, Random(f"{seed}/{count}/schedules"), schedules)
-        left = [one for one in of if str(one) not in tried]
-        before += len(of) - len(left)
-        _measure(problem, space, left, limits or Limits(noise=inf), until, records, outcomes)
+        rest = [one for one in of if str(one) not in trials]
+        before += len(of) - len(rest)
+        _measure(problem, space, rest, limits or Limits(noise=inf), until, records, outcomes)
         count += 1
     return Sampled(count, dict(outcomes), before, dict(refused))
 
@@ -126,17 +126,17 @@ def _accepted(
 def _schedules(problem: Problem, space: Points, rng: Random, count: int) -> Sequence[Schedule]:
     """Return schedules of a space that have a price, the target's own first."""
     price = price_of(problem, space.computation, None)
-    found: dict[Schedule, None] = {}
+    schedules: dict[Schedule, None] = {}
     for number in range(DRAWS * count):
-        if len(found) >= count:
+        if len(schedules) >= count:
             break
         one = space.sample(rng) if number else space.first
         try:
             price(one)
         except OffcutError:
             continue
-        found[one] = None
-    return list(found)
+        schedules[one] = None
+    return list(schedules)
 
 
 def _measure(

@@ -44,17 +44,17 @@ def drawn(rng: Random, kind: str) -> Drawn:
 
     rng  decides all else
     """
-    made, dtype = kind.split()
+    kind_of_program, dtype = kind.split()
     sizes = sorted({round(2 ** rng.uniform(0, 7)) for _ in range(SIZES)})
     n = dim("n", min=1, max=LARGEST)
-    output, inputs, constants = _MADE[made](rng, n, dtype)
+    output, inputs, constants = _OPERATORS[kind_of_program](rng, n, dtype)
     return Drawn(kind, output, inputs, constants, {"n": tuple(min(s, LARGEST) for s in sizes)})
 
 
-_Made = tuple[Tensor, tuple[Tensor, ...], tuple[str, ...]]
+_Operator = tuple[Tensor, tuple[Tensor, ...], tuple[str, ...]]
 
 
-def _contraction(rng: Random, n: Any, dtype: str) -> _Made:
+def _contraction(rng: Random, n: Any, dtype: str) -> _Operator:
     depth, columns = _length(rng), _length(rng)
     x = placeholder((n, depth), dtype, name="X")
     w = placeholder((depth, columns), dtype, name="W")
@@ -73,7 +73,7 @@ def _contraction(rng: Random, n: Any, dtype: str) -> _Made:
     return _ended(rng, sums, dtype, 6), tuple(inputs), ("W",)
 
 
-def _convolution(rng: Random, n: Any, dtype: str) -> _Made:
+def _convolution(rng: Random, n: Any, dtype: str) -> _Operator:
     channels, filters = (rng.choice((4, 16, 20, 32)) for _ in range(2))
     width, taps = rng.choice((5, 6, 8)), rng.choice((1, 3))
     x = placeholder((n, width, width, channels), dtype, name="X")
@@ -82,7 +82,7 @@ def _convolution(rng: Random, n: Any, dtype: str) -> _Made:
     return _ended(rng, sums, dtype, 8), (x, f), ("F",)
 
 
-def _stencil(rng: Random, n: Any, dtype: str) -> _Made:
+def _stencil(rng: Random, n: Any, dtype: str) -> _Operator:
     columns, points = _length(rng), rng.randint(2, 4)
     x = placeholder((n, columns + points), dtype, name="X")
     wide = _wide(dtype)
@@ -94,7 +94,7 @@ def _stencil(rng: Random, n: Any, dtype: str) -> _Made:
     return _ended(rng, sums, dtype, 1), (x,), ()
 
 
-def _reduction(rng: Random, n: Any, dtype: str) -> _Made:
+def _reduction(rng: Random, n: Any, dtype: str) -> _Operator:
     rows, columns = rng.choice((3, 8, 30)), _length(rng)
     x = placeholder((n, rows, columns), dtype, name="X")
     k = reduce_axis(rows, name="k")
@@ -103,7 +103,7 @@ def _reduction(rng: Random, n: Any, dtype: str) -> _Made:
     return _ended(rng, sums, dtype, 3), (x,), ()
 
 
-def _chain(rng: Random, n: Any, dtype: str) -> _Made:
+def _chain(rng: Random, n: Any, dtype: str) -> _Operator:
     columns = _length(rng)
     inputs = [placeholder((n, columns), dtype, name=name) for name in ("X", "Z")]
     wide = _wide(dtype)
@@ -116,14 +116,14 @@ def _chain(rng: Random, n: Any, dtype: str) -> _Made:
     return _ended(rng, chain, dtype, 0), (x, z), ()
 
 
-_MADE: Mapping[str, Callable[[Random, Any, str], _Made]] = {
+_OPERATORS: Mapping[str, Callable[[Random, Any, str], _Operator]] = {
     "contraction": _contraction,
     "convolution": _convolution,
     "stencil": _stencil,
     "reduction": _reduction,
     "chain": _chain,
 }
-KINDS = tuple(f"{made} {dtype}" for made in _MADE for dtype in ("float32", "int8"))
+KINDS = tuple(f"{made} {dtype}" for made in _OPERATORS for dtype in ("float32", "int8"))
 """What is drawn from; a kind that a target refuses is drawn for others."""
 
 
@@ -142,10 +142,10 @@ def _shifted(value: Any, dtype: str) -> Any:
 
 
 def _all(terms: list[Any]) -> Any:
-    found = terms[0]
+    condition = terms[0]
     for term in terms[1:]:
-        found = found + term
-    return found
+        condition = condition + term
+    return condition
 
 
 def _step(rng: Random, before: Tensor, name: str) -> Tensor:

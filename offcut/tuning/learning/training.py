@@ -90,8 +90,10 @@ def training_set(
     for record in records:
         grouped[record.program, record.machine, record.schedule].append(record)
     left = Counter[str]()
-    made = _Made()
-    known: dict[tuple[str, str, tuple[str, ...]], tuple[Cases | None, CountedCases] | str] = {}
+    made = _TrainingRows()
+    cases_by_problem: dict[
+        tuple[str, str, tuple[str, ...]], tuple[Cases | None, CountedCases] | str
+    ] = {}
     nests = any(_has_nests(text) for _, _, text in grouped)
     for number, ((program, place, text), kept) in enumerate(grouped.items(), 1):
         tell(number, len(grouped))
@@ -102,10 +104,10 @@ def training_set(
             continue
         last = {sizes_text(record.sizes): record for record in kept}
         named = program, place, tuple(last)
-        if named not in known:
+        if named not in cases_by_problem:
             vectors = [record.sizes for record in last.values()]
-            known[named] = _cases(programs.get(program), places.get(place), vectors)
-        cases = known[named]
+            cases_by_problem[named] = _cases(programs.get(program), places.get(place), vectors)
+        cases = cases_by_problem[named]
         if isinstance(cases, str):
             left[cases] += 1
             continue
@@ -174,7 +176,7 @@ def _machine(place: Place) -> str:
     return hashlib.sha256(said.encode()).hexdigest()[:16]
 
 
-class _Made:
+class _TrainingRows:
     """Rows as they come."""
 
     def __init__(self) -> None:

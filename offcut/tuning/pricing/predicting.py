@@ -50,9 +50,9 @@ def price_of(
         if prices is None or not parts_of(schedule):
             if schedule not in cut:
                 by_hand = bool(hand_steps(schedule))
-                found = None if loops is None or by_hand else loops(schedule)
+                cost = None if loops is None or by_hand else loops(schedule)
                 cut[schedule] = (
-                    seconds_of_loops(problem, schedule) if found is None else found.tolist()
+                    seconds_of_loops(problem, schedule) if cost is None else cost.tolist()
                 )
             return dict(zip(keys, cut[schedule], strict=True))
         return dict(zip(keys, map(float, prices(schedule)), strict=True))

@@ -101,8 +101,8 @@ class Totals:
     def moved(self, place: MemorySpace, one: Issued) -> None:
         """Note words that are moved."""
         self.bytes[place] = ix.add(self.bytes.get(place, ZERO), one.bytes)
-        held = MemorySpace.ACCUMULATORS if place is MemorySpace.OUTPUTS else place
-        self.touched(held, ix.add(one.words, one.zeros))
+        memory = MemorySpace.ACCUMULATORS if place is MemorySpace.OUTPUTS else place
+        self.touched(memory, ix.add(one.words, one.zeros))
 
     def touched(self, place: MemorySpace, words: Expr) -> None:
         """Note words that a memory on the chip gives or takes."""

@@ -157,9 +157,9 @@ class _Way:
         own = tuple(axis for axis in tiling.order if axis in self.outer)
         order = next((one for one in self.orders if _within(own, one)), None)
         deep = None if tiling.depth is None else tiling.depth[0]
-        found = (*(tiles.get(axis, 0) for axis in self.axes), order, deep)
-        known = all(one in among for one, among in zip(found, self.options, strict=True))
-        return found if known else None
+        point = (*(tiles.get(axis, 0) for axis in self.axes), order, deep)
+        is_offered = all(one in among for one, among in zip(point, self.options, strict=True))
+        return point if is_offered else None
 
 
 def _within(some: Sequence[str], order: Sequence[str]) -> bool:

@@ -73,9 +73,9 @@ class Tilings:
         for one in ranked:
             if one.least >= least:
                 break
-            tiling, taken = one.fewest(least)
+            tiling, cycles_of_tiling = one.fewest(least)
             if tiling is not None:
-                best, least = tiling, taken
+                best, least = tiling, cycles_of_tiling
         return best
 
     def same_loops(self) -> Iterator[SameLoops]:
@@ -160,30 +160,30 @@ class SameLoops:
     def fit(self, depths: Mapping[Hashable, int]) -> Truths:
         """Return whether the windows of each tiling fit their memories."""
         spec = self.of.spec
-        results = self.held(self.of.result) * depths[RESULTS]
+        results = self.window_words(self.of.result) * depths[RESULTS]
         fits = results <= spec.words[MemorySpace.OUTPUTS].depth
         of = spec.words[MemorySpace.ACCUMULATORS]
-        taken = {of.memory: (results * self.of.windows + 1) * of.bytes}
+        bytes_in = {of.memory: (results * self.of.windows + 1) * of.bytes}
         for copy in self.of.copies:
             of = spec.words[copy.place]
-            bytes_ = (self.held(copy) * depths[copy.name] + 1) * of.bytes
-            taken[of.memory] = taken.get(of.memory, 0) + bytes_
-        for memory, bytes_ in taken.items():
+            bytes_ = (self.window_words(copy) * depths[copy.name] + 1) * of.bytes
+            bytes_in[of.memory] = bytes_in.get(of.memory, 0) + bytes_
+        for memory, bytes_ in bytes_in.items():
             fits = fits & (bytes_ <= spec.memories[memory])
         return np.asarray(np.broadcast_to(fits, (self.count,)))
 
-    def held(self, what: Transfer) -> Counts:
+    def window_words(self, what: Transfer) -> Counts:
         """Return the words of a window."""
         whole = {axis: (0, extent) for axis, extent in self.of.extents.items()}
-        found = np.ones(1)
+        count = np.ones(1)
         for number, part in enumerate(what.parts):
 
             def words(sizes: Mapping[str, int], part: Part = part) -> float:
                 return part.counts(whole | {axis: (0, size) for axis, size in sizes.items()})[0]
 
             loops = [loop for loop, _ in part.loops]
-            found = found * self.table(("held", what.name, number), loops, words)
-        return found
+            count = count * self.table(("held", what.name, number), loops, words)
+        return count
 
     def table(
         self, key: Hashable, loops: Sequence[str], number: Callable[[Mapping[str, int]], float]
@@ -196,8 +196,8 @@ class SameLoops:
             values = np.array(each, float).reshape([len(self.options[axis]) for axis in axes])
             at = tuple(self.every[axis] for axis in axes)
             self.known[key] = values[at] if axes else values.reshape(1)
-        known: Counts = self.known[key]
-        return known
+        numbers: Counts = self.known[key]
+        return numbers
 
     @lazy_property
     def known(self) -> dict[Hashable, Any]:
@@ -207,8 +207,8 @@ class SameLoops:
     def tiles(self, axis: str, size: int, last: bool) -> list[Tile]:
         """Return the last tile along an axis, or those before it; of one tile, itself."""
         extent = self.of.extents[axis]
-        found = [(start, min(size, extent - start)) for start in range(0, extent, size)]
-        return found[-1:] if last or len(found) == 1 else found[:-1]
+        tiles = [(start, min(size, extent - start)) for start in range(0, extent, size)]
+        return tiles[-1:] if last or len(tiles) == 1 else tiles[:-1]
 
     def turns(self, axis: str) -> Counts:
         """Return the number of tiles along an axis."""
@@ -232,16 +232,16 @@ class SameLoops:
         """
         key = "moves", what.name, last & what.loops
         if key in self.known:
-            known: tuple[Counts, Counts] = self.known[key]
-            return known
+            cached: tuple[Counts, Counts] = self.known[key]
+            return cached
         ordered = sorted(
             enumerate(what.parts), key=lambda one: not any(a in self.axes for a, _ in one[1].loops)
         )
-        words = moved = rows = calls = np.ones(1)
+        words = words_on_bus = rows = calls = np.ones(1)
         in_row = before_column = np.ones(1, bool)
         for number, part in reversed(ordered):
             count, there = (self.part((what.name, number), part, which, last) for which in (0, 1))
-            words, moved = words * count, moved * there
+            words, words_on_bus = words * count, words_on_bus * there
             rows = rows * np.where(in_row, 1.0, there)
             calls = calls * np.where(in_row | before_column, 1.0, count)
             before_column = before_column & (in_row | (count == 1))
@@ -249,8 +249,8 @@ class SameLoops:
         spec = self.of.spec
         of = spec.words[what.place]
         size = -(-of.bytes // spec.beat) * spec.beat
-        own = calls * spec.instruction_cycles[what.unit] + (words - moved) * of.fill_cycles
-        self.known[key] = own, self.of.spec.resources[BUS].cycles(rows, moved * size)
+        own = calls * spec.instruction_cycles[what.unit] + (words - words_on_bus) * of.fill_cycles
+        self.known[key] = own, self.of.spec.resources[BUS].cycles(rows, words_on_bus * size)
         return self.moves(what, last)
 
     def part(self, key: Hashable, part: Part, which: int, last: frozenset[str]) -> Counts:
@@ -294,10 +294,10 @@ class Candidates:
             some = some[self.bound[some] < least]
             if not some.size:
                 break
-            taken = cycles(self.body, self.depths, self.same.of.spec.resources, some)
-            number = int(taken.argmin())
-            if taken[number] < least:
-                least, at = float(taken[number]), some[number]
+            counts = cycles(self.body, self.depths, self.same.of.spec.resources, some)
+            number = int(counts.argmin())
+            if counts[number] < least:
+                least, at = float(counts[number]), some[number]
                 same = self.same
                 tiles = ((axis, same.options[axis][same.every[axis][at]]) for axis in self.order)
                 best = Tiling(tuple(tiles), self.order, self.turns)
@@ -372,16 +372,16 @@ class _Body:
         """Return a run of the compute unit: so many cycles for each word of results, or of products."""
         axes = [axis.name for axis in (*self.made.axes, *(self.made.terms if over_terms else ()))]
         start = instructions * self.spec.instruction_cycles[Unit.COMPUTE]
-        known: dict[frozenset[str], tuple[Counts, Counts]] = {}
+        cycles_by_loops: dict[frozenset[str], tuple[Counts, Counts]] = {}
 
         def taken(last: frozenset[str]) -> tuple[Counts, Counts]:
             key = last & frozenset(axes)
-            if key not in known:
+            if key not in cycles_by_loops:
                 words = np.ones(1)
                 for axis in axes:
                     words = words * self.same.along(axis, self.words.get(axis, 1), axis in last)
-                known[key] = start + words * each, np.zeros(1)
-            return known[key]
+                cycles_by_loops[key] = start + words * each, np.zeros(1)
+            return cycles_by_loops[key]
 
         return Run(Unit.COMPUTE.value, taken, reads, (RESULTS,), fills)
 
@@ -414,13 +414,13 @@ def sizes_of(
 ) -> dict[str, tuple[int, ...]]:
     """Return the tiles of each axis that may be cut; windows of a sum stay whole where their extent is known."""
     words = lanes(made, spec)
-    found = {}
+    sizes_by_axis = {}
     for axis in (*made.axes, *made.terms):
-        known, count = ix.literal_value(axis.extent), words.get(axis.name, 1)
+        extent, count = ix.literal_value(axis.extent), words.get(axis.name, 1)
         inside = axis in made.terms and axis.name not in words
-        if known is None or (known > count and not inside):
-            found[axis.name] = sizes(extents[axis.name], count, known is not None)
-    return found
+        if extent is None or (extent > count and not inside):
+            sizes_by_axis[axis.name] = sizes(extents[axis.name], count, extent is not None)
+    return sizes_by_axis
 
 
 def sizes(extent: int, words: int, bounded: bool) -> tuple[int, ...]:
@@ -432,5 +432,5 @@ def sizes(extent: int, words: int, bounded: bool) -> tuple[int, ...]:
     count = -(-extent // words)
     even = {-(-count // parts) for parts in range(1, count + 1)}
     powers = {2**k for k in range(count.bit_length()) if 2**k <= count}
-    found = sorted(words * size for size in even | powers if not bounded or size < count)
-    return (*found, 0) if bounded else tuple(found)
+    multiples = sorted(words * size for size in even | powers if not bounded or size < count)
+    return (*multiples, 0) if bounded else tuple(multiples)

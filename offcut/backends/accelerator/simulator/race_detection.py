@@ -71,7 +71,7 @@ class AccessHistory:
 
     def next(self, position: int, unit: int, touched: Sequence[Touched]) -> tuple[Predecessor, ...]:
         """The instructions that the next one of a unit must follow, one of each other unit at most."""
-        found: dict[int, Predecessor] = {}
+        predecessors: dict[int, Predecessor] = {}
         for one in touched:
             memory, words = self._reached(one)
             for other in range(3):
@@ -79,17 +79,22 @@ class AccessHistory:
                     continue
                 if one.write:
                     self._later(
-                        found, other, Conflict.WRITE_OVER_READ, one, self._read[memory], words
+                        predecessors,
+                        other,
+                        Conflict.WRITE_OVER_READ,
+                        one,
+                        self._read[memory],
+                        words,
                     )
                 kind = Conflict.WRITE_OVER_WRITE if one.write else Conflict.READ_OF_WRITE
-                self._later(found, other, kind, one, self._written[memory], words)
+                self._later(predecessors, other, kind, one, self._written[memory], words)
             if not one.write:
                 self._check_written(position, one, memory, words)
         self._count[unit] += 1
         for one in touched:
             memory, words = self._reached(one)
             (self._written if one.write else self._read)[memory][unit, words] = self._count[unit]
-        return tuple(found.values())
+        return tuple(predecessors.values())
 
     def stores(self, instruction: Store) -> None:
         """Note that the next instruction writes to main memory, if it does."""

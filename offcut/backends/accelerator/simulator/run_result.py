@@ -177,7 +177,7 @@ class SimulationResult:
 def concatenate(runs: Sequence[SimulationResult], spec: AcceleratorSpec) -> SimulationResult:
     """Runs one after the other."""
     cycles, first = 0.0, 0
-    made = SimulationResult(spec, (), 0.0, (), (), (), {})
+    total = SimulationResult(spec, (), 0.0, (), (), (), {})
     for run in runs:
         events = tuple(
             replace(e, position=e.position + first, start=e.start + cycles, end=e.end + cycles)
@@ -189,16 +189,17 @@ def concatenate(runs: Sequence[SimulationResult], spec: AcceleratorSpec) -> Simu
         )
         unwritten = tuple((at + first, place, word) for at, place, word in run.unwritten)
         left = {
-            pair: run.left.get(pair, 0) + made.left.get(pair, 0) for pair in (*run.left, *made.left)
+            pair: run.left.get(pair, 0) + total.left.get(pair, 0)
+            for pair in (*run.left, *total.left)
         }
-        made = SimulationResult(
+        total = SimulationResult(
             spec,
-            (*made.instructions, *run.instructions),
-            made.cycles + run.cycles,
-            (*made.events, *events),
-            (*made.races, *races),
-            (*made.unwritten, *unwritten),
+            (*total.instructions, *run.instructions),
+            total.cycles + run.cycles,
+            (*total.events, *events),
+            (*total.races, *races),
+            (*total.unwritten, *unwritten),
             left,
         )
-        cycles, first = made.cycles, len(made.instructions)
-    return made
+        cycles, first = total.cycles, len(total.instructions)
+    return total
