@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from offcut.backends import decide
 from offcut.backends.options import Options, Planned, Strategies
@@ -93,7 +93,10 @@ class Plans:
     """The plans of a computation, by what is decided of each axis that a microkernel's tiles go along.
 
     covered  the stages that a microkernel computes
+    tails    what the default policy takes, in order of preference
     """
+
+    tails: ClassVar[tuple[Strategy, ...]] = PREFERRED
 
     name: str
     computation: Computation
@@ -144,7 +147,7 @@ class Plans:
         outer = [f"{axis}_tile" for axis in one.axes]
         inner = [f"{axis}_in" for axis in one.axes]
         for axis, head, body in zip(one.axes, outer, inner, strict=True):
-            level = cuts.get((stage, axis), Level(one.largest(axis), PREFERRED[0]))
+            level = cuts.get((stage, axis), Level(one.largest(axis), self.tails[0]))
             yield Split(stage, axis, (level,), (head, body))
         others = [axis.name for axis in one.stage.axes if axis.name not in one.axes]
         terms = [axis.name for axis in one.stage.reduce_axes] if memory is None else []
@@ -169,16 +172,24 @@ class Plans:
         return Planned(program, schedule, through=(before, *forms), tiles=by_hand.tiles())
 
 
-def policy(planner: Planner, program: Program, users: Users, options: Options) -> Iterator[Planned]:
+def policy(
+    planner: Planner,
+    program: Program,
+    users: Users,
+    options: Options,
+    kind: type[Plans] = Plans,
+) -> Iterator[Planned]:
     """Yield the plan of what microkernels compute; then the program as it stands, where no strategy is asked for.
+
+    kind  what decides: of a target that stages, binds and covers in its own way
 
     Raises PartitionError for an axis that there is not, and for a strategy that is not legal.
     """
-    plans = Plans.of(planner, program, users, options)
+    plans = kind.of(planner, program, users, options)
     if plans is not None and options.strategy != "auto":
         yield plans.plan(plans.schedule(_levels(plans, options.strategy)))
     elif plans is not None:
-        for tail in PREFERRED:
+        for tail in kind.tails:
             cuts = {at: Level(size, tail) for at, size in plans.largest.items()}
             attempt = decide.attempt(partial(plans.plan, plans.schedule(cuts)))
             if isinstance(attempt, Planned):
@@ -195,13 +206,18 @@ def policy(planner: Planner, program: Program, users: Users, options: Options) -
 
 
 def cut(
-    planner: Planner, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
+    planner: Planner,
+    program: Program,
+    users: Users,
+    cuts: Mapping[str, LoopCut],
+    options: Options,
+    kind: type[Plans] = Plans,
 ) -> Planned | None:
     """Return the plan of `program` whose axes have these tiles and tails; None where no microkernel asks for memory of its own.
 
     Raises PartitionError for tiles along an axis that there is not.
     """
-    plans = Plans.of(planner, program, users, options)
+    plans = kind.of(planner, program, users, options)
     if plans is None or not any(_is_staged(one) for one in plans.covered):
         return None
     levels: dict[tuple[str, str], Level] = {}
@@ -216,12 +232,18 @@ def cut(
     return plans.plan(plans.schedule(levels))
 
 
-def space(planner: Planner, planned: Planned, request: Request, options: Options) -> Points:
+def space(
+    planner: Planner,
+    planned: Planned,
+    request: Request,
+    options: Options,
+    kind: type[Plans] = Plans,
+) -> Points:
     """Return the tiles and strategies of each axis that microkernels' tiles go along.
 
     Raises TargetError for a program of which a schedule says nothing.
     """
-    plans = Plans.of(planner, request.program, request.users, options)
+    plans = kind.of(planner, request.program, request.users, options)
     first = planned.schedule
     if plans is None or first is None:
         raise TargetError(

@@ -1,0 +1,163 @@
+"""The target ``cuda``: GPUs of NVIDIA, of which the emulated one runs programs of units on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from offcut.backends import decide, generic
+from offcut.backends.base import Signature
+from offcut.backends.gpu.copies import UNITS, rows
+from offcut.backends.gpu.executor import Limits, execute
+from offcut.backends.gpu.machine import multiprocessor
+from offcut.backends.gpu.mma import MMA, from_shared
+from offcut.backends.gpu.policy import GridPlans
+from offcut.backends.gpu.units import AGENTS, SHARED
+from offcut.backends.host.call import python_callable
+from offcut.backends.options import Loaded, Options, Planned, Strategies
+from offcut.backends.requested import Request
+from offcut.backends.signature import crossing
+from offcut.backends.target import Target
+from offcut.core.program import Program
+from offcut.core.text.parser import parse
+from offcut.costmodel import Device, Machine, load
+from offcut.describe.microkernel import Microkernel
+from offcut.describe.request import Array
+from offcut.errors import TargetError
+from offcut.partition import LoopCut, Users
+from offcut.polyhedral.sync import Agents, synchronized
+from offcut.schedule import Schedule
+from offcut.search import Points
+
+EMULATED = "emulated"
+"""The device that is none: units side by side, on arrays of numpy."""
+DEFAULT = "h200"
+_TYPES = ("bfloat16", "float16")
+
+
+@dataclass(frozen=True, repr=False)
+class Cuda(Target):
+    """Runs programs on a grid of blocks.
+
+    device  None: the GPU that is there; `EMULATED`: none
+    """
+
+    machine: Machine
+    device: str | None = None
+
+    name: ClassVar[str] = "cuda"  # type: ignore[misc]
+    agents: ClassVar[Agents] = AGENTS  # type: ignore[misc]
+    simulates: ClassVar[bool] = True  # type: ignore[misc]
+
+    def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
+        """Return products of tiles in shared memory, then copies, then single instructions."""
+        products = tuple(from_shared(dtype) for dtype in _TYPES)
+        copies = tuple(rows(dtype, background) for dtype in _TYPES for background in (True, False))
+        return (*products, *copies, *MMA, *UNITS)
+
+    def options(
+        self,
+        op: str,
+        strategy: Strategies = "auto",
+        reassociate: bool = True,
+        microkernels: Sequence[Microkernel] = (),
+        threads: int | None = None,
+        schedule: Schedule | None = None,
+    ) -> Options:
+        """Return what a call of `op` asks for, checked.
+
+        Raises TargetError for microkernels that are lent, and for decisions that are not those by hand.
+        """
+        return decide.checked_options(
+            self, False, op, strategy, reassociate, microkernels, schedule
+        )
+
+    def policy(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
+        """Yield plans on a grid of blocks, then the program as it stands; each with the order of its units."""
+        for plan in generic.policy(self, program, users, options, GridPlans):
+            yield self.ordered(plan)
+
+    def cut(
+        self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
+    ) -> Planned | None:
+        """Return the plan of `program` in which tiles of blocks have these sizes and tails."""
+        return generic.cut(self, program, users, cuts, options, GridPlans)
+
+    def space(self, planned: Planned, request: Request, options: Options, most: int) -> Points:
+        """Return the tiles of blocks and their strategies."""
+        return generic.space(self, planned, request, options, GridPlans)
+
+    def ordered(self, plan: Planned) -> Planned:
+        """Return a plan whose program says what units wait for."""
+        program = synchronized(plan.program, AGENTS)
+        return replace(plan, program=program, through=(*plan.through, plan.program))
+
+    def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
+        """Return the program's text."""
+        return str(planned.program).encode()
+
+    def load(self, lowered: bytes, signature: Signature, options: Options) -> Loaded:
+        """Return the program, to be run on arrays.
+
+        Raises TargetError where a GPU is to run it.
+        """
+        if self.device != EMULATED:
+            raise TargetError(
+                "compile",
+                f"cannot run on {self.machine.title}",
+                because="programs run on the emulated device alone, so far",
+                help=('oc.target("cuda", machine="h200", device="emulated")',),
+            )
+        program = parse(lowered.decode())
+        kernels = self.microkernels(options)
+        limits = Limits(shared_bytes=_bytes_of(self.machine, SHARED))
+
+        def bound(constants: Mapping[str, Array]) -> Callable[..., Any]:
+            return python_callable(signature, _Run(program, constants, kernels, limits))
+
+        return bound
+
+    def simulated(
+        self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
+    ) -> float:
+        """Return the predicted seconds of a call."""
+        seconds: float = self.cost_of(planned, request, options, sizes).seconds
+        return seconds
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A program with its constants, from inputs and sizes to results."""
+
+    program: Program
+    constants: Mapping[str, Array]
+    kernels: tuple[Microkernel, ...]
+    limits: Limits
+
+    def __call__(self, inputs: Sequence[Array], sizes: Mapping[str, int]) -> Sequence[Array]:
+        taken, given = crossing(self.program.buffers)
+        arrays = dict(zip((buffer.name for buffer in taken), inputs, strict=True))
+        values = dict(zip((size.name for size in self.program.sizes), sizes.values(), strict=True))
+        every = {**arrays, **self.constants}
+        results = execute(self.program, every, values, kernels=self.kernels, limits=self.limits)
+        return [results[buffer.name] for buffer in given]
+
+
+def _bytes_of(machine: Device, memory: str) -> int:
+    return next((one.bytes for one in machine.memory if one.name == memory), Limits().shared_bytes)
+
+
+def target(machine: Device | None, device: str | None = None) -> Cuda:
+    """Return the target for a machine; None: `DEFAULT`.
+
+    Raises TargetError for a machine that is no GPU, and for a device that there is not.
+    """
+    if device not in (None, EMULATED):
+        raise TargetError(
+            "target",
+            f"cannot take device={device!r}",
+            because="a device is the GPU that is there, or emulated",
+            help=("device=None", f'device="{EMULATED}"'),
+        )
+    return Cuda(multiprocessor(machine or load(DEFAULT)), device)
