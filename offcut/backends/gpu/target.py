@@ -13,6 +13,7 @@ from offcut.backends.gpu.executor import Limits, execute
 from offcut.backends.gpu.machine import multiprocessor
 from offcut.backends.gpu.mma import MMA, from_shared
 from offcut.backends.gpu.policy import GridPlans
+from offcut.backends.gpu.text import cuda_text
 from offcut.backends.gpu.units import AGENTS, SHARED
 from offcut.backends.host.call import python_callable
 from offcut.backends.options import Loaded, Options, Planned, Strategies
@@ -49,6 +50,7 @@ class Cuda(Target):
     name: ClassVar[str] = "cuda"  # type: ignore[misc]
     agents: ClassVar[Agents] = AGENTS  # type: ignore[misc]
     simulates: ClassVar[bool] = True  # type: ignore[misc]
+    forms: ClassVar[tuple[str, ...]] = ("cuda",)  # type: ignore[misc]
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
         """Return products of tiles in shared memory, then copies, then single instructions."""
@@ -96,6 +98,13 @@ class Cuda(Target):
     def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
         """Return the program's text."""
         return str(planned.program).encode()
+
+    def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
+        """Return a plan as CUDA C++.
+
+        Raises DescribeError for what has no text so far.
+        """
+        return cuda_text(planned.program)
 
     def load(self, lowered: bytes, signature: Signature, options: Options) -> Loaded:
         """Return the program, to be run on arrays.
