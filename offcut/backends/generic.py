@@ -94,9 +94,11 @@ class Plans:
 
     covered  the stages that a microkernel computes
     tails    what the default policy takes, in order of preference
+    alone    whether a computation without any such stage has plans, too
     """
 
     tails: ClassVar[tuple[Strategy, ...]] = PREFERRED
+    alone: ClassVar[bool] = False
 
     name: str
     computation: Computation
@@ -114,7 +116,7 @@ class Plans:
             return None
         stages = (stage for group in computation.groups for stage in group)
         products = tuple(one for stage in stages if (one := _covered(stage, kernels)) is not None)
-        if not products:
+        if not products and not cls.alone:
             return None
         return cls(program.name, labelled(computation, users), kernels, products)
 
@@ -186,9 +188,9 @@ def policy(
     Raises PartitionError for an axis that there is not, and for a strategy that is not legal.
     """
     plans = kind.of(planner, program, users, options)
-    if plans is not None and options.strategy != "auto":
+    if plans is not None and plans.covered and options.strategy != "auto":
         yield plans.plan(plans.schedule(_levels(plans, options.strategy)))
-    elif plans is not None:
+    elif plans is not None and options.strategy == "auto":
         for tail in kind.tails:
             cuts = {at: Level(size, tail) for at, size in plans.largest.items()}
             attempt = decide.attempt(partial(plans.plan, plans.schedule(cuts)))

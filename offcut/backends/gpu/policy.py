@@ -59,6 +59,7 @@ class GridPlans(Plans):
     """The plans of a computation on a grid of blocks."""
 
     tails: ClassVar[tuple[Strategy, ...]] = (GUARD, MASK)
+    alone: ClassVar[bool] = True
 
     @property
     def stages(self) -> tuple[Stage, ...]:
