@@ -130,8 +130,7 @@ HOOKS = {
     "cut nests": "backends.cpu.planning.planner:_with_products",
     "cover": "backends.cpu.planning.planner:without_covers",
     "vectorize": "backends.cpu.planning.marks:vectorized",
-    "threads": "backends.cpu.planning.marks:shared",
-    "iterations for threads": "backends.cpu.planning.marks:mark_parallel_loops",
+    "threads": "backends.cpu.planning.marks:mark_parallel_loops",
     # The host.
     "host": "backends.cpu.machine.isa:host",
     "own machine": "backends.cpu.machine.isa:detect_machine",

@@ -14,6 +14,7 @@ from offcut.partition import LADDER, LoopCut, Strategy, Users, checked_tiles, cu
 from offcut.polyhedral import request_budget
 from offcut.schedule import (
     ANY,
+    Bind,
     Primitive,
     Schedule,
     Separate,
@@ -30,6 +31,8 @@ def check_loops(schedule: Schedule) -> None:
     cuts = set(map(id, loop_cuts(schedule).values()))
     for step in schedule.steps:
         if id(step) in cuts or not isinstance(step, Primitive) or ANY in stages_in(step):
+            continue
+        if isinstance(step, Bind) and step.unit is not None:
             continue
         with at_line(schedule, step):
             raise PartitionError(

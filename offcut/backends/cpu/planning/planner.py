@@ -29,7 +29,12 @@ from offcut.backends.cpu.planning.conditions import (
     separations,
 )
 from offcut.backends.cpu.planning.loops_as_they_stand import check_loops, cut_loops
-from offcut.backends.cpu.planning.marks import run_by_marks, threads_marked, with_threads
+from offcut.backends.cpu.planning.marks import (
+    begun,
+    bind_units,
+    threads_marked,
+    with_threads,
+)
 from offcut.backends.cpu.planning.nests import has_product, with_nests
 from offcut.backends.cpu.planning.padding import in_padded_order, without_padding
 from offcut.backends.cpu.planning.planned import Planned
@@ -67,6 +72,7 @@ from offcut.schedule import (
     ANY_TREE,
     Bind,
     Nest,
+    Primitive,
     Schedule,
     Together,
     apply,
@@ -106,13 +112,21 @@ def _plan(program: Program, users: Users, host: Host, asked: Options) -> Planned
     rest = schedule.steps[len(by_hand) :]
     if rest:
         made = _proved(lowered, users, host, replace(asked, schedule=replace(schedule, steps=rest)))
-        made = replace(made, schedule=schedule)
+        made = replace(made, schedule=_behind(by_hand, made.schedule), unnamed=schedule)
     else:
         made = _plan(lowered, users, host, replace(asked, schedule=None))
-        steps = (*primitives, *made.schedule.steps)
-        made = replace(made, schedule=replace(schedule, steps=steps))
+        made = replace(
+            made,
+            schedule=_behind(primitives, made.schedule),
+            unnamed=_behind(primitives, made.unnamed),
+        )
     words = machine_words(lowered, host.machine, "compile")
     return replace(made, by_hand=lowered, notes=(*words, *made.notes))
+
+
+def _behind(primitives: Sequence[Primitive], schedule: Schedule) -> Schedule:
+    """Return `schedule` behind what was decided by hand."""
+    return replace(schedule, steps=(*primitives, *schedule.steps))
 
 
 def _proved(program: Program, users: Users, host: Host, asked: Options) -> Planned:
@@ -132,8 +146,8 @@ def _proved(program: Program, users: Users, host: Host, asked: Options) -> Plann
             single = _proved(program, users, host, replace(asked, padded=True))
             why = f"products with padding stay: {refused.refused}: {refused.because}"
             return replace(single, notes=(*single.notes, why))
-    row_by_row = without_blocks(made.schedule)
-    if asked.schedule is None and refused.refused == UNDECIDED and row_by_row != made.schedule:
+    row_by_row = without_blocks(made.unnamed)
+    if asked.schedule is None and refused.refused == UNDECIDED and row_by_row != made.unnamed:
         with suppress(PartitionError):
             single = _proved(program, users, host, replace(asked, schedule=row_by_row))
             why = f"no blocks of shared loops: {refused.refused}: {refused.because}"
@@ -190,7 +204,7 @@ def _made(program: Program, users: Users, host: Host, asked: Options) -> Planned
             if asked.strategy != "auto" or (_is_worth(made) and not unseen):
                 return made
             if not unseen and not asks_lanes(made.program):
-                apart = _apart(computation, host, asked, made.schedule)
+                apart = _apart(computation, host, asked, made.unnamed)
                 if not asks_loops(apart.program):
                     return apart
             why = unseen or "its conditions are moved out of its loops"
@@ -324,21 +338,22 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
                 because=f"{because}: {why}",
                 help=("its loops, as they stand",),
             )
-    shares, _, divided = run_by_marks(loops, schedule, host, asked.reassociate)
-    loops = shares.program
+    units = bind_units(loops, schedule, host, asked.reassociate)
+    loops = units.shares.program
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
     return Planned(
         loops,
-        schedule=schedule,
+        schedule=units.schedule,
+        unnamed=schedule,
         applied=applied,
         seconds=seconds_of_choices(applied),
-        shares=shares,
+        shares=units.shares,
         work=computation.instances,
         notes=(
             *notes,
             *dict.fromkeys(plain_notes(cut.loops, covers, _covered(parts_of(schedule)))),
         ),
-        through=(source(computation), applied.staged, *unpadded, *divided),
+        through=(source(computation), applied.staged, *unpadded, *units.divided),
     )
 
 
@@ -436,14 +451,17 @@ def _in_loops(
             plain = tuple(dict.fromkeys(plain_notes(run, covers)))
             settled = without_covers(run, covers.refused)
         debug.passed("covers", settled.program, run)
-        shares, said, divided = run_by_marks(settled.program, schedule, host, asked.reassociate)
+        beside = ANY_PRODUCTS in schedule.steps
+        units = bind_units(settled.program, schedule, host, asked.reassociate, beside)
+        made = units.shares.program
         return Planned(
-            shares.program,
-            schedule=schedule,
-            notes=(*notes, *said, *settled.notes, *plain),
-            seconds=seconds_of_program(shares.program, host),
-            shares=shares,
-            through=(program, inside, *((uncut,) if run is not uncut else ()), *divided),
+            made,
+            schedule=begun(units.schedule),
+            unnamed=schedule,
+            notes=(*notes, *units.notes, *settled.notes, *plain),
+            seconds=seconds_of_program(made, host),
+            shares=units.shares,
+            through=(program, inside, *((uncut,) if run is not uncut else ()), *units.divided),
         )
 
 
