@@ -370,11 +370,7 @@ class _Finder:
         for pair in pairs:
             self.put_fence(pair)
         for number in arrivals:
-            leaf = relations.all[number]
-            if leaf.engine and self.units[leaf.engine].ends is Ends.GROUP:
-                self.awaited.add(number)
-                unit = None if leaf.engine == leaf.unit else leaf.engine
-                self.put(self.after, number, Sync(Action.WAIT_GROUP, unit=unit))
+            self.await_group(relations.all[number])
         for number, where in arrivals.items():
             self.put(self.after, number, Sync(Action.ARRIVE, name, where))
         room = 1
@@ -441,6 +437,13 @@ class _Finder:
 
     # -- groups ----------------------------------------------------------------------------------------------
 
+    def await_group(self, leaf: Event) -> None:
+        """Put a wait for the group of an asynchronous leaf right behind it, as others need what it has done."""
+        if leaf.engine and self.units[leaf.engine].ends is Ends.GROUP:
+            self.awaited.add(leaf.number)
+            unit = None if leaf.engine == leaf.unit else leaf.engine
+            self.put(self.after, leaf.number, Sync(Action.WAIT_GROUP, unit=unit))
+
     def groups(self, engine: str, unit: str) -> None:
         """Put the waits of the agents of a unit for their own tiles on an engine."""
         relations, order = self.relations, self.order
@@ -498,6 +501,8 @@ class _Finder:
         apart = [pair for pair in apart if not pair.map.is_empty()]
         if not apart:
             return
+        for pair in apart:
+            self.await_group(pair.one)
 
         def waits(earlier: Open, one: Open) -> bool:
             for pair in apart:
