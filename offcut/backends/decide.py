@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from offcut import debug
 from offcut.backends.checked_results import check_result, check_type
 from offcut.backends.covers import complete_covers, unknown_covers, unknown_microkernel_error
 from offcut.backends.options import Options, Planned, Strategies
-from offcut.backends.proving import check_compiled, check_step
+from offcut.backends.proving import Unproved, check_step, unproved_step
 from offcut.backends.requested import Request, requested, stand_ins
 from offcut.core.memo import forget
 from offcut.core.plain_loops import is_synchronized, unsynchronized
@@ -19,8 +19,9 @@ from offcut.core.program import Program
 from offcut.core.text.read_back import read_back
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import DescribeError, PartitionError, TargetError
-from offcut.partition import check_layouts, check_windows
+from offcut.partition import Users, check_layouts, check_windows
 from offcut.polyhedral.sync import Agents, check
+from offcut.proof import UNDECIDED
 from offcut.schedule import Schedule, at_decision, create_schedule, hand_steps, replay
 
 if TYPE_CHECKING:
@@ -131,50 +132,123 @@ def proved_plan(target: Target, request: Request, options: Options) -> Planned:
     Raises PartitionError, with a witness, where none computes what was asked for.
     """
     forget()
-    program, schedule = request.program, options.schedule
-    check_schedule_of(schedule, program)
+    check_schedule_of(options.schedule, request.program)
+    facts = check_result(target, "facts", target.facts(options))
+    return _plan(_Question(tuple(facts), request.program, request.users, options, target))
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What a target is asked to plan; equal to another one where all that its plan depends on is.
+
+    facts  by which the cache knows the target's code
+    """
+
+    facts: tuple[str, ...]
+    program: Program
+    users: Users
+    options: Options
+    target: Target = field(compare=False)
+
+
+@lru_cache(maxsize=4)  # a kernel that was just built is asked for its loops
+def _plan(asked: _Question) -> Planned:
+    """Return the plan of a question; notes and timings are of the first time."""
+    target, program, options = asked.target, asked.program, asked.options
+    schedule = options.schedule
     if not target.judges:
         check_windows(program)
     by_hand, rest = None, options
     if schedule is not None and not target.applies_schedules:
         by_hand = lowered_by_hand(target, program, options)
-        program, rest = by_hand, replace(options, schedule=None)
+        rest = replace(options, schedule=None)
     primitive = schedule is not None and bool(hand_steps(schedule))
-    refused: PartitionError | None = None
+
+    def proved(plan: Planned) -> Planned | Unproved:
+        """Return a plan whose tiles say the whole of their covers, proved from what is asked for on."""
+        check_type(target, "policy", plan, Planned, "Planned(program)")
+        if by_hand is not None:
+            plan = replace(plan, schedule=schedule, by_hand=by_hand)
+        source = plan.by_hand if primitive and plan.by_hand is not None else program
+        steps = (source, *plan.through, plan.program)
+        with debug.timed("prove"):
+            unproved = unproved_step(steps, options.reassociate)
+        if unproved is not None or target.judges:
+            return unproved or plan
+        try:
+            return with_whole_covers(target, plan, options)
+        except PartitionError as error:
+            return Unproved(len(steps), error)
+
     with at_decision(schedule):
-        for plan in check_result(target, "policy", target.policy(program, request.users, rest)):
-            check_type(target, "policy", plan, Planned, "Planned(program)")
-            if by_hand is not None:
-                plan = replace(plan, schedule=schedule, by_hand=by_hand)
-            source = plan.by_hand if primitive and plan.by_hand is not None else request.program
-            steps = (source, *plan.through, plan.program)
-            whole = attempt(partial(_proved, target, plan, steps, options))
-            if isinstance(whole, Planned):
-                return whole
-            refused = refused or whole
-    if refused is None:
+        start = program if by_hand is None else by_hand
+        plans = check_result(target, "policy", target.policy(start, asked.users, rest))
+        plan = first_proved(plans, proved)
+    if plan is None:
         raise TargetError(
             "compile",
-            f"cannot plan {request.program.name} for target={target.name!r}",
+            f"cannot plan {program.name} for target={target.name!r}",
             because="the target's policy holds no plan of it",
         )
-    raise refused
+    return plan
 
 
-def _proved(target: Target, plan: Planned, steps: Sequence[Program], options: Options) -> Planned:
-    """Return a plan, proved, whose tiles say the whole of their covers.
+def forget_plans() -> None:
+    """Plan anew what is asked for next."""
+    _plan.cache_clear()
 
-    steps  programs from what is asked for to the plan's
 
-    Raises PartitionError, with a witness, where it does not compute that, or a microkernel does not run its tile.
+P = TypeVar("P", bound=Planned)
+Plans = Generator[P, Unproved, None]
+"""Plans in order of preference. A policy may hear why one is not taken: it is what its ``yield`` gives."""
+
+
+def first_proved(
+    plans: Iterable[Planned], proved: Callable[[Planned], Planned | Unproved]
+) -> Planned | None:
+    """Return the first of some plans that is proved; None where there is no plan.
+
+    plans   in order of preference; the next one is asked for where one is not proved, and told why
+    proved  what becomes of a plan
+
+    Raises PartitionError, of the first plan, where none is proved.
     """
-    with debug.step("prove"):
-        check_compiled(steps, options.reassociate)
-    return plan if target.judges else with_whole_covers(target, plan, options)
+    remaining, refused = iter(plans), list[Unproved]()
+    while (plan := _next_plan(remaining, refused[-1] if refused else None)) is not None:
+        outcome = proved(plan)
+        if isinstance(outcome, Planned):
+            return outcome
+        refused.append(outcome)
+    if refused:
+        raise refused[0].error
+    return None
 
 
-def attempt(make: Callable[[], Planned]) -> Planned | PartitionError:
-    """Return a plan, or why it is refused: the next one in a policy's order of preference may do."""
+def changed_plans(plans: Plans[P], change: Callable[[P], P]) -> Plans[P]:
+    """Yield each of some plans after a change, and hand on why it is not taken."""
+    plan = next(plans, None)
+    while plan is not None:
+        unproved = yield change(plan)
+        plan = _next_plan(plans, unproved or _UNTOLD)
+
+
+_UNTOLD = Unproved(-1, PartitionError("prove", UNDECIDED, because="whoever asks does not say why"))
+"""What a policy hears of a plan where it is iterated without being told."""
+
+
+def _next_plan(plans: Iterator[P], unproved: Unproved | None) -> P | None:
+    """Return the next plan, whose policy is told why the one before is not taken; None behind the last one."""
+    if unproved is None or not isinstance(plans, Generator):
+        return next(plans, None)
+    try:
+        plan: P = plans.send(unproved)
+    except StopIteration:
+        return None
+    return plan
+
+
+def attempt(make: Callable[[], P]) -> P | PartitionError:
+    """Return a plan, or why its decisions do not apply: the next one in a policy's order of preference may do."""
     try:
         return make()
     except PartitionError as refused:
@@ -218,10 +292,14 @@ def with_whole_covers(planner: Planner, plan: Planned, options: Options) -> Plan
 
 
 __all__ = [
+    "Plans",
     "attempt",
+    "changed_plans",
     "check_covers",
     "check_schedule_of",
     "checked_options",
+    "first_proved",
+    "forget_plans",
     "lowered_by_hand",
     "proved_plan",
     "request_by_names",

@@ -7,7 +7,7 @@ on disk by what was compared, as object code is, so that it is made once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeGuard
 
@@ -38,6 +38,7 @@ from offcut.errors import PartitionError
 from offcut.partition import check_marks
 from offcut.polyhedral.units.independence import Independence, Path
 from offcut.proof import (
+    UNDECIDED,
     check_equal,
     check_options,
     concatenate_loops,
@@ -50,25 +51,50 @@ from offcut.proof import (
 _MARKS = (THREAD, LANE)
 
 
-def check_compiled(steps: Sequence[Program], reassociate: bool) -> None:
-    """Prove that the last of `steps`, after the last pass that changes it, computes what the first one does.
+@dataclass(frozen=True)
+class Unproved:
+    """A step of a plan that is not proved, the first such.
+
+    step   its number, from 0: of the step from what is asked for to the first program after it
+    error  what is raised where no other plan is taken
+    """
+
+    step: int
+    error: PartitionError
+
+    @property
+    def is_undecided(self) -> bool:
+        """Return whether bounded work does not tell; else the step computes something else."""
+        return self.error.refused == UNDECIDED
+
+    @property
+    def why(self) -> str:
+        """Return what is not proved, and because of what, in words."""
+        return f"{self.error.refused}: {self.error.because}"
+
+
+def unproved_step(steps: Sequence[Program], reassociate: bool) -> Unproved | None:
+    """Return the first step that is not proved; None where the last program computes what the first one does, and may run as marked.
 
     steps        what was described, or given, before any pass; programs on the way, where two small
                  steps are easier to see than one; and what is handed to the lowering
     reassociate  whether the terms of a float sum may be added in another order
-
-    Raises PartitionError with the smallest witness, or where that takes more than bounded work.
     """
     name = objects.key("proof", *map(str, steps), repr(reassociate))
     if not debug.verifies() and objects.read(name) is not None:
-        return
-    for number, (before, after) in enumerate(pairwise(steps)):
-        check_step(before, after, reassociate, inside=number > 0)
-    given = [stmt for stmt in walk(steps[0].body) if isinstance(stmt, For)]
-    check_shares(steps[-1], reassociate, {loop.iter for loop in given if _is_marked(loop)})
+        return None
+    number = 0
+    try:
+        for number, (before, after) in enumerate(pairwise(steps)):
+            check_step(before, after, reassociate, inside=number > 0)
+        given = [stmt for stmt in walk(steps[0].body) if isinstance(stmt, For)]
+        check_shares(steps[-1], reassociate, {loop.iter for loop in given if _is_marked(loop)})
+    except PartitionError as error:
+        return Unproved(number, error)
     objects.write(name, b"proved")
     if not has_choice(steps[0]):
         keep_options(steps[-1])
+    return None
 
 
 def keep_options(program: Program) -> None:

@@ -86,6 +86,8 @@ class Planner:
 
         users  what the user calls what is in `program`
 
+        What a ``yield`` of it gives is why that plan is not taken (`decide.Plans`).
+
         A target that says nothing else covers what its microkernels compute, as `generic` says.
 
         Raises PartitionError where an option is not legal for it.
