@@ -431,7 +431,7 @@ def policy(target: Any, result: Any, inputs: Any) -> Any:
 def called(target: Any, planned: Any, result: Any, inputs: Any) -> frozenset[str] | None:
     """Return the names of the microkernels that the code of a plan calls; None where a target does not say."""
     request = _module("backends.requested").requested(result, inputs, {}, "test")
-    signature = _module("backends.signature").signature_of(*request.named)
+    signature = _module("backends.signature").signature_of(request.program, request.users)
     found = target.called(planned, signature, _module("backends.target").Options())
     return None if found is None else frozenset(found)
 

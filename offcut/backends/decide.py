@@ -1,129 +1,27 @@
-"""What is decided for any target: its request, checked, and the first plan of its policy that is proved."""
+"""What is decided for any target: the first plan of its policy that applies and is proved."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from offcut import debug
 from offcut.backends.checked_results import check_result, check_type
 from offcut.backends.covers import complete_covers, unknown_covers, unknown_microkernel_error
-from offcut.backends.options import Options, Planned, Strategies
+from offcut.backends.options import Options, Planned
 from offcut.backends.proving import Unproved, check_step, unproved_step
-from offcut.backends.requested import Request, requested, stand_ins
+from offcut.backends.requested import Request
 from offcut.core.memo import forget
-from offcut.core.plain_loops import is_synchronized, unsynchronized
 from offcut.core.program import Program
-from offcut.core.text.read_back import read_back
-from offcut.describe.microkernel import Microkernel
-from offcut.errors import DescribeError, PartitionError, TargetError
-from offcut.partition import Users, check_layouts, check_windows
-from offcut.polyhedral.sync import Agents, check
+from offcut.errors import PartitionError, TargetError
+from offcut.partition import Users, check_windows
 from offcut.proof import UNDECIDED
 from offcut.schedule import Schedule, at_decision, create_schedule, hand_steps, replay
 
 if TYPE_CHECKING:
     from offcut.backends.target import Planner, Target
-
-
-def checked_options(
-    planner: Planner,
-    one_way: bool,
-    op: str,
-    strategy: Strategies,
-    reassociate: bool,
-    microkernels: Sequence[Microkernel],
-    schedule: Schedule | None,
-) -> Options:
-    """Return the options of a call of `op`, for a target that decides by hand alone.
-
-    one_way  whether its policy takes no strategies
-
-    Raises TargetError for strategies that its policy does not take, for microkernels that are lent, and for
-    decisions that are not those by hand.
-    """
-    refused = {
-        "strategy": one_way and strategy != "auto",
-        "microkernels": bool(microkernels),
-        "schedule": schedule is not None and hand_steps(schedule) != schedule.steps,
-    }
-    for option, is_refused in refused.items():
-        if is_refused:
-            raise TargetError(
-                op,
-                f"cannot take {option}= for target={planner.name!r}",  # type: ignore[attr-defined]
-                because="it has one way to run a program",
-            )
-    return Options(strategy, reassociate, schedule=schedule)
-
-
-def request_of(
-    target: Target, output: Any, inputs: Any, constants: Any, options: Options, op: str
-) -> tuple[Request, tuple[str, ...]]:
-    """Return what `op` is asked, checked, its text too, and a line for each word of that which is not used.
-
-    constants  arrays by name; None: there are none
-
-    Raises DescribeError, PartitionError or TargetError for what cannot be described or run.
-    """
-    output = target.unsynchronized(output, op)
-    request = requested(output, inputs, constants, op)
-    if not isinstance(output, Program):
-        return request, ()
-    notes = target.check_text(output, options, op)
-    check_layouts(output, op)
-    return request, notes
-
-
-def request_by_names(
-    target: Target, output: Any, inputs: Any, constants: Any, options: Options, op: str
-) -> tuple[Request, tuple[str, ...]]:
-    """Return `request_of` where constants may be said by their names alone: zeros stand for them."""
-    if not isinstance(constants, Mapping | Sequence):
-        raise DescribeError(
-            op,
-            f"cannot take constants={constants!r}",
-            because="they are names of inputs, or arrays by name",
-            help=('constants=["W"]',),
-        )
-    if not isinstance(constants, Mapping):
-        constants = stand_ins(constants, output, inputs, op)
-    return request_of(target, output, inputs, constants, options, op)
-
-
-def without_synchronization(output: Any, agents: Agents | None, op: str) -> Any:
-    """Return `output`; a program without its statements of synchronization, checked for `agents`: what is lowered gets its own.
-
-    agents  None: nothing is checked, and nothing left out
-
-    Raises PartitionError, in the name of `sync`, where the order of its text would not be kept.
-    """
-    if agents is None or not isinstance(output, Program):
-        return output
-    if not is_synchronized(read_back(output, op)):
-        return output
-    check(output, agents)
-    return unsynchronized(output)
-
-
-def check_covers(planner: Planner, program: Program, options: Options, op: str) -> tuple[str, ...]:
-    """Check the covers of a text; return a line for each name of a microkernel that nobody knows.
-
-    Memories, layouts and units of the target's own microkernels may be decided by its policy: these are asked of its plan.
-
-    Raises PartitionError, in the name of `op`, with the first question that a tile fails.
-    """
-    own = planner.microkernels(options)
-    complete_covers(program, own, op, None if planner.judges else False)
-    unknown = unknown_covers(program, own)
-    if unknown and not planner.any_cover:
-        raise unknown_microkernel_error(*next(iter(unknown.items())), own, op)
-    if planner.judges:
-        return ()
-    because = f"target={planner.name!r} knows no microkernel of that name"  # type: ignore[attr-defined]
-    return tuple(f"{name} stays a name, and is not checked: {because}" for name in unknown)
 
 
 def proved_plan(target: Target, request: Request, options: Options) -> Planned:
@@ -295,15 +193,10 @@ __all__ = [
     "Plans",
     "attempt",
     "changed_plans",
-    "check_covers",
     "check_schedule_of",
-    "checked_options",
     "first_proved",
     "forget_plans",
     "lowered_by_hand",
     "proved_plan",
-    "request_by_names",
-    "request_of",
     "with_whole_covers",
-    "without_synchronization",
 ]
