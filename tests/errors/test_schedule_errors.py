@@ -896,3 +896,16 @@ def test_options_with_costs_are_taken_by_the_sizes_of_a_call() -> None:
     for n in (1, 7, 8, 9, 64):
         a = np.arange(12.0 * n, dtype="float32").reshape(n, 12)
         np.testing.assert_array_equal(kernel(a), 2 * a)
+
+
+@pytest.mark.parametrize("count", [-1, 2, True, "C"])
+def test_decisions_that_a_schedule_does_not_have_are_not_taken(count: Any) -> None:
+    s = product()
+    s["C"].split("y", 8)
+    with pytest.raises(OffcutError) as refused:
+        s.after(count)
+    assert str(refused.value) == (
+        f"after: cannot take the first {count!r} decisions\n"
+        "  because  the schedule has 1\n"
+        "  help     a number from 0 to 1"
+    )

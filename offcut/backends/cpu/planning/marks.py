@@ -26,10 +26,11 @@ from offcut.backends.cpu.planning.vectorize import vectorized
 from offcut.backends.cpu.threads.parallel import Parallel, mark_parallel_loops, single_threaded
 from offcut.backends.proving import check_step
 from offcut.core.accesses import only_reduces
+from offcut.core.plain_loops import strip_annotations
 from offcut.core.program import LANE, THREAD, For, Program, Stmt, Tile, map_blocks, walk
 from offcut.errors import PartitionError
 from offcut.partition import check_marks
-from offcut.proof import concatenate_loops, strip_annotations
+from offcut.proof import concatenate_loops
 from offcut.schedule import (
     ANY,
     ANY_THREADS,
