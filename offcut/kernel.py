@@ -60,7 +60,7 @@ class KernelCode:
     @lazy_property
     def signature(self) -> Signature:
         """Return how a kernel is called."""
-        return signature_of(*self.request.named)
+        return signature_of(self.request.program, self.request.users)
 
     @lazy_property
     def log(self) -> Log:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from offcut.backends.arguments import check_price
-from offcut.backends.decide import proved_plan, request_of
+from offcut.backends.decide import proved_plan
 from offcut.backends.options import Options
 from offcut.backends.passes import Pass
 from offcut.backends.proving import told_options
-from offcut.backends.requested import Request
+from offcut.backends.requested import Request, request_of
 from offcut.backends.target import Target
 from offcut.backends.tuned import Asked, tuned
 from offcut.schedule import priced

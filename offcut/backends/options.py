@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from offcut.core.program import Program
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
+from offcut.errors import TargetError
 from offcut.partition import EmittedTile, Strategy
-from offcut.schedule import Applied, Schedule
+from offcut.schedule import Applied, Schedule, hand_steps
 
 # For all axes of results, or by axis.
 Strategies = Literal["auto"] | Strategy | tuple[tuple[str, Strategy], ...]
@@ -62,4 +63,36 @@ class Planned:
     tiles: tuple[EmittedTile, ...] = ()
 
 
-__all__ = ["DEFAULT", "Loaded", "Options", "Planned", "Strategies"]
+def checked_options(
+    target: str,
+    one_way: bool,
+    op: str,
+    strategy: Strategies,
+    reassociate: bool,
+    microkernels: Sequence[Microkernel],
+    schedule: Schedule | None,
+) -> Options:
+    """Return the options of a call of `op`, for a target that decides by hand alone.
+
+    target   its name
+    one_way  whether its policy takes no strategies
+
+    Raises TargetError for strategies that its policy does not take, for microkernels that are lent, and for
+    decisions that are not those by hand.
+    """
+    refused = {
+        "strategy": one_way and strategy != "auto",
+        "microkernels": bool(microkernels),
+        "schedule": schedule is not None and hand_steps(schedule) != schedule.steps,
+    }
+    for option, is_refused in refused.items():
+        if is_refused:
+            raise TargetError(
+                op,
+                f"cannot take {option}= for target={target!r}",
+                because="it has one way to run a program",
+            )
+    return Options(strategy, reassociate, schedule=schedule)
+
+
+__all__ = ["DEFAULT", "Loaded", "Options", "Planned", "Strategies", "checked_options"]

@@ -78,7 +78,7 @@ def plan_of(
 ) -> Plan:
     """Return what is to be said of a plan at these sizes, by the users' names."""
     predicted = pricing(target, planned, request, options)
-    plan = plan_at(planned.applied, signature_of(*request.named), sizes, predicted)
+    plan = plan_at(planned.applied, signature_of(request.program, request.users), sizes, predicted)
     names = dict(request.users.sizes)
     program_sizes = {names[user]: n for user, n in plan.sizes.items()}
     notes = check_result(target, "notes", target.notes(planned, program_sizes, options))  # type: ignore[attr-defined]
@@ -118,7 +118,7 @@ def cost_of(
     if sizes is None:
         own = {name: user for user, name in users.items()}
         return formulas(request.program, planned.program, hardware, own)
-    sizes = checked_sizes(signature_of(*request.named), sizes, "cost")
+    sizes = checked_sizes(signature_of(request.program, request.users), sizes, "cost")
     program_sizes = {users[user]: size for user, size in sizes.items()}
     return cost(request.program, planned.program, hardware, sizes, program_sizes)
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from offcut import debug
 from offcut.backends.host import cache as objects
+from offcut.backends.options import Options
 from offcut.core import index as ix
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import loads
-from offcut.core.memo import forget, lazy_property
+from offcut.core.memo import forget
 from offcut.core.program import Kind, Program, canonicalize
 from offcut.core.text.read_back import read_back
 from offcut.describe.binding import bind_constants
@@ -22,7 +23,7 @@ from offcut.describe.request import Array, constants_of, inputs_of, outputs_of, 
 from offcut.describe.source import source
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
-from offcut.partition import Users, users_of
+from offcut.partition import Users, check_layouts, users_of
 from offcut.polyhedral import (
     check_divisors,
     check_extents,
@@ -35,6 +36,9 @@ from offcut.polyhedral import (
 from offcut.proof import check_written
 from offcut.proof.normal_forms.zero_terms import conditions
 
+if TYPE_CHECKING:
+    from offcut.backends.target import Target
+
 
 @dataclass(frozen=True)
 class Request:
@@ -42,21 +46,17 @@ class Request:
 
     users   what the user calls what is in it
     arrays  the constants, by the program's names
+    text    of the program: what is kept on disk is kept by it
     """
 
     program: Program
     users: Users
     arrays: Mapping[str, Array]
+    text: str = field(default="", compare=False, repr=False)
 
-    @lazy_property
-    def text(self) -> str:
-        """Of the program: what is kept on disk is kept by it."""
-        return str(self.program)
-
-    @property
-    def named(self) -> tuple[Program, Users]:
-        """Return the program, and what the user calls what is in it."""
-        return self.program, self.users
+    def __post_init__(self) -> None:
+        if not self.text:
+            object.__setattr__(self, "text", str(self.program))
 
 
 def check_reassociate(value: object, op: str) -> None:
@@ -71,6 +71,40 @@ def check_reassociate(value: object, op: str) -> None:
             because="it is neither True nor False",
             help=("reassociate=True: the terms of a sum in any order",),
         )
+
+
+def request_of(
+    target: Target, output: Any, inputs: Any, constants: Any, options: Options, op: str
+) -> tuple[Request, tuple[str, ...]]:
+    """Return what `op` is asked, checked, its text too, and a line for each word of that which is not used.
+
+    constants  arrays by name; None: there are none
+
+    Raises DescribeError, PartitionError or TargetError for what cannot be described or run.
+    """
+    output = target.unsynchronized(output, op)
+    request = requested(output, inputs, constants, op)
+    if not isinstance(output, Program):
+        return request, ()
+    notes = target.check_text(output, options, op)
+    check_layouts(output, op)
+    return request, notes
+
+
+def request_by_names(
+    target: Target, output: Any, inputs: Any, constants: Any, options: Options, op: str
+) -> tuple[Request, tuple[str, ...]]:
+    """Return `request_of` where constants may be said by their names alone: zeros stand for them."""
+    if not isinstance(constants, Mapping | Sequence):
+        raise DescribeError(
+            op,
+            f"cannot take constants={constants!r}",
+            because="they are names of inputs, or arrays by name",
+            help=('constants=["W"]',),
+        )
+    if not isinstance(constants, Mapping):
+        constants = stand_ins(constants, output, inputs, op)
+    return request_of(target, output, inputs, constants, options, op)
 
 
 def requested(output: Any, inputs: Any, constants: Any, op: str) -> Request:

@@ -8,7 +8,7 @@
     Resources  plan_of, cost_of      what a call takes, predicted
 
 One object may be all four (`Target`). What is common to all targets is not here: requests and texts are checked in
-`requested`, plans are chosen and proved in `decide`, and priced in `predict`. Nothing here says how a machine is built:
+`requested` and `text_checks`, plans are chosen and proved in `decide`, and priced in `predict`. Nothing here says how a machine is built:
 a processor, a scratchpad with one unit, and a device with memory of its own answer the same questions.
 """
 
@@ -27,10 +27,18 @@ from offcut.backends.base import Exported, Signature
 from offcut.backends.checked_results import check_result, check_type
 from offcut.backends.covers import unstaged_covers
 from offcut.backends.host.call import python_callable
-from offcut.backends.options import DEFAULT, Loaded, Options, Planned, Strategies
+from offcut.backends.options import (
+    DEFAULT,
+    Loaded,
+    Options,
+    Planned,
+    Strategies,
+    checked_options,
+)
 from offcut.backends.plan import Plan
-from offcut.backends.requested import Request
+from offcut.backends.requested import Request, request_by_names
 from offcut.backends.signature import signature_of
+from offcut.backends.text_checks import check_covers, without_synchronization
 from offcut.core.program import Program
 from offcut.costmodel import Cost, Device, Formulas, Hardware
 from offcut.describe.computation import Computation
@@ -77,14 +85,16 @@ class Planner:
         Raises TargetError for what the target does not do.
         """
         one_way = type(self).policy is not Planner.policy
-        return decide.checked_options(
-            self, one_way, op, strategy, reassociate, microkernels, schedule
+        return checked_options(
+            _name(self), one_way, op, strategy, reassociate, microkernels, schedule
         )
 
     def policy(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
         """Return the plans of a program in order of preference: the first that is proved is taken.
 
         users  what the user calls what is in `program`
+
+        What a ``yield`` of it gives is why that plan is not taken (`decide.Plans`).
 
         A target that says nothing else covers what its microkernels compute, as `generic` says.
 
@@ -128,14 +138,14 @@ class Planner:
         Raises PartitionError, in the name of `op`, with the first question that a tile fails, TargetError for a unit or a
         memory that the machine does not have.
         """
-        return decide.check_covers(self, program, options, op)
+        return check_covers(self, program, options, op)
 
     def unsynchronized(self, output: Any, op: str) -> Any:
         """Return `output`; a program without its statements of synchronization, checked for `agents`.
 
         Raises PartitionError, in the name of `sync`, where the order of its text would not be kept.
         """
-        return decide.without_synchronization(output, self.agents, op)
+        return without_synchronization(output, self.agents, op)
 
 
 class Codegen(ABC):
@@ -361,7 +371,7 @@ class Target(Planner, Codegen, Runtime, Resources):
         Raises CallError for a size that is missing or not allowed.
         """
         requested = options or DEFAULT
-        request, notes = decide.request_by_names(self, output, inputs, constants, requested, "plan")
+        request, notes = request_by_names(self, output, inputs, constants, requested, "plan")
         planned = decide.proved_plan(self, request, requested)
         return predict.explained(self, planned, request, requested, sizes, notes)
 
@@ -375,9 +385,9 @@ class Target(Planner, Codegen, Runtime, Resources):
     ) -> str:
         """Return what a kernel would run: its loop program (``loops``), or one of `forms`."""
         requested = options or DEFAULT
-        request, _ = decide.request_by_names(self, output, inputs, constants, requested, "plan")
+        request, _ = request_by_names(self, output, inputs, constants, requested, "plan")
         planned = decide.proved_plan(self, request, requested)
-        return shown(self, planned, signature_of(*request.named), requested, form)
+        return shown(self, planned, signature_of(request.program, request.users), requested, form)
 
 
 def shown(

@@ -866,14 +866,16 @@ def test_a_decision_behind_the_options_of_its_stage_is_refused() -> None:
     )
 
 
-def test_a_unit_of_one_loop_of_a_nest_is_refused() -> None:
+def test_a_unit_that_the_target_has_not_is_refused_for_one_loop() -> None:
     lines = CHOICE.split("choose")[0] + "split C.i guard 8 as i_tile i_in\norder C i_tile i_in j\n"
-    cover = "cover C at i_in vectors\nbind C.i_tile thread"
+    cover = "cover C at i_in vectors\nbind C.i_tile warp"
     assert refusal(lines + cover) == (
-        "bind: cannot bind i_tile alone to thread\n"
-        "  at       line 5: bind C.i_tile thread\n"
-        "  because  this target binds all loops of its nests that may run so, or none\n"
-        "  help     bind * thread"
+        "schedule: cannot bind C.i_tile to warp\n"
+        "  at       line 5: bind C.i_tile warp\n"
+        "  because  the target has no such unit\n"
+        "  help     bind C.i_tile lane tree\n"
+        "  help     bind C.i_tile lane\n"
+        "  help     bind C.i_tile thread"
     )
 
 
@@ -894,3 +896,16 @@ def test_options_with_costs_are_taken_by_the_sizes_of_a_call() -> None:
     for n in (1, 7, 8, 9, 64):
         a = np.arange(12.0 * n, dtype="float32").reshape(n, 12)
         np.testing.assert_array_equal(kernel(a), 2 * a)
+
+
+@pytest.mark.parametrize("count", [-1, 2, True, "C"])
+def test_decisions_that_a_schedule_does_not_have_are_not_taken(count: Any) -> None:
+    s = product()
+    s["C"].split("y", 8)
+    with pytest.raises(OffcutError) as refused:
+        s.after(count)
+    assert str(refused.value) == (
+        f"after: cannot take the first {count!r} decisions\n"
+        "  because  the schedule has 1\n"
+        "  help     a number from 0 to 1"
+    )

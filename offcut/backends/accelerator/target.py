@@ -334,7 +334,7 @@ class Accelerator(Target):
         if sizes is None:
             typical = typical_sizes(planned.program)
             return formulas_of(request.program, planned.program, self.machine, users, typical)
-        sizes = checked_sizes(signature_of(*request.named), sizes, "cost")
+        sizes = checked_sizes(signature_of(request.program, request.users), sizes, "cost")
         given = {users[user]: size for user, size in sizes.items()}
         streams = taken(planned.program, self.spec, given)
         return cost_of(request.program, streams, self.machine, sizes, given)

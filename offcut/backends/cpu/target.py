@@ -18,6 +18,7 @@ from offcut.backends.cpu.planning import planner
 from offcut.backends.cpu.planning.claims import check_covers, covers_of, foreign_in
 from offcut.backends.cpu.planning.planned import Planned as CpuPlanned
 from offcut.backends.cpu.planning.policy import pricing
+from offcut.backends.cpu.planning.raised_computation import computation_of
 from offcut.backends.cpu.planning.seconds import threads_note
 from offcut.backends.cpu.planning.words import machine_words
 from offcut.backends.cpu.threads import pool
@@ -109,19 +110,19 @@ class Cpu(Target):
         return (*host.facts, tiles, repr(replace(options, microkernels=())))
 
     def policy(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
-        """Yield the cut of a computation by its microkernels, or the loops of a program as vectors."""
-        yield planner.plan(program, users, self.host(options), options)
+        """Return the cuts of a computation by its microkernels, and the loops of a program as vectors."""
+        return planner.plans(program, users, self.host(options), options)
 
     def space(self, planned: Planned, request: Request, options: Options, most: int) -> Points:
         """Return the ways of nests, or the cuts of loops as they stand."""
-        first = _own(planned).schedule
+        first = _own(planned).unnamed
         computation = self.computation(request, options) if parts_of(first) else None
         kernels, machine = self.microkernels(options), self.machine
         return Space(first, request.program, computation, kernels, machine, most=most)
 
     def computation(self, request: Request, options: Options) -> Computation | None:
         """Return the program raised to whole arrays, each from those before."""
-        return planner.computation_of(request.program, request.users, options.reassociate)[0]
+        return computation_of(request.program, request.users, options.reassociate)[0]
 
     def resolving(self, computation: Computation, options: Options) -> Resolving:
         """By the microkernels of the host, each way at the price by which ways compete."""

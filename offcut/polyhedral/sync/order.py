@@ -117,9 +117,10 @@ class Order:
             and event.number not in self.without
         ]
 
-    def following(self, targets: isl.Set) -> isl.Map:
-        """Return ``{ x -> y }``: the first of `targets` that the agent of x reaches, at x or after it."""
-        return self.relations.own_since.intersect_range(targets).lexmin()
+    def following(self, targets: isl.Set, some: isl.Set | None = None) -> isl.Map:
+        """Return ``{ x -> y }``: the first of `targets` that the agent of x, one of `some`, reaches, at x or after it."""
+        reached = self.relations.own_since.intersect_range(targets)
+        return (reached if some is None else reached.intersect_domain(some)).lexmin()
 
     def ended(self, leaf: Event) -> isl.Map:
         """Return ``{ a -> x }``: the first x of the same agent that runs after the end of a, an instance of a leaf; a itself
@@ -201,12 +202,13 @@ class Order:
         relations = self.relations
         arrives = relations.union(self.syncs(Action.ARRIVE, token.name))
         waits = relations.union(self.syncs(Action.WAIT, token.name))
-        following = self.following(arrives)
-        before = relations.own_since.intersect_domain(waits).reverse().lexmax()
         needed = relations.no_pairs
         for pair, pairs in self.between(token.source, token.target):
-            to = self.start(pair.one, pair.other).apply_range(following)
-            needed = needed.union(to.reverse().apply_range(pairs).apply_range(before))
+            ends = self.start(pair.one, pair.other).intersect_domain(pairs.domain())
+            to = ends.apply_range(self.following(arrives, ends.range()))
+            before = relations.own_since.intersect_domain(waits).intersect_range(pairs.range())
+            reached = before.reverse().lexmax()
+            needed = needed.union(to.reverse().apply_range(pairs).apply_range(reached))
         last = self.by_agent(needed.reverse()).lexmax().coalesce()
         match = Match(token, last, waits, arrives)
         self.check_match(match)
@@ -346,10 +348,31 @@ class Order:
         rest = self.across_agents(pair) if one.unit == other.unit else pair.map
         if rest.is_empty():
             return rest
+        start = self.start(one, other)
+        rest = self.without_direct(rest, start, one.unit, other.unit)
+        if rest.is_empty():
+            return rest
         by_token = bool(one.engine) and self.units[one.engine].ends is Ends.TOKEN
-        return self.not_reached(
-            rest, self.start(one, other), one.unit, other.unit, by_token=by_token
-        ).intersect(relations.later)
+        rest = self.not_reached(rest, start, one.unit, other.unit, by_token=by_token)
+        return rest.intersect(relations.later)
+
+    def without_direct(self, pairs: isl.Map, start: isl.Map, source: str, target: str) -> isl.Map:
+        """Return the part of ``{ a -> b }`` that the token between their units does not order.
+
+        It orders a pair if an arrival follows the end of a, and a wait stands before b: as the last arrival that
+        a pair needs is for that wait (`match`), it is this one or a later one.
+
+        start   ``{ a -> x }``: where paths from a begin
+        """
+        relations, since = self.relations, self.relations.own_since
+        for match in self.matches.values():
+            if (match.token.source, match.token.target) == (source, target):
+                arriving = since.intersect_range(match.arrives).domain()
+                early = start.intersect_range(arriving).domain()
+                late = since.intersect_domain(match.waits).range()
+                direct = pairs.intersect_domain(early).intersect_range(late)
+                pairs = pairs.subtract(direct.intersect(relations.later))
+        return pairs
 
     def across_agents(self, pair: Pair) -> isl.Map:
         """Return the part of a pair of one unit that the order of each agent alone does not keep."""

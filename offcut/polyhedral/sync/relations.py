@@ -254,8 +254,12 @@ class Relations:
         return isl.Set(f"{self.space.parameters}{{ [{dims}] : {' and '.join(parts)} }}")
 
     def _size(self, name: str) -> Size:
-        """Return a parameter: any integer, or in the range that is promised of a derived value."""
+        """Return a parameter: any integer; in the range that is promised of a derived value; or what a division leaves."""
         atom = self.bounds[name]
+        if isinstance(atom, Binary) and atom.op == "%":
+            divisor = ix.literal_value(atom.b)
+            if divisor is not None and divisor > 0:
+                return Size(name, min=0, max=divisor - 1)
         if isinstance(atom, Var) and atom.name in self.events.derived:
             lo, hi = self.events.derived[atom.name]
             return Size(name, min=lo, max=hi - 1)

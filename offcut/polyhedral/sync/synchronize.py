@@ -19,7 +19,7 @@ each wait is for what nothing before it has waited for. The result is checked on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -46,6 +46,7 @@ from offcut.polyhedral.sync.boundaries import (
     with_syncs,
     without,
 )
+from offcut.polyhedral.sync.cases import Cases, join_cases
 from offcut.polyhedral.sync.events import (
     UNORDERED,
     Event,
@@ -90,15 +91,18 @@ def synchronized(program: Program, agents: Agents) -> Program:
     if launches := launches_of(bare, agents):
         return joined(bare, [synchronized(one, agents) for one in launches], agents)
     with _bounded(program):
-        result = _Finder(bare, agents).synchronized()
-        order = _order(events(result, agents))
+        result = _Finder(join_cases(bare), agents).synchronized(bare)
+        cases = join_cases(result)
+        order = _order(events(cases.program, agents))
         order.check()
         while spare := order.spare():
-            body = without(result.body, {event.place for event in spare})
+            places = {place for event in spare for place in cases.places(event.place)}
+            body = without(result.body, places)
             used = {stmt.name for stmt in walk(body) if isinstance(stmt, Sync)}
             tokens = tuple(token for token in result.tokens if token.name in used)
             result = replace(result, body=body, tokens=tokens)
-            order = _order(events(result, agents))
+            cases = join_cases(result)
+            order = _order(events(cases.program, agents))
     return result
 
 
@@ -128,7 +132,7 @@ def check(program: Program, agents: Agents) -> None:
     try:
         known = events(program, agents, own)
         with _bounded(program):
-            order = _order(known)
+            order = _order(events(join_cases(program).program, agents, own))
             order.check()
             spare = order.spare()
     except PartitionError as error:
@@ -270,9 +274,12 @@ def _check_bound(relations: Relations, one: Event, other: Event, across: isl.Map
 
 @dataclass
 class _Finder:
-    """The statements of synchronization that a program needs, by the place that they stand before, behind, or at the end of."""
+    """The statements of synchronization that a program needs, by the place that they stand before, behind, or at the end of.
 
-    program: Program
+    cases  the program, of whose cases those that are alike are one
+    """
+
+    cases: Cases
     agents: Agents
     before: dict[Place, list[Sync]] = field(default_factory=dict)
     after: dict[Place, list[Sync]] = field(default_factory=dict)
@@ -280,14 +287,15 @@ class _Finder:
     tokens: list[Token] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.program = self.cases.program
         self.relations = Relations(events(self.program, self.agents))
         self.leaves, self.units = self.relations.events.leaves, self.relations.events.units
         self.pairs = pairs_of(self.relations)
         self.order = Order(self.relations, self.pairs)
         self.awaited: set[int] = set()  # leaves whose group is waited for right behind them
 
-    def synchronized(self) -> Program:
-        """Return the program with its statements of synchronization."""
+    def synchronized(self, program: Program) -> Program:
+        """Return the program, whose cases are each by itself, with its statements of synchronization."""
         units = dict.fromkeys(leaf.unit for leaf in self.leaves)
         for unit in units:
             self.barriers(unit)
@@ -298,8 +306,8 @@ class _Finder:
             if engine and self.units[engine].ends is Ends.GROUP:
                 self.groups(engine, unit)
         self.lanes()
-        result = with_syncs(self.program, self.before, self.after, self.ends)
-        if result is self.program:
+        result = with_syncs(program, *map(self.in_all, (self.before, self.after, self.ends)))
+        if result is program:
             return result
         result = replace(result, tokens=tuple(self.tokens))
         return result if self.agents.blocks or not self.tokens else self.with_rooms(result)
@@ -309,7 +317,7 @@ class _Finder:
 
         Raises StandstillError if any number of tokens may be under way.
         """
-        order = _order(events(program, self.agents))
+        order = _order(events(join_cases(program).program, self.agents))
         tokens = []
         depths = {stmt.depth for stmt in walk(program) if isinstance(stmt, Alloc)}
         rooms = (*sorted(depths), *range(1, MOST_ROOM + 1))
@@ -325,6 +333,10 @@ class _Finder:
                 )
             tokens.append(replace(token, room=room))
         return replace(program, tokens=tuple(tokens))
+
+    def in_all(self, syncs: Mapping[Place, list[Sync]]) -> dict[Place, list[Sync]]:
+        """Return statements at the places of all cases, as they are at those of the cases that stand for them."""
+        return {place: some for one, some in syncs.items() for place in self.cases.places(one)}
 
     # -- where statements go ---------------------------------------------------------------------------------
 

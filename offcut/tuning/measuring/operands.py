@@ -49,7 +49,7 @@ def operands(request: Request, sizes: Mapping[str, int], seed: int, draw: Draw) 
     known = inner_sizes(request, sizes)
     taken, made = crossing(request.program.buffers)
     arrays = drawn(request.program, known, seed, draw)
-    solved = {name for name, _, _ in solving_order(signature_of(*request.named))}
+    solved = {name for name, _, _ in solving_order(signature_of(request.program, request.users))}
     return Operands(
         tuple(arrays[buffer.name] for buffer in taken),
         tuple((shape_of(buffer, known), buffer.dtype) for buffer in made),

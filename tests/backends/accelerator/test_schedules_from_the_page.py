@@ -230,8 +230,6 @@ cover Y at y_in store_outputs
 """,
     ),
 }
-TOO_LARGE = {("dense in windows in turn", "balance", "vta")}
-"""Whose tokens, between heights that calls compute in windows that take turns, take isl more work than a question may."""
 FAST = {*zip(SCHEDULES, TAILS, ("vta", "gemmini", "vta", "gemmini", "vta"), strict=True)}
 
 
@@ -243,10 +241,6 @@ def test_a_schedule_of_the_page_runs_at_every_size(name: str, tail: str, machine
     made, text = SCHEDULES[name]
     inputs, result, expected = made()
     schedule = oc.Schedule.parse(text.format(tail=tail, **MEMORIES[machine]))
-    if (name, tail, machine) in TOO_LARGE:
-        with pytest.raises(oc.TargetError, match=r"line 10: (.|\n)*takes isl more than"):
-            oc.compile(result, inputs=inputs, schedule=schedule, target=machine)
-        return
     kernel = oc.compile(result, inputs=inputs, schedule=schedule, target=machine)
     assert kernel.schedule == schedule
     check(kernel, expected)

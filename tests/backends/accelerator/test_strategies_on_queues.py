@@ -156,3 +156,20 @@ def test_what_holds_around_an_extent_bounds_it() -> None:
     n = Var("n")
     assert maximum(n, (N,), (), (), (Compare("<", n, ix.const(16)),)) == 15
     assert maximum(n, (N,), (), ()) == 512
+
+
+@pytest.mark.parametrize(
+    ("tail", "columns"),
+    [("residue", 16), ("balance", 32), *(slow(*one) for one in (("residue", 32), ("balance", 16)))],
+)
+def test_a_cut_of_rows_and_of_columns_that_end_inside_of_a_word(tail: str, columns: int) -> None:
+    text = SOURCE.replace("W: int8[64, 64]", "W: int8[64, 45]").replace("[n, 64]", "[n, 45]")
+    text = text.replace("A: int8[n, 45]", "A: int8[n, 64]").replace("j in 0:64", "j in 0:45")
+    tiles, tails = {"i": 16, "j": columns}, {"i": tail, "j": "pad"}
+    made = oc.partition(oc.parse(text), tile=tiles, tail=tails, target="vta")
+    rng = np.random.default_rng(0)
+    w = bytes_of(rng, (64, 45))
+    for n in SIZES[:2]:
+        a = bytes_of(rng, (n, 64))
+        expected = clipped(a.astype(np.int64) @ w.astype(np.int64), 6)
+        np.testing.assert_array_equal(made.run({"A": a, "W": w}, n=n), expected)
