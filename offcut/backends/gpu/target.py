@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from offcut.backends import decide, generic
@@ -13,10 +14,11 @@ from offcut.backends.gpu.executor import Limits, execute
 from offcut.backends.gpu.machine import multiprocessor
 from offcut.backends.gpu.mma import MMA, from_shared
 from offcut.backends.gpu.policy import GridPlans
+from offcut.backends.gpu.room import check_room
 from offcut.backends.gpu.text import cuda_text
 from offcut.backends.gpu.units import AGENTS, SHARED
 from offcut.backends.host.call import python_callable
-from offcut.backends.options import Loaded, Options, Planned, Strategies
+from offcut.backends.options import Loaded, Options, Planned, Strategies, checked_options
 from offcut.backends.requested import Request
 from offcut.backends.signature import crossing
 from offcut.backends.target import Target
@@ -25,7 +27,7 @@ from offcut.core.text.parser import parse
 from offcut.costmodel import Device, Machine, load
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
-from offcut.errors import TargetError
+from offcut.errors import PartitionError, TargetError
 from offcut.partition import LoopCut, Users
 from offcut.polyhedral.sync import Agents, synchronized
 from offcut.schedule import Schedule
@@ -71,14 +73,21 @@ class Cuda(Target):
 
         Raises TargetError for microkernels that are lent, and for decisions that are not those by hand.
         """
-        return decide.checked_options(
-            self, False, op, strategy, reassociate, microkernels, schedule
-        )
+        return checked_options(self.name, False, op, strategy, reassociate, microkernels, schedule)
 
     def policy(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
         """Yield plans on a grid of blocks, then the program as it stands; each with the order of its units."""
+        refused: PartitionError | None = None
+        count = 0
         for plan in generic.policy(self, program, users, options, GridPlans):
-            yield self.ordered(plan)
+            ordered = decide.attempt(partial(self.ordered, plan))
+            if isinstance(ordered, Planned):
+                count += 1
+                yield ordered
+            else:
+                refused = refused or ordered
+        if refused is not None and not count:
+            raise refused
 
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
@@ -91,8 +100,13 @@ class Cuda(Target):
         return generic.space(self, planned, request, options, GridPlans)
 
     def ordered(self, plan: Planned) -> Planned:
-        """Return a plan whose program says what units wait for."""
+        """Return a plan whose program says what units wait for.
+
+        Raises PartitionError where nothing that they can do keeps the order of its text, and for windows that a block has no
+        room for.
+        """
         program = synchronized(plan.program, AGENTS)
+        check_room(program, _bytes_of(self.machine, SHARED))
         return replace(plan, program=program, through=(*plan.through, plan.program))
 
     def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:

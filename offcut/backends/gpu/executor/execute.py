@@ -502,7 +502,7 @@ class _Execution:
         barriers of its own.
         """
         bounds = [
-            [unit for unit, _ in state.agent.bound]
+            [unit for unit, _ in state.agent.bound if unit != state.agent.unit]
             for state in self.states
             if any(isinstance(s.stmt, Sync) and s.stmt.name == token.name for s in state.steps)
         ]
