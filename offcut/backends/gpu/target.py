@@ -11,7 +11,6 @@ from offcut.backends import decide, generic
 from offcut.backends.base import Signature
 from offcut.backends.gpu.copies import UNITS, rows
 from offcut.backends.gpu.executor import Limits, execute
-from offcut.backends.gpu.machine import multiprocessor
 from offcut.backends.gpu.mma import MMA, from_shared
 from offcut.backends.gpu.policy import GridPlans
 from offcut.backends.gpu.room import check_room
@@ -19,12 +18,20 @@ from offcut.backends.gpu.text import cuda_text
 from offcut.backends.gpu.units import AGENTS, SHARED
 from offcut.backends.host.call import python_callable
 from offcut.backends.options import Loaded, Options, Planned, Strategies, checked_options
+from offcut.backends.plan import Plan, PlannedPiece, checked_sizes
 from offcut.backends.requested import Request
-from offcut.backends.signature import crossing
+from offcut.backends.signature import crossing, signature_of
 from offcut.backends.target import Target
 from offcut.core.program import Program
 from offcut.core.text.parser import parse
-from offcut.costmodel import Device, Machine, load
+from offcut.costmodel import Cost, Device, Formulas, load
+from offcut.costmodel.grid import (
+    grid_cost,
+    grid_formulas,
+    grid_of,
+    grid_prediction,
+    prediction_seconds,
+)
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.errors import PartitionError, TargetError
@@ -46,7 +53,7 @@ class Cuda(Target):
     device  None: the GPU that is there; `EMULATED`: none
     """
 
-    machine: Machine
+    machine: Device
     device: str | None = None
 
     name: ClassVar[str] = "cuda"  # type: ignore[misc]
@@ -145,7 +152,69 @@ class Cuda(Target):
         self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
     ) -> float:
         """Return the predicted seconds of a call."""
-        seconds: float = self.cost_of(planned, request, options, sizes).seconds
+        cost = self.cost_of(planned, request, options, sizes)
+        assert isinstance(cost, Cost)
+        return cost.seconds
+
+    def plan_of(
+        self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
+    ) -> Plan:
+        """Return each launch of a call with its predicted seconds: those of `cost_of`."""
+        plan = super().plan_of(planned, request, options, sizes)
+        cost = self.cost_of(planned, request, options, plan.sizes)
+        assert isinstance(cost, Cost)
+        names = request.users.names
+        launches = (
+            PlannedPiece(
+                stage=names.get(piece.stage, piece.stage),
+                role=piece.role,
+                roles={},
+                ranges={},
+                tile={},
+                microkernel=piece.microkernel or "lanes",
+                instances=piece.runs,
+                seconds=piece.cycles / cost.hertz,
+            )
+            for piece in cost.pieces
+        )
+        return replace(plan, pieces=tuple(launches), beside=cost.seconds)
+
+    def cost_of(
+        self,
+        planned: Planned,
+        request: Request,
+        options: Options,
+        sizes: Mapping[str, int] | None = None,
+    ) -> Cost | Formulas:
+        """Return what a call of a plan costs: waves of blocks, at `sizes`, or as formulas in them.
+
+        Raises CallError for a size that is missing or not allowed.
+        """
+        kernels, users = self.microkernels(options), dict(request.users.sizes)
+        program, machine = planned.program, self.machine
+        if sizes is None:
+            own = {name: user for user, name in users.items()}
+            return grid_formulas(request.program, program, machine, kernels, own)
+        sizes = checked_sizes(signature_of(request.program, request.users), sizes, "cost")
+        given = {users[user]: size for user, size in sizes.items()}
+        return grid_cost(request.program, program, machine, kernels, sizes, given)
+
+    def prices(
+        self, request: Request, options: Options, vectors: Sequence[Mapping[str, int]]
+    ) -> Callable[[Schedule], Sequence[float]]:
+        """Return predicted seconds of schedules: those of `cost_of`; nothing is proved."""
+        plans = GridPlans.of(self, request.program, request.users, options)
+        kernels, users = self.microkernels(options), dict(request.users.sizes)
+
+        def seconds(schedule: Schedule) -> Sequence[float]:
+            assert plans is not None  # who has a schedule has plans
+            program = plans.plan(schedule).program
+            prediction = grid_prediction(program, grid_of(self.machine)[0], kernels)
+            return [
+                prediction_seconds(prediction, self.machine, {users[u]: n for u, n in at.items()})
+                for at in vectors
+            ]
+
         return seconds
 
 
@@ -183,4 +252,6 @@ def target(machine: Device | None, device: str | None = None) -> Cuda:
             because="a device is the GPU that is there, or emulated",
             help=("device=None", f'device="{EMULATED}"'),
         )
-    return Cuda(multiprocessor(machine or load(DEFAULT)), device)
+    described = machine or load(DEFAULT)
+    grid_of(described)
+    return Cuda(described, device)
