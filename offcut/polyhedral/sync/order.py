@@ -43,7 +43,7 @@ from offcut.polyhedral.sync.events import (
     refused,
 )
 from offcut.polyhedral.sync.relations import Relations
-from offcut.polyhedral.sync.room import fits_capacity
+from offcut.polyhedral.sync.room import fits_capacity, max_tokens
 from offcut.polyhedral.sync.run_at_sizes import TOUCHES, smallest_fault
 
 
@@ -513,15 +513,17 @@ class Order:
 
     def has_room(self, match: Match, room: int) -> bool:
         """Return whether `room` tokens are enough, see the head of this file."""
-        ahead = self.ordered(match).reverse()
+        ahead, token = self.ordered(match).reverse(), match.token
         if self.events.agents.blocks:
-            return fits_capacity(ahead, room)
+            pairs = self.pairs_of(token.source, token.target)
+            few = max_tokens([p.one for p in pairs], [p.other for p in pairs], self.events.parts)
+            return few <= room or fits_capacity(ahead, room)
         following = self.next_of(match.arrives)
         for _ in range(room):
             ahead = ahead.apply_range(following)
         if ahead.is_empty():
             return True
-        token, waits = match.token, match.waits.identity()
+        waits = match.waits.identity()
         behind = ahead.subtract(self.not_reached(ahead, waits, token.target, token.source))
         # A phase ends before any agent arrives for the one after it, and not once more before an agent has waited for it.
         started = ahead.range().subtract(behind.range())
