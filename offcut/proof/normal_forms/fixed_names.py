@@ -378,8 +378,12 @@ class _Ranges:
                 Size(one.count.name, -INDEX_LIMIT if least is None else least, INDEX_LIMIT)
             )
             end, real = ix.add(one.start, one.count), ix.add(one.begin, one.length)
+            ends = [e for e in extents if at.holds(ix.compare("<=", real, e))]
+            if any(map(variables, ends)):  # what literal extents say besides is of these heights alone
+                facts += [ix.compare("<=", end, e) for e in ends if variables(e)]
+                continue
             for extent in extents:
-                if at.holds(ix.compare("<=", real, extent)):
+                if extent in ends:
                     facts.append(ix.compare("<=", end, extent))
                 elif at.holds(ix.compare("<", one.begin, extent)):
                     facts.append(ix.compare("<", one.start, extent))
