@@ -14,7 +14,8 @@ from typing import TypeGuard
 from offcut import debug
 from offcut.backends.host import cache as objects
 from offcut.backends.inside import check_asked
-from offcut.core.accesses import only_reduces, status_buffers
+from offcut.core.accesses import only_reduces
+from offcut.core.analysis import analysis
 from offcut.core.dtypes import ANY_ORDER, FLOATS
 from offcut.core.expr import Cast, Expr, Load, rewrite
 from offcut.core.program import (
@@ -41,10 +42,7 @@ from offcut.proof import (
     UNDECIDED,
     check_equal,
     check_options,
-    concatenate_loops,
-    has_choice,
-    strip_annotations,
-    with_floats,
+    unequal_pairs,
     without_costs,
 )
 
@@ -85,21 +83,26 @@ def unproved_step(steps: Sequence[Program], reassociate: bool) -> Unproved | Non
         return None
     number = 0
     try:
-        for number, (before, after) in enumerate(pairwise(steps)):
-            check_step(before, after, reassociate, inside=number > 0)
+        pairs = list[tuple[Program, Program]]()
+        for before, after in pairwise(steps):
+            pairs.append(_comparable(before, after))
+            number = len(pairs)
+        for number in unequal_pairs(pairs):
+            check_equal(*pairs[number], reassociate=reassociate, inside=number > 0)
+        number = len(pairs)
         given = [stmt for stmt in walk(steps[0].body) if isinstance(stmt, For)]
         check_shares(steps[-1], reassociate, {loop.iter for loop in given if _is_marked(loop)})
     except PartitionError as error:
         return Unproved(number, error)
     objects.write(name, b"proved")
-    if not has_choice(steps[0]):
+    if not analysis(steps[0]).has(Choose):
         keep_options(steps[-1])
     return None
 
 
 def keep_options(program: Program) -> None:
     """Note that all options of `program` compute the same, as a proof of each beside one source says."""
-    if has_choice(program):
+    if analysis(program).has(Choose):
         objects.write(_of_options(program), b"")
 
 
@@ -108,7 +111,7 @@ def told_options(program: Program, op: str) -> tuple[str, ...]:
 
     Raises PartitionError, as `op`, where one computes something else.
     """
-    if not has_choice(program):
+    if not analysis(program).has(Choose):
         return ()
     name = _of_options(program)
     kept = objects.read(name)
@@ -124,23 +127,28 @@ def _of_options(program: Program) -> str:
     return objects.key("options", str(without_costs(program)))
 
 
-def check_step(source: Program, emitted: Program, reassociate: bool, inside: bool = False) -> None:
-    """Prove one step: `check_equal`, which what is equal but for its marks need not be asked.
+def check_step(source: Program, emitted: Program, reassociate: bool) -> None:
+    """Prove one step: that `emitted` computes what `source` does.
 
-    inside  whether `source` is what the step before was proved to make
+    Raises PartitionError with the smallest witness, or where that takes more than bounded work.
+    """
+    pair = _comparable(source, emitted)
+    if unequal_pairs((pair,)):
+        check_equal(*pair, reassociate=reassociate)
+
+
+def _comparable(source: Program, emitted: Program) -> tuple[Program, Program]:
+    """Return two programs that can be compared.
 
     Where `emitted` alone asks whether accesses stay inside, it is compared without these questions; a
     constant that is converted when it is bound is read as its conversion.
+
+    Raises PartitionError where an access is not asked.
     """
-    if status_buffers(emitted) and not status_buffers(source):
+    if analysis(emitted).status_buffers and not analysis(source).status_buffers:
         check_asked(emitted)
         emitted = _unasked(emitted)
-    emitted = _with_constants_of(source, emitted)
-    if strip_annotations(source) != strip_annotations(emitted) and concatenate_loops(
-        source
-    ) != concatenate_loops(emitted):
-        source, emitted = with_floats(source), with_floats(emitted)
-        check_equal(source, emitted, reassociate=reassociate, inside=inside)
+    return source, _with_constants_of(source, emitted)
 
 
 def _with_constants_of(source: Program, emitted: Program) -> Program:
@@ -229,7 +237,7 @@ def _with_mark(body: tuple[Stmt, ...], path: Path | None) -> tuple[Stmt, ...]:
 
 def _unasked(program: Program) -> Program:
     """Return `program` without the questions whether an access stays inside: a call that does not is refused."""
-    names = status_buffers(program)
+    names = analysis(program).status_buffers
 
     def says(stmt: Stmt) -> TypeGuard[Store]:
         return isinstance(stmt, Store) and stmt.buffer in names

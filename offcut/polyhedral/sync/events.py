@@ -19,7 +19,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from offcut.core import index as ix
-from offcut.core.accesses import status_buffers
+from offcut.core.analysis import analysis
 from offcut.core.conditions import negate
 from offcut.core.expr import (
     Expr,
@@ -207,7 +207,7 @@ class _Reader:
     def __init__(self, program: Program, agents: Agents, own: frozenset[str]) -> None:
         self.program, self.agents, self.units = program, agents, agents.by_name
         written = {stmt.buffer for stmt in walk(program) if isinstance(stmt, Store)}
-        self.shared = written - tile_buffers(program) - status_buffers(program) - own
+        self.shared = written - tile_buffers(program) - analysis(program).status_buffers - own
         self.sizes = {size.name for size in program.sizes}
         self.leaves: list[Event] = []
         self.syncs: list[Event] = []

@@ -46,6 +46,7 @@ from dataclasses import dataclass, field, replace
 
 from offcut.core.accesses import accessed_arrays, statement_arrays, stored_arrays
 from offcut.core.conditions import conjuncts
+from offcut.core.plain_loops import strip_annotations
 from offcut.core.program import (
     Alloc,
     Buffer,
@@ -65,7 +66,6 @@ from offcut.core.program import (
 )
 from offcut.core.traversal import all_bound_names
 from offcut.polyhedral import Space
-from offcut.proof.by_structure.structure import strip_annotations
 from offcut.proof.normal_forms.fixed_names import (
     Entry,
     FixedNames,

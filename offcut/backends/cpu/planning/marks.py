@@ -12,9 +12,10 @@ from offcut.backends.cpu.planning.row_reductions import marked
 from offcut.backends.cpu.planning.vectorize import vectorized
 from offcut.backends.cpu.threads.parallel import Parallel, mark_parallel_loops, single_threaded
 from offcut.backends.proving import check_step
+from offcut.core.plain_loops import strip_annotations
 from offcut.core.program import Program
 from offcut.errors import PartitionError
-from offcut.proof import concatenate_loops, strip_annotations
+from offcut.proof import concatenate_loops
 from offcut.schedule import (
     ANY,
     ANY_LANES,
