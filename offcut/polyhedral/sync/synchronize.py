@@ -212,10 +212,9 @@ def pairs_of(relations: Relations) -> list[Pair]:
     leaves, units = relations.events.leaves, relations.events.units
     check_multicast(relations)
     result = []
+    firsts, lasts = [*leaves], [*leaves]
     if not relations.keys and not any(leaf.engine for leaf in leaves):
         firsts, lasts = without_implied(leaves), without_implied(leaves[::-1])
-    else:
-        firsts = lasts = leaves
     for one, other in product(lasts, firsts):
         own = one.unit == other.unit and not one.engine
         own = own and not by_one_lane(units, one, other) and not fence_between(units, one, other)

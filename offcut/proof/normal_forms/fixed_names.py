@@ -379,7 +379,9 @@ class _Ranges:
             )
             end, real = ix.add(one.start, one.count), ix.add(one.begin, one.length)
             ends = [e for e in extents if at.holds(ix.compare("<=", real, e))]
-            if any(map(variables, ends)):  # what literal extents say besides is of these heights alone
+            if any(
+                map(variables, ends)
+            ):  # what literal extents say besides is of these heights alone
                 facts += [ix.compare("<=", end, e) for e in ends if variables(e)]
                 continue
             for extent in extents:
