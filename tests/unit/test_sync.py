@@ -345,7 +345,7 @@ for i in 0:n
         assert fault_of(program, QUEUES, {"n": n}, range(3)) is None
     spare = text.replace("where(r >= 1, T[r - 1], int8(0))", "A[r]")
     with pytest.raises(
-        oc.PartitionError, match="without them all is ordered|nothing behind it needs"
+        oc.PartitionError, match=r"without them all is ordered|nothing behind it needs"
     ):
         check(parse(spare), QUEUES)
     raced = text.replace("T[r - 1]", "T[n - r]").replace("r >= 1", "r >= 1 and r < n")
