@@ -215,6 +215,27 @@ def narrow(value: Any) -> Any:
     return oc.maximum(oc.minimum(value // 64, 127), -128).astype("int8")
 
 
+def test_an_array_that_is_multiplied_and_added_has_a_copy_for_each() -> None:
+    x, w = oc.placeholder((ROWS, 32), "int8", name="X"), oc.placeholder((32, 32), "int8", name="W")
+    k = oc.reduce_axis(32, name="k")
+    s = oc.compute(x.shape, lambda i, j: oc.sum(wide(x[i, k]) * wide(w[k, j]), axis=k), name="S")
+    y = oc.compute(
+        x.shape,
+        lambda i, j: oc.maximum(oc.minimum(s[i, j] // 64 + wide(x[i, j]), 127), -128).astype(
+            "int8"
+        ),
+        name="Y",
+    )
+    kernel, rng = (
+        oc.compile(y, inputs=[x, w], target="vta", strategy="balance"),
+        np.random.default_rng(0),
+    )
+    for n in (1, 19, 20):
+        a, b = bytes_of(rng, (n, 32)), bytes_of(rng, (32, 32))
+        expected = np.clip((a.astype(np.int64) @ b.astype(np.int64) >> 6) + a, -128, 127)
+        np.testing.assert_array_equal(kernel(a, b), expected)
+
+
 ROWS, COLUMNS = oc.dim("n", min=1, max=20), oc.dim("m", min=1, max=20)
 
 
