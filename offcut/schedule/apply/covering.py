@@ -72,7 +72,10 @@ def undeclared_error(what: object, at: str, own: Sequence[str] = ()) -> Partitio
         f"cannot run {what!r}",
         at=at,
         because=f"it is {'no microkernel of the target, and ' if own else ''}no declared instruction",
-        help=(*own, "decl_tensor_intrin(computation, lowering)"),
+        help=(
+            *((", ".join(own),) if own else ()),
+            "decl_tensor_intrin(computation, lowering)",
+        ),
     )
 
 
