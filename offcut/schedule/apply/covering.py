@@ -18,6 +18,7 @@ from dataclasses import replace
 from offcut.core import index as ix
 from offcut.core import program as tile
 from offcut.core.expr import Load, variables
+from offcut.core.nearest import meant
 from offcut.core.program import For, Stmt, Store, Tile, TileAxis
 from offcut.core.text.printer import format_expr
 from offcut.describe.intrinsic import declared
@@ -71,11 +72,9 @@ def undeclared_error(what: object, at: str, own: Sequence[str] = ()) -> Partitio
         "tensorize",
         f"cannot run {what!r}",
         at=at,
-        because=f"it is {'no microkernel of the target, and ' if own else ''}no declared instruction",
-        help=(
-            *((", ".join(own),) if own else ()),
-            "decl_tensor_intrin(computation, lowering)",
-        ),
+        because=f"it is {'no microkernel of the target, and ' if own else ''}no declared instruction"
+        + meant(str(what), own),
+        help=("decl_tensor_intrin(computation, lowering)",),
     )
 
 

@@ -19,13 +19,10 @@ from offcut.schedule.decisions import Alternative, Choose, Level, Primitive, Sch
 
 def with_strategy_options(schedule: Schedule) -> Schedule:
     """Return `schedule` with an option of all its decisions for each strategy that a split chooses among; itself if none does."""
-    variants = [*_variants(schedule.steps)]
+    primitives = [step for step in schedule.steps if isinstance(step, Primitive)]
+    variants = [*_variants(primitives)]
     if len(variants) == 1:
-        return (
-            schedule
-            if variants[0][1] == schedule.steps
-            else replace(schedule, steps=variants[0][1])
-        )
+        return replace(schedule, steps=variants[0][1])
     options = (Alternative(label, None, steps) for label, steps in variants)
     return replace(schedule, steps=(Choose(tuple(options)),))
 
