@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from offcut import debug
+from offcut.backends.bounds_guards import insert_bounds_guards
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.planning.claims import covers_of, plain_notes
 from offcut.backends.cpu.planning.conditions import separated
-from offcut.backends.cpu.planning.marks import run_by_marks, threads_marked
+from offcut.backends.cpu.planning.marks import bind_units, threads_marked
 from offcut.backends.cpu.planning.padding import in_padded_order, without_padding
 from offcut.backends.cpu.planning.planned import Planned
 from offcut.backends.cpu.planning.policy import policy, pricing
 from offcut.backends.cpu.planning.seconds import seconds_of_choices
-from offcut.backends.inside import kept_inside
 from offcut.backends.options import Options
 from offcut.core.program import Program
 from offcut.describe.computation import Computation
@@ -38,7 +38,7 @@ def nest_schedule(computation: Computation, host: Host, options: Options) -> Sch
             dict(options.strategy) if isinstance(options.strategy, tuple) else options.strategy,
             host.threads,
             options.reassociate,
-            options.every,
+            options.keep_pruned,
         )
     return threads_marked(replace(chosen, steps=(*chosen.steps, ANY_TREE)), host)
 
@@ -65,7 +65,7 @@ def plan_nests(
         loops = _unpadded(loops, host, options)
     unpadded: tuple[Program, ...] = (padded,) if loops is not padded else ()
     if undecided:
-        loops = kept_inside(loops)
+        loops = insert_bounds_guards(loops)
         debug.passed("bounds", loops, applied.partition.loops)
     whole, (loops, notes) = loops, separated(loops, schedule)
     if loops is not whole:
@@ -81,21 +81,22 @@ def plan_nests(
                 because=f"{because}: {why}",
                 help=("its loops, as they stand",),
             )
-    shares, _, divided = run_by_marks(loops, schedule, host, options.reassociate)
-    loops = shares.program
+    units = bind_units(loops, schedule, host, options.reassociate)
+    loops = units.shares.program
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
     return Planned(
         loops,
-        schedule=schedule,
+        schedule=units.schedule,
+        unnamed=schedule,
         applied=applied,
         seconds=seconds_of_choices(applied),
-        shares=shares,
+        shares=units.shares,
         work=computation.instances,
         notes=(
             *notes,
             *dict.fromkeys(plain_notes(cut.loops, covers, _covered(parts_of(schedule)))),
         ),
-        through=(source(computation), applied.staged, *unpadded, *divided),
+        through=(source(computation), applied.staged, *unpadded, *units.divided),
     )
 
 
@@ -120,7 +121,7 @@ def _covered(parts: Sequence[Nest | Together]) -> frozenset[str]:
 
 def _unpadded(loops: Program, host: Host, options: Options) -> Program:
     """Return `loops` without products that padding makes zero, where microkernels compute what is left."""
-    if not options.reassociate or options.padded:
+    if not options.reassociate or options.keep_padding_terms:
         return loops
     ordered = in_padded_order(loops)
     if ordered is loops:

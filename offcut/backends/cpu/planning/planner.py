@@ -36,7 +36,7 @@ from offcut.backends.cpu.planning.raised_computation import computation_of
 from offcut.backends.cpu.planning.words import machine_words
 from offcut.backends.decide import Plans, attempt, changed_plans
 from offcut.backends.options import DEFAULT, Options, Strategies
-from offcut.backends.proving import Unproved, check_step
+from offcut.backends.verify import Unproved, verify_pass
 from offcut.core.program import Program, canonicalize
 from offcut.describe.computation import Computation
 from offcut.describe.source import source
@@ -72,7 +72,7 @@ def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT
     if schedule is None or not by_hand:
         return changed_plans(_in_order(program, users, host, options), lambda plan: plan)
     with debug.timed("primitives"):
-        check_step(program, create_schedule(program).source, options.reassociate)
+        verify_pass(program, create_schedule(program).source, options.reassociate)
         own = [family.microkernel for family in families(host)]
         first = replace(schedule, steps=by_hand)
         lowered = replay(program, first, options.microkernels, options.reassociate, own)[1]
@@ -83,8 +83,11 @@ def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT
     left = replace(options, schedule=replace(schedule, steps=rest) if rest else None)
 
     def after_hand(plan: Planned) -> Planned:
-        whole = replace(schedule, steps=(*by_hand, *plan.schedule.steps))
-        return replace(plan, schedule=whole, by_hand=lowered, notes=(*words, *plan.notes))
+        whole, unnamed = (
+            replace(schedule, steps=(*by_hand, *one.steps)) for one in (plan.schedule, plan.unnamed)
+        )
+        notes = (*words, *plan.notes)
+        return replace(plan, schedule=whole, unnamed=unnamed, by_hand=lowered, notes=notes)
 
     return changed_plans(_in_order(lowered, users, host, left), after_hand)
 
@@ -136,7 +139,7 @@ class _Preferences:
             yield from self.uncut(unproved.why).plans()
             return
         _check_undecided(unproved)
-        if ANY_PRODUCTS in first.schedule.steps:
+        if ANY_PRODUCTS in first.unnamed.steps:
             yield from self.without_products(f"no nest is cut: {unproved.why}").plans()
             return
         if self.host.threads > 1 and self.options.schedule is None:
@@ -153,8 +156,8 @@ class _Preferences:
                 unproved = yield preferences.with_notes(padded)
                 _check_undecided(unproved)
         why = unproved.why
-        by_row = without_blocks(first.schedule)
-        if self.options.schedule is None and by_row != first.schedule:
+        by_row = without_blocks(first.unnamed)
+        if self.options.schedule is None and by_row != first.unnamed:
             plan = attempt(partial(preferences.in_nests, by_row))
             if isinstance(plan, Planned):
                 unproved = yield preferences.with_notes(plan, f"no blocks of shared loops: {why}")
@@ -187,7 +190,7 @@ class _Preferences:
 
     def with_padding(self, note: str) -> _Preferences:
         """Return the preferences for the program with all products that padding makes zero."""
-        options = replace(self.options, padded=True)
+        options = replace(self.options, keep_padding_terms=True)
         return replace(self, options=options, notes=(*self.notes, note))
 
     def with_notes(self, plan: Planned, *notes: str) -> Planned:
@@ -219,7 +222,7 @@ class _Preferences:
         if not _keeps_conditions(cut):
             return cut
         if not asks_lanes(cut.program):
-            separate = self.with_separate_conditions(self.computation, cut.schedule)
+            separate = self.with_separate_conditions(self.computation, cut.unnamed)
             apart = attempt(partial(self.in_nests, separate))
             if isinstance(apart, Planned) and not asks_loops(apart.program):
                 return apart
@@ -233,12 +236,7 @@ class _Preferences:
         if not parts_of(schedule):
             return plan_cut_loops(self.program, self.users, self.host, self.options, schedule)
         if self.computation is None:
-            raise PartitionError(
-                "compile",
-                f"cannot apply a schedule with nests to {self.program.name}",
-                because=self.why,
-                help=("separate, split and bind are for loops as they stand",),
-            )
+            return plan_loops(self.program, self.host, self.options, schedule, self.why)
         return self.in_nests(schedule)
 
     def in_nests(self, schedule: Schedule) -> Planned:
