@@ -117,7 +117,9 @@ def checked_schedule(
     for step in hand_steps(schedule):
         if isinstance(step, decisions.Cover):
             with at_line(schedule, step):
-                find_intrinsic(step.microkernel, microkernels, f"axis {step.stage}.{step.axis}")
+                known = [kernel.name for kernel in microkernels]
+                at = f"axis {step.stage}.{step.axis}"
+                find_intrinsic(step.microkernel, microkernels, at, known)
     return schedule
 
 

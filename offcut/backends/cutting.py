@@ -177,13 +177,11 @@ def _cut(job: Cutting, wanted: Any, copies: int) -> Partition:
 def _of_plan(program: Program, users: Users, planned: TargetPlan) -> Partition:
     """Return the pieces of a plan, proved step by step; terms of sums may be added in any order, as `compile` has it."""
     theorems: dict[Theorem, None] = {}
-    refused = f"cannot cut {program.name} so"
-    with request_budget("partition", refused, help=SIMPLER):
+    with request_budget("partition", f"cannot cut {program.name} so", help=SIMPLER):
         check_windows(planned.program, "partition")
     for before, after in pairwise((program, *planned.through, planned.program)):
-        with request_budget("partition", refused, help=SIMPLER):
-            proved_here = check_equal(before, after, reassociate=True, users=users.of_sizes)
-            theorems |= dict.fromkeys(proved_here)
+        proved_here = check_equal(before, after, reassociate=True, users=users.of_sizes)
+        theorems |= dict.fromkeys(proved_here)
     record_choice_proof(planned.program)
     return Partition(
         program,

@@ -46,6 +46,7 @@ from offcut.schedule import (
     each_decision,
     nests_of,
     stages_in,
+    with_strategy_options,
 )
 
 MAX_COMBINATIONS = 16
@@ -173,8 +174,12 @@ def plan_program(
     rest = policy_decisions(program, steps[-1], spec, request, said)
     whole = Schedule(program.name, (*said, *rest))
     check_units(whole, spec)
-    by_hand = create_schedule(unfuse_stages(steps[-1])).with_microkernels(microkernels(spec))
-    *forms, last = by_hand.apply(whole).forms()
+    source, kernels = unfuse_stages(steps[-1]), microkernels(spec)
+    by_hand = create_schedule(source).with_microkernels(kernels).apply(whole)
+    options = with_strategy_options(whole)  # the host chooses among whole nests
+    if options != whole:
+        by_hand = create_schedule(source).with_microkernels(kernels).apply(options)
+    *forms, last = by_hand.forms()
     through = (*map(unfuse_stages, steps), *forms)
     return TargetPlan(last, whole, through=through, tiles=by_hand.tiles())
 
