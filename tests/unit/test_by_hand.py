@@ -431,7 +431,7 @@ at: cannot compute AL at D.i
         """\
 cover: cannot run 'nothing8x8'
   at       line 5: cover C at ji nothing8x8
-  because  it is no declared instruction
+  because  it is no microkernel of the target, and no declared instruction
   help     decl_tensor_intrin(computation, lowering)""",
     ),
     "an instruction that computes something else": (
@@ -500,7 +500,7 @@ split: cannot take j as an axis
         "bind * lane",
         """\
 schedule: cannot apply a decision here
-  at       line 3: stage read A for C as AL in far
+  at       line 6: stage read A for C as AL in far
   because  what a target decides stands before it, about loops that are made first
   help     decisions by hand come first
   help     split C.i cut 8, behind separate""",
@@ -589,9 +589,10 @@ def test_nests_are_for_what_is_still_a_computation() -> None:
     assert (
         str(refused.value)
         == """\
-compile: cannot apply a schedule with nests to D
-  because  it is not a sequence of whole arrays, each from those before
-  help     separate, split and bind are for loops as they stand"""
+schedule: cannot cover C
+  at       line 3: cover C vectors
+  because  no nest that computes it is a sequence of whole arrays, each from those before
+  help     separate, split and bind, for loops as they stand"""
     )
 
 

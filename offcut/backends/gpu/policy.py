@@ -32,7 +32,7 @@ from offcut.backends.generic import Covered, Plans, definition_of
 from offcut.backends.gpu.copies import rows
 from offcut.backends.gpu.mma import DEPTH, ROWS
 from offcut.backends.gpu.units import REGISTERS, SHARED
-from offcut.backends.options import Planned
+from offcut.backends.options import TargetPlan
 from offcut.core import index as ix
 from offcut.core.expr import Load, Var, variables, walk
 from offcut.core.program import Kind
@@ -92,7 +92,7 @@ class GridPlans(Plans):
                 steps += plain_decisions(stage)
         return Schedule(self.name, tuple(steps))
 
-    def plan(self, schedule: Schedule) -> Planned:
+    def plan(self, schedule: Schedule) -> TargetPlan:
         """Return the program that decisions make, and the small steps by which it is proved: what is inlined first.
 
         Raises PartitionError for one that is not legal.

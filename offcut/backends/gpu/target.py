@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any, ClassVar
 
 from offcut.backends import decide, generic
-from offcut.backends.base import Signature
+from offcut.backends.abi import Signature
+from offcut.backends.compile_request import CompileRequest
 from offcut.backends.gpu.copies import UNITS, rows
 from offcut.backends.gpu.executor import Limits, execute
 from offcut.backends.gpu.mma import MMA, from_shared
@@ -17,10 +18,9 @@ from offcut.backends.gpu.room import check_room
 from offcut.backends.gpu.text import cuda_text
 from offcut.backends.gpu.units import AGENTS, SHARED
 from offcut.backends.host.call import python_callable
-from offcut.backends.options import Loaded, Options, Planned, Strategies, checked_options
-from offcut.backends.plan import Plan, PlannedPiece, checked_sizes
-from offcut.backends.requested import Request
-from offcut.backends.signature import crossing, signature_of
+from offcut.backends.options import Loaded, Options, Strategies, TargetPlan, checked_options
+from offcut.backends.plan import Plan, PlannedPiece, check_sizes
+from offcut.backends.signature import boundary_buffers, signature_of
 from offcut.backends.target import Target
 from offcut.core.program import Program
 from offcut.core.text.parser import parse
@@ -82,13 +82,13 @@ class Cuda(Target):
         """
         return checked_options(self.name, False, op, strategy, reassociate, microkernels, schedule)
 
-    def policy(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
+    def policy(self, program: Program, users: Users, options: Options) -> Iterator[TargetPlan]:
         """Yield plans on a grid of blocks, then the program as it stands; each with the order of its units."""
         refused: PartitionError | None = None
         count = 0
         for plan in generic.policy(self, program, users, options, GridPlans):
             ordered = decide.attempt(partial(self.ordered, plan))
-            if isinstance(ordered, Planned):
+            if isinstance(ordered, TargetPlan):
                 count += 1
                 yield ordered
             else:
@@ -98,15 +98,17 @@ class Cuda(Target):
 
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
-    ) -> Planned | None:
+    ) -> TargetPlan | None:
         """Return the plan of `program` in which tiles of blocks have these sizes and tails."""
         return generic.cut(self, program, users, cuts, options, GridPlans)
 
-    def space(self, planned: Planned, request: Request, options: Options, most: int) -> Points:
+    def space(
+        self, planned: TargetPlan, request: CompileRequest, options: Options, most: int
+    ) -> Points:
         """Return the tiles of blocks and their strategies."""
         return generic.space(self, planned, request, options, GridPlans)
 
-    def ordered(self, plan: Planned) -> Planned:
+    def ordered(self, plan: TargetPlan) -> TargetPlan:
         """Return a plan whose program says what units wait for.
 
         Raises PartitionError where nothing that they can do keeps the order of its text, and for windows that a block has no
@@ -116,11 +118,11 @@ class Cuda(Target):
         check_room(program, _bytes_of(self.machine, SHARED))
         return replace(plan, program=program, through=(*plan.through, plan.program))
 
-    def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
+    def lower(self, planned: TargetPlan, signature: Signature, options: Options) -> bytes:
         """Return the program's text."""
         return str(planned.program).encode()
 
-    def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
+    def show(self, planned: TargetPlan, signature: Signature, options: Options, form: str) -> str:
         """Return a plan as CUDA C++.
 
         Raises DescribeError for what has no text so far.
@@ -149,7 +151,11 @@ class Cuda(Target):
         return bound
 
     def simulated(
-        self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
+        self,
+        planned: TargetPlan,
+        request: CompileRequest,
+        options: Options,
+        sizes: Mapping[str, int],
     ) -> float:
         """Return the predicted seconds of a call."""
         cost = self.cost_of(planned, request, options, sizes)
@@ -157,7 +163,11 @@ class Cuda(Target):
         return cost.seconds
 
     def plan_of(
-        self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
+        self,
+        planned: TargetPlan,
+        request: CompileRequest,
+        options: Options,
+        sizes: Mapping[str, int],
     ) -> Plan:
         """Return each launch of a call with its predicted seconds: those of `cost_of`."""
         plan = super().plan_of(planned, request, options, sizes)
@@ -181,8 +191,8 @@ class Cuda(Target):
 
     def cost_of(
         self,
-        planned: Planned,
-        request: Request,
+        planned: TargetPlan,
+        request: CompileRequest,
         options: Options,
         sizes: Mapping[str, int] | None = None,
     ) -> Cost | Formulas:
@@ -195,12 +205,12 @@ class Cuda(Target):
         if sizes is None:
             own = {name: user for user, name in users.items()}
             return grid_formulas(request.program, program, machine, kernels, own)
-        sizes = checked_sizes(signature_of(request.program, request.users), sizes, "cost")
+        sizes = check_sizes(signature_of(request.program, request.users), sizes, "cost")
         given = {users[user]: size for user, size in sizes.items()}
         return grid_cost(request.program, program, machine, kernels, sizes, given)
 
     def prices(
-        self, request: Request, options: Options, vectors: Sequence[Mapping[str, int]]
+        self, request: CompileRequest, options: Options, vectors: Sequence[Mapping[str, int]]
     ) -> Callable[[Schedule], Sequence[float]]:
         """Return predicted seconds of schedules: those of `cost_of`; nothing is proved."""
         plans = GridPlans.of(self, request.program, request.users, options)
@@ -228,7 +238,7 @@ class _Run:
     limits: Limits
 
     def __call__(self, inputs: Sequence[Array], sizes: Mapping[str, int]) -> Sequence[Array]:
-        taken, given = crossing(self.program.buffers)
+        taken, given = boundary_buffers(self.program.buffers)
         arrays = dict(zip((buffer.name for buffer in taken), inputs, strict=True))
         values = dict(zip((size.name for size in self.program.sizes), sizes.values(), strict=True))
         every = {**arrays, **self.constants}
