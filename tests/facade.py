@@ -131,8 +131,7 @@ HOOKS = {
     "cut nests": "backends.cpu.planning.loop_plan:with_products",
     "cover": "backends.cpu.planning.loop_plan:without_covers",
     "vectorize": "backends.cpu.planning.marks:vectorized",
-    "threads": "backends.cpu.planning.marks:shared",
-    "iterations for threads": "backends.cpu.planning.marks:mark_parallel_loops",
+    "threads": "backends.cpu.planning.marks:mark_parallel_loops",
     "prove": "backends.decide:unproved_step",
     # The host.
     "host": "backends.cpu.machine.isa:host",

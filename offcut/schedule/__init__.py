@@ -37,6 +37,7 @@ from offcut.schedule.decisions import (
     split_of,
     stages_in,
 )
+from offcut.schedule.loop_names import EVERY, NO_LOOP, Binds
 from offcut.schedule.nests import (
     KernelAxes,
     Nest,
@@ -66,14 +67,17 @@ __all__ = [
     "ANY_PRODUCTS",
     "ANY_THREADS",
     "ANY_TREE",
+    "EVERY",
     "FACTORS",
     "NARROW",
+    "NO_LOOP",
     "VECTORS",
     "Alternative",
     "Applied",
     "At",
     "Axis",
     "Bind",
+    "Binds",
     "Choice",
     "Choose",
     "Cover",

@@ -866,14 +866,16 @@ def test_a_decision_behind_the_options_of_its_stage_is_refused() -> None:
     )
 
 
-def test_a_unit_of_one_loop_of_a_nest_is_refused() -> None:
+def test_a_unit_that_the_target_has_not_is_refused_for_one_loop() -> None:
     lines = CHOICE.split("choose")[0] + "split C.i guard 8 as i_tile i_in\norder C i_tile i_in j\n"
-    cover = "cover C at i_in vectors\nbind C.i_tile thread"
+    cover = "cover C at i_in vectors\nbind C.i_tile warp"
     assert refusal(lines + cover) == (
-        "bind: cannot bind i_tile alone to thread\n"
-        "  at       line 5: bind C.i_tile thread\n"
-        "  because  this target binds all loops of its nests that may run so, or none\n"
-        "  help     bind * thread"
+        "schedule: cannot bind C.i_tile to warp\n"
+        "  at       line 5: bind C.i_tile warp\n"
+        "  because  the target has no such unit\n"
+        "  help     bind C.i_tile lane tree\n"
+        "  help     bind C.i_tile lane\n"
+        "  help     bind C.i_tile thread"
     )
 
 

@@ -200,7 +200,10 @@ def test_a_kernel_of_it_has_the_loops_and_bits_of_the_lowered_program(name: str)
 def test_what_the_target_decides_stands_behind_the_primitives() -> None:
     text = "schedule E\ninline B\ninline D\nbind * lane tree"
     kernel = oc.compile(chain(), schedule=oc.Schedule.parse(text))
-    assert str(kernel.schedule) == text
+    named = "schedule E\ninline B\ninline D\nseparate 1\nbind E.r lane tree"
+    assert str(kernel.schedule) == named
+    again = oc.compile(chain(), schedule=oc.Schedule.parse(named))
+    assert (again.loops, again.schedule) == (kernel.loops, kernel.schedule)
     nest = (
         "schedule E\ninline B\nsplit D.j mask 8 as j_tile j_in\norder D j_tile j_in\n"
         "cover D at j_in vectors\ncover E vectors"

@@ -115,7 +115,7 @@ class Cpu(Target):
 
     def space(self, planned: Planned, request: Request, options: Options, most: int) -> Points:
         """Return the ways of nests, or the cuts of loops as they stand."""
-        first = _own(planned).schedule
+        first = _own(planned).unnamed
         computation = self.computation(request, options) if parts_of(first) else None
         kernels, machine = self.microkernels(options), self.machine
         return Space(first, request.program, computation, kernels, machine, most=most)

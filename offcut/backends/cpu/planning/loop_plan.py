@@ -14,7 +14,7 @@ from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.planning.claims import check_covers, covers_of, plain_notes
 from offcut.backends.cpu.planning.conditions import is_cut, reads_bounds, separated
-from offcut.backends.cpu.planning.marks import run_by_marks
+from offcut.backends.cpu.planning.marks import begun, bind_units
 from offcut.backends.cpu.planning.nest_plan import plan_best_nests
 from offcut.backends.cpu.planning.nests import has_product, with_nests
 from offcut.backends.cpu.planning.planned import Planned
@@ -47,6 +47,7 @@ from offcut.polyhedral import request_budget
 from offcut.schedule import (
     ANY,
     ANY_PRODUCTS,
+    Bind,
     Primitive,
     Schedule,
     Separate,
@@ -97,14 +98,16 @@ def plan_loops(
             plain = tuple(dict.fromkeys(plain_notes(run, covers)))
             settled = without_covers(run, covers.refused)
         debug.passed("covers", settled.program, run)
-        shares, said, divided = run_by_marks(settled.program, schedule, host, options.reassociate)
+        beside = ANY_PRODUCTS in schedule.steps
+        units = bind_units(settled.program, schedule, host, options.reassociate, beside)
         return Planned(
-            shares.program,
-            schedule=schedule,
-            notes=(*notes, *said, *settled.notes, *plain),
-            seconds=seconds_of_program(shares.program, host),
-            shares=shares,
-            through=(program, inside, *((uncut,) if run is not uncut else ()), *divided),
+            units.shares.program,
+            schedule=begun(units.schedule),
+            unnamed=schedule,
+            notes=(*notes, *units.notes, *settled.notes, *plain),
+            seconds=seconds_of_program(units.shares.program, host),
+            shares=units.shares,
+            through=(program, inside, *((uncut,) if run is not uncut else ()), *units.divided),
         )
 
 
@@ -183,6 +186,8 @@ def check_loops(schedule: Schedule) -> None:
     cuts = set(map(id, loop_cuts(schedule).values()))
     for step in schedule.steps:
         if id(step) in cuts or not isinstance(step, Primitive) or ANY in stages_in(step):
+            continue
+        if isinstance(step, Bind) and step.unit is not None:
             continue
         with at_line(schedule, step):
             raise PartitionError(

@@ -10,7 +10,7 @@ from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.planning.claims import covers_of, plain_notes
 from offcut.backends.cpu.planning.conditions import separated
-from offcut.backends.cpu.planning.marks import run_by_marks, threads_marked
+from offcut.backends.cpu.planning.marks import bind_units, threads_marked
 from offcut.backends.cpu.planning.padding import in_padded_order, without_padding
 from offcut.backends.cpu.planning.planned import Planned
 from offcut.backends.cpu.planning.policy import policy, pricing
@@ -81,21 +81,22 @@ def plan_nests(
                 because=f"{because}: {why}",
                 help=("its loops, as they stand",),
             )
-    shares, _, divided = run_by_marks(loops, schedule, host, options.reassociate)
-    loops = shares.program
+    units = bind_units(loops, schedule, host, options.reassociate)
+    loops = units.shares.program
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
     return Planned(
         loops,
-        schedule=schedule,
+        schedule=units.schedule,
+        unnamed=schedule,
         applied=applied,
         seconds=seconds_of_choices(applied),
-        shares=shares,
+        shares=units.shares,
         work=computation.instances,
         notes=(
             *notes,
             *dict.fromkeys(plain_notes(cut.loops, covers, _covered(parts_of(schedule)))),
         ),
-        through=(source(computation), applied.staged, *unpadded, *divided),
+        through=(source(computation), applied.staged, *unpadded, *units.divided),
     )
 
 

@@ -83,8 +83,11 @@ def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT
     left = replace(options, schedule=replace(schedule, steps=rest) if rest else None)
 
     def after_hand(plan: Planned) -> Planned:
-        whole = replace(schedule, steps=(*by_hand, *plan.schedule.steps))
-        return replace(plan, schedule=whole, by_hand=lowered, notes=(*words, *plan.notes))
+        whole, unnamed = (
+            replace(schedule, steps=(*by_hand, *one.steps)) for one in (plan.schedule, plan.unnamed)
+        )
+        notes = (*words, *plan.notes)
+        return replace(plan, schedule=whole, unnamed=unnamed, by_hand=lowered, notes=notes)
 
     return changed_plans(_in_order(lowered, users, host, left), after_hand)
 
@@ -136,7 +139,7 @@ class _Preferences:
             yield from self.uncut(unproved.why).plans()
             return
         _check_undecided(unproved)
-        if ANY_PRODUCTS in first.schedule.steps:
+        if ANY_PRODUCTS in first.unnamed.steps:
             yield from self.without_products(f"no nest is cut: {unproved.why}").plans()
             return
         if self.host.threads > 1 and self.options.schedule is None:
@@ -153,8 +156,8 @@ class _Preferences:
                 unproved = yield preferences.with_notes(padded)
                 _check_undecided(unproved)
         why = unproved.why
-        by_row = without_blocks(first.schedule)
-        if self.options.schedule is None and by_row != first.schedule:
+        by_row = without_blocks(first.unnamed)
+        if self.options.schedule is None and by_row != first.unnamed:
             plan = attempt(partial(preferences.in_nests, by_row))
             if isinstance(plan, Planned):
                 unproved = yield preferences.with_notes(plan, f"no blocks of shared loops: {why}")
@@ -219,7 +222,7 @@ class _Preferences:
         if not _keeps_conditions(cut):
             return cut
         if not asks_lanes(cut.program):
-            separate = self.with_separate_conditions(self.computation, cut.schedule)
+            separate = self.with_separate_conditions(self.computation, cut.unnamed)
             apart = attempt(partial(self.in_nests, separate))
             if isinstance(apart, Planned) and not asks_loops(apart.program):
                 return apart

@@ -10,6 +10,7 @@ from offcut.core.plain_loops import unsynchronized
 from offcut.core.program import THREAD, Program
 from offcut.errors import PartitionError
 from offcut.polyhedral.sync import check_barriers
+from offcut.schedule import NO_LOOP
 
 
 def check_race_free(made: Parallel, chunk: int, threads: int) -> None:
@@ -22,7 +23,7 @@ def check_race_free(made: Parallel, chunk: int, threads: int) -> None:
     if not debug.verifies() and cache.read(name) is not None:
         return
     check_shares(unsynchronized(made.program), True, set())
-    again = mark_parallel_loops(made.program, chunk, threads)
+    again = mark_parallel_loops(made.program, chunk, threads, NO_LOOP)
     for buffer in sorted(again.own ^ made.own):
         own = buffer in again.own
         raise _refused(
