@@ -165,8 +165,8 @@ class Plans:
         """
         before = unfuse_stages(self.computation)
         by_hand = create_schedule(before).with_microkernels(self.kernels).apply(schedule)
-        *forms, program = by_hand.forms()
-        return Planned(program, schedule, through=(before, *forms), tiles=by_hand.tiles())
+        (*forms, program), tiles = by_hand.forms()
+        return Planned(program, schedule, through=(before, *forms), tiles=tiles)
 
 
 def policy(planner: Planner, program: Program, users: Users, options: Options) -> Iterator[Planned]:

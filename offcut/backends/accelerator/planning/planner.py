@@ -74,9 +74,9 @@ def plan_program(
     check_units(whole, spec)
     unfused = tuple(map(unfuse_stages, steps))
     by_hand = create_schedule(unfused[-1]).with_microkernels(microkernels(spec))
-    *forms, last = by_hand.apply(whole).forms()
+    (*forms, last), tiles = by_hand.apply(whole).forms()
     through = (*unfused, *forms)
-    return Planned(last, whole, through=through, tiles=by_hand.tiles())
+    return Planned(last, whole, through=through, tiles=tiles)
 
 
 def check_units(schedule: Schedule, spec: AcceleratorSpec) -> None:
