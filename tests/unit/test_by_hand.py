@@ -589,9 +589,10 @@ def test_nests_are_for_what_is_still_a_computation() -> None:
     assert (
         str(refused.value)
         == """\
-compile: cannot apply a schedule with nests to D
-  because  it is not a sequence of whole arrays, each from those before
-  help     separate, split and bind are for loops as they stand"""
+schedule: cannot cover C
+  at       line 2: cover C vectors
+  because  no nest that computes it is a sequence of whole arrays, each from those before
+  help     separate, split and bind, for loops as they stand"""
     )
 
 

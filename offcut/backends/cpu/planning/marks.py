@@ -118,13 +118,7 @@ class _Binding:
 
     def bound(self, program: Program) -> UnitsBound:
         self.check_units()
-        before = program
-        program = self.rows(program)
-        debug.passed("rows", program, before)
-        before = program
-        program = self.lanes(program)
-        debug.passed("lanes", program, before)
-        return self.threads(program)
+        return self.threads(self.lanes(self.rows(program)))
 
     def check_units(self) -> None:
         """Refuse a unit that the target has not."""
@@ -150,7 +144,7 @@ class _Binding:
             lanes = (one for one in new if one.unit == LANE and only_reduces(one))
             return made, [replace(one, unit=None) for one in lanes]
 
-        return self.unit(program, Binds.of(self.schedule, LANE, tree=True), run, program)
+        return self.passed("rows", program, Binds.of(self.schedule, LANE, tree=True), run)
 
     def lanes(self, program: Program) -> Program:
         """Return `program` with loops as vectors."""
@@ -161,7 +155,20 @@ class _Binding:
             self.notes = made.notes
             return made.program, made.loops
 
-        return self.unit(program, Binds.of(self.schedule, LANE), run, program)
+        return self.passed("lanes", program, Binds.of(self.schedule, LANE), run)
+
+    def passed(
+        self,
+        name: str,
+        program: Program,
+        binds: Binds,
+        run: Callable[[Binds], tuple[Program, Taken]],
+    ) -> Program:
+        """Return what a pass makes of `program`, where loops are bound to its unit."""
+        made = self.unit(program, binds, run, program)
+        if binds.lines:
+            debug.passed(name, made, program)
+        return made
 
     def threads(self, program: Program) -> UnitsBound:
         """Return `program` with the loops marked that threads share, where a call may use several.

@@ -236,12 +236,7 @@ class _Preferences:
         if not parts_of(schedule):
             return plan_cut_loops(self.program, self.users, self.host, self.options, schedule)
         if self.computation is None:
-            raise PartitionError(
-                "compile",
-                f"cannot apply a schedule with nests to {self.program.name}",
-                because=self.why,
-                help=("separate, split and bind are for loops as they stand",),
-            )
+            return plan_loops(self.program, self.host, self.options, schedule, self.why)
         return self.in_nests(schedule)
 
     def in_nests(self, schedule: Schedule) -> Planned:
