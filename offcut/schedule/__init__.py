@@ -4,6 +4,7 @@ from offcut.schedule.applied import Applied, Choice
 from offcut.schedule.apply.axes import Axis
 from offcut.schedule.apply.covering import find_intrinsic
 from offcut.schedule.apply.hand_schedule import HandSchedule, Stage, create_schedule, replay
+from offcut.schedule.apply.strategy_options import with_strategy_options
 from offcut.schedule.apply_ways import ResolvedWay, WayPrice, apply
 from offcut.schedule.decisions import (
     ANY,
@@ -137,4 +138,5 @@ __all__ = [
     "stages_in",
     "whole_stagings",
     "with_parts",
+    "with_strategy_options",
 ]

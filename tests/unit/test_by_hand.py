@@ -431,7 +431,7 @@ at: cannot compute AL at D.i
         """\
 cover: cannot run 'nothing8x8'
   at       line 5: cover C at ji nothing8x8
-  because  it is no declared instruction
+  because  it is no microkernel of the target, and no declared instruction
   help     decl_tensor_intrin(computation, lowering)""",
     ),
     "an instruction that computes something else": (

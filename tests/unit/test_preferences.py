@@ -10,7 +10,7 @@ import pytest
 
 import offcut as oc
 from offcut.backends.decide import changed_plans, first_proved
-from offcut.backends.options import Planned
+from offcut.backends.options import TargetPlan
 from offcut.partition import MASK
 from offcut.proof import UNDECIDED
 from tests.facade import (
@@ -161,14 +161,14 @@ def test_a_strategy_leaves_no_other_loops() -> None:
 def test_a_policy_hears_why_a_plan_is_not_taken_also_behind_another_one() -> None:
     heard: list[Unproved] = []
 
-    def policy() -> Iterator[Planned]:
+    def policy() -> Iterator[TargetPlan]:
         for _ in range(3):
-            heard.append((yield Planned(dense())))
+            heard.append((yield TargetPlan(dense())))
 
-    def proved(plan: Planned) -> Planned | Unproved:
+    def proved(plan: TargetPlan) -> TargetPlan | Unproved:
         return plan if plan.notes == ("third",) else Unproved(len(heard), LATE)
 
-    def third(plan: Planned) -> Planned:
+    def third(plan: TargetPlan) -> TargetPlan:
         return replace(plan, notes=("third",)) if len(heard) == 2 else plan
 
     plan = first_proved(changed_plans(policy(), third), proved)  # type: ignore[arg-type]

@@ -155,9 +155,13 @@ def applied(nests: Nests, step: Primitive) -> Nests:
             because="each option says already how it runs, and this would be of none of them",
             help=("the same line in each option", "the line before choose"),
         )
-    changed = _applied(nests, step)
-    if not isinstance(step, Cover):
-        covering.check_covers_stand(nests, changed, step)
+    try:
+        changed = _applied(nests, step)
+        if not isinstance(step, Cover):
+            covering.check_covers_stand(nests, changed, step)
+    except PartitionError as refused:
+        refused.decision = refused.decision or step
+        raise
     return changed
 
 

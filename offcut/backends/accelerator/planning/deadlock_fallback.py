@@ -13,13 +13,13 @@ from offcut.backends.accelerator.planning.plan_request import NO_REQUEST, PlanRe
 from offcut.backends.accelerator.planning.planner import plan_program
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.decide import attempt
-from offcut.backends.options import Planned
+from offcut.backends.options import TargetPlan
 from offcut.core.program import Program
 from offcut.describe.computation import Computation
 from offcut.schedule import Schedule
 
 
-def annotated_plan(plan: Planned, spec: AcceleratorSpec) -> Planned:
+def annotated_plan(plan: TargetPlan, spec: AcceleratorSpec) -> TargetPlan:
     """Return a plan in statements of one operation each, with the words of its program about the machine.
 
     Raises TargetError for what the machine does not run, TokensError where windows in turn could come to a standstill.
@@ -36,18 +36,18 @@ def plan_without_deadlock(
     spec: AcceleratorSpec,
     schedule: Schedule | None,
     request: PlanRequest = NO_REQUEST,
-) -> Planned:
+) -> TargetPlan:
     """Return the program on the chip; `schedule` decides where there is one, else the policy.
 
     Raises TargetError for what the machine does not do, PartitionError for a schedule that is none of the program, or
     whose windows in turn could come to a standstill.
     """
 
-    def plan(request: PlanRequest) -> Planned:
+    def plan(request: PlanRequest) -> TargetPlan:
         return annotated_plan(plan_program(program, computation, spec, schedule, request), spec)
 
     in_turn = attempt(partial(plan, request), TokensError)
-    if isinstance(in_turn, Planned):
+    if isinstance(in_turn, TargetPlan):
         return in_turn
     if schedule is not None:
         raise in_turn

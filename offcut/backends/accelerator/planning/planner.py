@@ -27,7 +27,7 @@ from offcut.backends.accelerator.planning.roles import Roles
 from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.raising import unfuse_stages
-from offcut.backends.target import Planned
+from offcut.backends.target import TargetPlan
 from offcut.core.expr import Load, walk
 from offcut.core.program import UNROLL, Kind, Program
 from offcut.describe.computation import Computation, Stage
@@ -46,6 +46,7 @@ from offcut.schedule import (
     each_decision,
     nests_of,
     stages_in,
+    with_strategy_options,
 )
 
 MAX_COMBINATIONS = 16
@@ -62,7 +63,7 @@ def plan_program(
     spec: AcceleratorSpec,
     schedule: Schedule | None,
     request: PlanRequest = NO_REQUEST,
-) -> Planned:
+) -> TargetPlan:
     """Return the program on the chip; `schedule` decides where there is one, else the policy.
 
     Raises TargetError for what no instruction does, PartitionError for a schedule that is none of it.
@@ -72,11 +73,14 @@ def plan_program(
     rest = policy_decisions(program, steps[-1], spec, request, said)
     whole = Schedule(program.name, (*said, *rest))
     check_units(whole, spec)
-    unfused = tuple(map(unfuse_stages, steps))
-    by_hand = create_schedule(unfused[-1]).with_microkernels(microkernels(spec))
-    (*forms, last), tiles = by_hand.apply(whole).forms()
+    unfused, kernels = tuple(map(unfuse_stages, steps)), microkernels(spec)
+    by_hand = create_schedule(unfused[-1]).with_microkernels(kernels).apply(whole)
+    options = with_strategy_options(whole)  # the host chooses among whole nests
+    if options != whole:
+        by_hand = create_schedule(unfused[-1]).with_microkernels(kernels).apply(options)
+    (*forms, last), tiles = by_hand.forms()
     through = (*unfused, *forms)
-    return Planned(last, whole, through=through, tiles=tiles)
+    return TargetPlan(last, whole, through=through, tiles=tiles)
 
 
 def check_units(schedule: Schedule, spec: AcceleratorSpec) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from offcut import debug
+from offcut.backends.bounds_guards import insert_bounds_guards
 from offcut.backends.cpu.lowering.call_layout import windows_of
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.available import families
@@ -22,7 +23,6 @@ from offcut.backends.cpu.planning.planned import Planned
 from offcut.backends.cpu.planning.raised_computation import computation_of
 from offcut.backends.cpu.planning.seconds import seconds_of_program
 from offcut.backends.decide import attempt
-from offcut.backends.inside import kept_inside
 from offcut.backends.options import Options
 from offcut.core.analysis import analysis
 from offcut.core.expr import Binary
@@ -82,7 +82,7 @@ def plan_loops(
         check_windows(program)
         _check_window_layouts(program)
         with debug.timed("bounds"):
-            run = inside = kept_inside(program)
+            run = inside = insert_bounds_guards(program)
         debug.passed("bounds", inside, program)
         notes: tuple[str, ...] = ()
         if not is_cut(program):

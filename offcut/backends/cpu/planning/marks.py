@@ -24,7 +24,7 @@ from offcut.backends.cpu.planning.planned import Planned
 from offcut.backends.cpu.planning.row_reductions import marked
 from offcut.backends.cpu.planning.vectorize import vectorized
 from offcut.backends.cpu.threads.parallel import Parallel, mark_parallel_loops, single_threaded
-from offcut.backends.proving import check_step
+from offcut.backends.verify import verify_pass
 from offcut.core.accesses import only_reduces
 from offcut.core.plain_loops import strip_annotations
 from offcut.core.program import LANE, THREAD, For, Program, Stmt, Tile, map_blocks, walk
@@ -90,7 +90,7 @@ def with_threads(planned: Planned, host: Host) -> Planned:
         planned.program
     )
     try:
-        check_step(planned.program, made.shares.program, reassociate=False)
+        verify_pass(planned.program, made.shares.program, reassociate=False)
     except PartitionError as refused:
         why = f"{refused.refused}: {refused.because}"
         return replace(planned, shares=replace(planned.shares, open=(why,)))

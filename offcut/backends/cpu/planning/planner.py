@@ -36,7 +36,7 @@ from offcut.backends.cpu.planning.raised_computation import computation_of
 from offcut.backends.cpu.planning.words import machine_words
 from offcut.backends.decide import Plans, attempt, changed_plans
 from offcut.backends.options import DEFAULT, Options, Strategies
-from offcut.backends.proving import Unproved, check_step
+from offcut.backends.verify import Unproved, verify_pass
 from offcut.core.program import Program, canonicalize
 from offcut.describe.computation import Computation
 from offcut.describe.source import source
@@ -72,7 +72,7 @@ def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT
     if schedule is None or not by_hand:
         return changed_plans(_in_order(program, users, host, options), lambda plan: plan)
     with debug.timed("primitives"):
-        check_step(program, create_schedule(program).source, options.reassociate)
+        verify_pass(program, create_schedule(program).source, options.reassociate)
         own = [family.microkernel for family in families(host)]
         first = replace(schedule, steps=by_hand)
         lowered = replay(program, first, options.microkernels, options.reassociate, own)[1]
@@ -190,7 +190,7 @@ class _Preferences:
 
     def with_padding(self, note: str) -> _Preferences:
         """Return the preferences for the program with all products that padding makes zero."""
-        options = replace(self.options, padded=True)
+        options = replace(self.options, keep_padding_terms=True)
         return replace(self, options=options, notes=(*self.notes, note))
 
     def with_notes(self, plan: Planned, *notes: str) -> Planned:
