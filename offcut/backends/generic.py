@@ -172,8 +172,8 @@ class Plans:
         """
         before = unfuse_stages(self.computation)
         by_hand = create_schedule(before).with_microkernels(self.kernels).apply(schedule)
-        *forms, program = by_hand.forms()
-        return TargetPlan(program, schedule, through=(before, *forms), tiles=by_hand.tiles())
+        (*forms, program), tiles = by_hand.forms()
+        return TargetPlan(program, schedule, through=(before, *forms), tiles=tiles)
 
 
 def policy(

@@ -99,7 +99,7 @@ def lower_with_tiles(nests: Nests) -> tuple[Program, list[EmittedTile]]:
             kernels.setdefault(name, []).append(covered.intrinsic)
     program = replace(nests.program(body), buffers=tuple(buffers.values()))
     tiles = [made[id(stmt)] for stmt in walk(body) if id(stmt) in made]
-    return with_covers(program, kernels.get), tiles
+    return with_covers(program, kernels.get) if kernels else program, tiles
 
 
 def _idle(nest: Nest, covered: Covered) -> PartitionError:
