@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from offcut.costmodel import load, shipped
-from offcut.costmodel.clock import FIRST_TURNS, Loop, Node, Run, busy, cycles
+from offcut.costmodel.clock import FIRST_TURNS, End, Ends, Loop, Node, Run, Work, busy, cycles
 from offcut.costmodel.resources import (
     BUS,
     BUS_WAITS,
@@ -31,14 +31,16 @@ def run(
     tail: float = 1.0,
     reads: tuple[Hashable, ...] = (),
     writes: tuple[Hashable, ...] = (),
+    fills: bool | None = None,
 ) -> Run:
     """Return a run that takes `tail` of its cycles in the last turn of the loop "i"."""
 
-    def taken(last: frozenset[str]) -> tuple[np.ndarray, np.ndarray]:
-        part = tail if "i" in last else 1.0
-        return np.array(own) * part, np.array(bus) * part
+    def taken(ends: Ends) -> Work:
+        part = tail if ends else 1.0
+        return Work(np.array(own) * part, np.array(bus) * part, np.ones(1))
 
-    return Run(unit, taken, reads, writes, fills=bool(writes))
+    fills = bool(writes) if fills is None else fills
+    return Run(unit, taken, reads, writes, fills, frozenset({("i", End.LAST)}))
 
 
 def walked(body: Sequence[Node], depths: Mapping[Hashable, int], at: int) -> float:
@@ -46,19 +48,21 @@ def walked(body: Sequence[Node], depths: Mapping[Hashable, int], at: int) -> flo
     free: dict[str, float] = defaultdict(float)
     slots = {name: deque([[0.0, 0.0] for _ in range(depth)]) for name, depth in depths.items()}
 
-    def go(nodes: Sequence[Node], last: frozenset[str]) -> None:
+    def go(nodes: Sequence[Node], ends: Ends) -> None:
         for node in nodes:
             if isinstance(node, Loop):
-                turns = int(node.turns[at % node.turns.size])
+                turns, last = int(node.turns[at % node.turns.size]), {(node.name, End.LAST)}
                 for turn in range(turns):
-                    go(node.body, last | {node.name} if turn == turns - 1 else last)
+                    go(node.body, ends | last if turn == turns - 1 else ends)
                 continue
             for name in node.writes if node.fills else ():
                 slots[name].rotate(-1)
             begin = free[node.unit]
             begin = max([begin, *(t for name in node.writes for t in slots[name][-1])])
             begin = max([begin, *(slots[name][-1][0] for name in node.reads)])
-            end = begin + sum(float(part[at % part.size]) for part in node.cycles(last))
+            end = begin + sum(
+                float(part[at % part.size]) for part in node.work(ends & node.ends)[:2]
+            )
             free[node.unit] = end
             for name in node.writes:
                 slots[name][-1][0] = end
@@ -78,7 +82,7 @@ def pipeline(draw: Random, turns: Sequence[int], inner: Sequence[int]) -> tuple[
     tail = draw.choice([1.0, 0.5])
     terms = (
         run("load", some(1, 40), tail=tail, writes=("a",)),
-        Run("compute", run("compute", some(1, 40), tail=tail).cycles, ("a",), ("s",)),
+        run("compute", some(1, 40), tail=tail, reads=("a",), writes=("s",), fills=False),
     )
     return (
         Loop(
@@ -130,7 +134,7 @@ def test_a_loop_whose_windows_take_turns_goes_at_the_rate_of_its_busiest_resourc
             np.array([100.0]),
             (
                 run("load", [2.0], [5.0], writes=("a",)),
-                Run("compute", run("compute", [10.0]).cycles, ("a",)),
+                run("compute", [10.0], reads=("a",)),
             ),
         ),
     )

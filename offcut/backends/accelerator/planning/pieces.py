@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from offcut.backends.accelerator.costs.nest_run import Ran, run_of
 from offcut.backends.accelerator.host_device_split import HostDeviceProgram
-from offcut.backends.accelerator.instances.visited import Ran, run_of
 from offcut.backends.accelerator.lowering.instruction_selection import Result
 from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.spec import AcceleratorSpec
