@@ -202,7 +202,7 @@ class _Clock:
     """Times of units and windows, and what has been taken of each resource: a row of an array each.
 
     place  of each window, and by slot when it was last written and last read: the oldest slot first
-    bus    the place of when each unit last had the bus, from and to; at last, until when fills have it
+    bus    the place of when each unit last had the bus, from and to
     fills  of each window, since slots began anew
     """
 
@@ -223,7 +223,7 @@ class _Clock:
         self.fills = {name: np.zeros(1) for name, depth in depths.items() if depth > 1}
         self.unhidden = resources.unhidden
         self.bus = rows
-        self.times = np.zeros((rows + 2 * self.units + 1, which.size))
+        self.times = np.zeros((rows + 2 * self.units, which.size))
         self.taken = np.zeros((self.units + 1, which.size))  # by units, then the bus
 
     def end(self) -> Array:
@@ -271,8 +271,6 @@ class _Clock:
             total = self.bus + 2 * unit
             times[total] = np.where(bus > 0, end - bus, times[total])
             times[total + 1] = np.where(bus > 0, end, times[total + 1])
-            if run.fills:
-                times[-1] = np.maximum(times[-1], np.where(bus > 0, end, 0.0))
         times[unit] = end
         for name in run.writes:
             times[self.place[name] + 2 * (self.depth[name] - 1)] = end
