@@ -34,6 +34,8 @@ from offcut.costmodel.resources import MachineResources
 
 T = TypeVar("T")
 
+SHORT_QUEUE = 64
+"""Instructions: a longer queue is not followed, as it holds some turns of a loop."""
 FIRST_TURNS = 2
 """Turns of a loop that are followed before its rate is taken."""
 BUSY_UNITS, NEAR_RESOURCES = 2, 4
@@ -198,12 +200,24 @@ def cycles(
     return clock.end()
 
 
+@dataclass(frozen=True, slots=True)
+class _Queue:
+    """A short queue: instructions that wait at most, and where its last runs are noted, in times and beside them."""
+
+    depth: int
+    row: int
+    back: int
+
+
 class _Clock:
     """Times of units and windows, and what has been taken of each resource: a row of an array each.
 
     place  of each window, and by slot when it was last written and last read: the oldest slot first
     bus    the place of when each unit last had the bus, from and to
     fills  of each window, since slots began anew
+    queue  the short queues, by unit: the place of when their last runs began, the oldest first; and in `back`, how many
+           instructions ago, and how far their instructions are apart
+    fetch  the place of when the last instruction was fetched
     """
 
     def __init__(
@@ -223,7 +237,16 @@ class _Clock:
         self.fills = {name: np.zeros(1) for name, depth in depths.items() if depth > 1}
         self.unhidden = resources.unhidden
         self.bus = rows
-        self.times = np.zeros((rows + 2 * self.units, which.size))
+        rows += 2 * self.units
+        self.fetch, self.fetch_cycles = rows, resources.fetch_cycles
+        self.queue: dict[int, _Queue] = {}
+        rows, back = rows + 1, 0
+        for unit, one in enumerate(resources.ordered):
+            if one.depth <= SHORT_QUEUE:
+                self.queue[unit] = _Queue(one.depth, rows, back)
+                rows, back = rows + one.depth, back + 2 * one.depth
+        self.times = np.zeros((rows, which.size))
+        self.back = np.zeros((back, which.size))
         self.taken = np.zeros((self.units + 1, which.size))  # by units, then the bus
 
     def end(self) -> Array:
@@ -256,10 +279,15 @@ class _Clock:
                 self.fills[name] = self.fills[name] + 1
         if not instructions.any():
             return
-        before, times, unit = self.times, self.times, self.unit[run.unit]
-        if not instructions.all():
-            self.times = times = before.copy()
-        begin = times[unit]
+        before, back_before, unit = self.times, self.back, self.unit[run.unit]
+        some = not instructions.all()
+        if some:
+            self.times, self.back = before.copy(), back_before.copy()
+        times, queue = self.times, self.queue.get(unit)
+        fetched = times[self.fetch] + self.fetch_cycles
+        if queue is not None:
+            fetched = np.maximum(fetched, self.began(queue, np.full(1, float(queue.depth))))
+        begin = np.maximum(times[unit], fetched)
         for name in run.writes:
             newest = self.place[name] + 2 * (self.depth[name] - 1)
             begin = np.maximum(begin, np.maximum(times[newest], times[newest + 1]))
@@ -277,10 +305,38 @@ class _Clock:
         for name in run.reads:
             newest = self.place[name] + 2 * self.depth[name] - 1
             times[newest] = np.maximum(times[newest], end)
-        if times is not before:
+        times[self.fetch] = fetched + (instructions - 1) * self.fetch_cycles
+        if queue is not None:
+            self.enter(queue, begin, end, instructions)
+        if some:
             self.times = np.where(instructions > 0, times, before)
+            self.back = np.where(instructions > 0, self.back, back_before)
         self.taken[unit] += own + bus
         self.taken[-1] += bus
+
+    def began(self, queue: _Queue, ago: Array) -> Array:
+        """Return when the instruction so many before the next one began; 0 of one that there is not."""
+        back = self.back[queue.back : queue.back + queue.depth]
+        newest = (back >= ago).sum(axis=0, keepdims=True) - 1
+        at = np.maximum(newest, 0)
+        begin = np.take_along_axis(self.times[queue.row : queue.row + queue.depth], at, 0)
+        step = np.take_along_axis(self.back[queue.back + queue.depth :][: queue.depth], at, 0)
+        times = begin + (np.take_along_axis(back, at, 0) - ago) * step
+        return np.asarray(np.where(newest >= 0, times, 0.0)[0])
+
+    def enter(self, queue: _Queue, begin: Array, end: Array, instructions: Array) -> None:
+        """Note a run; before the next instruction is fetched, there is room for the last one of it."""
+        depth, back = queue.depth, self.back[queue.back : queue.back + queue.depth]
+        step, times = (end - begin) / np.maximum(instructions, 1), self.times
+        ago = depth - instructions + 1
+        room = np.where(ago > 0, self.began(queue, ago), begin - ago * step)
+        times[self.fetch] = np.maximum(times[self.fetch], room)
+        steps = self.back[queue.back + depth : queue.back + 2 * depth]
+        begins = times[queue.row : queue.row + depth]
+        for rows in (begins, back, steps):
+            rows[:-1] = rows[1:]
+        begins[-1], steps[-1], back[-1] = begin, step, 0.0
+        back += instructions
 
     def served(self, unit: int, asks: Array, bus: Array) -> Array:
         """Return until when a unit that asks has the bus: behind another unit that has it then, and with what another one takes of it
@@ -324,8 +380,9 @@ class _Clock:
             if most <= turn:
                 break
             before, turns_before, ended = self.times, self.taken, self.end()
-            fills = dict(self.fills)
+            fills, back_before = dict(self.fills), self.back
             self.times, self.taken = before.copy(), turns_before.copy()
+            self.back = back_before.copy()
             first: Ends = frozenset({(loop.name, End.FIRST)} if turn == 1 else ())
             self.block(loop.body, ends | first)
             runs = turns > turn
@@ -333,6 +390,7 @@ class _Clock:
             self.fills = {n: np.where(runs, count, fills[n]) for n, count in self.fills.items()}
             self.times = np.where(runs, self.times, before)
             self.taken = np.where(runs, self.taken, turns_before)
+            self.back = np.where(runs, self.back, back_before)
             each = np.where(runs, self.taken - turns_before, 0.0)
             came = self.end() - ended
             rate = np.maximum(each.max(axis=0), came if turn > 1 else 0.0)
