@@ -247,6 +247,7 @@ class _Clock:
                 rows, back = rows + one.depth, back + 2 * one.depth
         self.times = np.zeros((rows, which.size))
         self.back = np.zeros((back, which.size))
+        self.all_of_them = np.arange(which.size)
         self.taken = np.zeros((self.units + 1, which.size))  # by units, then the bus
 
     def end(self) -> Array:
@@ -317,12 +318,11 @@ class _Clock:
     def began(self, queue: _Queue, ago: Array) -> Array:
         """Return when the instruction so many before the next one began; 0 of one that there is not."""
         back = self.back[queue.back : queue.back + queue.depth]
-        newest = (back >= ago).sum(axis=0, keepdims=True) - 1
-        at = np.maximum(newest, 0)
-        begin = np.take_along_axis(self.times[queue.row : queue.row + queue.depth], at, 0)
-        step = np.take_along_axis(self.back[queue.back + queue.depth :][: queue.depth], at, 0)
-        times = begin + (np.take_along_axis(back, at, 0) - ago) * step
-        return np.asarray(np.where(newest >= 0, times, 0.0)[0])
+        newest = (back >= ago).sum(axis=0) - 1
+        at, all_of_them = np.maximum(newest, 0), self.all_of_them
+        step = self.back[queue.back + queue.depth + at, all_of_them]
+        begin = self.times[queue.row + at, all_of_them]
+        return np.where(newest >= 0, begin + (back[at, all_of_them] - ago) * step, 0.0)
 
     def enter(self, queue: _Queue, begin: Array, end: Array, instructions: Array) -> None:
         """Note a run; before the next instruction is fetched, there is room for the last one of it."""
