@@ -33,7 +33,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Load
 from offcut.core.expr import walk as nodes_of
 from offcut.core.memo import lazy_property
-from offcut.costmodel.clock import End, Ends, Loop, Node, Run, Work, busy, cycles
+from offcut.costmodel.clock import End, Ends, Loop, Node, Run, Work, busy, cycles, fused
 from offcut.costmodel.resources import BUS
 from offcut.costmodel.walk import walk
 
@@ -44,6 +44,8 @@ MAX_ORDERS = 24
 BATCH = 256
 """Tilings that the clock takes at once: those whose busiest resource has least to do come first."""
 
+DRAFTED = 2
+"""Sizes at which tilings are ranked by the clock: the typical ones, and the first of the others."""
 WALKED, NEAR = 16, 1.1
 """Tilings that are walked turn by turn, at most of those that the clock likes at a size, and how many more cycles than the fewest
 it may give them."""
@@ -82,7 +84,8 @@ class Tilings:
         others  the same at other sizes: the longer a tiling takes there, beside the best of them, the less it is worth
         """
         at_sizes = (self, *others)
-        tilings = list(dict.fromkeys(one for at in at_sizes for one in at.nearest(depth)))
+        drafted = at_sizes[:DRAFTED]
+        tilings = list(dict.fromkeys(one for at in drafted for one in at.nearest(depth)))
         if not tilings:
             return None
         every = np.array([[at.walked(one) for one in tilings] for at in at_sizes])
@@ -196,6 +199,8 @@ class SameLoops:
             body = _Body(self, loops).nodes
             beside = self.beside(loops)
             windows = max(windows_of_results(self.of.made, self.of.spec, beside), 1)
+            if not any(copy.fill for copy in self.of.copies):  # what is filled at borders alone
+                body = fused(body)
             bound = np.broadcast_to(busy(body, self.of.spec.resources), (self.count,))
             rest = np.ones(self.count, bool)
             for turning in (*(order if depth > 1 else ()), None):
