@@ -35,11 +35,11 @@ def choose_tiling(
     """
     sizes = sizes_of(made, spec, nest_extents(program, made))
     sizes |= {axis: (size,) for axis, size in (tiles or {}).items()}
-    at, *others = (_tilings(program, made, spec, sizes, one) for one in sizes_around(program))
+    at, *others = (tilings_at(program, made, spec, sizes, one) for one in sizes_around(program))
     return at.best(DEPTH if turns else 1, others) or _smallest(made, spec)
 
 
-def _tilings(
+def tilings_at(
     program: Program,
     made: Operations,
     spec: AcceleratorSpec,
