@@ -50,12 +50,13 @@ _NAMES = {
     "multiples": "describe.microkernel",
     "Array": "describe.request",
     "Loaded": "backends.target",
-    "Request": "backends.requested",
-    "Signature": "backends.base",
-    "requested": "backends.requested",
-    "stand_ins": "backends.requested",
+    "Request": "backends.compile_request:CompileRequest",
+    "Signature": "backends.abi",
+    "requested": "backends.compile_request:make_request",
+    "stand_ins": "backends.compile_request:zero_constants",
     "Options": "backends.target",
     "proved_plan": "backends.decide",
+    "Unproved": "backends.verify",
     # Partitions, proofs.
     "CUT": "partition",
     "dependences": "polyhedral",
@@ -123,15 +124,15 @@ _NAMES = {
 
 HOOKS = {
     # Passes of the CPU's planner.
-    "cut": "backends.cpu.planning.planner:apply",
+    "cut": "backends.cpu.planning.nest_plan:apply",
     "lanes of rows": "backends.cpu.planning.marks:marked",
-    "keep inside": "backends.cpu.planning.planner:kept_inside",
-    "separate": "backends.cpu.planning.planner:separated",
-    "cut nests": "backends.cpu.planning.planner:_with_products",
-    "cover": "backends.cpu.planning.planner:without_covers",
+    "keep inside": "backends.cpu.planning.loop_plan:insert_bounds_guards",
+    "separate": "backends.cpu.planning.loop_plan:separated",
+    "cut nests": "backends.cpu.planning.loop_plan:with_products",
+    "cover": "backends.cpu.planning.loop_plan:without_covers",
     "vectorize": "backends.cpu.planning.marks:vectorized",
-    "threads": "backends.cpu.planning.marks:shared",
-    "iterations for threads": "backends.cpu.planning.marks:mark_parallel_loops",
+    "threads": "backends.cpu.planning.marks:mark_parallel_loops",
+    "prove": "backends.decide:unproved_step",
     # The host.
     "host": "backends.cpu.machine.isa:host",
     "own machine": "backends.cpu.machine.isa:detect_machine",
@@ -155,7 +156,7 @@ SOURCES = {
     "expressions": "backends.cpu.lowering.expressions",
     "footprints": "polyhedral.units.footprints",
     "independence": "polyhedral.units.independence",
-    "inside": "backends.inside",
+    "bounds_guards": "backends.bounds_guards",
     "interleave": "backends.cpu.lowering.interleave",
     "intervals": "core.intervals",
     "ir": "backends.llvm.ir",
@@ -219,7 +220,7 @@ def instead(name: str, value: Any) -> Iterator[Any]:
 
 def forget_plans() -> None:
     """What is compiled next is planned anew."""
-    _module("backends.cpu.planning.planner")._plan.cache_clear()
+    _module("backends.decide").forget_plans()
 
 
 def forget_code() -> None:
@@ -311,16 +312,28 @@ def described_host() -> Any:
 def plan_of(program: Any, host: Any = None, options: Any = None) -> Any:
     """Return how a loop program is planned, by default for `described_host`: its program, schedule and cost."""
     users = _module("partition").Users.of(program)
-    more = () if options is None else (options,)
-    planner = _module("backends.cpu.planning.planner")
-    return planner.plan(program, users, host or described_host(), *more)
+    return _first_plan(
+        program, users, host or described_host(), options or __getattr__("Options")()
+    )
+
+
+def _first_plan(program: Any, users: Any, host: Any, options: Any) -> Any:
+    """Return the first plan of the CPU's policy that is proved."""
+    decide = _module("backends.decide")
+
+    def proved(plan: Any) -> Any:
+        source = program if plan.by_hand is None else plan.by_hand
+        steps = (source, *plan.through, plan.program)
+        return hooked("prove")(steps, options.reassociate) or plan
+
+    plans = _module("backends.cpu.planning.planner").plans(program, users, host, options)
+    return decide.first_proved(plans, proved)
 
 
 def plan_of_described(described: Any) -> Any:
     """Return how what is described is planned for `described_host`; its axes have the user's names."""
     users = _module("partition").users_of(described)
-    planner = _module("backends.cpu.planning.planner")
-    return planner.plan(loops_of(described), users, described_host())
+    return _first_plan(loops_of(described), users, described_host(), __getattr__("Options")())
 
 
 def planned(program: Any) -> Any:
@@ -400,7 +413,7 @@ def host_with_a_tile_unit(text: Callable[[str], str]) -> Iterator[None]:
 
 def described(result: Any, inputs: Any) -> Any:
     """Return the loop program that says what is asked to be compiled."""
-    return _module("backends.requested").requested(result, inputs, {}, "test").program
+    return _module("backends.compile_request").make_request(result, inputs, {}, "test").program
 
 
 def policy(target: Any, result: Any, inputs: Any) -> Any:
@@ -408,7 +421,7 @@ def policy(target: Any, result: Any, inputs: Any) -> Any:
 
     Raises TargetError where it runs no such program.
     """
-    request = _module("backends.requested").requested(result, inputs, {}, "test")
+    request = _module("backends.compile_request").make_request(result, inputs, {}, "test")
     return _module("backends.decide").proved_plan(
         target, request, _module("backends.target").Options()
     )
@@ -416,8 +429,8 @@ def policy(target: Any, result: Any, inputs: Any) -> Any:
 
 def called(target: Any, planned: Any, result: Any, inputs: Any) -> frozenset[str] | None:
     """Return the names of the microkernels that the code of a plan calls; None where a target does not say."""
-    request = _module("backends.requested").requested(result, inputs, {}, "test")
-    signature = _module("backends.signature").signature_of(*request.named)
+    request = _module("backends.compile_request").make_request(result, inputs, {}, "test")
+    signature = _module("backends.signature").signature_of(request.program, request.users)
     found = target.called(planned, signature, _module("backends.target").Options())
     return None if found is None else frozenset(found)
 

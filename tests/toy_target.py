@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import offcut as oc
-from offcut.backends.target import Options, Planned, Target, python_callable
+from offcut.backends.target import Options, Target, TargetPlan, python_callable
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -52,15 +52,15 @@ class Toy(Target):
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
         return (self.outer,)
 
-    def called(self, planned: Planned, signature: Any, options: Options) -> frozenset[str]:
+    def called(self, planned: TargetPlan, signature: Any, options: Options) -> frozenset[str]:
         return frozenset(
             {self.outer.name} if b"np.arange" in self.lower(planned, None, options) else ()
         )
 
-    def lower(self, planned: Planned, signature: Any, options: Options) -> bytes:
+    def lower(self, planned: TargetPlan, signature: Any, options: Options) -> bytes:
         return "\n".join(_function(planned.program)).encode()
 
-    def show(self, planned: Planned, signature: Any, options: Options, form: str) -> str:
+    def show(self, planned: TargetPlan, signature: Any, options: Options, form: str) -> str:
         return self.lower(planned, signature, options).decode()
 
     def load(self, lowered: bytes, signature: Any, options: Options) -> Any:

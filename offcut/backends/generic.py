@@ -24,9 +24,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from offcut.backends import decide
-from offcut.backends.options import Options, Planned, Strategies
-from offcut.backends.raising import raised, unfuse_stages
-from offcut.backends.requested import Request
+from offcut.backends.compile_request import CompileRequest
+from offcut.backends.options import Options, Strategies, TargetPlan
+from offcut.backends.raising import raise_to_computation, unfuse_stages
 from offcut.core.analysis import analysis
 from offcut.core.expr import Load, variables, walk
 from offcut.core.program import Program, Tile
@@ -106,11 +106,13 @@ class Plans:
         kernels = planner.microkernels(options)
         if not kernels or analysis(program).of(Tile):
             return None
-        computation = try_isl(lambda: raised(program, {}), None)
+        computation = try_isl(lambda: raise_to_computation(program, {}), None)
         if computation is None:
             return None
         stages = (stage for group in computation.groups for stage in group)
-        products = tuple(one for stage in stages if (one := _covered(stage, kernels)) is not None)
+        products = tuple(
+            one for stage in stages if (one := _cover_stage(stage, kernels)) is not None
+        )
         if not products:
             return None
         return cls(program.name, labelled(computation, users), kernels, products)
@@ -152,13 +154,13 @@ class Plans:
         if memory is not None:
             yield At(sums, stage, outer[-1])
         for buffer in memories:
-            moving = _moved_by(one.stage, buffer)
+            moving = _index_dependences(one.stage, buffer)
             around = [*others, *(f"{axis}_tile" if axis in moving else "" for axis in one.axes)]
             names = [name for name in around if name and (name in outer or name in moving)]
             yield At(f"{buffer}_in", stage, names[-1] if names else None)
         yield Cover(sums, inner[0] if memory is None else next(iter(one.axes)), one.kernel.name)
 
-    def plan(self, schedule: Schedule) -> Planned:
+    def plan(self, schedule: Schedule) -> TargetPlan:
         """Return the program that decisions make, and the small steps by which it is proved.
 
         Raises PartitionError for one that is not legal.
@@ -166,10 +168,12 @@ class Plans:
         before = unfuse_stages(self.computation)
         by_hand = create_schedule(before).with_microkernels(self.kernels).apply(schedule)
         *forms, program = by_hand.forms()
-        return Planned(program, schedule, through=(before, *forms), tiles=by_hand.tiles())
+        return TargetPlan(program, schedule, through=(before, *forms), tiles=by_hand.tiles())
 
 
-def policy(planner: Planner, program: Program, users: Users, options: Options) -> Iterator[Planned]:
+def policy(
+    planner: Planner, program: Program, users: Users, options: Options
+) -> Iterator[TargetPlan]:
     """Yield the plan of what microkernels compute; then the program as it stands, where no strategy is asked for.
 
     Raises PartitionError for an axis that there is not, and for a strategy that is not legal.
@@ -181,7 +185,7 @@ def policy(planner: Planner, program: Program, users: Users, options: Options) -
         for tail in PREFERRED:
             cuts = {at: Level(size, tail) for at, size in plans.largest.items()}
             attempt = decide.attempt(partial(plans.plan, plans.schedule(cuts)))
-            if isinstance(attempt, Planned):
+            if isinstance(attempt, TargetPlan):
                 yield attempt
     elif options.strategy != "auto":
         raise PartitionError(
@@ -191,12 +195,12 @@ def policy(planner: Planner, program: Program, users: Users, options: Options) -
             help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
         )
     if options.strategy == "auto":
-        yield Planned(program)
+        yield TargetPlan(program)
 
 
 def cut(
     planner: Planner, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
-) -> Planned | None:
+) -> TargetPlan | None:
     """Return the plan of `program` whose axes have these tiles and tails; None where no microkernel asks for memory of its own.
 
     Raises PartitionError for tiles along an axis that there is not.
@@ -216,7 +220,9 @@ def cut(
     return plans.plan(plans.schedule(levels))
 
 
-def space(planner: Planner, planned: Planned, request: Request, options: Options) -> Points:
+def space(
+    planner: Planner, planned: TargetPlan, request: CompileRequest, options: Options
+) -> Points:
     """Return the tiles and strategies of each axis that microkernels' tiles go along.
 
     Raises TargetError for a program of which a schedule says nothing.
@@ -271,7 +277,7 @@ def _levels(plans: Plans, strategy: Strategies) -> dict[tuple[str, str], Level]:
     return levels
 
 
-def _covered(stage: Stage, kernels: Sequence[Microkernel]) -> Covered | None:
+def _cover_stage(stage: Stage, kernels: Sequence[Microkernel]) -> Covered | None:
     """Return a stage with the first microkernel that computes it, copies aside: whether its tiles fit is asked of each later."""
     axes = tuple(axis.name for axis in stage.axes)
     terms = tuple(axis.name for axis in stage.reduce_axes)
@@ -290,7 +296,7 @@ def definition_of(kernel: Microkernel) -> Compute:
     return definition
 
 
-def _moved_by(stage: Stage, buffer: str) -> frozenset[str]:
+def _index_dependences(stage: Stage, buffer: str) -> frozenset[str]:
     """Return what the elements that a stage reads of an array depend on."""
     loads = (n for n in walk(stage.value) if isinstance(n, Load) and n.buffer == buffer)
     return frozenset(name for load in loads for part in load.index for name in variables(part))

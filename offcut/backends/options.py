@@ -1,16 +1,17 @@
-"""What targets are asked for, and what they plan: records that every part of a target gives to the next one."""
+"""Records that the parts of a target exchange: the options of a request, and the plan of a program."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from offcut.core.program import Program
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
+from offcut.errors import TargetError
 from offcut.partition import EmittedTile, Strategy
-from offcut.schedule import Applied, Schedule
+from offcut.schedule import Applied, Schedule, hand_steps
 
 # For all axes of results, or by axis.
 Strategies = Literal["auto"] | Strategy | tuple[tuple[str, Strategy], ...]
@@ -20,11 +21,11 @@ Loaded = Callable[[Mapping[str, Array]], Callable[..., Any]]
 
 @dataclass(frozen=True)
 class Options:
-    """How a kernel is asked for; `offcut.compile` says what the fields mean.
+    """The options of a kernel; `offcut.compile` explains the fields.
 
     schedule  what is decided already; None: the policy decides
-    every     whether ways stay that the target's own prices leave out: others will price them
-    padded    whether products that padding makes zero stay
+    keep_pruned  whether ways stay that the target's own prices leave out: others will price them
+    keep_padding_terms  whether products that padding makes zero stay
     """
 
     strategy: Strategies = "auto"
@@ -32,16 +33,16 @@ class Options:
     microkernels: tuple[Microkernel, ...] = ()
     threads: int = 1
     schedule: Schedule | None = None
-    every: bool = False
-    padded: bool = False
+    keep_pruned: bool = False
+    keep_padding_terms: bool = False
 
 
 DEFAULT = Options()
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A program as a target runs it.
+class TargetPlan:
+    """A program as a target runs it, with the decisions that made it.
 
     program   what is lowered, proved equal to what was asked for
     schedule  every decision that made it; None where the target decides by other means
@@ -62,4 +63,36 @@ class Planned:
     tiles: tuple[EmittedTile, ...] = ()
 
 
-__all__ = ["DEFAULT", "Loaded", "Options", "Planned", "Strategies"]
+def checked_options(
+    target: str,
+    one_way: bool,
+    op: str,
+    strategy: Strategies,
+    reassociate: bool,
+    microkernels: Sequence[Microkernel],
+    schedule: Schedule | None,
+) -> Options:
+    """Return the options of a call of `op`, for a target that decides by hand alone.
+
+    target   its name
+    one_way  whether its policy takes no strategies
+
+    Raises TargetError for strategies that its policy does not take, for microkernels that are lent, and for
+    decisions that are not those by hand.
+    """
+    refused = {
+        "strategy": one_way and strategy != "auto",
+        "microkernels": bool(microkernels),
+        "schedule": schedule is not None and hand_steps(schedule) != schedule.steps,
+    }
+    for option, is_refused in refused.items():
+        if is_refused:
+            raise TargetError(
+                op,
+                f"cannot take {option}= for target={target!r}",
+                because="it has one way to run a program",
+            )
+    return Options(strategy, reassociate, schedule=schedule)
+
+
+__all__ = ["DEFAULT", "Loaded", "Options", "Strategies", "TargetPlan", "checked_options"]

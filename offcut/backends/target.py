@@ -8,7 +8,7 @@
     Resources  plan_of, cost_of      what a call takes, predicted
 
 One object may be all four (`Target`). What is common to all targets is not here: requests and texts are checked in
-`requested`, plans are chosen and proved in `decide`, and priced in `predict`. Nothing here says how a machine is built:
+`requested` and `text_checks`, plans are chosen and proved in `decide`, and priced in `predict`. Nothing here says how a machine is built:
 a processor, a scratchpad with one unit, and a device with memory of its own answer the same questions.
 """
 
@@ -23,14 +23,22 @@ from typing import Any
 from uuid import uuid4
 
 from offcut.backends import decide, generic, predict
-from offcut.backends.base import Exported, Signature
+from offcut.backends.abi import Exported, Signature
 from offcut.backends.checked_results import check_result, check_type
+from offcut.backends.compile_request import CompileRequest, request_by_names
 from offcut.backends.covers import unstaged_covers
 from offcut.backends.host.call import python_callable
-from offcut.backends.options import DEFAULT, Loaded, Options, Planned, Strategies
+from offcut.backends.options import (
+    DEFAULT,
+    Loaded,
+    Options,
+    Strategies,
+    TargetPlan,
+    checked_options,
+)
 from offcut.backends.plan import Plan
-from offcut.backends.requested import Request
 from offcut.backends.signature import signature_of
+from offcut.backends.text_checks import check_covers, without_synchronization
 from offcut.core.program import Program
 from offcut.costmodel import Cost, Device, Formulas, Hardware
 from offcut.describe.computation import Computation
@@ -77,14 +85,16 @@ class Planner:
         Raises TargetError for what the target does not do.
         """
         one_way = type(self).policy is not Planner.policy
-        return decide.checked_options(
-            self, one_way, op, strategy, reassociate, microkernels, schedule
+        return checked_options(
+            _name(self), one_way, op, strategy, reassociate, microkernels, schedule
         )
 
-    def policy(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
+    def policy(self, program: Program, users: Users, options: Options) -> Iterator[TargetPlan]:
         """Return the plans of a program in order of preference: the first that is proved is taken.
 
         users  what the user calls what is in `program`
+
+        What a ``yield`` of it gives is why that plan is not taken (`decide.Plans`).
 
         A target that says nothing else covers what its microkernels compute, as `generic` says.
 
@@ -94,7 +104,7 @@ class Planner:
 
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
-    ) -> Planned | None:
+    ) -> TargetPlan | None:
         """Return the plan of `program` in which these axes have these tiles and tails; None where the loops of a program are cut
         as they stand, and what runs them is found when they are compiled.
 
@@ -104,7 +114,9 @@ class Planner:
         """
         return generic.cut(self, program, users, cuts, options)
 
-    def space(self, planned: Planned, request: Request, options: Options, most: int) -> Points:
+    def space(
+        self, planned: TargetPlan, request: CompileRequest, options: Options, most: int
+    ) -> Points:
         """Return what can be decided of a program.
 
         planned  what the policy decides
@@ -114,7 +126,7 @@ class Planner:
         """
         return generic.space(self, planned, request, options)
 
-    def computation(self, request: Request, options: Options) -> Computation | None:
+    def computation(self, request: CompileRequest, options: Options) -> Computation | None:
         """Return what the nests of a schedule are of; None where the target cuts no computation of it."""
         return None
 
@@ -128,14 +140,14 @@ class Planner:
         Raises PartitionError, in the name of `op`, with the first question that a tile fails, TargetError for a unit or a
         memory that the machine does not have.
         """
-        return decide.check_covers(self, program, options, op)
+        return check_covers(self, program, options, op)
 
     def unsynchronized(self, output: Any, op: str) -> Any:
         """Return `output`; a program without its statements of synchronization, checked for `agents`.
 
         Raises PartitionError, in the name of `sync`, where the order of its text would not be kept.
         """
-        return decide.without_synchronization(output, self.agents, op)
+        return without_synchronization(output, self.agents, op)
 
 
 class Codegen(ABC):
@@ -161,22 +173,22 @@ class Codegen(ABC):
         return name, state, *texts, machine, repr(options)
 
     @abstractmethod
-    def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
+    def lower(self, planned: TargetPlan, signature: Signature, options: Options) -> bytes:
         """Return the code of a plan: what `Runtime.load` takes, in this process or a later one."""
 
     def called(
-        self, planned: Planned, signature: Signature, options: Options
+        self, planned: TargetPlan, signature: Signature, options: Options
     ) -> frozenset[str] | None:
         """Return the microkernels that the code of a plan calls; None where it cannot say."""
         return None
 
-    def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
+    def show(self, planned: TargetPlan, signature: Signature, options: Options, form: str) -> str:
         """Return a plan in one of `forms`; who has none shows its loops."""
         return str(planned.program)
 
     def show_at(
         self,
-        planned: Planned,
+        planned: TargetPlan,
         signature: Signature,
         options: Options,
         form: str,
@@ -199,7 +211,7 @@ class Codegen(ABC):
 
     def export(
         self,
-        planned: Planned,
+        planned: TargetPlan,
         signature: Signature,
         constants: Mapping[str, Array],
         options: Options,
@@ -235,13 +247,17 @@ class Runtime(ABC):
         """
 
     def notes(
-        self, planned: Planned, sizes: Mapping[str, int], options: Options
+        self, planned: TargetPlan, sizes: Mapping[str, int], options: Options
     ) -> tuple[str, ...]:
         """Return what is to be said of a call at these sizes, by the program's names."""
         return ()
 
     def simulated(
-        self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
+        self,
+        planned: TargetPlan,
+        request: CompileRequest,
+        options: Options,
+        sizes: Mapping[str, int],
     ) -> float:
         """Return the seconds of a call at `sizes`, where the machine is simulated.
 
@@ -250,7 +266,7 @@ class Runtime(ABC):
         raise TargetError("tune", f"cannot simulate {_name(self)}", because="calls of it are timed")
 
     def timeline(
-        self, planned: Planned, signature: Signature, options: Options, sizes: Mapping[str, int]
+        self, planned: TargetPlan, signature: Signature, options: Options, sizes: Mapping[str, int]
     ) -> Any:
         """Return how a call runs in time, at sizes by the program's names.
 
@@ -280,15 +296,19 @@ class Resources:
         return predict.hardware_of(self, options)
 
     def plan_of(
-        self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
+        self,
+        planned: TargetPlan,
+        request: CompileRequest,
+        options: Options,
+        sizes: Mapping[str, int],
     ) -> Plan:
         """Return what a call of a plan runs at these sizes, and its predicted seconds, by the user's names."""
         return predict.plan_of(self, planned, request, options, sizes)
 
     def cost_of(
         self,
-        planned: Planned,
-        request: Request,
+        planned: TargetPlan,
+        request: CompileRequest,
         options: Options,
         sizes: Mapping[str, int] | None = None,
     ) -> Cost | Formulas:
@@ -300,7 +320,7 @@ class Resources:
         return predict.cost_of(self, planned, request, options, sizes)
 
     def prices(
-        self, request: Request, options: Options, vectors: Sequence[Mapping[str, int]]
+        self, request: CompileRequest, options: Options, vectors: Sequence[Mapping[str, int]]
     ) -> Callable[[Schedule], Sequence[float]] | None:
         """Return predicted seconds of schedules at vectors of sizes, in their order, of what a target prices by itself;
         None: by `Planner.resolving`, or of the loops that are cut.
@@ -310,7 +330,7 @@ class Resources:
         return None
 
     def costs(
-        self, request: Request, options: Options, vectors: Sequence[Mapping[str, int]]
+        self, request: CompileRequest, options: Options, vectors: Sequence[Mapping[str, int]]
     ) -> Callable[[Schedule], Sequence[Cost]] | None:
         """Return what `cost_of` says of schedules at vectors of sizes, where the target says it without proof; None: of their plans."""
         return None
@@ -361,9 +381,9 @@ class Target(Planner, Codegen, Runtime, Resources):
         Raises CallError for a size that is missing or not allowed.
         """
         requested = options or DEFAULT
-        request, notes = decide.request_by_names(self, output, inputs, constants, requested, "plan")
+        request, notes = request_by_names(self, output, inputs, constants, requested, "plan")
         planned = decide.proved_plan(self, request, requested)
-        return predict.explained(self, planned, request, requested, sizes, notes)
+        return predict.explain_plan(self, planned, request, requested, sizes, notes)
 
     def source(
         self,
@@ -375,14 +395,14 @@ class Target(Planner, Codegen, Runtime, Resources):
     ) -> str:
         """Return what a kernel would run: its loop program (``loops``), or one of `forms`."""
         requested = options or DEFAULT
-        request, _ = decide.request_by_names(self, output, inputs, constants, requested, "plan")
+        request, _ = request_by_names(self, output, inputs, constants, requested, "plan")
         planned = decide.proved_plan(self, request, requested)
-        return shown(self, planned, signature_of(*request.named), requested, form)
+        return shown(self, planned, signature_of(request.program, request.users), requested, form)
 
 
 def shown(
     target: Target,
-    planned: Planned,
+    planned: TargetPlan,
     signature: Signature,
     options: Options,
     form: str,
@@ -424,12 +444,12 @@ __all__ = [
     "Codegen",
     "Loaded",
     "Options",
-    "Planned",
     "Planner",
     "Resources",
     "Runtime",
     "Strategies",
     "Target",
+    "TargetPlan",
     "python_callable",
     "shown",
 ]

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from offcut.core.expr import Expr, Load, all_loads, loads, variables
 from offcut.core.program import (
-    STATUS,
     Alloc,
     For,
-    Program,
     Stmt,
     Store,
     blocks,
@@ -90,11 +88,6 @@ def only_reduces(loop: For) -> bool:
         and all(store.reduce in ("sum", "max", "min") for store in stores)
         and not any(loop.iter in variables(part) for store in stores for part in store.index)
     )
-
-
-def status_buffers(program: Program) -> frozenset[str]:
-    """Return the buffers that say whether some access would have left an array: whoever says so says the same."""
-    return frozenset(buffer.name for buffer in program.buffers if buffer.scope == STATUS)
 
 
 def _loads(exprs: Iterable[Expr]) -> Iterator[Load]:

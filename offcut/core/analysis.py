@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from offcut.core.expr import Expr
 from offcut.core.memo import lazy_property, memo, memoize_method
-from offcut.core.program import Alloc, For, Kind, Program, Stmt, Store, walk
+from offcut.core.program import STATUS, Alloc, For, Kind, Program, Stmt, Store, walk
 
 _Kind = TypeVar("_Kind", bound=Stmt)
 
@@ -45,6 +45,11 @@ class Analysis:
     def written(self) -> frozenset[str]:
         """The buffers that are stored to."""
         return frozenset(stmt.buffer for stmt in self.of(Store))
+
+    @lazy_property
+    def status_buffers(self) -> frozenset[str]:
+        """The buffers that say whether some access would have left an array: whoever says so says the same."""
+        return frozenset(b.name for b in self.program.buffers if b.scope == STATUS)
 
     @lazy_property
     def starts(self) -> dict[str, set[Expr]]:

@@ -31,6 +31,7 @@ from offcut.core.program import (
     Stmt,
     Sync,
     Tile,
+    map_blocks,
     substitute_coordinates,
     walk,
 )
@@ -90,12 +91,35 @@ def to_plain_loops(program: Program) -> Program:
 
 
 def is_synchronized(program: Program) -> bool:
-    """Whether a program has statements of synchronization, or tokens."""
-    return bool(program.tokens) or any(isinstance(stmt, Sync) for stmt in walk(program))
+    """Return whether a program has statements of synchronization, or tokens."""
+    return bool(program.tokens) or any(isinstance(stmt, Sync) for stmt in walk(program.body))
+
+
+def strip_annotations(program: Program) -> Program:
+    """Return `program` without what does not say what it computes: roles, units, covers, memories, synchronization."""
+
+    def block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(plain(stmt) for stmt in body if not isinstance(stmt, Sync))
+
+    def plain(stmt: Stmt) -> Stmt:
+        match stmt:
+            case For():
+                stmt = For(stmt.iter, stmt.lo, stmt.hi, stmt.body)
+            case Tile():
+                stmt = Tile(stmt.axes, stmt.body, stmt.where, stmt.form)
+            case Alloc():
+                stmt = Alloc(stmt.buffer, stmt.axes, stmt.body)
+            case _:
+                pass
+        return map_blocks(stmt, block)
+
+    return replace(program, body=block(program.body), tokens=())
 
 
 def unsynchronized(program: Program) -> Program:
-    """`program` without its statements of synchronization, and the tokens that these name."""
+    """Return `program` without its statements of synchronization, and the tokens that these name."""
+    if not is_synchronized(program):
+        return program
     bare = rewrite(program, lambda stmt: () if isinstance(stmt, Sync) else None)
     return replace(bare, tokens=()) if bare.tokens else bare
 

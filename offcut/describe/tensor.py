@@ -48,16 +48,15 @@ class Tensor(NoOperand):
     def __getitem__(self, where: Any) -> Value:
         """The element at `where`, one index per axis; ``T[()]`` of a tensor without axes."""
         indices = where if isinstance(where, tuple) else (where,)
-        at = self.described
         if len(indices) != len(self.shape):
             raise DescribeError(
                 "compute",
                 f"cannot read {self.name} with {len(indices)} indices",
-                at=at,
+                at=self.described,
                 because=f"it has {len(self.shape)} axes",
                 help=(f"{self.element} is an element",),
             )
-        parts = [_index_value(part, at) for part in indices]
+        parts = [_index_value(part, self) for part in indices]
         load = Load(self.name, tuple(part.node for part in parts), self.dtype)
         return combine(load, *parts, tensors=(self,))
 
@@ -67,14 +66,18 @@ class Tensor(NoOperand):
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
-def _index_value(part: Any, at: str) -> Value:
+def _index_value(part: Any, tensor: Tensor) -> Value:
+    """Return an index of an element of `tensor`.
+
+    Raises DescribeError for what is no integer expression in axes and sizes.
+    """
     value = part if isinstance(part, Value) else size_value(part)
     if value is None or value.dtype != "index":
         shown = part if value is None else f"{value} of type {value.dtype}"
         raise DescribeError(
             "compute",
             f"cannot index with {shown}",
-            at=at,
+            at=tensor.described,
             because="an index is an integer expression in axes and sizes",
             help=("index(…) of an element is asked when the kernel is called",)
             if value is not None and value.dtype in INTEGERS

@@ -2,16 +2,13 @@
 
 from offcut.proof.by_instances.initialization import check_written
 from offcut.proof.by_instances.pairing import UNDECIDED
-from offcut.proof.by_structure.structure import strip_annotations
 from offcut.proof.certificate import Certificate, Theorem
 from offcut.proof.equivalence import check_equal
-from offcut.proof.normal_forms.loop_concatenation import concatenate_loops
+from offcut.proof.normal_forms.loop_concatenation import concatenate_loops, unequal_pairs
 from offcut.proof.normal_forms.loop_origin import count_from_elements, stored_offset
-from offcut.proof.normal_forms.reduction_init import with_floats
 from offcut.proof.option_equivalence import (
     check_options,
     check_throughout,
-    has_choice,
     without_costs,
 )
 
@@ -25,9 +22,7 @@ __all__ = [
     "check_written",
     "concatenate_loops",
     "count_from_elements",
-    "has_choice",
     "stored_offset",
-    "strip_annotations",
-    "with_floats",
+    "unequal_pairs",
     "without_costs",
 ]

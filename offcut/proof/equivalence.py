@@ -29,7 +29,7 @@ from itertools import islice
 
 from offcut.core.expr import loads
 from offcut.core.memo import memo
-from offcut.core.plain_loops import unsynchronized
+from offcut.core.plain_loops import strip_annotations, unsynchronized
 from offcut.core.program import Alloc, Buffer, If, Program, Store, Tile, canonicalize
 from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr, format_size
@@ -59,7 +59,7 @@ from offcut.proof.by_instances.pairing import (
 from offcut.proof.by_instances.reordering import Order
 from offcut.proof.by_instances.sampled_runs import compare_sampled_runs
 from offcut.proof.by_structure.places import NotStructural
-from offcut.proof.by_structure.structure import check_structure, strip_annotations
+from offcut.proof.by_structure.structure import check_structure
 from offcut.proof.certificate import Theorem
 from offcut.proof.normal_forms.condition_hoisting import hoist_conditions
 from offcut.proof.normal_forms.copy_forwarding import forward_copies
@@ -68,7 +68,7 @@ from offcut.proof.normal_forms.derived_sizes import find_broken_range, write_out
 from offcut.proof.normal_forms.iterations import Body, bodies
 from offcut.proof.normal_forms.loop_fusion import fuse_loops_like, fuse_ranges
 from offcut.proof.normal_forms.options import count_combinations, options, pair_options
-from offcut.proof.normal_forms.reduction_init import normalize_init, promote_updates
+from offcut.proof.normal_forms.reduction_init import normalize_reductions
 from offcut.proof.normal_forms.reduction_order import reorder_terms_like
 from offcut.proof.normal_forms.storage_order import (
     permute_storage_like,
@@ -137,9 +137,7 @@ def _proved(
 ) -> tuple[Theorem, ...]:
     """Prove what `check_equal` asks, once for a pair of programs: with derived sizes written out, else as they stand."""
     as_they_stand = source, emitted, through
-    first, second, third = written = tuple(
-        try_isl(partial(write_out_derived_sizes, one), one) for one in as_they_stand
-    )
+    first, second, third = written = tuple(map(write_out_derived_sizes, as_they_stand))
     try:
         return _proved_as_written(first, second, third, reassociate, names, inside, most)
     except PartitionError as refused:
@@ -187,9 +185,7 @@ def _theorems(
     through: Program,
     inside: bool,
 ) -> tuple[Theorem, ...]:
-    source = promote_updates(source, emitted)
-    if reassociate:
-        emitted = normalize_init(emitted, {buffer.name for buffer in source.buffers})
+    source, emitted = normalize_reductions(source, emitted, reassociate)
     _check_declarations(source, emitted)
     if _is_unpadded(source, emitted, reassociate) and (inside or not accesses_outside(source)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
-from offcut.core.analysis import analysis
 from offcut.core.expr import real
 from offcut.core.program import Choose, Option, Program, Stmt, map_blocks
 from offcut.core.program import walk as statements
@@ -27,11 +26,6 @@ from offcut.proof.normal_forms.options import (
 )
 
 _MOST = 16  # combinations that are compared
-
-
-def has_choice(program: Program) -> bool:
-    """Whether some of it is one of several options."""
-    return analysis(program).has(Choose)
 
 
 def without_costs(program: Program) -> Program:

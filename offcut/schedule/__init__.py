@@ -4,6 +4,7 @@ from offcut.schedule.applied import Applied, Choice
 from offcut.schedule.apply.axes import Axis
 from offcut.schedule.apply.covering import find_intrinsic
 from offcut.schedule.apply.hand_schedule import HandSchedule, Stage, create_schedule, replay
+from offcut.schedule.apply.strategy_options import with_strategy_options
 from offcut.schedule.apply_ways import ResolvedWay, WayPrice, apply
 from offcut.schedule.decisions import (
     ANY,
@@ -37,6 +38,7 @@ from offcut.schedule.decisions import (
     split_of,
     stages_in,
 )
+from offcut.schedule.loop_names import EVERY, NO_LOOP, Binds
 from offcut.schedule.nests import (
     KernelAxes,
     Nest,
@@ -44,6 +46,7 @@ from offcut.schedule.nests import (
     Pack,
     Together,
     Way,
+    decisions_about,
     decisions_of,
     hand_steps,
     in_loops,
@@ -66,14 +69,17 @@ __all__ = [
     "ANY_PRODUCTS",
     "ANY_THREADS",
     "ANY_TREE",
+    "EVERY",
     "FACTORS",
     "NARROW",
+    "NO_LOOP",
     "VECTORS",
     "Alternative",
     "Applied",
     "At",
     "Axis",
     "Bind",
+    "Binds",
     "Choice",
     "Choose",
     "Cover",
@@ -109,6 +115,7 @@ __all__ = [
     "check_once",
     "conversion_stagings",
     "create_schedule",
+    "decisions_about",
     "decisions_of",
     "each_decision",
     "find_intrinsic",
@@ -131,4 +138,5 @@ __all__ = [
     "stages_in",
     "whole_stagings",
     "with_parts",
+    "with_strategy_options",
 ]

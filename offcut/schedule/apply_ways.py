@@ -16,7 +16,7 @@ from offcut.core import index as ix
 from offcut.core.dtypes import reduction_start
 from offcut.core.expr import Const, Expr, Load, Select, Var, rewrite, variables, walk
 from offcut.core.layout import Layout, as_panels
-from offcut.core.program import LANE, THREAD, Buffer, Choose, Kind, Option, Program, Stmt
+from offcut.core.program import Buffer, Choose, Kind, Option, Program, Stmt
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
 from offcut.describe.microkernel import Microkernel
@@ -44,7 +44,7 @@ from offcut.schedule import decisions
 from offcut.schedule.applied import Applied, Choice
 from offcut.schedule.checks import check_layout, check_splits, check_widths
 from offcut.schedule.costs import check_cost
-from offcut.schedule.decisions import ANY, VECTORS, Bind, Cover, Order, Schedule, Split, Staging
+from offcut.schedule.decisions import ANY, VECTORS, Cover, Order, Schedule, Split, Staging
 from offcut.schedule.nests import KernelAxes, Nest, NestView, Pack, Together, Way, nests_of
 from offcut.schedule.refusing import at_line, not_applied
 from offcut.schedule.restaging import position_of, restaged
@@ -129,7 +129,6 @@ class Applying:
 
     def applied(self) -> Applied:
         """What it makes."""
-        self.check_units_of_loops()
         shared = self.shared()
         staged = source(self.given)
         self.given = with_shared(self.given, shared)
@@ -137,22 +136,6 @@ class Applying:
             self.covered_along(position, nest)
             self.ways[position] = [self.way(position, way, around) for way in nest.ways]
         return self.emitted(self.planned(), shared, staged)
-
-    def check_units_of_loops(self) -> None:
-        """Refuse a unit of one loop: which loops of a nest run as a unit is decided for all of them."""
-        units = (THREAD, LANE)
-        for step in self.schedule.steps[self.view.first :]:
-            if isinstance(step, Bind) and step.stage != ANY:
-                with self.line(step):
-                    raise PartitionError(
-                        "bind",
-                        f"cannot bind {step.axis} alone to {step.unit}",
-                        at=f"stage {step.stage}",
-                        because="this target binds all loops of its nests that may run so, or none",
-                        help=tuple(
-                            f"bind * {u}" for u in units if u == step.unit or step.unit not in units
-                        ),
-                    )
 
     def shared(self) -> Shared:
         """Return the loops that nests share, after every decision about stages."""

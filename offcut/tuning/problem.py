@@ -10,7 +10,7 @@ from numbers import Real
 from time import time
 
 import offcut
-from offcut.backends.requested import Request
+from offcut.backends.compile_request import CompileRequest
 from offcut.backends.target import Options, Target
 from offcut.core.integers import whole
 from offcut.costmodel import plain
@@ -28,7 +28,7 @@ class Problem:
     seed                      of the arrays that candidates are called with
     """
 
-    request: Request
+    request: CompileRequest
     options: Options
     target: Target
     sizes: tuple[tuple[Mapping[str, int], float], ...]

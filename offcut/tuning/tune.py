@@ -12,8 +12,8 @@ from math import isfinite
 from typing import Any
 
 from offcut.backends.checked_results import check_result
+from offcut.backends.compile_request import check_reassociate
 from offcut.backends.decide import proved_plan
-from offcut.backends.requested import check_reassociate
 from offcut.backends.target import Target
 from offcut.core.integers import whole
 from offcut.core.program import Program

@@ -10,7 +10,7 @@ import pytest
 
 import offcut as oc
 from offcut import Target
-from offcut.backends.target import Planned
+from offcut.backends.target import TargetPlan
 from offcut.errors import TargetError
 from tests.facade import load_machine
 
@@ -25,8 +25,8 @@ class Mine(Target):
         for name, value in over.items():
             setattr(self, name, value)
 
-    def policy(self, program: Any, users: Any, options: Any) -> Iterator[Planned]:
-        yield Planned(program)
+    def policy(self, program: Any, users: Any, options: Any) -> Iterator[TargetPlan]:
+        yield TargetPlan(program)
 
     def lower(self, planned: Any, signature: Any, options: Any) -> bytes:
         return b"mine"

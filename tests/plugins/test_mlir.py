@@ -9,7 +9,7 @@ pytest.importorskip("xdsl", reason="the extra mlir is not installed")
 
 from xdsl.dialects import scf
 
-from offcut.plugins.mlir import OffcutPartition, read
+from offcut.plugins.mlir import OffcutPartition, import_nest
 from tests.plugins.mlir_programs import AXPY, CASES, SLICE, context, parsed, run
 
 # Against tiles of 4: nothing, less than one, one short, exact, one over, several and a ragged end.
@@ -42,7 +42,7 @@ OPEN = {"blocked", "diagonal"}
 def test_the_program_that_is_read_computes_what_the_nest_does(name: str) -> None:
     case = CASES[name]
     loop = next(op for op in parsed(case.text).walk() if isinstance(op, scf.ForOp))
-    program = read(loop).program
+    program = import_nest(loop).program
     arguments = case.arguments(9, np.random.default_rng(9))
     given = dict(zip(_names(case.text), arguments, strict=True))
     sizes = {size.name: given[size.name] for size in program.sizes if size.name in given}

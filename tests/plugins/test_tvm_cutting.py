@@ -32,7 +32,7 @@ SETTINGS: list[tuple[dict[str, int], str]] = [
 
 
 def of(module: Any) -> Any:
-    return plugin.lowered()(module)["main"]
+    return plugin.lowering_passes()(module)["main"]
 
 
 def run(built: Any, *arrays: Any) -> Any:
@@ -88,7 +88,7 @@ def test_no_guard_is_left_inside_of_loops(
     page = Path(__file__).parents[2] / "docs/plugins/tvm.md"
     assert f"\n| {what} | {theirs} | {ours} |\n" in page.read_text(encoding="utf-8")
     assert guards(tvms(given, constant=True)) == theirs
-    assert guards(plugin.partitioned()(plugin.lowered()(given))) == ours
+    assert guards(plugin.partition_pass()(plugin.lowering_passes()(given))) == ours
 
 
 def test_an_axis_of_symbolic_extent_is_cut_where_tvms_schedule_refuses_to() -> None:
@@ -97,7 +97,7 @@ def test_an_axis_of_symbolic_extent_is_cut_where_tvms_schedule_refuses_to() -> N
     with pytest.raises(tvm.s_tir.ScheduleError, match="dynamic shape"):
         schedule.loop_partition(loop, [None, 8])
     report = plugin.Report()
-    plugin.partitioned(tile={"i": 8}, report=report)(plugin.lowered()(Product))
+    plugin.partition_pass(tile={"i": 8}, report=report)(plugin.lowering_passes()(Product))
     assert {piece.role for piece in report.cut["main"].pieces} == {"body", "tail"}
 
 
@@ -183,7 +183,7 @@ def test_attributes_of_a_function_say_how_it_is_cut() -> None:
     attributes = {"offcut.tile": {"j": 8}, "offcut.tail": "shift"}
     module = tvm.IRModule({"main": Scaled["main"].with_attrs(attributes)})
     report = plugin.Report()
-    plugin.partitioned(tile={"i": 4}, report=report)(plugin.lowered()(module))
+    plugin.partition_pass(tile={"i": 4}, report=report)(plugin.lowering_passes()(module))
     tiles = [s for s in ir.walk(report.cut["main"].loops) if isinstance(s, ir.Tile)]
     assert {axis.iter for tile in tiles for axis in tile.axes} == {"j"}
     assert ir.Form.SHIFT in {tile.form for tile in tiles}
@@ -259,19 +259,21 @@ def test_what_is_no_function_is_refused() -> None:
 
 def test_a_cut_whose_quotients_tvm_would_compute_too_early_is_not_written() -> None:
     report = plugin.Report()
-    plugin.partitioned(tile={"i": 8}, tail="balance", report=report)(plugin.lowered()(Product))
-    assert report.left["main"].split("\n")[1:] == [
+    plugin.partition_pass(tile={"i": 8}, tail="balance", report=report)(
+        plugin.lowering_passes()(Product)
+    )
+    assert report.skipped["main"].split("\n")[1:] == [
         "  because  TVM computes it before the loop in which its divisor is positive",
         "  help     a tail strategy of constant tiles",
     ]
 
 
 def test_a_function_that_leaves_an_array_stays_as_it_is() -> None:
-    module = plugin.lowered()(tvm.IRModule({"main": written_far}))
+    module = plugin.lowering_passes()(tvm.IRModule({"main": written_far}))
     report = plugin.Report()
-    made = plugin.partitioned(tile={"i": 4}, report=report)(module)
+    made = plugin.partition_pass(tile={"i": 4}, report=report)(module)
     assert structural_equal(made["main"], module["main"])
-    assert "n = 1" in report.left["main"]
+    assert "n = 1" in report.skipped["main"]
     assert str(report).startswith("main: left; partition: ")
 
 
@@ -310,7 +312,7 @@ def test_arrays_that_share_memory_are_written_once(tail: str) -> None:
         wanted = 6 * (a.astype(np.float64) + 1)
         agree(run(built, a, poisoned(n)), wanted, terms=6)
     if tail == "shift":
-        assert report.left["main"] == (
+        assert report.skipped["main"] == (
             "tvm: cannot write a shifted tile that reads B\n"
             "  because  TVM may keep what it writes in the memory of what it reads, and it runs twice\n"
             '  help     tail="cut"\n'
@@ -331,5 +333,5 @@ def test_arrays_that_share_memory_are_written_once(tail: str) -> None:
 )
 def test_an_option_that_says_nothing_by_loop_is_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(DescribeError) as refused:
-        plugin.partitioned(**options)
+        plugin.partition_pass(**options)
     assert str(refused.value) == f"tvm: cannot take {text}"

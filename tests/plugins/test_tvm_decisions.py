@@ -44,8 +44,10 @@ def scheduled(text: str, **options: Any) -> Any:
     """The function that comes back."""
     report = plugin.Report()
     text = "schedule main\n" + text.replace("{n}", "n")
-    made = plugin.partitioned(schedule=text, report=report, **options)(plugin.lowered()(product()))
-    assert not report.left, report.left["main"]
+    made = plugin.partition_pass(schedule=text, report=report, **options)(
+        plugin.lowering_passes()(product())
+    )
+    assert not report.skipped, report.skipped["main"]
     return made["main"]
 
 
@@ -60,7 +62,7 @@ def test_what_tvm_compiles_computes_the_product(name: str) -> None:
     text = "schedule main\n" + COMPILED[name].replace("{n}", "n")
     report = plugin.register("offcut-test", schedule=text)
     built = tvm.compile(product(), "llvm", tir_pipeline="offcut-test")
-    assert list(report.cut) == ["main"], report.left["main"]
+    assert list(report.cut) == ["main"], report.skipped["main"]
 
     def by_tvm(a: Any, b: Any, c: Any, _: int) -> Any:
         given = [tvm.runtime.tensor(one) for one in (a, b, c)]
@@ -120,23 +122,23 @@ REFUSALS = {
 @pytest.mark.parametrize("text", REFUSALS)
 def test_what_tvm_cannot_say_is_left_with_the_words_of_its_line(text: str) -> None:
     at, because = REFUSALS[text]
-    report, module = plugin.Report(), plugin.lowered()(product())
-    left = plugin.partitioned(schedule="schedule main\n" + text, report=report)(module)
-    assert report.left["main"].splitlines()[1:3] == [f"  at       {at}", f"  because  {because}"]
+    report, module = plugin.Report(), plugin.lowering_passes()(product())
+    left = plugin.partition_pass(schedule="schedule main\n" + text, report=report)(module)
+    assert report.skipped["main"].splitlines()[1:3] == [f"  at       {at}", f"  because  {because}"]
     assert str(left) == str(module)
 
 
 def test_a_function_may_carry_its_schedule() -> None:
     text = "schedule main\nsplit C.i 4 as io ii\nbind C.io thread"
-    module = plugin.lowered()(product())
+    module = plugin.lowering_passes()(product())
     own = tvm.IRModule({"main": module["main"].with_attr("offcut.schedule", text)})
     report = plugin.Report()
-    assert "T.parallel" in plugin.partitioned(report=report)(own)["main"].script()
+    assert "T.parallel" in plugin.partition_pass(report=report)(own)["main"].script()
     assert str(report) == "main: scheduled"
 
 
 def test_a_text_that_is_no_schedule_and_tiles_beside_one_are_refused_at_once() -> None:
     with pytest.raises(ParseError, match="it is no decision"):
-        plugin.partitioned(schedule="schedule main\nsplt x")
+        plugin.partition_pass(schedule="schedule main\nsplt x")
     with pytest.raises(DescribeError, match="tiles are beside it"):
-        plugin.partitioned(tile={"i": 4}, schedule="schedule main\nbind C.i thread")
+        plugin.partition_pass(tile={"i": 4}, schedule="schedule main\nbind C.i thread")

@@ -81,7 +81,7 @@ def test_a_scheduled_product_is_cut_without_a_guard(by: Schedule, tile: dict[str
     report = plugin.register("offcut-test", tile=tile)
     built = tvm.compile(module, "llvm", tir_pipeline="offcut-test")
     assert list(report.cut) == ["main"]
-    assert guards(plugin.partitioned(tile=tile)(plugin.lowered()(module))) == 0
+    assert guards(plugin.partition_pass(tile=tile)(plugin.lowering_passes()(module))) == 0
     random = np.random.default_rng(3)
     for n in (0, 1, 7, 8, 9, 29):
         a, w = (random.standard_normal(s).astype(np.float32) for s in ((n, 12), (12, 21)))
@@ -100,8 +100,8 @@ def test_a_schedule_of_tvms_that_leaves_an_array_is_named_with_a_witness() -> No
         s.rfactor(s.split(loops[2], [None, 5])[1], 0)
 
     report = plugin.Report()
-    plugin.partitioned(report=report)(plugin.lowered()(scheduled(by)))
-    assert report.left["main"].splitlines()[:3] == [
+    plugin.partition_pass(report=report)(plugin.lowering_passes()(scheduled(by)))
+    assert report.skipped["main"].splitlines()[:3] == [
         "partition: cannot access C[8*i_0_2 + i_1_2, j_2] out of bounds",
         "  at       C[8*i_0_2 + i_1_2, j_2] = 0.0",
         "  because  with n = 1, i_0_2 = 0, i_1_2 = 1, j_2 = 0, k_1_2 = 0, it is C[1, 0] of a tensor of shape (n, 21)",

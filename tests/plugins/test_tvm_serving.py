@@ -77,7 +77,7 @@ def called(module: Any) -> list[str]:
 
 def test_a_module_runs_on_our_kernels_at_every_size() -> None:
     left: dict[str, str] = {}
-    module = plugin.served(left)(Net)
+    module = plugin.dispatch_pass(left)(Net)
     assert called(module) == ["offcut.matmul", "offcut.relu", "offcut.softmax", "offcut.add"]
     assert not left
     machine = machine_of(module)
@@ -89,7 +89,7 @@ def test_a_module_runs_on_our_kernels_at_every_size() -> None:
 
 
 def test_what_has_no_rule_stays_and_its_loops_are_cut() -> None:
-    module = plugin.served()(Sorted)
+    module = plugin.dispatch_pass()(Sorted)
     assert called(module) == ["offcut.relu", "offcut.tanh"]
     report = plugin.register("offcut-test", tile={"ax1": 8})
     machine = machine_of(module, tir_pipeline="offcut-test")
@@ -104,7 +104,7 @@ def test_what_has_no_rule_stays_and_its_loops_are_cut() -> None:
 def test_a_constant_is_packed_into_its_kernel_and_not_passed() -> None:
     w = np.random.default_rng(1).standard_normal((12, 21)).astype(np.float32)
     bound = relax.transform.BindParams("main", {"w": tvm.runtime.tensor(w)})(Net)
-    module = plugin.served()(bound)
+    module = plugin.dispatch_pass()(bound)
     first = module["main"].body.blocks[0].bindings[0].value
     assert len(first.args[1].fields) == 1
     machine = machine_of(module)
@@ -147,20 +147,20 @@ MISFITS = [
 @pytest.mark.parametrize(("given", "text"), MISFITS, ids=lambda one: "")
 def test_arrays_that_do_not_fit_are_refused_by_tvms_error(given: Any, text: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
-        plugin.function_of(product())(*given)
+        plugin.to_packed_function(product())(*given)
 
 
 def test_a_result_that_overlaps_an_operand_is_refused() -> None:
     n = oc.dim("n")
     x = oc.placeholder((n,), name="x")
-    function = plugin.function_of(oc.compile(oc.ops.relu(x, name="r")))
+    function = plugin.to_packed_function(oc.compile(oc.ops.relu(x, name="r")))
     memory = zeros(8)
     with pytest.raises(ValueError, match="a result of r overlaps another array"):
         function(memory[:5], memory[3:])
 
 
 def test_a_registered_kernel_is_found_by_its_name() -> None:
-    plugin.registered("offcut.test.product", product())
+    plugin.register_kernel("offcut.test.product", product())
     x, w, y = np.ones((3, 12), np.float32), np.ones((12, 21), np.float32), zeros(3, 21)
     tvm.get_global_func("offcut.test.product")(x, w, y)
     assert (y == 12).all()
@@ -179,7 +179,7 @@ for i in 0:n
   else
     B[i] = 0.0""")
     with pytest.raises(DescribeError) as refused:
-        plugin.function_of(oc.compile(program))
+        plugin.to_packed_function(oc.compile(program))
     assert str(refused.value) == ("tvm: cannot hand first to TVM\n  because  no shape determines m")
 
 
@@ -244,7 +244,7 @@ def test_a_layer_is_served_and_computes_what_tvm_computes(name: str) -> None:
             result = builder.emit_output(layer(x))
         builder.emit_func_output(result)
     module = builder.get()
-    made = plugin.served()(module)
+    made = plugin.dispatch_pass()(module)
     assert {one.rpartition(".")[2] for one in called(made)} == operators
     ours, theirs = machine_of(made), machine_of(module)
     for n in (1, 3, 8, 13):

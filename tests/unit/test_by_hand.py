@@ -200,7 +200,10 @@ def test_a_kernel_of_it_has_the_loops_and_bits_of_the_lowered_program(name: str)
 def test_what_the_target_decides_stands_behind_the_primitives() -> None:
     text = "schedule E\ninline B\ninline D\nbind * lane tree"
     kernel = oc.compile(chain(), schedule=oc.Schedule.parse(text))
-    assert str(kernel.schedule) == text
+    named = "schedule E\ninline B\ninline D\nseparate 1\nbind E.r lane tree"
+    assert str(kernel.schedule) == named
+    again = oc.compile(chain(), schedule=oc.Schedule.parse(named))
+    assert (again.loops, again.schedule) == (kernel.loops, kernel.schedule)
     nest = (
         "schedule E\ninline B\nsplit D.j mask 8 as j_tile j_in\norder D j_tile j_in\n"
         "cover D at j_in vectors\ncover E vectors"
@@ -428,7 +431,7 @@ at: cannot compute AL at D.i
         """\
 cover: cannot run 'nothing8x8'
   at       line 5: cover C at ji nothing8x8
-  because  it is no declared instruction
+  because  it is no microkernel of the target, and no declared instruction
   help     decl_tensor_intrin(computation, lowering)""",
     ),
     "an instruction that computes something else": (
@@ -586,9 +589,10 @@ def test_nests_are_for_what_is_still_a_computation() -> None:
     assert (
         str(refused.value)
         == """\
-compile: cannot apply a schedule with nests to D
-  because  it is not a sequence of whole arrays, each from those before
-  help     separate, split and bind are for loops as they stand"""
+schedule: cannot cover C
+  at       line 2: cover C vectors
+  because  no nest that computes it is a sequence of whole arrays, each from those before
+  help     separate, split and bind, for loops as they stand"""
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import offcut as oc
-from offcut.proof import concatenate_loops, strip_annotations
+from offcut.core.plain_loops import strip_annotations
+from offcut.proof import concatenate_loops
 
 HEAD = """program p
 size n in 0:100

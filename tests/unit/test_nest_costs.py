@@ -88,7 +88,7 @@ def prices(made: Program, target: Target, every: bool = False) -> tuple[Schedule
     """
     inputs, output, constants = made
     request = requested(output, inputs, stand_ins(constants, output, inputs, "tune"), "tune")
-    options = replace(target.options("tune"), every=every)
+    options = replace(target.options("tune"), keep_pruned=every)
     space = space_of(request, options, target, 3)
     computation = space.computation
     assert computation is not None
@@ -103,7 +103,7 @@ def cost_at(made: Program, target: Target, size: int) -> Cost:
     """The closed form of the program that the target's own schedule makes, with all products that nests have."""
     inputs, output, constants = made
     request = requested(output, inputs, stand_ins(constants, output, inputs, "tune"), "tune")
-    options = replace(target.options("tune"), padded=True)
+    options = replace(target.options("tune"), keep_padding_terms=True)
     found = target.cost_of(proved_plan(target, request, options), request, options, {"n": size})
     assert isinstance(found, Cost)
     return found

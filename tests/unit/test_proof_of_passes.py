@@ -158,7 +158,7 @@ PASSES = {
     "lanes of rows": Pass("gather", itself, the_program),
     "keep inside": Pass("gather", itself, the_program),
     "separate": Pass("stencil", first, with_first),
-    "cut nests": Pass("recurrence", first, with_first),
+    "cut nests": Pass("recurrence"),
     "cover": Pass("stencil"),
     "vectorize": Pass("stencil"),
     "threads": Pass("stencil"),
@@ -343,11 +343,15 @@ def several(results: Any) -> tuple[Any, ...]:
 def test_what_is_divided_of_a_plan_for_one_thread_is_proved(kind: str) -> None:
     whole = as_program(parse(STENCIL))
     made = Planned(
-        whole, schedule=oc.Schedule(whole.name, ()), seconds=real(0.0), shares=alone(whole)
+        whole,
+        schedule=oc.Schedule(whole.name, ()),
+        unnamed=oc.Schedule(whole.name, ()),
+        seconds=real(0.0),
+        shares=alone(whole),
     )
     for broken in sample(corrupted(whole, kind)):
         wrong = Parallel(broken, frozenset(), ("i",))
-        with instead("iterations for threads", lambda *_, wrong=wrong: wrong):
+        with instead("threads", lambda *_, wrong=wrong: wrong):
             found = with_threads(made, replace(HOST, threads=2))
         if found.shares is wrong:  # the fault changes nothing
             assert_same_values(whole, broken)

@@ -45,7 +45,7 @@ def reachable(space: Space) -> set[Schedule]:
 def test_the_schedule_of_the_policy_is_the_first_point(name: str) -> None:
     request, options, target = spaces.problem(name)
     made = space(name)
-    assert made.first == proved_plan(target, request, options).schedule
+    assert made.first == proved_plan(target, request, options).unnamed
     assert next(iter(made.enumerate())) == made.first
     assert made.first in made
 

@@ -172,6 +172,66 @@ def test_words_that_the_unit_does_not_have_are_refused_by_the_line_of_their_layo
     )
 
 
+IN_WINDOWS = """\
+program d
+size n in 1:65
+input A: int8[n, 16]
+input W: int8[16, 32]
+output C: int8[n, 32]
+local A_in: int8[n, 16] @scope(inputs)
+local W_in: int8[16, 32] @scope(weights)
+local S: int32[n, 32] @scope(accumulators)
+alloc W_in[0 +: 16, 0 +: 32]{W}
+  tile k in 0 +: 16, j in 0 +: 32
+    W_in[k, j] = W[k, j]
+  for i in 0:(n + 7)//8
+    alloc A_in[8*i +: min(8, n - 8*i), 0 +: 16]{A}
+      tile r in 8*i +: min(8, n - 8*i), k in 0 +: 16
+        A_in[r, k] = A[r, k]
+      alloc S[8*i +: min(8, n - 8*i), 0 +: 32]{S}
+        tile r in 8*i +: min(8, n - 8*i), j in 0 +: 32
+          S[r, j] = 0
+        tile r in 8*i +: min(8, n - 8*i), j in 0 +: 32
+          for k in 0:16
+            S[r, j] += int32(A_in[r, k]) * int32(W_in[k, j])
+        tile r in 8*i +: min(8, n - 8*i), j in 0 +: 32
+          C[r, j] = int8(S[r, j])
+"""
+
+
+def in_windows(**layouts: str) -> oc.Kernel:
+    laid = {name: f" layout {layouts[name]}" if name in layouts else "" for name in "AWS"}
+    program = oc.parse(IN_WINDOWS.format(**laid))
+    assert oc.parse(str(program)) == program
+    return oc.compile(program, target="vta")
+
+
+@pytest.mark.parametrize(
+    "layouts",
+    [
+        {"A": "words(0: 1, 1: 16)", "W": "words(1: 16, 0: 16)", "S": "words(0: 1, 1: 16)"},
+        {"A": "digits(w: 1//16, v: 0, lane: 1%16)"},
+    ],
+)
+def test_words_of_a_window_lie_as_the_text_of_a_program_says(layouts: dict[str, str]) -> None:
+    kernel, draw = in_windows(**layouts), np.random.default_rng(3)
+    for n in (1, 7, 8, 9, 29):
+        a, w = (draw.integers(-9, 9, shape).astype("int8") for shape in ((n, 16), (16, 32)))
+        np.testing.assert_array_equal(kernel(a, w), (a.astype("int32") @ w).astype("int8"))
+
+
+def test_words_of_a_window_that_the_unit_does_not_have_are_refused() -> None:
+    with pytest.raises(oc.TargetError) as refused:
+        in_windows(S="words(0: 16)")
+    assert str(refused.value) == (
+        "compile: cannot lay S out in words(0: 16)\n"
+        "  at       buffer S\n"
+        "  because  what computes with it has words of words(1: 16, 0: 1)\n"
+        "  help     without a layout\n"
+        "  help     another axis along the lanes, in the cover"
+    )
+
+
 def test_methods_say_layouts_too() -> None:
     c, _ = product()
     s = oc.create_schedule(c)

@@ -29,6 +29,7 @@ from offcut.polyhedral.sync import (
     slot_of,
     synchronized,
 )
+from offcut.polyhedral.sync.cases import join_cases
 
 GPU = Agents(
     (
@@ -162,6 +163,32 @@ let t in 0:64 = (n + 15)//16
             tile r in q*i +: 2, k in 0 +: 4  @by(store)
               C[r, k] = Y[r, k]
 """
+REMAINDERS = """program remainders
+size n in 0:1000
+input A: int8[n, 4]
+output C: int8[n, 4]
+{locals}
+for i in 0:n // 4
+  tile r in 4*i +: 4  @by(load)
+    T0[r] = A[r, 0]
+  tile r in 4*i +: 4  @by(compute)
+    C[r, 0] = T0[r]
+for j in 0:2
+{cases}
+""".format(
+    locals="\n".join(f"local T{rest}: int8[n]" for rest in range(4)),
+    cases="\n".join(
+        f"""\
+  if n % 4 == {rest}
+    tile r in 0 +: 1  @by(load)
+      T{rest}[r] = A[r, j]
+    tile r in 0 +: 1
+      T{rest}[r] = T{rest}[r] + int8(1)
+    tile r in 0 +: 1
+      C[n - 1, j] = T{rest}[r]"""
+        for rest in range(1, 4)
+    ),
+)
 TWO = """program two
 size n in 0:4097
 size m in 0:4097
@@ -184,6 +211,7 @@ CASES: dict[str, tuple[str, Agents, list[dict[str, int]]]] = {
     "copies": (COPIES, GPU, [{"n": n} for n in (0, 1, 2, 3, 5)]),
     "epilogue": (EPILOGUE, GPU, [{"n": n} for n in (0, 1, 2, 3, 5)]),
     "warps": (WARPS, GPU, [{"n": n} for n in (0, 1, 2, 3)]),
+    "remainders": (REMAINDERS, QUEUES, [{"n": n} for n in (0, 1, 3, 4, 6, 9)]),
 }
 
 
@@ -293,6 +321,50 @@ def test_a_planted_fault_is_refused_or_does_no_harm(name: str) -> None:
     _, agents, sizes = CASES[name]
     refused, harmless = assert_refused_or_harmless(made(name), agents, sizes, range(6))
     assert refused > harmless, (refused, harmless)
+
+
+@pytest.mark.parametrize(("waits", "arrives"), [("", ""), (" where i >= 1", " where i < n - 1")])
+def test_a_wait_may_be_for_a_later_arrival_than_it_needs(waits: str, arrives: str) -> None:
+    text = f"""program late
+size n in 0:1000
+input A: int8[n]
+local T: int8[n]
+output C: int8[n]
+token full: load -> compute count 1 room 4
+for i in 0:n
+  tile r in i +: 1  @by(load)
+    T[r] = A[r]
+  arrive full{arrives}
+  wait full{waits}
+  tile r in i +: 1
+    C[r] = where(r >= 1, T[r - 1], int8(0))
+"""
+    program = parse(text)
+    check(program, QUEUES)
+    for n in (0, 1, 2, 5):
+        assert fault_of(program, QUEUES, {"n": n}, range(3)) is None
+    spare = text.replace("where(r >= 1, T[r - 1], int8(0))", "A[r]")
+    with pytest.raises(
+        oc.PartitionError, match=r"without them all is ordered|nothing behind it needs"
+    ):
+        check(parse(spare), QUEUES)
+    raced = text.replace("T[r - 1]", "T[n - r]").replace("r >= 1", "r >= 1 and r < n")
+    with pytest.raises(oc.PartitionError):
+        check(parse(raced), QUEUES)
+
+
+def test_cases_of_the_sizes_that_are_alike_are_asked_about_once() -> None:
+    text = CASES["remainders"][0]
+    for program in (parse(text), made("remainders")):
+        cases = join_cases(program)
+        assert [str(cases.program).count(f"T{rest}[") for rest in (1, 2, 3)] == [4, 0, 0]
+        assert "if n % 4 >= 1 and n % 4 <= 3" in str(cases.program)
+    others = (
+        text.replace("n % 4 == 3", "n % 4 == 2"),  # may run beside the second one
+        text.replace("C[n - 1, j] = T3[r]", "C[n - 1, j] = T3[r] + T1[r]"),  # T1 is no case's own
+    )
+    for other in others:
+        assert "n % 4 <= 3" not in str(join_cases(parse(other)).program)
 
 
 def test_a_ring_is_waited_for_from_its_second_turn_on_and_has_room_for_its_depth() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+from offcut.backends.abi import Signature
 from offcut.backends.accelerator.costs.predicted import cost_of, formulas_of, taken
 from offcut.backends.accelerator.executor import AcceleratorExecutor
 from offcut.backends.accelerator.host_device_split import HostDeviceProgram
@@ -32,14 +33,13 @@ from offcut.backends.accelerator.planning.planner import (
 from offcut.backends.accelerator.planning.typical_sizes import typical_sizes
 from offcut.backends.accelerator.simulator import SimulationResult, simulate_timing
 from offcut.backends.accelerator.spec import AcceleratorSpec
-from offcut.backends.base import Signature
+from offcut.backends.compile_request import CompileRequest
 from offcut.backends.covers import unstaged_covers
 from offcut.backends.host.call import python_callable
-from offcut.backends.plan import Considered, Plan, checked_sizes
-from offcut.backends.raising import raised
-from offcut.backends.requested import Request
-from offcut.backends.signature import crossing, signature_of
-from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
+from offcut.backends.plan import Plan, PlanAlternative, check_sizes
+from offcut.backends.raising import raise_to_computation
+from offcut.backends.signature import boundary_buffers, signature_of
+from offcut.backends.target import Loaded, Options, Strategies, Target, TargetPlan
 from offcut.core.analysis import analysis
 from offcut.core.memo import lazy_property
 from offcut.core.plain_loops import is_synchronized
@@ -132,17 +132,17 @@ class Accelerator(Target):
         """Return the machine, and what is asked of the plan."""
         return type(self).__qualname__, self.called_as, repr(self.machine), repr(options)
 
-    def policy(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
+    def policy(self, program: Program, users: Users, options: Options) -> Iterator[TargetPlan]:
         """Yield a program that says what lies on the chip, as it stands; any other by the schedule, or the policy."""
         schedule, program = options.schedule, with_memories(program)
         check_windows(program)
         if any(buffer.scope is not None for buffer in program.buffers):
-            yield self.annotated(Planned(split_statements(program, self.spec)))
+            yield self.annotated(TargetPlan(split_statements(program, self.spec)))
             return
         if schedule is not None and not self.applies(program, schedule):
             check_units(schedule, self.spec)
             _, by_hand = replay(program, schedule, of_target=self.microkernels())
-            plan = Planned(
+            plan = TargetPlan(
                 split_statements(with_memories(by_hand), self.spec), schedule, by_hand=by_hand
             )
             yield self.annotated(plan)
@@ -153,7 +153,7 @@ class Accelerator(Target):
             plan = plan_without_deadlock(program, computation, self.spec, schedule, one)
             yield self.annotated(plan)
 
-    def annotated(self, planned: Planned) -> Planned:
+    def annotated(self, planned: TargetPlan) -> TargetPlan:
         """Return a plan with the words of its program about the machine; what does not run is refused."""
         phases = HostDeviceProgram(planned.program, self.spec).each
         nests = [nest for one in phases if isinstance(one, tuple) for nest in one]
@@ -161,7 +161,7 @@ class Accelerator(Target):
 
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
-    ) -> Planned | None:
+    ) -> TargetPlan | None:
         """Return the policy's plan in which the axes of `cuts` have these tiles and tails.
 
         Raises PartitionError for tiles of several levels, and for a cut that the machine does not run.
@@ -203,7 +203,7 @@ class Accelerator(Target):
 
     def applies(self, program: Program, schedule: Schedule) -> bool:
         """Return whether a schedule is about the nests that are decided here, and not about those of the program as it stands."""
-        computation = try_isl(lambda: raised(program, {}), None)
+        computation = try_isl(lambda: raise_to_computation(program, {}), None)
         steps = list(each_decision(schedule.steps))
         if computation is None or any(isinstance(step, RFactor) for step in steps):
             return False
@@ -237,7 +237,7 @@ class Accelerator(Target):
 
         Raises TargetError where it is none.
         """
-        computation = try_isl(lambda: raised(program, {}), None)
+        computation = try_isl(lambda: raise_to_computation(program, {}), None)
         if computation is None:
             raise TargetError(
                 "compile",
@@ -247,7 +247,7 @@ class Accelerator(Target):
             )
         return computation
 
-    def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
+    def lower(self, planned: TargetPlan, signature: Signature, options: Options) -> bytes:
         """Return the program's text: streams are made from it at each size."""
         return str(planned.program).encode()
 
@@ -263,19 +263,19 @@ class Accelerator(Target):
         return bound
 
     def called(
-        self, planned: Planned, signature: Signature, options: Options
+        self, planned: TargetPlan, signature: Signature, options: Options
     ) -> frozenset[str] | None:
         """Return the microkernels that tiles name: each leaf was checked to be what it computes."""
         tiles = analysis(planned.program).of(Tile)
         return frozenset(tile.microkernel for tile in tiles if tile.microkernel is not None)
 
-    def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
+    def show(self, planned: TargetPlan, signature: Signature, options: Options, form: str) -> str:
         """Return the instructions at sizes of a middle layer, as a listing, or the order of units."""
         return self.show_at(planned, signature, options, form, typical_sizes(planned.program))
 
     def show_at(
         self,
-        planned: Planned,
+        planned: TargetPlan,
         signature: Signature,
         options: Options,
         form: str,
@@ -291,21 +291,25 @@ class Accelerator(Target):
         return "\n".join(listing(stream, self.spec, names) for stream, names in streams)
 
     def notes(
-        self, planned: Planned, sizes: Mapping[str, int], options: Options
+        self, planned: TargetPlan, sizes: Mapping[str, int], options: Options
     ) -> tuple[str, ...]:
         """Of nests that have several options, which one a call takes."""
         labels = HostDeviceProgram(planned.program, self.spec, told=False).labels_taken(sizes)
         return tuple(f"{stage} runs as {label}" for stage, label in labels.items())
 
     def plan_of(
-        self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
+        self,
+        planned: TargetPlan,
+        request: CompileRequest,
+        options: Options,
+        sizes: Mapping[str, int],
     ) -> Plan:
         """Return each nest with its tiles, what its stream is predicted to take, and what competed with it."""
         made = super().plan_of(planned, request, options, sizes)
         names = dict(request.users.sizes)
         given = {names[user]: size for user, size in made.sizes.items()}
         streams = streams_of(HostDeviceProgram(planned.program, self.spec, told=False), given)
-        users, considered = request.users.names, list[Considered]()
+        users, considered = request.users.names, list[PlanAlternative]()
         for stream in streams:
             considered += (replace(o, stage=users.get(o.stage, o.stage)) for o in stream.options)
         pieces = (
@@ -321,8 +325,8 @@ class Accelerator(Target):
 
     def cost_of(
         self,
-        planned: Planned,
-        request: Request,
+        planned: TargetPlan,
+        request: CompileRequest,
         options: Options,
         sizes: Mapping[str, int] | None = None,
     ) -> Cost | Formulas:
@@ -334,12 +338,14 @@ class Accelerator(Target):
         if sizes is None:
             typical = typical_sizes(planned.program)
             return formulas_of(request.program, planned.program, self.machine, users, typical)
-        sizes = checked_sizes(signature_of(*request.named), sizes, "cost")
+        sizes = check_sizes(signature_of(request.program, request.users), sizes, "cost")
         given = {users[user]: size for user, size in sizes.items()}
         streams = taken(planned.program, self.spec, given)
         return cost_of(request.program, streams, self.machine, sizes, given)
 
-    def space(self, planned: Planned, request: Request, options: Options, most: int) -> Points:
+    def space(
+        self, planned: TargetPlan, request: CompileRequest, options: Options, most: int
+    ) -> Points:
         """Return tiles, orders of loops and depths of each nest."""
         first = planned.schedule
         if first is None or not all(isinstance(step, Primitive) for step in first.steps):
@@ -347,14 +353,14 @@ class Accelerator(Target):
         return Nests.of(request.program, self.arrays(request.program), self.spec, first).space
 
     def prices(
-        self, request: Request, options: Options, vectors: Sequence[Mapping[str, int]]
+        self, request: CompileRequest, options: Options, vectors: Sequence[Mapping[str, int]]
     ) -> Callable[[Schedule], Sequence[float]]:
         """By the closed form."""
         costs = self.costs(request, options, vectors)
         return lambda schedule: [one.seconds for one in costs(schedule)]
 
     def costs(
-        self, request: Request, options: Options, vectors: Sequence[Mapping[str, int]]
+        self, request: CompileRequest, options: Options, vectors: Sequence[Mapping[str, int]]
     ) -> Callable[[Schedule], Sequence[Cost]]:
         """Return what `cost_of` says of schedules; nothing is proved."""
         program, names = request.program, dict(request.users.sizes)
@@ -382,7 +388,11 @@ class Accelerator(Target):
         return costs_of
 
     def simulated(
-        self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
+        self,
+        planned: TargetPlan,
+        request: CompileRequest,
+        options: Options,
+        sizes: Mapping[str, int],
     ) -> float:
         """Cycles of the streams at the machine's clock."""
         names = dict(request.users.sizes)
@@ -391,7 +401,7 @@ class Accelerator(Target):
         return sum(simulate_timing(stream, self.spec).seconds for stream in streams)
 
     def timeline(
-        self, planned: Planned, signature: Signature, options: Options, sizes: Mapping[str, int]
+        self, planned: TargetPlan, signature: Signature, options: Options, sizes: Mapping[str, int]
     ) -> SimulationResult:
         """Cycles, events and stalls of a call."""
         return AcceleratorExecutor(planned.program, self.spec).timeline(sizes)
@@ -405,7 +415,7 @@ class _Run:
 
     def __call__(self, inputs: Sequence[Array], sizes: Mapping[str, int]) -> Sequence[Array]:
         program = self.chip.program
-        taken, given = crossing(program.buffers)
+        taken, given = boundary_buffers(program.buffers)
         arrays = dict(zip((buffer.name for buffer in taken), inputs, strict=True))
         values = dict(zip((size.name for size in program.sizes), sizes.values(), strict=True))
         found = self.chip.run(arrays, values)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from offcut import debug
-from offcut.backends.base import Entry, Signature
+from offcut.backends.abi import Entry, Signature
 from offcut.backends.cpu import microkernel_objects
 from offcut.backends.cpu.lowering.lower import Lowered, lower
 from offcut.backends.cpu.machine import jit
@@ -21,7 +21,6 @@ from offcut.backends.cpu.planning.planned import Planned
 from offcut.backends.cpu.planning.row_reductions import marked
 from offcut.backends.cpu.planning.vectorize import vectorized
 from offcut.backends.cpu.threads import pool
-from offcut.backends.cpu.threads.parallel import single_threaded
 from offcut.backends.cpu.threads.race_proof import check_race_free
 from offcut.backends.cpu.threads.spmd_lowering import lower_spmd
 from offcut.backends.host import cache as objects
@@ -69,12 +68,12 @@ class LoadedKernel:
             owners=(self.loaded, turn, self.host.external, *(one.owner for one in packed)),
         )
 
-    def held(self, constants: Mapping[str, Array]) -> PackedConstants:
+    def constant_copies(self, constants: Mapping[str, Array]) -> PackedConstants:
         """Return the constants, packed as the code reads them."""
         return PackedConstants.of(constants, self.layouts)
 
     def _read(self, constants: Mapping[str, Array]) -> list[PackedBuffer]:
-        held = self.held(constants)
+        held = self.constant_copies(constants)
         return [held.as_read(layout) for layout in self.layouts]
 
 
@@ -82,9 +81,8 @@ def lower_kernel(made: Planned, signature: Signature, host: Host) -> Lowered:
     """LLVM IR of a kernel: its entry and the fast call; its microkernels are modules of their own."""
     program, chains = made.program, host.machine.loops.chains
     work = ix.const(0) if made.work is None else made.work
-    run = made.shares if host.threads > 1 else single_threaded(program)
-    lent = families(host)
-    if run.loops:
+    run, lent = made.shares, families(host)
+    if host.threads > 1 and run.loops:
         check_race_free(run, host.machine.threads.chunk, host.threads)
         low = lower_spmd(run, host.isa, lent, work, chains, host.threads, made.seconds)
     else:

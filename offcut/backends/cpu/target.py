@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from offcut.backends.base import Exported, Signature
+from offcut.backends.abi import Exported, Signature
+from offcut.backends.compile_request import CompileRequest
 from offcut.backends.cpu import build, microkernel_objects
 from offcut.backends.cpu.export import check_name, export
 from offcut.backends.cpu.machine import isa, jit
@@ -18,12 +19,12 @@ from offcut.backends.cpu.planning import planner
 from offcut.backends.cpu.planning.claims import check_covers, covers_of, foreign_in
 from offcut.backends.cpu.planning.planned import Planned as CpuPlanned
 from offcut.backends.cpu.planning.policy import pricing
+from offcut.backends.cpu.planning.raised_computation import computation_of
 from offcut.backends.cpu.planning.seconds import threads_note
 from offcut.backends.cpu.planning.words import machine_words
 from offcut.backends.cpu.threads import pool
 from offcut.backends.predict import hardware_of
-from offcut.backends.requested import Request
-from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
+from offcut.backends.target import Loaded, Options, Strategies, Target, TargetPlan
 from offcut.core.analysis import analysis
 from offcut.core.memo import lazy_property
 from offcut.core.program import THREAD, Program, Tile
@@ -108,20 +109,22 @@ class Cpu(Target):
         tiles = "tiles" if _has_tiles(host) else "no tiles"
         return (*host.facts, tiles, repr(replace(options, microkernels=())))
 
-    def policy(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
-        """Yield the cut of a computation by its microkernels, or the loops of a program as vectors."""
-        yield planner.plan(program, users, self.host(options), options)
+    def policy(self, program: Program, users: Users, options: Options) -> Iterator[TargetPlan]:
+        """Return the cuts of a computation by its microkernels, and the loops of a program as vectors."""
+        return planner.plans(program, users, self.host(options), options)
 
-    def space(self, planned: Planned, request: Request, options: Options, most: int) -> Points:
+    def space(
+        self, planned: TargetPlan, request: CompileRequest, options: Options, most: int
+    ) -> Points:
         """Return the ways of nests, or the cuts of loops as they stand."""
-        first = _own(planned).schedule
+        first = _own(planned).unnamed
         computation = self.computation(request, options) if parts_of(first) else None
         kernels, machine = self.microkernels(options), self.machine
         return Space(first, request.program, computation, kernels, machine, most=most)
 
-    def computation(self, request: Request, options: Options) -> Computation | None:
+    def computation(self, request: CompileRequest, options: Options) -> Computation | None:
         """Return the program raised to whole arrays, each from those before."""
-        return planner.computation_of(request.program, request.users, options.reassociate)[0]
+        return computation_of(request.program, request.users, options.reassociate)[0]
 
     def resolving(self, computation: Computation, options: Options) -> Resolving:
         """By the microkernels of the host, each way at the price by which ways compete."""
@@ -130,7 +133,7 @@ class Cpu(Target):
         price = pricing(lent, host.isa, legible=False)
         return Resolving(computation, [one.microkernel for one in lent], price)
 
-    def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
+    def lower(self, planned: TargetPlan, signature: Signature, options: Options) -> bytes:
         """Object files, and how the constants lie."""
         return build.compile_kernel(_own(planned), signature, self.host(options))
 
@@ -166,13 +169,13 @@ class Cpu(Target):
         """What the lowering finds of the tiles that name a microkernel."""
         return covers_of(program, self.host(options), options.reassociate).refused
 
-    def called(self, planned: Planned, signature: Signature, options: Options) -> frozenset[str]:
+    def called(self, planned: TargetPlan, signature: Signature, options: Options) -> frozenset[str]:
         """Return the microkernels whose functions the entry calls."""
         low = build.lower_kernel(_own(planned), signature, self.host(options))
         return frozenset(name for name, _, _ in low.tiles)
 
     def notes(
-        self, planned: Planned, sizes: Mapping[str, int], options: Options
+        self, planned: TargetPlan, sizes: Mapping[str, int], options: Options
     ) -> tuple[str, ...]:
         """Return how many threads a call takes, and what they share; which functions were not compared with what they claim."""
         made, host = _own(planned), self.host(options)
@@ -180,7 +183,7 @@ class Cpu(Target):
         notes = threads_note(made.seconds, made.shares, host.threads, sizes, host.machine, foreign)
         return (*notes, *unverified_notes(host.external, foreign))
 
-    def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
+    def show(self, planned: TargetPlan, signature: Signature, options: Options, form: str) -> str:
         """LLVM IR (``llvm``) or assembly (``asm``)."""
         made, host = _own(planned), self.host(options)
         low = build.lower_kernel(made, signature, host)
@@ -205,7 +208,7 @@ class Cpu(Target):
 
     def export(
         self,
-        planned: Planned,
+        planned: TargetPlan,
         signature: Signature,
         constants: Mapping[str, Array],
         options: Options,
@@ -231,7 +234,7 @@ def target(machine: Device | None) -> Cpu:
     return Cpu(None if machine is None else processor(machine))
 
 
-def _own(planned: Planned) -> CpuPlanned:
+def _own(planned: TargetPlan) -> CpuPlanned:
     """Return a plan of this target's space."""
     assert isinstance(planned, CpuPlanned)
     return planned

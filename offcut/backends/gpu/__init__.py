@@ -1,1 +1,1 @@
-"""GPUs: so far microkernels, declared as data."""
+"""GPUs: microkernels as data, and an executor of programs of units on arrays."""

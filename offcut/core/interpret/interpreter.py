@@ -102,10 +102,10 @@ def run(
     _check_choice(program, choose)
     with np.errstate(all="ignore"):
         try:
-            machine = _Machine(program, _own(program, arrays), known, choose, most, together=True)
+            machine = Machine(program, _own(program, arrays), known, choose, most, together=True)
             machine.block(program.body, lane_of(known))
         except InternalError:
-            machine = _Machine(program, _own(program, arrays), known, choose, most)
+            machine = Machine(program, _own(program, arrays), known, choose, most)
             machine.block(program.body, lane_of(known))
     return {b.name: machine.memory[b.name] for b in program.buffers if b.kind in _RESULTS}
 
@@ -133,8 +133,8 @@ def _no_such_option(label: str, labels: tuple[str, ...]) -> CallError:
     )
 
 
-class _Machine(Values):
-    """The memory of one run, and what statements do to it.
+class Machine(Values):
+    """The memory of one run, and what statements do to it; who runs some of them on memory of its own derives from it.
 
     left      how many statements may still run
     together  run the iterations of independent loops as lanes
@@ -159,6 +159,7 @@ class _Machine(Values):
                 self.memory[name] = self.fresh(buffer, sizes)
 
     def fresh(self, buffer: Buffer, sizes: dict[str, int]) -> Array:
+        """Return poisoned memory for a buffer."""
         shape = []
         for extent in buffer.shape:
             shape.append(int(evaluate(extent, sizes)))
@@ -172,6 +173,7 @@ class _Machine(Values):
         return poison_array(tuple(shape), buffer.dtype)
 
     def block(self, body: tuple[Stmt, ...], lanes: Lanes) -> None:
+        """Run statements, one after the other, for all lanes."""
         for stmt in body:
             if not lanes.mask.any():
                 return
@@ -182,6 +184,7 @@ class _Machine(Values):
             self.statement(stmt, lanes)
 
     def statement(self, stmt: Stmt, lanes: Lanes) -> None:
+        """Run a statement."""
         match stmt:
             case For():
                 self.loop(stmt, lanes)
@@ -210,6 +213,7 @@ class _Machine(Values):
                 assert_never(stmt)
 
     def loop(self, stmt: For, lanes: Lanes) -> None:
+        """Run a loop, its iterations as lanes where they touch nothing of each other."""
         lo, hi = self.value(stmt.lo, lanes), self.value(stmt.hi, lanes)
         alike = lo.ndim == 0 and hi.ndim == 0
         first, last = (int(lo), int(hi)) if alike else _range_of(lo, hi, lanes)
@@ -291,6 +295,7 @@ class _Machine(Values):
             self.windows[buffer.name] = around
 
     def tile(self, stmt: Tile, lanes: Lanes) -> None:
+        """Run the instances of a tile, as lanes."""
         starts = [self.value(axis.start, lanes) for axis in stmt.axes]
         extents = [self.value(axis.extent, lanes) for axis in stmt.axes]
         zero = np.asarray(0, np.int64)
@@ -349,6 +354,7 @@ class _Machine(Values):
         return copies
 
     def store(self, stmt: Store, lanes: Lanes) -> None:
+        """Store a value, or update an element by it."""
         buffer = self.buffers.get(stmt.buffer)
         value = self.value(stmt.value, lanes)
         if buffer is None or buffer.kind in GIVEN or value.dtype != numpy_dtype(buffer.dtype):
@@ -385,6 +391,7 @@ class _Machine(Values):
             raise self.broken(what, lanes, tuple(map(int, lane)))
 
     def option(self, stmt: Choose, options: tuple[Option, ...], lanes: Lanes) -> None:
+        """Run the option that is chosen, or the cheapest."""
         label = self.choose(stmt) if callable(self.choose) else self.choose
         forced = [option for option in options if option.label == label]
         if callable(self.choose) and not forced:

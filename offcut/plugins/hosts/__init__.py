@@ -1,17 +1,23 @@
-"""What hosts of other compilers share: a schedule applied to a program that a host's loops say, in the words that a host has."""
+"""Shared by the plug-ins of other compilers: apply a schedule to a host's program; keep what the host can express."""
 
 from offcut.plugins.hosts.calls import Call, View, call_of
-from offcut.plugins.hosts.scheduling import Said, Words, is_about, microkernels_of, scheduled
+from offcut.plugins.hosts.scheduling import (
+    HostFeatures,
+    HostProgram,
+    apply_schedule,
+    is_about,
+    microkernels_of,
+)
 from offcut.plugins.hosts.windows import HARDWARE
 
 __all__ = [
     "HARDWARE",
     "Call",
-    "Said",
+    "HostFeatures",
+    "HostProgram",
     "View",
-    "Words",
+    "apply_schedule",
     "call_of",
     "is_about",
     "microkernels_of",
-    "scheduled",
 ]

@@ -1,4 +1,4 @@
-"""Covered tiles as calls: which views of arrays a microkernel is given, and how many elements it computes along each axis."""
+"""Covered tiles as calls: the views of arrays that a microkernel takes, and the extent of each of its axes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Refuse = Callable[..., PartitionError]
 
 @dataclass(frozen=True)
 class View:
-    """Elements of an array as an operand has them.
+    """A view of an array: the elements of one operand.
 
     first    the index of the first one
     sizes    along each axis of the operand
@@ -52,7 +52,7 @@ class View:
 
 @dataclass(frozen=True)
 class Call:
-    """``name(views…, extents…)``: the operands in the order in which the microkernel reads them, its result last.
+    """A call ``name(views…, extents…)``: the operands in the order in which the microkernel reads them, its result last.
 
     name     of the instruction: the microkernel's, its reset's where it starts a sum alone, its update's where it adds to one
     extents  along each axis of the microkernel, those of its reduction last
@@ -71,7 +71,7 @@ def call_of(tile: Tile, kernel: Microkernel) -> Call:
     iterators = dict(_cover(tile).axes)
     extents = {axis: counts[iterators[axis]] if axis in iterators else ix.const(1) for axis in axes}
     views = []
-    for name, index in _declared(kernel, tile).items():
+    for name, index in _declared_indices(kernel, tile).items():
         buffer, index_of_array = _access(tile, name, index, iterators)
         strides, sizes = [], []
         for part in index:
@@ -92,7 +92,7 @@ def with_full_tiles(
 
     What lies outside of an array, or of the condition, is 0 in the copies; of the result only instances in the condition go back.
     """
-    added: list[Buffer] = []
+    new_buffers: list[Buffer] = []
 
     def rule(stmt: Stmt) -> Stmt | None:
         if not isinstance(stmt, Tile) or stmt.cover is None:
@@ -100,11 +100,11 @@ def with_full_tiles(
         if not _conditions(stmt):
             return stmt if stmt.form is Form.FULL else replace(stmt, form=Form.FULL)
         full, buffers = _on_copies(stmt, kernel_of(stmt.cover.microkernel), program, refuse)
-        added.extend(b for b in buffers if b not in added)
+        new_buffers.extend(b for b in buffers if b not in new_buffers)
         return full
 
     result = rewrite(program, rule)
-    return replace(result, buffers=(*result.buffers, *added)) if added else result
+    return replace(result, buffers=(*result.buffers, *new_buffers)) if new_buffers else result
 
 
 def _on_copies(
@@ -117,12 +117,12 @@ def _on_copies(
     starts, counts = _bounds(tile)
     conditions = _conditions(tile)
     iterators, cover = dict(_cover(tile).axes), _cover(tile)
-    copies, before, behind = list[Buffer](), list[Stmt](), list[Stmt]()
-    moved: dict[str, tuple[str, tuple[Expr, ...]]] = {}
-    for name, index in _declared(kernel, tile).items():
+    copies, before, after = list[Buffer](), list[Stmt](), list[Stmt]()
+    copy_of: dict[str, tuple[str, tuple[Expr, ...]]] = {}
+    for name, index in _declared_indices(kernel, tile).items():
         array, index_of_array = _access(tile, name, index, iterators)
         whole = program.buffer(array)
-        if array in moved:
+        if array in copy_of:
             raise refuse(
                 tile, f"two of its operands are elements of {array}, and its tile is not full"
             )
@@ -130,74 +130,80 @@ def _on_copies(
         sizes = tuple(_span(part, counts) for part in index_of_array)
         copy = Buffer(f"{array}_{kernel.name}", whole.dtype, sizes, Kind.LOCAL, scope=whole.scope)
         copies.append(copy)
-        moved[array] = copy.name, first
+        copy_of[array] = copy.name, first
         is_result = name == kernel.computes.name
-        if not is_result or not _starts(tile):
+        if not is_result or not _is_first_update(tile):
             box = [Var(f"{copy.name}_{axis}") for axis in range(len(sizes))]
-            here = tuple(map(ix.add, first, box))
+            array_index = tuple(map(ix.add, first, box))
             plain = {
-                p.name: at for p, at in zip(index_of_array, here, strict=True) if isinstance(p, Var)
+                p.name: at
+                for p, at in zip(index_of_array, array_index, strict=True)
+                if isinstance(p, Var)
             }
-            inside = [
+            in_bounds = [
                 ix.compare(op, part, end)
-                for part, extent in zip(here, whole.shape, strict=True)
+                for part, extent in zip(array_index, whole.shape, strict=True)
                 for op, end in ((">=", ix.const(0)), ("<", extent))
             ]
-            inside += [
+            in_bounds += [
                 substitute(c, plain) for c in conditions if variables(c) & set(counts) <= set(plain)
             ]
             zero = Const(0.0 if whole.dtype in FLOATS else 0, whole.dtype)
             at = tuple(box)
-            element = Store(copy.name, at, Load(array, here, whole.dtype))
+            element = Store(copy.name, at, Load(array, array_index, whole.dtype))
             body: tuple[Stmt, ...] = (
-                If(conjunction(inside), (element,), (Store(copy.name, at, zero),)),
+                If(conjunction(in_bounds), (element,), (Store(copy.name, at, zero),)),
             )
             for variable, size in zip(reversed(box), reversed(sizes), strict=True):
                 body = (For(variable.name, ix.const(0), size, body),)
             before += body
         if is_result:
-            renamed = {axis.iter: Var(f"{axis.iter}_{copy.name}") for axis in tile.axes}
-            here = tuple(substitute(part, renamed) for part in index_of_array)
-            value = Load(copy.name, tuple(map(ix.sub, here, first)), whole.dtype)
-            body = (Store(array, here, value),)
+            renamed_axes = {axis.iter: Var(f"{axis.iter}_{copy.name}") for axis in tile.axes}
+            array_index = tuple(substitute(part, renamed_axes) for part in index_of_array)
+            value = Load(copy.name, tuple(map(ix.sub, array_index, first)), whole.dtype)
+            body = (Store(array, array_index, value),)
             outer_conditions = [
-                c for c in conditions if not variables(c) & set(counts) - set(renamed)
+                c for c in conditions if not variables(c) & set(counts) - set(renamed_axes)
             ]
             if outer_conditions:
-                body = (If(conjunction([substitute(c, renamed) for c in outer_conditions]), body),)
+                body = (
+                    If(conjunction([substitute(c, renamed_axes) for c in outer_conditions]), body),
+                )
             for axis in reversed(tile.axes):
                 end = ix.add(axis.start, axis.extent)
-                body = (For(renamed[axis.iter].name, axis.start, end, body),)
-            behind += body
+                body = (For(renamed_axes[axis.iter].name, axis.start, end, body),)
+            after += body
 
     def in_copy(expr: Expr) -> Expr:
         return rewrite_expr(expr, element_of_copy)
 
     def element_of_copy(node: Expr) -> Expr | None:
-        if isinstance(node, Load) and node.buffer in moved:
-            name, first = moved[node.buffer]
+        if isinstance(node, Load) and node.buffer in copy_of:
+            name, first = copy_of[node.buffer]
             return Load(name, tuple(map(ix.sub, node.index, first)), node.dtype)
         return None
 
-    def stored(stmt: Stmt) -> Stmt | None:
-        if isinstance(stmt, Store) and stmt.buffer in moved:
-            name, first = moved[stmt.buffer]
+    def store_to_copy(stmt: Stmt) -> Stmt | None:
+        if isinstance(stmt, Store) and stmt.buffer in copy_of:
+            name, first = copy_of[stmt.buffer]
             return replace(stmt, buffer=name, index=tuple(map(ix.sub, stmt.index, first)))
         return None
 
-    body = rewrite_body(tuple(map_expressions(stmt, in_copy) for stmt in tile.body), stored)
-    operands = tuple((name, moved[array][0]) for name, array in cover.operands)
+    body = rewrite_body(tuple(map_expressions(stmt, in_copy) for stmt in tile.body), store_to_copy)
+    operands = tuple((name, copy_of[array][0]) for name, array in cover.operands)
     full = replace(
         tile, body=body, where=None, form=Form.FULL, cover=replace(cover, operands=operands)
     )
-    made: tuple[Stmt, ...] = (*before, full, *behind)
+    statements: tuple[Stmt, ...] = (*before, full, *after)
     for copy in reversed(copies):
-        made = (Alloc(copy.name, tuple((ix.const(0), n) for n in copy.shape), made, copy.scope),)
-    return made[0], copies
+        statements = (
+            Alloc(copy.name, tuple((ix.const(0), n) for n in copy.shape), statements, copy.scope),
+        )
+    return statements[0], copies
 
 
 def _conditions(tile: Tile) -> tuple[Expr, ...]:
-    """Return when an instance of a tile is in it, and when a term is in its sum: ``where(p < n, term, -0.0)``."""
+    """Return the conditions of a tile: those of its instances, and those of the terms of its sum, ``where(p < n, term, -0.0)``."""
     conditions = conjuncts(tile.where) if tile.where is not None else ()
     for stmt in walk(tile.body):
         match stmt:
@@ -221,7 +227,7 @@ def _cover(tile: Tile) -> Cover:
     return tile.cover
 
 
-def _declared(kernel: Microkernel, tile: Tile) -> dict[str, tuple[Expr, ...]]:
+def _declared_indices(kernel: Microkernel, tile: Tile) -> dict[str, tuple[Expr, ...]]:
     """Return the index of each operand of a tile as the microkernel is declared, in the order of its call: what starts a sum has the result alone."""
     definition, operands = kernel.definition, dict(_cover(tile).operands)
     indices = {
@@ -266,7 +272,7 @@ def _factor(part: Expr, iterator: str | None) -> int:
     return 0 if iterator is None else dict(ix.to_linear(part).terms).get(Var(iterator), 0)
 
 
-def _starts(tile: Tile) -> bool:
+def _is_first_update(tile: Tile) -> bool:
     """Return whether a tile writes its result before it adds to it."""
     first = tile.body[0]
     return isinstance(first, Store) and first.reduce is None
@@ -275,6 +281,6 @@ def _starts(tile: Tile) -> bool:
 def _name(tile: Tile, kernel: Microkernel) -> str:
     if not kernel.definition.reduce_axes:
         return kernel.name
-    if not _starts(tile):
+    if not _is_first_update(tile):
         return kernel.update or f"{kernel.name}_update"
     return kernel.name if len(tile.body) > 1 else kernel.reset or f"{kernel.name}_reset"

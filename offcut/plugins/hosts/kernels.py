@@ -1,4 +1,4 @@
-"""Loops that are bound to blocks and threads of a grid -> kernels: the grid's loops outside, one around the other, and barriers inside.
+"""Turn loops that are bound to blocks and threads of a grid into kernels: the loops of the grid outermost, barriers inside.
 
 A statement outside of a loop over threads is run by the first of them; the others wait, where it may matter, at a barrier.
 """
@@ -50,7 +50,7 @@ def with_kernels(program: Program, refuse: Refuse) -> Program:
         statements: list[Stmt] = []
         for stmt in body:
             if isinstance(stmt, For) and stmt.unit in HARDWARE:
-                statements += [_Kernel(part, refuse).stmt() for part in _apart((stmt,))]
+                statements += [_Kernel(part, refuse).stmt() for part in _block_loops((stmt,))]
             else:
                 statements.append(map_blocks(stmt, visit))
         return tuple(statements)
@@ -58,8 +58,8 @@ def with_kernels(program: Program, refuse: Refuse) -> Program:
     return replace(program, body=visit(program.body))
 
 
-def _apart(body: tuple[Stmt, ...]) -> Iterator[For]:
-    """Yield loops over blocks apart, each around one statement that has others inside, or around none that has.
+def _block_loops(body: tuple[Stmt, ...]) -> Iterator[For]:
+    """Yield one loop over blocks for each statement that contains others, and one for the remaining statements.
 
     Iterations that blocks run are independent: all of them may run one statement before any runs the next one.
     """
@@ -76,8 +76,8 @@ def _parts(body: tuple[Stmt, ...]) -> list[tuple[Stmt, ...]]:
         match stmt:
             case If(condition, then, other):
                 parts += [(If(condition, part),) for part in _parts(then) if part]
-                negated = Logic("not", (condition,))
-                parts += [(If(negated, part),) for part in _parts(other) if part]
+                negation = Logic("not", (condition,))
+                parts += [(If(negation, part),) for part in _parts(other) if part]
             case For(unit=str() as unit) if unit in BLOCKS:
                 parts += [(replace(stmt, body=part),) for part in _parts(stmt.body)]
             case Let():
@@ -97,74 +97,76 @@ class _Kernel:
     )  # what runs loops inside of the outermost one over threads
 
     def stmt(self) -> Stmt:
-        inside = {self.root.iter, *all_bound_names(self.root.body)}
+        inner_names = {self.root.iter, *all_bound_names(self.root.body)}
         bounds = bounds_in((self.root,))
         for loop in walk((self.root,)):
             if isinstance(loop, For) and loop.unit in HARDWARE:
-                extent = self.extent(loop, inside, bounds)
-                known = self.extents.get(loop.unit)
-                same = known is None or known == extent
-                self.extents[loop.unit] = extent if same else ix.maximum(known, extent)  # type: ignore[arg-type]
+                extent = self.extent(loop, inner_names, bounds)
+                extent_so_far = self.extents.get(loop.unit)
+                same = extent_so_far is None or extent_so_far == extent
+                self.extents[loop.unit] = extent if same else ix.maximum(extent_so_far, extent)  # type: ignore[arg-type]
         self.threads = [name for name in THREADS if name in self.extents]
         body = self.block((self.root,), frozenset())
         for name in reversed([name for name in HARDWARE if name in self.extents]):
             body = (For(_id(name), ix.const(0), self.extents[name], body, unit=name),)
         open_ = [one for one in self.extents.values() if (ix.literal_value(one) or 0) <= 0]
-        some = [ix.compare("<", ix.const(0), extent) for extent in open_]
-        return If(conjunction(some), body) if some else body[0]
+        is_nonempty = [ix.compare("<", ix.const(0), extent) for extent in open_]
+        return If(conjunction(is_nonempty), body) if is_nonempty else body[0]
 
-    def extent(self, loop: For, inside: Collection[str], bounds: Bounds) -> Expr:
+    def extent(self, loop: For, inner_names: Collection[str], bounds: Bounds) -> Expr:
         """Return how many iterations a loop has at most, by what is known before the kernel begins."""
         extent = ix.sub(loop.hi, loop.lo)
-        if not variables(extent) & set(inside):
+        if not variables(extent) & set(inner_names):
             return extent
-        most = literal_limit(extent, bounds)
-        if most is None:
+        limit = literal_limit(extent, bounds)
+        if limit is None:
             raise self.refuse(
                 loop,
                 f"how many iterations {loop.iter} has changes inside of the kernel",
                 "split … mask: a tile of one height, under a condition",
             )
-        return ix.const(most)
+        return ix.const(limit)
 
-    def block(self, body: tuple[Stmt, ...], around: frozenset[str]) -> tuple[Stmt, ...]:
+    def block(self, body: tuple[Stmt, ...], outer_units: frozenset[str]) -> tuple[Stmt, ...]:
         """Return statements inside the loops of some indices, with barriers between those that all threads come to."""
         statements: list[Stmt] = []
-        together = not around & set(THREADS) and bool(self.threads)
+        all_threads_come = not outer_units & set(THREADS) and bool(self.threads)
         for stmt in body:
-            if together and statements and _writes(stmt):
+            if all_threads_come and statements and _writes(stmt):
                 statements.append(BARRIER)
-            statements += self.inner(stmt, around)
+            statements += self.inner(stmt, outer_units)
         return tuple(statements)
 
-    def inner(self, stmt: Stmt, around: frozenset[str]) -> tuple[Stmt, ...]:
+    def inner(self, stmt: Stmt, outer_units: frozenset[str]) -> tuple[Stmt, ...]:
         if isinstance(stmt, For) and stmt.unit in HARDWARE:
-            unit, own = stmt.unit, Var(_id(stmt.unit))
-            if unit in around:
+            unit, index = stmt.unit, Var(_id(stmt.unit))
+            if unit in outer_units:
                 raise self.refuse(stmt, f"a loop around it is run by {unit} already")
-            behind = [n for n in self.extents if n in BLOCKS and n not in around | {unit}]
+            behind = [n for n in self.extents if n in BLOCKS and n not in outer_units | {unit}]
             if unit in THREADS and behind and any(n in _units(stmt.body) for n in behind):
                 raise self.refuse(
                     stmt, f"it stands around a loop over {behind[0]}", f"order … {behind[0]} first"
                 )
-            outermost = unit in THREADS and not around & set(THREADS)
+            outermost = unit in THREADS and not outer_units & set(THREADS)
             self.within = {*_units(stmt.body)} if outermost else self.within
-            if outermost and self.within & set(THREADS) and not _is_apart(stmt):
+            if outermost and self.within & set(THREADS) and not _is_barrier_free(stmt):
                 raise self.refuse(
                     stmt,
                     "threads of it meet inside of its loop, where not all threads of a block come",
                     "order …: loops that are bound to threads directly inside of each other",
                     "at … in a loop around them",
                 )
-            body = self.block(stmt.body, around | {unit})
+            body = self.block(stmt.body, outer_units | {unit})
             self.within = set() if outermost else self.within
-            body = substitute_coordinates(body, {stmt.iter: ix.add(stmt.lo, own)})
+            body = substitute_coordinates(body, {stmt.iter: ix.add(stmt.lo, index)})
             extent = ix.sub(stmt.hi, stmt.lo)
             return (
-                body if extent == self.extents[unit] else (If(ix.compare("<", own, extent), body),)
+                body
+                if extent == self.extents[unit]
+                else (If(ix.compare("<", index, extent), body),)
             )
         if isinstance(stmt, Store | Tile):
-            missing = [name for name in self.extents if name not in around]
+            missing = [name for name in self.extents if name not in outer_units]
             blocks = [name for name in missing if name in BLOCKS]
             if blocks:
                 raise self.refuse(
@@ -177,17 +179,17 @@ class _Kernel:
             if self.within & set(missing):
                 raise self.refuse(
                     replace(self.root, unit=missing[0]),
-                    f"a statement beside its loop stands inside of a loop over {min(around & {*THREADS})}",
+                    f"a statement beside its loop stands inside of a loop over {min(outer_units & {*THREADS})}",
                     "order …: loops that are bound to threads directly inside of each other",
                 )
             first = [ix.compare("==", Var(_id(name)), ix.const(0)) for name in missing]
             return (If(conjunction(first), (stmt,)),)
         if isinstance(stmt, Alloc):
-            private = bool(around & set(THREADS)) or not self.threads
+            private = bool(outer_units & set(THREADS)) or not self.threads
             scope = PRIVATE if private else SHARED
             stmt = replace(stmt, memory=stmt.memory or scope)
-        stmt = map_blocks(stmt, lambda body: self.block(body, around))
-        if isinstance(stmt, For) and self.threads and not around & set(THREADS):
+        stmt = map_blocks(stmt, lambda body: self.block(body, outer_units))
+        if isinstance(stmt, For) and self.threads and not outer_units & set(THREADS):
             stmt = replace(stmt, body=(*stmt.body, BARRIER))
         return (stmt,)
 
@@ -196,7 +198,7 @@ def _units(body: tuple[Stmt, ...]) -> set[str | None]:
     return {stmt.unit for stmt in walk(body) if isinstance(stmt, For)}
 
 
-def _is_apart(loop: For) -> bool:
+def _is_barrier_free(loop: For) -> bool:
     """Return whether threads of several indices need no barrier inside of a loop: they are directly inside of each other, or each
     touches elements that no other thread writes.
     """
@@ -210,12 +212,12 @@ def _is_apart(loop: For) -> bool:
         inner = stmt.then if isinstance(stmt, If) else stmt.body
     if not _units(inner) & set(THREADS):
         return True
-    touched: dict[str, set[tuple[Expr, ...]]] = {}
+    indices: dict[str, set[tuple[Expr, ...]]] = {}
     for stmt in walk(inner):
         for array, index in element_accesses(stmt):
-            touched.setdefault(array, set()).add(index)
+            indices.setdefault(array, set()).add(index)
     windows = any(isinstance(stmt, Alloc) and _units(stmt.body) for stmt in walk(inner))
-    return not windows and all(len(touched[name]) == 1 for name in stored_arrays(inner))
+    return not windows and all(len(indices[name]) == 1 for name in stored_arrays(inner))
 
 
 def _writes(stmt: Stmt) -> bool:

@@ -1,4 +1,4 @@
-"""A schedule applied to the program of a host: what comes back are loops, conditions, stores, windows and calls alone.
+"""Apply a schedule to the program of a host; the result has loops, conditions, stores, windows and calls only.
 
     units       a loop that threads, lanes or copies of its body run keeps its unit; loops over blocks and threads of a grid
                 become a kernel (`kernels`)
@@ -67,8 +67,8 @@ CONSTANT = (LANE, UNROLL)
 
 
 @dataclass(frozen=True)
-class Words:
-    """What a host can say.
+class HostFeatures:
+    """The constructs that a host can express.
 
     host      as refusals call it
     units     that its loops may be bound to, beside blocks and threads of a grid
@@ -83,8 +83,8 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Said:
-    """A program in the words of a host.
+class HostProgram:
+    """A program that uses only constructs of the host.
 
     kernel   the microkernel of a name
     refuse   called with a loop and why its unit cannot be said
@@ -95,13 +95,13 @@ class Said:
     refuse: Callable[..., PartitionError]
 
 
-def scheduled(
+def apply_schedule(
     program: Program,
     schedule: Schedule | str,
-    words: Words,
+    features: HostFeatures,
     microkernels: Sequence[Microkernel] = (),
-) -> Said:
-    """Return what `schedule` makes of `program`, proved, in the words of a host.
+) -> HostProgram:
+    """Apply `schedule` to `program`, prove it, and return the result in constructs of the host.
 
     schedule      its decisions name the stages of `program`, by the arrays that they write
     microkernels  that `cover` may name, beside instructions that were declared
@@ -112,13 +112,13 @@ def scheduled(
     if isinstance(schedule, str):
         schedule = Schedule.parse(schedule)
     check_once(schedule)
-    for step in each_decision_or_other(schedule):
-        because, *help_ = _unsaid(step, words)
+    for step in flat_steps(schedule):
+        because, *help_ = _unsupported_reason(step, features)
         if because:
-            raise _refusal(words, schedule, step, because, *help_)
-    result = _applied(program, schedule, microkernels)
-    saying = _Saying(schedule, words, microkernels)
-    return Said(saying.program(result), saying.kernel, saying.refuse_loop)
+            raise _unsupported_decision(features, schedule, step, because, *help_)
+    result = _apply_decisions(program, schedule, microkernels)
+    translation = _HostTranslation(schedule, features, microkernels)
+    return HostProgram(translation.program(result), translation.kernel, translation.refuse_loop)
 
 
 def is_about(schedule: Schedule, program: Program, *names: str) -> bool:
@@ -136,8 +136,8 @@ def microkernels_of(target: str) -> tuple[Microkernel, ...]:
     return tuple(target_of_name.microkernels(target_of_name.options("schedule", threads=1)))
 
 
-def each_decision_or_other(schedule: Schedule) -> Iterator[Step]:
-    """Yield the decisions of a schedule, those of options in place of their choice, and what is none."""
+def flat_steps(schedule: Schedule) -> Iterator[Step]:
+    """Yield the steps of a schedule; a choice is replaced by the decisions of its options."""
     for step in schedule.steps:
         if isinstance(step, Primitive):
             yield from each_decision((step,))
@@ -145,27 +145,29 @@ def each_decision_or_other(schedule: Schedule) -> Iterator[Step]:
             yield step
 
 
-def _applied(program: Program, schedule: Schedule, microkernels: Sequence[Microkernel]) -> Program:
-    """Return what the decisions make of `program`; conditions leave loops where a line says so."""
-    run: list[Step] = []
+def _apply_decisions(
+    program: Program, schedule: Schedule, microkernels: Sequence[Microkernel]
+) -> Program:
+    """Return `program` after all decisions; `separate` takes conditions out of loops."""
+    decisions: list[Step] = []
     for step in (*schedule.steps, None):
         if isinstance(step, Primitive):
-            run.append(step)
+            decisions.append(step)
             continue
-        if run:
+        if decisions:
             # The steps before are no decisions here: lines are counted in the whole text.
             whole = Schedule(schedule.name, schedule.steps)
-            program = _replayed(program, whole, tuple(run), microkernels)
-            run = []
+            program = _replay_steps(program, whole, tuple(decisions), microkernels)
+            decisions = []
         if isinstance(step, Separate):
             try:
                 program = partition(program, target="interpret", copies=step.copies).loops
-            except OffcutError as refused:
-                raise _again(refused, schedule, step) from refused
+            except OffcutError as error:
+                raise _at_decision_line(error, schedule, step) from error
     return program
 
 
-def _replayed(
+def _replay_steps(
     program: Program,
     whole: Schedule,
     steps: tuple[Step, ...],
@@ -176,32 +178,32 @@ def _replayed(
     part = Schedule(whole.name, steps)
     try:
         return replay(program, part, of_target=microkernels)[1]
-    except PartitionError as refused:
-        step = _at_line_of(part, refused)
+    except PartitionError as error:
+        step = _decision_at(part, error)
         if step is None:
             raise
-        raise _again(refused, whole, step) from refused
+        raise _at_decision_line(error, whole, step) from error
 
 
-def _at_line_of(part: Schedule, refused: PartitionError) -> Step | None:
-    """Return the decision at whose line something is refused."""
-    number = refused.at.removeprefix("line ").partition(":")[0]
+def _decision_at(part: Schedule, error: PartitionError) -> Step | None:
+    """Return the decision at the line of an error; None if the error has no line of a decision."""
+    number = error.at.removeprefix("line ").partition(":")[0]
     if not number.isdecimal() or not 2 <= int(number) < len(part.steps) + 2:
         return None
     return part.steps[int(number) - 2]
 
 
-def _unsaid(step: Step, words: Words) -> tuple[str, ...]:
-    """Return why a host cannot say a decision, and what it could; an empty text if it can."""
-    units = (*words.units, *HARDWARE)
+def _unsupported_reason(step: Step, features: HostFeatures) -> tuple[str, ...]:
+    """Return why a host cannot express a decision, then what it could; the reason is empty if it can."""
+    units = (*features.units, *HARDWARE)
     of_all = isinstance(step, Primitive) and ANY in stages_in(step)
     if isinstance(step, Bind) and not of_all and step.unit is not None and step.unit not in units:
         help_ = (f"bind {step.stage}.{step.axis} {one}" for one in units[:4])
-        return f"{words.host} has no {step.unit} that runs a loop: {', '.join(units)}", *help_
+        return f"{features.host} has no {step.unit} that runs a loop: {', '.join(units)}", *help_
     if isinstance(step, Separate | Primitive) and not of_all:
         return ("",)
     return (
-        f"a target decides so, and {words.host} has none",
+        f"a target decides so, and {features.host} has none",
         "split, fuse, order, at, stage, inline, rfactor, bind, cover, separate, choose",
     )
 
@@ -212,36 +214,34 @@ def _line(schedule: Schedule, decision: object) -> str:
     return next(f"line {k}: {text.strip()}" for k, (text, one) in lines if one is decision)
 
 
-def _refusal(
-    words: Words, schedule: Schedule, step: Step, because: str, *help_: str
+def _unsupported_decision(
+    features: HostFeatures, schedule: Schedule, step: Step, because: str, *help_: str
 ) -> PartitionError:
-    what = f"cannot say this {_line(schedule, step).split()[2]}"
+    problem = f"cannot say this {_line(schedule, step).split()[2]}"
     at = _line(schedule, step)
-    return PartitionError(words.host, what, at=at, because=because, help=help_)
+    return PartitionError(features.host, problem, at=at, because=because, help=help_)
 
 
-def _again(refused: OffcutError, schedule: Schedule, step: Step) -> PartitionError:
-    """Return what is refused at the line that a decision has in the whole schedule."""
+def _at_decision_line(error: OffcutError, schedule: Schedule, step: Step) -> PartitionError:
+    """Return the error at the line that the decision has in the whole schedule."""
     at = _line(schedule, step)
-    return PartitionError(
-        refused.op, refused.refused, at=at, because=refused.because, help=refused.help
-    )
+    return PartitionError(error.op, error.refused, at=at, because=error.because, help=error.help)
 
 
 @dataclass
-class _Saying:
-    """A program that a schedule made, said by a host."""
+class _HostTranslation:
+    """The translation of a scheduled program into constructs of a host."""
 
     schedule: Schedule
-    words: Words
+    features: HostFeatures
     microkernels: Sequence[Microkernel]
 
     def program(self, program: Program) -> Program:
-        """Return the program in the words of the host."""
+        """Return the program in constructs of the host."""
         program = self.with_covers(program)
-        program = with_arrays_for_windows(program, self.refuse_window, self.words.numbers)
+        program = with_arrays_for_windows(program, self.refuse_window, self.features.numbers)
         program = with_full_tiles(program, self.kernel, self.refuse_cover)
-        program = rewrite(program, _plain)
+        program = rewrite(program, _lower_statement)
         program = self.with_units(program)
         return with_kernels(program, self.refuse_loop)
 
@@ -249,8 +249,8 @@ class _Saying:
 
     def kernel(self, name: str) -> Microkernel:
         """Return the microkernel of a name."""
-        own = next((one for one in reversed(self.microkernels) if one.name == name), None)
-        return own or find_intrinsic(name, (), "")
+        microkernel = next((one for one in reversed(self.microkernels) if one.name == name), None)
+        return microkernel or find_intrinsic(name, (), "")
 
     def with_covers(self, program: Program) -> Program:
         """Return `program` with the axes of every cover, and its operands, as the judge finds them."""
@@ -260,29 +260,29 @@ class _Saying:
                 return None
             kernel = self.kernel(stmt.cover.microkernel)
             undecided = {Question.UNIT}
-            judged = cover(stmt, program, kernel, stmt.cover, undecided=undecided)
-            if isinstance(judged, Refusal):
-                raise self.refuse_cover(stmt, f"{judged.question.value}: {judged}")
+            verdict = cover(stmt, program, kernel, stmt.cover, undecided=undecided)
+            if isinstance(verdict, Refusal):
+                raise self.refuse_cover(stmt, f"{verdict.question.value}: {verdict}")
             for name, place in kernel.operands.items():
                 if place.layout is not None or place.by != "plain":
                     plain = place.by == "plain" and place.layout is not None
                     how = f"as {format_layout(place.layout) if plain else 'a ' + place.by}"
                     raise self.refuse_cover(
                         stmt,
-                        f"{kernel.name} takes {name} {how}, and a call of {self.words.host} says strides",
+                        f"{kernel.name} takes {name} {how}, and a call of {self.features.host} says strides",
                         "a microkernel whose operands lie at strides",
                     )
-            whole = (one for one in judged.covered if one.start != "reset" or one.match.operands)
-            found = next(whole, judged.covered[0])
-            if found.around or found.turns:
-                loops = ", ".join(loop.iter for loop in (*found.around, *found.turns))
+            whole = (one for one in verdict.covered if one.start != "reset" or one.match.operands)
+            covered = next(whole, verdict.covered[0])
+            if covered.around or covered.turns:
+                loops = ", ".join(loop.iter for loop in (*covered.around, *covered.turns))
                 raise self.refuse_cover(
                     stmt, f"{kernel.name} is called once a tile, and {loops} would repeat it"
                 )
-            match = found.match
-            axes = tuple((axis, it) for axis, it in match.axes if it is not None)
+            match = covered.match
+            axes = tuple((axis, iterator) for axis, iterator in match.axes if iterator is not None)
             reads = tuple((name, load.buffer) for name, load in match.operands)
-            result = (kernel.computes.name, found.store.buffer)
+            result = (kernel.computes.name, covered.store.buffer)
             return replace(stmt, cover=replace(stmt.cover, axes=axes, operands=(*reads, result)))
 
         return rewrite(program, rule)
@@ -290,67 +290,67 @@ class _Saying:
     # refusals
 
     def refuse_cover(self, tile: Tile, because: str, *help_: str) -> PartitionError:
-        """Return the refusal of the cover of a tile."""
+        """Return the error for the cover of a tile."""
         stores = {stmt.buffer for stmt in walk(tile.body) if isinstance(stmt, Store)}
         covers = [s for s in each_decision(self.schedule.steps) if isinstance(s, Cover)]
         kernels = [(step, self.kernel(step.microkernel)) for step in covers]
         steps = [s for s, k in kernels if tile.microkernel in (k.name, k.reset, k.update)]
         mine = [s for s in steps if s.stage in stores or s.stage.rpartition("_")[0] in stores]
-        return self.at((*steps, *mine), because, *help_)
+        return self.error_at((*steps, *mine), because, *help_)
 
     def refuse_window(self, window: Alloc, because: str, *help_: str) -> PartitionError:
-        """Return the refusal of a window."""
+        """Return the error for a window."""
         steps = [
             step
             for step in each_decision(self.schedule.steps)
             if (isinstance(step, At) and step.stage == window.buffer)
             or (isinstance(step, Staging) and step.name == window.buffer)
         ]
-        return self.at(steps, because, *help_)
+        return self.error_at(steps, because, *help_)
 
     def refuse_loop(self, loop: For, because: str, *help_: str) -> PartitionError:
-        """Return the refusal of what runs a loop."""
+        """Return the error for the unit of a loop."""
         binds = [s for s in each_decision(self.schedule.steps) if isinstance(s, Bind)]
         alike = [s for s in binds if s.unit == loop.unit]
         decisions = [s for s in alike if s.axis == loop.iter]
-        return self.at((*alike[:1], *decisions), because, *help_)
+        return self.error_at((*alike[:1], *decisions), because, *help_)
 
-    def at(self, steps: Sequence[Step], because: str, *help_: str) -> PartitionError:
-        """Return a refusal at the line of the last of some decisions."""
+    def error_at(self, steps: Sequence[Step], because: str, *help_: str) -> PartitionError:
+        """Return an error at the line of the last of `steps`."""
         if not steps:
             return PartitionError(
-                self.words.host, "cannot say this program", because=because, help=help_
+                self.features.host, "cannot say this program", because=because, help=help_
             )
-        return _refusal(self.words, self.schedule, steps[-1], because, *help_)
+        return _unsupported_decision(self.features, self.schedule, steps[-1], because, *help_)
 
     # units
 
     def with_units(self, program: Program) -> Program:
-        """Return `program` whose loops have the units that a host can say; refused where no loop of a decision has."""
-        refused_units: set[tuple[str, str]] = set()
-        lost: dict[tuple[str, str], tuple[For, str]] = {}
+        """Return `program` with the units that the host supports; reject a decision if none of its loops keeps its unit."""
+        bound_loops: set[tuple[str, str]] = set()
+        unbound_loops: dict[tuple[str, str], tuple[For, str]] = {}
 
         def visit(stmt: Stmt, threads: bool, grid: bool) -> Stmt:
             unit = stmt.unit if isinstance(stmt, For) else None
-            inside = threads or unit == THREAD, grid or unit in HARDWARE
-            stmt = map_blocks(stmt, lambda body: tuple(visit(one, *inside) for one in body))
+            inner_flags = threads or unit == THREAD, grid or unit in HARDWARE
+            stmt = map_blocks(stmt, lambda body: tuple(visit(one, *inner_flags) for one in body))
             if not isinstance(stmt, For) or unit is None:
                 return stmt
-            because = self.not_run(stmt, threads, grid)
+            because = self.unsupported_loop_reason(stmt, threads, grid)
             if because:
-                lost.setdefault((unit, stmt.iter), (stmt, because))
+                unbound_loops.setdefault((unit, stmt.iter), (stmt, because))
                 return replace(stmt, unit=None)
-            refused_units.add((unit, stmt.iter))
+            bound_loops.add((unit, stmt.iter))
             return stmt
 
         body = tuple(visit(stmt, False, False) for stmt in program.body)
         program = replace(program, body=body)
-        for (unit, name), (loop, because) in lost.items():
-            if (unit, name) not in refused_units:
+        for (unit, name), (loop, because) in unbound_loops.items():
+            if (unit, name) not in bound_loops:
                 raise self.refuse_loop(loop, because)
         return program
 
-    def not_run(self, loop: For, threads: bool, grid: bool) -> str:
+    def unsupported_loop_reason(self, loop: For, threads: bool, grid: bool) -> str:
         """Return why a unit cannot run this loop; an empty text if it can."""
         extent = _extent(loop)
         if loop.unit in CONSTANT and extent is None:
@@ -359,7 +359,7 @@ class _Saying:
             return "threads of the processor run no loop inside of a grid"
         if loop.unit == THREAD and threads:
             return "another loop around is run by threads already"
-        if loop.unit == LANE and not self.words.partial:
+        if loop.unit == LANE and not self.features.partial:
             for stmt in walk(loop.body):
                 if isinstance(stmt, Store) and not _moves(stmt, loop):
                     return f"its iterations write one element of {stmt.buffer}"
@@ -374,11 +374,11 @@ def _extent(loop: For) -> int | None:
     return ix.literal_value(ix.sub(loop.hi, loop.lo))
 
 
-def _plain(stmt: Stmt) -> Stmt | tuple[Stmt, ...] | None:
-    """Return what takes the place of a tile that nothing covers, and of a choice; None: it stays."""
+def _lower_statement(stmt: Stmt) -> Stmt | tuple[Stmt, ...] | None:
+    """Return loops for a tile without a cover, conditions for a choice, None for a statement that stays."""
     match stmt:
         case Tile(cover=None):
-            return rewrite_body(tile_to_loops(stmt), _plain)
+            return rewrite_body(tile_to_loops(stmt), _lower_statement)
         case If(condition, (), other):
             return (If(Logic("not", (condition,)), other),) if other else ()
         case For(_, _, _, ()) | Sync():
@@ -386,8 +386,8 @@ def _plain(stmt: Stmt) -> Stmt | tuple[Stmt, ...] | None:
         case For(name, lo, hi, body) if lo != ix.const(
             0
         ):  # from 0 on, so that windows are indexed plainly
-            inside = substitute_coordinates(body, {name: ix.add(lo, Var(name))})
-            return replace(stmt, lo=ix.const(0), hi=ix.sub(hi, lo), body=inside)
+            shifted_body = substitute_coordinates(body, {name: ix.add(lo, Var(name))})
+            return replace(stmt, lo=ix.const(0), hi=ix.sub(hi, lo), body=shifted_body)
         case Choose(options):
             return _cheapest([(option.cost, option.body) for option in options])
     return None
@@ -398,6 +398,6 @@ def _cheapest(options: Sequence[tuple[Expr, tuple[Stmt, ...]]]) -> tuple[Stmt, .
     (cost, body), *rest = options
     if not rest:
         return body
-    least = [Compare("<=", cost, other) for other, _ in rest]
-    condition = least[0] if len(least) == 1 else Logic("and", tuple(least))
+    comparisons = [Compare("<=", cost, other) for other, _ in rest]
+    condition = comparisons[0] if len(comparisons) == 1 else Logic("and", tuple(comparisons))
     return (If(condition, body, _cheapest(rest)),)

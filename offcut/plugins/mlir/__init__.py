@@ -3,10 +3,18 @@
 from offcut.core.extras import imports
 
 with imports("offcut.plugins.mlir", "xdsl"):
-    from offcut.plugins.mlir.guarding import guarded
+    from offcut.plugins.mlir.export_scf import EmittedNest
+    from offcut.plugins.mlir.import_scf import import_nest
     from offcut.plugins.mlir.nest import Extent, Nest
     from offcut.plugins.mlir.partition import UNIVERSE, OffcutPartition
-    from offcut.plugins.mlir.reading import read
-    from offcut.plugins.mlir.writing import EmittedNest
+    from offcut.plugins.mlir.sign_guards import guard_nest
 
-__all__ = ["UNIVERSE", "EmittedNest", "Extent", "Nest", "OffcutPartition", "guarded", "read"]
+__all__ = [
+    "UNIVERSE",
+    "EmittedNest",
+    "Extent",
+    "Nest",
+    "OffcutPartition",
+    "guard_nest",
+    "import_nest",
+]

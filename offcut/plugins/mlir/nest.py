@@ -1,4 +1,4 @@
-"""A loop nest of MLIR and the loop program that says the same: what each name of the program stands for."""
+"""A loop nest of MLIR, its loop program, and the MLIR value of each name of the program."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Extent:
 
 @dataclass(frozen=True)
 class Nest:
-    """`program` computes what `op` does, on what its names stand for.
+    """A loop `op` and the `program` that computes the same, with the values of its names.
 
-    buffers  the memref of each array that is not local, by name
-    scalars  the value of each array of no axes that stands for one, by name
-    sizes    by name, an extent or a value of type index; such a value may be negative, and the
-             program says nothing of it then
-    held     the local arrays of which an instance writes, then reads one element: SSA values
-    results  of `op`, in order: the arrays of no axes that hold them
+    buffers      the memref of each array that is not local, by name
+    scalars      the value of each array of no axes that stands for a scalar, by name
+    sizes        by name, an extent or a value of type index; such a value may be negative, and the
+                 program holds only where it is not
+    held_arrays  the local arrays of which an instance writes, then reads one element: SSA values
+    results      of `op`, in order: the arrays of no axes that hold them
     """
 
     op: Operation
@@ -50,17 +50,17 @@ class Nest:
     buffers: dict[str, SSAValue]
     scalars: dict[str, SSAValue]
     sizes: dict[str, SSAValue | Extent]
-    held: frozenset[str]
+    held_arrays: frozenset[str]
     results: tuple[str, ...]
 
     @property
-    def signed(self) -> tuple[str, ...]:
-        """The sizes that may be negative."""
-        return tuple(name for name, what in self.sizes.items() if isinstance(what, SSAValue))
+    def signed_sizes(self) -> tuple[str, ...]:
+        """Return the sizes that may be negative."""
+        return tuple(name for name, source in self.sizes.items() if isinstance(source, SSAValue))
 
 
-def refused(op: Operation, because: str, *help: str) -> DescribeError:
-    """That `op` cannot be read."""
+def import_error(op: Operation, because: str, *help: str) -> DescribeError:
+    """Return the error for an operation that cannot be imported."""
     line = str(op).strip().splitlines()[0].rstrip(" {")
     return DescribeError(
         "offcut-partition", f"cannot read {op.name}", at=line, because=because, help=help

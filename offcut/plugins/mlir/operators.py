@@ -1,4 +1,4 @@
-"""Operators of `offcut.ir` and the operations of `arith` and `math` that mean them, by which they are read and written."""
+"""The table of operators of `offcut.ir` and the equivalent operations of `arith` and `math`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scalar operations of `arith` and `math` as expressions of `offcut.ir`."""
+"""Import scalar operations of `arith` and `math` as expressions of `offcut.ir`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xdsl.ir import Operation
 from offcut.core import index as ix
 from offcut.core.dtypes import INTEGERS
 from offcut.ir import Binary, Cast, Compare, Const, Expr, Logic, Select, Unary, dtype_of
-from offcut.plugins.mlir.nest import DTYPES, refused
+from offcut.plugins.mlir.nest import DTYPES, import_error
 from offcut.plugins.mlir.operators import BITS, FLOAT, INTEGER
 
 _READ = {
@@ -26,7 +26,7 @@ IsNatural = Callable[[Expr], bool]
 
 
 def expression(op: Operation, args: Sequence[Expr], natural: IsNatural) -> Expr:
-    """What the result of `op` is, by its operands.
+    """Return the expression of the result of `op`, from its operands.
 
     natural  whether an index is never negative, wherever `op` runs
 
@@ -36,14 +36,14 @@ def expression(op: Operation, args: Sequence[Expr], natural: IsNatural) -> Expr:
         case arith.ConstantOp():
             return _constant(op)
         case arith.CmpiOp():
-            return _compared(op, args, natural)
+            return _comparison(op, args, natural)
         case arith.CmpfOp():
-            return _ordered(int(op.predicate.value.data), *args)
+            return _ordered_comparison(int(op.predicate.value.data), *args)
         case arith.SelectOp():
             return _smaller(*args) or Select(*args)
     name = op.name
     if name in _READ and len(args) == 2:
-        return _folded(Binary(_READ[name], *args))
+        return _fold(Binary(_READ[name], *args))
     if name in _READ_BITS and dtype_of(args[0]) in INTEGERS:
         return Binary(_READ_BITS[name], *args)
     if name in _READ:
@@ -57,24 +57,24 @@ def expression(op: Operation, args: Sequence[Expr], natural: IsNatural) -> Expr:
     if name in ("arith.andi", "arith.ori", "arith.xori") and dtype_of(args[0]) == "bool":
         return _logic(op, args)
     if name in _DIVISIONS and dtype_of(args[0]) == "index":
-        return _divided(op, args, natural)
+        return _division(op, args, natural)
     if name == "arith.shli" and dtype_of(args[0]) == "index" and _literal(args[1]) is not None:
         return ix.mul(args[0], 2 ** (_literal(args[1]) or 0))
-    raise refused(op, "no expression of offcut.ir says what it computes")
+    raise import_error(op, "no expression of offcut.ir says what it computes")
 
 
 def _constant(op: arith.ConstantOp) -> Expr:
     dtype = DTYPES.get(op.result.type)
     match op.value:
-        case builtin.IntegerAttr() as given if dtype is not None:
-            value = int(given.value.data)
+        case builtin.IntegerAttr() as attribute if dtype is not None:
+            value = int(attribute.value.data)
             return Const(abs(value), dtype) if dtype == "bool" else Const(value, dtype)
-        case builtin.FloatAttr() as given if dtype is not None:
-            return Const(float(given.value.data), dtype)
-    raise refused(op, f"offcut has no scalars of type {op.result.type}")
+        case builtin.FloatAttr() as attribute if dtype is not None:
+            return Const(float(attribute.value.data), dtype)
+    raise import_error(op, f"offcut has no scalars of type {op.result.type}")
 
 
-def _folded(expr: Expr) -> Expr:
+def _fold(expr: Expr) -> Expr:
     return ix.simplify(expr) if dtype_of(expr) == "index" else expr
 
 
@@ -82,27 +82,27 @@ def _literal(expr: Expr) -> int | None:
     return ix.literal_value(expr)
 
 
-def _compared(op: arith.CmpiOp, args: Sequence[Expr], natural: IsNatural) -> Expr:
+def _comparison(op: arith.CmpiOp, args: Sequence[Expr], natural: IsNatural) -> Expr:
     number = int(op.predicate.value.data)
     if number > 5 and not all(map(natural, args)):
         a, b = args
         if number == 6 and natural(b):  # one test of both bounds
             low, high = Compare("<=", ix.const(0), a), Compare("<", a, b)
             return Logic("and", (low, high))
-        raise refused(
+        raise import_error(
             op, "it compares without sign, and an operand may be negative", "a signed predicate"
         )
     return Compare(_INTEGER[number], *args)
 
 
-def _ordered(predicate: int, a: Expr, b: Expr) -> Expr:
-    """A predicate of ``arith.cmpf``: 1 to 7 fail where an operand is NaN, 8 to 14 hold there."""
+def _ordered_comparison(predicate: int, a: Expr, b: Expr) -> Expr:
+    """Return a predicate of ``arith.cmpf``: 1 to 7 are false, 8 to 14 true if an operand is NaN."""
     if predicate in (0, 15):
         return Const(predicate // 15, "bool")
     if predicate == 13:
         return Compare("!=", a, b)
     if predicate > 7:
-        return Logic("not", (_ordered(_FAILS[predicate], a, b),))
+        return Logic("not", (_ordered_comparison(_FAILS[predicate], a, b),))
     if predicate == 6:
         return Logic("or", (Compare("<", a, b), Compare(">", a, b)))
     if predicate == 7:
@@ -111,12 +111,12 @@ def _ordered(predicate: int, a: Expr, b: Expr) -> Expr:
 
 
 def _smaller(condition: Expr, then: Expr, other: Expr) -> Expr | None:
-    """``a < b ? a : b`` of indices as their minimum, likewise the maximum; None for what is neither."""
+    """Return ``a < b ? a : b`` of indices as their minimum, or the maximum likewise; None for any other choice."""
     match condition:
         case Compare("<" | "<=" | ">" | ">=" as op, a, b) if dtype_of(a) == "index":
             if {then, other} == {a, b}:
-                least = (op[0] == "<") == (then == a)
-                return (ix.minimum if least else ix.maximum)(a, b)
+                is_minimum = (op[0] == "<") == (then == a)
+                return (ix.minimum if is_minimum else ix.maximum)(a, b)
     return None
 
 
@@ -125,7 +125,7 @@ _FAILS = {8: 6, 9: 5, 10: 4, 11: 3, 12: 2, 14: 7}
 
 
 def _number(better: str, a: Expr, b: Expr) -> Expr:
-    """The operand that is `better`; the other one where one is NaN."""
+    """Return the operand that is `better`; the other one if one is NaN."""
     return Select(Logic("or", (Compare(better, a, b), Compare("!=", b, b))), a, b)
 
 
@@ -151,16 +151,16 @@ _DIVISIONS = {
 _ANY_SIGN = ("arith.floordivsi", "arith.ceildivsi", "arith.shrsi")
 
 
-def _divided(op: Operation, args: Sequence[Expr], natural: IsNatural) -> Expr:
-    """A quotient or a remainder of an index by a positive literal."""
+def _division(op: Operation, args: Sequence[Expr], natural: IsNatural) -> Expr:
+    """Return a quotient or a remainder of an index by a positive literal."""
     a, by = args[0], _literal(args[1])
     if by is not None and "shr" in op.name:
         by = 2**by
     if by is None or by <= 0:
-        raise refused(op, "it divides by what is no positive literal")
+        raise import_error(op, "it divides by what is no positive literal")
     if op.name not in _ANY_SIGN and not natural(a):
         because = "offcut rounds down, and its operand may be negative"
-        raise refused(op, because, "arith.floordivsi", "arith.ceildivsi")
+        raise import_error(op, because, "arith.floordivsi", "arith.ceildivsi")
     match _DIVISIONS[op.name]:
         case "//":
             return ix.floordiv(a, by)

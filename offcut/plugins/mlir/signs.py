@@ -1,4 +1,4 @@
-"""Whether an index is seen to be never negative, from its terms alone."""
+"""Decide from the terms of an index alone whether it is never negative."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from offcut.core import index as ix
 from offcut.ir import Binary, Const, Expr, Var
 
 
-def is_natural(expr: Expr, known: Container[str]) -> bool:
-    """Whether ``expr >= 0`` is seen; False may also mean that it is not.
+def is_natural(expr: Expr, natural_names: Container[str]) -> bool:
+    """Return whether ``expr >= 0`` is shown; False means unknown.
 
     known  coordinates and sizes that are never negative
     """
     form = ix.to_linear(expr)
     return form.const >= 0 and all(
-        factor > 0 and _is_natural_atom(atom, known) for atom, factor in form.terms
+        factor > 0 and _is_natural_atom(atom, natural_names) for atom, factor in form.terms
     )
 
 
-def _is_natural_atom(atom: Expr, known: Container[str]) -> bool:
+def _is_natural_atom(atom: Expr, natural_names: Container[str]) -> bool:
     match atom:
         case Var(name):
-            return name in known
+            return name in natural_names
         case Binary("//" | "min" | "max" | "*", a, b):
-            return is_natural(a, known) and is_natural(b, known)
+            return is_natural(a, natural_names) and is_natural(b, natural_names)
         case Binary("%", _, Const()):
             return True
         case _:

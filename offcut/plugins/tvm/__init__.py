@@ -6,12 +6,18 @@ Importing this registers the pipeline ``offcut``: ``tvm.compile(module, target, 
 from offcut.core.extras import imports
 
 with imports("offcut.plugins.tvm", "tvm"):
-    from offcut.plugins.tvm.calling import function_of, registered
-    from offcut.plugins.tvm.cutting import Report, lowered, partitioned, pipeline, register
+    from offcut.plugins.tvm.export_tir import write
+    from offcut.plugins.tvm.import_tir import Reading, read
     from offcut.plugins.tvm.operators import RULES
-    from offcut.plugins.tvm.reading import Reading, read
-    from offcut.plugins.tvm.serving import served
-    from offcut.plugins.tvm.writing import write
+    from offcut.plugins.tvm.packed_function import register_kernel, to_packed_function
+    from offcut.plugins.tvm.relax_dispatch import dispatch_pass
+    from offcut.plugins.tvm.tir_pass import (
+        Report,
+        lowering_passes,
+        partition_pass,
+        pipeline,
+        register,
+    )
 
 report = register()
 
@@ -19,14 +25,14 @@ __all__ = [
     "RULES",
     "Reading",
     "Report",
-    "function_of",
-    "lowered",
-    "partitioned",
+    "dispatch_pass",
+    "lowering_passes",
+    "partition_pass",
     "pipeline",
     "read",
     "register",
-    "registered",
+    "register_kernel",
     "report",
-    "served",
+    "to_packed_function",
     "write",
 ]

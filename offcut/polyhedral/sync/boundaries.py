@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from offcut.core import index as ix
-from offcut.core.accesses import status_buffers, stored_arrays
+from offcut.core.accesses import stored_arrays
+from offcut.core.analysis import analysis
 from offcut.core.expr import Binary, Const, Var, reads_memory
 from offcut.core.program import (
     Action,
@@ -200,7 +201,7 @@ class _Intervals:
     """Whether statements touch one place, as intervals along each axis of an array say."""
 
     def __init__(self, program: Program, own: frozenset[str]) -> None:
-        self.conflicts = Conflicts(program, own | status_buffers(program))
+        self.conflicts = Conflicts(program, own | analysis(program).status_buffers)
         self.conflicts.footprints.least[LATER] = 0
         self.known: dict[tuple[Place, Place, Place | None], bool] = {}
 

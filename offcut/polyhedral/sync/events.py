@@ -19,7 +19,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from offcut.core import index as ix
-from offcut.core.accesses import status_buffers
+from offcut.core.analysis import analysis
 from offcut.core.conditions import negate
 from offcut.core.expr import (
     Expr,
@@ -127,7 +127,7 @@ class Events:
     """The events of `program` on `agents`.
 
     derived  values of `let` over sizes alone, each with its promised range, half open; `lets` has the values
-    parts    the number of places of a region: elements of an array, slots of a window; None where it is not a literal
+    parts    the number of elements of an array; None where it is not a literal
     units    the units by name
     """
 
@@ -207,7 +207,7 @@ class _Reader:
     def __init__(self, program: Program, agents: Agents, own: frozenset[str]) -> None:
         self.program, self.agents, self.units = program, agents, agents.by_name
         written = {stmt.buffer for stmt in walk(program) if isinstance(stmt, Store)}
-        self.shared = written - tile_buffers(program) - status_buffers(program) - own
+        self.shared = written - tile_buffers(program) - analysis(program).status_buffers - own
         self.sizes = {size.name for size in program.sizes}
         self.leaves: list[Event] = []
         self.syncs: list[Event] = []
@@ -294,7 +294,6 @@ class _Reader:
             slot = slot_of(serial, alloc.depth) if alloc.depth > 1 and serial else None
             region = f"{alloc.buffer}@{'.'.join(map(str, place))}"
             window = _Window(region, owner, slot, starts, known)
-            self.parts[region] = None if owner or alloc.depth == 1 else alloc.depth
         return replace(scope, windows={**scope.windows, alloc.buffer: window})
 
     def add(self, stmt: Stmt, place: Place, scope: _Scope, at: list[int]) -> None:

@@ -10,7 +10,8 @@ them writing, runs in the order of the text if a path leads from a to b. Its ste
 
 **The k-th for the k-th.** Let M(w, s) be the last arrival of agent s that some pair needs before wait w. If M is defined
 for every wait and rises with it, from the first arrival on without a gap, then it is the only such map, so that the k-th
-wait is for the k-th arrival, whatever the speed.
+wait is for the k-th arrival, whatever the speed. If it is not, waits may be for later arrivals than they need: the map to
+the last arrival before a wait in the text, or to one a few before, may be such.
 
 **No standstill.** M(w, s) stands before w in the text, and tokens find room. So all agents run to their ends where they
 run in the order of the text; as nothing that one does stops what another one could do, they do in any other order.
@@ -23,7 +24,8 @@ ended twice.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
 
@@ -43,8 +45,11 @@ from offcut.polyhedral.sync.events import (
     refused,
 )
 from offcut.polyhedral.sync.relations import Relations
-from offcut.polyhedral.sync.room import fits_capacity
+from offcut.polyhedral.sync.room import fits_capacity, max_tokens
 from offcut.polyhedral.sync.run_at_sizes import TOUCHES, smallest_fault
+
+MAX_AHEAD = 2
+"""The most arrivals between the one that a wait is for and the wait, of those that are looked for where none is needed."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +68,14 @@ class Match:
     arrivals  ``{ [wait, agent] -> arrival }``
     waits     all waits for the token
     arrives   all arrivals of it
+    by_need   whether each wait is for the last arrival that some pair needs; False: some are for later ones
     """
 
     token: Token
     arrivals: isl.Map
     waits: isl.Set
     arrives: isl.Set
+    by_need: bool = True
 
 
 class Order:
@@ -117,9 +124,10 @@ class Order:
             and event.number not in self.without
         ]
 
-    def following(self, targets: isl.Set) -> isl.Map:
-        """Return ``{ x -> y }``: the first of `targets` that the agent of x reaches, at x or after it."""
-        return self.relations.own_since.intersect_range(targets).lexmin()
+    def following(self, targets: isl.Set, some: isl.Set | None = None) -> isl.Map:
+        """Return ``{ x -> y }``: the first of `targets` that the agent of x, one of `some`, reaches, at x or after it."""
+        reached = self.relations.own_since.intersect_range(targets)
+        return (reached if some is None else reached.intersect_domain(some)).lexmin()
 
     def ended(self, leaf: Event) -> isl.Map:
         """Return ``{ a -> x }``: the first x of the same agent that runs after the end of a, an instance of a leaf; a itself
@@ -201,16 +209,35 @@ class Order:
         relations = self.relations
         arrives = relations.union(self.syncs(Action.ARRIVE, token.name))
         waits = relations.union(self.syncs(Action.WAIT, token.name))
-        following = self.following(arrives)
-        before = relations.own_since.intersect_domain(waits).reverse().lexmax()
         needed = relations.no_pairs
         for pair, pairs in self.between(token.source, token.target):
-            to = self.start(pair.one, pair.other).apply_range(following)
-            needed = needed.union(to.reverse().apply_range(pairs).apply_range(before))
+            ends = self.start(pair.one, pair.other).intersect_domain(pairs.domain())
+            to = ends.apply_range(self.following(arrives, ends.range()))
+            before = relations.own_since.intersect_domain(waits).intersect_range(pairs.range())
+            reached = before.reverse().lexmax()
+            needed = needed.union(to.reverse().apply_range(pairs).apply_range(reached))
         last = self.by_agent(needed.reverse()).lexmax().coalesce()
         match = Match(token, last, waits, arrives)
-        self.check_match(match)
+        try:
+            self.check_match(match)
+        except PartitionError:
+            for other in self.matches_by_order(match):
+                with suppress(PartitionError):
+                    self.check_match(other)
+                    return other
+            raise
         return match
+
+    def matches_by_order(self, match: Match) -> Iterator[Match]:
+        """Yield other maps that may be that of the k-th wait to the k-th arrival, where waits are for later ones than those
+        that pairs need: to the last arrival before a wait in the text, then to the one before, and so on.
+        """
+        earlier = self.relations.later.intersect_domain(match.arrives).intersect_range(match.waits)
+        rest = self.by_agent(earlier.reverse()).intersect_domain(self.all_agents(match))
+        for _ in range(MAX_AHEAD + 1):
+            arrivals = rest.lexmax()
+            rest = rest.subtract(arrivals)
+            yield replace(match, arrivals=arrivals.coalesce(), by_need=False)
 
     def between(self, source: str, target: str) -> Iterator[tuple[Pair, isl.Map]]:
         """Return the pairs from one unit to another one, as a token between them orders them: alike for all agents that arrive
@@ -346,10 +373,32 @@ class Order:
         rest = self.across_agents(pair) if one.unit == other.unit else pair.map
         if rest.is_empty():
             return rest
+        start = self.start(one, other)
+        rest = self.without_direct(rest, start, one.unit, other.unit)
+        if rest.is_empty():
+            return rest
         by_token = bool(one.engine) and self.units[one.engine].ends is Ends.TOKEN
-        return self.not_reached(
-            rest, self.start(one, other), one.unit, other.unit, by_token=by_token
-        ).intersect(relations.later)
+        rest = self.not_reached(rest, start, one.unit, other.unit, by_token=by_token)
+        return rest.intersect(relations.later)
+
+    def without_direct(self, pairs: isl.Map, start: isl.Map, source: str, target: str) -> isl.Map:
+        """Return the part of ``{ a -> b }`` that the token between their units does not order.
+
+        It orders a pair if an arrival follows the end of a, and a wait stands before b: as the last arrival that
+        a pair needs is for that wait (`match`), it is this one or a later one.
+
+        start   ``{ a -> x }``: where paths from a begin
+        """
+        relations, since = self.relations, self.relations.own_since
+        for match in self.matches.values():
+            ends = match.token.source, match.token.target
+            if match.by_need and ends == (source, target):
+                arriving = since.intersect_range(match.arrives).domain()
+                early = start.intersect_range(arriving).domain()
+                late = since.intersect_domain(match.waits).range()
+                direct = pairs.intersect_domain(early).intersect_range(late)
+                pairs = pairs.subtract(direct.intersect(relations.later))
+        return pairs
 
     def across_agents(self, pair: Pair) -> isl.Map:
         """Return the part of a pair of one unit that the order of each agent alone does not keep."""
@@ -441,13 +490,15 @@ class Order:
         return []
 
     def implied(self) -> Iterator[list[Event]]:
-        """Return the arrivals and waits that are for each other, of each token to whose target others lead from its source."""
+        """Return the arrivals and waits that are for each other, of each token to whose target others lead from its source,
+        or whose waits are for later arrivals than they need.
+        """
         for token in self.program.tokens:
             others = [(t.source, t.target) for t in self.program.tokens if t is not token]
             reached = {token.source}
             for _ in others:
                 reached |= {target for source, target in others if source in reached}
-            if token.target not in reached:
+            if token.target not in reached and self.matches[token.name].by_need:
                 continue
             ordered = self.ordered(self.matches[token.name])
             rest = self.syncs(Action.ARRIVE, token.name) + self.syncs(Action.WAIT, token.name)
@@ -490,15 +541,17 @@ class Order:
 
     def has_room(self, match: Match, room: int) -> bool:
         """Return whether `room` tokens are enough, see the head of this file."""
-        ahead = self.ordered(match).reverse()
+        ahead, token = self.ordered(match).reverse(), match.token
         if self.events.agents.blocks:
-            return fits_capacity(ahead, room)
+            pairs = self.pairs_of(token.source, token.target)
+            few = max_tokens([p.one for p in pairs], [p.other for p in pairs], self.events.parts)
+            return (match.by_need and few <= room) or fits_capacity(ahead, room)
         following = self.next_of(match.arrives)
         for _ in range(room):
             ahead = ahead.apply_range(following)
         if ahead.is_empty():
             return True
-        token, waits = match.token, match.waits.identity()
+        waits = match.waits.identity()
         behind = ahead.subtract(self.not_reached(ahead, waits, token.target, token.source))
         # A phase ends before any agent arrives for the one after it, and not once more before an agent has waited for it.
         started = ahead.range().subtract(behind.range())

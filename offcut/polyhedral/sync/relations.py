@@ -70,7 +70,7 @@ class Relations:
         self._columns = [at for at, values in enumerate(columns) if len(values) > 1 or "" in values]
         self.times = [f"t{at}" for at in self._columns]
         self.dims = [*self.agents, *self.times]
-        self._touched: dict[tuple[int, str, bool], isl.Map | None] = {}
+        self._touched: dict[tuple[int, tuple[Access, ...], str, bool], isl.Map | None] = {}
         self._sets = {number: self._instances(event) for number, event in self.all.items()}
 
     @staticmethod
@@ -165,7 +165,7 @@ class Relations:
         """Return ``{ instance -> place }`` of a region that an event touches, or of what it writes there if `written`; None
         if there is none.
         """
-        key = event.number, region, written
+        key = event.number, event.accesses, region, written
         if key not in self._touched:
             places = [
                 self.places(event, access)
@@ -253,8 +253,12 @@ class Relations:
         return isl.Set(f"{self.space.parameters}{{ [{dims}] : {' and '.join(parts)} }}")
 
     def _size(self, name: str) -> Size:
-        """Return a parameter: any integer, or in the range that is promised of a derived value."""
+        """Return a parameter: any integer; in the range that is promised of a derived value; or what a division leaves."""
         atom = self.bounds[name]
+        if isinstance(atom, Binary) and atom.op == "%":
+            divisor = ix.literal_value(atom.b)
+            if divisor is not None and divisor > 0:
+                return Size(name, min=0, max=divisor - 1)
         if isinstance(atom, Var) and atom.name in self.events.derived:
             lo, hi = self.events.derived[atom.name]
             return Size(name, min=lo, max=hi - 1)

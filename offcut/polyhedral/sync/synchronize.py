@@ -19,7 +19,7 @@ each wait is for what nothing before it has waited for. The result is checked on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -46,8 +46,10 @@ from offcut.polyhedral.sync.boundaries import (
     with_syncs,
     without,
 )
+from offcut.polyhedral.sync.cases import Cases, join_cases
 from offcut.polyhedral.sync.events import (
     UNORDERED,
+    Access,
     Event,
     Events,
     by_one_lane,
@@ -87,15 +89,18 @@ def synchronized(program: Program, agents: Agents) -> Program:
     if (unit := _any_agent(program, agents)) is not None:
         return with_barriers(bare, unit, own_of(bare, unit))
     with _bounded(program):
-        result = _Finder(bare, agents).synchronized()
-        order = _order(events(result, agents))
+        result = _Finder(join_cases(bare), agents).synchronized(bare)
+        cases = join_cases(result)
+        order = _order(events(cases.program, agents))
         order.check()
         while spare := order.spare():
-            body = without(result.body, {event.place for event in spare})
+            places = {place for event in spare for place in cases.places(event.place)}
+            body = without(result.body, places)
             used = {stmt.name for stmt in walk(body) if isinstance(stmt, Sync)}
             tokens = tuple(token for token in result.tokens if token.name in used)
             result = replace(result, body=body, tokens=tokens)
-            order = _order(events(result, agents))
+            cases = join_cases(result)
+            order = _order(events(cases.program, agents))
     return result
 
 
@@ -120,7 +125,7 @@ def check(program: Program, agents: Agents) -> None:
     try:
         known = events(program, agents, own)
         with _bounded(program):
-            order = _order(known)
+            order = _order(events(join_cases(program).program, agents, own))
             order.check()
             spare = order.spare()
     except PartitionError as error:
@@ -207,7 +212,10 @@ def pairs_of(relations: Relations) -> list[Pair]:
     leaves, units = relations.events.leaves, relations.events.units
     check_multicast(relations)
     result = []
-    for one, other in product(leaves, leaves):
+    firsts, lasts = [*leaves], [*leaves]
+    if not relations.keys and not any(leaf.engine for leaf in leaves):
+        firsts, lasts = without_implied(leaves), without_implied(leaves[::-1])
+    for one, other in product(lasts, firsts):
         own = one.unit == other.unit and not one.engine
         own = own and not by_one_lane(units, one, other) and not fence_between(units, one, other)
         if own and not relations.keys:
@@ -230,6 +238,28 @@ def pairs_of(relations: Relations) -> list[Pair]:
         if not pairs.is_empty():
             result.append(Pair(one, other, pairs))
     return result
+
+
+def without_implied(leaves: Sequence[Event]) -> list[Event]:
+    """Return leaves without the accesses that are the same as one right before, of the leaf that their unit runs there.
+
+    Whatever has to be waited for because of such an access is waited for already. Of leaves in reverse it is what is
+    waited for: another leaf waits for the last one.
+    """
+    result = []
+    for before, leaf in zip((None, *leaves), leaves, strict=False):
+        known = set[Access]()
+        if before is not None and _follow_in_block(before, leaf):
+            known = {*before.accesses, *(replace(a, writes=False) for a in before.accesses)}
+        accesses = tuple(access for access in leaf.accesses if access not in known)
+        if accesses:
+            result.append(replace(leaf, accesses=accesses))
+    return result
+
+
+def _follow_in_block(one: Event, other: Event) -> bool:
+    """Return whether two leaves of one unit stand in one block."""
+    return one.unit == other.unit and one.place[:-1] == other.place[:-1]
 
 
 def _check_bound(relations: Relations, one: Event, other: Event, across: isl.Map) -> None:
@@ -262,9 +292,12 @@ def _check_bound(relations: Relations, one: Event, other: Event, across: isl.Map
 
 @dataclass
 class _Finder:
-    """The statements of synchronization that a program needs, by the place that they stand before, behind, or at the end of."""
+    """The statements of synchronization that a program needs, by the place that they stand before, behind, or at the end of.
 
-    program: Program
+    cases  the program, of whose cases those that are alike are one
+    """
+
+    cases: Cases
     agents: Agents
     before: dict[Place, list[Sync]] = field(default_factory=dict)
     after: dict[Place, list[Sync]] = field(default_factory=dict)
@@ -272,14 +305,15 @@ class _Finder:
     tokens: list[Token] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.program = self.cases.program
         self.relations = Relations(events(self.program, self.agents))
         self.leaves, self.units = self.relations.events.leaves, self.relations.events.units
         self.pairs = pairs_of(self.relations)
         self.order = Order(self.relations, self.pairs)
         self.awaited: set[int] = set()  # leaves whose group is waited for right behind them
 
-    def synchronized(self) -> Program:
-        """Return the program with its statements of synchronization."""
+    def synchronized(self, program: Program) -> Program:
+        """Return the program, whose cases are each by itself, with its statements of synchronization."""
         units = dict.fromkeys(leaf.unit for leaf in self.leaves)
         for unit in units:
             self.barriers(unit)
@@ -290,8 +324,8 @@ class _Finder:
             if engine and self.units[engine].ends is Ends.GROUP:
                 self.groups(engine, unit)
         self.lanes()
-        result = with_syncs(self.program, self.before, self.after, self.ends)
-        if result is self.program:
+        result = with_syncs(program, *map(self.in_all, (self.before, self.after, self.ends)))
+        if result is program:
             return result
         result = replace(result, tokens=tuple(self.tokens))
         return result if self.agents.blocks or not self.tokens else self.with_rooms(result)
@@ -301,7 +335,7 @@ class _Finder:
 
         Raises StandstillError if any number of tokens may be under way.
         """
-        order = _order(events(program, self.agents))
+        order = _order(events(join_cases(program).program, self.agents))
         tokens = []
         depths = {stmt.depth for stmt in walk(program) if isinstance(stmt, Alloc)}
         rooms = (*sorted(depths), *range(1, MOST_ROOM + 1))
@@ -317,6 +351,10 @@ class _Finder:
                 )
             tokens.append(replace(token, room=room))
         return replace(program, tokens=tuple(tokens))
+
+    def in_all(self, syncs: Mapping[Place, list[Sync]]) -> dict[Place, list[Sync]]:
+        """Return statements at the places of all cases, as they are at those of the cases that stand for them."""
+        return {place: some for one, some in syncs.items() for place in self.cases.places(one)}
 
     # -- where statements go ---------------------------------------------------------------------------------
 
@@ -358,11 +396,7 @@ class _Finder:
         for pair in pairs:
             self.put_fence(pair)
         for number in arrivals:
-            leaf = relations.all[number]
-            if leaf.engine and self.units[leaf.engine].ends is Ends.GROUP:
-                self.awaited.add(number)
-                unit = None if leaf.engine == leaf.unit else leaf.engine
-                self.put(self.after, number, Sync(Action.WAIT_GROUP, unit=unit))
+            self.await_group(relations.all[number])
         for number, where in arrivals.items():
             self.put(self.after, number, Sync(Action.ARRIVE, name, where))
         room = 1
@@ -429,6 +463,13 @@ class _Finder:
 
     # -- groups ----------------------------------------------------------------------------------------------
 
+    def await_group(self, leaf: Event) -> None:
+        """Put a wait for the group of an asynchronous leaf right behind it, as others need what it has done."""
+        if leaf.engine and self.units[leaf.engine].ends is Ends.GROUP:
+            self.awaited.add(leaf.number)
+            unit = None if leaf.engine == leaf.unit else leaf.engine
+            self.put(self.after, leaf.number, Sync(Action.WAIT_GROUP, unit=unit))
+
     def groups(self, engine: str, unit: str) -> None:
         """Put the waits of the agents of a unit for their own tiles on an engine."""
         relations, order = self.relations, self.order
@@ -486,6 +527,8 @@ class _Finder:
         apart = [pair for pair in apart if not pair.map.is_empty()]
         if not apart:
             return
+        for pair in apart:
+            self.await_group(pair.one)
 
         def waits(earlier: Open, one: Open) -> bool:
             for pair in apart:

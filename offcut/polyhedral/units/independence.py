@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offcut.core.accesses import status_buffers, stored_arrays, windowed_arrays
+from offcut.core.accesses import stored_arrays, windowed_arrays
+from offcut.core.analysis import analysis
 from offcut.core.program import Alloc, For, Kind, Let, Program, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.polyhedral.dependences import Dependence, carried_by
@@ -29,7 +30,7 @@ class Independence:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.tiled = tile_buffers(program)
-        self.conflicts = Conflicts(program, self.tiled | status_buffers(program))
+        self.conflicts = Conflicts(program, self.tiled | analysis(program).status_buffers)
         self.footprints = self.conflicts.footprints
         self.carried: dict[int, dict[Path, list[Dependence]] | None] = {}
         self.open: dict[str, None] = {}
@@ -42,7 +43,7 @@ class Independence:
     def not_shown(self, loop: For) -> set[str]:
         """Return the buffers of which footprints do not show that an iteration of `loop` touches nothing that another one writes."""
         shared = {name for name in stored_arrays(loop.body) if not self.keeps(name, loop)}
-        shared -= status_buffers(self.program)
+        shared -= analysis(self.program).status_buffers
         by_buffer: dict[str, set[Access]] = {name: set() for name in shared}
         for access in self.footprints.of(loop.body, loop.iter) if shared else ():
             if access.buffer in shared:

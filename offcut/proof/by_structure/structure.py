@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offcut.core.program import Alloc, For, Program, Stmt, Sync, Tile, canonicalize, map_blocks
+from offcut.core.plain_loops import strip_annotations
+from offcut.core.program import Program, canonicalize
 from offcut.core.traversal import bound_names, walk_with_parents
 from offcut.polyhedral import Space, accesses_outside
 from offcut.proof.by_axis.strips import NotSeparable
@@ -35,27 +36,6 @@ def check_structure(source: Program, emitted: Program) -> None:
         raise NotStructural(str(reason)) from None
     if masked and any(one.sizes is not None for one in accesses_outside(emitted)):
         raise NotStructural("a masked instance that leaves an array")
-
-
-def strip_annotations(program: Program) -> Program:
-    """`program` without what does not say what it computes: roles, units, covers, memories, synchronization."""
-
-    def block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple(plain(stmt) for stmt in body if not isinstance(stmt, Sync))
-
-    def plain(stmt: Stmt) -> Stmt:
-        match stmt:
-            case For():
-                stmt = For(stmt.iter, stmt.lo, stmt.hi, stmt.body)
-            case Tile():
-                stmt = Tile(stmt.axes, stmt.body, stmt.where, stmt.form)
-            case Alloc():
-                stmt = Alloc(stmt.buffer, stmt.axes, stmt.body)
-            case _:
-                pass
-        return map_blocks(stmt, block)
-
-    return replace(program, body=block(program.body), tokens=())
 
 
 def _declared(program: Program) -> tuple[object, ...]:

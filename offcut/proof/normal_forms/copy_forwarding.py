@@ -115,9 +115,10 @@ class _Copy:
         first, last = storing[0], storing[-1] + 1
         before, nest, after = body[:first], body[first:last], body[last:]
         if name not in accessed_arrays(after):
-            if len(nest) > 1:
+            if len(nest) > 1 and name not in windowed_arrays(nest):
                 return body
-            return (*before, *self.inside(nest[0], around, held), *after)
+            parts = (part for stmt in nest for part in self.inside(stmt, around, held))
+            return (*before, *parts, *after)
         if any(isinstance(s, Alloc) and s.buffer == name for s in statements((*nest, *after))):
             return body  # what another window holds is no element of this one
         copied = self.copied(nest, around, held)

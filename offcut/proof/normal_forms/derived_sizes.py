@@ -32,7 +32,7 @@ from offcut.core.program import (
 )
 from offcut.core.program import walk as statements
 from offcut.core.traversal import all_bound_names
-from offcut.polyhedral import Facts, Space
+from offcut.polyhedral import Facts, Space, try_isl
 from offcut.proof.normal_forms.fixed_names import Entry, FixedNames, RebindingError
 
 _MOST_POINTS = 1024  # combinations of sizes at which a value is looked at
@@ -40,12 +40,14 @@ _FIRST = 600  # sizes from the least one on, of a program of one size
 
 
 def write_out_derived_sizes(program: Program) -> Program:
-    """Return `program` without bounded values that are sums, products, and quotients by literals, of what is fixed around them."""
+    """Return `program` without bounded values that are sums, products, and quotients by literals, of what is fixed around them;
+    the same one where that takes isl more than a pass may.
+    """
     if not any(
         isinstance(stmt, Let) and _is_plain(stmt.value) for stmt in statements(program.body)
     ):
         return program
-    body = _block(program, program.body, ())
+    body = try_isl(lambda: _block(program, program.body, ()), program.body)
     return program if body == program.body else replace(program, body=body)
 
 

@@ -10,14 +10,25 @@ Iterations run in the same order, whatever they depend on, so this needs nothing
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 
 from offcut.core import index as ix
 from offcut.core.expr import variables
+from offcut.core.plain_loops import strip_annotations
 from offcut.core.program import For, Program, Stmt
 from offcut.polyhedral import Facts, Space, try_isl
-from offcut.proof.by_structure.structure import strip_annotations
+
+
+def unequal_pairs(pairs: Iterable[tuple[Program, Program]]) -> tuple[int, ...]:
+    """Return the numbers of the pairs that differ in more than annotations, and loops that follow each other."""
+    plain = [tuple(map(strip_annotations, pair)) for pair in pairs]
+    return tuple(
+        number
+        for number, (before, after) in enumerate(plain)
+        if before != after and concatenate_loops(before) != concatenate_loops(after)
+    )
 
 
 def concatenate_loops(program: Program) -> Program:

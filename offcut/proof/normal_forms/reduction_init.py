@@ -33,6 +33,20 @@ from offcut.core.program import (
 )
 
 
+def normalize_reductions(
+    source: Program, emitted: Program, reassociate: bool
+) -> tuple[Program, Program]:
+    """Return two programs whose numbers, updates and sums are in one form.
+
+    reassociate  whether the terms of a sum may be added in any order
+    """
+    source, emitted = with_floats(source), with_floats(emitted)
+    source = promote_updates(source, emitted)
+    if reassociate:
+        emitted = normalize_init(emitted, {buffer.name for buffer in source.buffers})
+    return source, emitted
+
+
 def normalize_init(program: Program, kept: Collection[str]) -> Program:
     """Return `program` with its sums starting from what they are added to, where a local array held them.
 

@@ -10,6 +10,7 @@ So may a box of elements, where no iteration of any loop around touches an eleme
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, product
@@ -17,7 +18,7 @@ from itertools import combinations, product
 from offcut.core import index as ix
 from offcut.core.accesses import element_accesses, indices, statement_arrays
 from offcut.core.analysis import analysis
-from offcut.core.expr import Var
+from offcut.core.expr import Expr, Var
 from offcut.core.program import Alloc, For, If, Let, Program, Stmt, Tile, blocks, map_blocks, walk
 from offcut.core.traversal import all_bound_names, bound_names, rewrite_body
 from offcut.polyhedral import escaping_windows
@@ -32,7 +33,8 @@ def expand_windows(program: Program) -> Program:
     accesses = Counter(
         name for stmt in analysis(program).statements for name, _ in element_accesses(stmt)
     )
-    body = _without(program, program.body, frozenset(), accesses)
+    shapes = {buffer.name: buffer.shape for buffer in program.buffers}
+    body = _without(program.body, frozenset(), shapes, accesses)
     boxes = frozenset(stmt.buffer for stmt in walk(body) if isinstance(stmt, Alloc))
     apart = frozenset(name for name in boxes if _is_apart(program, name))
     if not apart:
@@ -102,12 +104,16 @@ def _has_window(stmt: Stmt, name: str) -> bool:
 
 
 def _without(
-    program: Program, body: tuple[Stmt, ...], around: frozenset[str], accesses: Counter[str]
+    body: tuple[Stmt, ...],
+    around: frozenset[str],
+    shapes: Mapping[str, Sequence[Expr]],
+    accesses: Counter[str],
 ) -> tuple[Stmt, ...]:
-    """`body` likewise.
+    """Return `body` without the blocks of arrays that may as well be whole, and tiles of no axis.
 
     around    the iterators of the loops that it stands in
-    accesses  how many there are in `program`, by array
+    shapes    of all arrays of the program, by name
+    accesses  how many there are in the program, by array
     """
     made: list[Stmt] = []
     for stmt in body:
@@ -115,12 +121,12 @@ def _without(
             made.append(stmt)  # whose lanes share what is in it
             continue
         inner = around | _iterators(stmt)
-        inside = partial(_without, program, around=inner, accesses=accesses)
+        inside = partial(_without, around=inner, shapes=shapes, accesses=accesses)
         changed = map_blocks(stmt, inside)
         match changed:
             case Alloc(name) if not accesses[name]:
                 made += changed.body
-            case Alloc() if _is_rows(program, changed, around, accesses[changed.buffer]):
+            case Alloc(name) if _is_rows(changed, around, shapes[name], accesses[name]):
                 made += changed.body
             case Tile((), once, None):
                 made += once
@@ -133,16 +139,16 @@ def _iterators(stmt: Stmt) -> frozenset[str]:
     return frozenset() if isinstance(stmt, Let) else frozenset(bound_names(stmt))
 
 
-def _is_rows(program: Program, block: Alloc, around: frozenset[str], accesses: int) -> bool:
-    """Whether the windows of all iterations are rows of one array, and each iteration names its own.
+def _is_rows(block: Alloc, around: frozenset[str], shape: Sequence[Expr], accesses: int) -> bool:
+    """Return whether the windows of all iterations are rows of one array, and each iteration names its own.
 
-    accesses  of the array, in the whole program
+    shape     of the array
+    accesses  how many there are of it in the whole program
     """
     inside = indices(block.body, block.buffer)
     if len(inside) != accesses:
         return False
     rows: set[str] = set()
-    shape = program.buffer(block.buffer).shape
     for axis, ((start, count), extent) in enumerate(zip(block.axes, shape, strict=True)):
         if ix.literal_value(count) == 1 and isinstance(start, Var):
             rows.add(start.name)

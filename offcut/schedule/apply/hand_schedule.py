@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 from offcut.core.expr import real
+from offcut.core.integers import whole
 from offcut.core.interpret import interpreter
 from offcut.core.layout import Layout
 from offcut.core.memo import forget
@@ -155,9 +156,13 @@ def applied(nests: Nests, step: Primitive) -> Nests:
             because="each option says already how it runs, and this would be of none of them",
             help=("the same line in each option", "the line before choose"),
         )
-    changed = _applied(nests, step)
-    if not isinstance(step, Cover):
-        covering.check_covers_stand(nests, changed, step)
+    try:
+        changed = _applied(nests, step)
+        if not isinstance(step, Cover):
+            covering.check_covers_stand(nests, changed, step)
+    except PartitionError as refused:
+        refused.decision = refused.decision or step
+        raise
     return changed
 
 
@@ -272,6 +277,12 @@ class HandSchedule:
         return dict(self._nests.labels).get(name, name)
 
     @property
+    def _undecided(self) -> Nests:
+        """Return the nests before any decision, with the instructions that decisions may name."""
+        now = self._nests
+        return replace(self._first, intrinsics=now.intrinsics, microkernels=now.microkernels)
+
+    @property
     def stages(self) -> tuple[str, ...]:
         """Return the names of the stages, in the order in which they were described."""
         return stage_names(self._nests)
@@ -313,6 +324,24 @@ class HandSchedule:
             self._nests, self._steps = before
             raise
         return self
+
+    def after(self, count: int) -> HandSchedule:
+        """Return a schedule of its own, of the first `count` decisions of this one: 0 is the source, whose loops nothing changed.
+
+        Raises DescribeError where there are not so many.
+        """
+        number = whole(count)
+        if number is None or not 0 <= number <= len(self._steps):
+            raise DescribeError(
+                "after",
+                f"cannot take the first {count!r} decisions",
+                because=f"the schedule has {len(self._steps)}",
+                help=(f"a number from 0 to {len(self._steps)}",),
+            )
+        result = HandSchedule(self._undecided)
+        for step in self._steps[:number]:
+            result._do(step)
+        return result
 
     def with_microkernels(self, kernels: Sequence[Microkernel]) -> HandSchedule:
         """This, whose covers may name `kernels`, those of a target, which judges their tiles."""
@@ -359,6 +388,11 @@ class HandSchedule:
     def source(self) -> Program:
         """Return the program that is scheduled: every stage in its own loops, as the stages are now."""
         return self._nests.source
+
+    @property
+    def loops(self) -> Program:
+        """Return the loop program as the decisions make it; `lower` returns the same, proved."""
+        return lower(self._nests)
 
     def lower(self, reassociate: bool = True) -> Program:
         """Return the loop program, proved to compute what `source` does, for all sizes.
@@ -410,11 +444,7 @@ class HandSchedule:
         forms = []
         for number in range(len(staged)):
             absent = set(staged[number:])
-            nests = replace(
-                self._first,
-                intrinsics=self._nests.intrinsics,
-                microkernels=self._nests.microkernels,
-            )
+            nests = self._undecided
             try:
                 for step in _without(self._steps, absent):
                     nests = applied(nests, step)

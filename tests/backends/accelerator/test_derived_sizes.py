@@ -9,6 +9,7 @@ import pytest
 from accelerators import bytes_of, clipped
 
 import offcut as oc
+from offcut.backends.accelerator.lowering.derived_sizes import derive_sizes
 
 SIZES = (1, 15, 16, 17, 33, 100, 512)
 
@@ -136,6 +137,17 @@ def test_lets_of_one_name_are_sizes_of_their_own() -> None:
     rest = inside("let h in 0:2 = n % 2", inside("for i in 0:h", tiles("(n - 1 + i)", "1")))
     body = WEIGHTS + "".join(f"  {line}\n" for line in (first + rest).splitlines())
     check(oc.compile(program(HEAD.format(least=0) + body), target="vta"), (0, 1, 2, 3, 33))
+
+
+def test_lets_of_one_value_are_one_size() -> None:
+    height = "let h in 0:257 = n//2"
+    wider, third = height.replace("257", "300"), "let h in 0:257 = n//3"
+    for promise, count in ((height, 1), (wider, 1), (third, 2)):
+        first = inside(height, inside("for i in 0:h", tiles("2*i", "2")))
+        text = first + first.replace(height, promise)
+        body = WEIGHTS + "".join(f"  {line}\n" for line in text.splitlines())
+        _, derived = derive_sizes(program(HEAD.format(least=0) + body))
+        assert len(derived.lets) == count
 
 
 def test_a_broken_promise_is_refused_with_the_size_that_breaks_it() -> None:

@@ -135,14 +135,29 @@ class _Derivation:
             # Whatever holds where it stands, it has one of these values: its promise is asked of the whole program.
             low, high = self.range_of(replace(stmt, lo=-MAX_SIZE, hi=MAX_SIZE))
             stmt = replace(stmt, lo=low, hi=high + 1)
-        if self.bindings[name] > 1 or not runs:
+        known = self.equal_size(stmt, always)
+        if known is not None:
+            name = known
+        elif self.bindings[name] > 1 or not runs:
             name = self.fresh(name)
+        if name != stmt.name:
             body = substitute_coordinates(body, {stmt.name: Var(name)})
-        self.derive(replace(stmt, name=name, body=()))
+        if known is None:
+            self.derive(replace(stmt, name=name, body=()))
         if always:
             return self.block(body, runs)
         self.lazy.add(name)
         return (replace(stmt, value=Var(name), body=self.block(body, runs)),)
+
+    def equal_size(self, let: Let, always: bool) -> str | None:
+        """Return the derived size of the same value whose range is promised by `let` too; None if there is none."""
+        for name, known in self.lets.items():
+            lazy = name in self.lazy
+            same = (known.lo, known.hi) == (let.lo, let.hi)
+            within = let.lo <= known.lo and known.hi <= let.hi
+            if known.value == let.value and (within if always and not lazy else same and lazy):
+                return name
+        return None
 
     def is_bounded(self, let: Let) -> bool:
         """Return whether a value can be computed at all sizes, and lies in a range that follows from what it is."""

@@ -329,7 +329,9 @@ class InstructionSelection:
             next((at for at, part in enumerate(index) if name in variables(part)), None)
             for name in lanes
         )
-        wanted, rank = self.scoped[buffer].layout, len(index)
+        window, rank = leaf.windows.get(buffer), len(index)
+        own = None if window is None else window.alloc.layout
+        wanted = own or self.scoped[buffer].layout
         order = _order(leaf, self.scoped[buffer]) if wanted is None else word_order(wanted, rank)
         laid = LaneLayout(axes, shape, order)
         if wanted is not None and layout_of(laid).canonical() != wanted.canonical():
@@ -341,6 +343,14 @@ class InstructionSelection:
                 help=("without a layout", "another axis along the lanes, in the cover"),
             )
         known = self.lanes.setdefault(buffer, laid)
+        if wanted is not None and known.axes == axes and known.order != order:
+            raise TargetError(
+                "compile",
+                f"cannot lay {buffer} out in {format_layout(wanted)}",
+                at=f"buffer {buffer}",
+                because=f"another window of it has words of {format_layout(layout_of(known))}",
+                help=("one layout for all windows of an array",),
+            )
         if known.axes != axes or self.places.setdefault(buffer, place) is not place:
             raise self.refuse(
                 leaf, f"it has other elements of {buffer} in a word than another statement"

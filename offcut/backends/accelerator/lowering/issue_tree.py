@@ -164,8 +164,6 @@ class _Reader:
             case Sync():
                 return ()  # units keep the order of the text: their tokens are derived from it
             case Alloc(buffer, axes, body):
-                if stmt.layout is not None:
-                    raise _refused(stmt, *_NO_WORDS["layout"])
                 self.allocs += 1
                 slots = stmt.depth if at.ranges else 1
                 slot = slot_of(at.ranges, slots)
@@ -185,7 +183,7 @@ class _Reader:
         nest = box(stmt)
         if nest is not None:
             if (tile := tile_of(stmt)) is not None and tile.multicast is not None:
-                raise _refused(tile, *_NO_WORDS["multicast"])
+                raise _refused(tile, "there is one of each unit", "a copy by each")
             loops, store = normalize_box(nest)
             self.count += 1
             return (Leaf(self.count - 1, loops, store, at.windows, at.loops, stmt),)
@@ -197,12 +195,6 @@ class _Reader:
             stmt, "it is no loop, tile, window or condition around copies and operations"
         )
 
-
-_NO_WORDS = {
-    "layout": ("what reads it says how it lies in words", "alloc without layout"),
-    "multicast": ("there is one of each unit", "a copy by each"),
-}
-"""The words of the language that these machines have no instruction for, each with the reason and the help of the error."""
 
 _HOST_UNITS = (THREAD, LANE, UNROLL)
 """The units of loops that are one after the other in a leaf."""

@@ -10,7 +10,7 @@ from offcut.backends.accelerator.lowering.queues import TokensError
 from offcut.backends.accelerator.planning.operation_stores import split_statements
 from offcut.backends.accelerator.planning.planner import NO_REQUEST, PlanRequest, plan_program
 from offcut.backends.accelerator.spec import AcceleratorSpec
-from offcut.backends.target import Planned
+from offcut.backends.target import TargetPlan
 from offcut.core.program import Program
 from offcut.describe.computation import Computation
 from offcut.schedule import Schedule
@@ -22,14 +22,14 @@ def plan_without_deadlock(
     spec: AcceleratorSpec,
     schedule: Schedule | None,
     request: PlanRequest = NO_REQUEST,
-) -> Planned:
+) -> TargetPlan:
     """Return the program on the chip; `schedule` decides where there is one, else the policy.
 
     Raises TargetError for what the machine does not do, PartitionError for a schedule that is none of the program, or
     whose windows in turn could come to a standstill.
     """
 
-    def plan(request: PlanRequest) -> Planned:
+    def plan(request: PlanRequest) -> TargetPlan:
         planned = plan_program(program, computation, spec, schedule, request)
         return replace(planned, program=split_statements(with_memories(planned.program), spec))
 

@@ -26,7 +26,7 @@ from offcut.backends.accelerator.planning.roles import Layouts, Roles
 from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.raising import unfuse_stages
-from offcut.backends.target import Planned, Strategies
+from offcut.backends.target import Strategies, TargetPlan
 from offcut.core import index as ix
 from offcut.core.expr import Load, variables, walk
 from offcut.core.program import UNROLL, Kind, Program
@@ -46,6 +46,7 @@ from offcut.schedule import (
     each_decision,
     nests_of,
     stages_in,
+    with_strategy_options,
 )
 
 MAX_COMBINATIONS = 16
@@ -163,7 +164,7 @@ def plan_program(
     spec: AcceleratorSpec,
     schedule: Schedule | None,
     request: PlanRequest = NO_REQUEST,
-) -> Planned:
+) -> TargetPlan:
     """Return the program on the chip; `schedule` decides where there is one, else the policy.
 
     Raises TargetError for what no instruction does, PartitionError for a schedule that is none of it.
@@ -173,10 +174,14 @@ def plan_program(
     rest = policy_decisions(program, steps[-1], spec, request, said)
     whole = Schedule(program.name, (*said, *rest))
     check_units(whole, spec)
-    by_hand = create_schedule(unfuse_stages(steps[-1])).with_microkernels(microkernels(spec))
-    *forms, last = by_hand.apply(whole).forms()
+    source, kernels = unfuse_stages(steps[-1]), microkernels(spec)
+    by_hand = create_schedule(source).with_microkernels(kernels).apply(whole)
+    options = with_strategy_options(whole)  # the host chooses among whole nests
+    if options != whole:
+        by_hand = create_schedule(source).with_microkernels(kernels).apply(options)
+    *forms, last = by_hand.forms()
     through = (*map(unfuse_stages, steps), *forms)
-    return Planned(last, whole, through=through, tiles=by_hand.tiles())
+    return TargetPlan(last, whole, through=through, tiles=by_hand.tiles())
 
 
 def check_units(schedule: Schedule, spec: AcceleratorSpec) -> None:

@@ -16,7 +16,7 @@ from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import STORED, item_bytes
 from offcut.backends.llvm.ir import FunctionWriter
-from offcut.backends.signature import crossing
+from offcut.backends.signature import boundary_buffers
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays, statement_arrays, windowed_arrays
 from offcut.core.expr import Binary, Const, Expr, Var, variables
@@ -60,7 +60,7 @@ class Storage(Vectors):
 
     def buffers(self) -> None:
         """Where every buffer lies: arguments in the order of the stable entry, then scratch."""
-        inputs, outputs = crossing(self.program.buffers)
+        inputs, outputs = boundary_buffers(self.program.buffers)
         constants = [b for b in self.program.buffers if b.kind is Kind.CONSTANT]
         given: dict[str, Memory] = {}
         stride = 0

@@ -11,15 +11,17 @@ from offcut.schedule import Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planned(target.Planned):
+class Planned(target.TargetPlan):
     """A program as the host runs it.
 
+    unnamed  the schedule before its units had loops by name: what is the target's choice stays so, whatever else is varied
     seconds  predicted, of a call on one thread: an expression over the sizes
     shares   the same program, and which of its loops threads share
     work     instances of a call; None where nothing counts them
     """
 
     schedule: Schedule
+    unnamed: Schedule
     seconds: Expr
     shares: Parallel
     work: Expr | None = None

@@ -37,16 +37,18 @@ from offcut.core.program import (
 )
 from offcut.describe.computation import Stage
 from offcut.polyhedral import NEXT, SAME, Spacing, row_spacing
+from offcut.schedule import EVERY, Binds
 
 FEW = 7  # terms
 
 
-def marked(program: Program, reassociate: bool) -> Program:
+def marked(program: Program, reassociate: bool, binds: Binds = EVERY) -> Program:
     """`program` with the loops marked that run as lanes of their reductions.
 
     reassociate   whether float sums may take part; where not, a mark on one is taken away
+    binds         which loops may be marked
     """
-    body = _marked(program.body, (), program, reassociate, _covered(program))
+    body = _Marker(program, reassociate, binds).block(program.body, ())
     return program if body == program.body else replace(program, body=body)
 
 
@@ -73,38 +75,76 @@ def _covered(program: Program) -> set[str]:
     return {s.buffer for t in tiles for s in walk(t.body) if isinstance(s, Store) and s.reduce}
 
 
-def _marked(
-    body: Sequence[Stmt],
-    around: tuple[str, ...],
-    program: Program,
-    reassociate: bool,
-    covered: set[str],
-) -> tuple[Stmt, ...]:
-    def inside(inner: Sequence[Stmt], *names: str) -> tuple[Stmt, ...]:
-        return _marked(inner, (*around, *names), program, reassociate, covered)
+class _Marker:
+    """What `marked` is given, and the buffers that microkernels reduce into."""
 
-    found: list[Stmt] = []
-    for stmt in body:
-        match stmt:
-            case For(name) if only_reduces(stmt):
-                found.append(_loop(stmt, around, program, reassociate, covered))
-            case For(name):
-                found.append(replace(stmt, body=inside(stmt.body, name)))
-            case Tile():
-                names = (axis.iter for axis in stmt.axes)
-                found.append(_tile(replace(stmt, body=inside(stmt.body, *names))))
-            case If(condition, then, other):
-                found.append(If(condition, inside(then), inside(other)))
-            case Let() | Alloc():
-                found.append(replace(stmt, body=inside(stmt.body)))
-            case Choose(options):
-                made = tuple(replace(option, body=inside(option.body)) for option in options)
-                found.append(Choose(made))
-            case Store() | Sync():
-                found.append(stmt)
-            case _:
-                assert_never(stmt)
-    return tuple(found)
+    def __init__(self, program: Program, reassociate: bool, binds: Binds) -> None:
+        self.program, self.reassociate, self.binds = program, reassociate, binds
+        self.covered = _covered(program)
+
+    def block(self, body: Sequence[Stmt], around: tuple[str, ...]) -> tuple[Stmt, ...]:
+        """Return statements inside of the loops `around` with their loops marked."""
+
+        def inside(inner: Sequence[Stmt], *names: str) -> tuple[Stmt, ...]:
+            return self.block(inner, (*around, *names))
+
+        found: list[Stmt] = []
+        for stmt in body:
+            match stmt:
+                case For(name) if only_reduces(stmt):
+                    found.append(self.loop(stmt, around))
+                case For(name):
+                    found.append(replace(stmt, body=inside(stmt.body, name)))
+                case Tile():
+                    names = (axis.iter for axis in stmt.axes)
+                    found.append(_tile(replace(stmt, body=inside(stmt.body, *names))))
+                case If(condition, then, other):
+                    found.append(If(condition, inside(then), inside(other)))
+                case Let() | Alloc():
+                    found.append(replace(stmt, body=inside(stmt.body)))
+                case Choose(options):
+                    made = tuple(replace(option, body=inside(option.body)) for option in options)
+                    found.append(Choose(made))
+                case Store() | Sync():
+                    found.append(stmt)
+                case _:
+                    assert_never(stmt)
+        return tuple(found)
+
+    def loop(self, loop: For, around: tuple[str, ...]) -> For:
+        """Return a loop that only reduces, marked where it is one of rows of memory."""
+        stores = [stmt for stmt in loop.body if isinstance(stmt, Store)]
+        if _adds_floats(stores, self.program) and not self.reassociate:
+            serial = loop.unit != LANE
+            return loop if serial else replace(loop, unit=None)
+        if loop.unit is not None or not self.binds.take(loop):
+            return loop
+        if not self.binds.force(loop) and not self.is_of_rows(loop, stores, around):
+            return loop
+        return replace(loop, unit=LANE)
+
+    def is_of_rows(self, loop: For, stores: Sequence[Store], around: tuple[str, ...]) -> bool:
+        """Return whether a loop reduces over rows of memory, many terms each."""
+        if _few(ix.sub(loop.hi, loop.lo)):
+            return False
+        for store in stores:
+            read = {load.buffer for load, _ in loads(store.value)}
+            if any(self.program.buffer(name).layout is not None for name in read):
+                return False  # held in panels: rows of it do not lie as they are written
+            moving = _moving(store, around, self.program.buffer(store.buffer).shape)
+            floats = _adds_floats(stores, self.program)
+            if not _on_rows(
+                store, loop.iter, moving, not floats and store.buffer not in self.covered
+            ):
+                return False
+        return True
+
+
+def _adds_floats(stores: Sequence[Store], program: Program) -> bool:
+    """Return whether the order of updates makes a difference."""
+    return any(
+        store.reduce == "sum" and program.buffer(store.buffer).dtype in FLOATS for store in stores
+    )
 
 
 def _tile(tile: Tile) -> Tile:
@@ -112,30 +152,6 @@ def _tile(tile: Tile) -> Tile:
     loops = [stmt for stmt in walk(tile.body) if isinstance(stmt, For) and only_reduces(stmt)]
     own = bool(loops) and all(loop.unit == LANE for loop in loops)
     return replace(tile, cover=None) if own else tile
-
-
-def _loop(
-    loop: For, around: tuple[str, ...], program: Program, reassociate: bool, covered: set[str]
-) -> For:
-    stores = [stmt for stmt in loop.body if isinstance(stmt, Store)]
-    floats = any(
-        store.reduce == "sum" and program.buffer(store.buffer).dtype in FLOATS for store in stores
-    )
-    if floats and not reassociate:
-        serial = loop.unit != LANE
-        return loop if serial else replace(loop, unit=None)
-    if loop.unit is not None:
-        return loop
-    if _few(ix.sub(loop.hi, loop.lo)):
-        return loop
-    for store in stores:
-        read = {load.buffer for load, _ in loads(store.value)}
-        if any(program.buffer(name).layout is not None for name in read):
-            return loop  # held in panels: rows of it do not lie as they are written
-        moving = _moving(store, around, program.buffer(store.buffer).shape)
-        if not _on_rows(store, loop.iter, moving, not floats and store.buffer not in covered):
-            return loop
-    return replace(loop, unit=LANE)
 
 
 def _moving(store: Store, around: Sequence[str], shape: Sequence[Expr]) -> list[str]:

@@ -61,6 +61,7 @@ from offcut.polyhedral import (
     try_isl,
 )
 from offcut.polyhedral.units.private import begins_with_store
+from offcut.schedule import EVERY, Binds
 
 MOST_STORES = 32  # in a nest of which isl is asked, in pairs, whether it may run as lanes
 
@@ -75,35 +76,43 @@ class Vectorized:
     """A program as the vector lowering takes it.
 
     notes   what became of each loop, in the order of the text
+    loops   those that became lanes, as they were before
     """
 
     program: Program
     notes: tuple[str, ...]
+    loops: tuple[For, ...]
 
 
-def vectorized(program: Program, isa: Isa, beside: bool = False) -> Vectorized:
+def vectorized(
+    program: Program, isa: Isa, beside: bool = False, binds: Binds = EVERY
+) -> Vectorized:
     """Return `program` with loops turned into tiles of lanes; equal to it, sums in the same order.
 
     beside  whether a loop around tiles is entered, for the nests beside these
+    binds   which loops may become lanes
     """
     program, scopes = privatized(program)
     notes: list[str] = []
+    taken: list[For] = []
     body: list[Stmt] = []
     for position, stmt in enumerate(program.body):
         inner = {name: path for name, path in scopes.items() if path[:1] == (position,)}
         entered = _is_of_many(stmt) or (beside and _is_around_tiles(stmt))
         if entered and not inner and isinstance(stmt, For):
-            within = vectorized(alone(program, stmt.body, (stmt,)), isa, beside)
+            within = vectorized(alone(program, stmt.body, (stmt,)), isa, beside, binds)
             body.append(replace(stmt, body=within.program.body))
             notes += within.notes
+            taken += within.loops
             continue
-        nest = _Nest(replace(program, body=(stmt,)), position, inner, isa)
+        nest = _Nest(replace(program, body=(stmt,)), position, inner, isa, binds)
         loops = try_isl(nest.vectorized, None)
         body.append(stmt if loops is None else loops)
         notes += nest.notes if loops is not None else (_NOT_TOLD,)
+        taken += nest.taken if loops is not None else ()
     if tuple(body) != program.body:
         program = replace(program, body=tuple(body))
-    return Vectorized(program, tuple(notes))
+    return Vectorized(program, tuple(notes), tuple(taken))
 
 
 def _is_of_many(stmt: Stmt) -> bool:
@@ -203,7 +212,9 @@ class _Nest:
     position: int
     scopes: Mapping[str, Path]
     isa: Isa
+    binds: Binds
     notes: list[str] = field(default_factory=list)
+    taken: list[For] = field(default_factory=list)
     carried: dict[Path, list[Dependence]] = field(default_factory=dict)
     around: list[For] = field(default_factory=list)
 
@@ -277,7 +288,7 @@ class _Nest:
         return sum(cycles for cycles, _ in made), tuple(stmt for _, stmt in made)
 
     def loop(self, loop: For, path: Path) -> tuple[float, Stmt]:
-        noted = len(self.notes)
+        noted, before = len(self.notes), len(self.taken)
         self.notes.append("")
         trips = self.trips(loop)
         carried = self.carried.get(path)
@@ -299,8 +310,15 @@ class _Nest:
             self.notes[noted] = f"loop {loop.iter} sequential: it allocates inside"
             return cycles, made
         taken = any(self.reduces(stmt) for stmt in statements(loop.body))
-        if not taken and (as_lanes < cycles or loop.unit == LANE):
-            del self.notes[noted:]
+        if loop.unit != LANE and not self.binds.take(loop):
+            self.notes[noted] = (
+                f"loop {loop.iter} one by one: its schedule does not bind it to {LANE}"
+            )
+            return cycles, made
+        forced = loop.unit == LANE or self.binds.force(loop)
+        if not taken and (as_lanes < cycles or forced):
+            del self.notes[noted:], self.taken[before:]
+            self.taken.append(loop)
             self.notes.append(f"loop {loop.iter} as lanes of vectors")
             self.inside(loop.body, path)
             return as_lanes, self.lanes(loop, path)

@@ -1,7 +1,7 @@
 """Which loops of a finished program run on several threads.
 
-Marked ``@thread`` is every loop whose iterations touch nothing that another one writes, and that
-the threads can reach together: outside of all other loops, inside loops that are marked, and where
+Marked ``@thread`` is every loop that decisions bind to threads, or any where these leave it open, whose iterations touch
+nothing that another one writes, and that the threads can reach together: outside of all other loops, inside loops that are marked, and where
 there is work enough between two barriers, inside a loop that all threads run in step. The footprints
 show it in most cases (`Footprints`), otherwise sets of dependences do.
 
@@ -17,7 +17,7 @@ they share its inner loops and the window.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from offcut.core import index as ix
@@ -47,6 +47,7 @@ from offcut.describe.computation import Names
 from offcut.polyhedral import Facts, Space, try_isl
 from offcut.polyhedral.sync import has_loops_of, windows_in_step, with_barriers
 from offcut.polyhedral.units.independence import Independence, Path
+from offcut.schedule import EVERY, Binds
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,14 @@ class Parallel:
     own     buffers that every thread has for itself
     loops   the iterators of the outermost marked loops, in the order of the text
     open    what was not found out of loops that are not marked
+    shared  the loops that were marked, and tiles whose instances are shared, as they were before
     """
 
     program: Program
     own: frozenset[str]
     loops: tuple[str, ...]
     open: tuple[str, ...] = ()
+    shared: tuple[For | Tile, ...] = field(default=(), repr=False, compare=False)
 
 
 def single_threaded(program: Program, *why: str) -> Parallel:
@@ -70,15 +73,18 @@ def single_threaded(program: Program, *why: str) -> Parallel:
 
 
 @memo(64)
-def mark_parallel_loops(program: Program, chunk: int, threads: int) -> Parallel:
+def mark_parallel_loops(
+    program: Program, chunk: int, threads: int, binds: Binds = EVERY
+) -> Parallel:
     """Return `program` with its independent loops marked, and no others, and barriers where threads have to meet.
 
     A mark that is there already is taken at its word: `check_marks` is what proves it.
 
     chunk    instances of a tile of one axis that stands alone, in each of the tiles it becomes
     threads  at most, of a call
+    binds    which loops may be marked
     """
-    return _Marker(unsynchronized(program), chunk, threads).marked()
+    return _Marker(unsynchronized(program), chunk, threads, binds).marked()
 
 
 def is_decided_by_memory(stmt: Stmt) -> bool:
@@ -87,12 +93,13 @@ def is_decided_by_memory(stmt: Stmt) -> bool:
 
 
 class _Marker(Independence):
-    def __init__(self, program: Program, chunk: int, threads: int) -> None:
+    def __init__(self, program: Program, chunk: int, threads: int, binds: Binds) -> None:
         super().__init__(program)
-        self.chunk, self.threads = chunk, threads
+        self.chunk, self.threads, self.binds = chunk, threads, binds
         self.known = Facts(Space(program.sizes, program.assumptions))
         self.own = set(self.tiled)
         self.loops: list[str] = []
+        self.taken: list[For | Tile] = []
         self.names = Names(used_names(program))
 
     def marked(self) -> Parallel:
@@ -108,7 +115,8 @@ class _Marker(Independence):
             return Parallel(self.unmarked(), self.tiled, (), (text,))
         loops = tuple(dict.fromkeys(self.loops))
         own = frozenset(self.own)
-        return Parallel(with_barriers(made, THREAD, own), own, loops, tuple(self.open))
+        shared, left = tuple(self.taken), tuple(self.open)
+        return Parallel(with_barriers(made, THREAD, own), own, loops, left, shared)
 
     def unmarked(self) -> Program:
         """Return the program for one thread."""
@@ -150,9 +158,11 @@ class _Marker(Independence):
         inside = not is_bound and _is_parallel(
             loop
         )  # marks that are there say that it runs in step
-        if inside or not (is_bound or deep or not serial) or not self.independent(loop, path):
+        worth = is_bound or deep or not serial or self.binds.force(loop)
+        if inside or not worth or not self.independent(loop, path):
             return (self.in_step(loop, path),)
         self.loops.append(loop.iter)
+        self.taken.append(loop)
         self.own |= {name for name in stored_arrays(loop.body) if self.keeps(name, loop)}
         whole = replace(loop, unit=THREAD, body=self.inner(loop.body, path))
         rest = None if is_bound or serial else self.left(loop, path)
@@ -172,12 +182,12 @@ class _Marker(Independence):
         if not (windows and ends) or _instances(loop.body) < self.threads * self.chunk:
             return None
         start = ix.sub(loop.hi, ix.mod(count, self.threads))
-        kept, own = len(self.loops), set(self.own)
+        kept, taken, own = len(self.loops), len(self.taken), set(self.own)
         rest = self.in_step(replace(loop, lo=start), path)
         alone = self.own - self.tiled - windows_in_step((rest,), THREAD)
         shared = any(self.shared((rest,), name) for name in alone)
         if start == loop.hi or shared or not _is_parallel(rest):
-            del self.loops[kept:]
+            del self.loops[kept:], self.taken[taken:]
             self.own = own
             return None
         return rest
@@ -196,6 +206,7 @@ class _Marker(Independence):
             here = (*path, position)
             match stmt:
                 case For() if not is_decided_by_memory(stmt) and self.independent(stmt, here):
+                    self.taken.append(stmt)
                     inside = self.inner(stmt.body, here)
                     found.append(replace(stmt, unit=THREAD, body=inside))
                 case If(condition, then, other) if not is_decided_by_memory(stmt):
@@ -216,7 +227,7 @@ class _Marker(Independence):
 
     def chunked(self, tile: Tile) -> Stmt:
         """Return a tile of one long axis, as a marked loop of tiles: its instances are independent."""
-        if len(tile.axes) != 1 or tile.microkernel is not None:
+        if len(tile.axes) != 1 or tile.microkernel is not None or not self.binds.take(tile):
             return tile
         (axis,) = tile.axes
         extent = ix.literal_value(axis.extent)
@@ -230,13 +241,14 @@ class _Marker(Independence):
             ix.minimum(self.chunk, ix.sub(axis.extent, before)),
         )
         self.loops.append(name)
+        self.taken.append(tile)
         body = (replace(tile, axes=(here,)),)
         count = ix.ceildiv(axis.extent, self.chunk)
         return For(name, ix.const(0), count, body, unit=THREAD)
 
     def independent(self, loop: For, path: Path) -> bool:
         """Return whether `loop` is marked to be shared, or may be."""
-        return loop.unit == THREAD or self.of(loop, path)
+        return loop.unit == THREAD or (self.binds.take(loop) and self.of(loop, path))
 
     def shared(self, body: Sequence[Stmt], name: str) -> bool:
         """Return whether a buffer that threads have for themselves is used where they run together."""

@@ -29,7 +29,7 @@ from offcut.backends.cpu.threads.parallel import Parallel
 from offcut.backends.cpu.threads.pool_ir import BARRIER, DECLARATIONS, RUN
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.ir import FunctionWriter
-from offcut.core.accesses import status_buffers
+from offcut.core.analysis import analysis
 from offcut.core.expr import Const, Expr
 from offcut.core.program import STATUS, THREAD, Buffer, For, If, Stmt, Store
 from offcut.polyhedral.sync import has_loops_of, is_barrier
@@ -223,7 +223,7 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
         """Whether a statement does what the entry has done."""
         return (
             isinstance(stmt, Store)
-            and stmt.buffer in status_buffers(self.program)
+            and stmt.buffer in analysis(self.program).status_buffers
             and stmt.value == _CLEAR
         )
 

@@ -1,4 +1,4 @@
-"""A loop program -> the body of the function of `tvm.tirx` that it was read from."""
+"""Export a loop program as the body of the `tvm.tirx` function that it was read from."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from offcut.core import index as ix
 from offcut.core.expr import BITWISE, COMBINED
 from offcut.core.text.printer import format_expr
 from offcut.errors import DescribeError
-from offcut.plugins.hosts import HARDWARE, Call, Said, call_of
-from offcut.plugins.tvm.reading import ARITHMETIC, CALLS, COMPARISONS, UNITS, Reading
+from offcut.plugins.hosts import HARDWARE, Call, HostProgram, call_of
+from offcut.plugins.tvm.import_tir import ARITHMETIC, CALLS, COMPARISONS, UNITS, Reading
 
 _KINDS = {unit: kind for kind, unit in UNITS.items()}
 _CONSTANT = ("lane", "unroll")
-_MOST_STEPS = 64
+_MAX_QUOTIENT_VALUES = 64
 """Values that a quotient may have, at most, which is counted: by comparisons, of which no divisor is 0."""
 _SCOPES = {name: name for name in ("global", "shared", "local", "warp")}
 _PAIRS = {sign: getattr(tirx, kind) for kind, sign in (ARITHMETIC | COMPARISONS).items()}
@@ -30,8 +30,8 @@ _CALLS = {
 """Of the functions that TVM has, the calls; those that this TVM lacks are None."""
 
 
-def write(reading: Reading, program: ir.Program | Said) -> Any:
-    """The function of `reading` with the loops of `program`: the same parameters and attributes.
+def write(reading: Reading, program: ir.Program | HostProgram) -> Any:
+    """Return the function of `reading` with the loops of `program`: the same parameters and attributes.
 
     program   has the sizes and the buffers of ``reading.program``; tiles are loops, a choice is its first option, as
               `ir.plain` says. A loop keeps how TVM runs it; one that is vectorized or unrolled has a constant extent.
@@ -42,8 +42,8 @@ def write(reading: Reading, program: ir.Program | Said) -> Any:
 
     Raises DescribeError for an expression that TVM has not, and for what TVM's later passes would break.
     """
-    scheduled_program = program if isinstance(program, Said) else None
-    loops = program.program if isinstance(program, Said) else program
+    scheduled_program = program if isinstance(program, HostProgram) else None
+    loops = program.program if isinstance(program, HostProgram) else program
     _check_shifted(loops)
     if scheduled_program is None and any(
         isinstance(one, ir.Alloc | ir.Choose | ir.Let) for one in ir.walk(loops)
@@ -57,15 +57,17 @@ def _check_shifted(program: ir.Program) -> None:
 
     TVM's StorageRewrite lets the array that a statement writes take the memory of one that is read there last.
     """
-    own = {b.name for b in program.buffers if b.kind in (ir.Kind.LOCAL, ir.Kind.PRIVATE)}
+    allocated_buffers = {
+        b.name for b in program.buffers if b.kind in (ir.Kind.LOCAL, ir.Kind.PRIVATE)
+    }
     for tile in ir.walk(program):
         if not isinstance(tile, ir.Tile) or tile.form is not ir.Form.SHIFT:
             continue
-        inside = list(ir.walk(tile))
-        stored = {stmt.buffer for stmt in inside if isinstance(stmt, ir.Store)}
-        nodes = (n for stmt in inside for e in ir.expressions(stmt) for n in ir.walk(e))
+        statements = list(ir.walk(tile))
+        written_buffers = {stmt.buffer for stmt in statements if isinstance(stmt, ir.Store)}
+        nodes = (n for stmt in statements for e in ir.expressions(stmt) for n in ir.walk(e))
         read = {node.buffer for node in nodes if isinstance(node, ir.Load)}
-        for name in sorted(read & own - stored):
+        for name in sorted(read & allocated_buffers - written_buffers):
             raise DescribeError(
                 "tvm",
                 f"cannot write a shifted tile that reads {name}",
@@ -75,19 +77,25 @@ def _check_shifted(program: ir.Program) -> None:
 
 
 class _Writer:
-    """One program; names are variables from the outside in."""
+    """The export of one program; names are variables from the outside in."""
 
-    def __init__(self, reading: Reading, program: ir.Program, said: Said | None) -> None:
-        self.program, self.said = program, said
+    def __init__(
+        self, reading: Reading, program: ir.Program, host_program: HostProgram | None
+    ) -> None:
+        self.program, self.host_program = program, host_program
         sizes = {name: _int64(size) for name, size in reading.sizes.items()}
         self.buffers = dict(reading.buffers)
         windows = {stmt.buffer for stmt in ir.walk(program) if isinstance(stmt, ir.Alloc)}
-        own = [b for b in program.buffers if b.kind in (ir.Kind.LOCAL, ir.Kind.PRIVATE)]
-        own = [buffer for buffer in own if buffer.name not in windows]
-        for buffer in own:
+        allocated_buffers = [
+            b for b in program.buffers if b.kind in (ir.Kind.LOCAL, ir.Kind.PRIVATE)
+        ]
+        allocated_buffers = [buffer for buffer in allocated_buffers if buffer.name not in windows]
+        for buffer in allocated_buffers:
             if buffer.name not in self.buffers:
                 self.declare(buffer, sizes)
-        self.allocated = [tirx.AllocBuffer(self.buffers[buffer.name]) for buffer in own]
+        self.allocated = [
+            tirx.AllocBuffer(self.buffers[buffer.name]) for buffer in allocated_buffers
+        ]
         self.sizes = sizes
 
     def declare(self, buffer: ir.Buffer, names: Mapping[str, Any]) -> None:
@@ -97,9 +105,9 @@ class _Writer:
         self.buffers[buffer.name] = buffer_of_tir
 
     def body(self) -> Any:
-        return _joined([*self.allocated, *self.several(self.program.body, self.sizes)])
+        return _sequence([*self.allocated, *self.statements(self.program.body, self.sizes)])
 
-    def several(self, body: Sequence[ir.Stmt], names: Mapping[str, Any]) -> list[Any]:
+    def statements(self, body: Sequence[ir.Stmt], names: Mapping[str, Any]) -> list[Any]:
         statements: list[Any] = []
         for stmt in body:
             match stmt:
@@ -107,31 +115,31 @@ class _Writer:
                     self.declare(replace(self.program.buffer(buffer), scope=memory), names)
                     statements += [
                         tirx.AllocBuffer(self.buffers[buffer]),
-                        *self.several(inner, names),
+                        *self.statements(inner, names),
                     ]
                 case ir.Let(name, lo, hi, ir.Binary("//", a, b), inner) if (
-                    not isinstance(b, ir.Const) and hi - lo <= _MOST_STEPS
+                    not isinstance(b, ir.Const) and hi - lo <= _MAX_QUOTIENT_VALUES
                 ):  # TVM computes a quotient before the loop in which its divisor is positive
                     whole, by = self.expr(a, names), self.expr(b, names)
                     iteration = tirx.const(lo, "int64")
                     for step in range(lo + 1, hi):
                         iteration = iteration + tirx.Cast("int64", whole >= by * step)
-                    statements += self.several(inner, {**names, name: iteration})
+                    statements += self.statements(inner, {**names, name: iteration})
                 case ir.Let(name, _, _, value, inner):
-                    statements += self.several(inner, {**names, name: self.expr(value, names)})
+                    statements += self.statements(inner, {**names, name: self.expr(value, names)})
                 case _:
                     statements.append(self.stmt(stmt, names))
         return statements
 
     def block(self, body: Sequence[ir.Stmt], names: Mapping[str, Any]) -> Any:
-        return _joined(self.several(body, names))
+        return _sequence(self.statements(body, names))
 
     def stmt(self, stmt: ir.Stmt, names: Mapping[str, Any]) -> Any:
         match stmt:
             case ir.For(name, lo, hi, body, _, unit):
                 return self.loop(name, lo, ix.sub(hi, lo), body, unit, names)
-            case ir.Tile(cover=ir.Cover(name)) if self.said is not None:
-                return self.call(stmt, call_of(stmt, self.said.kernel(name)), names)
+            case ir.Tile(cover=ir.Cover(name)) if self.host_program is not None:
+                return self.call(stmt, call_of(stmt, self.host_program.kernel(name)), names)
             case ir.Tile((), body, where):
                 return self.block(body if where is None else (ir.If(where, body),), names)
             case ir.Tile((first, *rest), body, where):
@@ -139,8 +147,8 @@ class _Writer:
                 return self.loop(first.iter, first.start, first.extent, inner, None, names)
             case ir.If(condition, then, other):
                 otherwise = self.block(other, names) if other else None
-                asked = self.expr(condition, names)
-                return tirx.IfThenElse(asked, self.block(then, names), otherwise)
+                test = self.expr(condition, names)
+                return tirx.IfThenElse(test, self.block(then, names), otherwise)
             case ir.Store(buffer, index, value, reduce):
                 if reduce is not None:
                     dtype = self.program.buffer(buffer).dtype
@@ -150,10 +158,10 @@ class _Writer:
             case ir.Sync():
                 return tirx.Evaluate(T.tvm_storage_sync("shared"))
             case _:
-                raise _not_written(type(stmt).__name__)
+                raise _no_counterpart(type(stmt).__name__)
 
     def call(self, tile: ir.Tile, call: Call, names: Mapping[str, Any]) -> Any:
-        """A call of an external function: of each operand its first element and its strides, then all extents."""
+        """Return a call of an external function: of each operand its first element and its strides, then all extents."""
         arguments: list[Any] = []
         for view in call.views:
             buffer = self.buffers[view.buffer]
@@ -184,18 +192,23 @@ class _Writer:
         variable = tirx.Var(name, "int64")
         first = self.expr(lo, names)
         zero = lo == ix.const(0)
-        inside = self.block(body, {**names, name: variable if zero else variable + first})
+        inner_statement = self.block(body, {**names, name: variable if zero else variable + first})
         steps = self.expr(extent, names)
         if unit in HARDWARE:
             domain = tvm.ir.Range(tirx.const(0, "int64"), steps)
             index = tirx.IterVar(domain, tirx.Var(str(unit), "int64"), 1, str(unit))
             return tirx.For(
-                variable, tirx.const(0, "int64"), steps, tirx.ForKind.THREAD_BINDING, inside, index
+                variable,
+                tirx.const(0, "int64"),
+                steps,
+                tirx.ForKind.THREAD_BINDING,
+                inner_statement,
+                index,
             )
-        return tirx.For(variable, tirx.const(0, "int64"), steps, _KINDS[unit], inside)
+        return tirx.For(variable, tirx.const(0, "int64"), steps, _KINDS[unit], inner_statement)
 
     def expr(self, expr: ir.Expr, names: Mapping[str, Any]) -> Any:
-        """An expression; coordinates and sizes are of 64 bits, which TVM narrows where it can."""
+        """Return an expression of TVM; coordinates and sizes have 64 bits, which TVM narrows if it can."""
 
         def of(part: ir.Expr) -> Any:
             return self.expr(part, names)
@@ -237,14 +250,14 @@ class _Writer:
             case ir.Logic("not", (a,)):
                 return tirx.Not(of(a))
             case ir.Logic(op, (first, *rest)):
-                made = of(first)
+                result = of(first)
                 for part in rest:
-                    made = (tirx.And if op == "and" else tirx.Or)(made, of(part))
-                return made
+                    result = (tirx.And if op == "and" else tirx.Or)(result, of(part))
+                return result
             case ir.Unary(op) | ir.Binary(op):
-                raise _not_written(op)
+                raise _no_counterpart(op)
             case _:
-                raise _not_written(type(expr).__name__)
+                raise _no_counterpart(type(expr).__name__)
 
 
 def _is_positive(divisor: ir.Expr) -> bool:
@@ -254,7 +267,7 @@ def _is_positive(divisor: ir.Expr) -> bool:
     return isinstance(divisor, ir.Const)
 
 
-def _joined(stmts: Sequence[Any]) -> Any:
+def _sequence(stmts: Sequence[Any]) -> Any:
     if not stmts:
         return tirx.Evaluate(0)
     return stmts[0] if len(stmts) == 1 else tirx.SeqStmt(list(stmts))
@@ -268,5 +281,7 @@ def _int64(size: Any) -> Any:
     return size if str(size.ty.dtype) == "int64" else tirx.Cast("int64", size)
 
 
-def _not_written(what: str) -> DescribeError:
-    return DescribeError("tvm", f"cannot write a {what}", because="TVM has nothing that says it")
+def _no_counterpart(construct: str) -> DescribeError:
+    return DescribeError(
+        "tvm", f"cannot write a {construct}", because="TVM has nothing that says it"
+    )

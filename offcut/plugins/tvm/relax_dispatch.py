@@ -1,4 +1,4 @@
-"""Operators of Relax served by our kernels: calls of global functions of TVM, each compiled once for all sizes."""
+"""Dispatch operators of Relax to kernels: calls of global functions of TVM, each compiled once for all sizes."""
 
 from __future__ import annotations
 
@@ -15,60 +15,66 @@ from offcut.describe.tensor import Tensor, placeholder
 from offcut.errors import OffcutError
 from offcut.kernel import Kernel
 from offcut.pipeline import compile
-from offcut.plugins.tvm.calling import registered
+from offcut.plugins.tvm.import_tir import import_error
 from offcut.plugins.tvm.operators import RULES, Rule
-from offcut.plugins.tvm.reading import refusal
+from offcut.plugins.tvm.packed_function import register_kernel
 
 
-def served(report: dict[str, str] | None = None, rules: Mapping[str, Rule] | None = None) -> Any:
-    """A pass of TVM: operators of Relax that `rules` know become calls of our kernels; the others stay.
+def dispatch_pass(
+    report: dict[str, str] | None = None, rules: Mapping[str, Rule] | None = None
+) -> Any:
+    """Return a pass of TVM that replaces the operators of Relax that `rules` cover by calls of kernels.
 
-    report  is told what stays, and why: by the name of the value
+    report  receives why an operator stays, by its name
     rules   by the name of an operator; None: `RULES`
 
     A kernel is made for each distinct operator and its types; a constant operand is packed into it. The module that is
     built calls them by name, in this process.
     """
-    told = {} if report is None else report
-    known = RULES if rules is None else rules
-    made: dict[str, str] = {}
+    skipped = {} if report is None else report
+    known_rules = RULES if rules is None else rules
+    kernel_names: dict[str, str] = {}
 
     def run(module: Any, _context: Any) -> Any:
         builder = relax.BlockBuilder(module)
         for name, function in module.functions_items():
             if isinstance(function, relax.Function):
-                replacing = _Served(builder, known, made, told)
+                replacing = _CallRewriter(builder, known_rules, kernel_names, skipped)
                 builder.update_func(name, replacing.visit_expr(function))
         return builder.get()
 
-    return tvm.transform.module_pass(run, opt_level=0, name="offcut.served")
+    return tvm.transform.module_pass(run, opt_level=0, name="offcut.dispatch")
 
 
 @relax.expr_functor.mutator
-class _Served(relax.PyExprMutator):  # type: ignore[misc]
-    """The calls of one function, replaced."""
+class _CallRewriter(relax.PyExprMutator):  # type: ignore[misc]
+    """A rewriter of the calls of one function."""
 
     def __init__(
-        self, builder: Any, rules: Mapping[str, Rule], made: dict[str, str], told: dict[str, str]
+        self,
+        builder: Any,
+        rules: Mapping[str, Rule],
+        kernel_names: dict[str, str],
+        skipped: dict[str, str],
     ) -> None:
         super().__init__(builder.get())
-        self.rules, self.made, self.told = rules, made, told
+        self.rules, self.kernel_names, self.skipped = rules, kernel_names, skipped
 
     def visit_call_(self, call: Any) -> Any:
-        """A call of a kernel where there is a rule, and the kernel can be made."""
+        """Return a call of a kernel if there is a rule and the kernel compiles, else the call itself."""
         call = self.visit_expr_post_order(call)
         operator = str(getattr(call.op, "name", ""))
         if operator not in self.rules:
             return call
         try:
-            name, given = self.kernel(operator, call)
-        except OffcutError as refused:
-            self.told[operator] = str(refused)
+            name, arguments = self.kernel(operator, call)
+        except OffcutError as error:
+            self.skipped[operator] = str(error)
             return call
-        return relax.call_dps_packed(name, given, call.ty)
+        return relax.call_dps_packed(name, arguments, call.ty)
 
     def kernel(self, operator: str, call: Any) -> tuple[str, list[Any]]:
-        """The name of the kernel that a call is, and what it is given."""
+        """Return the name of the kernel for a call, and the arguments of the kernel."""
         dims = _Dims()
         operands = [
             placeholder(dims.shape(one.ty), str(one.ty.dtype), name=f"x{number}")
@@ -79,39 +85,37 @@ class _Served(relax.PyExprMutator):  # type: ignore[misc]
             for tensor, one in zip(operands, call.args, strict=True)
             if isinstance(one, tvm.ir.GenericConst)
         }
-        given = [one for one in call.args if not isinstance(one, tvm.ir.GenericConst)]
+        arguments = [one for one in call.args if not isinstance(one, tvm.ir.GenericConst)]
         key = f"{operator} {[(t.shape, t.dtype) for t in operands]} {call.attrs}"
         for one in constants.values():
             key += hashlib.sha256(one.value.numpy().tobytes()).hexdigest()
-        if key not in self.made:
+        if key not in self.kernel_names:
             result = self.rules[operator](operands, call.attrs)
-            kernel = _compiled(result, operands, constants)
+            kernel = _compile(result, operands, constants)
             if str(result.dtype) != str(call.ty.dtype):
-                raise refusal(
+                raise import_error(
                     operator, f"TVM has {call.ty.dtype} for it, and offcut {result.dtype}"
                 )
             digest = hashlib.sha256(key.encode()).hexdigest()[:16]
-            self.made[key] = f"offcut.{operator.rpartition('.')[2]}.{digest}"
-            registered(self.made[key], kernel)
-        return self.made[key], given
+            self.kernel_names[key] = f"offcut.{operator.rpartition('.')[2]}.{digest}"
+            register_kernel(self.kernel_names[key], kernel)
+        return self.kernel_names[key], arguments
 
 
-def _compiled(
-    result: Tensor, operands: Sequence[Tensor], constants: Mapping[Tensor, Any]
-) -> Kernel:
+def _compile(result: Tensor, operands: Sequence[Tensor], constants: Mapping[Tensor, Any]) -> Kernel:
     arrays = {tensor.name: one.value.numpy() for tensor, one in constants.items()}
     return compile(result, inputs=list(operands), constants=arrays)
 
 
 class _Dims:
-    """Extents of Relax as sizes: equal expressions are one size."""
+    """Sizes for the extents of Relax: equal expressions are one size."""
 
     def __init__(self) -> None:
         self.known: list[tuple[Any, Dim]] = []
 
     def shape(self, type_: Any) -> tuple[Any, ...]:
         if not isinstance(type_, relax.TensorType) or not isinstance(type_.shape, relax.ShapeExpr):
-            raise refusal(str(type_), "its shape is not known")
+            raise import_error(str(type_), "its shape is not known")
         return tuple(map(self.size, type_.shape.values))
 
     def size(self, extent: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A function of `tvm.tirx` -> a loop program: loops, conditions and stores, one for one."""
+"""Import a function of `tvm.tirx` as a loop program: loops, conditions and stores, one for one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from offcut.describe.computation import RESERVED
 from offcut.errors import DescribeError, OffcutError
 from offcut.pipeline import prove_equal
 
-MOST = 2**40
+MAX_EXTENT = 2**40
 """Elements along an axis, at most: more do not fit into the memory of a machine."""
 
 HINT = "pragma_loop_partition_hint"
@@ -49,7 +49,7 @@ CALLS = {row.tirx: row for row in FUNCTIONS.values() if row.tirx}
 
 @dataclass(frozen=True)
 class Reading:
-    """A function and the program that it says.
+    """A function of TVM and its loop program.
 
     sizes    the variables of the function by the names that the program has for them
     buffers  its buffers likewise: parameters, and what it allocates
@@ -64,7 +64,7 @@ class Reading:
 
 
 def read(function: Any) -> Reading:
-    """The loop program of a `PrimFunc` without blocks, such as `lowered` leaves it.
+    """Return the loop program of a `PrimFunc` without blocks, such as `lowering_passes` produces.
 
     A parameter that is written to is ``inout``: what is not written stays. A size is a variable that is the extent of
     an axis of a parameter, of 0 up to 2^40 elements. ``C[i] = C[i] + x`` is an update, ``C[i] += x``.
@@ -78,65 +78,70 @@ def read(function: Any) -> Reading:
 
 @dataclass
 class _Reader:
-    """One function; variables are known by what they are, and named apart."""
+    """The import of one function; variables are compared by identity and get unique names."""
 
     function: Any
     names: dict[Any, str] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=lambda: set(RESERVED))
-    bound: dict[Any, ir.Expr] = field(default_factory=dict)
+    used_names: set[str] = field(default_factory=lambda: set(RESERVED))
+    values: dict[Any, ir.Expr] = field(default_factory=dict)
     sizes: dict[str, Any] = field(default_factory=dict)
     buffers: dict[str, Any] = field(default_factory=dict)
     kinds: dict[str, ir.Kind] = field(default_factory=dict)
     shapes: dict[str, tuple[ir.Expr, ...]] = field(default_factory=dict)
     hints: dict[str, str] = field(default_factory=dict)
-    alone: bool = True
+    outside_threads: bool = True
 
     def reading(self) -> Reading:
-        name = _word(str((self.function.attrs or {}).get("global_symbol", "main")))
+        name = _to_identifier(str((self.function.attrs or {}).get("global_symbol", "main")))
         for parameter in self.function.params:
             if not isinstance(parameter.ty, tirx.buffer.BufferType):
-                raise refusal(f"the parameter {parameter.name}", "it is no array")
+                raise import_error(f"the parameter {parameter.name}", "it is no array")
             for extent in parameter.ty.shape:
-                if isinstance(extent, tvm.ir.Var) and extent not in self.bound:
-                    self.sizes[self.named(extent)] = extent
-                    self.bound[extent] = ir.Var(self.names[extent])
+                if isinstance(extent, tvm.ir.Var) and extent not in self.values:
+                    self.sizes[self.new_name(extent)] = extent
+                    self.values[extent] = ir.Var(self.names[extent])
         for parameter in self.function.params:
             self.declare(parameter, ir.Kind.INPUT)
         body = tuple(self.block(self.function.body))
-        stored = {stmt.buffer for stmt in ir.walk(body) if isinstance(stmt, ir.Store)}
+        written_buffers = {stmt.buffer for stmt in ir.walk(body) if isinstance(stmt, ir.Store)}
         program = ir.Program(
             name,
-            tuple(ir.Size(size, 0, MOST) for size in self.sizes),
+            tuple(ir.Size(size, 0, MAX_EXTENT) for size in self.sizes),
             (),
             tuple(
-                ir.Buffer(buffer, str(known.dtype), self.shapes[buffer], self.kind(buffer, stored))
-                for buffer, known in self.buffers.items()
+                ir.Buffer(
+                    buffer,
+                    str(variable.dtype),
+                    self.shapes[buffer],
+                    self.kind(buffer, written_buffers),
+                )
+                for buffer, variable in self.buffers.items()
             ),
             body,
         )
         return Reading(self.function, program, self.sizes, self.buffers, self.hints)
 
-    def kind(self, buffer: str, stored: set[str]) -> ir.Kind:
-        if self.kinds[buffer] is ir.Kind.INPUT and buffer in stored:
+    def kind(self, buffer: str, written_buffers: set[str]) -> ir.Kind:
+        if self.kinds[buffer] is ir.Kind.INPUT and buffer in written_buffers:
             return ir.Kind.INOUT
         return self.kinds[buffer]
 
-    def named(self, variable: Any) -> str:
-        """A name for a variable that nothing else has."""
-        base = _word(variable.name)
+    def new_name(self, variable: Any) -> str:
+        """Return a new name for a variable."""
+        base = _to_identifier(variable.name)
         name, number = base, 1
-        while name in self.taken:
+        while name in self.used_names:
             number += 1
             name = f"{base}_{number}"
-        self.taken.add(name)
+        self.used_names.add(name)
         self.names[variable] = name
         return name
 
     def declare(self, buffer: Any, kind: ir.Kind) -> None:
         dtype = str(buffer.ty.dtype)
         if dtype not in DTYPES:
-            raise refusal(f"the array {buffer.name}", f"offcut has no element type {dtype}")
-        name = self.named(buffer)
+            raise import_error(f"the array {buffer.name}", f"offcut has no element type {dtype}")
+        name = self.new_name(buffer)
         self.buffers[name], self.kinds[name] = buffer, kind
         self.shapes[name] = tuple(self.index(extent) for extent in buffer.ty.shape)
 
@@ -154,67 +159,73 @@ class _Reader:
             case tirx.BufferStore():
                 yield self.store(stmt)
             case tirx.AllocBuffer():
-                if not self.alone:
-                    raise refusal(f"the array {stmt.buffer.name}", "each thread has one of its own")
+                if not self.outside_threads:
+                    raise import_error(
+                        f"the array {stmt.buffer.name}", "each thread has one of its own"
+                    )
                 self.declare(stmt.buffer, ir.Kind.LOCAL)
             case tirx.stmt.Bind():
                 value = self.expr(stmt.value)
                 if any(isinstance(node, ir.Load) for node in ir.walk(value)):
-                    raise refusal(f"the name {stmt.var.name}", "it is bound to what memory holds")
-                self.bound[stmt.var] = value
+                    raise import_error(
+                        f"the name {stmt.var.name}", "it is bound to what memory holds"
+                    )
+                self.values[stmt.var] = value
             case tirx.AttrStmt() if str(stmt.attr_key) == HINT:
                 yield from self.block(stmt.body)
             case tirx.Evaluate() if isinstance(stmt.value, tirx.IntImm):
                 return
             case _:
-                raise refusal(_text(stmt), f"{type(stmt).__name__} is no loop, condition or store")
+                raise import_error(
+                    _text(stmt), f"{type(stmt).__name__} is no loop, condition or store"
+                )
 
     def loop(self, stmt: Any) -> ir.For:
         kind = tirx.ForKind(stmt.kind)
         if kind not in UNITS or stmt.thread_binding is not None:
-            raise refusal(f"the loop {stmt.loop_var.name}", "an index of the hardware runs it")
-        if stmt.step is not None and not _is(stmt.step, 1):
-            raise refusal(f"the loop {stmt.loop_var.name}", f"its step is {stmt.step}, not 1")
+            raise import_error(f"the loop {stmt.loop_var.name}", "an index of the hardware runs it")
+        if stmt.step is not None and not _is_literal(stmt.step, 1):
+            raise import_error(f"the loop {stmt.loop_var.name}", f"its step is {stmt.step}, not 1")
         lo = self.index(stmt.min)
         hi = ix.add(lo, self.index(stmt.extent))
-        self.bound[stmt.loop_var] = ir.Var(name := self.named(stmt.loop_var))
-        self.hints[name] = _word(stmt.loop_var.name)
-        before = self.alone
-        self.alone = before and kind is not tirx.ForKind.PARALLEL
+        self.values[stmt.loop_var] = ir.Var(name := self.new_name(stmt.loop_var))
+        self.hints[name] = _to_identifier(stmt.loop_var.name)
+        before = self.outside_threads
+        self.outside_threads = before and kind is not tirx.ForKind.PARALLEL
         body = tuple(self.block(stmt.body))
-        self.alone = before
+        self.outside_threads = before
         return ir.For(name, lo, hi, body, unit=UNITS[kind])
 
     def store(self, stmt: Any) -> ir.Store:
-        buffer = self.known(stmt.buffer)
+        buffer = self.buffer_name(stmt.buffer)
         index = tuple(self.index(part) for part in stmt.indices)
         dtype = str(stmt.buffer.ty.dtype)
         value = self.element(stmt.value, dtype)
         match value:
-            case ir.Binary("+" | "max" | "min" as op, ir.Load(name, at, _), more) if (name, at) == (
+            case ir.Binary("+" | "max" | "min" as op, ir.Load(name, at, _), term) if (name, at) == (
                 buffer,
                 index,
-            ) and not _reads(more, buffer):
-                return ir.Store(buffer, index, more, "sum" if op == "+" else op)
+            ) and not _reads(term, buffer):
+                return ir.Store(buffer, index, term, "sum" if op == "+" else op)
             case _:
                 return ir.Store(buffer, index, value)
 
-    def known(self, buffer: Any) -> str:
+    def buffer_name(self, buffer: Any) -> str:
         if buffer not in self.names or self.names[buffer] not in self.buffers:
-            raise refusal(f"the array {buffer.name}", "it is declared as a view of something")
+            raise import_error(f"the array {buffer.name}", "it is declared as a view of something")
         return self.names[buffer]
 
     def index(self, value: Any) -> ir.Expr:
         return ix.fold_indices(self.element(value, "index"))
 
     def element(self, value: Any, dtype: str) -> ir.Expr:
-        """A value as one of `dtype`: integers in coordinates and sizes are converted where that is said."""
-        found = self.expr(value)
-        if (have := ir.dtype_of(found)) == dtype:
-            return found
-        if isinstance(found, ir.Const) and have == "index":
-            return ir.Const(found.value, dtype)
-        return ir.Cast(found, dtype)
+        """Return a value converted to `dtype`; integers in coordinates and sizes are cast explicitly."""
+        expr = self.expr(value)
+        if (have := ir.dtype_of(expr)) == dtype:
+            return expr
+        if isinstance(expr, ir.Const) and have == "index":
+            return ir.Const(expr.value, dtype)
+        return ir.Cast(expr, dtype)
 
     def expr(self, value: Any) -> ir.Expr:
         kind = type(value).__name__
@@ -226,19 +237,19 @@ class _Reader:
                 return ix.const(int(value.value))
             case "FloatImm" if dtype in FLOATS:
                 return ir.Const(float(value.value), dtype)
-            case "Var" if value in self.bound:
-                return self.bound[value]
+            case "Var" if value in self.values:
+                return self.values[value]
             case "Var":
-                raise refusal(
+                raise import_error(
                     f"the name {value.name}", "it is no extent of a parameter, and no loop's"
                 )
             case "TensorLoad":
                 index = tuple(self.index(part) for part in value.indices)
-                return ir.Load(self.known(value.source), index, dtype)
+                return ir.Load(self.buffer_name(value.source), index, dtype)
             case "Cast":
                 return self.cast(self.expr(value.value), dtype)
             case "Div" if dtype not in FLOATS:
-                raise refusal(_text(value), "a quotient that truncates is not one that floors")
+                raise import_error(_text(value), "a quotient that truncates is not one that floors")
             case _ if kind in ARITHMETIC:
                 return self.pair(value, lambda a, b: ir.Binary(ARITHMETIC[kind], a, b))
             case _ if kind in COMPARISONS:
@@ -252,28 +263,28 @@ class _Reader:
             case "Call":
                 return self.call(value, dtype)
             case _:
-                raise refusal(_text(value), f"offcut has no {kind} of {dtype or 'no type'}")
+                raise import_error(_text(value), f"offcut has no {kind} of {dtype or 'no type'}")
 
     def cast(self, value: ir.Expr, dtype: str) -> ir.Expr:
         have = ir.dtype_of(value)
         if have == "index" and dtype in ("int32", "int64"):
             return value
         if dtype not in DTYPES:
-            raise refusal(format_expr(value), f"offcut has no element type {dtype}")
+            raise import_error(format_expr(value), f"offcut has no element type {dtype}")
         return value if have == dtype else ir.Cast(value, dtype)
 
-    def pair(self, value: Any, made: Callable[[ir.Expr, ir.Expr], ir.Expr]) -> ir.Expr:
+    def pair(self, value: Any, make: Callable[[ir.Expr, ir.Expr], ir.Expr]) -> ir.Expr:
         a, b = self.expr(value.a), self.expr(value.b)
         have = {ir.dtype_of(a), ir.dtype_of(b)} - {"index"}
         if not have:
-            return ix.fold_indices(made(a, b))
+            return ix.fold_indices(make(a, b))
         (dtype,) = have
-        return made(self.element(value.a, dtype), self.element(value.b, dtype))
+        return make(self.element(value.a, dtype), self.element(value.b, dtype))
 
     def select(self, condition: Any, then: Any, other: Any) -> ir.Expr:
-        asked, a, b = self.expr(condition), self.expr(then), self.expr(other)
+        test, a, b = self.expr(condition), self.expr(then), self.expr(other)
         dtype = next(iter({ir.dtype_of(a), ir.dtype_of(b)} - {"index"}), "index")
-        return ir.Select(asked, self.element(then, dtype), self.element(other, dtype))
+        return ir.Select(test, self.element(then, dtype), self.element(other, dtype))
 
     def call(self, value: Any, dtype: str) -> ir.Expr:
         op = str(getattr(value.op, "name", value.op)).removeprefix("tirx.").removeprefix("prim.")
@@ -294,7 +305,7 @@ class _Reader:
             return self.select(*arguments)
         if op == "likely":
             return self.expr(arguments[0])
-        raise refusal(_text(value), f"offcut has no function {op} of {dtype or 'no type'}")
+        raise import_error(_text(value), f"offcut has no function {op} of {dtype or 'no type'}")
 
 
 def stages(reading: Reading) -> ir.Program:
@@ -304,23 +315,25 @@ def stages(reading: Reading) -> ir.Program:
     """
     names = {*reading.sizes, *reading.buffers}
 
-    def called(body: tuple[ir.Stmt, ...], around: frozenset[str]) -> tuple[ir.Stmt, ...]:
+    def with_tvm_names(
+        body: tuple[ir.Stmt, ...], outer_names: frozenset[str]
+    ) -> tuple[ir.Stmt, ...]:
         return tuple(
-            loop(one, around)
+            loop(one, outer_names)
             if isinstance(one, ir.For)
-            else map_blocks(one, lambda inside: called(inside, around))
+            else map_blocks(one, lambda block: with_tvm_names(block, outer_names))
             for one in body
         )
 
-    def loop(stmt: ir.For, around: frozenset[str]) -> ir.For:
+    def loop(stmt: ir.For, outer_names: frozenset[str]) -> ir.For:
         name = reading.hints.get(stmt.iter, stmt.iter)
-        if name in around or name in names:
+        if name in outer_names or name in names:
             name = stmt.iter
         body = substitute_coordinates(stmt.body, {stmt.iter: ir.Var(name)})
-        return replace(stmt, iter=name, body=called(body, around | {name}))
+        return replace(stmt, iter=name, body=with_tvm_names(body, outer_names | {name}))
 
     program = reading.program
-    program = replace(program, body=called(program.body, frozenset()))
+    program = replace(program, body=with_tvm_names(program.body, frozenset()))
 
     def rule(stmt: ir.Stmt) -> ir.Stmt | tuple[ir.Stmt, ...] | None:
         match stmt:
@@ -331,31 +344,35 @@ def stages(reading: Reading) -> ir.Program:
                 others = [part for part in parts if part != first]
                 if first not in parts or not extent or any(name in ir.free(p) for p in others):
                     return None
-                inside = substitute_coordinates(then, {name: lo})
-                start = (ir.If(conjunction(others), inside),) if others else inside
+                first_iteration = substitute_coordinates(then, {name: lo})
+                start = (
+                    (ir.If(conjunction(others), first_iteration),) if others else first_iteration
+                )
                 return (*start, replace(stmt, body=tuple(rest)))
         return None
 
-    apart = ir.rewrite(program, rule)
+    split_program = ir.rewrite(program, rule)
     try:
-        if apart != program:
-            prove_equal(apart, program)  # equality has no direction, and plain loops come first
+        if split_program != program:
+            prove_equal(
+                split_program, program
+            )  # equality has no direction, and plain loops come first
     except OffcutError:
         return program
-    return apart
+    return split_program
 
 
-def refusal(what: str, because: str) -> DescribeError:
-    """That something is left as TVM has it."""
-    return DescribeError("tvm", f"cannot read {what}", because=because)
+def import_error(subject: str, because: str) -> DescribeError:
+    """Return the error for a construct that cannot be imported; TVM's code stays."""
+    return DescribeError("tvm", f"cannot read {subject}", because=because)
 
 
-def _word(name: str) -> str:
-    made = re.sub(r"\W", "_", name)
-    return made if made[:1].isalpha() else f"v{made}"
+def _to_identifier(name: str) -> str:
+    identifier = re.sub(r"\W", "_", name)
+    return identifier if identifier[:1].isalpha() else f"v{identifier}"
 
 
-def _is(value: Any, number: int) -> bool:
+def _is_literal(value: Any, number: int) -> bool:
     return isinstance(value, tirx.IntImm) and int(value.value) == number
 
 

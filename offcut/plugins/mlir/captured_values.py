@@ -1,4 +1,4 @@
-"""What stands outside of a loop nest, by name: memrefs as arrays, scalars, extents and values as sizes."""
+"""Values from outside of a loop nest, by name: memrefs as arrays, scalars, extents and index values as sizes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from offcut.ir import (
     expressions,
     walk,
 )
-from offcut.plugins.mlir.nest import DTYPES, Extent, refused
+from offcut.plugins.mlir.nest import DTYPES, Extent, import_error
 from offcut.plugins.mlir.scalars import expression
 from offcut.plugins.mlir.signs import is_natural
 from offcut.polyhedral import accesses_outside
@@ -36,7 +36,7 @@ from offcut.polyhedral import accesses_outside
 UNKNOWN = Var("?")
 """An extent that the type of a memref leaves open."""
 
-_MOST = 2**9
+_MAX_EXTENT_PER_UNIT = 2**9
 """Elements along an axis that nothing bounds, for each unit of all sizes together. Where an access reaches further, by a step or a
 factor beyond it, the nest is refused as one that leaves the array.
 """
@@ -46,12 +46,12 @@ _PLAIN = {
 }
 
 
-class Outside:
-    """The names of what is outside of one nest.
+class CapturedValues:
+    """The names of all values that one nest uses from outside.
 
-    env      the expressions of scalars
-    natural  coordinates that are never negative
-    unasked  extents that nothing asks for, and no loop says
+    env             the expressions of scalars
+    natural         coordinates that are never negative
+    unread_extents  extents that nothing asks for, and no loop says
     """
 
     def __init__(self, root: Operation) -> None:
@@ -62,37 +62,37 @@ class Outside:
         self.scalars: dict[str, SSAValue] = {}
         self.sizes: dict[str, SSAValue | Extent] = {}
         self.natural: set[str] = set()
-        self.unasked: set[Expr] = set()
+        self.unread_extents: set[Expr] = set()
 
-    def called(self, wanted: str) -> str:
-        """`wanted`, or like it, as a name that nothing else has."""
-        name = re.sub(r"\W", "_", wanted)
+    def new_name(self, hint: str) -> str:
+        """Return a new name, equal or similar to `hint`."""
+        name = re.sub(r"\W", "_", hint)
         name = name if re.match(r"[A-Za-z]", name) else f"v{name}"
-        found, number = name, 1
-        while found in self.names:
-            found, number = f"{name}_{number}", number + 1
-        self.names.add(found)
-        return found
+        unique, number = name, 1
+        while unique in self.names:
+            unique, number = f"{name}_{number}", number + 1
+        self.names.add(unique)
+        return unique
 
     def name_of(self, value: SSAValue, otherwise: str) -> str:
-        """A name for a value: its own, as far as it is free."""
-        return self.called(value.name_hint or otherwise)
+        """Return a new name for a value: its own hint if it has one."""
+        return self.new_name(value.name_hint or otherwise)
 
     def value(self, value: SSAValue) -> Expr:
-        """The expression of a scalar."""
+        """Return the expression of a scalar."""
         if value not in self.env:
-            self.env[value] = self.outer(value)
+            self.env[value] = self.captured(value)
         return self.env[value]
 
     def is_natural(self, expr: Expr) -> bool:
-        """Whether an index is seen to be never negative, by the loops around."""
+        """Return whether the loops around show that an index is never negative."""
         return is_natural(expr, self.natural | set(self.sizes))
 
-    def outer(self, value: SSAValue) -> Expr:
-        """The expression of a scalar that is made outside of the nest."""
+    def captured(self, value: SSAValue) -> Expr:
+        """Return the expression of a scalar that is defined outside of the nest."""
         owner = value.owner
         if value.type not in DTYPES:
-            raise refused(self.root, f"offcut has no scalars of type {value.type}")
+            raise import_error(self.root, f"offcut has no scalars of type {value.type}")
         if isinstance(owner, arith.ConstantOp):
             return expression(owner, (), _never)
         dtype = DTYPES[value.type]
@@ -114,35 +114,35 @@ class Outside:
         return Var(name)
 
     def extent(self, source: SSAValue, axis: int, hint: str | None = None) -> Expr:
-        """The extent of a memref along an axis; what is unknown is a size."""
+        """Return the extent of a memref along an axis; an unknown one becomes a size."""
         static = source.type.get_shape()[axis]
         if static >= 0:
             return ix.const(static)
         buffer = self.buffers.get(source)
         if buffer is not None and buffer.kind is Kind.LOCAL:
             return buffer.shape[axis]
-        for name, what in self.sizes.items():
-            if what == Extent(source, axis):
+        for name, size in self.sizes.items():
+            if size == Extent(source, axis):
                 return Var(name)
-        name = self.called(hint or f"{source.name_hint or 'array'}_{axis}")
+        name = self.new_name(hint or f"{source.name_hint or 'array'}_{axis}")
         self.sizes[name] = Extent(source, axis)
         return Var(name)
 
     def array(self, value: SSAValue, op: Operation) -> Buffer:
-        """The array that stands for a memref."""
+        """Return the array of a memref."""
         if value in self.buffers:
             return self.buffers[value]
         kind = value.type
         if not isinstance(kind, MemRefType) or DTYPES.get(kind.element_type, "index") == "index":
-            raise refused(op, f"offcut has no arrays of type {kind}")
+            raise import_error(op, f"offcut has no arrays of type {kind}")
         shape = tuple(UNKNOWN if n < 0 else ix.const(n) for n in kind.get_shape())
         name = self.name_of(value, "array")
-        made = Buffer(name, DTYPES[kind.element_type], shape, Kind.INPUT)
-        self.buffers[value] = made
-        return made
+        buffer = Buffer(name, DTYPES[kind.element_type], shape, Kind.INPUT)
+        self.buffers[value] = buffer
+        return buffer
 
-    def shaped(self, buffer: Buffer, body: tuple[Stmt, ...]) -> Buffer:
-        """`buffer` with an extent for each that its type leaves open.
+    def with_extents(self, buffer: Buffer, body: tuple[Stmt, ...]) -> Buffer:
+        """Return `buffer` with an extent for each axis that its type leaves open.
 
         Of one that nothing asks for, what the loops around its accesses run to; it is at least that.
         """
@@ -151,65 +151,67 @@ class Outside:
         for axis, extent in enumerate(shape):
             if extent != UNKNOWN:
                 continue
-            asked = Extent(source, axis) in self.sizes.values()
-            said = None if asked else _run_to(buffer.name, axis, body, frozenset(self.sizes))
-            shape[axis] = self.extent(source, axis) if said is None else said
-            if not asked and said is None:
-                self.unasked.add(shape[axis])
+            is_read = Extent(source, axis) in self.sizes.values()
+            loop_end = (
+                None if is_read else _loop_end(buffer.name, axis, body, frozenset(self.sizes))
+            )
+            shape[axis] = self.extent(source, axis) if loop_end is None else loop_end
+            if not is_read and loop_end is None:
+                self.unread_extents.add(shape[axis])
         return replace(buffer, shape=tuple(shape))
 
-    def check_apart(self, op: Operation, stored: set[str]) -> None:
+    def check_apart(self, op: Operation, written: set[str]) -> None:
         """Refuse arrays that may share memory, one of them written."""
-        if not stored:
+        if not written:
             return
         globals_: set[object] = set()
         for value, buffer in self.buffers.items():
             owner = value.owner
-            own = isinstance(owner, memref.AllocOp | memref.AllocaOp) or (
+            is_separate = isinstance(owner, memref.AllocOp | memref.AllocaOp) or (
                 isinstance(owner, Block) and isinstance(owner.parent_op(), func.FuncOp)
             )
             if isinstance(owner, memref.GetGlobalOp):
-                own = owner.name_ not in globals_
+                is_separate = owner.name_ not in globals_
                 globals_.add(owner.name_)
-            if not own and len(self.buffers) > 1:
-                raise refused(
+            if not is_separate and len(self.buffers) > 1:
+                raise import_error(
                     op,
                     f"{buffer.name} may share memory with another memref of the loop",
                     "memrefs that are arguments, allocations or globals are memory of their own",
                 )
 
-    def opened(self, program: Program) -> Program:
-        """`program` with no end for the axes that nothing asks for, where accesses may not seem to keep to it.
+    def open_unread_axes(self, program: Program) -> Program:
+        """Return `program` without an end for axes whose extent it never reads, if accesses may seem to exceed them.
 
         That they do is known, and of the sizes alone sets may be unable to say it.
         """
         leaving = {one.buffer for one in accesses_outside(program) if one.sizes is not None}
-        most = ix.mul(_MOST, ix.add(1, *(Var(size.name) for size in program.sizes)))
-        found = [
-            replace(b, shape=tuple(most if e in self.unasked else e for e in b.shape))
+        bound = ix.mul(_MAX_EXTENT_PER_UNIT, ix.add(1, *(Var(size.name) for size in program.sizes)))
+        buffers = [
+            replace(b, shape=tuple(bound if e in self.unread_extents else e for e in b.shape))
             if b.name in leaving
             else b
             for b in program.buffers
         ]
-        return replace(program, buffers=tuple(found))
+        return replace(program, buffers=tuple(buffers))
 
 
 def names_in(expr: Expr) -> Iterator[str]:
-    """The coordinates and sizes that an expression mentions."""
+    """Return the names of the coordinates and sizes in an expression."""
     return (node.name for node in walk(expr) if isinstance(node, Var))
 
 
 def literal_of(value: SSAValue) -> int | None:
-    """The integer that a value is, where a constant makes it."""
+    """Return the integer of a constant; None for any other value."""
     owner = value.owner
     if not isinstance(owner, arith.ConstantOp):
         return None
-    found = expression(owner, (), _never)
-    return int(found.value) if isinstance(found, Const) else None
+    constant = expression(owner, (), _never)
+    return int(constant.value) if isinstance(constant, Const) else None
 
 
-def _run_to(buffer: str, axis: int, body: tuple[Stmt, ...], sizes: frozenset[str]) -> Expr | None:
-    """The one end of the loops over which accesses of `buffer` run along an axis; None where there are more."""
+def _loop_end(buffer: str, axis: int, body: tuple[Stmt, ...], sizes: frozenset[str]) -> Expr | None:
+    """Return the end of the loops over which accesses of `buffer` run along an axis; None if there are several."""
     ends: set[Expr | None] = set()
 
     def seek(stmts: tuple[Stmt, ...], loops: dict[str, Expr]) -> None:

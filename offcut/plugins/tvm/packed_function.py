@@ -1,4 +1,4 @@
-"""A kernel as a function of TVM: machine code that takes TVM's tensors and calls the kernel's C entry.
+"""Kernels as packed functions of TVM: machine code that takes TVM's tensors and calls the kernel's C entry.
 
 TVM calls ``int32_t f(void *self, const Any *arguments, int32_t count, Any *result)``, where an argument is 16 bytes: what it
 is, and a word. A tensor is a counted object of 24 bytes and then a ``DLTensor``. The function solves the sizes from the
@@ -13,7 +13,7 @@ from typing import Any
 
 import tvm_ffi
 
-from offcut.backends.base import Argument, Entry, Signature
+from offcut.backends.abi import Argument, Entry, Signature
 from offcut.backends.cpu.machine import jit
 from offcut.backends.cpu.machine.isa import host
 from offcut.backends.host.arrays import DLPACK_CODES
@@ -32,7 +32,7 @@ _CPU = 1
 _BOOL = (6, 8)
 
 
-def function_of(kernel: Kernel) -> Any:
+def to_packed_function(kernel: Kernel) -> Any:
     """Return a `tvm_ffi.Function` that fills its last arguments: ``f(inputs…, outputs…)``, in the order of ``kernel.signature``.
 
     Arrays are row major, on the CPU, and an output overlaps no other array. Another array raises ValueError in TVM.
@@ -40,109 +40,120 @@ def function_of(kernel: Kernel) -> Any:
     Raises DescribeError for a kernel with a size that no shape determines, or that updates an input.
     """
     signature = kernel.signature
-    solved = {name for name, _, _ in solving_order(signature)}
-    unknown = [facts.name for facts in signature.sizes if facts.name not in solved]
+    derived_sizes = {name for name, _, _ in solving_order(signature)}
+    unknown = [facts.name for facts in signature.sizes if facts.name not in derived_sizes]
     if unknown or signature.updated:
         because = f"no shape determines {', '.join(unknown)}" if unknown else "it updates an input"
         raise DescribeError("tvm", f"cannot hand {signature.name} to TVM", because=because)
-    code = jit.object_code(_Text(signature, kernel.entry).module, host(), passes=False)
-    loaded = jit.load([code], host())
-    address = loaded.address("offcut_called")
-    kept = (kernel, kernel.entry, loaded)
-    return tvm_ffi.Function.__from_extern_c__(address, keep_alive_object=kept)
+    code = jit.object_code(_CallerText(signature, kernel.entry).module, host(), passes=False)
+    module = jit.load([code], host())
+    address = module.address("offcut_called")
+    owners = (kernel, kernel.entry, module)
+    return tvm_ffi.Function.__from_extern_c__(address, keep_alive_object=owners)
 
 
-def registered(name: str, kernel: Kernel) -> Any:
-    """`function_of` a kernel, as the global function `name` of TVM."""
-    return tvm_ffi.register_global_func(name, function_of(kernel), override=True)
+def register_kernel(name: str, kernel: Kernel) -> Any:
+    """Register a kernel as the global function `name` of TVM; return the function."""
+    return tvm_ffi.register_global_func(name, to_packed_function(kernel), override=True)
 
 
-class _Text:
-    """LLVM IR of ``offcut_called``; what does not fit leaves by a block that says why."""
+class _CallerText:
+    """The LLVM IR of ``offcut_called``; a failed check branches to a block that raises an error with the reason."""
 
     def __init__(self, signature: Signature, entry: Entry) -> None:
         self.signature, self.entry = signature, entry
         self.f = FunctionWriter()
         self.refusals: list[tuple[str, str]] = []
-        self.otherwise = ""
+        self.failure_label = ""
         self.sizes: dict[str, str] = {}
         arrays = (*signature.inputs, *signature.outputs)
-        self.otherwise_is(f"{signature.name} takes {len(arrays)} arrays")
+        self.fail_with(f"{signature.name} takes {len(arrays)} arrays")
         self.require(f"icmp eq i32 %count, {len(arrays)}")
         shapes, starts, strides = [], [], []
         for number, array in enumerate(arrays):
-            self.otherwise_is(f"argument {number + 1} of {signature.name} is no {_wanted(array)}")
+            self.fail_with(
+                f"argument {number + 1} of {signature.name} is no {_describe_argument(array)}"
+            )
             shape, steps, start = self.array(number, array)
             shapes.append(shape)
             strides += steps
             starts.append(start)
-        self.otherwise_is(f"the shapes that {signature.name} was given do not fit each other")
+        self.fail_with(f"the shapes that {signature.name} was given do not fit each other")
         self.solve(shapes)
         for array, shape in zip(arrays, shapes, strict=True):
-            for extent, found in zip(array.shape, shape, strict=True):
-                self.require(f"icmp eq i64 {found}, {extent_of(self.f, extent, self.sizes)}")
-        self.otherwise_is(f"a result of {signature.name} overlaps another array")
-        self.apart(arrays, shapes, starts)
-        self.run([*starts, *map(str, entry.constants)], strides)
-        self.module = self.finished()
+            for extent, actual in zip(array.shape, shape, strict=True):
+                self.require(f"icmp eq i64 {actual}, {extent_of(self.f, extent, self.sizes)}")
+        self.fail_with(f"a result of {signature.name} overlaps another array")
+        self.check_no_overlap(arrays, shapes, starts)
+        self.call_kernel([*starts, *map(str, entry.constants)], strides)
+        self.module = self.module_text()
 
-    def otherwise_is(self, message: str) -> None:
-        self.otherwise = f"bad{len(self.refusals)}"
-        self.refusals.append((self.otherwise, message))
+    def fail_with(self, message: str) -> None:
+        self.failure_label = f"bad{len(self.refusals)}"
+        self.refusals.append((self.failure_label, message))
 
     def require(self, condition: str) -> None:
         self.require_true(self.f.let(condition))
 
     def require_true(self, holds: str) -> None:
-        on = self.f.name("on")
-        self.f.do(f"br i1 {holds}, label {on}, label %{self.otherwise}")
-        self.f.start(on)
+        next_label = self.f.name("on")
+        self.f.do(f"br i1 {holds}, label {next_label}, label %{self.failure_label}")
+        self.f.start(next_label)
 
-    def field(self, kind: str, base: str, offset: int) -> str:
+    def load_field(self, kind: str, base: str, offset: int) -> str:
         at = self.f.let(f"getelementptr i8, ptr {base}, i64 {offset}")
         return self.f.let(f"load {kind}, ptr {at}")
 
     def array(self, number: int, array: Argument) -> tuple[list[str], list[str], str]:
         """Return an argument's extents, strides in elements, and address, an integer."""
         f = self.f
-        kind = self.field("i32", "%arguments", 16 * number)
-        held = f.let(f"icmp eq i32 {kind}, {_TENSOR}")
-        raw = f.let(f"icmp eq i32 {kind}, {_RAW}")
-        self.require(f"or i1 {held}, {raw}")
-        word = self.field("ptr", "%arguments", 16 * number + 8)
-        header = f.let(f"select i1 {held}, i64 {_HEADER}, i64 0")
+        kind = self.load_field("i32", "%arguments", 16 * number)
+        is_tensor = f.let(f"icmp eq i32 {kind}, {_TENSOR}")
+        is_raw = f.let(f"icmp eq i32 {kind}, {_RAW}")
+        self.require(f"or i1 {is_tensor}, {is_raw}")
+        word = self.load_field("ptr", "%arguments", 16 * number + 8)
+        header = f.let(f"select i1 {is_tensor}, i64 {_HEADER}, i64 0")
         tensor = f.let(f"getelementptr i8, ptr {word}, i64 {header}")
         code, bits = _BOOL if array.dtype == "bool" else DLPACK_CODES[array.dtype]
-        for offset, wanted in (
+        for offset, expected in (
             (_DEVICE, _CPU),
             (_RANK, len(array.shape)),
             (_DTYPE, code | bits << 8 | 1 << 16),
         ):
-            self.require(f"icmp eq i32 {self.field('i32', tensor, offset)}, {wanted}")
-        start = ir.add(f, self.field("i64", tensor, 0), self.field("i64", tensor, _OFFSET))
-        over = f.let(f"and i64 {start}, {ITEM_BYTES[array.dtype] - 1}")
-        self.require(f"icmp eq i64 {over}, 0")
-        at, given = self.field("ptr", tensor, _SHAPE), self.field("ptr", tensor, _STRIDES)
-        shape = [self.field("i64", at, 8 * axis) for axis in range(len(array.shape))]
-        return shape, self.row_major(shape, at, given), start
+            self.require(f"icmp eq i32 {self.load_field('i32', tensor, offset)}, {expected}")
+        start = ir.add(
+            f, self.load_field("i64", tensor, 0), self.load_field("i64", tensor, _OFFSET)
+        )
+        misalignment = f.let(f"and i64 {start}, {ITEM_BYTES[array.dtype] - 1}")
+        self.require(f"icmp eq i64 {misalignment}, 0")
+        shape_pointer, strides_pointer = (
+            self.load_field("ptr", tensor, _SHAPE),
+            self.load_field("ptr", tensor, _STRIDES),
+        )
+        shape = [
+            self.load_field("i64", shape_pointer, 8 * axis) for axis in range(len(array.shape))
+        ]
+        return shape, self.row_major(shape, shape_pointer, strides_pointer), start
 
-    def row_major(self, shape: Sequence[str], at: str, given: str) -> list[str]:
-        """Return the strides of a row-major array; where some are given, they are to be these."""
+    def row_major(
+        self, shape: Sequence[str], shape_pointer: str, strides_pointer: str
+    ) -> list[str]:
+        """Return the strides of a row-major array; if TVM passes strides, check that they are equal."""
         f, steps, step = self.f, list[str](), "1"
-        none = f.let(f"icmp eq ptr {given}, null")
-        strides = f.let(f"select i1 {none}, ptr {at}, ptr {given}")
+        none = f.let(f"icmp eq ptr {strides_pointer}, null")
+        strides = f.let(f"select i1 {none}, ptr {shape_pointer}, ptr {strides_pointer}")
         for axis in reversed(range(len(shape))):
             steps.insert(0, step)
-            same = f.let(f"icmp eq i64 {self.field('i64', strides, 8 * axis)}, {step}")
-            few = f.let(f"icmp sle i64 {shape[axis]}, 1")
-            nothing = f.let(f"icmp eq i64 {step}, 0")
-            any_ = f.let(f"or i1 {few}, {nothing}")
-            self.require(f"or i1 {none}, {f.let(f'or i1 {same}, {any_}')}")
+            same = f.let(f"icmp eq i64 {self.load_field('i64', strides, 8 * axis)}, {step}")
+            is_single = f.let(f"icmp sle i64 {shape[axis]}, 1")
+            is_empty = f.let(f"icmp eq i64 {step}, 0")
+            any_stride = f.let(f"or i1 {is_single}, {is_empty}")
+            self.require(f"or i1 {none}, {f.let(f'or i1 {same}, {any_stride}')}")
             step = ir.mul(f, step, shape[axis])
         return steps
 
     def solve(self, shapes: Sequence[Sequence[str]]) -> None:
-        """The sizes, and what every call promises of them."""
+        """Compute the sizes, and check what every call promises of them."""
         f, signature = self.f, self.signature
         for name, number, axis in solving_order(signature):
             extent = signature.inputs[number].shape[axis]
@@ -158,10 +169,10 @@ class _Text:
         for relation in signature.relations:
             self.require_true(holds(f, relation, self.sizes))
 
-    def apart(
+    def check_no_overlap(
         self, arrays: Sequence[Argument], shapes: Sequence[Sequence[str]], starts: Sequence[str]
     ) -> None:
-        """Results overlap no other array."""
+        """Check that no result overlaps another array."""
         f, ends = self.f, list[str]()
         for array, shape, start in zip(arrays, shapes, starts, strict=True):
             count = str(ITEM_BYTES[array.dtype])
@@ -174,62 +185,64 @@ class _Text:
                 after = f.let(f"icmp ule i64 {ends[other]}, {starts[result]}")
                 self.require(f"or i1 {before}, {after}")
 
-    def run(self, pointers: Sequence[str], strides: Sequence[str]) -> None:
-        """The kernel, with its workspace."""
+    def call_kernel(self, pointers: Sequence[str], strides: Sequence[str]) -> None:
+        """Call the kernel with a workspace."""
         f, python = self.f, ctypes.pythonapi
         sizes = [self.sizes[facts.name] for facts in self.signature.sizes]
-        tables = [self.filled(values) for values in (pointers, sizes, strides)]
-        bytes_ = f.let(f"call i64 {_at(self.entry.workspace)}(ptr {tables[1]})")
-        padded = f.let(f"add i64 {bytes_}, 64")
-        block = f.let(f"call ptr {_at(_address(python.PyMem_RawMalloc))}(i64 {padded})")
-        self.otherwise_is(f"there is no memory for {self.signature.name}")
+        tables = [self.table(values) for values in (pointers, sizes, strides)]
+        bytes_ = f.let(f"call i64 {_pointer(self.entry.workspace)}(ptr {tables[1]})")
+        workspace_bytes = f.let(f"add i64 {bytes_}, 64")
+        block = f.let(
+            f"call ptr {_pointer(_address(python.PyMem_RawMalloc))}(i64 {workspace_bytes})"
+        )
+        self.fail_with(f"there is no memory for {self.signature.name}")
         self.require(f"icmp ne ptr {block}, null")
         above = f.let(f"add i64 {f.let(f'ptrtoint ptr {block} to i64')}, 63")
-        aligned = f.let(f"inttoptr i64 {f.let(f'and i64 {above}, -64')} to ptr")
-        given = ", ".join(f"ptr {table}" for table in (*tables, aligned))
-        status = f.let(f"call i32 {_at(self.entry.address)}({given})")
-        f.do(f"call void {_at(_address(python.PyMem_RawFree))}(ptr {block})")
-        self.otherwise_is(f"an index of {self.signature.name} leaves an array")
+        workspace = f.let(f"inttoptr i64 {f.let(f'and i64 {above}, -64')} to ptr")
+        arguments = ", ".join(f"ptr {table}" for table in (*tables, workspace))
+        status = f.let(f"call i32 {_pointer(self.entry.address)}({arguments})")
+        f.do(f"call void {_pointer(_address(python.PyMem_RawFree))}(ptr {block})")
+        self.fail_with(f"an index of {self.signature.name} leaves an array")
         self.require(f"icmp eq i32 {status}, 0")
         f.do("store i64 0, ptr %result")
         second = f.let("getelementptr i8, ptr %result, i64 8")
         f.do(f"store i64 0, ptr {second}")
         f.do("ret i32 0")
 
-    def filled(self, values: Sequence[str]) -> str:
+    def table(self, values: Sequence[str]) -> str:
         base = self.f.slot(f"[{max(len(values), 1)} x i64]")
         for position, value in enumerate(values):
             at = self.f.let(f"getelementptr i64, ptr {base}, i64 {position}")
             self.f.do(f"store i64 {value}, ptr {at}")
         return base
 
-    def finished(self) -> str:
-        raised = _at(_address(tvm_ffi.LIB.TVMFFIErrorSetRaisedFromCStr))
-        data = [_string("kind", "ValueError")]
+    def module_text(self) -> str:
+        set_error = _pointer(_address(tvm_ffi.LIB.TVMFFIErrorSetRaisedFromCStr))
+        data = [_string_constant("kind", "ValueError")]
         for label, message in self.refusals:
-            data.append(_string(label, message))
+            data.append(_string_constant(label, message))
             self.f.start(f"%{label}")
-            self.f.do(f"call void {raised}(ptr @kind, ptr @{label})")
+            self.f.do(f"call void {set_error}(ptr @kind, ptr @{label})")
             self.f.do("ret i32 -1")
         head = "define i32 @offcut_called(ptr %self, ptr %arguments, i32 %count, ptr %result)"
         return "\n".join([*data, f"{head} {{", self.f.text(), "}", ""])
 
 
-def _wanted(array: Argument) -> str:
+def _describe_argument(array: Argument) -> str:
     return f"row-major {array.dtype}[{', '.join(array.extents)}] on the CPU"
 
 
-def _at(address: int) -> str:
+def _pointer(address: int) -> str:
     return f"inttoptr (i64 {address} to ptr)"
 
 
 def _address(function: Any) -> int:
-    found = ctypes.cast(function, ctypes.c_void_p).value
-    assert found is not None
-    return found
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    return address
 
 
-def _string(name: str, text: str) -> str:
+def _string_constant(name: str, text: str) -> str:
     data = text.encode() + b"\0"
     escaped = "".join(f"\\{byte:02X}" for byte in data)
     return f'@{name} = private constant [{len(data)} x i8] c"{escaped}"'

@@ -1,4 +1,4 @@
-"""Values that may be negative where sizes are not: what is proved of sizes runs where it holds.
+"""Guards for index values that may be negative: code that is proved for sizes runs only if they are not.
 
 A program's sizes are never negative, a value of type index may be. Where such a value only ends
 loops that start at 0 or later, and is used in these alone, 0 does for a negative one. Otherwise the
@@ -14,22 +14,25 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from offcut.ir import Const, For, Program, Stmt, Var, blocks, expressions, free
-from offcut.plugins.hosts import Said
-from offcut.plugins.mlir.emitting import constant
+from offcut.plugins.hosts import HostProgram
+from offcut.plugins.mlir.emit_scalars import constant
+from offcut.plugins.mlir.export_scf import EmittedNest, export_nest
 from offcut.plugins.mlir.nest import Nest
-from offcut.plugins.mlir.writing import EmittedNest, export_nest
 
 
-def guarded(nest: Nest, program: Program | Said) -> EmittedNest:
-    """`program`, which `nest.program` was cut to, or a schedule made of it, as operations that compute what `nest.op` does."""
-    ends = {name for name in nest.signed if _only_ends(nest.program.body, name)}
-    open_ = [name for name in nest.signed if name not in ends]
+def guard_nest(nest: Nest, program: Program | HostProgram) -> EmittedNest:
+    """Return operations that compute what `nest.op` does by `program`, at negative sizes too.
+
+    program  what `nest.program` was partitioned to, or what a schedule made of it
+    """
+    ends = {name for name in nest.signed_sizes if _is_only_loop_end(nest.program.body, name)}
+    open_ = [name for name in nest.signed_sizes if name not in ends]
     head: list[Operation] = []
     sizes = dict(nest.sizes)
     zero = constant(0, "index")
-    if nest.signed:
+    if nest.signed_sizes:
         head.append(zero)
-    for name in nest.signed:
+    for name in nest.signed_sizes:
         value = sizes[name]
         assert isinstance(value, SSAValue)
         if name in ends:
@@ -37,9 +40,9 @@ def guarded(nest: Nest, program: Program | Said) -> EmittedNest:
             clamped = arith.SelectOp(positive, value, zero)
             head += [positive, clamped]
             sizes[name] = clamped.result
-    inside = export_nest(replace(nest, sizes=sizes), program)
+    exported = export_nest(replace(nest, sizes=sizes), program)
     if not open_:
-        return replace(inside, operations=(*head, *inside.operations))
+        return replace(exported, operations=(*head, *exported.operations))
     holds: SSAValue | None = None
     for name in open_:
         value = sizes[name]
@@ -49,31 +52,31 @@ def guarded(nest: Nest, program: Program | Said) -> EmittedNest:
         if holds is None:
             holds = natural.result
         else:
-            both = arith.AndIOp(holds, natural)
-            head.append(both)
-            holds = both.result
+            conjunction = arith.AndIOp(holds, natural)
+            head.append(conjunction)
+            holds = conjunction.result
     assert holds is not None
     other = nest.op.clone()
     regions = [
-        _yielding(inside.operations, inside.results),
-        _yielding((other,), tuple(other.results)),
+        _region_yielding(exported.operations, exported.results),
+        _region_yielding((other,), tuple(other.results)),
     ]
-    choice = scf.IfOp(holds, [value.type for value in inside.results], *regions)
-    return EmittedNest((*head, choice), tuple(choice.output), inside.functions)
+    choice = scf.IfOp(holds, [value.type for value in exported.results], *regions)
+    return EmittedNest((*head, choice), tuple(choice.output), exported.functions)
 
 
-def _yielding(operations: Sequence[Operation], results: Sequence[SSAValue]) -> Region:
+def _region_yielding(operations: Sequence[Operation], results: Sequence[SSAValue]) -> Region:
     return Region(Block([*operations, scf.YieldOp(*results)]))
 
 
-def _only_ends(body: Sequence[Stmt], name: str) -> bool:
-    """Whether 0 does for a negative value of a size: nothing runs then that asks for it."""
+def _is_only_loop_end(body: Sequence[Stmt], name: str) -> bool:
+    """Return whether a negative size can be replaced by 0: no statement that uses it runs then."""
     for stmt in body:
         match stmt:
             case For(_, Const(lo), hi) if lo >= 0 and hi == Var(name):
                 continue
         if any(name in free(expr) for expr in expressions(stmt)):
             return False
-        if not all(_only_ends(block, name) for block in blocks(stmt)):
+        if not all(_is_only_loop_end(block, name) for block in blocks(stmt)):
             return False
     return True

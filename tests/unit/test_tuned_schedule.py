@@ -15,7 +15,7 @@ import pytest
 
 import offcut as oc
 from offcut import Outcome, Record, Records
-from offcut.backends.tuned import tuned
+from offcut.backends.tuned_schedule import find_tuned_schedule
 from offcut.errors import InternalError, PartitionError
 from offcut.search import settled
 from offcut.search.settled import kind_of
@@ -111,7 +111,7 @@ def test_tuning_is_found_by_itself(records: Records) -> None:
         limits=Limits(budget=0.01, noise=inf),
     )
     kernel = oc.compile(C, **GIVEN)
-    assert kernel.schedule == tuned
+    assert kernel.schedule == oc.compile(C, **GIVEN, schedule=tuned).schedule
     assert len(notes(kernel)) == 1
 
 
@@ -284,7 +284,7 @@ def test_a_folder_without_rights_is_no_error_of_a_compile(
 
     monkeypatch.setattr(Path, "exists", denied)
     request = requested(C, GIVEN["inputs"], GIVEN["constants"], "compile")
-    found = tuned(request, CPU.options("compile"), CPU, None)
+    found = find_tuned_schedule(request, CPU.options("compile"), CPU, None)
     assert found.schedule is None
     assert len(found.notes) == 1
     assert found.notes[0].startswith("records: they cannot be used: [Errno 13] Permission denied")

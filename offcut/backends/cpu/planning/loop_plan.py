@@ -1,0 +1,326 @@
+"""A program that is no computation in, its plan in the loops that it has out; a schedule without nests may cut these first.
+
+A refusal names the line of the cut that it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from offcut import debug
+from offcut.backends.bounds_guards import insert_bounds_guards
+from offcut.backends.cpu.lowering.call_layout import windows_of
+from offcut.backends.cpu.machine.isa import Host
+from offcut.backends.cpu.microkernels.available import families
+from offcut.backends.cpu.planning.claims import check_covers, covers_of, plain_notes
+from offcut.backends.cpu.planning.conditions import is_cut, reads_bounds, separated
+from offcut.backends.cpu.planning.marks import begun, bind_units
+from offcut.backends.cpu.planning.nest_plan import nest_schedule, plan_nests
+from offcut.backends.cpu.planning.nests import has_product, with_nests
+from offcut.backends.cpu.planning.planned import Planned
+from offcut.backends.cpu.planning.raised_computation import computation_of
+from offcut.backends.cpu.planning.seconds import seconds_of_program
+from offcut.backends.decide import attempt
+from offcut.backends.options import Options
+from offcut.core.analysis import analysis
+from offcut.core.expr import Binary
+from offcut.core.program import THREAD, Alloc, Program, Store, walk
+from offcut.core.text.layouts import format_layout
+from offcut.core.text.printer import format_head
+from offcut.core.traversal import parallel_loop_paths
+from offcut.costmodel import tile_price
+from offcut.describe.computation import Computation
+from offcut.errors import PartitionError
+from offcut.partition import (
+    LADDER,
+    LoopCut,
+    Strategy,
+    Users,
+    check_marks,
+    check_tiles,
+    check_windows,
+    checked_tiles,
+    cut_program,
+    without_covers,
+)
+from offcut.polyhedral import request_budget
+from offcut.schedule import (
+    ANY,
+    ANY_PRODUCTS,
+    Bind,
+    Cover,
+    Primitive,
+    Schedule,
+    Separate,
+    Split,
+    at_line,
+    decisions_about,
+    each_decision,
+    loop_cuts,
+    parts_of,
+    split_names,
+    stages_in,
+)
+
+
+def plan_loops(
+    program: Program, host: Host, options: Options, schedule: Schedule, why: str
+) -> Planned:
+    """Return a program in the loops that it has, as a schedule says, not proved yet: conditions out of them, nests cut, lanes.
+
+    why  it is not cut as a computation
+
+    Raises PartitionError for a mark, a tile, a window or a cover that is not legal.
+    """
+    with request_budget("compile", f"cannot compile {program.name}"):
+        marked_loops = parallel_loop_paths(program).values()
+        if host.threads > 1 and any(x.unit == THREAD for x in marked_loops):
+            check_marks(program, {})
+        check_tiles(program)
+        check_windows(program)
+        _check_window_layouts(program)
+        with debug.timed("bounds"):
+            run = inside = insert_bounds_guards(program)
+        debug.passed("bounds", inside, program)
+        notes: tuple[str, ...] = ()
+        if not is_cut(program):
+            run, notes = separated(run, schedule)
+        debug.passed("separate", run, inside)
+        uncut, named = run, schedule
+        if ANY_PRODUCTS in schedule.steps or parts_of(schedule):
+            nests = with_products(run, host, options, schedule)
+            run, named = nests.program, nests.schedule
+            if run is uncut:
+                schedule = named
+            else:
+                debug.passed("products", run, uncut)
+        notes = (*_uncovered_note(run, why), *notes)
+        with debug.timed("covers"):
+            covers = covers_of(run, host, options.reassociate)
+            if is_cut(program):
+                check_covers(run, covers, host)
+            plain = tuple(dict.fromkeys(plain_notes(run, covers)))
+            settled = without_covers(run, covers.refused)
+        debug.passed("covers", settled.program, run)
+        beside = run is not uncut
+        units = bind_units(settled.program, named, host, options.reassociate, beside)
+        return Planned(
+            units.shares.program,
+            schedule=begun(units.schedule),
+            unnamed=schedule,
+            notes=(*notes, *units.notes, *settled.notes, *plain),
+            seconds=seconds_of_program(units.shares.program, host),
+            shares=units.shares,
+            through=(program, inside, *((uncut,) if run is not uncut else ()), *units.divided),
+        )
+
+
+@dataclass(frozen=True)
+class CutNests:
+    """A program whose nests of products are cut, and its schedule with what each of them was cut by."""
+
+    program: Program
+    schedule: Schedule
+
+
+def with_products(program: Program, host: Host, options: Options, schedule: Schedule) -> CutNests:
+    """Return `program` with the nests cut that are computations of their own: as `schedule` says, and where it leaves that
+    open, as the policy does where microkernels run them.
+
+    Raises PartitionError, with the line, for decisions about a nest that is none, or may not be cut so.
+    """
+    nests, taken = _Nests(host, options, schedule), tuple[Program, ...]()
+    if not is_cut(program) and not reads_bounds(program) and has_product(program.body):
+        with debug.timed("products"):
+            program, taken = with_nests(program, nests.cut)
+    return CutNests(program, nests.named(taken))
+
+
+class _Nests:
+    """How nests are cut, by what of a schedule is about them, or by the policy where it leaves them open."""
+
+    def __init__(self, host: Host, options: Options, schedule: Schedule) -> None:
+        self.host = replace(host, threads=1)
+        self.options = replace(options, strategy="auto", schedule=None)
+        self.schedule, self.is_open = schedule, ANY_PRODUCTS in schedule.steps
+        self.decided: dict[int, tuple[Program, Computation, Schedule]] = {}
+        self.refused: dict[str, PartitionError] = {}
+
+    def cut(self, nest: Program) -> Program | None:
+        """Return a nest as microkernels run it; None where it stays."""
+        users = Users(
+            tuple((size.name, size.name) for size in nest.sizes),
+            tuple((buffer.name, buffer.name) for buffer in nest.buffers),
+        )
+        computation, _ = computation_of(nest, users, self.options.reassociate)
+        if computation is None:
+            return None
+        own = decisions_about(self.schedule, computation)
+        if own is None and not self.is_open:
+            return None
+        plan = attempt(partial(self.planned, computation, own))
+        if isinstance(plan, PartitionError):
+            self.refused |= {group[0].buffer: plan for group in computation.groups}
+            return None
+        assert plan.applied is not None
+        pieces = plan.applied.partition.pieces
+        if own is None and all(piece.microkernel is None for piece in pieces):
+            return None
+        self.decided[id(plan.program)] = plan.program, computation, plan.unnamed
+        return plan.program
+
+    def planned(self, computation: Computation, own: Schedule | None) -> Planned:
+        """Return a nest cut by decisions about it; None: by those of the policy, but for units, which are of the whole program."""
+        if own is None:
+            own = nest_schedule(computation, self.host, self.options)
+            steps = (step for step in own.steps if not isinstance(step, Bind))
+            own = replace(own, steps=tuple(steps))
+        return plan_nests(computation, self.host, self.options, own)
+
+    def named(self, taken: Sequence[Program]) -> Schedule:
+        """Return the schedule with the decisions of the nests that it left open, where these tell which nest each is about.
+
+        taken  the nests that are cut
+
+        Raises PartitionError, with the line, for decisions about a nest that is not.
+        """
+        nests = [self.decided[id(program)][1:] for program in taken]
+        self.check(frozenset[str]().union(*(_covered(own) for _, own in nests)))
+        if not self.is_open:
+            return self.schedule
+        steps = dict.fromkeys(step for _, own in nests for step in own.steps)
+        new = [step for step in steps if step not in self.schedule.steps]
+        at = self.schedule.steps.index(ANY_PRODUCTS)
+        before, behind = self.schedule.steps[:at], self.schedule.steps[at + 1 :]
+        made = replace(self.schedule, steps=(*before, *new, *behind))
+        apart = all(decisions_about(made, computation) == own for computation, own in nests)
+        return made if apart else self.schedule
+
+    def check(self, cut: frozenset[str]) -> None:
+        """Refuse what is said of a nest that is none of those that are cut, by its cover."""
+        for step in each_decision(self.schedule.steps):
+            if not isinstance(step, Cover) or step == ANY_PRODUCTS or step.stage in cut:
+                continue
+            with at_line(self.schedule, step):
+                raise self.refused.get(step.stage) or PartitionError(
+                    "schedule",
+                    f"cannot cover {step.stage}",
+                    because="no nest that computes it is a sequence of whole arrays, each from those before",
+                    help=("separate, split and bind, for loops as they stand",),
+                )
+
+
+def _covered(schedule: Schedule) -> frozenset[str]:
+    """Return the stages that a schedule covers."""
+    return frozenset(s.stage for s in each_decision(schedule.steps) if isinstance(s, Cover))
+
+
+def _uncovered_note(program: Program, why: str) -> tuple[str, ...]:
+    """Return a line that says why no sum of products runs by a microkernel, where there is one that is not cut."""
+    products = any(
+        isinstance(stmt, Store) and stmt.reduce == "sum" and isinstance(stmt.value, Binary)
+        for stmt in walk(program.body)
+    )
+    return (f"no sum runs by a microkernel: {why}",) if products and not is_cut(program) else ()
+
+
+def _check_window_layouts(program: Program) -> None:
+    """Check that each window with a layout lies in memory of its own: outside of tiles, of extents that sizes give.
+
+    Raises PartitionError.
+    """
+    windows = windows_of(program)
+    for alloc in analysis(program).of(Alloc):
+        if alloc.layout is not None and alloc.buffer not in windows:
+            raise PartitionError(
+                "compile",
+                f"cannot lay the window of {alloc.buffer} out in {format_layout(alloc.layout)}",
+                at=format_head(alloc),
+                because="its extents move with a loop, or it stands in a tile, and so it lies in the whole array",
+                help=(
+                    f"local {alloc.buffer} with the layout",
+                    "a window of extents that sizes give",
+                ),
+            )
+
+
+def plan_cut_loops(
+    program: Program, users: Users, host: Host, options: Options, schedule: Schedule
+) -> Planned:
+    """Return a program in its own loops, cut as a schedule without nests says, not proved yet.
+
+    Raises PartitionError, with the line, for a decision that is not legal.
+    """
+    check_loops(schedule)
+    loops, notes = cut_loops(program, users, host, schedule)
+    # Covers of tiles that are cut here are nobody's wish: one that does not run, packed as nothing is, is left out.
+    runnable = without_covers(loops, covers_of(loops, host, options.reassociate).refused)
+    why = "no nest of its schedule covers it"
+    plan = plan_loops(runnable.program, host, options, schedule, why)
+    return replace(plan, notes=(*notes, *runnable.notes, *plan.notes))
+
+
+def check_loops(schedule: Schedule) -> None:
+    """Refuse decisions behind those of a target, that are none about loops whose conditions have left them."""
+    cuts = set(map(id, loop_cuts(schedule).values()))
+    for step in schedule.steps:
+        if id(step) in cuts or not isinstance(step, Primitive) or ANY in stages_in(step):
+            continue
+        if isinstance(step, Bind) and step.unit is not None:
+            continue
+        with at_line(schedule, step):
+            raise PartitionError(
+                "schedule",
+                "cannot apply a decision here",
+                because="what a target decides stands before it, about loops that are made first",
+                help=("decisions by hand come first", "split C.i cut 8, behind separate"),
+            )
+
+
+def cut_loops(
+    program: Program, users: Users, host: Host, schedule: Schedule
+) -> tuple[Program, tuple[str, ...]]:
+    """A program with its loops cut as they stand, where a schedule says so, and what became of which loop."""
+    cuts = loop_cuts(schedule)
+    if not cuts:
+        return program, ()
+    kernels = [family.microkernel for family in families(host)]
+    price = tile_price(kernels[0], host.machine)
+    copies = next((step.copies for step in schedule.steps if isinstance(step, Separate)), 1)
+    wanted: dict[str, LoopCut] = {}
+    for axis, step in cuts.items():
+        with at_line(schedule, step):
+            sizes = tuple(level.tile for level in step.levels)
+            wanted[axis] = LoopCut(checked_tiles(axis, sizes), _strategy(step))
+    by_cycles = sorted(kernels, key=lambda kernel: kernel.cycles)
+    try:
+        with request_budget("compile", f"cannot cut {program.name} so"):
+            made = cut_program(program, wanted, by_cycles, price, users, copies)
+    except PartitionError as refused:
+        said = refused.at.replace(",", " ").split()
+        named = (one for one in cuts if one in said or one.rpartition(".")[2] in said)
+        axis = next(named, next(iter(cuts)))
+        with at_line(schedule, cuts[axis]):
+            raise refused
+    return made.loops, made.notes
+
+
+def _strategy(step: Split) -> Strategy:
+    """Return how the last tile of a loop runs; refused where a schedule says of its tiles what only a nest's may be.
+
+    Raises PartitionError.
+    """
+    *outer, last = step.levels
+    plain = all(one.heights is None and one.by is None and one.room is None for one in step.levels)
+    if not plain or last.tail is None or any(one.tail not in (None, LADDER) for one in outer):
+        raise PartitionError(
+            "schedule",
+            f"cannot split {step.axis} so",
+            because="tiles of a loop as it stands have one size a level, and the last level says what its tail does",
+            help=(
+                f"split {step.axis} ladder 64 then balance 8 as {' '.join(split_names(step.axis, 2))}",
+            ),
+        )
+    return last.tail

@@ -1,0 +1,133 @@
+"""A computation and a schedule with nests in, the plan of its nests out: cut, covered, without padding, in lanes and threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from offcut import debug
+from offcut.backends.bounds_guards import insert_bounds_guards
+from offcut.backends.cpu.machine.isa import Host
+from offcut.backends.cpu.microkernels.available import families
+from offcut.backends.cpu.planning.claims import covers_of, plain_notes
+from offcut.backends.cpu.planning.conditions import separated
+from offcut.backends.cpu.planning.marks import bind_units, threads_marked
+from offcut.backends.cpu.planning.padding import in_padded_order, without_padding
+from offcut.backends.cpu.planning.planned import Planned
+from offcut.backends.cpu.planning.policy import policy, pricing
+from offcut.backends.cpu.planning.seconds import seconds_of_choices
+from offcut.backends.options import Options
+from offcut.core.program import Program
+from offcut.describe.computation import Computation
+from offcut.describe.source import source
+from offcut.errors import PartitionError
+from offcut.polyhedral import accesses_outside, request_budget
+from offcut.schedule import ANY_TREE, Nest, Schedule, Together, apply, parts_of
+
+
+def nest_schedule(computation: Computation, host: Host, options: Options) -> Schedule:
+    """Return the schedule that the policy likes best for a computation.
+
+    Raises PartitionError for an axis that there is not, or where isl does not answer in bounded work.
+    """
+    with debug.timed("decide"), request_budget("compile", f"cannot cut {computation.name}"):
+        chosen = policy(
+            computation,
+            host.isa,
+            [one for one in families(host) if options.reassociate or one.microkernel.ascending],
+            dict(options.strategy) if isinstance(options.strategy, tuple) else options.strategy,
+            host.threads,
+            options.reassociate,
+            options.keep_pruned,
+        )
+    return threads_marked(replace(chosen, steps=(*chosen.steps, ANY_TREE)), host)
+
+
+def plan_nests(
+    computation: Computation, host: Host, options: Options, schedule: Schedule
+) -> Planned:
+    """Return a computation in the nests of a schedule, not proved yet.
+
+    Raises PartitionError for a decision that is not legal, or that isl does not judge in bounded work.
+    """
+    lent = families(host)
+    kernels, price = [family.microkernel for family in lent], pricing(lent, host.isa)
+    with debug.timed("cut"), request_budget("compile", f"cannot cut {computation.name}"):
+        applied = apply(computation, schedule, kernels, price, options.schedule is not None)
+        undecided = accesses_outside(applied.partition.source)
+    cut = applied.partition
+    covers = covers_of(cut.loops, host, options.reassociate)
+    applied = applied.settled(covers.refused)
+    loops = applied.partition.loops
+    debug.passed("cut", loops)
+    padded = loops
+    if not undecided:
+        loops = _unpadded(loops, host, options)
+    unpadded: tuple[Program, ...] = (padded,) if loops is not padded else ()
+    if undecided:
+        loops = insert_bounds_guards(loops)
+        debug.passed("bounds", loops, applied.partition.loops)
+    whole, (loops, notes) = loops, separated(loops, schedule)
+    if loops is not whole:
+        debug.passed("separate", loops, whole)
+        unpadded = (*unpadded, whole) if unpadded else ()
+    if undecided or notes:
+        asks = "its accesses are asked at run time, and a tile that asks is none"
+        because = "its conditions leave its loops" if notes else asks
+        for why in covers_of(loops, host, options.reassociate).refused.values():
+            raise PartitionError(
+                "compile",
+                f"cannot cover {computation.name} by a microkernel",
+                because=f"{because}: {why}",
+                help=("its loops, as they stand",),
+            )
+    units = bind_units(loops, schedule, host, options.reassociate)
+    loops = units.shares.program
+    applied = replace(applied, partition=replace(applied.partition, loops=loops))
+    return Planned(
+        loops,
+        schedule=units.schedule,
+        unnamed=schedule,
+        applied=applied,
+        seconds=seconds_of_choices(applied),
+        shares=units.shares,
+        work=computation.instances,
+        notes=(
+            *notes,
+            *dict.fromkeys(plain_notes(cut.loops, covers, _covered(parts_of(schedule)))),
+        ),
+        through=(source(computation), applied.staged, *unpadded, *units.divided),
+    )
+
+
+def plan_best_nests(computation: Computation, host: Host, options: Options) -> Planned:
+    """Return a computation in the nests that the policy likes best, not proved yet.
+
+    Raises PartitionError where these do not apply.
+    """
+    return plan_nests(computation, host, options, nest_schedule(computation, host, options))
+
+
+def _covered(parts: Sequence[Nest | Together]) -> frozenset[str]:
+    """Return the stages whose nests a microkernel covers in some way."""
+    stages: set[str] = set()
+    for part in parts:
+        if isinstance(part, Together):
+            stages |= _covered(part.parts)
+        elif any(way.cover is not None for way in part.ways):
+            stages.add(part.stage)
+    return frozenset(stages)
+
+
+def _unpadded(loops: Program, host: Host, options: Options) -> Program:
+    """Return `loops` without products that padding makes zero, where microkernels compute what is left."""
+    if not options.reassociate or options.keep_padding_terms:
+        return loops
+    ordered = in_padded_order(loops)
+    if ordered is loops:
+        return loops
+    for made in (without_padding(ordered, True), without_padding(ordered, False), ordered):
+        if not covers_of(made, host, options.reassociate).refused:
+            debug.passed("padding", made, loops)
+            return made
+    return loops

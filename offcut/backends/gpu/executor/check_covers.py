@@ -1,0 +1,121 @@
+"""Checks each covered tile, as it runs, against the declaration of its microkernel.
+
+The judge of covers asks the same of the text, for all sizes; here it is asked of numbers, by other code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from offcut.backends.gpu.executor.faults import fault
+from offcut.backends.gpu.executor.steps import Agent, Place, Step
+from offcut.backends.gpu.units import REGISTERS
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Expr, all_loads
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import Cover, For, Program, Store, Tile, walk
+from offcut.describe.microkernel import LOOP_UNITS, Microkernel
+
+CELL = 16
+"""Bytes that copies in the background move at once, and that their addresses are multiples of."""
+
+
+class CoverChecker:
+    """The microkernels by the names that covers have of them."""
+
+    def __init__(self, program: Program, kernels: Sequence[Microkernel]) -> None:
+        self.program = program
+        self.by_name: dict[str, Microkernel] = {}
+        for kernel in kernels:
+            for name in (kernel.update, kernel.reset, kernel.name):
+                if name is not None:
+                    self.by_name[name] = kernel
+
+    def check(self, agent: Agent, step: Step, places: Mapping[str, Place]) -> None:
+        """Check a tile with a cover.
+
+        Raises ExecutionFault for one that its microkernel does not run.
+        """
+        tile = step.stmt
+        assert isinstance(tile, Tile)
+        assert tile.cover is not None
+        kernel = self.by_name.get(tile.cover.microkernel)
+        if kernel is None:
+            return
+        for finder, because in self.complaints(agent, step, tile, tile.cover, kernel, places):
+            at = f"{step.head} on {agent}"
+            raise fault(self.program.name, finder, at=at, because=because)
+
+    def complaints(
+        self,
+        agent: Agent,
+        step: Step,
+        tile: Tile,
+        cover: Cover,
+        kernel: Microkernel,
+        places: Mapping[str, Place],
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the finder and the reason of each thing that does not fit."""
+        runs = agent.unit if kernel.unit in LOOP_UNITS else (tile.unit or agent.unit)
+        if runs != kernel.unit:
+            yield "unit", f"{kernel.name} runs on a {kernel.unit}, and it is on a {runs}"
+        extents = self.extents(step, tile)
+        for axis, iterator in cover.axes:
+            extent = extents.get(iterator)
+            bound = kernel.extents_of(axis)
+            off = axis in kernel.predicates and extent is not None and extent <= bound.most
+            if extent is not None and extent not in bound and not off:
+                yield "cover", f"{iterator} is {extent} long, and {kernel.name} takes {bound}"
+        for operand, name in cover.operands:
+            place, held = places.get(name), kernel.place_of(operand)
+            if place is not None and held.memories and place.region.memory not in held.memories:
+                memories = " or ".join(held.memories)
+                because = f"{name} lies in {place.region.memory}, and {kernel.name} takes {operand} in {memories}"
+                yield "memory", because
+        if kernel.issue == "async":
+            for operand, name in cover.operands:
+                place = places.get(name)
+                if place is not None and kernel.place_of(operand).beside:
+                    yield from self.misaligned(step, tile, name, place)
+
+    def extents(self, step: Step, tile: Tile) -> dict[str, int]:
+        """Return the extents of axes of a tile, and of loops inside whose bounds are known around it."""
+        found = {axis.iter: int(evaluate(axis.extent, step.values)) for axis in tile.axes}
+        starts = {axis.iter: int(evaluate(axis.start, step.values)) for axis in tile.axes}
+        values = {**step.values, **starts}
+        for stmt in walk(tile.body):
+            if isinstance(stmt, For):
+                lo, hi = (int(evaluate(bound, values)) for bound in (stmt.lo, stmt.hi))
+                found[stmt.iter], values[stmt.iter] = hi - lo, lo
+        return found
+
+    def misaligned(
+        self, step: Step, tile: Tile, name: str, place: Place
+    ) -> Iterator[tuple[str, str]]:
+        """Yield why rows of a tile do not begin at whole cells, if they do not."""
+        if place.region.memory == REGISTERS:
+            return
+        item = ITEM_BYTES[place.dtype]
+        starts = {axis.iter: int(evaluate(axis.start, step.values)) for axis in tile.axes}
+        index = next(iter(_indices_of(tile, name)), None)
+        if index is None:
+            return
+        values = {**step.values, **starts}
+        at = [int(evaluate(one, values)) - s for one, s in zip(index, place.starts, strict=True)]
+        pitch = place.extents[-1] * item
+        if at and at[-1] * item % CELL:
+            yield (
+                "alignment",
+                f"it begins at byte {at[-1] * item} of a row of {name}, which is inside of a cell of {CELL}",
+            )
+        elif len(at) > 1 and pitch % CELL:
+            yield "alignment", f"rows of {name} are {pitch} bytes apart, no multiple of {CELL}"
+
+
+def _indices_of(tile: Tile, name: str) -> Iterator[tuple[Expr, ...]]:
+    """Yield the indices at which a tile touches a buffer."""
+    for stmt in walk(tile.body):
+        if isinstance(stmt, Store):
+            if stmt.buffer == name:
+                yield stmt.index
+            yield from (load.index for load in all_loads(stmt.value) if load.buffer == name)

@@ -1,0 +1,651 @@
+"""Runs a program of units side by side on numpy arrays, adversarially.
+
+Agents run in an order that a seed draws, one of them lagging behind the others; what is asynchronous arrives as late as it may:
+when its end is waited for, or when nobody else can go on. Whether two accesses are ordered is told by vector clocks and by
+nothing that happened to run first, so one run at given sizes shows every race at these sizes, and every standstill.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import numpy as np
+import numpy.typing as npt
+
+from offcut.backends.gpu.executor.check_covers import CoverChecker
+from offcut.backends.gpu.executor.clocks import Clock, Component
+from offcut.backends.gpu.executor.faults import ExecutionFault, fault
+from offcut.backends.gpu.executor.leaves import Leaves, Touched, box_of
+from offcut.backends.gpu.executor.memory import Access
+from offcut.backends.gpu.executor.races import LATE, Races
+from offcut.backends.gpu.executor.rings import Ring, Wait
+from offcut.backends.gpu.executor.steps import (
+    Agent,
+    Bound,
+    Place,
+    Reader,
+    Region,
+    Step,
+    Streams,
+    block_of,
+    is_of_blocks,
+    stored_buffers,
+)
+from offcut.backends.gpu.units import AGENTS, MAIN, SHARED
+from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
+from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes, declaration
+from offcut.core.interpret.values import Array, evaluate
+from offcut.core.program import (
+    Action,
+    Alloc,
+    Choose,
+    For,
+    If,
+    Kind,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    Sync,
+    Tile,
+    Token,
+    walk,
+)
+from offcut.describe.microkernel import Microkernel
+from offcut.polyhedral.sync import Agents, Ends, Unit
+
+MOST_BYTES = 2**20 - 1
+"""Bytes that a barrier can expect in a phase. Source: PTX ISA, mbarrier, "tx-count"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a block may take: bytes of its shared memory, and threads."""
+
+    shared_bytes: int = 232_448
+    threads: int = 1024
+
+
+def execute(
+    program: Program,
+    inputs: Mapping[str, npt.ArrayLike],
+    sizes: Mapping[str, int] | None = None,
+    *,
+    agents: Agents = AGENTS,
+    kernels: Sequence[Microkernel] = (),
+    limits: Limits | None = None,
+    expects: Mapping[str, int] | None = None,
+    seed: int = 0,
+) -> dict[str, Array]:
+    """Return the results of `program`, by name, run by units side by side.
+
+    inputs   an array for each input, constant and inout buffer; none is changed
+    sizes    those that no shape determines
+    kernels  the microkernels whose tiles are checked
+    limits   what a block may take; None: nothing is asked
+    expects  the bytes that each phase of a token's barrier expects
+    seed     of the order in which agents run
+
+    Raises CallError for arguments that do not fit the program, ExecutionFault for a program that does not run as its text says.
+    """
+    arrays = checked_arrays(program, inputs)
+    known = checked_sizes(program, arrays, dict(sizes or {}))
+    execution = _Execution(program, arrays, known, agents, kernels, limits, expects or {}, seed)
+    execution.run()
+    return execution.results()
+
+
+@dataclass(eq=False)
+class _Lane:
+    """One lane of an agent: what it knows."""
+
+    component: Component
+    clock: Clock
+
+
+@dataclass(eq=False)
+class _Tile:
+    """An asynchronous tile that is under way.
+
+    late  the elements that it writes when it ends: place, box, mask, values
+    """
+
+    access: Access
+    engine: str
+    number: int
+    late: list[tuple[Place, tuple[slice, ...], Array, Array]]
+    done: bool = False
+
+    def end(self) -> None:
+        """Let what it writes arrive."""
+        if not self.done:
+            for place, box, mask, values in self.late:
+                assert place.values is not None
+                assert place.written is not None
+                place.values[box][mask] = values
+                place.written[box][mask] = True
+            self.done = True
+
+
+@dataclass(eq=False)
+class _State:
+    """An agent that runs.
+
+    issued   its asynchronous tiles by engine
+    bytes    that it has copied since it last arrived at a token
+    """
+
+    agent: Agent
+    unit: Unit
+    steps: deque[Step]
+    lanes: list[_Lane]
+    issued: dict[str, list[_Tile]] = field(default_factory=lambda: defaultdict(list))
+    arrived: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    waited: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    bytes: int = 0
+
+    @property
+    def counts(self) -> tuple[tuple[Component, int], ...]:
+        """Return what its lanes are about to do, as counts."""
+        return tuple((lane.component, lane.clock.counts[lane.component]) for lane in self.lanes)
+
+    def advance(self) -> None:
+        """Count one step more: who has been told knows of what was before."""
+        for lane in self.lanes:
+            lane.clock.counts[lane.component] += 1
+
+    def joint(self) -> Clock:
+        """Return what all its lanes know together."""
+        whole = Clock()
+        for lane in self.lanes:
+            whole.join(lane.clock)
+        return whole
+
+
+@dataclass(eq=False)
+class _Arrival:
+    """An arrival that takes place when tiles have ended."""
+
+    state: _State
+    step: Step
+    ring: Ring
+    number: int
+    counts: tuple[tuple[Component, int], ...]
+    clock: Clock
+    tiles: list[_Tile]
+    bytes: int
+
+
+class _Execution:
+    def __init__(
+        self,
+        program: Program,
+        arrays: dict[str, Array],
+        sizes: dict[str, int],
+        agents: Agents,
+        kernels: Sequence[Microkernel],
+        limits: Limits | None,
+        expects: Mapping[str, int],
+        seed: int,
+    ) -> None:
+        self.program, self.sizes, self.agents = program, sizes, agents
+        self.units, self.limits, self.expects = agents.by_name, limits, expects
+        self.rng = Random(seed)
+        stored = stored_buffers(program)
+        self.places = {
+            buffer.name: self.whole(buffer.name, arrays, stored)
+            for buffer in program.buffers
+            if buffer.kind is not Kind.PRIVATE
+        }
+        self.leaves = Leaves(program, sizes, self.places)
+        self.reader = Reader(program, agents)
+        self.covers = CoverChecker(program, kernels)
+        self.races = Races(program.name, self.units)
+        self.lanes: dict[tuple[Agent, int], _Lane] = {}
+        self.common = Clock()
+        self.tokens: dict[str, Token] = {token.name: token for token in program.tokens}
+
+    def whole(self, name: str, arrays: Mapping[str, Array], stored: set[str]) -> Place:
+        """Return the place of a whole array."""
+        buffer = self.program.buffer(name)
+        shape = tuple(int(evaluate(extent, self.sizes)) for extent in buffer.shape)
+        windowed = any(
+            isinstance(stmt, Alloc) and stmt.buffer == name for stmt in walk(self.program)
+        )
+        memory = buffer.scope or MAIN
+        region = Region(name, memory, shape)
+        place = Place(region, (0,) * len(shape), shape, buffer.dtype, name in stored)
+        if name in arrays:
+            place.values = arrays[name].copy() if buffer.kind is Kind.INOUT else arrays[name]
+            place.written = np.broadcast_to(np.True_, shape)
+            if buffer.kind is Kind.INOUT:
+                place.written = np.ones(shape, bool)
+        elif windowed:  # outside of its windows there is none of it
+            place.values = np.empty(shape[:0] + (0,) * len(shape), numpy_dtype(buffer.dtype))
+            place.written = np.zeros_like(place.values, bool)
+        return place
+
+    def results(self) -> dict[str, Array]:
+        """Return the results, all of whose elements somebody has written."""
+        found: dict[str, Array] = {}
+        for buffer in self.program.results:
+            place = self.places[buffer.name]
+            shape = place.extents
+            values = place.values
+            if values is None or place.written is None:
+                values = np.empty(shape, numpy_dtype(buffer.dtype))
+                place.written = np.zeros(shape, bool)
+            if not place.written.all():
+                at = ", ".join(map(str, np.argwhere(~place.written)[0]))
+                because = f"nobody writes {buffer.name}[{at}]"
+                raise self.fault("unwritten", declaration(buffer), because)
+            found[buffer.name] = values
+        return found
+
+    def fault(self, finder: str, at: str, because: str, *help: str) -> ExecutionFault:
+        return fault(self.program.name, finder, at=at, because=because, help=help)
+
+    # -- launches
+
+    def run(self) -> None:
+        """Run the program: block by block where blocks are all there is, else as one."""
+        if is_of_blocks(self.program.body):
+            self.launch(self.program.body, dict(self.sizes))
+        else:
+            self.together(self.program.body, dict(self.sizes), ())
+
+    def launch(self, body: Sequence[Stmt], values: Mapping[str, int]) -> None:
+        """Run statements that are loops over blocks, and meetings of these."""
+        for stmt in body:
+            match stmt:
+                case For(name, lo, hi, inside, unit=unit):
+                    for value in range(self.value(lo, values), self.value(hi, values)):
+                        now = {**values, name: value}
+                        if unit is None:
+                            self.launch(inside, now)
+                        else:
+                            self.together(inside, now, ((unit, value),))
+                case If(condition, then, other):
+                    self.launch(then if evaluate(condition, values) else other, values)
+                case Let(name, lo, hi, value, inside):
+                    bound = self.value(value, values)
+                    if not lo <= bound < hi:
+                        because = f"{name} = {bound} is not in {lo}:{hi}"
+                        raise self.fault("promise", f"let {name}", because)
+                    self.launch(inside, {**values, name: bound})
+                case Choose(options):
+                    costs = [evaluate(option.cost, values) for option in options]
+                    best = int(np.argmin([math.inf if c != c else c for c in costs]))
+                    self.launch(options[best].body, values)
+                case Sync():  # all blocks meet
+                    for lane in self.lanes.values():
+                        self.common.join(lane.clock)
+                        lane.clock.counts[lane.component] += 1
+                    for lane in self.lanes.values():
+                        lane.clock.join(self.common)
+
+    def value(self, expr: object, values: Mapping[str, int]) -> int:
+        return int(evaluate(expr, values))  # type: ignore[arg-type]
+
+    def together(self, body: Sequence[Stmt], values: Mapping[str, int], bound: Bound) -> None:
+        """Run statements whose agents run side by side, to their end."""
+        streams = self.reader.read(body, values, bound)
+        if self.limits is not None:
+            self.check_limits(streams, self.limits)
+        steps = streams.all_steps()
+        self.states = [self.state(agent, own) for agent, own in steps.items()]
+        self.by_agent = {state.agent: state for state in self.states}
+        self.rings: dict[tuple[str, Bound], Ring] = {}
+        self.arrivals: list[_Arrival] = []
+        if not self.states:
+            return
+        lagging = self.rng.choice(self.states)
+        while True:
+            order = [state for state in self.states if state.steps]
+            self.rng.shuffle(order)
+            order.sort(key=lambda state: state is lagging)
+            others = [self.advance(state) for state in order if state is not lagging]
+            moved = any(others)
+            if not moved and lagging in order:
+                moved = self.advance(lagging)
+            if not moved and not self.end_something():
+                break
+        if any(state.steps for state in self.states):
+            raise self.standstill()
+        for state in self.states:
+            for tiles in state.issued.values():
+                for tile in tiles:
+                    tile.end()
+        self.check_left_over()
+
+    def state(self, agent: Agent, steps: list[Step]) -> _State:
+        unit = self.units[agent.unit]
+        lanes = []
+        for number in range(2 if unit.lanes else 1):
+            if (agent, number) not in self.lanes:
+                clock = self.common.copy()
+                clock.counts[agent, number] = 1
+                self.lanes[agent, number] = _Lane((agent, number), clock)
+            lanes.append(self.lanes[agent, number])
+        return _State(agent, unit, deque(steps), lanes)
+
+    def check_limits(self, streams: Streams, limits: Limits) -> None:
+        """Check that blocks have room for their windows and threads."""
+        rooms: dict[Bound, int] = defaultdict(int)
+        threads: dict[Bound, dict[Agent, int]] = defaultdict(dict)
+        widths = {"warp": 32, "warpgroup": 128, "load": 32}
+        largest: Alloc | None = None
+        for (_, bound), (alloc, elements) in streams.rooms.items():
+            buffer = self.program.buffer(alloc.buffer)
+            if alloc.inplace is None and (alloc.memory or buffer.scope) == SHARED:
+                rooms[block_of(bound)] += elements * ITEM_BYTES[buffer.dtype] * alloc.depth
+                largest = alloc
+        for agent in streams.agents:
+            if agent.unit in widths:
+                threads[block_of(agent.bound)][agent] = widths[agent.unit]
+        for bound, count in rooms.items():
+            if count > limits.shared_bytes:
+                because = f"its windows take {count} bytes of shared memory, and there are {limits.shared_bytes}"
+                depths = f"a depth below {largest.depth}" if largest is not None else ""
+                raise self.fault("room", str(Agent("block", bound)), because, depths)
+        for bound, of in threads.items():
+            if sum(of.values()) > limits.threads:
+                because = f"it has {sum(of.values())} threads, and a block {limits.threads} at most"
+                raise self.fault("limits", str(Agent("block", bound)), because)
+
+    # -- steps
+
+    def advance(self, state: _State) -> bool:
+        """Run an agent until it has to wait; return whether it did anything."""
+        moved = False
+        while state.steps and self.step(state, state.steps[0]):
+            moved = True
+        return moved
+
+    def step(self, state: _State, step: Step) -> bool:
+        """Run the next step of an agent; return False where it has to wait."""
+        stmt = step.stmt
+        self.running = state
+        if not isinstance(stmt, Sync):
+            self.leaf(state, step)
+        elif stmt.action is Action.BARRIER:
+            return self.barrier(state, step, stmt)
+        elif stmt.action is Action.WAIT:
+            if not self.wait(state, step, stmt):
+                return False
+        elif stmt.action is Action.ARRIVE:
+            self.arrive(state, step, stmt)
+        elif stmt.action is Action.WAIT_GROUP:
+            self.wait_group(state, stmt, step.engine)
+        else:
+            self.fence(state, stmt.name)
+        state.steps.popleft()
+        return True
+
+    def leaf(self, state: _State, step: Step) -> None:
+        stmt = step.stmt
+        if isinstance(stmt, Tile) and stmt.cover is not None:
+            self.covers.check(state.agent, step, {**self.places, **step.places})
+        engine = step.engine
+        unit = self.units[engine] if engine else None
+        if unit is not None and unit.in_order:
+            for earlier in state.issued[engine]:
+                earlier.end()
+        late = self.late_places(step) if unit is not None else {}
+        try:
+            touched = self.leaves.run(state.agent, step)
+        except ExecutionFault as broken:
+            raise self.blame_writer(broken) from None
+        lanes = state.lanes[:1] if unit is not None and unit.engine else state.lanes
+        clocks = [lane.clock for lane in lanes]
+        if unit is None:
+            access = Access(state.agent, step, state.counts)
+            self.races.compare(access, touched, clocks)
+            return
+        number = len(state.issued[engine]) + 1
+        access = Access(state.agent, step, (((state.agent, engine), number),), engine)
+        self.races.compare(access, touched, clocks)
+        tile = _Tile(access, engine, number, self.put_off(touched, late))
+        state.issued[engine].append(tile)
+        state.bytes += _bytes_of(touched)
+        state.advance()
+
+    def late_places(self, step: Step) -> dict[Place, tuple[Array | None, Array | None]]:
+        """Return what the windows hold that an asynchronous tile writes, before it does."""
+        names = stored_in(step.stmt)
+        return {
+            place: (
+                None if place.values is None else place.values.copy(),
+                None if place.written is None else place.written.copy(),
+            )
+            for name, place in step.places.items()
+            if name in names
+        }
+
+    def put_off(
+        self, touched: Touched, late: Mapping[Place, tuple[Array | None, Array | None]]
+    ) -> list[tuple[Place, tuple[slice, ...], Array, Array]]:
+        """Take back what a tile has written to windows; return it."""
+        found = []
+        for (place, ends, writes), mask in touched.items():
+            if writes and place in late:
+                assert place.values is not None
+                box = box_of(ends)
+                found.append((place, box, mask, place.values[box][mask].copy()))
+        for place, (values, written) in late.items():
+            assert place.values is not None
+            assert place.written is not None
+            if values is None or written is None:
+                place.written[...] = False
+            else:
+                place.values[...], place.written[...] = values, written
+        return found
+
+    def blame_writer(self, broken: ExecutionFault) -> ExecutionFault:
+        """Return the error of a read of what nobody has written: of the statement that is about to write it, if there is one."""
+        if broken.finder != "uninitialized":
+            return broken
+        what = broken.because.removesuffix(", which nobody has written")
+        name = what.removeprefix("it reads ").partition("[")[0]
+        place = self.leaves.places[name]
+        for state in self.states:
+            for tiles in state.issued.values():
+                for tile in tiles:
+                    if not tile.done and any(one[0] is place for one in tile.late):
+                        because = f"{what}, which {tile.access} writes{LATE}"
+                        return self.fault(
+                            "async", broken.at, because, self.races.help_of(tile.access)
+                        )
+        for state in self.states:
+            for step in [*state.steps][state is self.running :]:
+                is_here = step.places.get(name, self.places.get(name)) is place
+                if is_here and name in stored_in(step.stmt):
+                    writer = Access(state.agent, step, (), step.engine)
+                    finder = "async" if step.engine else "race"
+                    because = f"{what}, which {writer} writes, and nothing orders the two"
+                    help = self.races.help_between(writer, self.running.agent)
+                    return self.fault(finder, broken.at, because, help)
+        return broken
+
+    # -- synchronization
+
+    def barrier(self, state: _State, step: Step, stmt: Sync) -> bool:
+        """Meet the lanes of an agent, or the agents that a barrier is of; return False until all have come."""
+        meeting = [other for other in self.states if other.steps and other.steps[0] is step]
+        needed = [
+            other
+            for other in self.states
+            if other.agent.unit == stmt.name and other.agent.bound[: len(step.bound)] == step.bound
+        ]
+        if any(unit == stmt.name for unit, _ in step.bound):
+            needed = [state]
+        if len(meeting) < len(needed):
+            return False
+        whole = Clock()
+        for one in needed:
+            whole.join(one.joint())
+        for one in needed:
+            for lane in one.lanes:
+                lane.clock.join(whole)
+            one.advance()
+            one.steps.popleft()
+        return True
+
+    def ring(self, token: Token, agent: Agent) -> Ring:
+        """Return the barriers of a token that an agent arrives at or waits for."""
+        units = [
+            [unit for unit, _ in state.agent.bound]
+            for state in self.states
+            if state.agent.unit in (token.source, token.target)
+        ]
+        depth = 0
+        while all(len(of) > depth and of[depth] == units[0][depth] for of in units):
+            depth += 1
+        key = (token.name, agent.bound[:depth])
+        if key not in self.rings:
+            self.rings[key] = Ring(token)
+        return self.rings[key]
+
+    def arrive(self, state: _State, step: Step, stmt: Sync) -> None:
+        token = self.tokens[stmt.name]
+        ring, number = self.ring(token, state.agent), state.arrived[token.name]
+        state.arrived[token.name] += 1
+        known = state.joint()
+        because = ring.too_early(number, known)
+        if because:
+            raise self.fault("phase", f"{step.head} on {state.agent}", because)
+        tiles = [
+            tile
+            for engine, own in state.issued.items()
+            if self.units[engine].ends is Ends.TOKEN
+            for tile in own
+        ]
+        if tiles:
+            known.counts.update({(state.agent, tile.engine): tile.number for tile in tiles})
+        arrival = _Arrival(state, step, ring, number, state.counts, known, tiles, state.bytes)
+        state.bytes = 0
+        state.advance()
+        if all(tile.done for tile in tiles):
+            self.land(arrival)
+        else:
+            self.arrivals.append(arrival)
+
+    def land(self, arrival: _Arrival) -> None:
+        """Let an arrival take place."""
+        ring, token = arrival.ring, arrival.ring.token
+        at = f"{arrival.step.head} on {arrival.state.agent}"
+        count = arrival.state.unit.arrivals
+        bytes = arrival.bytes if arrival.tiles else 0
+        finder, because = ring.add(arrival.number, count, arrival.counts, arrival.clock, bytes)
+        if finder:
+            raise self.fault(finder, at, because)
+        if ring.is_done(arrival.number):
+            whole = ring.bytes[arrival.number]
+            expected = self.expects.get(token.name, whole)
+            if whole != expected or whole > MOST_BYTES:
+                most = expected if whole != expected else MOST_BYTES
+                because = f"{whole} bytes arrive with {token.name}, and its barrier expects {most}"
+                raise self.fault("bytes", at, because)
+
+    def wait(self, state: _State, step: Step, stmt: Sync) -> bool:
+        token = self.tokens[stmt.name]
+        ring, number = self.ring(token, state.agent), state.waited[token.name]
+        if not ring.is_done(number):
+            return False
+        if ring.is_done(number + token.room):
+            because = f"its phase has ended twice: token {number + token.room} of {token.name} is there, too, with room for {token.room}"
+            raise self.fault("phase", f"{step.head} on {state.agent}", because)
+        ring.waits[number].append(Wait(str(state.agent), state.counts))
+        state.waited[token.name] += 1
+        for lane in state.lanes:
+            for clock in ring.clocks[number]:
+                lane.clock.join(clock)
+        state.advance()
+        return True
+
+    def wait_group(self, state: _State, stmt: Sync, engine: str) -> None:
+        tiles = state.issued[engine]
+        ended = tiles[: max(len(tiles) - stmt.pending, 0)]
+        order = [*ended]
+        if not self.units[engine].in_order:
+            self.rng.shuffle(order)
+        for tile in order:
+            tile.end()
+        lanes = state.lanes[:1] if self.units[engine].engine else state.lanes
+        for lane in lanes:
+            lane.clock.counts[state.agent, engine] = len(ended)
+
+    def fence(self, state: _State, kind: str) -> None:
+        for lane in state.lanes:
+            fenced = lane.clock.fenced.setdefault(kind, {})
+            fenced[lane.component] = lane.clock.counts[lane.component]
+            for engine in state.issued:
+                ended = lane.clock.counts.get((state.agent, engine), 0)
+                fenced[state.agent, engine] = ended
+        state.advance()
+
+    def end_something(self) -> bool:
+        """End one tile that somebody arrives with, or let its arrival take place; return False where there is none."""
+        if not self.arrivals:
+            return False
+        arrival = self.rng.choice(self.arrivals)
+        for tile in arrival.tiles:
+            tile.end()
+        for one in [one for one in self.arrivals if all(tile.done for tile in one.tiles)]:
+            self.arrivals.remove(one)
+            self.land(one)
+        return True
+
+    def standstill(self) -> ExecutionFault:
+        """Return the error for agents of which none can go on."""
+        waiting = [state for state in self.states if state.steps]
+        lines = [f"{state.agent} waits at {self.reason(state)}" for state in waiting[:4]]
+        first = waiting[0]
+        more = f"; and {len(waiting) - 4} more wait" if len(waiting) > 4 else ""
+        return self.fault(
+            "standstill", f"{first.steps[0].head} on {first.agent}", "; ".join(lines) + more
+        )
+
+    def reason(self, state: _State) -> str:
+        step = state.steps[0]
+        stmt = step.stmt
+        assert isinstance(stmt, Sync)
+        if stmt.action is Action.WAIT:
+            token, number = self.tokens[stmt.name], state.waited[stmt.name]
+            ring = self.ring(token, state.agent)
+            return f"{step.head} for token {number}: {ring.pending(number)} of {token.count} arrivals of {token.source}"
+        others = [
+            str(other.agent)
+            for other in self.states
+            if other.agent.unit == stmt.name
+            and other.agent.bound[: len(step.bound)] == step.bound
+            and not (other.steps and other.steps[0] is step)
+        ]
+        return f"{step.head} for {', '.join(others)}"
+
+    def check_left_over(self) -> None:
+        """Check that no barrier is left with some of its arrivals."""
+        for ring in self.rings.values():
+            number, count = ring.incomplete()
+            if count:
+                token = ring.token
+                because = f"{count} of {token.count} arrivals make token {number}, and no more come"
+                raise self.fault("arrivals", f"token {token.name}", because)
+
+
+def stored_in(stmt: Stmt) -> set[str]:
+    """Return the buffers that a statement writes."""
+    return {one.buffer for one in walk((stmt,)) if isinstance(one, Store)}
+
+
+def _bytes_of(touched: Touched) -> int:
+    """Return the bytes that a tile writes."""
+    return sum(
+        int(mask.sum()) * ITEM_BYTES[place.dtype]
+        for (place, _, writes), mask in touched.items()
+        if writes
+    )

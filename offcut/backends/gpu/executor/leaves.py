@@ -1,0 +1,168 @@
+"""Runs one step of an agent on arrays, and tells which elements it touches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from offcut.backends.gpu.executor.faults import ExecutionFault, fault
+from offcut.backends.gpu.executor.memory import Box
+from offcut.backends.gpu.executor.steps import Agent, Place, Step
+from offcut.backends.gpu.units import REGISTERS
+from offcut.core.expr import Expr
+from offcut.core.interpret.interpreter import Machine, poison_array
+from offcut.core.interpret.values import Array, InterpreterFault, Lanes, Window, lane_of
+from offcut.core.program import Kind, Program, Store
+
+Touched = dict[tuple[Place, tuple[tuple[int, int], ...], bool], Array]
+"""By place, box and whether it is written: which elements of the box."""
+
+
+class Leaves(Machine):
+    """The interpreter on the memory of the agents, one step after the other.
+
+    arrays   the place of each buffer that is no window
+    private  buffers of which each agent has one of its own
+    """
+
+    def __init__(
+        self, program: Program, sizes: dict[str, int], arrays: Mapping[str, Place]
+    ) -> None:
+        values = {b.name: np.empty((0,) * len(b.shape), np.int8) for b in program.buffers}
+        super().__init__(program, values, sizes, None, together=True)
+        self.sizes, self.arrays = sizes, dict(arrays)
+        self.private = {b.name: b for b in program.buffers if b.kind is Kind.PRIVATE}
+        self.own: dict[tuple[Agent, str], Array] = {}
+        self.places: dict[str, Place] = {}
+        self.agents: dict[Agent, int] = {}
+        self.touched: Touched = {}
+        self.reading, self.updates = 0, False
+
+    def run(self, agent: Agent, step: Step) -> Touched:
+        """Run a step; return what it touched.
+
+        Raises ExecutionFault for an access that is outside, or of what nobody has written.
+        """
+        self.agent, self.step, self.touched = agent, step, {}
+        self.places = {**self.arrays, **step.places}
+        self.windows = {}
+        for name, place in self.places.items():
+            if place.values is None:
+                place.values = poison_array(place.extents, place.dtype)
+                place.written = np.zeros(place.extents, bool)
+            self.memory[name] = place.values
+        for name, place in step.places.items():
+            starts = tuple(np.asarray(start, np.int64) for start in place.starts)
+            extents = tuple(np.asarray(extent, np.int64) for extent in place.extents)
+            self.windows[name] = Window(starts, extents, 0)
+        for name, buffer in self.private.items():
+            if (agent, name) not in self.own:
+                self.own[agent, name] = self.fresh(buffer, self.sizes)
+            self.memory[name] = self.own[agent, name]
+        try:
+            with np.errstate(all="ignore"):
+                self.block((step.stmt,), lane_of(step.values))
+        except InterpreterFault as broken:
+            raise self.fault(_finder_of(broken), f"{broken.what}: {broken.because}") from broken
+        return self.touched
+
+    def fault(self, finder: str, because: str, *help: str) -> ExecutionFault:
+        """Return the error of a finder in the step that runs."""
+        at = f"{self.step.head} on {self.agent}"
+        return fault(self.program.name, finder, at=at, because=because, help=help)
+
+    def _load(self, name: str, index: tuple[Expr, ...], lanes: Lanes) -> Array:
+        self.reading += 1
+        try:
+            return super()._load(name, index, lanes)
+        finally:
+            self.reading -= 1
+
+    def store(self, stmt: Store, lanes: Lanes) -> None:
+        """Store a value; an update reads the element as well."""
+        self.updates = stmt.reduce is not None
+        super().store(stmt, lanes)
+
+    def element(
+        self, name: str, index: tuple[Expr, ...], lanes: Lanes
+    ) -> tuple[Array, tuple[Array, ...]]:
+        """Return the memory and the indices of an access, which is noted."""
+        memory, parts = super().element(name, index, lanes)
+        place = self.places.get(name)
+        if place is not None and name not in (lanes.own or {}) and 0 not in place.extents:
+            self.note(place, parts, lanes.mask, self.reading == 0)
+        return memory, parts
+
+    def note(self, place: Place, parts: tuple[Array, ...], mask: Array, writes: bool) -> None:
+        """Note an access to elements of a place."""
+        if not mask.any():
+            return
+        if not mask.all():
+            *spread, running = np.broadcast_arrays(*parts, mask)
+            parts = tuple(part[running] for part in spread)
+        written = place.written
+        assert written is not None
+        if not writes or self.updates:
+            held = np.asarray(written[parts])
+            if not held.all():
+                element = _element(place, parts, ~held)
+                because = f"it reads {element}, which nobody has written"
+                raise self.fault("uninitialized", because)
+        if place.region.memory == REGISTERS:
+            self.check_registers(place, parts)
+        if writes:
+            written[parts] = True
+            self.bury(place, parts)
+        if place.tracked:
+            ends = tuple((int(part.min()), int(part.max()) + 1) for part in parts)
+            reads = (False,) if not writes else (False, True) if self.updates else (True,)
+            for kind in reads:
+                if (place, ends, kind) not in self.touched:
+                    shape = [stop - start for start, stop in ends]
+                    self.touched[place, ends, kind] = np.zeros(shape, bool)
+                self.touched[place, ends, kind][
+                    tuple(p - start for p, (start, _) in zip(parts, ends, strict=True))
+                ] = True
+
+    def bury(self, place: Place, parts: tuple[Array, ...]) -> None:
+        """Take from a window what is written in its place."""
+        inside = place.inside
+        if inside is None or inside.written is None:
+            return
+        room = inside.written.shape
+        held = [part < extent for part, extent in zip(parts, room, strict=True)]
+        if all(one.all() for one in held):
+            inside.written[parts] = False
+
+    def check_registers(self, place: Place, parts: tuple[Array, ...]) -> None:
+        """Check that registers are the agent's that touches them."""
+        number = self.agents.setdefault(self.agent, len(self.agents) + 1)
+        if place.owner is None:
+            place.owner = np.zeros(place.extents, np.int32)
+        owner = np.asarray(place.owner[parts])
+        others = (owner != 0) & (owner != number)
+        if others.any():
+            other = [*self.agents][int(owner[others].flat[0]) - 1]
+            because = f"it touches {_element(place, parts, others)}, in registers of {other}"
+            raise self.fault("registers", because, "a window in shared memory")
+        place.owner[parts] = number
+
+
+def _element(place: Place, parts: tuple[Array, ...], bad: Array) -> str:
+    """Return the first element of an access at which `bad` holds, as text."""
+    spread = np.broadcast_arrays(*parts, bad)
+    at = tuple(int(where[0]) for where in np.nonzero(spread[-1])) if spread[-1].ndim else ()
+    index = [int(part[at]) + s for part, s in zip(spread, place.starts, strict=False)]
+    return f"{place.region.name}[{', '.join(map(str, index))}]"
+
+
+def _finder_of(broken: InterpreterFault) -> str:
+    if "is outside" in broken.what:
+        return "bounds"
+    return "instances" if "instances" in broken.what else "promise"
+
+
+def box_of(ends: tuple[tuple[int, int], ...]) -> Box:
+    """Return the box of the ends of its axes."""
+    return tuple(slice(start, stop) for start, stop in ends)

@@ -1,0 +1,120 @@
+"""Who has touched which elements of a memory, and whether that was ordered.
+
+Of each element the last access that wrote it is known, and of each agent the elements that it has read since. FastTrack
+(Flanagan and Freund, PLDI 2009) compares accesses alike; here one access is of a tile, with a mask of elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from offcut.backends.gpu.executor.clocks import Component
+from offcut.backends.gpu.executor.steps import Agent, Region, Step
+from offcut.core.interpret.values import Array
+
+Box: TypeAlias = tuple[slice, ...]
+
+
+@dataclass(eq=False, slots=True)
+class Access:
+    """What an agent did in one step: it was done when these counts are known.
+
+    engine  of what was done in the background, the unit that it waits by
+    """
+
+    agent: Agent
+    step: Step
+    counts: tuple[tuple[Component, int], ...]
+    engine: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.step.head} on {self.agent}"
+
+
+@dataclass(eq=False, slots=True)
+class _Read:
+    access: Access
+    box: Box
+    mask: Array
+
+
+Check: TypeAlias = Callable[[Access, bool, tuple[int, ...], bool], None]
+"""Told an earlier access, whether that wrote, the coordinates of an element that both touch, and whether the later one writes."""
+
+
+@dataclass(eq=False)
+class Shadow:
+    """The accesses to a region that later ones are compared with."""
+
+    region: Region
+    accesses: list[Access] = field(default_factory=list)
+    reads: list[_Read] = field(default_factory=list)
+    writers: Array | None = None
+
+    def touch(self, access: Access, box: Box, mask: Array, writes: bool, check: Check) -> None:
+        """Note that `access` touches elements of a box, by coordinates in the region; `check` is told each earlier one."""
+        if self.writers is None:
+            self.writers = np.zeros(self.region.shape, np.int32)
+        ids = self.writers[box]
+        for number in np.unique(ids[mask]):
+            if number:
+                where = mask & (ids == number)
+                check(self.accesses[number - 1], True, _first(box, where), writes)
+        if not writes:
+            self.note_read(access, box, mask)
+            return
+        left = []
+        for read in self.reads:
+            common = _common(box, mask, read)
+            if common is not None:
+                if read.access is not access:
+                    check(read.access, False, _first(read.box, common), True)
+                read.mask = read.mask & ~common
+            if read.mask.any():
+                left.append(read)
+        self.reads = left
+        self.accesses.append(access)
+        ids[mask] = len(self.accesses)
+
+    def note_read(self, access: Access, box: Box, mask: Array) -> None:
+        """Note a read; one of the same elements by the same agent, done before it, is no longer of interest."""
+        for read in self.reads:
+            if (
+                read.box == box
+                and read.access.agent == access.agent
+                and not read.access.engine
+                and not access.engine
+                and (mask | ~read.mask).all()
+            ):
+                read.access, read.mask = access, mask
+                return
+        self.reads.append(_Read(access, box, mask))
+
+
+def _common(box: Box, mask: Array, read: _Read) -> Array | None:
+    """Return the elements of a read that a box with a mask holds too, by the read's box; None if there are none."""
+    starts = [max(a.start, b.start) for a, b in zip(box, read.box, strict=True)]
+    stops = [min(a.stop, b.stop) for a, b in zip(box, read.box, strict=True)]
+    if any(stop <= start for start, stop in zip(starts, stops, strict=True)):
+        return None
+    ends = list(zip(starts, stops, strict=True))
+    own = tuple(slice(a - of.start, b - of.start) for (a, b), of in zip(ends, box, strict=True))
+    its = tuple(
+        slice(a - of.start, b - of.start) for (a, b), of in zip(ends, read.box, strict=True)
+    )
+    both = mask[own] & read.mask[its]
+    if not both.any():
+        return None
+    common = np.zeros_like(read.mask)
+    common[its] = both
+    return common
+
+
+def _first(box: Box, mask: Array) -> tuple[int, ...]:
+    """Return the first element of a mask, by coordinates in the region."""
+    offsets = np.argwhere(mask)[0] if mask.ndim else ()
+    return tuple(int(of.start + offset) for of, offset in zip(box, offsets, strict=True))

@@ -1,0 +1,105 @@
+"""Whether accesses of agents are ordered, and the faults of those that are not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from offcut.backends.gpu.executor.clocks import Clock
+from offcut.backends.gpu.executor.faults import ExecutionFault, fault
+from offcut.backends.gpu.executor.leaves import Touched, box_of
+from offcut.backends.gpu.executor.memory import Access, Shadow
+from offcut.backends.gpu.executor.steps import Agent, Place, Region
+from offcut.backends.gpu.units import REGISTERS
+from offcut.polyhedral.sync import Ends, Unit
+
+LATE = " in the background, and its end was not waited for"
+
+
+class Races:
+    """The accesses to all memories, of which later ones are compared with earlier ones."""
+
+    def __init__(self, program: str, units: Mapping[str, Unit]) -> None:
+        self.program, self.units = program, units
+        self.shadows: dict[tuple[Region, Agent | None], Shadow] = {}
+
+    def help_of(self, earlier: Access) -> str:
+        """Return what waits for the end of an access."""
+        if earlier.engine and self.units[earlier.engine].ends is Ends.GROUP:
+            return "wait group, before it"
+        return "arrive at a token behind the first, wait for it before the second"
+
+    def help_between(self, earlier: Access, agent: Agent) -> str:
+        """Return what orders an access of one agent and a later one of another."""
+        if earlier.engine:
+            return self.help_of(earlier)
+        if agent.unit == earlier.agent.unit:
+            return f"barrier {agent.unit}, between them"
+        return f"a token {earlier.agent.unit} -> {agent.unit}"
+
+    def compare(self, access: Access, touched: Touched, clocks: Sequence[Clock]) -> None:
+        """Compare an access with those before it; `clocks` is what the lanes know that run it."""
+
+        def check(earlier: Access, wrote: bool, element: tuple[int, ...], writes: bool) -> None:
+            finder = self.unordered(earlier, access, wrote, clocks)
+            if finder:
+                raise self.race(finder, earlier, access, place, element, wrote, writes)
+
+        for (place, ends, writes), mask in sorted(touched.items(), key=lambda item: item[0][2]):
+            agent = access.agent if place.region.memory == REGISTERS else None
+            key = (place.region, agent)
+            if key not in self.shadows:
+                self.shadows[key] = Shadow(place.region)
+            self.shadows[key].touch(access, box_of(ends), mask, writes, check)
+
+    def unordered(
+        self, earlier: Access, later: Access, wrote: bool, clocks: Sequence[Clock]
+    ) -> str:
+        """Return the finder of two accesses that nothing orders; "" where one has ended before the other begins."""
+        first = self.units[earlier.engine or earlier.agent.unit]
+        second = self.units[later.engine or later.agent.unit]
+        fence = second.fence if wrote and second.fence != first.fence else ""
+        own = earlier.agent == later.agent
+        engines = [bool(one.engine) and self.units[one.engine].engine for one in (earlier, later)]
+        lanes = self.units[earlier.agent.unit].lanes and engines[0] != engines[1]
+        in_order = not earlier.engine or (earlier.engine == later.engine and first.in_order)
+        if own and not lanes and not fence and in_order:
+            return ""
+        if all(clock.knows(earlier.counts, fence) for clock in clocks):
+            return ""
+        known = all(clock.knows(earlier.counts) for clock in clocks)
+        if fence and (known or (own and not lanes and in_order)):
+            return "fence"
+        if earlier.engine:
+            return "async"
+        return "lanes" if own and lanes else "race"
+
+    def race(
+        self,
+        finder: str,
+        earlier: Access,
+        later: Access,
+        place: Place,
+        element: tuple[int, ...],
+        wrote: bool,
+        writes: bool,
+    ) -> ExecutionFault:
+        """Return the error of two accesses that nothing orders."""
+        index = ", ".join(str(at + start) for at, start in zip(element, place.starts, strict=True))
+        does, did = ("writes" if one else "reads" for one in (writes, wrote))
+        because = f"it {does} {place.region.name}[{index}], which {earlier} {did}"
+        match finder:
+            case "fence":
+                kind = self.units[later.engine or later.agent.unit].fence
+                return self._fault(finder, str(later), because, f"fence {kind}, behind the first")
+            case "async":
+                because += LATE
+                return self._fault(finder, str(later), because, self.help_of(earlier))
+            case "lanes":
+                because += ", and one lane issues it before all have"
+                return self._fault(finder, str(later), because, f"barrier {later.agent.unit}")
+        because += ", and nothing orders the two"
+        help = self.help_between(earlier, later.agent)
+        return self._fault(finder, str(later), because, help)
+
+    def _fault(self, finder: str, at: str, because: str, help: str) -> ExecutionFault:
+        return fault(self.program, finder, at=at, because=because, help=(help,))

@@ -1,0 +1,89 @@
+"""The barriers of a token: which arrivals make it, and whether arrivals and waits are in their own phases.
+
+Token k of a ring of `room` barriers is phase ``k // room`` of barrier ``k % room``. Nothing stops an arrival that comes a phase
+early, and who comes to a barrier after its phase has ended twice waits for another one; so each has to *know* that it is in time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from offcut.backends.gpu.executor.clocks import Clock, Component
+from offcut.core.program import Token
+
+Counts = tuple[tuple[Component, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A wait for a token: who waited, and the counts of that."""
+
+    agent: str
+    counts: Counts
+
+
+@dataclass(eq=False)
+class Ring:
+    """The barriers of a token, one for each slot.
+
+    clocks  by number of a token, what each of those knew that arrived
+    bytes   by number, how many have come with the arrivals
+    waits   by number, who has waited for it
+    """
+
+    token: Token
+    clocks: dict[int, list[Clock]] = field(default_factory=lambda: defaultdict(list))
+    bytes: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    waits: dict[int, list[Wait]] = field(default_factory=lambda: defaultdict(list))
+    arrivals: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    counts: dict[int, list[Counts]] = field(default_factory=lambda: defaultdict(list))
+
+    def pending(self, number: int) -> int:
+        """Return the arrivals of a token that have taken place."""
+        return self.arrivals.get(number, 0)
+
+    def is_done(self, number: int) -> bool:
+        """Return whether a token is there."""
+        return self.pending(number) >= self.token.count
+
+    def too_early(self, number: int, known: Clock) -> str:
+        """Return why an arrival may be in an earlier phase than its own, by what its agent knows; "" where it cannot."""
+        room = self.token.room
+        before = number - room
+        if before < 0:
+            return ""
+        ended = self.is_done(before) and all(map(known.knows, self.counts[before]))
+        if ended:
+            return ""
+        return (
+            f"it is for token {number}, and the phase of token {before} may not have ended: "
+            f"{self.token.name} has room for {room}"
+        )
+
+    def add(
+        self, number: int, count: int, counts: Counts, clock: Clock, bytes: int
+    ) -> tuple[str, str]:
+        """Add the arrivals of one agent; return the finder and the reason of a fault, if there is one."""
+        if self.pending(number) + count > self.token.count:
+            because = f"it is arrival {self.pending(number) + count} of token {number}, and {self.token.count} make one"
+            return "arrivals", because
+        self.arrivals[number] += count
+        self.counts[number].append(counts)
+        self.clocks[number].append(clock)
+        self.bytes[number] += bytes
+        before = number - self.token.room
+        if not self.is_done(number) or before < 0:
+            return "", ""
+        for wait in self.waits[before]:
+            if not any(known.knows(wait.counts) for known in self.clocks[number]):
+                because = f"it ends the phase behind that of token {before}, for which {wait.agent} may still wait"
+                return "phase", because
+        return "", ""
+
+    def incomplete(self) -> tuple[int, int]:
+        """Return a token that has some of its arrivals, and how many; zeros where there is none."""
+        for number, count in self.arrivals.items():
+            if 0 < count < self.token.count:
+                return number, count
+        return 0, 0

@@ -1,0 +1,388 @@
+"""What each unit of a program runs, step by step, at given sizes.
+
+An *agent* is a unit with the values of the loops around that are bound to units: warp 1 of block 0. A *step* is a statement
+that it runs as a whole: a tile, a store, a nest of plain loops around stores, or a statement of synchronization. Windows are
+objects: each time an ``alloc`` is reached there is a new one, whose elements nobody has written; a *region* is the memory
+that the windows of one ``alloc`` take in turn, of which an agent, or the agents inside, have one for each slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from offcut.backends.gpu.executor.faults import ExecutionFault, fault
+from offcut.backends.gpu.units import MAIN
+from offcut.core import index as ix
+from offcut.core.expr import Expr, reads_memory
+from offcut.core.interpret.values import Array, InterpreterFault, evaluate
+from offcut.core.program import (
+    Action,
+    Alloc,
+    Choose,
+    For,
+    If,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    Sync,
+    Tile,
+    Token,
+    walk,
+)
+from offcut.core.text.printer import format_head
+from offcut.polyhedral.sync import Agents, Ends, slot_of
+
+Bound: TypeAlias = tuple[tuple[str, int], ...]
+"""The loops around that are bound to units: each unit with the value of the iterator, outermost first."""
+
+
+class Agent(NamedTuple):
+    """One unit: its kind, and the loops around it that are bound to units."""
+
+    unit: str
+    bound: Bound
+
+    def __str__(self) -> str:
+        own = [f"{unit} {value}" for unit, value in reversed(self.bound)]
+        if self.bound and self.bound[-1][0] == self.unit:
+            return " of ".join(own)
+        return " of ".join([self.unit, *own])
+
+
+@dataclass(eq=False)
+class Region:
+    """Memory that windows take in turn, or that an array has.
+
+    name    of the buffer
+    memory  the memory that it is in
+    shape   the largest extents of its windows
+    """
+
+    name: str
+    memory: str
+    shape: tuple[int, ...]
+
+
+@dataclass(eq=False)
+class Place:
+    """The elements of a buffer for a while: a window, or a whole array.
+
+    starts   the coordinates of its first element
+    tracked  whether accesses are compared with those of others: not of an array that the program never writes
+    values   what it holds
+    written  which elements somebody has written
+    inside   the place that it lies in, element on element, and which is dead where it is written
+    """
+
+    region: Region
+    starts: tuple[int, ...]
+    extents: tuple[int, ...]
+    dtype: str
+    tracked: bool = True
+    values: Array | None = None
+    written: Array | None = None
+    inside: Place | None = None
+    owner: Array | None = None
+
+
+@dataclass(eq=False)
+class Step:
+    """A statement that an agent runs next.
+
+    number   its place among all steps, as the text runs
+    values   of sizes and iterators around
+    bound    the loops around it that are bound to units
+    places   of the buffers of which there is a window around
+    engine   of an asynchronous tile, the unit whose end it has; "" of all others
+    """
+
+    number: int
+    stmt: Stmt
+    values: Mapping[str, int]
+    bound: Bound
+    places: Mapping[str, Place]
+    engine: str = ""
+
+    @property
+    def head(self) -> str:
+        """Return its line."""
+        return f"`{format_head(self.stmt)}`"
+
+
+@dataclass
+class Streams:
+    """The steps of each agent, and the barriers that agents of a unit meet at.
+
+    agents    of all units that loops around are bound to, and those that run something
+    barriers  (unit, loops around, step) of barriers outside of the unit's own loops
+    regions   by alloc, owner and slot
+    """
+
+    agents: dict[Agent, list[Step]] = field(default_factory=dict)
+    barriers: list[tuple[str, Bound, Step]] = field(default_factory=list)
+    regions: dict[object, Region] = field(default_factory=dict)
+    rooms: dict[tuple[int, Bound], tuple[Alloc, int]] = field(default_factory=dict)
+
+    def all_steps(self) -> dict[Agent, list[Step]]:
+        """Return the steps of each agent in the order of the text, barriers among them."""
+        steps = {agent: [*own] for agent, own in self.agents.items()}
+        for unit, bound, step in self.barriers:
+            for agent, own in steps.items():
+                if agent.unit == unit and agent.bound[: len(bound)] == bound:
+                    own.append(step)
+        for own in steps.values():
+            own.sort(key=lambda step: step.number)
+        return steps
+
+
+@dataclass(frozen=True)
+class _Scope:
+    values: Mapping[str, int]
+    bound: Bound = ()
+    loops: tuple[tuple[str, Expr, Expr, int], ...] = ()  # not bound: name, lo, hi, and value
+    places: Mapping[str, Place] = field(default_factory=dict)
+
+
+class Reader:
+    """Reads the steps of statements of a program, at given sizes."""
+
+    def __init__(self, program: Program, agents: Agents) -> None:
+        self.program, self.agents, self.units = program, agents, agents.by_name
+        self.buffers = {buffer.name: buffer for buffer in program.buffers}
+        self.tokens: dict[str, Token] = {token.name: token for token in program.tokens}
+        self.number = 0
+        self._leaf: dict[int, bool] = {}
+
+    def read(self, body: Sequence[Stmt], values: Mapping[str, int], bound: Bound = ()) -> Streams:
+        """Return the streams of `body`.
+
+        Raises ExecutionFault for what no unit of the machine runs.
+        """
+        self.streams = Streams()
+        self.block(body, _Scope(values, bound))
+        return self.streams
+
+    def block(self, body: Sequence[Stmt], scope: _Scope) -> None:
+        """Read statements, one after the other."""
+        for stmt in body:
+            self.statement(stmt, scope)
+
+    def statement(self, stmt: Stmt, scope: _Scope) -> None:
+        """Read a statement: what is in it, or what one agent runs."""
+        match stmt:
+            case Tile() | Store():
+                self.leaf(stmt, scope)
+            case Sync():
+                self.sync(stmt, scope)
+            case Alloc():
+                places = {**scope.places, stmt.buffer: self.window(stmt, scope)}
+                self.block(stmt.body, replace(scope, places=places))
+            case For() | If() | Let() if self.is_leaf(stmt):
+                self.leaf(stmt, scope)
+            case For(name, lo, hi, body, unit=unit):
+                first, last = self.value(lo, stmt, scope), self.value(hi, stmt, scope)
+                if unit is not None and unit not in self.units:
+                    self.check_unit(unit, stmt, scope)
+                own = unit if unit in self.units else None
+                for value in range(first, last):
+                    inside = replace(scope, values={**scope.values, name: value})
+                    if own is not None:
+                        inside = replace(inside, bound=(*scope.bound, (own, value)))
+                        self.streams.agents.setdefault(Agent(own, inside.bound), [])
+                    else:
+                        loop = (name, lo, hi, value)
+                        inside = replace(inside, loops=(*scope.loops, loop))
+                    self.block(body, inside)
+            case If(condition, then, other):
+                holds = self.value(condition, stmt, scope)
+                self.block(then if holds else other, scope)
+            case Let(name, lo, hi, value, body):
+                bound = self.value(value, stmt, scope)
+                if not lo <= bound < hi:
+                    because = f"{name} = {bound} is not in {lo}:{hi}"
+                    raise self.fault("promise", stmt, scope, because)
+                self.block(body, replace(scope, values={**scope.values, name: bound}))
+            case Choose(options):
+                costs = [evaluate(option.cost, scope.values) for option in options]
+                costs = [cost if cost == cost else np.inf for cost in costs]
+                if options:
+                    self.block(options[int(np.argmin(costs))].body, scope)
+
+    def check_unit(self, unit: str, stmt: Stmt, scope: _Scope) -> None:
+        """Check that a unit that no agents are is one of lanes, or of writing out."""
+        if unit not in ("lane", "unroll"):
+            because = f"the machine has no unit {unit} whose iterations run side by side"
+            raise self.fault("unit", stmt, scope, because, *(f"@{name}" for name in self.units))
+
+    def is_leaf(self, stmt: Stmt) -> bool:
+        """Return whether a statement is made of stores that one agent runs."""
+        if id(stmt) not in self._leaf:
+            self._leaf[id(stmt)] = all(
+                isinstance(one, Store | If | Let)
+                or (isinstance(one, For) and one.unit not in self.units)
+                for one in walk((stmt,))
+            )
+        return self._leaf[id(stmt)]
+
+    def leaf(self, stmt: Stmt, scope: _Scope) -> None:
+        """Add a statement that one agent runs."""
+        for one in walk((stmt,)):
+            if isinstance(one, For) and one.unit is not None:
+                self.check_unit(one.unit, one, scope)
+        mark = stmt.unit if isinstance(stmt, Tile) else None
+        if mark is not None and mark not in self.units:
+            because = f"the machine has no unit {mark}"
+            raise self.fault("unit", stmt, scope, because, *(f"@by({name})" for name in self.units))
+        agent = self.runner(mark, scope.bound)
+        late = isinstance(stmt, Tile) and stmt.asynchronous
+        engine = (mark or agent.unit) if late else ""
+        if engine and self.units[engine].ends is Ends.IN_ORDER:
+            engine = ""
+        if isinstance(stmt, Tile) and stmt.multicast is not None:
+            raise self.fault(
+                "unit", stmt, scope, "copies to all blocks of a cluster are not run here"
+            )
+        if any(isinstance(one, Sync) for one in walk((stmt,))):
+            because = "a statement of synchronization stands inside of what one unit runs"
+            raise self.fault("unit", stmt, scope, because)
+        self.add(agent, stmt, scope, engine)
+
+    def sync(self, stmt: Sync, scope: _Scope) -> None:
+        """Add a statement of synchronization."""
+        if stmt.where is not None and not self.value(stmt.where, stmt, scope):
+            return
+        match stmt.action:
+            case Action.ARRIVE | Action.WAIT:
+                token = self.tokens.get(stmt.name)
+                if token is None:
+                    raise self.fault("unit", stmt, scope, f"no token {stmt.name} is declared")
+                unit = token.source if stmt.action is Action.ARRIVE else token.target
+                self.add(Agent(self.known(unit, stmt, scope), scope.bound), stmt, scope)
+            case Action.BARRIER:
+                self.known(stmt.name, stmt, scope)
+                if any(unit == stmt.name for unit, _ in scope.bound):
+                    self.add(Agent(stmt.name, scope.bound), stmt, scope)
+                    return
+                step = self.step(stmt, scope, "")
+                self.streams.barriers.append((stmt.name, scope.bound, step))
+            case _:
+                agent = self.runner(stmt.unit, scope.bound)
+                self.add(agent, stmt, scope, stmt.unit or agent.unit)
+
+    def known(self, unit: str, stmt: Stmt, scope: _Scope) -> str:
+        """Return a unit that the machine has, and that comes to barriers."""
+        if unit not in self.units or self.units[unit].engine:
+            raise self.fault("unit", stmt, scope, f"the machine has no unit {unit} that does it")
+        return unit
+
+    def runner(self, mark: str | None, bound: Bound) -> Agent:
+        """Return the agent that runs a statement: of its mark, or of the loops around."""
+        if mark is not None and mark in self.units and not self.units[mark].engine:
+            return Agent(mark, bound)
+        return Agent(bound[-1][0] if bound else self.agents.default, bound)
+
+    def add(self, agent: Agent, stmt: Stmt, scope: _Scope, engine: str = "") -> None:
+        """Add a step of an agent."""
+        own = self.streams.agents.setdefault(agent, [])
+        own.append(self.step(stmt, scope, engine))
+
+    def step(self, stmt: Stmt, scope: _Scope, engine: str) -> Step:
+        """Return the next step."""
+        self.number += 1
+        return Step(self.number, stmt, scope.values, scope.bound, scope.places, engine)
+
+    def window(self, alloc: Alloc, scope: _Scope) -> Place:
+        """Return the new window of an ``alloc``."""
+        buffer = self.buffers[alloc.buffer]
+        starts = tuple(self.value(start, alloc, scope) for start, _ in alloc.axes)
+        extents = tuple(max(self.value(extent, alloc, scope), 0) for _, extent in alloc.axes)
+        outer = scope.places.get(alloc.inplace) if alloc.inplace is not None else None
+        if outer is not None:
+            return Place(outer.region, starts, extents, buffer.dtype, inside=outer)
+        loops = [(name, lo, hi) for name, lo, hi, _ in scope.loops]
+        slot = 0
+        if alloc.depth > 1 and loops:
+            slot = self.value(slot_of(loops, alloc.depth), alloc, scope)
+        key = (id(alloc), scope.bound, slot)
+        region = self.streams.regions.get(key)
+        if region is None:
+            memory = alloc.memory or buffer.scope or MAIN
+            region = self.streams.regions[key] = Region(alloc.buffer, memory, extents)
+        region.shape = tuple(map(max, region.shape, extents))
+        self.note_room(alloc, scope, extents)
+        return Place(region, starts, extents, buffer.dtype)
+
+    def note_room(self, alloc: Alloc, scope: _Scope, extents: tuple[int, ...]) -> None:
+        """Note the elements of the largest window of an ``alloc``, of each of its owners."""
+        layout = alloc.layout or self.buffers[alloc.buffer].layout
+        shape = layout.padded(extents) if layout is not None else extents
+        key = (id(alloc), scope.bound)
+        most = self.streams.rooms.get(key, (alloc, 0))[1]
+        self.streams.rooms[key] = (alloc, max(most, int(np.prod(shape, dtype=np.int64))))
+
+    def value(self, expr: Expr, stmt: Stmt, scope: _Scope) -> int:
+        """Return the value of an expression over sizes and iterators around."""
+        literal = ix.literal_value(expr)
+        if literal is not None:
+            return literal
+        if reads_memory(expr):
+            because = "which units run what is decided by what memory holds"
+            raise self.fault("unit", stmt, scope, because)
+        try:
+            return int(evaluate(expr, scope.values))
+        except InterpreterFault as broken:
+            raise self.fault("promise", stmt, scope, broken.what) from broken
+
+    def fault(
+        self, finder: str, stmt: Stmt, scope: _Scope, because: str, *help: str
+    ) -> ExecutionFault:
+        """Return the error of a finder at a statement."""
+        agent = self.runner(None, scope.bound)
+        at = f"`{format_head(stmt)}` on {agent}"
+        return fault(self.program.name, finder, at=at, because=because, help=help)
+
+
+def stored_buffers(program: Program) -> set[str]:
+    """Return the buffers that some statement writes."""
+    return {stmt.buffer for stmt in walk(program) if isinstance(stmt, Store)}
+
+
+def block_of(bound: Bound) -> Bound:
+    """Return the loops around that say which block it is."""
+    units = [unit for unit, _ in bound]
+    depth = len(units) - units[::-1].index("block") if "block" in units else 0
+    return bound[:depth]
+
+
+def is_of_blocks(body: Sequence[Stmt]) -> bool:
+    """Return whether statements are loops over blocks, and barriers of all blocks, under plain loops and conditions."""
+    for stmt in body:
+        match stmt:
+            case For(_, _, _, inside, unit=unit):
+                if unit not in (None, "block") or (unit is None and not is_of_blocks(inside)):
+                    return False
+                if unit == "block" and any(
+                    isinstance(one, Sync) and one.action is Action.BARRIER and one.name == "block"
+                    for one in walk(inside)
+                ):
+                    return False
+            case If(_, then, other):
+                if not is_of_blocks((*then, *other)):
+                    return False
+            case Let(_, _, _, _, inside):
+                if not is_of_blocks(inside):
+                    return False
+            case Choose(options):
+                if not options or not all(is_of_blocks(option.body) for option in options):
+                    return False
+            case Sync():
+                if stmt.action is not Action.BARRIER or stmt.name != "block" or stmt.where:
+                    return False
+            case _:
+                return False
+    return True

@@ -1,0 +1,22 @@
+"""The units of a GPU, as far as the order of what they run is concerned, and the memories of a block."""
+
+from __future__ import annotations
+
+from offcut.polyhedral.sync import Agents, Ends, Unit
+
+MAIN, SHARED, REGISTERS = "main memory", "shared", "registers"
+ASYNC_SHARED = "async_shared"
+"""The fence behind ordinary stores to shared memory, which bulk copies and products by descriptor read beside the caches."""
+
+AGENTS = Agents(
+    (
+        Unit("load", ends=Ends.TOKEN, fence=ASYNC_SHARED),
+        Unit("warpgroup", ends=Ends.GROUP, lanes=True, in_order=True),
+        Unit("warp", ends=Ends.GROUP),
+        Unit("store", ends=Ends.GROUP, engine=True, fence=ASYNC_SHARED),
+        Unit("block"),
+    ),
+    default="block",
+)
+"""A warp runs in step, and its copies in the background (cp.async) end when it has waited for their group. Four warps of a
+warpgroup are lanes that meet. The load unit is a thread of its own, which arrives at a barrier with what it has copied."""
