@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from offcut.backends.abi import Signature
-from offcut.backends.accelerator.costs.predicted import cost_of, formulas_of, taken
+from offcut.backends.accelerator.costs import cost_of, formulas_of, taken
 from offcut.backends.accelerator.executor import AcceleratorExecutor
 from offcut.backends.accelerator.host_device_split import HostDeviceProgram
 from offcut.backends.accelerator.isa.listing import listing

@@ -1,1 +1,5 @@
-"""What a call takes on a machine of queues: instance by instance, and as formulas of that."""
+"""What a call takes on a machine of queues, in closed form."""
+
+from offcut.backends.accelerator.costs.predicted import cost_of, formulas_of, taken
+
+__all__ = ["cost_of", "formulas_of", "taken"]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import lcm
 
-from offcut.backends.accelerator.costs.nest_run import Ran, run_of
 from offcut.backends.accelerator.costs.periodic import Fitted, fitted
 from offcut.backends.accelerator.lowering.issue_tree import bounds_of
 from offcut.backends.accelerator.lowering.nest import LoweredNest
+from offcut.backends.accelerator.nest_run import Ran, run_of
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, children, variables
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import groupby
 
-from offcut.backends.accelerator.costs.issue_counts import Issued
 from offcut.backends.accelerator.isa import (
     Alu,
     Finish,
@@ -20,6 +19,7 @@ from offcut.backends.accelerator.isa import (
     Store,
     Unit,
 )
+from offcut.backends.accelerator.issue_counts import Issued
 from offcut.backends.accelerator.lowering.emit import Emitter, brings_micro_ops
 from offcut.backends.accelerator.lowering.nest import LoweredNest
 from offcut.backends.accelerator.lowering.python_codegen import Shape
