@@ -82,7 +82,7 @@ class Strategy:
     def takes(self, tile: int) -> TileRuns:
         """Return the runs of tiles of an axis whose tile size is `tile`.
 
-        Raises NotTaken where that is nothing.
+        Raises InvalidStrategy where that is nothing.
         """
         if self.user_defined is None:
             return _run_strategy(_BUILTIN[self.name], tile, self.arguments)

@@ -83,7 +83,7 @@ _PARTICULAR = (Form.FULL, Form.GUARD, Form.MASK, Form.PAD, Form.SHIFT)
 def place_segments(takes: TileRuns, extent: Expr, tile: int) -> tuple[Segment, ...]:
     """Return the segments of an axis of `extent`, without those that a constant extent leaves empty.
 
-    Raises NotTaken where a tile may be higher than `tile`, or is not quasi-affine in the extent.
+    Raises InvalidStrategy where a tile may be higher than `tile`, or is not quasi-affine in the extent.
     """
     segments: list[Segment] = []
     for number in takes.yielded:

@@ -218,7 +218,7 @@ StrategyFunction: TypeAlias = Callable[..., Iterator[TileRun]]
 def run_strategy(function: StrategyFunction, tile: int, arguments: Sequence[int]) -> TileRuns:
     """Run a strategy's function on an axis with tiles of `tile`; return its runs.
 
-    Raises NotTaken for what is no strategy.
+    Raises InvalidStrategy for what is no strategy.
     """
     runs: list[TileRun] = []
     axis = TiledAxis(tile, runs)
