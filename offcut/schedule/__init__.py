@@ -38,7 +38,7 @@ from offcut.schedule.decisions import (
     split_of,
     stages_in,
 )
-from offcut.schedule.loop_names import EVERY, NO_LOOP, Binds
+from offcut.schedule.loop_names import EVERY, NO_LOOP, Binds, stages_of
 from offcut.schedule.nests import (
     KernelAxes,
     Nest,
@@ -136,6 +136,7 @@ __all__ = [
     "split_names",
     "split_of",
     "stages_in",
+    "stages_of",
     "whole_stagings",
     "with_parts",
     "with_strategy_options",

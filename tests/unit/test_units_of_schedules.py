@@ -131,7 +131,7 @@ REFUSED = {
 bind: cannot bind S.i to thread
   at       line 3: bind S.i thread
   because  with n = 2, m = 1, S[j] += Y[i, j] at j = 0, i = 0 writes what the instance j = 0, i = 1 overwrites
-  help     the loops around it, outermost first""",
+  help     the schedule without this line""",
     ),
     "lanes of a sum": (
         "bind S.i lane",
@@ -146,8 +146,7 @@ bind: cannot bind S.i to lane
         """\
 bind: cannot bind Y.j to lane tree
   at       line 3: bind Y.j lane tree
-  because  lanes hold partial sums of a loop that does nothing but add up
-  help     bind Y.j lane""",
+  because  lanes hold partial sums of a loop that does nothing but add up""",
     ),
     "a stage that is none": (
         "bind Z.i thread",
@@ -217,6 +216,21 @@ def test_loops_of_a_nest_are_called_as_its_splits_call_them() -> None:
     assert set(marked("bind C.columns thread")) == {"j_tile thread"}
     assert set(marked("bind C.k lane tree")) == {"k lane"}
     assert marked("bind C.column lane") == []  # a tile runs as vectors
+    inside = {
+        "bind C.columns lane tree": (
+            "lanes hold partial sums of a loop that does nothing but add up",
+            "bind C.k lane tree",
+        ),
+        "bind C.row thread": ("it lies in a tile, which one thread runs", "a loop around the tile"),
+        "bind C.rows lane": (
+            "tiles, windows or lanes are inside of it",
+            "a loop that holds none of them",
+        ),
+    }
+    for line, (because, help) in inside.items():
+        with pytest.raises(oc.PartitionError) as refused:
+            marked(line)
+        assert (refused.value.because, refused.value.help) == (because, (help,))
     with pytest.raises(oc.PartitionError) as refused:
         marked("bind C.i thread")
     assert str(refused.value) == (
@@ -227,3 +241,12 @@ def test_loops_of_a_nest_are_called_as_its_splits_call_them() -> None:
         "  help     bind C.columns thread\n"
         "  help     bind C.row thread"
     )
+
+
+@pytest.mark.isa("avx512f")
+def test_a_tree_of_a_sum_that_a_microkernel_adds_up_is_refused() -> None:
+    text = str(oc.compile(dense(), strategy="ladder").schedule)
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(dense(), schedule=oc.Schedule.parse(f"{text}\nbind C.k lane tree"))
+    assert refused.value.because == "a microkernel adds it up, in an order of its own"
+    assert refused.value.help == ("cover C vectors",)

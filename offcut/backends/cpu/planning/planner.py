@@ -20,6 +20,7 @@ A schedule, or a strategy, decides: of these, it leaves what it does not say.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -89,7 +90,19 @@ def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT
         notes = (*words, *plan.notes)
         return replace(plan, schedule=whole, unnamed=unnamed, by_hand=lowered, notes=notes)
 
-    return changed_plans(_in_order(lowered, users, host, left), after_hand)
+    planned = _in_order(lowered, users, host, left)
+    return changed_plans(_below(planned, len(str(first).splitlines()) - 1), after_hand)
+
+
+def _below(plans: Plans[Planned], lines: int) -> Plans[Planned]:
+    """Yield plans of a schedule that stands below so many lines of another one, which are counted where it is refused."""
+    try:
+        yield from plans
+    except PartitionError as refused:
+        refused.at = re.sub(
+            r"^line (\d+)", lambda found: f"line {int(found[1]) + lines}", refused.at
+        )
+        raise
 
 
 def _in_order(program: Program, users: Users, host: Host, options: Options) -> Plans[Planned]:
