@@ -103,7 +103,8 @@ class GridPlans(Plans):
             return plan
         before, *forms = plan.through
         by_hand = create_schedule(before).apply(Schedule(schedule.name, inlined))
-        return replace(plan, through=(before, by_hand.forms()[-1], *forms))
+        programs, _ = by_hand.forms()
+        return replace(plan, through=(before, programs[-1], *forms))
 
     def is_tiled(self, one: Covered) -> bool:
         """Return whether a stage is a product of rows by columns over one axis of terms."""
