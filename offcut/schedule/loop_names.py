@@ -183,6 +183,10 @@ class Binds:
         own = [line for line in lines if line.stage != ANY]
         return bool(own) and any(self.name(line, stmt) for line in own)
 
+    def bind_some(self, stage: str) -> bool:
+        """Return whether some loop of a stage may run so."""
+        return any(line.stage in (ANY, stage) for line in self.lines)
+
     def lines_of(self, stmt: For | Tile) -> Iterator[Bind]:
         """Yield the lines that bind a loop alone, one for each name that it has."""
         stage = self.names.stage_of(stmt)
