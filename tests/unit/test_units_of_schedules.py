@@ -297,3 +297,28 @@ def test_edited_units_give_the_same_values_or_are_refused(name: str) -> None:
         assert all(np.allclose(a, b, rtol=1e-5) for a, b in pairs), text
     assert ran
     assert all(at.startswith("line ") for at in wrong_lines)
+
+
+OPTIONS = """schedule C
+choose
+  option rows
+    split C.i mask 8 as rows row
+    order C rows row j
+    cover C at row vectors
+  option columns
+    split C.j mask 32 as columns column
+    order C i columns column
+    cover C at column vectors
+"""
+
+
+def test_loops_of_an_alternative_have_the_names_that_it_says() -> None:
+    def shared(*loops: str) -> list[str]:
+        lines = "".join(f"bind C.{loop} thread\n" for loop in loops)
+        kernel = oc.compile(dense(), threads=2, schedule=oc.Schedule.parse(OPTIONS + lines))
+        return [one for one in units(kernel) if THREAD in one]
+
+    assert shared("rows") == ["i_tile thread"]
+    assert shared("i") == ["i thread"]
+    assert set(shared("columns")) == {"j_tile thread"}
+    assert shared("rows", "i") == ["i_tile thread", "i thread"]
