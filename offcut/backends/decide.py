@@ -15,7 +15,7 @@ from offcut.backends.options import Options, TargetPlan
 from offcut.backends.verify import Unproved, unproved_step, verify_pass
 from offcut.core.memo import forget
 from offcut.core.program import Program
-from offcut.errors import PartitionError, TargetError
+from offcut.errors import OffcutError, PartitionError, TargetError
 from offcut.partition import Users, check_windows
 from offcut.proof import UNDECIDED
 from offcut.schedule import Schedule, at_decision, create_schedule, hand_steps, replay
@@ -97,6 +97,7 @@ def forget_plans() -> None:
 
 
 P = TypeVar("P", bound=TargetPlan)
+E = TypeVar("E", bound=OffcutError)
 Plans = Generator[P, Unproved, None]
 """Plans in order of preference. A policy may hear why one is not taken: it is what its ``yield`` gives."""
 
@@ -147,12 +148,12 @@ def _next_plan(plans: Iterator[P], unproved: Unproved | None) -> P | None:
     return plan
 
 
-def attempt(make: Callable[[], P]) -> P | PartitionError:
+def attempt(make: Callable[[], P], refusal: type[E] = PartitionError) -> P | E:  # type: ignore[assignment]
     """Return a plan, or why its decisions do not apply: the next one in a policy's order of preference may do."""
     try:
         return make()
-    except PartitionError as error:
-        return error
+    except refusal as refused:
+        return refused
 
 
 def check_schedule_of(schedule: Schedule | None, program: Program) -> None:

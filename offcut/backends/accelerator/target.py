@@ -16,18 +16,19 @@ from offcut.backends.accelerator.costs import cost_of, formulas_of, taken
 from offcut.backends.accelerator.executor import AcceleratorExecutor
 from offcut.backends.accelerator.host_device_split import HostDeviceProgram
 from offcut.backends.accelerator.isa.listing import listing
-from offcut.backends.accelerator.lowering.annotations import annotate, with_memories
+from offcut.backends.accelerator.lowering.annotations import with_memories
 from offcut.backends.accelerator.lowering.queues import agents
 from offcut.backends.accelerator.microkernels import instructions_of, microkernels
 from offcut.backends.accelerator.planning.choices import Nests
-from offcut.backends.accelerator.planning.deadlock_fallback import plan_without_deadlock
-from offcut.backends.accelerator.planning.operation_stores import split_statements
+from offcut.backends.accelerator.planning.deadlock_fallback import (
+    annotated_plan,
+    plan_without_deadlock,
+)
 from offcut.backends.accelerator.planning.pieces import pieces_of, streams_of
+from offcut.backends.accelerator.planning.plan_request import first_stage, plan_request
 from offcut.backends.accelerator.planning.planner import (
     check_units,
-    first_stage,
     plan_program,
-    plan_request,
     prepare_computation,
 )
 from offcut.backends.accelerator.planning.typical_sizes import typical_sizes
@@ -137,27 +138,17 @@ class Accelerator(Target):
         schedule, program = options.schedule, with_memories(program)
         check_windows(program)
         if any(buffer.scope is not None for buffer in program.buffers):
-            yield self.annotated(TargetPlan(split_statements(program, self.spec)))
+            yield annotated_plan(TargetPlan(program), self.spec)
             return
         if schedule is not None and not self.applies(program, schedule):
             check_units(schedule, self.spec)
             _, by_hand = replay(program, schedule, of_target=self.microkernels())
-            plan = TargetPlan(
-                split_statements(with_memories(by_hand), self.spec), schedule, by_hand=by_hand
-            )
-            yield self.annotated(plan)
+            yield annotated_plan(TargetPlan(by_hand, schedule, by_hand=by_hand), self.spec)
             return
         computation = labelled(self.arrays(program), users)
         request = plan_request(computation, options.strategy)
         for one in (request, *request.in_smaller_tiles()):
-            plan = plan_without_deadlock(program, computation, self.spec, schedule, one)
-            yield self.annotated(plan)
-
-    def annotated(self, planned: TargetPlan) -> TargetPlan:
-        """Return a plan with the words of its program about the machine; what does not run is refused."""
-        phases = HostDeviceProgram(planned.program, self.spec).each
-        nests = [nest for one in phases if isinstance(one, tuple) for nest in one]
-        return replace(planned, program=annotate(planned.program, nests))
+            yield plan_without_deadlock(program, computation, self.spec, schedule, one)
 
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
@@ -188,7 +179,7 @@ class Accelerator(Target):
             for (home, axis), cut in zip(homes, cuts.values(), strict=True)
         }
         request = replace(request, tiles=tiles)
-        return self.annotated(plan_without_deadlock(program, computation, self.spec, None, request))
+        return plan_without_deadlock(program, computation, self.spec, None, request)
 
     def refused(self, program: Program, options: Options) -> Mapping[int, str]:
         """Return why tiles of a program with memories run without the microkernel that they name, by position."""

@@ -284,7 +284,8 @@ class _Reader:
         outer = None if alloc.inplace is None else scope.windows.get(alloc.inplace)
         literal = [ix.literal_value(extent) for _, extent in alloc.axes]
         known = tuple(
-            all(one is not None for one in literal[axis + 1 :]) for axis in range(len(literal))
+            self.agents.pitched or all(one is not None for one in literal[axis + 1 :])
+            for axis in range(len(literal))
         )
         if outer is not None:
             window = replace(outer, starts=starts, known=known)

@@ -52,8 +52,11 @@ from offcut.schedule.apply.offsets import At
 from offcut.schedule.apply.placing import is_beside
 from offcut.schedule.apply.reading import loads_of
 from offcut.schedule.apply.staged_form import Alternatives, Covered, Nest, Nests, point_of
-from offcut.schedule.apply.tiles import Open, Tiles
+from offcut.schedule.apply.tiles import COUNTED_UNITS, Open, Tiles
 from offcut.schedule.decisions import Fuse, SplitPair
+
+MOST_UNITS = 32
+"""The most of them that a block may have."""
 
 
 def lower(nests: Nests) -> Program:
@@ -96,7 +99,7 @@ def lower_with_tiles(nests: Nests) -> tuple[Program, list[EmittedTile]]:
             kernels.setdefault(name, []).append(covered.intrinsic)
     program = replace(nests.program(body), buffers=tuple(buffers.values()))
     tiles = [made[id(stmt)] for stmt in walk(body) if id(stmt) in made]
-    return with_covers(program, kernels.get), tiles
+    return with_covers(program, kernels.get) if kernels else program, tiles
 
 
 def _idle(nest: Nest, covered: Covered) -> PartitionError:
@@ -315,6 +318,8 @@ class _Nest(Tiles):
         opaque  the segment, if it is not asked where its tiles start
         """
         name = self.names.fresh(split.outer)
+        if self.nest.mark(split.outer).unit in COUNTED_UNITS:
+            count = _most_of(count, at.facts)
         facts = at.facts.loop(name, ix.const(0), count)
         begin, inner = _start_of(start, Var(name)), replace(at, facts=facts)
         if opaque is not None:
@@ -413,6 +418,20 @@ class _Nest(Tiles):
     def undecided(self, condition: Expr, at: At) -> Iterator[Expr]:
         """Yield the parts of a condition that are not known to hold."""
         return (part for part in conjuncts(condition) if not self.always(part, at))
+
+
+def _most_of(count: Expr, facts: Facts) -> Expr:
+    """Return the most tiles that there may be, for units of which there are as many everywhere; `count` where that is no number."""
+    if ix.literal_value(count) is not None or not facts.holds(ix.compare("<=", count, MOST_UNITS)):
+        return count
+    fewer, most = 0, MOST_UNITS
+    while most - fewer > 1:
+        middle = (fewer + most) // 2
+        if facts.holds(ix.compare("<=", count, middle)):
+            most = middle
+        else:
+            fewer = middle
+    return ix.const(most)
 
 
 def _is_affine(expr: Expr) -> bool:
