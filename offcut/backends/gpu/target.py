@@ -58,8 +58,8 @@ class Cuda(Target):
 
     name: ClassVar[str] = "cuda"  # type: ignore[misc]
     agents: ClassVar[Agents] = AGENTS  # type: ignore[misc]
-    simulates: ClassVar[bool] = True  # type: ignore[misc]
-    forms: ClassVar[tuple[str, ...]] = ("cuda",)  # type: ignore[misc]
+    is_simulator: ClassVar[bool] = True  # type: ignore[misc]
+    source_forms: ClassVar[tuple[str, ...]] = ("cuda",)  # type: ignore[misc]
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
         """Return products of tiles in shared memory, then copies, then single instructions."""
@@ -122,7 +122,9 @@ class Cuda(Target):
         """Return the program's text."""
         return str(planned.program).encode()
 
-    def show(self, planned: TargetPlan, signature: Signature, options: Options, form: str) -> str:
+    def render_form(
+        self, planned: TargetPlan, signature: Signature, options: Options, form: str
+    ) -> str:
         """Return a plan as CUDA C++.
 
         Raises DescribeError for what has no text so far.
@@ -150,7 +152,7 @@ class Cuda(Target):
 
         return bound
 
-    def simulated(
+    def simulated_seconds(
         self,
         planned: TargetPlan,
         request: CompileRequest,
@@ -158,11 +160,11 @@ class Cuda(Target):
         sizes: Mapping[str, int],
     ) -> float:
         """Return the predicted seconds of a call."""
-        cost = self.cost_of(planned, request, options, sizes)
+        cost = self.predict_cost(planned, request, options, sizes)
         assert isinstance(cost, Cost)
         return cost.seconds
 
-    def plan_of(
+    def describe_plan(
         self,
         planned: TargetPlan,
         request: CompileRequest,
@@ -170,8 +172,8 @@ class Cuda(Target):
         sizes: Mapping[str, int],
     ) -> Plan:
         """Return each launch of a call with its predicted seconds: those of `cost_of`."""
-        plan = super().plan_of(planned, request, options, sizes)
-        cost = self.cost_of(planned, request, options, plan.sizes)
+        plan = super().describe_plan(planned, request, options, sizes)
+        cost = self.predict_cost(planned, request, options, plan.sizes)
         assert isinstance(cost, Cost)
         names = request.users.names
         launches = (
@@ -189,7 +191,7 @@ class Cuda(Target):
         )
         return replace(plan, pieces=tuple(launches), beside=cost.seconds)
 
-    def cost_of(
+    def predict_cost(
         self,
         planned: TargetPlan,
         request: CompileRequest,
@@ -209,7 +211,7 @@ class Cuda(Target):
         given = {users[user]: size for user, size in sizes.items()}
         return grid_cost(request.program, program, machine, kernels, sizes, given)
 
-    def prices(
+    def predict_seconds(
         self, request: CompileRequest, options: Options, vectors: Sequence[Mapping[str, int]]
     ) -> Callable[[Schedule], Sequence[float]]:
         """Return predicted seconds of schedules: those of `cost_of`; nothing is proved."""
