@@ -31,7 +31,7 @@ def proved_plan(target: Target, request: CompileRequest, options: Options) -> Ta
     """
     forget()
     check_schedule_of(options.schedule, request.program)
-    facts = check_result(target, "facts", target.facts(options))
+    facts = check_result(target, "cache_key_parts", target.cache_key_parts(options))
     return _plan(_Question(tuple(facts), request.program, request.users, options, target))
 
 
@@ -64,7 +64,7 @@ def _plan(asked: _Question) -> TargetPlan:
 
     def proved(plan: TargetPlan) -> TargetPlan | Unproved:
         """Return a plan whose tiles say the whole of their covers, proved from what is asked for on."""
-        check_type(target, "policy", plan, TargetPlan, "Planned(program)")
+        check_type(target, "policy", plan, TargetPlan, "TargetPlan(program)")
         if by_hand is not None:
             plan = replace(plan, schedule=schedule, by_hand=by_hand)
         source = plan.by_hand if primitive and plan.by_hand is not None else program
@@ -185,7 +185,7 @@ def with_whole_covers(planner: Planner, plan: TargetPlan, options: Options) -> T
     Raises PartitionError for a tile that the microkernel it names does not run.
     """
     own = planner.microkernels(options)
-    unknown = {} if planner.any_cover else unknown_covers(plan.program, own)
+    unknown = {} if planner.accepts_any_cover else unknown_covers(plan.program, own)
     if unknown:
         raise unknown_microkernel_error(*next(iter(unknown.items())), own, "compile")
     program = complete_covers(plan.program, own, "compile")

@@ -59,8 +59,8 @@ class Cuda(Target):
 
     name: ClassVar[str] = "cuda"  # type: ignore[misc]
     agents: ClassVar[Agents] = AGENTS  # type: ignore[misc]
-    simulates: ClassVar[bool] = True  # type: ignore[misc]
-    forms: ClassVar[tuple[str, ...]] = ("cuda",)  # type: ignore[misc]
+    is_simulator: ClassVar[bool] = True  # type: ignore[misc]
+    source_forms: ClassVar[tuple[str, ...]] = ("cuda",)  # type: ignore[misc]
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
         """Return products of tiles in shared memory, then copies, then single instructions."""
@@ -126,7 +126,9 @@ class Cuda(Target):
         """Return the program's text."""
         return str(planned.program).encode()
 
-    def show(self, planned: TargetPlan, signature: Signature, options: Options, form: str) -> str:
+    def render_form(
+        self, planned: TargetPlan, signature: Signature, options: Options, form: str
+    ) -> str:
         """Return a plan as CUDA C++.
 
         Raises DescribeError for a statement that has no text in CUDA C++ so far.
@@ -154,7 +156,7 @@ class Cuda(Target):
 
         return bind
 
-    def simulated(
+    def simulated_seconds(
         self,
         planned: TargetPlan,
         request: CompileRequest,
@@ -162,11 +164,11 @@ class Cuda(Target):
         sizes: Mapping[str, int],
     ) -> float:
         """Return the predicted seconds of a call."""
-        cost = self.cost_of(planned, request, options, sizes)
+        cost = self.predict_cost(planned, request, options, sizes)
         assert isinstance(cost, Cost)
         return cost.seconds
 
-    def plan_of(
+    def describe_plan(
         self,
         planned: TargetPlan,
         request: CompileRequest,
@@ -174,8 +176,8 @@ class Cuda(Target):
         sizes: Mapping[str, int],
     ) -> Plan:
         """Return each launch of a call with its predicted seconds: those of `cost_of`."""
-        plan = super().plan_of(planned, request, options, sizes)
-        cost = self.cost_of(planned, request, options, plan.sizes)
+        plan = super().describe_plan(planned, request, options, sizes)
+        cost = self.predict_cost(planned, request, options, plan.sizes)
         assert isinstance(cost, Cost)
         names = request.users.names
         launches = (
@@ -193,7 +195,7 @@ class Cuda(Target):
         )
         return replace(plan, pieces=tuple(launches), beside=cost.seconds)
 
-    def cost_of(
+    def predict_cost(
         self,
         planned: TargetPlan,
         request: CompileRequest,
@@ -213,7 +215,7 @@ class Cuda(Target):
         values = {users[user]: size for user, size in sizes.items()}
         return grid_cost(request.program, program, machine, kernels, sizes, values)
 
-    def prices(
+    def predict_seconds(
         self, request: CompileRequest, options: Options, vectors: Sequence[Mapping[str, int]]
     ) -> Callable[[Schedule], Sequence[float]]:
         """Return a function from a schedule to its predicted seconds at each of `vectors`, as `cost_of` has them; nothing is proved."""

@@ -45,7 +45,7 @@ from offcut.partition import (
     tiles_alike,
     with_covers,
 )
-from offcut.partition.strategies.placing import ITER
+from offcut.partition.strategies.segment_placement import ITER
 from offcut.polyhedral import Facts, Space
 from offcut.schedule.apply.bounds import footprint
 from offcut.schedule.apply.offsets import At

@@ -14,9 +14,9 @@ from offcut.backends.accelerator.costs.numbers import expression, value
 from offcut.backends.accelerator.costs.periodic import Fitted
 from offcut.backends.accelerator.costs.totals import ZERO, Totals, totals
 from offcut.backends.accelerator.host_device_split import HostDeviceProgram
-from offcut.backends.accelerator.instances.visited import Ran, fastest, run_of
 from offcut.backends.accelerator.lowering.instruction_selection import Product
 from offcut.backends.accelerator.lowering.nest import LoweredNest
+from offcut.backends.accelerator.nest_run import Ran, fastest, run_of
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Select, real
