@@ -126,7 +126,7 @@ def ran(target: Accelerator, layer: Layer, schedule: Schedule | None = None) -> 
     """Cycles of a layer by a schedule, or by the policy."""
     request, options = layer.request, replace(DEFAULT, schedule=schedule)
     planned = next(iter(target.policy(request.program, request.users, options)))
-    cycles = target.simulated(planned, request, options, {}) * target.machine.hertz
+    cycles = target.simulated_seconds(planned, request, options, {}) * target.machine.hertz
     return told(target, layer, planned, options, cycles)
 
 
@@ -134,7 +134,7 @@ def told(
     target: Accelerator, layer: Layer, planned: TargetPlan, options: Options, cycles: float
 ) -> Ran:
     """What ran in so many cycles, with what the closed form says of it."""
-    cost: Any = target.cost_of(planned, layer.request, options, {})
+    cost: Any = target.predict_cost(planned, layer.request, options, {})
     assert planned.schedule is not None
     (unit,) = (one for one in target.machine.unit if "int8" in one.of)
     moved = sum(cost.bytes.values())
@@ -416,7 +416,7 @@ def dense_cycles(target: Accelerator, extent: int, schedule: str) -> float:
     request = make_request(output, None, {"W": np.zeros((256, 256), np.int8)}, "bench")
     options = replace(DEFAULT, schedule=Schedule.parse(schedule))
     planned = next(iter(target.policy(request.program, request.users, options)))
-    return target.simulated(planned, request, options, {}) * target.machine.hertz
+    return target.simulated_seconds(planned, request, options, {}) * target.machine.hertz
 
 
 def designs(layers: Sequence[Layer], quick: bool, out: Path) -> list[str]:

@@ -49,7 +49,7 @@ def settled(judged: Judged, records: oc.Records, trials: int, budget: float) -> 
     )
     known = zero_constants(judged.constants, judged.output, judged.inputs, "tune")
     program = make_request(judged.output, judged.inputs, known, "tune").program
-    tried = records.trials(program.digest, TARGET.place(OPTIONS), oc.__version__)
+    tried = records.trials(program.digest, TARGET.record_key(OPTIONS), oc.__version__)
     word = last_word(verdicts_of(record for record in records if record.program == program.digest))
     assert word is not None
     return word, len(tried)

@@ -22,7 +22,7 @@ from offcut.backends.passes import Log
 from offcut.backends.plan import Plan, check_sizes
 from offcut.backends.predict import choice_notes
 from offcut.backends.signature import signature_of
-from offcut.backends.target import Loaded, Options, Target, TargetPlan, shown
+from offcut.backends.target import Loaded, Options, Target, TargetPlan, render
 from offcut.backends.tuned_schedule import record_ignored_note
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
@@ -169,7 +169,7 @@ class Kernel:
 
         Raises CallError for a size that is missing or not allowed.
         """
-        plan = self.code.target.plan_of(
+        plan = self.code.target.describe_plan(
             self.code.planned, self.code.request, self.code.options, sizes
         )
         code = self.code
@@ -190,7 +190,7 @@ class Kernel:
         Raises CallError for a size that is missing or not allowed.
         """
         given = sizes if sizes or not self.signature.sizes else None
-        cost = self.code.target.cost_of(
+        cost = self.code.target.predict_cost(
             self.code.planned, self.code.request, self.code.options, given
         )
         return corrected_cost(self.code.target, cost) if isinstance(cost, Cost) else cost
@@ -218,11 +218,11 @@ class Kernel:
         """
         target, planned, options = self.code.target, self.code.planned, self.code.options
         if not sizes:
-            return shown(target, planned, self.signature, options, form)
+            return render(target, planned, self.signature, options, form)
         sizes = check_sizes(self.signature, sizes, "source")
         names = dict(self.code.request.users.sizes)
         given = {names[user]: size for user, size in sizes.items()}
-        return shown(target, planned, self.signature, options, form, given)
+        return render(target, planned, self.signature, options, form, given)
 
     @lazy_property
     def entry(self) -> Entry:

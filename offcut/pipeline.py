@@ -58,8 +58,16 @@ def _of_queues(name: str) -> registry.Factory:
     return made
 
 
+def _gpu(machine: Device | None, device: str | None = None) -> Target:
+    """Return the target of a GPU, imported where one is asked for."""
+    from offcut.backends.gpu.target import target
+
+    return target(machine, device)
+
+
 registry.register("cpu", cpu.target)
 registry.register("interpret", interpret.target)
+registry.register("cuda", _gpu)
 for _name in ("vta", "vta-osdi18", "gemmini", "accelerator"):
     registry.register(_name, _of_queues(_name))
 
@@ -162,13 +170,19 @@ def compile(
 
 
 @trim_traceback
-def target(name: str, machine: str | os.PathLike[str] | Device | None = None) -> Target:
+def target(
+    name: str,
+    machine: str | os.PathLike[str] | Device | None = None,
+    device: str | None = None,
+) -> Target:
     """Return a target, for the machine that it finds or for another.
 
     machine  the name of a description that is shipped, the path of a TOML file, or a `Device`; what
              is planned for it is not run here where this machine lacks its features
+    device   what runs it, of a target that has a choice: ``"emulated"`` runs a GPU's programs on numpy arrays;
+             None: the hardware that is there
 
-    Raises TargetError for a name that is none, or a description that cannot be read.
+    Raises TargetError for a name that is none, a description that cannot be read, or a device that there is not.
     """
     described = load(machine) if isinstance(machine, str | os.PathLike) else machine
     if described is not None and not isinstance(described, Device):
@@ -178,7 +192,7 @@ def target(name: str, machine: str | os.PathLike[str] | Device | None = None) ->
             because="a machine is the name of a description, the path of one, or a Device",
             help=(", ".join(shipped()),),
         )
-    return registry.get_target(name, described, "target")
+    return registry.get_target(name, described, "target", device)
 
 
 __all__ = [

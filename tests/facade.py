@@ -165,7 +165,7 @@ SOURCES = {
     "llvm_blocks": "backends.cpu.microkernels.llvm_blocks",
     "lower": "backends.cpu.lowering.lower",
     "places": "partition.judge.places",
-    "private": "polyhedral.units.private",
+    "private": "polyhedral.units.privatization",
     "reductions": "backends.cpu.lowering.lane_reductions",
     "row_blocks": "backends.cpu.lowering.microkernel_calls",
     "scalars": "backends.llvm.scalars",
@@ -431,14 +431,14 @@ def called(target: Any, planned: Any, result: Any, inputs: Any) -> frozenset[str
     """Return the names of the microkernels that the code of a plan calls; None where a target does not say."""
     request = _module("backends.compile_request").make_request(result, inputs, {}, "test")
     signature = _module("backends.signature").signature_of(request.program, request.users)
-    found = target.called(planned, signature, _module("backends.target").Options())
+    found = target.called_microkernels(planned, signature, _module("backends.target").Options())
     return None if found is None else frozenset(found)
 
 
 def called_by(kernel: Any) -> frozenset[str] | None:
     """Return the names of the microkernels that a kernel's code calls; None where its target does not say."""
     code = kernel.code
-    found = code.target.called(code.planned, kernel.signature, code.options)
+    found = code.target.called_microkernels(code.planned, kernel.signature, code.options)
     return None if found is None else frozenset(found)
 
 

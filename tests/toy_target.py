@@ -45,14 +45,16 @@ class Toy(Target):
     """One instance after the other, and a tile of a product all at once."""
 
     name = "toy"
-    forms = ("python",)
+    source_forms = ("python",)
     machine = load(Path(__file__).with_name("toy_machine.toml"))
     outer = _outer()
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
         return (self.outer,)
 
-    def called(self, planned: TargetPlan, signature: Any, options: Options) -> frozenset[str]:
+    def called_microkernels(
+        self, planned: TargetPlan, signature: Any, options: Options
+    ) -> frozenset[str]:
         return frozenset(
             {self.outer.name} if b"np.arange" in self.lower(planned, None, options) else ()
         )
@@ -60,7 +62,7 @@ class Toy(Target):
     def lower(self, planned: TargetPlan, signature: Any, options: Options) -> bytes:
         return "\n".join(_function(planned.program)).encode()
 
-    def show(self, planned: TargetPlan, signature: Any, options: Options, form: str) -> str:
+    def render_form(self, planned: TargetPlan, signature: Any, options: Options, form: str) -> str:
         return self.lower(planned, signature, options).decode()
 
     def load(self, lowered: bytes, signature: Any, options: Options) -> Any:

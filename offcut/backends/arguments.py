@@ -15,7 +15,7 @@ from offcut.core.text.printer import shown
 from offcut.costmodel import Device, copies_worth
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import DescribeError, PartitionError
-from offcut.partition import Strategy, strategy_named
+from offcut.partition import Strategy, parse_strategy
 from offcut.schedule import Schedule, at_line, decisions, find_intrinsic, hand_steps
 from offcut.search import Records
 
@@ -66,7 +66,7 @@ def checked_strategy(strategy: object) -> Strategies:
     if strategy == "auto":
         return "auto"
     if isinstance(strategy, str | tuple | Strategy):
-        return strategy_named(strategy, at="every axis of rows", op="compile", others=("auto",))
+        return parse_strategy(strategy, at="every axis of rows", op="compile", others=("auto",))
     if not isinstance(strategy, Mapping):
         raise PartitionError(
             "compile",
@@ -84,7 +84,7 @@ def checked_strategy(strategy: object) -> Strategies:
             help=(f"leave {undecided_axis} out", 'strategy="auto"'),
         )
     return tuple(
-        (str(axis), strategy_named(choice, at=f"axis {axis}", op="compile"))
+        (str(axis), parse_strategy(choice, at=f"axis {axis}", op="compile"))
         for axis, choice in strategy.items()
     )
 

@@ -13,10 +13,10 @@ RESULTS: Mapping[str, tuple[Any, str]] = {
     "policy": (Iterable, "an iterator over plans"),
     "lower": (bytes, "bytes"),
     "load": (Callable, "a function of the constants"),
-    "facts": ((tuple, list), "a tuple of texts"),
+    "cache_key_parts": ((tuple, list), "a tuple of texts"),
     "notes": ((tuple, list), "a tuple of lines"),
-    "show": (str, "a text"),
-    "show_at": (str, "a text"),
+    "render_form": (str, "a text"),
+    "render_form_at": (str, "a text"),
 }
 """The type that each of these methods returns, and what an error calls it."""
 

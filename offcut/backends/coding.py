@@ -67,7 +67,7 @@ def lowered(code: Code) -> bytes:
     """
     target, options = code.target, code.options
     content = (code.request.text, repr(code.signature), repr(code.request.users))
-    facts = check_result(target, "facts", target.facts(options))
+    facts = check_result(target, "cache_key_parts", target.cache_key_parts(options))
     name = cache.key(target.name, *content, *facts)
     cached = cache.read(name)
     if cached is not None and not debug.verifies():

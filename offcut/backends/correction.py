@@ -108,7 +108,7 @@ def corrected_plan(
     if correction is None:
         return plan
     try:
-        cost = target.cost_of(planned, request, options, plan.sizes)
+        cost = target.predict_cost(planned, request, options, plan.sizes)
     except OffcutError:
         return plan
     if not isinstance(cost, Cost) or not cost.seconds > 0:

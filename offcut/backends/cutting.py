@@ -115,7 +115,7 @@ def partition_of(job: Cutting) -> Partition:
     partition, most = _within_copies(job, cuts, most)
     lent = job.options.microkernels
     uncovered = uncovered_notes(partition.loops, lent)
-    partition = drop_refused_covers(partition, target.refused(partition.loops, job.options))
+    partition = drop_refused_covers(partition, target.rejected_covers(partition.loops, job.options))
     record_choice_proof(partition.loops)
     covers = {piece.microkernel for piece in partition.pieces if piece.microkernel is not None}
     return replace(

@@ -39,7 +39,7 @@ def candidates(target: Target, request: CompileRequest, options: Options) -> Can
     """
     forget()
     check_schedule_of(options.schedule, request.program)
-    facts = check_result(target, "facts", target.facts(options))
+    facts = check_result(target, "cache_key_parts", target.cache_key_parts(options))
     return _candidates(_Question(tuple(facts), request.program, request.users, options, target))
 
 
@@ -176,7 +176,7 @@ def _checked_plan(target: Target, plan: object) -> TargetPlan:
 
     Raises TargetError where it is no plan.
     """
-    checked: TargetPlan = check_type(target, "policy", plan, TargetPlan, "Planned(program)")
+    checked: TargetPlan = check_type(target, "policy", plan, TargetPlan, "TargetPlan(program)")
     return checked
 
 
@@ -228,7 +228,7 @@ def with_whole_covers(planner: Planner, plan: TargetPlan, options: Options) -> T
     Raises PartitionError for a tile that the microkernel it names does not run.
     """
     own = planner.microkernels(options)
-    unknown = {} if planner.any_cover else unknown_covers(plan.program, own)
+    unknown = {} if planner.accepts_any_cover else unknown_covers(plan.program, own)
     if unknown:
         raise unknown_microkernel_error(*next(iter(unknown.items())), own, "compile")
     program = complete_covers(plan.program, own, "compile")

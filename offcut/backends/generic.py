@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from offcut.backends import decide
 from offcut.backends.compile_request import CompileRequest
@@ -93,7 +93,12 @@ class Plans:
     """The plans of a computation, by what is decided of each axis that a microkernel's tiles go along.
 
     covered  the stages that a microkernel computes
+    tails    what the default policy takes, in order of preference
+    alone    whether a computation without any such stage has plans, too
     """
+
+    tails: ClassVar[tuple[Strategy, ...]] = PREFERRED
+    alone: ClassVar[bool] = False
 
     name: str
     computation: Computation
@@ -113,7 +118,7 @@ class Plans:
         products = tuple(
             one for stage in stages if (one := _cover_stage(stage, kernels)) is not None
         )
-        if not products:
+        if not products and not cls.alone:
             return None
         return cls(program.name, labelled(computation, users), kernels, products)
 
@@ -146,7 +151,7 @@ class Plans:
         outer = [f"{axis}_tile" for axis in one.axes]
         inner = [f"{axis}_in" for axis in one.axes]
         for axis, head, body in zip(one.axes, outer, inner, strict=True):
-            level = cuts.get((stage, axis), Level(one.largest(axis), PREFERRED[0]))
+            level = cuts.get((stage, axis), Level(one.largest(axis), self.tails[0]))
             yield Split(stage, axis, (level,), (head, body))
         others = [axis.name for axis in one.stage.axes if axis.name not in one.axes]
         terms = [axis.name for axis in one.stage.reduce_axes] if memory is None else []
@@ -172,17 +177,23 @@ class Plans:
 
 
 def policy(
-    planner: Planner, program: Program, users: Users, options: Options
+    planner: Planner,
+    program: Program,
+    users: Users,
+    options: Options,
+    kind: type[Plans] = Plans,
 ) -> Iterator[TargetPlan]:
     """Yield the plan of what microkernels compute; then the program as it stands, where no strategy is asked for.
 
+    kind  what decides: of a target that stages, binds and covers in its own way
+
     Raises PartitionError for an axis that there is not, and for a strategy that is not legal.
     """
-    plans = Plans.of(planner, program, users, options)
-    if plans is not None and options.strategy != "auto":
+    plans = kind.of(planner, program, users, options)
+    if plans is not None and plans.covered and options.strategy != "auto":
         yield plans.plan(plans.schedule(_levels(plans, options.strategy)))
-    elif plans is not None:
-        for tail in PREFERRED:
+    elif plans is not None and options.strategy == "auto":
+        for tail in kind.tails:
             cuts = {at: Level(size, tail) for at, size in plans.largest.items()}
             attempt = decide.attempt(partial(plans.plan, plans.schedule(cuts)))
             if isinstance(attempt, TargetPlan):
@@ -199,13 +210,18 @@ def policy(
 
 
 def cut(
-    planner: Planner, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
+    planner: Planner,
+    program: Program,
+    users: Users,
+    cuts: Mapping[str, LoopCut],
+    options: Options,
+    kind: type[Plans] = Plans,
 ) -> TargetPlan | None:
     """Return the plan of `program` whose axes have these tiles and tails; None where no microkernel asks for memory of its own.
 
     Raises PartitionError for tiles along an axis that there is not.
     """
-    plans = Plans.of(planner, program, users, options)
+    plans = kind.of(planner, program, users, options)
     if plans is None or not any(_is_staged(one) for one in plans.covered):
         return None
     levels: dict[tuple[str, str], Level] = {}
@@ -221,13 +237,17 @@ def cut(
 
 
 def space(
-    planner: Planner, planned: TargetPlan, request: CompileRequest, options: Options
+    planner: Planner,
+    planned: TargetPlan,
+    request: CompileRequest,
+    options: Options,
+    kind: type[Plans] = Plans,
 ) -> Points:
     """Return the tiles and strategies of each axis that microkernels' tiles go along.
 
     Raises TargetError for a program of which a schedule says nothing.
     """
-    plans = Plans.of(planner, request.program, request.users, options)
+    plans = kind.of(planner, request.program, request.users, options)
     first = planned.schedule
     if plans is None or first is None:
         raise TargetError(

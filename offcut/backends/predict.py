@@ -96,7 +96,7 @@ def explain_plan(
     notes: tuple[str, ...],
 ) -> Plan:
     """Return the plan of a call, with `notes` before what it says, and behind it how far its choices are off."""
-    plan = target.plan_of(planned, request, options, sizes)
+    plan = target.describe_plan(planned, request, options, sizes)
     plan = corrected_plan(target, planned, request, options, plan)
     return replace(
         plan, notes=(*notes, *plan.notes, *choice_notes(target, planned, request, options))
@@ -135,7 +135,7 @@ def choice_notes(
     if not competes or planned.schedule is None or not isinstance(target.machine, Machine):
         return ()
     computation = target.computation(request, options)
-    resolving = None if computation is None else target.resolving(computation, options)
+    resolving = None if computation is None else target.variant_resolver(computation, options)
     if resolving is None:
         return ()
     calls = sampled(request.program.sizes, request.program.assumptions)

@@ -7,6 +7,7 @@ A plug-in names its targets as entry points of the group ``offcut.targets``; eac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from inspect import signature
 from typing import TYPE_CHECKING
 
 from offcut.backends.target import Target
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "offcut.targets"
-Factory = Callable[[Device | None], Target]
+Factory = Callable[..., Target]
 _BUILT_IN: dict[str, Factory] = {}
 
 
@@ -31,18 +32,20 @@ def targets() -> tuple[str, ...]:
     return tuple(sorted({*_BUILT_IN, *(point.name for point in _entry_points())}))
 
 
-def get_target(name: object, machine: Device | None, op: str) -> Target:
+def get_target(name: object, machine: Device | None, op: str, device: str | None = None) -> Target:
     """Return the target of a name, for a machine, or for its default machine.
 
-    Raises TargetError where there is none, it is no name, or a plug-in cannot be loaded.
+    device  what runs it; None: the hardware that is there. A factory is told one where it takes ``device=``
+
+    Raises TargetError where there is none, it is no name, it has no choice of devices, or a plug-in cannot be loaded.
     """
     if not isinstance(name, str):
         raise _target_error(name, "a target is a name, or an offcut.backends.target.Target", op)
     if name in _BUILT_IN:
-        return _BUILT_IN[name](machine)
+        return _make(_BUILT_IN[name], machine, name, device)
     for point in (point for point in _entry_points() if point.name == name):
         try:
-            target = point.load()(machine)
+            target = _make(point.load(), machine, name, device)
         except TargetError:
             raise
         except Exception as error:
@@ -61,6 +64,20 @@ def get_target(name: object, machine: Device | None, op: str) -> Target:
             because=f"it gives a {type(target).__name__}, no offcut.backends.target.Target",
         )
     raise _target_error(name, "there is no such target", op)
+
+
+def _make(factory: Factory, machine: Device | None, name: str, device: str | None) -> Target:
+    """Return what a factory makes for a machine, on a device."""
+    if device is None:
+        return factory(machine)
+    if "device" not in signature(factory).parameters:
+        raise TargetError(
+            "target",
+            f"cannot take device={device!r} for target={name!r}",
+            because="it runs on the hardware that is there",
+            help=(f'oc.target("{name}")',),
+        )
+    return factory(machine, device=device)
 
 
 def _target_error(name: object, because: str, op: str) -> TargetError:

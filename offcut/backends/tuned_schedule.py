@@ -96,11 +96,11 @@ def _lookups(
         file, exists = None, False
     digest = digest_of(request.text)
     if file is not None and exists:
-        yield settled_in(file, digest, target.place(options))
+        yield settled_in(file, digest, target.record_key(options))
     elif records is not None and file is not None:
         yield Settled(because=f"there is no file {file}")
     if records is None and file is not None:
-        yield settled_before(digest, target.kind(options))
+        yield settled_before(digest, target.machine_kind(options))
 
 
 def _file(records: RecordsArg) -> Path | None:

@@ -42,7 +42,7 @@ class Problem:
     @property
     def machine(self) -> str:
         """What records call the place."""
-        return self.target.place(self.options)
+        return self.target.record_key(self.options)
 
     @property
     def origins(self) -> tuple[Origin, ...]:
@@ -60,7 +60,7 @@ class Problem:
     @property
     def source(self) -> Source:
         """Return where its times are from."""
-        return Source.SIMULATED if self.target.simulates else Source.MEASURED
+        return Source.SIMULATED if self.target.is_simulator else Source.MEASURED
 
     def scheduled(self, schedule: Schedule | None) -> Options:
         """The options of a candidate; of the default policy where there is no schedule."""

@@ -9,7 +9,7 @@ import pytest
 import offcut as oc
 from offcut import Target
 
-TARGETS = ("cpu", "interpret", "toy", "vta", "vta-osdi18", "gemmini")
+TARGETS = ("cpu", "interpret", "toy", "vta", "vta-osdi18", "gemmini", "cuda")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,7 +27,7 @@ def target(request: pytest.FixtureRequest) -> Target:
     """The target of a test, as a user names it."""
     if request.param == "toy":
         request.getfixturevalue("plugged")
-    return oc.target(request.param)
+    return oc.target(request.param, device="emulated" if request.param == "cuda" else None)
 
 
 @pytest.fixture

@@ -917,7 +917,7 @@ FAULTS = (
     Fault(
         "any scalar is one of an iteration",
         "independence",
-        "return scalar and written_first(name, loop.body)",
+        "return scalar and is_written_before_read(name, loop.body)",
         "return scalar",
     ),
     Fault(

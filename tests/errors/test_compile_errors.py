@@ -273,28 +273,28 @@ TARGETS: dict[str, tuple[Callable[[], Any], str]] = {
         """\
 compile: cannot compile for target='tpu'
   because  there is no such target
-  help     target="accelerator", target="cpu", target="gemmini", target="interpret", target="vta", target="vta-osdi18\"""",
+  help     target="accelerator", target="cpu", target="cuda", target="gemmini", target="interpret", target="vta", target="vta-osdi18\"""",
     ),
     "a target that is no name": (
         lambda: oc.compile(C, target=3),  # type: ignore[arg-type]
         """\
 compile: cannot compile for target=3
   because  a target is a name, or an offcut.backends.target.Target
-  help     target="accelerator", target="cpu", target="gemmini", target="interpret", target="vta", target="vta-osdi18\"""",
+  help     target="accelerator", target="cpu", target="cuda", target="gemmini", target="interpret", target="vta", target="vta-osdi18\"""",
     ),
     "another target of a partition": (
         lambda: oc.partition(C, tile={"i": 4}, target="tpu"),
         """\
 partition: cannot partition for target='tpu'
   because  there is no such target
-  help     target="accelerator", target="cpu", target="gemmini", target="interpret", target="vta", target="vta-osdi18\"""",
+  help     target="accelerator", target="cpu", target="cuda", target="gemmini", target="interpret", target="vta", target="vta-osdi18\"""",
     ),
     "no name of a target": (
         lambda: oc.target("tpu"),
         """\
 target: cannot plan for 'tpu'
   because  there is no such target
-  help     target="accelerator", target="cpu", target="gemmini", target="interpret", target="vta", target="vta-osdi18\"""",
+  help     target="accelerator", target="cpu", target="cuda", target="gemmini", target="interpret", target="vta", target="vta-osdi18\"""",
     ),
     "a machine for the interpreter": (
         lambda: oc.target("interpret", machine="zen4"),
@@ -349,7 +349,7 @@ OFFCUT_MACHINE: cannot describe this host as neoverse-n1
         """\
 target: cannot plan for machine='zen9'
   because  no description that is shipped has that name
-  help     avx2, cascade-lake, gemmini, h200, neoverse-n1, sapphire-rapids, vta, vta-osdi18, zen4, zen5
+  help     a100, avx2, cascade-lake, gemmini, h100, h200, neoverse-n1, sapphire-rapids, vta, vta-osdi18, zen4, zen5
   help     machine="mine.toml" reads a file""",
     ),
     "a text as threads": (

@@ -306,7 +306,7 @@ def test_a_file_that_is_not_there_and_one_that_is_no_text_are_refused(tmp_path: 
             f"  at       {path}\n"
             f"  because  {because}\n"
             "  help     a description that is shipped: "
-            "avx2, cascade-lake, gemmini, h200, neoverse-n1, sapphire-rapids, vta, vta-osdi18, zen4, zen5"
+            "a100, avx2, cascade-lake, gemmini, h100, h200, neoverse-n1, sapphire-rapids, vta, vta-osdi18, zen4, zen5"
         )
         path.write_bytes(b"\xff\xfe")
 
@@ -317,7 +317,7 @@ def test_a_name_that_is_not_shipped_is_refused_with_those_that_are() -> None:
     assert str(refused.value) == (
         "target: cannot plan for machine='zen9'\n"
         "  because  no description that is shipped has that name\n"
-        "  help     avx2, cascade-lake, gemmini, h200, neoverse-n1, sapphire-rapids, vta, vta-osdi18, zen4, zen5\n"
+        "  help     a100, avx2, cascade-lake, gemmini, h100, h200, neoverse-n1, sapphire-rapids, vta, vta-osdi18, zen4, zen5\n"
         '  help     machine="mine.toml" reads a file'
     )
 
@@ -330,7 +330,7 @@ def test_a_machine_is_a_name_a_path_or_a_description() -> None:
         == """\
 target: cannot plan for machine=3
   because  a machine is the name of a description, the path of one, or a Device
-  help     avx2, cascade-lake, gemmini, h200, neoverse-n1, sapphire-rapids, vta, vta-osdi18, zen4, zen5"""
+  help     a100, avx2, cascade-lake, gemmini, h100, h200, neoverse-n1, sapphire-rapids, vta, vta-osdi18, zen4, zen5"""
     )
 
 

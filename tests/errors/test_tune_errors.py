@@ -222,7 +222,7 @@ tune: cannot tune C for target='interpret'
         """\
 target: cannot plan for 'tpu'
   because  there is no such target
-  help     target="accelerator", target="cpu", target="gemmini", target="interpret", target="vta", target="vta-osdi18\"""",
+  help     target="accelerator", target="cpu", target="cuda", target="gemmini", target="interpret", target="vta", target="vta-osdi18\"""",
     ),
 }
 

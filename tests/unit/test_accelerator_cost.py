@@ -78,12 +78,12 @@ class Layer:
     planned: TargetPlan
 
     def cost(self) -> Cost:
-        found = self.target.cost_of(self.planned, self.request, DEFAULT, {})
+        found = self.target.predict_cost(self.planned, self.request, DEFAULT, {})
         assert isinstance(found, Cost)
         return found
 
     def formulas(self) -> Formulas:
-        found = self.target.cost_of(self.planned, self.request, DEFAULT)
+        found = self.target.predict_cost(self.planned, self.request, DEFAULT)
         assert isinstance(found, Formulas)
         return found
 

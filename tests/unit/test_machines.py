@@ -30,7 +30,7 @@ MICROKERNELS = {
     "avx2": {"fma"},
     "neoverse-n1": {"fma"},
 }
-ACCELERATORS = ("gemmini", "h200", "vta", "vta-osdi18")
+ACCELERATORS = ("a100", "gemmini", "h100", "h200", "vta", "vta-osdi18")
 
 
 @pytest.mark.parametrize("name", MICROKERNELS)

@@ -95,7 +95,7 @@ def prices(made: Program, target: Target, every: bool = False) -> tuple[Schedule
 
     names = dict(request.users.sizes)
     calls = Calls({names["n"]: np.array(SIZES)}, len(SIZES))
-    resolving = target.resolving(computation, options)
+    resolving = target.variant_resolver(computation, options)
     return SchedulePrices(target.hardware(options), calls, resolving), space.first
 
 
@@ -104,7 +104,9 @@ def cost_at(made: Program, target: Target, size: int) -> Cost:
     inputs, output, constants = made
     request = requested(output, inputs, stand_ins(constants, output, inputs, "tune"), "tune")
     options = replace(target.options("tune"), keep_padding_terms=True)
-    found = target.cost_of(proved_plan(target, request, options), request, options, {"n": size})
+    found = target.predict_cost(
+        proved_plan(target, request, options), request, options, {"n": size}
+    )
     assert isinstance(found, Cost)
     return found
 

@@ -46,7 +46,7 @@ def test_a_plug_in_is_listed_and_gets_the_machine(
     )
     plugged(tmp_path, monkeypatch, "another", text)
     assert oc.targets() == (
-        *("accelerator", "another", "cpu", "gemmini"),
+        *("accelerator", "another", "cpu", "cuda", "gemmini"),
         *("interpret", "vta", "vta-osdi18"),
     )
     assert oc.target("another", machine="zen4").machine == load_machine("zen4")

@@ -39,7 +39,9 @@ def verdict(
     schedule: str = str(ELSE), version: str = oc.__version__, before: float = 3e-6, **options: Any
 ) -> list[Record]:
     """What a campaign would record that settled on a schedule at n = 1 and 9."""
-    machine = options.get("machine", CPU.place(CPU.options("tune", threads=options.get("threads"))))
+    machine = options.get(
+        "machine", CPU.record_key(CPU.options("tune", threads=options.get("threads")))
+    )
     return [
         Record(
             *(PROGRAM.digest, text, machine, version, {"n": size}, Outcome.OK),
@@ -307,7 +309,7 @@ def test_a_look_up_writes_nothing(records: Records) -> None:
 
 
 def shipped(kept: list[Record], threads: int = 1) -> Path:
-    place = CPU.kind(CPU.options("compile", threads=threads))
+    place = CPU.machine_kind(CPU.options("compile", threads=threads))
     file = settled.SHIPPED / f"this-{place}.jsonl"
     source = Records(settled.SHIPPED / "made.sqlite")
     source.add(kept)

@@ -79,10 +79,10 @@ class Accelerator(Target):
 
     called_as: str
     described: Device
-    any_cover = True
+    accepts_any_cover = True
     applies_schedules = True
     judges = True
-    simulates = True
+    is_simulator = True
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -95,7 +95,7 @@ class Accelerator(Target):
         return self.described
 
     @property
-    def forms(self) -> tuple[str, ...]:  # type: ignore[override]
+    def source_forms(self) -> tuple[str, ...]:  # type: ignore[override]
         """Return the instructions, and where units give each other tokens, what they run in which order."""
         return ("listing", "order") if self.spec.tokens else ("listing",)
 
@@ -129,7 +129,7 @@ class Accelerator(Target):
         made = super().options(op, "auto", reassociate, microkernels, threads)
         return replace(made, strategy=strategy, schedule=schedule)
 
-    def facts(self, options: Options) -> tuple[str, ...]:
+    def cache_key_parts(self, options: Options) -> tuple[str, ...]:
         """Return the machine, and what is asked of the plan."""
         return type(self).__qualname__, self.called_as, repr(self.machine), repr(options)
 
@@ -181,7 +181,7 @@ class Accelerator(Target):
         request = replace(request, tiles=tiles)
         return plan_without_deadlock(program, computation, self.spec, None, request)
 
-    def refused(self, program: Program, options: Options) -> Mapping[int, str]:
+    def rejected_covers(self, program: Program, options: Options) -> Mapping[int, str]:
         """Return why tiles of a program with memories run without the microkernel that they name, by position."""
         dtypes = {buffer.name: buffer.dtype for buffer in program.buffers}
 
@@ -253,18 +253,22 @@ class Accelerator(Target):
 
         return bound
 
-    def called(
+    def called_microkernels(
         self, planned: TargetPlan, signature: Signature, options: Options
     ) -> frozenset[str] | None:
         """Return the microkernels that tiles name: each leaf was checked to be what it computes."""
         tiles = analysis(planned.program).of(Tile)
         return frozenset(tile.microkernel for tile in tiles if tile.microkernel is not None)
 
-    def show(self, planned: TargetPlan, signature: Signature, options: Options, form: str) -> str:
+    def render_form(
+        self, planned: TargetPlan, signature: Signature, options: Options, form: str
+    ) -> str:
         """Return the instructions at sizes of a middle layer, as a listing, or the order of units."""
-        return self.show_at(planned, signature, options, form, typical_sizes(planned.program))
+        return self.render_form_at(
+            planned, signature, options, form, typical_sizes(planned.program)
+        )
 
-    def show_at(
+    def render_form_at(
         self,
         planned: TargetPlan,
         signature: Signature,
@@ -273,8 +277,8 @@ class Accelerator(Target):
         sizes: Mapping[str, int],
     ) -> str:
         """Return the instructions of a call; loops are the same at every size."""
-        if form not in self.forms:
-            return super().show_at(planned, signature, options, form, sizes)
+        if form not in self.source_forms:
+            return super().render_form_at(planned, signature, options, form, sizes)
         chip = AcceleratorExecutor(planned.program, self.spec)
         if form == "order":
             return "\n".join(map(str, chip.orders(sizes)))
@@ -288,7 +292,7 @@ class Accelerator(Target):
         labels = HostDeviceProgram(planned.program, self.spec, told=False).labels_taken(sizes)
         return tuple(f"{stage} runs as {label}" for stage, label in labels.items())
 
-    def plan_of(
+    def describe_plan(
         self,
         planned: TargetPlan,
         request: CompileRequest,
@@ -296,7 +300,7 @@ class Accelerator(Target):
         sizes: Mapping[str, int],
     ) -> Plan:
         """Return each nest with its tiles, what its stream is predicted to take, and what competed with it."""
-        made = super().plan_of(planned, request, options, sizes)
+        made = super().describe_plan(planned, request, options, sizes)
         names = dict(request.users.sizes)
         given = {names[user]: size for user, size in made.sizes.items()}
         streams = streams_of(HostDeviceProgram(planned.program, self.spec, told=False), given)
@@ -314,7 +318,7 @@ class Accelerator(Target):
         )
         return replace(made, pieces=tuple(pieces), considered=tuple(considered))
 
-    def cost_of(
+    def predict_cost(
         self,
         planned: TargetPlan,
         request: CompileRequest,
@@ -343,17 +347,17 @@ class Accelerator(Target):
             return super().space(planned, request, options, most)
         return Nests.of(request.program, self.arrays(request.program), self.spec, first).space
 
-    def prices(
+    def predict_seconds(
         self, request: CompileRequest, options: Options, vectors: Sequence[Mapping[str, int]]
     ) -> Callable[[Schedule], Sequence[float]]:
         """By the closed form."""
-        costs = self.costs(request, options, vectors)
+        costs = self.predict_costs(request, options, vectors)
         return lambda schedule: [one.seconds for one in costs(schedule)]
 
-    def costs(
+    def predict_costs(
         self, request: CompileRequest, options: Options, vectors: Sequence[Mapping[str, int]]
     ) -> Callable[[Schedule], Sequence[Cost]]:
-        """Return what `cost_of` says of schedules; nothing is proved."""
+        """Return what `predict_cost` says of schedules; nothing is proved."""
         program, names = request.program, dict(request.users.sizes)
         computation = self.arrays(program)
         sizes_at = [({names[user]: size for user, size in at.items()}, at) for at in vectors]
@@ -378,7 +382,7 @@ class Accelerator(Target):
 
         return costs_of
 
-    def simulated(
+    def simulated_seconds(
         self,
         planned: TargetPlan,
         request: CompileRequest,

@@ -49,7 +49,7 @@ class Cpu(Target):
 
     described: Machine | None = None
     name = "cpu"
-    forms = ("llvm", "asm")
+    source_forms = ("llvm", "asm")
     applies_schedules = True
     judges = True
     agents = Agents((Unit(THREAD, fixed=False),), THREAD)
@@ -103,7 +103,7 @@ class Cpu(Target):
         lent = (*time_kernels(called, self.host()), *rest)
         return Options(strategy, reassociate, lent, most, schedule)
 
-    def facts(self, options: Options) -> tuple[str, ...]:
+    def cache_key_parts(self, options: Options) -> tuple[str, ...]:
         """Return the host's, whether it lets this process use tile registers, and what is asked of the plan."""
         host = self.host(options)
         tiles = "tiles" if _has_tiles(host) else "no tiles"
@@ -126,7 +126,7 @@ class Cpu(Target):
         """Return the program raised to whole arrays, each from those before."""
         return computation_of(request.program, request.users, options.reassociate)[0]
 
-    def resolving(self, computation: Computation, options: Options) -> Resolving:
+    def variant_resolver(self, computation: Computation, options: Options) -> Resolving:
         """By the microkernels of the host, each way at the price by which ways compete."""
         host = self.host(options)
         lent = families(host)
@@ -165,11 +165,13 @@ class Cpu(Target):
             check_covers(program, covers_of(program, host, options.reassociate), host, op)
         return notes
 
-    def refused(self, program: Program, options: Options) -> Mapping[int, str]:
+    def rejected_covers(self, program: Program, options: Options) -> Mapping[int, str]:
         """What the lowering finds of the tiles that name a microkernel."""
         return covers_of(program, self.host(options), options.reassociate).refused
 
-    def called(self, planned: TargetPlan, signature: Signature, options: Options) -> frozenset[str]:
+    def called_microkernels(
+        self, planned: TargetPlan, signature: Signature, options: Options
+    ) -> frozenset[str]:
         """Return the microkernels whose functions the entry calls."""
         low = build.lower_kernel(_own(planned), signature, self.host(options))
         return frozenset(name for name, _, _ in low.tiles)
@@ -183,7 +185,9 @@ class Cpu(Target):
         notes = threads_note(made.seconds, made.shares, host.threads, sizes, host.machine, foreign)
         return (*notes, *unverified_notes(host.external, foreign))
 
-    def show(self, planned: TargetPlan, signature: Signature, options: Options, form: str) -> str:
+    def render_form(
+        self, planned: TargetPlan, signature: Signature, options: Options, form: str
+    ) -> str:
         """LLVM IR (``llvm``) or assembly (``asm``)."""
         made, host = _own(planned), self.host(options)
         low = build.lower_kernel(made, signature, host)

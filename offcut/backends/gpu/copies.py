@@ -1,4 +1,4 @@
-"""Products of a warpgroup and copies between the memories of a GPU, declared; nothing lowers them yet.
+"""Products of a warpgroup and copies between the memories of a GPU, declared.
 
 Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", "ldmatrix", "cp.async" and
 "cp.async.bulk.tensor".
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from offcut.backends.gpu import mma
 from offcut.backends.gpu.layouts import MMA_A
+from offcut.backends.gpu.units import MAIN as MAIN_MEMORY
+from offcut.backends.gpu.units import SHARED as SHARED_MEMORY
 from offcut.core.sizes import dim
 from offcut.describe.functions import reduce_axis
 from offcut.describe.functions import sum as sum_over
@@ -16,7 +18,7 @@ from offcut.describe.microkernel import Microkernel, Place, TileShape, multiples
 from offcut.describe.tensor import compute, placeholder
 from offcut.describe.value import cast
 
-MAIN, SHARED = ("main memory",), ("shared",)
+MAIN, SHARED = (MAIN_MEMORY,), (SHARED_MEMORY,)
 WGMMA_ROWS, WGMMA_DEPTH, WGMMA_COLUMNS = 64, 16, 256
 _BOX = 256  # elements of a box of a bulk copy, along an axis
 
@@ -84,15 +86,37 @@ def copy(
 
 
 def copies(dtype: str) -> tuple[Microkernel, ...]:
-    """Those of a type of 16 bits: by a warp to its fragments, by each thread in the background, in bulk both ways."""
+    """Those of a type of 16 bits: by a warp to its fragments, in bulk both ways."""
     shared, main = Place(SHARED, beside="p"), Place(MAIN, beside="p")
     fragment = Place(mma.REGISTERS, MMA_A, "fragment")
     bulk = (_BOX, 64)  # of 128 bytes a row
     return (
         copy("ldmatrix_x4", (mma.ROWS, mma.DEPTH), dtype, shared, fragment, "warp"),
-        copy("cp_async", (1, 8), dtype, main, shared, "thread", "group"),
         copy("tma_load_2d", bulk, dtype, main, shared, "load", "token", box=True),
         copy("tma_store_2d", bulk, dtype, shared, main, "store", "group", box=True),
+    )
+
+
+def rows(dtype: str, background: bool) -> Microkernel:
+    """``C[i, p] = A[i, p]`` of any rectangle, by the lanes of the load unit: from main to shared memory.
+
+    background  whether cells of 16 bytes move while the unit goes on (``cp.async``): rows begin at whole cells. Else elements do,
+                through registers
+    """
+    cell = 8 if background else 1
+    beside = "p" if background else ""
+    a = placeholder((dim("i", min=1, max=_BOX), dim("p", min=1, max=_BOX)), dtype, name="A")
+    both = frozenset({"i", "p"})
+    return Microkernel(
+        f"{'cp_async' if background else 'copy'}_rows_{dtype}",
+        compute(a.shape, lambda i, p: a[i, p], name="C", axes=("i", "p")),
+        (TileShape((1, cell), 1.0, 0.0),),
+        predicates=both,
+        repeats=both,
+        operands={"A": Place(MAIN, beside=beside), "C": Place(SHARED, beside=beside)},
+        unit="load",
+        issue="async" if background else "sync",
+        wait="token" if background else None,
     )
 
 

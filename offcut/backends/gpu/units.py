@@ -17,6 +17,8 @@ AGENTS = Agents(
         Unit("block"),
     ),
     default="block",
+    pitched=True,
+    grid="block",
 )
 """A warp runs in step, and its copies in the background (cp.async) end when it has waited for their group. Four warps of a
 warpgroup are lanes that meet. The load unit is a thread of its own, which arrives at a barrier with what it has copied."""

@@ -27,7 +27,7 @@ class Interpret(Target):
     """Runs what it is given, tiles and their microkernels by their meaning."""
 
     name = "interpret"
-    any_cover = True
+    accepts_any_cover = True
 
     @property
     def machine(self) -> Machine:  # type: ignore[override]

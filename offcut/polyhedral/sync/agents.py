@@ -57,6 +57,8 @@ class Agents:
     room     the number of tokens that such a queue has room for; None: as many as a program declares
     blocks   whether an arrival waits for room, as in a queue in hardware, which has to be empty at the end. Else a
              token is a phase of a barrier: nothing stops an arrival that comes too early, and what is left is dropped
+    grid     the unit of which all agents begin anew with each outermost statement of a program; None: there is none
+    pitched  whether rows of a window lie at places that do not depend on its extents: each has room for the largest
     """
 
     units: tuple[Unit, ...]
@@ -64,6 +66,8 @@ class Agents:
     queues: frozenset[tuple[str, str]] | None = None
     room: int | None = None
     blocks: bool = False
+    pitched: bool = False
+    grid: str | None = None
 
     @property
     def by_name(self) -> Mapping[str, Unit]:

@@ -50,7 +50,7 @@ from offcut.core.text.printer import format_head
 from offcut.core.traversal import Place
 from offcut.errors import PartitionError
 from offcut.polyhedral.sync.agents import Agents, Ends, Unit, slot_of
-from offcut.polyhedral.units.private import tile_buffers
+from offcut.polyhedral.units.privatization import tile_buffers
 
 Key: TypeAlias = tuple[str, int]
 """A unit, and the number of loops bound to it around a loop bound to it."""
@@ -284,7 +284,8 @@ class _Reader:
         outer = None if alloc.inplace is None else scope.windows.get(alloc.inplace)
         literal = [ix.literal_value(extent) for _, extent in alloc.axes]
         known = tuple(
-            all(one is not None for one in literal[axis + 1 :]) for axis in range(len(literal))
+            self.agents.pitched or all(one is not None for one in literal[axis + 1 :])
+            for axis in range(len(literal))
         )
         if outer is not None:
             window = replace(outer, starts=starts, known=known)

@@ -113,7 +113,8 @@ class Relations:
         alike in the coordinates `same`.
         """
         ones, others = ", ".join(self.times), ", ".join(f"{name}'" for name in self.times)
-        return self.map((*alike(same), *alike(more), f"{ones} {sign} {others}"), more)
+        later = f"{ones} {sign} {others}" if self.times else "true" if "=" in sign else "false"
+        return self.map((*alike(same), *alike(more), later), more)
 
     @lazy_property
     def later(self) -> isl.Map:

@@ -58,6 +58,7 @@ from offcut.polyhedral.sync.events import (
     multicast_keys,
     refused,
 )
+from offcut.polyhedral.sync.launches import check_barriers_between, joined, launches_of
 from offcut.polyhedral.sync.multicast import check_multicast
 from offcut.polyhedral.sync.order import Order, Pair
 from offcut.polyhedral.sync.relations import Relations, alike, is_inside
@@ -88,6 +89,8 @@ def synchronized(program: Program, agents: Agents) -> Program:
     bare = unsynchronized(program)
     if (unit := _any_agent(program, agents)) is not None:
         return with_barriers(bare, unit, own_of(bare, unit))
+    if launches := launches_of(bare, agents):
+        return joined(bare, [synchronized(one, agents) for one in launches], agents)
     with _bounded(program):
         result = _Finder(join_cases(bare), agents).synchronized(bare)
         cases = join_cases(result)
@@ -111,6 +114,11 @@ def check(program: Program, agents: Agents) -> None:
     Raises PartitionError with an instance that could run too early, or that waits for ever, or with a statement too many.
     """
     _check_arguments("check", program, agents)
+    if launches := launches_of(program, agents):
+        for launch in launches:
+            check(launch, agents)
+        check_barriers_between(program, agents)
+        return
     own, missing = frozenset[str](), None
     if (unit := _any_agent(program, agents)) is not None:
         bare = unsynchronized(program)

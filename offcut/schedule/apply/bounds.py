@@ -8,11 +8,12 @@ understood it is the whole axis.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import reduce
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, walk
 from offcut.core.intervals import Ends, ends
-from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile
+from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile, TileAxis
 from offcut.polyhedral import Facts
 
 Ranges = Mapping[str, Ends | None]
@@ -42,7 +43,7 @@ def footprint(
     for reach, extent in zip(box, shape, strict=True):
         low, high = reach or (ix.const(0), ix.const(-1))
         start = facts.extreme("max", low, ix.const(0))
-        end = facts.extreme("min", extent, ix.add(high, 1))
+        end = facts.extreme("min", extent, _behind(high))
         window.append((start, ix.sub(end, start)))
     return tuple(window)
 
@@ -58,8 +59,7 @@ def _accesses(
             case Tile(axes, inner):
                 now = ranges
                 for axis in axes:
-                    last = ix.sub(ix.add(axis.start, axis.extent), 1)
-                    now = _bound(now, axis.iter, axis.start, last)
+                    now = _bound(now, axis.iter, axis.start, _last(axis))
                 yield from _accesses(inner, buffer, now, stored)
             case Let(name, lo, hi, _, inner):
                 now = {**ranges, name: (ix.const(lo), ix.const(hi - 1))}
@@ -78,6 +78,17 @@ def _accesses(
                 for node in walk(value):
                     if isinstance(node, Load) and node.buffer == buffer:
                         yield node.index, ranges
+
+
+def _behind(last: Expr) -> Expr:
+    """Return the coordinate behind the last one, which may be the least of several."""
+    return reduce(ix.minimum, (ix.add(one, 1) for one in ix.parts_of_minimum(last)))
+
+
+def _last(axis: TileAxis) -> Expr:
+    """Return the last coordinate of a tile along an axis: of an extent that is the least of several, the least of where they end."""
+    ends_of = (ix.sub(ix.add(axis.start, one), 1) for one in ix.parts_of_minimum(axis.extent))
+    return reduce(ix.minimum, ends_of)
 
 
 def _bound(ranges: Ranges, name: str, first: Expr, last: Expr) -> Ranges:

@@ -45,15 +45,18 @@ from offcut.partition import (
     tiles_alike,
     with_covers,
 )
-from offcut.partition.strategies.placing import ITER
+from offcut.partition.strategies.segment_placement import ITER
 from offcut.polyhedral import Facts, Space
 from offcut.schedule.apply.bounds import footprint
 from offcut.schedule.apply.offsets import At
 from offcut.schedule.apply.placing import is_beside
 from offcut.schedule.apply.reading import loads_of
 from offcut.schedule.apply.staged_form import Alternatives, Covered, Nest, Nests, point_of
-from offcut.schedule.apply.tiles import Open, Tiles
+from offcut.schedule.apply.tiles import COUNTED_UNITS, Open, Tiles
 from offcut.schedule.decisions import Fuse, SplitPair
+
+MOST_UNITS = 32
+"""The most of them that a block may have."""
 
 
 def lower(nests: Nests) -> Program:
@@ -315,6 +318,8 @@ class _Nest(Tiles):
         opaque  the segment, if it is not asked where its tiles start
         """
         name = self.names.fresh(split.outer)
+        if self.nest.mark(split.outer).unit in COUNTED_UNITS:
+            count = _most_of(count, at.facts)
         facts = at.facts.loop(name, ix.const(0), count)
         begin, inner = _start_of(start, Var(name)), replace(at, facts=facts)
         if opaque is not None:
@@ -413,6 +418,20 @@ class _Nest(Tiles):
     def undecided(self, condition: Expr, at: At) -> Iterator[Expr]:
         """Yield the parts of a condition that are not known to hold."""
         return (part for part in conjuncts(condition) if not self.always(part, at))
+
+
+def _most_of(count: Expr, facts: Facts) -> Expr:
+    """Return the most tiles that there may be, for units of which there are as many everywhere; `count` where that is no number."""
+    if ix.literal_value(count) is not None or not facts.holds(ix.compare("<=", count, MOST_UNITS)):
+        return count
+    fewer, most = 0, MOST_UNITS
+    while most - fewer > 1:
+        middle = (fewer + most) // 2
+        if facts.holds(ix.compare("<=", count, middle)):
+            most = middle
+        else:
+            fewer = middle
+    return ix.const(most)
 
 
 def _is_affine(expr: Expr) -> bool:

@@ -18,7 +18,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, PartitionError, trim_traceback, trim_tracebacks
-from offcut.partition import EmittedTile, StrategyLike, strategy_named
+from offcut.partition import EmittedTile, StrategyLike, parse_strategy
 from offcut.polyhedral import request_budget
 from offcut.proof import Certificate
 from offcut.schedule.apply import covering, loops, placing, staging
@@ -519,7 +519,7 @@ class Stage:
         name, names = target.axis("split", axis), target.nest.names()
         factor = loops.checked_factor(target, name, factor)
         at = f"axis {target.buffer}.{name}"
-        asked = None if tail is None else strategy_named(tail, at=at, op="split", tiles=(factor,))
+        asked = None if tail is None else parse_strategy(tail, at=at, op="split", tiles=(factor,))
         outer, inner = names.fresh(f"{name}o"), names.fresh(f"{name}i")
         self._do(Split(target.stage, name, (Level(factor, asked),), (outer, inner)))
         return self._axis(outer), self._axis(inner)

@@ -58,7 +58,7 @@ def check_split(target: Target, axis: str, factor: int, tail: Strategy) -> None:
     """
     for one in tail.among or (tail,):
         check_axis(one, factor, ordered=False)
-        if one.own is None and one.repeats(factor):
+        if one.user_defined is None and one.repeats(factor):
             check_terms(target, axis, factor, one)
     if tail.divides:
         check_divides(target, axis, factor)

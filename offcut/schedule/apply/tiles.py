@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction
 from offcut.core.dtypes import identity
 from offcut.core.expr import Binary, Const, Expr, Select, Var, dtype_of, variables
-from offcut.core.program import Cover, For, Form, Stmt, Store, Tile, TileAxis
+from offcut.core.program import UNITS, Cover, For, Form, Stmt, Store, Tile, TileAxis
 from offcut.describe.computation import Names
+from offcut.describe.microkernel import LOOP_UNITS
 from offcut.partition import MASK, PAD
+from offcut.polyhedral import Facts
 from offcut.schedule.apply.offsets import At, Offsets
 from offcut.schedule.apply.reading import loads_of
 from offcut.schedule.apply.staged_form import Nest, Nests, Part, depends_on
@@ -21,12 +24,21 @@ from offcut.schedule.decisions import SplitPair
 Open = tuple[tuple[str, ...], Part]
 
 
+COUNTED_UNITS = ("warpgroup", "warp")
+"""Units of which a block has as many whatever it computes: the last ones may have no tile."""
+
+
 class Tiles(Offsets):
     """The loops of `nest` that form tiles: what an intrinsic runs, and copies between memories."""
 
     def __init__(self, nests: Nests, nest: Nest, names: Names) -> None:
         super().__init__(nest)
         self.nests, self.names = nests, names
+
+    @property
+    def in_counted_units(self) -> bool:
+        """Return whether warps of a block run the nest, of which the last ones may have less to do, or nothing."""
+        return any(mark.unit in COUNTED_UNITS for mark in self.nest.marks)
 
     def is_tile(self, first: str, parts: Sequence[Open]) -> bool:
         """Return whether the loops from `first` inwards are one tile."""
@@ -139,6 +151,8 @@ class Tiles(Offsets):
                     form = Form.MASK if asked == MASK and form is not Form.PAD else Form.PAD
                     (where if root in stored else terms).append(ix.compare("<", Var(name), end))
                 extent = ix.const(extents[root])
+            elif self.in_counted_units:
+                extent = _least(extent, at.facts)
             if root in stored:
                 axes.append(TileAxis(name, start, extent))
             else:
@@ -165,7 +179,11 @@ class Tiles(Offsets):
             cover = Cover(cover.microkernel, tuple(along), covered.wanted.operands)
         if only is None and terms:
             form = Form.FULL
-        return Tile(tuple(axes), body, only, form, at.role, cover)
+        made_tile = Tile(tuple(axes), body, only, form, at.role, cover)
+        kernel = covered.intrinsic if covered is not None and cover is not None else None
+        if kernel is None or kernel.unit not in UNITS or kernel.unit in LOOP_UNITS:
+            return made_tile
+        return replace(made_tile, unit=kernel.unit, asynchronous=kernel.issue == "async")
 
 
 def _reach(start: Expr, end: Expr) -> Expr:
@@ -175,6 +193,16 @@ def _reach(start: Expr, end: Expr) -> Expr:
             return ix.minimum(_reach(start, a), _reach(start, b))
         case _:
             return ix.sub(end, start)
+
+
+def _least(extent: Expr, facts: Facts) -> Expr:
+    """Return an extent without those of its bounds that others are known to be below."""
+    parts = list(dict.fromkeys(ix.parts_of_minimum(extent)))
+    for part in tuple(parts):
+        others = [one for one in parts if one is not part]
+        if any(facts.holds(ix.compare("<=", one, part)) for one in others):
+            parts.remove(part)
+    return reduce(ix.minimum, parts)
 
 
 def _masked(body: tuple[Stmt, ...], inside: Expr) -> tuple[Stmt, ...]:

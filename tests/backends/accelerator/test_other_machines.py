@@ -116,7 +116,7 @@ def test_windows_in_turn_are_hardly_ever_slower_than_the_same_tiles_in_one(seed:
         request = requested(result, inputs, {}, "test")
 
         def cycles(planned: TargetPlan, n: int, request: Request = request) -> float:
-            return target.simulated(planned, request, DEFAULT, {"n": n})
+            return target.simulated_seconds(planned, request, DEFAULT, {"n": n})
 
         def plan(schedule: Schedule | None, request: Request = request) -> TargetPlan:
             options = replace(DEFAULT, schedule=schedule)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from math import prod
 
 from offcut.backends.accelerator.host_device_split import HostDeviceProgram
-from offcut.backends.accelerator.instances.visited import Ran, run_of
 from offcut.backends.accelerator.lowering.instruction_selection import Result
 from offcut.backends.accelerator.microkernels import microkernels
+from offcut.backends.accelerator.nest_run import Ran, run_of
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.plan import PlanAlternative, PlannedPiece
 from offcut.core.accesses import stored_arrays

@@ -33,7 +33,7 @@ from offcut.core.program import (
     walk,
 )
 from offcut.partition import is_multiple
-from offcut.polyhedral.units.private import written_first
+from offcut.polyhedral.units.privatization import is_written_before_read
 
 STACK_BYTES = 32768  # of tile scratch, at most, on the caller's stack
 PANEL_SLACK = 64  # bytes past the last panel: a narrow tile reads a whole vector
@@ -312,7 +312,7 @@ def _beyond(body: Sequence[Stmt], private: set[str]) -> set[str]:
 
 def _begins(name: str, body: tuple[Stmt, ...]) -> bool:
     """Return whether `body` reads nothing of a buffer but what it has stored itself."""
-    return written_first(name, body) or name in windowed_arrays(body)
+    return is_written_before_read(name, body) or name in windowed_arrays(body)
 
 
 def buffer_bytes(buffer: Buffer, row: Expr | None = None) -> Expr:

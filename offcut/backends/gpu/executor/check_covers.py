@@ -63,8 +63,7 @@ class CoverChecker:
         for axis, iterator in cover.axes:
             extent = extents.get(iterator)
             bound = kernel.extents_of(axis)
-            off = axis in kernel.predicates and extent is not None and extent <= bound.most
-            if extent is not None and extent not in bound and not off:
+            if extent is not None and not _takes(kernel, axis, extent):
                 yield "cover", f"{iterator} is {extent} long, and {kernel.name} takes {bound}"
         for operand, name in cover.operands:
             place, held = places.get(name), kernel.place_of(operand)
@@ -110,6 +109,14 @@ class CoverChecker:
             )
         elif len(at) > 1 and pitch % CELL:
             yield "alignment", f"rows of {name} are {pitch} bytes apart, no multiple of {CELL}"
+
+
+def _takes(kernel: Microkernel, axis: str, extent: int) -> bool:
+    """Return whether a tile may be so long along an axis: one issue, or several where it repeats, of which some may be off."""
+    bound, is_off = kernel.extents_of(axis), axis in kernel.predicates
+    if axis in kernel.repeats:
+        return is_off or extent % (bound.only or bound.multiple_of) == 0
+    return extent in bound or (is_off and extent <= bound.most)
 
 
 def _indices_of(tile: Tile, name: str) -> Iterator[tuple[Expr, ...]]:

@@ -11,6 +11,7 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from random import Random
 
 import numpy as np
@@ -301,6 +302,7 @@ class _Execution:
         self.by_agent = {state.agent: state for state in self.states}
         self.rings: dict[tuple[str, Bound], Ring] = {}
         self.arrivals: list[_Arrival] = []
+        self.depths = {token.name: self.common_depth(token) for token in self.program.tokens}
         if not self.states:
             return
         lagging = self.rng.choice(self.states)
@@ -495,16 +497,22 @@ class _Execution:
             one.steps.popleft()
         return True
 
+    def common_depth(self, token: Token) -> int:
+        """Return how many loops around bind all that arrive at a token, and all that wait for it: for each of their values it has
+        barriers of its own.
+        """
+        bounds = [
+            [unit for unit, _ in state.agent.bound if unit != state.agent.unit]
+            for state in self.states
+            if any(isinstance(s.stmt, Sync) and s.stmt.name == token.name for s in state.steps)
+        ]
+        shortest = min(map(len, bounds), default=0)
+        same = (len({of[depth] for of in bounds}) == 1 for depth in range(shortest))
+        return sum(1 for _ in takewhile(bool, same))
+
     def ring(self, token: Token, agent: Agent) -> Ring:
         """Return the barriers of a token that an agent arrives at or waits for."""
-        units = [
-            [unit for unit, _ in state.agent.bound]
-            for state in self.states
-            if state.agent.unit in (token.source, token.target)
-        ]
-        depth = 0
-        while all(len(of) > depth and of[depth] == units[0][depth] for of in units):
-            depth += 1
+        depth = self.depths[token.name]
         key = (token.name, agent.bound[:depth])
         if key not in self.rings:
             self.rings[key] = Ring(token)

@@ -1,0 +1,214 @@
+"""The decisions of the default policy: a grid of blocks, a ring in shared memory, sums in registers of warps.
+
+Of a product whose sums something element by element goes on with, these are the decisions::
+
+    stage read A for S as A_in in shared
+    stage read W for S as W_in in shared
+    split C.i guard 64 as i_block i_in
+    split C.j guard 128 as j_block j_in
+    order C i_block j_block i_in j_in
+    split C.i_in guard 16 as i_warp i_row
+    at S C.j_block in registers
+    split S.k guard 32 as k_stage k_in
+    split S.i guard 16 as i_warp i_row
+    order S k_stage i_warp i_row j k_in
+    at A_in S.k_stage in shared depth 4
+    at W_in S.k_stage in shared depth 4
+    bind C.i_block block
+    …
+    cover S at i_row mma_m16n8k16_shared_bfloat16
+
+A block has as many warps as its tile has rows of 16; the load unit, which waits for nobody but them, fills the ring. Where
+nothing of that kind goes on with the sums, they are staged, and copied out. Every other stage is rows that warps run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from offcut.backends.generic import Covered, Plans, definition_of
+from offcut.backends.gpu.copies import rows
+from offcut.backends.gpu.mma import DEPTH, ROWS
+from offcut.backends.gpu.units import REGISTERS, SHARED
+from offcut.backends.options import TargetPlan
+from offcut.core import index as ix
+from offcut.core.expr import Load, Var, variables, walk
+from offcut.core.program import Kind
+from offcut.describe.computation import Stage
+from offcut.partition import CUT, GUARD, LADDER, MASK, PAD, Strategy
+from offcut.schedule import Primitive, Schedule, Staging, create_schedule
+from offcut.schedule.decisions import At, Bind, Cover, Inline, Level, Order, Split
+
+TILE = (64, 128)
+"""Rows and columns of the tile of a block."""
+TERMS = 2 * DEPTH
+"""Terms of a stage of the ring."""
+STAGES = 4
+"""Stages of the ring."""
+PLAIN_ROWS = 4
+"""Rows of a block where no microkernel computes them: one for each warp."""
+
+_AT_TILES = (GUARD, MASK, PAD, CUT, LADDER)
+"""Strategies whose tiles begin at multiples of their size."""
+
+
+@dataclass(frozen=True)
+class GridPlans(Plans):
+    """The plans of a computation on a grid of blocks."""
+
+    tails: ClassVar[tuple[Strategy, ...]] = (GUARD, MASK)
+    alone: ClassVar[bool] = True
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """Return all stages, in their order."""
+        return tuple(stage for group in self.computation.groups for stage in group)
+
+    @property
+    def largest(self) -> dict[tuple[str, str], int]:
+        """Return the tile of a block along the axes that are cut, the rows first."""
+        found = {}
+        for one in self.covered:
+            for theirs, most in zip(definition_of(one.kernel).axes, TILE, strict=True):
+                own = one.match.axis(theirs.name)
+                if own in one.axes:
+                    found[one.stage.buffer, own] = most
+        return found
+
+    def schedule(self, cuts: Mapping[tuple[str, str], Level]) -> Schedule:
+        """Return the decisions; of an axis that `cuts` does not name, the default tile."""
+        steps: list[Primitive] = []
+        done: set[str] = set()
+        for one in self.covered:
+            if not self.is_tiled(one):
+                continue
+            chain = self.chain(one.stage)
+            steps += self.decisions_of(one, chain, cuts)
+            done |= {one.stage.buffer, *(stage.buffer for stage in chain)}
+        for stage in self.stages:
+            if stage.buffer not in done:
+                steps += plain_decisions(stage)
+        return Schedule(self.name, tuple(steps))
+
+    def plan(self, schedule: Schedule) -> TargetPlan:
+        """Return the program that decisions make, and the small steps by which it is proved: what is inlined first.
+
+        Raises PartitionError for one that is not legal.
+        """
+        plan = super().plan(schedule)
+        inlined = tuple(step for step in schedule.steps if isinstance(step, Inline))
+        if not inlined:
+            return plan
+        before, *forms = plan.through
+        by_hand = create_schedule(before).apply(Schedule(schedule.name, inlined))
+        programs, _ = by_hand.forms()
+        return replace(plan, through=(before, programs[-1], *forms))
+
+    def is_tiled(self, one: Covered) -> bool:
+        """Return whether a stage is a product of rows by columns over one axis of terms."""
+        return len(one.axes) == 2 and len(one.stage.reduce_axes) == 1
+
+    def chain(self, stage: Stage) -> tuple[Stage, ...]:
+        """Return the stages that go on with a sum element by element, each read by the next one alone."""
+        chain: list[Stage] = []
+        while True:
+            last = chain[-1] if chain else stage
+            readers = [one for one in self.stages if _reads(one, last.buffer)]
+            is_local = self.computation.buffer(last.buffer).kind in (Kind.LOCAL, Kind.PRIVATE)
+            if not is_local or len(readers) != 1 or not _is_elementwise(readers[0], last):
+                return tuple(chain)
+            chain.append(readers[0])
+
+    def decisions_of(
+        self, one: Covered, chain: tuple[Stage, ...], cuts: Mapping[tuple[str, str], Level]
+    ) -> Iterator[Primitive]:
+        """Yield what is decided of a product, and of the stages that go on with it."""
+        own, sums = one.stage, one.stage.buffer
+        reader = chain[-1] if chain else own
+        for stage in chain[:-1]:
+            yield Inline(stage.buffer)
+        if not chain:
+            sums = f"{own.buffer}_sum"
+            yield Staging("write", own.buffer, sums, memory=REGISTERS)
+        theirs = {a.name: b.name for a, b in zip(own.axes, reader.axes, strict=True)}
+        levels = {
+            axis: cuts.get((own.buffer, axis), Level(self.largest[own.buffer, axis], self.tails[0]))
+            for axis in one.axes
+        }
+        loads = {load.buffer: load for _, load in one.match.operands}
+        for buffer in loads:
+            yield Staging("read", buffer, f"{buffer}_in", (sums,), (), SHARED)
+        row, column = (one.match.axis(axis.name) for axis in definition_of(one.kernel).axes)
+        assert row is not None
+        assert column is not None
+        to = reader.buffer
+        blocks, inner = [], []
+        for axis in (row, column):
+            name = theirs[axis]
+            blocks.append(f"{name}_block")
+            inner.append(f"{name}_in")
+            yield Split(to, name, (levels[axis],), (blocks[-1], inner[-1]))
+        others = [axis.name for axis in own.axes if axis.name not in (row, column)]
+        batch = [theirs[axis] for axis in others]
+        yield Order(to, (*batch, *blocks, *inner))
+        yield Split(to, inner[0], (Level(ROWS, GUARD),), (f"{row}_warp_out", f"{row}_row_out"))
+        yield At(sums, to, blocks[-1], REGISTERS)
+        (terms,) = (axis.name for axis in own.reduce_axes)
+        turn, warp, in_warp = f"{terms}_stage", f"{row}_warp", f"{row}_row"
+        yield Split(sums, terms, (Level(TERMS, GUARD),), (turn, f"{terms}_in"))
+        yield Split(sums, row, (Level(ROWS, GUARD),), (warp, in_warp))
+        yield Order(sums, (*others, turn, warp, in_warp, column, f"{terms}_in"))
+        for buffer in loads:
+            yield At(f"{buffer}_in", sums, turn, SHARED, STAGES)
+        for name in (*batch, *blocks):
+            yield Bind(to, name, "block")
+        yield Bind(to, f"{row}_warp_out", "warp")
+        yield Bind(sums, warp, "warp")
+        for buffer, load in loads.items():
+            first, kernel = self.copy(load, levels)
+            yield Cover(f"{buffer}_in", first, kernel)
+        yield Cover(sums, in_warp, one.kernel.name)
+
+    def copy(self, load: Load, levels: Mapping[str, Level]) -> tuple[str, str]:
+        """Return the first loop of the copy of an operand, and the microkernel that runs it: in the background where all rows begin
+        at whole cells.
+        """
+        names = [part.name for part in load.index if isinstance(part, Var)]
+        first = names[0] if len({*names}) == len(load.index) else "a0"
+        cell = rows(load.dtype, True).tiles[0].columns
+        pitch = self.computation.buffer(load.buffer).shape[-1]
+        along = [level for axis, level in levels.items() if axis in variables(load.index[-1])]
+        starts = all(one.tail in _AT_TILES and one.tile % cell == 0 for one in along)
+        aligned = starts and isinstance(load.index[-1], Var) and ix.known_divisor(pitch) % cell == 0
+        return first, rows(load.dtype, aligned).name
+
+
+def plain_decisions(stage: Stage) -> Iterator[Primitive]:
+    """Yield what is decided of a stage that no microkernel computes: blocks of rows, and a row for each warp."""
+    if not stage.axes:
+        return
+    axis = stage.axes[0].name
+    names = f"{axis}_block", f"{axis}_warp"
+    yield Split(stage.buffer, axis, (Level(PLAIN_ROWS, GUARD),), names)
+    yield Bind(stage.buffer, names[0], "block")
+    yield Bind(stage.buffer, names[1], "warp")
+
+
+def _reads(stage: Stage, buffer: str) -> bool:
+    return any(isinstance(node, Load) and node.buffer == buffer for node in walk(stage.body))
+
+
+def _is_elementwise(stage: Stage, of: Stage) -> bool:
+    """Return whether a stage has one value for each of another stage, made of the value there."""
+    point = tuple(Var(axis.name) for axis in stage.axes)
+    reads = [n for n in walk(stage.body) if isinstance(n, Load) and n.buffer == of.buffer]
+    return (
+        stage.reducer is None
+        and len(stage.axes) == len(of.axes)
+        and all(read.index == point for read in reads)
+    )
+
+
+__all__ = ["GridPlans", "plain_decisions"]

@@ -1,0 +1,368 @@
+"""A program of units as CUDA C++: a kernel for each launch, in which every warp finds its part by its number.
+
+Warps of loops come first; behind them one more is the load unit, if anything is loaded. Tokens are barriers in shared memory: the
+k-th arrival and the k-th wait of a warp are counted, and token k is phase ``k / room`` of barrier ``k % room``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from offcut.backends.gpu.text.expressions import (
+    TYPES,
+    WARP,
+    Writer,
+    is_nonnegative,
+    name_of,
+    no_text,
+)
+from offcut.backends.gpu.text.leaves import LeafWriter
+from offcut.backends.gpu.text.primitives import head
+from offcut.backends.gpu.text.windows import Windows
+from offcut.core import index as ix
+from offcut.core.conditions import negate
+from offcut.core.expr import Expr, all_loads
+from offcut.core.program import (
+    Action,
+    Alloc,
+    Choose,
+    For,
+    If,
+    Kind,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    Sync,
+    Tile,
+    Token,
+    expressions,
+    walk,
+)
+from offcut.core.text.printer import format_head
+
+LANES = 32
+_GRID = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+
+
+def cuda_text(program: Program) -> str:
+    """Return the text of a program: primitives, and a kernel for each launch.
+
+    Raises DescribeError for what has no text in CUDA C++ so far.
+    """
+    launches = [stmt for stmt in program.body if not isinstance(stmt, Sync)]
+    many = len(launches) > 1
+    kernels = [
+        _Kernel(program, stmt, f"offcut_{program.name}{f'_{number}' if many else ''}").text()
+        for number, stmt in enumerate(launches, 1)
+    ]
+    body = "\n\n".join(kernels)
+    return f"{head(body)}\n\n{body}\n"
+
+
+@dataclass
+class _Kernel:
+    """The kernel of a launch."""
+
+    program: Program
+    launch: Stmt
+    name: str
+    lines: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.windows = Windows.of(self.program, self.launch)
+        self.tokens = self.tokens_here()
+        self.loads = any(isinstance(s, Tile) and s.unit == "load" for s in walk((self.launch,)))
+        self.warps = self.count_warps()
+        self.check_units()
+
+    # -- what there is
+
+    def tokens_here(self) -> list[Token]:
+        names = {stmt.name for stmt in walk((self.launch,)) if isinstance(stmt, Sync)}
+        return [token for token in self.program.tokens if token.name in names]
+
+    def count_warps(self) -> int:
+        """Return the warps that loops are bound to; one where none is."""
+        most = 1
+        for stmt in walk((self.launch,)):
+            if isinstance(stmt, For) and stmt.unit == "warp":
+                last = ix.literal_value(stmt.hi)
+                if last is None:
+                    raise no_text(format_head(stmt), "how many warps there are is no number")
+                most = max(most, last)
+        return most
+
+    def check_units(self) -> None:
+        for stmt in walk((self.launch,)):
+            unit = stmt.unit if isinstance(stmt, For | Tile) else None
+            known = ("block", "warp", "lane", "unroll") if isinstance(stmt, For) else ("load",)
+            if unit is not None and unit not in known:
+                raise no_text(format_head(stmt), f"what a {unit} runs has no text so far")
+            if isinstance(stmt, Choose):
+                raise no_text("choose", "options are chosen by the host, which has no text so far")
+
+    def buffers(self) -> list[str]:
+        """Return the arrays in main memory that it touches, in the order of the program."""
+        touched: set[str] = set()
+        for stmt in walk((self.launch,)):
+            touched |= {load.buffer for expr in expressions(stmt) for load in all_loads(expr)}
+            if isinstance(stmt, Store):
+                touched.add(stmt.buffer)
+        windowed = {stmt.buffer for stmt in walk((self.launch,)) if isinstance(stmt, Alloc)}
+        buffers = [b for b in self.program.buffers if b.name in touched - windowed]
+        for buffer in buffers:
+            if buffer.kind is Kind.PRIVATE or buffer.layout is not None:
+                raise no_text(buffer.name, "an array that is private, or in a layout, has no text")
+        return [buffer.name for buffer in buffers]
+
+    # -- text
+
+    def text(self) -> str:
+        """Return the kernel, behind a line that says how it is launched."""
+        writer = Writer(lambda load: "")
+        grid: list[str] = []
+        inner: list[str] = []
+        body: tuple[Stmt, ...] = (self.launch,)
+        while len(body) == 1:
+            match body[0]:
+                case If(condition, then, ()):
+                    inner.append(f"if (!({writer.text(condition)})) return;")
+                    body = then
+                case For(name, lo, hi, inside, unit="block") as loop if len(grid) < len(_GRID):
+                    self.check_begin(loop)
+                    place, last, own = _GRID[len(grid)], writer.text(hi), name_of(name)
+                    grid.append(last)
+                    begin = "" if ix.literal_value(lo) == 0 else f"{writer.text(lo)} + "
+                    inner.append(f"const int {own} = {begin}(int){place};")
+                    if begin:
+                        inner.append(f"if ({own} >= {last}) return;")
+                    body = inside
+                case _:
+                    break
+        if any(isinstance(s, For) and s.unit == "block" for s in walk(body)):
+            raise no_text(self.name, "a loop over blocks inside of what a block runs has no text")
+        threads = LANES * (self.warps + self.loads)
+        shared = self.windows.bytes + 8 * sum(token.room for token in self.tokens)
+        out = [
+            f"// launch: grid ({', '.join(grid) or '1'}), {threads} threads, {shared} bytes of shared memory"
+        ]
+        out.append(
+            f'extern "C" __global__ void __launch_bounds__({threads}) {self.name}({self.parameters()}) {{'
+        )
+        if shared:
+            out.append("  extern __shared__ __align__(128) unsigned char shared[];")
+        out.append("  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;")
+        out += [f"  {line}" for line in inner]
+        out += [f"  {window.declaration}" for window in self.windows.shared.values()]
+        out += [f"  {line}" for line in self.barriers()]
+        if self.loads:
+            out.append(f"  if (warp == {self.warps}) {{  // the load unit")
+            out += self.role("load", body)
+            out.append("    return;")
+            out.append("  }")
+        out += [line[2:] for line in self.role("warp", body)]
+        out.append("}")
+        return "\n".join(out)
+
+    def parameters(self) -> str:
+        kinds = (Kind.INPUT, Kind.CONSTANT)
+        parameters = []
+        for name in self.buffers():
+            buffer = self.program.buffer(name)
+            const = "const " if buffer.kind in kinds else ""
+            parameters.append(f"{const}{TYPES[buffer.dtype]} *{name_of(name)}")
+        return ", ".join(
+            [*parameters, *(f"int {name_of(size.name)}" for size in self.program.sizes)]
+        )
+
+    def barriers(self) -> Iterator[str]:
+        """Yield the lines that place and begin the barriers of tokens."""
+        if not self.tokens:
+            return
+        offset = self.windows.bytes
+        for token in self.tokens:
+            note = f"{token.room}: {token.source} to {token.target}"
+            yield f"barrier *const {name_of(token.name)} = (barrier *)(shared + {offset});  // {note}"
+            offset += 8 * token.room
+        yield "if (threadIdx.x == 0) {"
+        for token in self.tokens:
+            count = token.count * self.arrivals_of(token)
+            yield f"  for (int k = 0; k < {token.room}; ++k) init({name_of(token.name)} + k, {count});"
+        yield "}"
+        yield "__syncthreads();"
+
+    def kinds_of_copies(self) -> set[bool]:
+        """Return whether some tiles of the load unit are in the background, and whether some are not."""
+        loaded = (s for s in walk((self.launch,)) if isinstance(s, Tile) and s.unit == "load")
+        return {stmt.asynchronous for stmt in loaded}
+
+    def arrivals_of(self, token: Token) -> int:
+        """Return the arrivals that one of a unit is: each lane of the load unit, for each way to copy; one lane of a warp."""
+        return LANES * len(self.kinds_of_copies()) if token.source == "load" else 1
+
+    def role(self, unit: str, body: Sequence[Stmt]) -> list[str]:
+        """Return what one unit runs."""
+        role = _Role(self, unit)
+        role.block(body, 2)
+        counters = [f"{name} = 0" for name in role.counters]
+        begin = [f"    int {', '.join(counters)};"] if counters else []
+        return [*begin, *role.lines]
+
+    def check_begin(self, loop: For) -> None:
+        if not is_nonnegative(loop.lo):
+            raise no_text(format_head(loop), "a loop that may begin below 0 has no text so far")
+
+
+@dataclass
+class _Role:
+    """The text of what one unit runs: the load unit, or the warps."""
+
+    kernel: _Kernel
+    unit: str
+    lines: list[str] = field(default_factory=list)
+    counters: dict[str, None] = field(default_factory=dict)
+    warps: dict[str, Expr] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)  # of buffers: the alloc around
+
+    def add(self, depth: int, line: str) -> None:
+        self.lines.append("  " * depth + line)
+
+    def block(self, body: Sequence[Stmt], depth: int) -> None:
+        for stmt in body:
+            self.statement(stmt, depth)
+
+    def inside(self, opening: str, body: Sequence[Stmt], depth: int) -> None:
+        """Add statements in brackets, if there are any for this unit."""
+        at = len(self.lines)
+        self.add(depth, f"{opening} {{")
+        self.block(body, depth + 1)
+        if len(self.lines) == at + 1:
+            del self.lines[at:]
+        else:
+            self.add(depth, "}")
+
+    def statement(self, stmt: Stmt, depth: int) -> None:
+        leaves = LeafWriter(self.kernel.program, self.kernel.windows, self.places, self.warps)
+        match stmt:
+            case Sync():
+                self.sync(stmt, depth, leaves.writer)
+            case Alloc():
+                self.alloc(stmt, depth)
+            case Tile(unit=unit):
+                if (unit or "warp") == self.unit:
+                    self.leaf(leaves, stmt, depth)
+            case For() if stmt.unit == "warp":
+                self.warp_loop(stmt, depth)
+            case For() | If() | Let() | Store() if self.is_leaf(stmt):
+                if self.unit == "warp":
+                    self.leaf(leaves, stmt, depth)
+            case For(name, lo, hi, body):
+                self.kernel.check_begin(stmt)
+                begin, end = leaves.writer.text(lo), leaves.writer.text(hi)
+                own = name_of(name)
+                self.inside(f"for (int {own} = {begin}; {own} < {end}; ++{own})", body, depth)
+            case If(condition, then, other):
+                self.inside(f"if ({leaves.writer.text(condition)})", then, depth)
+                if other:
+                    self.inside(f"if ({leaves.writer.text(negate(condition))})", other, depth)
+            case Let(name, _, _, value, body):
+                self.add(depth, f"const int {name_of(name)} = {leaves.writer.text(value)};")
+                self.block(body, depth)
+
+    def is_leaf(self, stmt: Stmt) -> bool:
+        return all(isinstance(one, Store | If | Let | For) and not _is_bound(one) for one in walk((stmt,)))  # fmt: skip
+
+    def alloc(self, stmt: Alloc, depth: int) -> None:
+        fragments = self.kernel.windows.fragments.get(id(stmt))
+        at = len(self.lines)
+        if fragments is not None and self.unit == "warp":
+            m, n = fragments.shape
+            self.add(depth, f"float {fragments.name}[{m}][{n}][4];")
+        outer = self.places.get(stmt.buffer)
+        self.places[stmt.buffer] = id(stmt)
+        self.block(stmt.body, depth)
+        if outer is None:
+            del self.places[stmt.buffer]
+        else:
+            self.places[stmt.buffer] = outer
+        if len(self.lines) > at and fragments is not None and self.unit == "warp":
+            self.lines[at:] = [
+                "  " * depth + "{",
+                *("  " + line for line in self.lines[at:]),
+                "  " * depth + "}",
+            ]
+
+    def warp_loop(self, loop: For, depth: int) -> None:
+        if self.unit != "warp":
+            return
+        at = len(self.lines)
+        self.warps[loop.iter] = WARP
+        lo, hi = ix.literal_value(loop.lo), ix.literal_value(loop.hi)
+        bounds = []
+        if lo:
+            bounds.append(f"warp >= {lo}")
+        if hi is not None and hi < self.kernel.warps:
+            bounds.append(f"warp < {hi}")
+        inner = depth + 1 if bounds else depth
+        self.block(loop.body, inner)
+        if bounds and len(self.lines) > at:
+            self.lines.insert(at, "  " * depth + f"if ({' && '.join(bounds)}) {{")
+            self.add(depth, "}")
+
+    def leaf(self, leaves: LeafWriter, stmt: Stmt, depth: int) -> None:
+        alone = self.unit == "warp" and not self.warps
+        lines = leaves.lines(stmt)
+        if alone and self.kernel.warps > 1:
+            self.add(depth, "if (warp == 0) {")
+            self.lines += ["  " * (depth + 1) + line for line in lines]
+            self.add(depth, "}")
+        else:
+            self.lines += ["  " * depth + line for line in lines]
+
+    def sync(self, stmt: Sync, depth: int, writer: Writer) -> None:
+        tokens: Mapping[str, Token] = {token.name: token for token in self.kernel.tokens}
+        lines: list[str] = []
+        match stmt.action:
+            case Action.WAIT if tokens[stmt.name].target == self.unit:
+                count = f"{stmt.name}_waits"
+                self.counters[count] = None
+                lines.append(f"wait({name_of(stmt.name)}, {tokens[stmt.name].room}, {count}++);")
+            case Action.ARRIVE if tokens[stmt.name].source == self.unit:
+                count = f"{stmt.name}_arrivals"
+                self.counters[count] = None
+                place = f"{name_of(stmt.name)} + {count} % {tokens[stmt.name].room}"
+                lines += [*self.arrive(place), f"++{count};"]
+            case Action.ARRIVE | Action.WAIT:
+                return
+            case Action.BARRIER if stmt.name == "warp":
+                if self.unit == "warp":
+                    lines.append(f"meet(1, {LANES * self.kernel.warps});")
+            case _:
+                raise no_text(format_head(stmt), "this statement has no text so far")
+        if stmt.where is not None and lines:
+            condition = writer.text(ix.simplify(stmt.where))
+            if len(lines) == 1:
+                self.add(depth, f"if ({condition}) {lines[0]}")
+                return
+            self.add(depth, f"if ({condition}) {{")
+            self.lines += ["  " * (depth + 1) + line for line in lines]
+            self.add(depth, "}")
+            return
+        self.lines += ["  " * depth + line for line in lines]
+
+    def arrive(self, place: str) -> list[str]:
+        """Return the lines by which a unit arrives."""
+        if self.unit == "warp":
+            return ["__syncwarp();", f"if (lane == 0) arrive({place});"]
+        kinds = self.kernel.kinds_of_copies()
+        words = ["arrive_with_copies"] * (True in kinds) + ["arrive"] * (False in kinds)
+        return [f"{word}({place});" for word in words]
+
+
+def _is_bound(stmt: Stmt) -> bool:
+    return isinstance(stmt, For) and stmt.unit in ("block", "warp")
+
+
+__all__ = ["cuda_text"]

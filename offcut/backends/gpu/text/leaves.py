@@ -1,0 +1,337 @@
+"""What one unit runs at a time, as C++: copies, products, and loops whose iterations lanes share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from offcut.backends.gpu.text.expressions import TYPES, Writer, is_nonnegative, name_of, no_text
+from offcut.backends.gpu.text.windows import Fragments, SharedWindow, Windows, at_warp
+from offcut.core import index as ix
+from offcut.core.expr import Expr, Load, Var, all_loads, rewrite, substitute, variables
+from offcut.core.loop_independence import is_independent
+from offcut.core.program import For, If, Kind, Let, Program, Stmt, Store, Tile, expressions, walk
+from offcut.core.text.printer import format_head
+
+_UPDATES = {"sum": "{0} += {1};", "max": "{0} = greater({0}, {1});", "min": "{0} = lesser({0}, {1});"}  # fmt: skip
+
+
+@dataclass
+class LeafWriter:
+    """Writes statements that one unit runs.
+
+    places  the ``alloc`` around by buffer, by its identity
+    warps   what stands for the iterators of loops over warps
+    """
+
+    program: Program
+    windows: Windows
+    places: Mapping[str, int]
+    warps: Mapping[str, Expr]
+    fragment: Mapping[str, str] = field(default_factory=dict)  # by buffer, inside of its loops
+
+    @property
+    def writer(self) -> Writer:
+        """Return what writes expressions here."""
+        return Writer(self.element)
+
+    def text(self, expr: Expr) -> str:
+        """Return an index with the number of the warp in it."""
+        return self.writer.text(at_warp(expr, self.warps))
+
+    # -- elements
+
+    def element(self, load: Load) -> str:
+        """Return the text of an element."""
+        if load.buffer in self.fragment:
+            return self.fragment[load.buffer]
+        window = self.shared(load.buffer)
+        if window is not None:
+            return f"{window.name}[{self.offset(window, load.index)}]"
+        if load.buffer in self.places:
+            raise no_text(
+                load.buffer, "an element in registers is read where it is multiplied, or by itself"
+            )
+        return f"{name_of(load.buffer)}[{self.address(load.buffer, load.index)}]"
+
+    def shared(self, name: str) -> SharedWindow | None:
+        """Return the window in shared memory of a buffer here."""
+        return self.windows.shared.get(self.places.get(name, 0))
+
+    def fragments(self, name: str) -> Fragments | None:
+        """Return the accumulators that a buffer is here."""
+        return self.windows.fragments.get(self.places.get(name, 0))
+
+    def address(self, name: str, index: tuple[Expr, ...]) -> str:
+        """Return the offset of an element of an array, row by row, in 64 bits where it has several axes."""
+        shape = self.program.buffer(name).shape
+        if not index:
+            return "0"
+        text = self.text(index[0])
+        if len(index) > 1:
+            text = f"(long long){_bracketed(text)}"
+        for axis, part in enumerate(index[1:], 1):
+            text = f"({text})" if axis > 1 else text
+            text = f"{text} * {_bracketed(self.text(shape[axis]))} + {self.writer.text(at_warp(part, self.warps), 3)}"
+        return text
+
+    def offset(self, window: SharedWindow, index: tuple[Expr, ...]) -> str:
+        """Return the offset of an element in a window."""
+        parts = [
+            ix.simplify(ix.sub(part, start))
+            for part, start in zip(index, window.starts, strict=True)
+        ]
+        row = ix.add(ix.mul(window.slot, window.rows), parts[-2])
+        return self.text(ix.simplify(ix.add(ix.mul(row, window.pitch), parts[-1])))
+
+    # -- statements
+
+    def lines(self, stmt: Stmt) -> list[str]:
+        """Return the lines of a statement.
+
+        Raises DescribeError for what has no text so far.
+        """
+        name = (stmt.microkernel or "") if isinstance(stmt, Tile) else ""
+        if isinstance(stmt, Tile) and "_rows_" in name:
+            return [self.copy(stmt, name.startswith("cp_async"))]
+        if isinstance(stmt, Tile) and name.startswith("mma_m16n8k16_shared_"):
+            return [self.multiply(stmt)]
+        if isinstance(stmt, Tile) and name == "zero_accumulators":
+            return [f"zero({name_of(_store_of(stmt).buffer)});"]
+        if name:
+            raise no_text(format_head(stmt), f"{name} has no text so far")
+        touched = {load.buffer for one in walk((stmt,)) for e in expressions(one) for load in all_loads(e)}  # fmt: skip
+        touched |= {one.buffer for one in walk((stmt,)) if isinstance(one, Store)}
+        held = [one for one in (self.fragments(name) for name in touched) if one is not None]
+        if held:
+            return self.by_fragments(stmt, held, touched)
+        return [*self.by_lanes(stmt), "__syncwarp();"]
+
+    def copy(self, tile: Tile, background: bool) -> str:
+        """Return the copy of a rectangle into shared memory."""
+        store = _store_of(tile)
+        window, source = self.shared(store.buffer), store.value
+        names = [axis.iter for axis in tile.axes]
+        plain = isinstance(source, Load) and source.index[-2:] == store.index[-2:]
+        if window is None or not isinstance(source, Load) or not plain or len(names) < 2:
+            raise no_text(format_head(tile), "a copy that is no rectangle of rows has no text")
+        begin = {axis.iter: axis.start for axis in tile.axes}
+        extents = {axis.iter: axis.extent for axis in tile.axes}
+        rows, columns = (extents[_name(part, tile)] for part in store.index[-2:])
+        where = tuple(substitute(part, begin) for part in source.index)
+        to = self.offset(window, tuple(substitute(part, begin) for part in store.index))
+        shape = self.program.buffer(source.buffer).shape
+        kind = f"{window.rows}, {window.columns}, {window.pitch}"
+        pitch = self.text(shape[-1])
+        name = "copy_rows_in_background" if background else "copy_rows"
+        target = window.name if to == "0" else f"{window.name} + {to}"
+        return (
+            f"{name}<{kind}>({target}, {name_of(source.buffer)} + ({self.address(source.buffer, where)}), "
+            f"{pitch}, {self.text(rows)}, {self.text(columns)}, lane);"
+        )
+
+    def multiply(self, tile: Tile) -> str:
+        """Return the product of a warp's rows, added to its accumulators."""
+        assert tile.cover is not None
+        axes, operands = dict(tile.cover.axes), dict(tile.cover.operands)
+        loops = {one.iter: one for one in walk(tile.body) if isinstance(one, For)}
+        terms = loops.get(axes.get("p", ""))
+        held = self.fragments(operands["C"])
+        if terms is None or held is None or len(loops) != 1:
+            raise no_text(format_head(tile), "this product has no text so far")
+        begin: dict[str, Expr] = {axis.iter: axis.start for axis in tile.axes}
+        begin[terms.iter] = terms.lo
+        loads = {load.buffer: load for one in walk(tile.body) for e in expressions(one) for load in all_loads(e)}  # fmt: skip
+        texts, pitches, turned = [], [], []
+        for operand, first in (("A", axes["i"]), ("B", axes["p"])):
+            load = loads[operands[operand]]
+            window = self.shared(load.buffer)
+            if window is None or not isinstance(load.index[-2], Var | type(ix.add(Var("x"), 1))):
+                raise no_text(format_head(tile), f"{load.buffer} is in no window of rows")
+            at = self.offset(window, tuple(substitute(part, begin) for part in load.index))
+            texts.append(window.name if at == "0" else f"{window.name} + {at}")
+            pitches.append(str(window.pitch))
+            turned.append("false" if first in variables(load.index[-2]) else "true")
+        m, n = held.shape
+        kind = ", ".join([str(m), str(n), *pitches, *turned])
+        count = self.text(ix.simplify(ix.sub(terms.hi, terms.lo)))
+        return f"multiply_tile<{kind}>({held.name}, {texts[0]}, {texts[1]}, {count}, lane);"
+
+    # -- loops over elements in registers
+
+    def by_fragments(self, stmt: Stmt, held: list[Fragments], touched: set[str]) -> list[str]:
+        """Return loops over the accumulators of a warp, for each of which a statement has one instance."""
+        first = held[0]
+        if len({(one.starts, one.extents) for one in held}) > 1:
+            raise no_text(format_head(stmt), "it reads accumulators of several tiles")
+        names = {name for name in touched if self.fragments(name) is not None}
+        loads = [load for one in walk((stmt,)) for e in expressions(one) for load in all_loads(e)]
+        indices = {load.index for load in loads if load.buffer in names}
+        indices |= {s.index for s in walk((stmt,)) if isinstance(s, Store) and s.buffer in names}
+        if len(indices) != 1:
+            raise no_text(format_head(stmt), "it reads accumulators at several places")
+        (index,) = indices
+        loops, conditions, body = _nest(stmt)
+        if len(body) != 1 or not isinstance(body[0], Store):
+            raise no_text(format_head(stmt), "several statements on accumulators have no text")
+        places = (
+            "16 * row_tile + fragment_row(lane, element)",
+            "8 * column_tile + fragment_column(lane, element)",
+        )
+        values: dict[str, str] = {}
+        for part, start, place in zip(index[-2:], first.starts, places, strict=True):
+            offset = at_warp(ix.sub(part, start), self.warps)
+            moving = [name for name, _, _ in loops if name in variables(offset)]
+            if len(moving) != 1 or moving[0] in values:
+                raise no_text(
+                    format_head(stmt), "its loops are no rows and columns of accumulators"
+                )
+            rest = ix.simplify(ix.sub(offset, Var(moving[0])))
+            if variables(rest) & {name for name, _, _ in loops}:
+                raise no_text(
+                    format_head(stmt), "its loops are no rows and columns of accumulators"
+                )
+            shift = self.text(ix.simplify(ix.sub(0, rest)))
+            values[moving[0]] = place if shift == "0" else f"{place} + {_bracketed(shift)}"
+        m, n = first.shape
+        lines = [
+            "#pragma unroll",
+            f"for (int row_tile = 0; row_tile < {m}; ++row_tile)",
+            "  #pragma unroll",
+        ]
+        lines += [
+            f"  for (int column_tile = 0; column_tile < {n}; ++column_tile)",
+            "    #pragma unroll",
+        ]
+        lines.append("    for (int element = 0; element < 4; ++element) {")
+        asked = []
+        for name, lo, hi in loops:
+            if name in values:
+                lines.append(f"      const int {name_of(name)} = {values[name]};")
+                if not (values[name] in places and ix.literal_value(lo) == 0):
+                    asked.append(f"{name_of(name)} >= {self.text(lo)}")
+                most = 16 * first.shape[0] if values[name] == places[0] else 8 * first.shape[1]
+                ends = ix.literal_value(hi)
+                if values[name] not in places or ends is None or ends < most:
+                    asked.append(f"{name_of(name)} < {self.text(hi)}")
+            elif ix.literal_value(ix.sub(hi, lo)) == 1:
+                lines.append(f"      const int {name_of(name)} = {self.text(lo)};")
+            else:
+                raise no_text(format_head(stmt), f"{name} is no row and no column of accumulators")
+        asked += [self.text(condition) for condition in conditions]
+        inner = LeafWriter(
+            self.program,
+            self.windows,
+            self.places,
+            self.warps,
+            {name: f"{name_of(name)}[row_tile][column_tile][element]" for name in names},
+        )
+        condition = f"if ({' && '.join(asked)}) " if asked else ""
+        lines.append(f"      {condition}{inner.store(body[0])}")
+        lines.append("    }")
+        return lines
+
+    # -- loops that lanes share
+
+    def by_lanes(self, stmt: Stmt, lanes: bool = True) -> list[str]:
+        """Return a statement whose outermost independent loop has its iterations on lanes; one lane runs what has none."""
+        match stmt:
+            case Tile(axes, body, where):
+                inside: tuple[Stmt, ...] = body if where is None else (If(where, body),)
+                for axis in reversed(axes):
+                    loop = For(axis.iter, axis.start, ix.add(axis.start, axis.extent), inside)
+                    inside = (loop,)
+                return [line for one in inside for line in self.by_lanes(one, lanes)]
+            case For(name, lo, hi, body):
+                if not is_nonnegative(lo):
+                    raise no_text(
+                        format_head(stmt), "a loop that may begin below 0 has no text so far"
+                    )
+                kinds = {buffer.name: buffer.kind for buffer in self.program.buffers}
+                alone = lanes and is_independent(stmt, kinds)
+                begin = self.text(lo)
+                if alone:
+                    begin = "lane" if begin == "0" else f"{begin} + lane"
+                own = name_of(name)
+                step = f"{own} += 32" if alone else f"++{own}"
+                if lanes and not alone:
+                    return ["if (lane == 0) {", *_indented(self.by_lanes(stmt, False)), "}"]
+                head = f"for (int {own} = {begin}; {own} < {self.text(hi)}; {step}) {{"
+                lines = [line for one in body for line in self.by_lanes(one, False)]
+                return [head, *_indented(lines), "}"]
+            case If(condition, then, other):
+                lines = [f"if ({self.text(condition)}) {{"]
+                for one in then:
+                    lines += _indented(self.by_lanes(one, lanes))
+                if other:
+                    lines.append("} else {")
+                    for one in other:
+                        lines += _indented(self.by_lanes(one, lanes))
+                return [*lines, "}"]
+            case Let(name, _, _, value, body):
+                lines = [f"{{ const int {name_of(name)} = {self.text(value)};"]
+                for one in body:
+                    lines += _indented(self.by_lanes(one, lanes))
+                return [*lines, "}"]
+            case Store():
+                return [f"if (lane == 0) {self.store(stmt)}" if lanes else self.store(stmt)]
+        raise no_text(format_head(stmt), "this statement has no text so far")
+
+    def store(self, stmt: Store) -> str:
+        """Return an assignment, or an update."""
+        buffer = self.program.buffer(stmt.buffer)
+        if buffer.kind is Kind.PRIVATE:
+            raise no_text(stmt.buffer, "a private array has no text so far")
+        to = self.element(Load(stmt.buffer, stmt.index, buffer.dtype))
+        value = self.writer.text(rewrite(stmt.value, self.at_warp))
+        if stmt.reduce is None:
+            return f"{to} = {value};"
+        if buffer.dtype in ("bfloat16", "float16"):
+            raise no_text(stmt.buffer, f"a sum in {TYPES[buffer.dtype]} has no text")
+        return _UPDATES[stmt.reduce].format(to, value)
+
+    def at_warp(self, node: Expr) -> Expr | None:
+        """Return the number of the warp for an iterator of a loop over warps."""
+        return self.warps.get(node.name) if isinstance(node, Var) else None
+
+
+def _nest(stmt: Stmt) -> tuple[list[tuple[str, Expr, Expr]], list[Expr], tuple[Stmt, ...]]:
+    """Return the loops of a nest, the conditions between them, and what is inside."""
+    loops: list[tuple[str, Expr, Expr]] = []
+    conditions: list[Expr] = []
+    body: tuple[Stmt, ...] = (stmt,)
+    while len(body) == 1:
+        match body[0]:
+            case For(name, lo, hi, inner):
+                loops.append((name, lo, hi))
+                body = inner
+            case If(condition, inner, ()):
+                conditions.append(condition)
+                body = inner
+            case Tile(axes, inner, where):
+                loops += [(a.iter, a.start, ix.simplify(ix.add(a.start, a.extent))) for a in axes]
+                conditions += [] if where is None else [where]
+                body = inner
+            case _:
+                break
+    return loops, conditions, body
+
+
+def _store_of(tile: Tile) -> Store:
+    (store,) = (one for one in walk(tile.body) if isinstance(one, Store))
+    return store
+
+
+def _name(part: Expr, tile: Tile) -> str:
+    names = [axis.iter for axis in tile.axes if axis.iter in variables(part)]
+    if len(names) != 1 or part != Var(names[0]):
+        raise no_text(format_head(tile), "a copy that is no rectangle of rows has no text")
+    return names[0]
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return ["  " + line for line in lines]
+
+
+def _bracketed(text: str) -> str:
+    return text if text.isidentifier() or text.isdigit() else f"({text})"

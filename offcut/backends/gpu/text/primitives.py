@@ -1,0 +1,133 @@
+"""What kernels call: a line or two each, with the hardware behind it in inline PTX, for compute capability 8.0 and later.
+
+Nothing is included. `HEAD` is the whole of them; a kernel's text begins with those that it calls.
+
+Source: PTX ISA, "mbarrier", "cp.async", "cp.async.mbarrier.arrive", "ldmatrix", "mma.sync.m16n8k16", "bar".
+"""
+
+from __future__ import annotations
+
+import re
+
+_TYPES = """\
+typedef unsigned long long barrier;
+struct bf16 { unsigned short bits; };
+struct f16 { unsigned short bits; };
+#define DEVICE static __device__ __forceinline__"""
+
+_PRIMITIVES = (
+    # conversions
+    "DEVICE float to_float(bf16 x) { return __uint_as_float((unsigned)x.bits << 16); }",
+    'DEVICE float to_float(f16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y; }',
+    'DEVICE bf16 to_bf16(float x) { bf16 y; asm("{ .reg .b32 t; cvt.rn.bf16x2.f32 t, 0f00000000, %1; cvt.u16.u32 %0, t; }" : "=h"(y.bits) : "f"(x)); return y; }',
+    'DEVICE f16 to_f16(float x) { f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y; }',
+    # whole numbers, rounded down
+    "DEVICE int floor_div(int a, int b) { return a / b - (a % b < 0); }",
+    "DEVICE int floor_mod(int a, int b) { return a % b + (a % b < 0 ? b : 0); }",
+    # floats: what is no number stays none
+    "template <class T> DEVICE T greater(T a, T b) { return a > b || a != a ? a : b; }",
+    "template <class T> DEVICE T lesser(T a, T b) { return a < b || a != a ? a : b; }",
+    # barriers in shared memory: a token is a phase
+    "DEVICE unsigned at(const void *p) { return (unsigned)__cvta_generic_to_shared(p); }",
+    'DEVICE void init(barrier *b, int count) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(at(b)), "r"(count) : "memory"); }',
+    'DEVICE void arrive(barrier *b) { asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" :: "r"(at(b)) : "memory"); }',
+    'DEVICE void arrive_with_copies(barrier *b) { asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" :: "r"(at(b)) : "memory"); }',
+    'DEVICE bool is_over(barrier *b, int parity) { int over; asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }" : "=r"(over) : "r"(at(b)), "r"(parity) : "memory"); return over; }',
+    "DEVICE void wait(barrier *ring, int room, int number) { while (!is_over(ring + number % room, number / room & 1)); }",
+    'DEVICE void meet(int which, int threads) { asm volatile("bar.sync %0, %1;" :: "r"(which), "r"(threads) : "memory"); }',
+    # copies from main to shared memory, by the 32 lanes of a warp
+    'DEVICE void copy_cell(void *to, const void *from, int bytes) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(at(to)), "l"(from), "r"(bytes) : "memory"); }',
+    """\
+template <int ROWS, int COLUMNS, int PITCH, class T>
+DEVICE void copy_rows(T *to, const T *from, long long pitch, int rows, int columns, int lane) {
+  for (int e = lane; e < ROWS * COLUMNS; e += 32) {  // what is past the end is zero
+    const int i = e / COLUMNS, j = e % COLUMNS;
+    to[i * PITCH + j] = i < rows && j < columns ? from[i * pitch + j] : T();
+  }
+}""",
+    """\
+template <int ROWS, int COLUMNS, int PITCH, class T>
+DEVICE void copy_rows_in_background(T *to, const T *from, long long pitch, int rows, int columns, int lane) {
+  const int CELLS = COLUMNS / 8;  // of 16 bytes
+  for (int e = lane; e < ROWS * CELLS; e += 32) {
+    const int i = e / CELLS, j = e % CELLS * 8, left = i < rows ? min(max(columns - j, 0), 8) : 0;
+    copy_cell(to + i * PITCH + j, left ? from + i * pitch + j : from, 2 * left);  // the rest of a cell is zero
+  }
+}""",
+    # products of fragments
+    'DEVICE void load_matrices(unsigned (&d)[4], const void *row) { asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(at(row)) : "memory"); }',
+    'DEVICE void load_matrices_turned(unsigned (&d)[4], const void *row) { asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(at(row)) : "memory"); }',
+    'DEVICE void load_matrices(unsigned (&d)[2], const void *row) { asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(d[0]), "=r"(d[1]) : "r"(at(row)) : "memory"); }',
+    'DEVICE void load_matrices_turned(unsigned (&d)[2], const void *row) { asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];" : "=r"(d[0]), "=r"(d[1]) : "r"(at(row)) : "memory"); }',
+    """\
+DEVICE void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], bf16) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}""",
+    """\
+DEVICE void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], f16) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}""",
+    """\
+template <class T> DEVICE const T *row_of_a(const T *tile, int pitch, int lane) { return tile + lane % 16 * pitch + lane / 16 * 8; }
+template <class T> DEVICE const T *row_of_a_turned(const T *tile, int pitch, int lane) { return tile + (lane / 16 * 8 + lane % 8) * pitch + lane / 8 % 2 * 8; }
+template <class T> DEVICE const T *row_of_b(const T *tile, int pitch, int lane) { return tile + lane % 8 * pitch + lane / 8 % 2 * 8; }
+template <class T> DEVICE const T *row_of_b_turned(const T *tile, int pitch, int lane) { return tile + lane % 16 * pitch; }""",
+    """\
+// d += a * b of 16 * M rows, 8 * N columns and `terms`, 16 at a time; a and b in shared memory, TURNED where terms lie apart
+template <int M, int N, int A_PITCH, int B_PITCH, bool A_TURNED, bool B_TURNED, class T>
+DEVICE void multiply_tile(float (&d)[M][N][4], const T *a, const T *b, int terms, int lane) {
+  for (int p = 0; p < terms; p += 16) {
+    unsigned x[M][4], y[2];
+    #pragma unroll
+    for (int m = 0; m < M; ++m)
+      if (A_TURNED) load_matrices_turned(x[m], row_of_a_turned(a + p * A_PITCH + 16 * m, A_PITCH, lane));
+      else load_matrices(x[m], row_of_a(a + 16 * m * A_PITCH + p, A_PITCH, lane));
+    #pragma unroll
+    for (int n = 0; n < N; ++n) {
+      if (B_TURNED) load_matrices(y, row_of_b(b + 8 * n * B_PITCH + p, B_PITCH, lane));
+      else load_matrices_turned(y, row_of_b_turned(b + p * B_PITCH + 8 * n, B_PITCH, lane));
+      #pragma unroll
+      for (int m = 0; m < M; ++m) multiply(d[m][n], x[m], y, T());
+    }
+  }
+}""",
+    """\
+template <int M, int N> DEVICE void zero(float (&d)[M][N][4]) {
+  #pragma unroll
+  for (int e = 0; e < M * N * 4; ++e) d[e / (4 * N)][e / 4 % N][e % 4] = 0.0f;
+}""",
+    # the row and the column of an element of a fragment
+    "DEVICE int fragment_row(int lane, int e) { return lane / 4 + e / 2 * 8; }",
+    "DEVICE int fragment_column(int lane, int e) { return lane % 4 * 2 + e % 2; }",
+)  # fmt: skip
+
+_NAME = re.compile(r"(\w+)\(")
+
+
+def _defined(text: str) -> set[str]:
+    return {
+        match.group(1)
+        for line in text.splitlines()
+        if "DEVICE" in line and (match := _NAME.search(line.split("DEVICE", 1)[1]))
+    }
+
+
+PRIMITIVE_NAMES = frozenset(name for one in _PRIMITIVES for name in _defined(one))
+"""The names of all of them."""
+
+
+def head(body: str) -> str:
+    """Return the types and the primitives that a text calls, and those that these call."""
+    words = set(re.findall(r"\w+", body))
+    taken: set[int] = set()
+    while True:
+        more = {
+            at for at, one in enumerate(_PRIMITIVES) if at not in taken and _defined(one) & words
+        }
+        if not more:
+            break
+        taken |= more
+        words |= {word for at in more for word in re.findall(r"\w+", _PRIMITIVES[at])}
+    return "\n".join([_TYPES, *(_PRIMITIVES[at] for at in sorted(taken))])

@@ -1,0 +1,179 @@
+"""Where windows lie: stages of rows in shared memory, and fragments in the registers of each warp."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from offcut.backends.gpu.text.expressions import TYPES, WARP, most_of, name_of, no_text
+from offcut.backends.gpu.units import REGISTERS, SHARED
+from offcut.core import index as ix
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Expr, substitute
+from offcut.core.program import Alloc, Buffer, For, Program, Stmt, Tile, blocks
+from offcut.core.text.printer import format_head
+from offcut.polyhedral.sync import slot_of
+
+ROUNDED = 16
+"""Rows and columns of windows in shared memory are multiples of this: of what is past the end, products read zeros."""
+SKEW = 8
+"""Elements between rows, beside those of a row: so that eight rows begin in eight different banks."""
+_ALIGNED = 128
+
+
+@dataclass(frozen=True)
+class SharedWindow:
+    """A ring of windows of two axes.
+
+    starts   the coordinates of its first element
+    rows, columns, pitch  of a stage, in elements
+    offset   in bytes
+    slot     which stage it is
+    """
+
+    name: str
+    dtype: str
+    starts: tuple[Expr, ...]
+    rows: int
+    columns: int
+    depth: int
+    offset: int
+    slot: Expr
+
+    @property
+    def pitch(self) -> int:
+        """Return the elements from a row to the next one."""
+        return self.columns + SKEW
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of all stages."""
+        return self.depth * self.rows * self.pitch * ITEM_BYTES[self.dtype]
+
+    @property
+    def declaration(self) -> str:
+        """Return the line that declares it."""
+        stages = f"{self.depth} of {self.rows} rows of {self.columns}"
+        return f"{TYPES[self.dtype]} *const {self.name} = ({TYPES[self.dtype]} *)(shared + {self.offset});  // {stages}"
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """A window in registers, as accumulators of products: 16 rows by 8 columns each.
+
+    starts   the coordinates of a warp's first element
+    extents  of a warp's rows and columns, at most
+    """
+
+    name: str
+    starts: tuple[Expr, Expr]
+    extents: tuple[int, int]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return how many there are along rows and columns."""
+        return -(-self.extents[0] // 16), -(-self.extents[1] // 8)
+
+
+@dataclass
+class Windows:
+    """The windows of a launch: by the place in the text of their ``alloc``."""
+
+    program: Program
+    shared: dict[int, SharedWindow]
+    fragments: dict[int, Fragments]
+    bytes: int = 0
+
+    @classmethod
+    def of(cls, program: Program, launch: Stmt) -> Windows:
+        """Return the windows of a launch.
+
+        Raises DescribeError for one that has no place here.
+        """
+        windows = cls(program, {}, {})
+        windows._read((launch,), ())
+        return windows
+
+    def _read(self, body: tuple[Stmt, ...], loops: tuple[For, ...]) -> None:
+        for stmt in body:
+            inner = loops
+            if isinstance(stmt, For):
+                inner = (*loops, stmt)
+            if isinstance(stmt, Alloc):
+                self._place(stmt, loops)
+            for block in blocks(stmt):
+                self._read(block, inner)
+
+    def _place(self, alloc: Alloc, loops: tuple[For, ...]) -> None:
+        buffer = self.program.buffer(alloc.buffer)
+        memory = alloc.memory or buffer.scope
+        if alloc.inplace is not None or alloc.layout is not None or buffer.layout is not None:
+            raise no_text(format_head(alloc), "a window in a layout has no text so far")
+        if memory == SHARED:
+            window = self._shared(alloc, buffer, loops)
+            self.shared[id(alloc)] = window
+            self.bytes = -(-(window.offset + window.bytes) // _ALIGNED) * _ALIGNED
+        elif memory == REGISTERS:
+            self.fragments[id(alloc)] = self._fragments(alloc)
+        else:
+            raise no_text(format_head(alloc), f"a window in {memory} has no text")
+
+    def _shared(self, alloc: Alloc, buffer: Buffer, loops: tuple[For, ...]) -> SharedWindow:
+        if any(loop.unit == "warp" for loop in loops):
+            raise no_text(format_head(alloc), "a window of a warp alone has no text so far")
+        extents = [most_of(extent) for _, extent in alloc.axes]
+        if len(extents) < 2 or None in extents or prod(map(int, extents[:-2])) != 1:  # type: ignore[arg-type]
+            raise no_text(format_head(alloc), "the largest window of two axes is not known")
+        rows, columns = (-(-int(e) // ROUNDED) * ROUNDED for e in extents[-2:])  # type: ignore[arg-type]
+        serial = [(loop.iter, loop.lo, loop.hi) for loop in loops if loop.unit is None]
+        slot: Expr = ix.const(0)
+        if alloc.depth > 1 and serial:
+            slot = slot_of(serial, alloc.depth)
+        starts = tuple(start for start, _ in alloc.axes)
+        names = [one.name for one in self.shared.values()]
+        name = name_of(alloc.buffer)
+        while name in names:
+            name += "_"
+        return SharedWindow(
+            name, buffer.dtype, starts, rows, columns, alloc.depth, self.bytes, slot
+        )
+
+    def _fragments(self, alloc: Alloc) -> Fragments:
+        """Return the accumulators of the warp that multiplies: its tile is the window's part that is its own."""
+        for tile, iterator in _tiles((alloc,), None):
+            cover = tile.cover
+            operands = {} if cover is None else dict(cover.operands)
+            if operands.get("C") != alloc.buffer or len(operands) < 2 or cover is None:
+                continue
+            axes = {axis.iter: axis for axis in tile.axes}
+            row, column = (axes.get(dict(cover.axes).get(name, "")) for name in ("i", "j"))
+            if row is None or column is None:
+                break
+            own = {} if iterator is None else {iterator: WARP}
+            most = most_of(row.extent), most_of(column.extent)
+            if None in most:
+                break
+            starts = substitute(row.start, own), substitute(column.start, own)
+            return Fragments(name_of(alloc.buffer), starts, (int(most[0] or 0), int(most[1] or 0)))
+        raise no_text(
+            format_head(alloc), "what lies in registers has no text but as sums of products"
+        )
+
+
+def _tiles(body: tuple[Stmt, ...], warp: str | None) -> list[tuple[Tile, str | None]]:
+    """Return the tiles inside, each with the iterator of the loop over warps around it."""
+    found: list[tuple[Tile, str | None]] = []
+    for stmt in body:
+        inner = stmt.iter if isinstance(stmt, For) and stmt.unit == "warp" else warp
+        if isinstance(stmt, Tile):
+            found.append((stmt, inner))
+            continue
+        for block in blocks(stmt):
+            found += _tiles(block, inner)
+    return found
+
+
+def at_warp(expr: Expr, iterators: Mapping[str, Expr]) -> Expr:
+    """Return an index with the number of the warp in the place of the iterators of loops over warps."""
+    return ix.simplify(substitute(expr, iterators))

@@ -1,0 +1,207 @@
+"""The text of kernels, run on a CPU: a second definition of what is PTX in it, a thread of the system for each of a block's.
+
+Blocks run one after the other. Shared memory holds NaN at first; what is copied in the background arrives with its arrival.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import numpy as np
+
+from offcut.backends.gpu.text import cuda_text
+from offcut.backends.gpu.text.primitives import _PRIMITIVES
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import Kind, Program
+from offcut.core.text.expressions import parse_expr
+
+COMPILER = shutil.which("g++") or shutil.which("clang++")
+
+HEAD = r"""
+#include <barrier>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+#include <map>
+#include <memory>
+#include <thread>
+#include <vector>
+#define __global__
+#define __shared__
+#define __align__(n)
+#define __launch_bounds__(n)
+#define DEVICE static inline
+typedef unsigned long long barrier;
+struct bf16 { unsigned short bits; };
+struct f16 { unsigned short bits; };
+struct Place { unsigned x, y, z; };
+thread_local Place threadIdx, blockIdx;
+alignas(128) unsigned char shared[232448];
+template <class A, class B> static inline auto min(A a, B b) { return a < b ? a : b; }
+template <class A, class B> static inline auto max(A a, B b) { return a > b ? a : b; }
+static inline float __uint_as_float(unsigned x) { float y; memcpy(&y, &x, 4); return y; }
+struct Phase { int count, pending, phase; };
+struct Block {
+  std::barrier<> all;
+  std::vector<std::unique_ptr<std::barrier<>>> warps;
+  std::map<int, std::unique_ptr<std::barrier<>>> named;
+  std::map<barrier *, Phase> phases;
+  std::mutex lock;
+  uint32_t given[32][32][8];
+  const void *rows[32][32];
+  Block(int threads) : all(threads) { for (int w = 0; w < threads / 32; ++w) warps.push_back(std::make_unique<std::barrier<>>(32)); }
+};
+static Block *block;
+struct Copy { void *to; const void *from; int bytes; };
+thread_local std::vector<Copy> copies;
+static inline int warp_of() { return threadIdx.x / 32; }
+static inline int lane_of() { return threadIdx.x % 32; }
+static inline void __syncwarp() { block->warps[warp_of()]->arrive_and_wait(); }
+static inline void __syncthreads() { block->all.arrive_and_wait(); }
+DEVICE float to_float(bf16 x) { return __uint_as_float((unsigned)x.bits << 16); }
+DEVICE float to_float(f16 x) { _Float16 y; memcpy(&y, &x, 2); return (float)y; }
+DEVICE bf16 to_bf16(float x) {
+  uint32_t bits; memcpy(&bits, &x, 4);
+  if (x != x) return {0x7fff};
+  return {(unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
+}
+DEVICE f16 to_f16(float x) { _Float16 y = (_Float16)x; f16 z; memcpy(&z, &y, 2); return z; }
+DEVICE void init(barrier *b, int count) { std::lock_guard<std::mutex> hold(block->lock); block->phases[b] = {count, count, 0}; }
+DEVICE void arrive(barrier *b) {
+  std::lock_guard<std::mutex> hold(block->lock);
+  Phase &p = block->phases.at(b);
+  if (--p.pending == 0) { p.pending = p.count; ++p.phase; }
+}
+DEVICE void arrive_with_copies(barrier *b) {
+  for (Copy &c : copies) { memset(c.to, 0, 16); memcpy(c.to, c.from, c.bytes); }
+  copies.clear();
+  arrive(b);
+}
+DEVICE bool is_over(barrier *b, int parity) {
+  std::this_thread::yield();
+  std::lock_guard<std::mutex> hold(block->lock);
+  return (block->phases.at(b).phase & 1) != parity;
+}
+DEVICE void meet(int which, int threads) {
+  { std::lock_guard<std::mutex> hold(block->lock); auto &one = block->named[which]; if (!one) one = std::make_unique<std::barrier<>>(threads); }
+  block->named[which]->arrive_and_wait();
+}
+DEVICE void copy_cell(void *to, const void *from, int bytes) {
+  if ((uintptr_t)to % 16 || (bytes && (uintptr_t)from % 16)) abort();
+  copies.push_back({to, from, bytes});
+}
+template <int N, bool TURNED> static void matrices(unsigned (&d)[N], const void *row) {
+  const int w = warp_of(), l = lane_of();
+  if (l < 8 * N && (uintptr_t)row % 16) abort();
+  block->rows[w][l] = row;
+  __syncwarp();
+  for (int m = 0; m < N; ++m) {
+    unsigned short two[2];
+    for (int e = 0; e < 2; ++e) {
+      const int r = TURNED ? l % 4 * 2 + e : l / 4, c = TURNED ? l / 4 : l % 4 * 2 + e;
+      two[e] = ((const unsigned short *)block->rows[w][8 * m + r])[c];
+    }
+    memcpy(&d[m], two, 4);
+  }
+  __syncwarp();
+}
+template <int N> static void load_matrices(unsigned (&d)[N], const void *row) { matrices<N, false>(d, row); }
+template <int N> static void load_matrices_turned(unsigned (&d)[N], const void *row) { matrices<N, true>(d, row); }
+template <class T> static void multiply(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], T) {
+  const int w = warp_of(), l = lane_of();
+  memcpy(block->given[w][l], a, 16);
+  memcpy(block->given[w][l] + 4, b, 8);
+  __syncwarp();
+  for (int e = 0; e < 4; ++e) {
+    const int i = l / 4 + e / 2 * 8, j = l % 4 * 2 + e % 2;
+    for (int p = 0; p < 16; ++p) {
+      const int from_a = i % 8 * 4 + p % 8 / 2, from_b = j * 4 + p % 8 / 2;
+      T x, y;
+      memcpy(&x, (char *)&block->given[w][from_a][i / 8 + p / 8 * 2] + 2 * (p % 2), 2);
+      memcpy(&y, (char *)&block->given[w][from_b][4 + p / 8] + 2 * (p % 2), 2);
+      c[e] += to_float(x) * to_float(y);
+    }
+  }
+  __syncwarp();
+}
+"""
+LAUNCH = """
+extern "C" void launch_{name}(int gx, int gy, int gz, int threads, {parameters}) {{
+  for (int z = 0; z < gz; ++z) for (int y = 0; y < gy; ++y) for (int x = 0; x < gx; ++x) {{
+    memset(shared, 0xff, sizeof shared);
+    Block one(threads);
+    block = &one;
+    std::vector<std::thread> running;
+    for (int t = 0; t < threads; ++t) running.emplace_back([=] {{
+      threadIdx = {{(unsigned)t, 0, 0}};
+      blockIdx = {{(unsigned)x, (unsigned)y, (unsigned)z}};
+      {name}({arguments});
+    }});
+    for (auto &thread : running) thread.join();
+  }}
+}}
+"""
+_KERNEL = re.compile(
+    r"// launch: grid \((.*)\), (\d+) threads.*\n.*__launch_bounds__\(\d+\) (\w+)\((.*)\) {"
+)
+
+
+@cache
+def _library(text: str) -> ctypes.CDLL:
+    of_device = ("asm", "__uint_as_float", "__cvta_generic_to_shared")
+    own = [one for one in _PRIMITIVES if not any(word in one for word in of_device)]
+    kernels = text[text.index("// launch") :]
+    wrappers = ""
+    for _, _, name, parameters in _KERNEL.findall(text):
+        arguments = ", ".join(re.split(r"[ *]", one)[-1] for one in parameters.split(", "))
+        wrappers += LAUNCH.format(name=name, parameters=parameters, arguments=arguments)
+    folder = Path(mkdtemp(prefix="offcut-kernel-"))
+    source, made = folder / "kernel.cpp", folder / "kernel.so"
+    source.write_text("\n".join([HEAD, *own, kernels, wrappers]))
+    assert COMPILER is not None
+    command = [COMPILER, "-std=c++20", "-O1", "-shared", "-fPIC", "-pthread", "-w"]
+    subprocess.run([*command, "-o", str(made), str(source)], check=True, timeout=120)
+    library = ctypes.CDLL(str(made))
+    shutil.rmtree(folder)
+    return library
+
+
+def run_text(
+    program: Program, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]
+) -> dict[str, np.ndarray]:
+    """Return the results of a program, by its text."""
+    text = cuda_text(program)
+    library = _library(text)
+    held = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    for buffer in program.buffers:
+        if buffer.name not in held:
+            shape = [int(evaluate(extent, sizes)) for extent in buffer.shape]
+            kinds = {array.dtype.name: array.dtype for array in arrays.values()}
+            dtype = kinds.get(buffer.dtype) or np.dtype(buffer.dtype)
+            held[buffer.name] = np.full([max(one, 1) for one in shape], np.nan, dtype)
+    for grid, threads, name, parameters in _KERNEL.findall(text):
+        places = [one.replace("/", "//") for one in grid.split(", ")]
+        counts = [int(evaluate(parse_expr(one), sizes)) for one in places]
+        arguments = []
+        for one in parameters.split(", "):
+            own = re.split(r"[ *]", one)[-1]
+            arguments.append(
+                ctypes.c_int(sizes[own]) if own in sizes else ctypes.c_void_p(held[own].ctypes.data)
+            )
+        full = [*counts, 1, 1][:3]
+        if all(full):
+            getattr(library, f"launch_{name}")(*full, int(threads), *arguments)
+    results = {}
+    for buffer in program.buffers:
+        if buffer.kind in (Kind.OUTPUT, Kind.INOUT):
+            shape = tuple(int(evaluate(extent, sizes)) for extent in buffer.shape)
+            results[buffer.name] = held[buffer.name][tuple(map(slice, shape))]
+    return results

@@ -1,0 +1,191 @@
+"""The target of GPUs on the emulated device: values, plans, schedules, and what is refused."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import ml_dtypes
+import numpy as np
+import pytest
+from conftest import slow
+
+import offcut as oc
+
+SIZES = (0, 1, 63, 64, 65, 130)
+
+
+def there(machine: str = "h200") -> oc.Target:
+    return oc.target("cuda", machine=machine, device="emulated")
+
+
+def product(
+    k_size: int, n_size: int, dtype: str = "bfloat16", most: int = 4096, turned: bool = False
+) -> tuple[oc.Tensor, oc.Tensor, oc.Tensor]:
+    """Sums of products, in float32."""
+    n = oc.dim("n", min=0, max=most)
+    a = oc.placeholder((n, k_size), dtype, name="A")
+    w = oc.placeholder((n_size, k_size) if turned else (k_size, n_size), dtype, name="W")
+    k = oc.reduce_axis(k_size, name="k")
+
+    def term(i: object, j: object) -> object:
+        other = w[j, k] if turned else w[k, j]
+        return oc.sum(a[i, k].astype("float32") * other.astype("float32"), axis=k)
+
+    return a, w, oc.compute((n, n_size), term, name="S")
+
+
+def arrays(k_size: int, n_size: int, dtype: str, turned: bool = False) -> tuple[np.ndarray, ...]:
+    draw = np.random.default_rng(5)
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float16
+    x = draw.integers(-4, 5, (SIZES[-1], k_size)).astype(kind)
+    w = draw.integers(-4, 5, (k_size, n_size)).astype(kind)
+    return x, np.ascontiguousarray(w.T) if turned else w
+
+
+def check(kernel: oc.Kernel, x: np.ndarray, w: np.ndarray, expected: np.ndarray) -> None:
+    for n in SIZES:
+        np.testing.assert_array_equal(np.asarray(kernel(x[:n], w)), expected[:n])
+
+
+@pytest.mark.parametrize(
+    ("k_size", "n_size", "dtype", "turned"),
+    [(37, 133, "bfloat16", False), (64, 136, "float16", False), (40, 20, "bfloat16", True)],
+)
+def test_a_product_is_right_at_sizes_around_its_tiles(
+    k_size: int, n_size: int, dtype: str, turned: bool
+) -> None:
+    a, w, s = product(k_size, n_size, dtype, turned=turned)
+    kernel = oc.compile(s, inputs=[a, w], target=there())
+    x, weights = arrays(k_size, n_size, dtype, turned)
+    exact = x.astype(np.float32) @ (weights.T if turned else weights).astype(np.float32)
+    check(kernel, x, weights, exact)
+    text = str(kernel.loops)
+    assert f"mma_m16n8k16_shared_{dtype}" in text
+    aligned = k_size % 8 == 0
+    assert ("cp_async_rows" in text) == aligned
+    assert oc.Schedule.parse(str(kernel.schedule)) == kernel.schedule
+    again = oc.compile(s, inputs=[a, w], target=there(), schedule=kernel.schedule)
+    assert again.loops == kernel.loops
+
+
+def test_what_goes_on_with_a_sum_is_computed_from_registers() -> None:
+    a, w, s = product(48, 24)
+    n = s.shape[0]
+    bias = oc.placeholder((24,), "float32", name="b")
+    t = oc.compute((n, 24), lambda i, j: s[i, j] + bias[j], name="T")
+    c = oc.compute((n, 24), lambda i, j: oc.maximum(t[i, j], 0.0).astype("bfloat16"), name="C")
+    kernel = oc.compile(c, inputs=[a, w, bias], target=there())
+    x, weights = arrays(48, 24, "bfloat16")
+    b = np.arange(24, dtype=np.float32) - 12
+    exact = np.maximum(x.astype(np.float32) @ weights.astype(np.float32) + b, 0)
+    for size in SIZES:
+        found = np.asarray(kernel(x[:size], weights, b))
+        np.testing.assert_array_equal(found, exact[:size].astype(ml_dtypes.bfloat16))
+    assert "barrier block" not in str(kernel.loops)
+    assert "inline T" in str(kernel.schedule)
+
+
+@pytest.mark.parametrize("strategy", ["guard", "mask", *map(slow, ("pad", "cut", "ladder"))])
+def test_a_strategy_is_right_at_sizes_around_its_tiles(strategy: str) -> None:
+    a, w, s = product(16, 130, most=300)
+    kernel = oc.compile(s, inputs=[a, w], target=there(), strategy={"i": strategy})
+    x, weights = arrays(16, 130, "bfloat16")
+    check(kernel, x, weights, x.astype(np.float32) @ weights.astype(np.float32))
+    assert f"i {strategy} 64 as" in str(kernel.schedule)
+
+
+def test_stages_that_read_each_others_rows_meet_between_launches() -> None:
+    n = oc.dim("n", min=1, max=99)
+    x = oc.placeholder((n, 6), "float32", name="X")
+    k = oc.reduce_axis(n, name="k")
+    m = oc.compute((6,), lambda j: oc.sum(x[k, j], axis=k), name="M")
+    y = oc.compute((n, 6), lambda i, j: x[i, j] - m[j], name="Y")
+    kernel = oc.compile(y, inputs=[x], target=there())
+    assert "\nbarrier block\n" in str(kernel.loops)
+    for size in (1, 4, 5, 17):
+        array = np.arange(6 * size, dtype=np.float32).reshape(size, 6)
+        np.testing.assert_array_equal(np.asarray(kernel(array)), array - array.sum(0))
+
+
+@cache
+def small() -> oc.Kernel:
+    a, w, s = product(96, 16, most=200)
+    return oc.compile(s, inputs=[a, w], target=there())
+
+
+def test_a_plan_and_a_cost_say_the_same_seconds() -> None:
+    for n in (1, 64, 130):
+        cost = small().cost(n=n)
+        assert small().plan(n=n).seconds == pytest.approx(cost.seconds, rel=1e-9)
+        assert {piece.microkernel for piece in cost.pieces} >= {"mma_m16n8k16_shared_bfloat16"}
+
+
+def test_a_text_without_one_of_its_waits_is_refused_and_the_whole_is_taken() -> None:
+    lines = str(small().loops).splitlines()
+    words = ("wait", "arrive")
+    places = [at for at, line in enumerate(lines) if line.strip().startswith(words)]
+    assert len(places) >= 2
+    again = oc.compile(oc.parse("\n".join(lines)), target=there())
+    assert again.loops == small().loops
+    for at in places:
+        text = "\n".join([*lines[:at], *lines[at + 1 :]])
+        with pytest.raises(oc.PartitionError, match="cannot keep the order of S"):
+            oc.compile(oc.parse(text), target=there())
+
+
+def test_a_ring_that_a_block_has_no_room_for_is_refused_where_the_machine_has_less() -> None:
+    a, w, s = product(96, 16, most=200)
+    text = oc.Schedule.parse(str(small().schedule).replace("depth 4", "depth 40"))
+    oc.compile(s, inputs=[a, w], target=there("h200"), schedule=text)
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(s, inputs=[a, w], target=there("a100"), schedule=text)
+    assert (
+        str(refused.value)
+        == """\
+compile: cannot place the windows of S
+  at       alloc A_in[64*i_block +: min(64*i_block + 64, n) - 64*i_block, 32*k_stage +: 32] in shared depth 40
+  because  a block has 166912 bytes of shared memory, and its windows take 204800
+  help     fewer in turn: a smaller depth
+  help     smaller tiles"""
+    )
+
+
+REFUSED = {
+    "machine": (
+        lambda: oc.target("cuda", machine="zen4"),
+        """\
+target: cannot plan for machine='zen4'
+  because  AMD EPYC, Zen 4 (2022): 512-bit registers on 256-bit units, bfloat16, no tile registers is no GPU: its description has no [grid]
+  help     oc.target("cuda", machine="h200")""",
+    ),
+    "device": (
+        lambda: oc.target("cuda", device="gpu:0"),
+        """\
+target: cannot take device='gpu:0'
+  because  a device is the GPU that is there, or emulated
+  help     device=None
+  help     device="emulated\"""",
+    ),
+    "device of another": (
+        lambda: oc.target("cpu", device="emulated"),
+        """\
+target: cannot take device='emulated' for target='cpu'
+  because  it runs on the hardware that is there
+  help     oc.target("cpu")""",
+    ),
+    "no device": (
+        lambda: oc.compile(product(16, 8)[2], target=oc.target("cuda", machine="a100")),
+        """\
+compile: cannot run on NVIDIA A100 SXM, 80 GB (2020): Ampere, 108 multiprocessors with tensor cores
+  because  programs run on the emulated device alone, so far
+  help     oc.target("cuda", machine="h200", device="emulated")""",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_there_is_not_is_refused_in_full(what: str) -> None:
+    call, expected = REFUSED[what]
+    with pytest.raises(oc.TargetError) as refused:
+        call()
+    assert str(refused.value) == expected

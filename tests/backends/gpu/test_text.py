@@ -1,0 +1,146 @@
+"""The text of kernels in CUDA C++: golden, compiled where NVRTC is, and run on a CPU by a second definition of its primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from on_cpu import COMPILER, run_text
+
+import offcut as oc
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "kernels"
+CASES = ("dense_odd", "dense_aligned", "dense_turned", "dense_mask", "centered")
+
+
+def dense(k_size: int, n_size: int, dtype: str, turned: bool = False) -> list[oc.Tensor]:
+    """``relu(A @ W)``, in the type of A."""
+    n, k = oc.dim("n", min=0, max=4096), oc.reduce_axis(k_size, name="k")
+    a = oc.placeholder((n, k_size), dtype, name="A")
+    w = oc.placeholder((n_size, k_size) if turned else (k_size, n_size), dtype, name="W")
+
+    def term(i: object, j: object) -> object:
+        other = w[j, k] if turned else w[k, j]
+        return oc.sum(a[i, k].astype("float32") * other.astype("float32"), axis=k)
+
+    s = oc.compute((n, n_size), term, name="S")
+    c = oc.compute((n, n_size), lambda i, j: oc.maximum(s[i, j], 0.0).astype(dtype), name="C")
+    return [c, a, w]
+
+
+def centered() -> list[oc.Tensor]:
+    """Columns without their sums, through a function: two launches, between which all blocks meet."""
+    n = oc.dim("n", min=1, max=4096)
+    x, k = oc.placeholder((n, 6), "float32", name="X"), oc.reduce_axis(n, name="k")
+    m = oc.compute((6,), lambda j: oc.sum(x[k, j], axis=k), name="M")
+    y = oc.compute((n, 6), lambda i, j: oc.sqrt(oc.maximum(x[i, j] - m[j], 0.25)), name="Y")
+    return [y, x]
+
+
+@cache
+def kernel(name: str) -> oc.Kernel:
+    target = oc.target("cuda", machine="a100", device="emulated")
+    described = {
+        "dense_odd": lambda: dense(37, 133, "bfloat16"),
+        "dense_aligned": lambda: dense(72, 24, "float16"),
+        "dense_turned": lambda: dense(40, 20, "bfloat16", turned=True),
+        "dense_mask": lambda: dense(40, 130, "bfloat16"),
+        "centered": centered,
+    }[name]()
+    strategy = "mask" if name == "dense_mask" else "auto"
+    return oc.compile(described[0], inputs=described[1:], target=target, strategy=strategy)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_text_is_as_it_was(name: str, golden: Callable[[str, str], None]) -> None:
+    golden(f"kernels/{name}.cu", kernel(name).source("cuda").rstrip("\n"))
+
+
+def test_every_golden_text_belongs_to_a_case(updating: bool) -> None:
+    orphans = [path for path in GOLDEN.glob("*.cu") if path.stem not in CASES]
+    for path in orphans if updating else ():
+        path.unlink()
+    assert updating or not orphans
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
+@pytest.mark.parametrize("name", CASES)
+def test_a_text_has_its_values_on_a_cpu(name: str) -> None:
+    program, draw = kernel(name).loops, np.random.default_rng(2)
+    kinds = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "float32": np.float32}
+    for n in (1, 17, 64, 70):
+        arrays = {}
+        for buffer in program.buffers:
+            if buffer.kind.value == "input":
+                shape = [getattr(extent, "value", n) for extent in buffer.shape]
+                arrays[buffer.name] = draw.integers(-4, 5, shape).astype(kinds[buffer.dtype])
+        (found,) = run_text(program, arrays, {"n": n}).values()
+        np.testing.assert_array_equal(found, program.run(arrays, n=n))
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_text_compiles_without_spills(name: str, architecture: str) -> None:
+    nvrtc = pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-bindings are not installed")
+    text = kernel(name).source("cuda").encode()
+    _, program = nvrtc.nvrtcCreateProgram(text, b"kernel.cu", 0, [], [])
+    options = [f"--gpu-architecture={architecture}".encode(), b"--std=c++17"]
+    options.append(b"--ptxas-options=-v")
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+    _, size = nvrtc.nvrtcGetProgramLogSize(program)
+    log = b" " * size
+    nvrtc.nvrtcGetProgramLog(program, log)
+    assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS, log.decode()
+    lines = [line for line in log.decode().splitlines() if "spill stores" in line]
+    assert lines
+    assert all("0 bytes spill stores, 0 bytes spill loads" in line for line in lines), log.decode()
+
+
+REFUSED = {
+    "a unit": (
+        """\
+program warpgroups
+size n in 0:99
+input A: float32[n, 4]
+output C: float32[n, 4]
+for b in 0:n  @block
+  for g in 0:1  @warpgroup
+    for j in 0:4
+      C[b, j] = A[b, j]
+""",
+        """\
+source: cannot show "cuda"
+  at       for g in 0:1  @warpgroup
+  because  what a warpgroup runs has no text so far
+  help     source("loops")""",
+    ),
+    "a conversion": (
+        """\
+program whole
+size n in 0:99
+input A: float32[n]
+output C: int32[n]
+for b in 0:n  @block
+  C[b] = int32(A[b])
+""",
+        """\
+source: cannot show "cuda"
+  at       float32 to int32
+  because  this conversion has no text in CUDA C++ so far
+  help     source("loops")""",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_has_no_text_is_refused_in_full_and_runs(what: str) -> None:
+    text, expected = REFUSED[what]
+    target = oc.target("cuda", machine="h200", device="emulated")
+    made = oc.compile(oc.parse(text), target=target)
+    with pytest.raises(oc.DescribeError) as refused:
+        made.source("cuda")
+    assert str(refused.value) == expected
