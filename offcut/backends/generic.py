@@ -78,6 +78,13 @@ class Covered:
             own: theirs for theirs, own in self.match.axes if own is not None and own in results
         }
 
+    @property
+    def terms(self) -> tuple[list[str], list[str]]:
+        """Return the axes that the stage sums over: those around a tile, and those that the microkernel sums over."""
+        names = [axis.name for axis in self.stage.reduce_axes]
+        own = {axis for _, axis in self.match.axes}
+        return [name for name in names if name not in own], [name for name in names if name in own]
+
     def largest(self, axis: str) -> int:
         """Return the largest extent of a tile along an axis of the stage."""
         return max(tile.extents[self._place(axis)] for tile in self.kernel.tiles)
@@ -154,14 +161,18 @@ class Plans:
             level = cuts.get((stage, axis), Level(one.largest(axis), self.tails[0]))
             yield Split(stage, axis, (level,), (head, body))
         others = [axis.name for axis in one.stage.axes if axis.name not in one.axes]
-        terms = [axis.name for axis in one.stage.reduce_axes] if memory is None else []
-        yield Order(stage, (*others, *outer, *inner, *terms))
-        if memory is not None:
+        around, terms = one.terms
+        if memory is None:
+            yield Order(stage, (*others, *outer, *around, *inner, *terms))
+        else:
+            yield Order(stage, (*others, *outer, *inner))
+            if around:
+                yield Order(sums, (*around, *(axis.name for axis in one.stage.axes), *terms))
             yield At(sums, stage, outer[-1])
         for buffer in memories:
             moving = _index_dependences(one.stage, buffer)
-            around = [*others, *(f"{axis}_tile" if axis in moving else "" for axis in one.axes)]
-            names = [name for name in around if name and (name in outer or name in moving)]
+            loops = [*others, *(f"{axis}_tile" if axis in moving else "" for axis in one.axes)]
+            names = [name for name in loops if name and (name in outer or name in moving)]
             yield At(f"{buffer}_in", stage, names[-1] if names else None)
         yield Cover(sums, inner[0] if memory is None else next(iter(one.axes)), one.kernel.name)
 
@@ -305,7 +316,9 @@ def _cover_stage(stage: Stage, kernels: Sequence[Microkernel]) -> Covered | None
         if kernel.reducer is None and isinstance(definition_of(kernel).body, Load):
             continue
         for match in matches_of(kernel, stage.value, stage.reducer, axes, terms):
-            return Covered(stage, kernel, match)
+            covered = Covered(stage, kernel, match)
+            if kernel.accumulate != "fresh" or not covered.terms[0]:
+                return covered
     return None
 
 

@@ -20,7 +20,6 @@ from functools import lru_cache
 from offcut.core.cached_hash import CachedHash
 from offcut.core.expr import Expr
 from offcut.core.layout import Layout
-from offcut.core.program import LANE
 from offcut.describe.computation import Computation, Names
 from offcut.partition import LADDER, AxisCut, Block
 from offcut.schedule.decisions import (
@@ -465,7 +464,8 @@ class _Loops:
 
 def _covered(option: Alternative) -> str | None:
     """Return the stage that an option covers; None where it does not end with that."""
-    last = option.steps[-1] if option.steps else None
+    steps = (step for step in reversed(option.steps) if not isinstance(step, Bind))
+    last = next(steps, None)
     return last.stage if isinstance(last, Cover) else None
 
 
@@ -684,11 +684,3 @@ def hand_steps(schedule: Schedule) -> tuple[Primitive, ...]:
 
 def _is_of_all(step: Primitive) -> bool:
     return isinstance(step, Bind | Cover) and step.stage == ANY
-
-
-def is_bound(schedule: Schedule, unit: str, tree: bool = False) -> bool:
-    """Return whether some loop is bound to a unit; of lanes, to those that add up, or to the others."""
-    return any(
-        isinstance(step, Bind) and (step.unit, step.tree and unit == LANE) == (unit, tree)
-        for step in schedule.steps
-    )

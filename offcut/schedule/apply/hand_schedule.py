@@ -19,12 +19,11 @@ from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, PartitionError, trim_traceback, trim_tracebacks
 from offcut.partition import EmittedTile, StrategyLike, parse_strategy
-from offcut.polyhedral import request_budget
 from offcut.proof import Certificate
 from offcut.schedule.apply import covering, loops, placing, staging
 from offcut.schedule.apply.axes import Axis, Target, find_stage, stage_names
 from offcut.schedule.apply.emit import lower, lower_with_tiles
-from offcut.schedule.apply.prove import prove
+from offcut.schedule.apply.prove import lowering_budget, prove
 from offcut.schedule.apply.reading import nests_of_program, nests_of_tensors
 from offcut.schedule.apply.staged_form import Alternatives, Nests
 from offcut.schedule.apply.without_windows import joined
@@ -424,12 +423,11 @@ class HandSchedule:
         made = self._lowered
         if made is None or made[0] is not self._nests or made[1] != reassociate:
             forget()
-            help = 'fewer splits, or tail="cut"'
-            with request_budget("lower", "cannot lower the schedule", help=(help,)):
+            with lowering_budget():
                 steps = self._forms()
                 programs, _ = _programs(steps)
-                certificate = prove(self._nests, steps[0].source, programs, reassociate)
-                program = programs[-1]
+            certificate = prove(self._nests, steps[0].source, programs, reassociate)
+            program = programs[-1]
             made = self._lowered = self._nests, reassociate, program, certificate
         return made
 

@@ -33,8 +33,9 @@ from offcut.core import index as ix
 from offcut.core.expr import Load
 from offcut.core.expr import walk as nodes_of
 from offcut.core.memo import lazy_property
-from offcut.costmodel.clock import End, Ends, Loop, Node, Run, Work, busy, cycles, fused
+from offcut.costmodel.clock import busy, cycles
 from offcut.costmodel.resources import BUS
+from offcut.costmodel.unit_program import End, Ends, Loop, Node, Run, Work, fused
 from offcut.costmodel.walk import walk
 
 MAX_TILINGS = 1 << 16
