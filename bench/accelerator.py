@@ -32,8 +32,8 @@ from offcut.backends.accelerator.executor import AcceleratorExecutor
 from offcut.backends.accelerator.isa import Stream
 from offcut.backends.accelerator.simulator import simulate_timing
 from offcut.backends.accelerator.target import Accelerator
-from offcut.backends.requested import Request, requested
-from offcut.backends.target import DEFAULT, Options, Planned
+from offcut.backends.compile_request import CompileRequest, make_request
+from offcut.backends.target import DEFAULT, Options, TargetPlan
 from offcut.costmodel import Device, load
 from offcut.experiment.table import wide_console
 from offcut.schedule import At, Schedule
@@ -57,7 +57,7 @@ class Layer:
     w: int = 0
 
     @property
-    def request(self) -> Request:
+    def request(self) -> CompileRequest:
         """What a target is asked for."""
         return asked(self)
 
@@ -85,7 +85,7 @@ QUICK = ("C2", "C8", "C10")
 
 
 @cache
-def asked(layer: Layer) -> Request:
+def asked(layer: Layer) -> CompileRequest:
     """The layer in int8, its weights known."""
     shape = (layer.window, layer.window, layer.c, layer.o)
     x = oc.placeholder((layer.batch, layer.h, layer.w or layer.h, layer.c), "int8", name="X")
@@ -93,7 +93,7 @@ def asked(layer: Layer) -> Request:
     padding = layer.window // 2
     sums = ops.conv2d(x, w, stride=layer.stride, padding=padding, layout="NHWC", name="S")
     output = ops.requantize(sums, SHIFT, name="Y")
-    return requested(output, None, {"W": np.zeros(shape, np.int8)}, "bench")
+    return make_request(output, None, {"W": np.zeros(shape, np.int8)}, "bench")
 
 
 @dataclass(frozen=True)
@@ -126,15 +126,15 @@ def ran(target: Accelerator, layer: Layer, schedule: Schedule | None = None) -> 
     """Cycles of a layer by a schedule, or by the policy."""
     request, options = layer.request, replace(DEFAULT, schedule=schedule)
     planned = next(iter(target.policy(request.program, request.users, options)))
-    cycles = target.simulated(planned, request, options, {}) * target.machine.hertz
+    cycles = target.simulated_seconds(planned, request, options, {}) * target.machine.hertz
     return told(target, layer, planned, options, cycles)
 
 
 def told(
-    target: Accelerator, layer: Layer, planned: Planned, options: Options, cycles: float
+    target: Accelerator, layer: Layer, planned: TargetPlan, options: Options, cycles: float
 ) -> Ran:
     """What ran in so many cycles, with what the closed form says of it."""
-    cost: Any = target.cost_of(planned, layer.request, options, {})
+    cost: Any = target.predict_cost(planned, layer.request, options, {})
     assert planned.schedule is not None
     (unit,) = (one for one in target.machine.unit if "int8" in one.of)
     moved = sum(cost.bytes.values())
@@ -196,7 +196,7 @@ class Programs:
     """
 
     layer: Layer
-    planned: tuple[Planned, Planned]
+    planned: tuple[TargetPlan, TargetPlan]
     alone: list[Stream]
 
     def timed(self, target: Accelerator, side: int) -> Ran:
@@ -413,10 +413,10 @@ def dense_cycles(target: Accelerator, extent: int, schedule: str) -> float:
     x = oc.placeholder((extent, 256), "int8", name="X")
     w = oc.placeholder((256, 256), "int8", name="W")
     output = ops.requantize(ops.dense(x, w, name="S"), SHIFT, name="Y")
-    request = requested(output, None, {"W": np.zeros((256, 256), np.int8)}, "bench")
+    request = make_request(output, None, {"W": np.zeros((256, 256), np.int8)}, "bench")
     options = replace(DEFAULT, schedule=Schedule.parse(schedule))
     planned = next(iter(target.policy(request.program, request.users, options)))
-    return target.simulated(planned, request, options, {}) * target.machine.hertz
+    return target.simulated_seconds(planned, request, options, {}) * target.machine.hertz
 
 
 def designs(layers: Sequence[Layer], quick: bool, out: Path) -> list[str]:

@@ -19,14 +19,14 @@ from types import FrameType
 from typing import Any
 
 import offcut as oc
-from offcut.backends.options import Planned
-from offcut.backends.requested import Request
+from offcut.backends.compile_request import CompileRequest
+from offcut.backends.options import TargetPlan
 from offcut.core.program import Program
 from offcut.describe.computation import Computation
 from offcut.describe.tensor import Tensor
 
 PACKAGE = Path(oc.__file__).parent
-COMPILED = (Tensor, Computation, Program, Planned, Request)
+COMPILED = (Tensor, Computation, Program, TargetPlan, CompileRequest)
 
 
 def layers() -> list[str]:

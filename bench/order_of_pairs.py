@@ -27,8 +27,8 @@ import numpy as np
 from rich.table import Table
 
 import offcut as oc
+from offcut.backends.compile_request import make_request
 from offcut.backends.decide import proved_plan
-from offcut.backends.requested import requested
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Kind
 from offcut.experiment.bench import Options, read_options
@@ -187,7 +187,7 @@ def schedules(
 ) -> Iterator[Any]:
     """Yield schedules of the space that tuning searches, each once."""
     planner = oc.target(target)
-    request = requested(output, inputs or None, constants, "tune")
+    request = make_request(output, inputs or None, constants, "tune")
     options = planner.options("tune", threads=1 if target == "cpu" else None)
     space = planner.space(proved_plan(planner, request, options), request, options, 1)
     draw, known = Random(0), set[str]()

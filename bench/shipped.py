@@ -19,7 +19,7 @@ from rich.table import Table
 from shipping import ship
 
 import offcut as oc
-from offcut.backends.requested import requested, stand_ins
+from offcut.backends.compile_request import make_request, zero_constants
 from offcut.experiment.bench import read_options
 from offcut.experiment.machine import describe
 from offcut.experiment.table import wide_console
@@ -47,9 +47,9 @@ def settled(judged: Judged, records: oc.Records, trials: int, budget: float) -> 
         threads=1,
         limits=Limits(budget=budget),
     )
-    known = stand_ins(judged.constants, judged.output, judged.inputs, "tune")
-    program = requested(judged.output, judged.inputs, known, "tune").program
-    tried = records.trials(program.digest, TARGET.place(OPTIONS), oc.__version__)
+    known = zero_constants(judged.constants, judged.output, judged.inputs, "tune")
+    program = make_request(judged.output, judged.inputs, known, "tune").program
+    tried = records.trials(program.digest, TARGET.record_key(OPTIONS), oc.__version__)
     word = last_word(verdicts_of(record for record in records if record.program == program.digest))
     assert word is not None
     return word, len(tried)

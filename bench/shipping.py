@@ -20,10 +20,10 @@ def ship(records: Records, target: Target, options: Options, folder: Path | None
 
     folder  None: that of the package
     """
-    kind = target.kind(options)
+    kind = target.machine_kind(options)
     file = (folder or settled.SHIPPED) / f"{_name(target.machine.title)}-{kind}.jsonl"
     gain = processor(target.machine).policy.gain
-    made = _settled(records, target.place(options), 1 + gain)
+    made = _settled(records, target.record_key(options), 1 + gain)
     told = {record.program for record in records if record.explorer == BEST}
     before = transfer.read(file)[0] if file.exists() else []
     file.parent.mkdir(exist_ok=True)

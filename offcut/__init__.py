@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from offcut.errors import TargetError as TargetError
     from offcut.kernel import Kernel as Kernel
     from offcut.partition import Partition as Partition
-    from offcut.partition import Take as Take
     from offcut.partition import TiledAxis as TiledAxis
+    from offcut.partition import TileRun as TileRun
     from offcut.partition import strategy as strategy
     from offcut.pipeline import compile as compile
     from offcut.pipeline import partition as partition
@@ -98,7 +98,7 @@ _HOME = {
         *("ParseError", "PartitionError", "StreamError", "TargetError"),
     ),
     "offcut.kernel": ("Kernel",),
-    "offcut.partition": ("Partition", "Take", "TiledAxis", "strategy"),
+    "offcut.partition": ("Partition", "TileRun", "TiledAxis", "strategy"),
     "offcut.pipeline": ("compile", "partition", "prove_equal", "target", "targets"),
     "offcut.plugins.onnx": ("from_onnx",),
     "offcut.plugins.torch": ("from_torch",),
@@ -114,6 +114,7 @@ _PACKAGES = {
     "external": "offcut.describe.external",
     "sync": "offcut.polyhedral.sync",
 }  # each loaded alone, when first used
+_RENAMED = {"Take": "TileRun"}
 _CALLED = ("partition",)  # functions that have the name of a package
 
 __all__ = sorted([*_MODULE_OF, *_PACKAGES])
@@ -125,6 +126,11 @@ if not TYPE_CHECKING:  # a name that is not there is an error in an editor, too
     def __getattr__(name: str) -> Any:
         if name in _PACKAGES:
             return importlib.import_module(_PACKAGES[name])
+        if name in _RENAMED:
+            from offcut.core.renamed import warn_renamed
+
+            warn_renamed(f"oc.{name}", f"oc.{_RENAMED[name]}")
+            return getattr(sys.modules[__name__], _RENAMED[name])
         if name not in _MODULE_OF:
             from offcut.core.nearest import meant
 

@@ -68,7 +68,12 @@ class DescribeError(OffcutError):
 
 
 class PartitionError(OffcutError):
-    """A cut that is not proved: it would change the result, or its strategy is not legal there."""
+    """A cut that is not proved: it would change the result, or its strategy is not legal there.
+
+    decision  of a schedule, that is refused; None where it is of none
+    """
+
+    decision: object | None = None
 
 
 class ParseError(OffcutError):

@@ -10,19 +10,19 @@ from typing import Any, overload
 
 import numpy as np
 
+from offcut.backends.abi import Entry, Exported, HasCEntry, HoldsConstants, Signature
 from offcut.backends.arguments import checked_schedule
-from offcut.backends.base import Entry, Exported, HasEntry, Holds, Signature
 from offcut.backends.checked_results import check_type
 from offcut.backends.coding import DECIDE, LOAD, LOWER
+from offcut.backends.compile_request import CompileRequest
 from offcut.backends.compiling import Alternative
 from offcut.backends.correction import corrected_cost, corrected_plan
 from offcut.backends.passes import Log
-from offcut.backends.plan import Plan, checked_sizes
+from offcut.backends.plan import Plan, check_sizes
 from offcut.backends.predict import choice_notes
-from offcut.backends.requested import Request
 from offcut.backends.signature import signature_of
-from offcut.backends.target import Loaded, Options, Planned, Target, shown
-from offcut.backends.tuned import left_aside
+from offcut.backends.target import Loaded, Options, Target, TargetPlan, render
+from offcut.backends.tuned_schedule import record_ignored_note
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
 from offcut.costmodel import Cost, Device, Formulas
@@ -51,7 +51,7 @@ class KernelCode:
     notes    what a kernel's plan says first
     """
 
-    request: Request
+    request: CompileRequest
     options: Options
     target: Target
     kinds: Kinds
@@ -68,7 +68,7 @@ class KernelCode:
         return Log()
 
     @lazy_property
-    def planned(self) -> Planned:
+    def planned(self) -> TargetPlan:
         """Return what the target decides, proved."""
         return DECIDE(self, self.log)
 
@@ -126,8 +126,8 @@ class KernelCode:
         arrays  the constants, by the program's names
         """
         loaded = self.loaded
-        if isinstance(loaded, Holds):
-            arrays = loaded.held(arrays)
+        if isinstance(loaded, HoldsConstants):
+            arrays = loaded.constant_copies(arrays)
         else:
             arrays = {name: settled(array) for name, array in arrays.items()}
         call = check_type(
@@ -163,7 +163,7 @@ class Kernel:
 
         Raises CallError for a size that is missing or not allowed.
         """
-        plan = self.code.target.plan_of(
+        plan = self.code.target.describe_plan(
             self.code.planned, self.code.request, self.code.options, sizes
         )
         code = self.code
@@ -184,7 +184,7 @@ class Kernel:
         Raises CallError for a size that is missing or not allowed.
         """
         given = sizes if sizes or not self.signature.sizes else None
-        cost = self.code.target.cost_of(
+        cost = self.code.target.predict_cost(
             self.code.planned, self.code.request, self.code.options, given
         )
         return corrected_cost(self.code.target, cost) if isinstance(cost, Cost) else cost
@@ -195,7 +195,7 @@ class Kernel:
         Raises CallError for a size that is missing or not allowed, TargetError where the target has no clock
         of its own.
         """
-        sizes = checked_sizes(self.signature, sizes, "timeline")
+        sizes = check_sizes(self.signature, sizes, "timeline")
         names = dict(self.code.request.users.sizes)
         given = {names[user]: size for user, size in sizes.items()}
         return self.code.target.timeline(
@@ -212,11 +212,11 @@ class Kernel:
         """
         target, planned, options = self.code.target, self.code.planned, self.code.options
         if not sizes:
-            return shown(target, planned, self.signature, options, form)
-        sizes = checked_sizes(self.signature, sizes, "source")
+            return render(target, planned, self.signature, options, form)
+        sizes = check_sizes(self.signature, sizes, "source")
         names = dict(self.code.request.users.sizes)
         given = {names[user]: size for user, size in sizes.items()}
-        return shown(target, planned, self.signature, options, form, given)
+        return render(target, planned, self.signature, options, form, given)
 
     @lazy_property
     def entry(self) -> Entry:
@@ -229,7 +229,7 @@ class Kernel:
 
         Raises TargetError where the target makes no machine code.
         """
-        if not isinstance(self.code.loaded, HasEntry):
+        if not isinstance(self.code.loaded, HasCEntry):
             raise TargetError(
                 "entry",
                 f"cannot give the address of {self.signature.name}",
@@ -346,7 +346,7 @@ class Kernel:
 
 
 def kernel_of(
-    request: Request,
+    request: CompileRequest,
     options: Options,
     target: Target,
     notes: tuple[str, ...] = (),
@@ -364,7 +364,9 @@ def kernel_of(
     return code.bound(request.arrays)
 
 
-def first_kernel(request: Request, ways: Sequence[Alternative], target: Target, log: Log) -> Kernel:
+def first_kernel(
+    request: CompileRequest, ways: Sequence[Alternative], target: Target, log: Log
+) -> Kernel:
     """Return the kernel of the first way that can be compiled: a schedule of records that cannot be taken is left aside.
 
     log  the passes that ran before
@@ -375,7 +377,7 @@ def first_kernel(request: Request, ways: Sequence[Alternative], target: Target, 
             checked_schedule(way.options.schedule, "auto", target.microkernels())
             return kernel_of(request, way.options, target, way.notes, log)
         except (OffcutError, InternalError) as refused:
-            notes = (*notes, left_aside(way.source, refused))
+            notes = (*notes, record_ignored_note(way.source, refused))
     last = ways[-1]
     return kernel_of(request, last.options, target, (*last.notes, *notes), log)
 

@@ -24,6 +24,7 @@ from offcut.backends.arguments import (
 )
 from offcut.backends.checked_results import check_result
 from offcut.backends.coding import DECIDE, LOAD, LOWER
+from offcut.backends.compile_request import check_reassociate
 from offcut.backends.compiling import CHOOSE, DESCRIBE, Compilation
 from offcut.backends.cpu import target as cpu
 from offcut.backends.cutting import CUT, Cutting
@@ -31,9 +32,8 @@ from offcut.backends.interpret import target as interpret
 from offcut.backends.passes import Log, Pass, walk
 from offcut.backends.prove_equal import prove_equal
 from offcut.backends.registry import targets
-from offcut.backends.requested import check_reassociate
 from offcut.backends.target import Target
-from offcut.backends.tuned import Asked
+from offcut.backends.tuned_schedule import RecordsArg
 from offcut.core.program import Program
 from offcut.costmodel import Device, load, shipped
 from offcut.describe.microkernel import Microkernel
@@ -119,7 +119,7 @@ def compile(
     microkernels: Sequence[Microkernel] = (),
     schedule: Schedule | None = None,
     price: OwnPrice | None = None,
-    records: Asked = None,
+    records: RecordsArg = None,
 ) -> Kernel:
     """Return a kernel that computes `output`, or runs a loop program, at every allowed size.
 
@@ -192,7 +192,7 @@ def target(
             because="a machine is the name of a description, the path of one, or a Device",
             help=(", ".join(shipped()),),
         )
-    return registry.named(name, described, "target", device)
+    return registry.get_target(name, described, "target", device)
 
 
 __all__ = [

@@ -50,13 +50,13 @@ _NAMES = {
     "multiples": "describe.microkernel",
     "Array": "describe.request",
     "Loaded": "backends.target",
-    "Request": "backends.requested",
-    "Signature": "backends.base",
-    "requested": "backends.requested",
-    "stand_ins": "backends.requested",
+    "Request": "backends.compile_request:CompileRequest",
+    "Signature": "backends.abi",
+    "requested": "backends.compile_request:make_request",
+    "stand_ins": "backends.compile_request:zero_constants",
     "Options": "backends.target",
     "proved_plan": "backends.decide",
-    "Unproved": "backends.proving",
+    "Unproved": "backends.verify",
     # Partitions, proofs.
     "CUT": "partition",
     "dependences": "polyhedral",
@@ -126,7 +126,7 @@ HOOKS = {
     # Passes of the CPU's planner.
     "cut": "backends.cpu.planning.nest_plan:apply",
     "lanes of rows": "backends.cpu.planning.marks:marked",
-    "keep inside": "backends.cpu.planning.loop_plan:kept_inside",
+    "keep inside": "backends.cpu.planning.loop_plan:insert_bounds_guards",
     "separate": "backends.cpu.planning.loop_plan:separated",
     "cut nests": "backends.cpu.planning.loop_plan:with_products",
     "cover": "backends.cpu.planning.loop_plan:without_covers",
@@ -156,7 +156,7 @@ SOURCES = {
     "expressions": "backends.cpu.lowering.expressions",
     "footprints": "polyhedral.units.footprints",
     "independence": "polyhedral.units.independence",
-    "inside": "backends.inside",
+    "bounds_guards": "backends.bounds_guards",
     "interleave": "backends.cpu.lowering.interleave",
     "intervals": "core.intervals",
     "ir": "backends.llvm.ir",
@@ -165,7 +165,7 @@ SOURCES = {
     "llvm_blocks": "backends.cpu.microkernels.llvm_blocks",
     "lower": "backends.cpu.lowering.lower",
     "places": "partition.judge.places",
-    "private": "polyhedral.units.private",
+    "private": "polyhedral.units.privatization",
     "reductions": "backends.cpu.lowering.lane_reductions",
     "row_blocks": "backends.cpu.lowering.microkernel_calls",
     "scalars": "backends.llvm.scalars",
@@ -413,7 +413,7 @@ def host_with_a_tile_unit(text: Callable[[str], str]) -> Iterator[None]:
 
 def described(result: Any, inputs: Any) -> Any:
     """Return the loop program that says what is asked to be compiled."""
-    return _module("backends.requested").requested(result, inputs, {}, "test").program
+    return _module("backends.compile_request").make_request(result, inputs, {}, "test").program
 
 
 def policy(target: Any, result: Any, inputs: Any) -> Any:
@@ -421,7 +421,7 @@ def policy(target: Any, result: Any, inputs: Any) -> Any:
 
     Raises TargetError where it runs no such program.
     """
-    request = _module("backends.requested").requested(result, inputs, {}, "test")
+    request = _module("backends.compile_request").make_request(result, inputs, {}, "test")
     return _module("backends.decide").proved_plan(
         target, request, _module("backends.target").Options()
     )
@@ -429,16 +429,16 @@ def policy(target: Any, result: Any, inputs: Any) -> Any:
 
 def called(target: Any, planned: Any, result: Any, inputs: Any) -> frozenset[str] | None:
     """Return the names of the microkernels that the code of a plan calls; None where a target does not say."""
-    request = _module("backends.requested").requested(result, inputs, {}, "test")
+    request = _module("backends.compile_request").make_request(result, inputs, {}, "test")
     signature = _module("backends.signature").signature_of(request.program, request.users)
-    found = target.called(planned, signature, _module("backends.target").Options())
+    found = target.called_microkernels(planned, signature, _module("backends.target").Options())
     return None if found is None else frozenset(found)
 
 
 def called_by(kernel: Any) -> frozenset[str] | None:
     """Return the names of the microkernels that a kernel's code calls; None where its target does not say."""
     code = kernel.code
-    found = code.target.called(code.planned, kernel.signature, code.options)
+    found = code.target.called_microkernels(code.planned, kernel.signature, code.options)
     return None if found is None else frozenset(found)
 
 

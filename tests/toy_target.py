@@ -1,6 +1,6 @@
 """A target of a plug-in: programs become Python text, and tiles of a product run as outer products.
 
-Written from docs/doors/target.md alone.
+Written from docs/extending/target.md alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import offcut as oc
-from offcut.backends.target import Options, Planned, Target, python_callable
+from offcut.backends.target import Options, Target, TargetPlan, python_callable
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -45,22 +45,24 @@ class Toy(Target):
     """One instance after the other, and a tile of a product all at once."""
 
     name = "toy"
-    forms = ("python",)
+    source_forms = ("python",)
     machine = load(Path(__file__).with_name("toy_machine.toml"))
     outer = _outer()
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
         return (self.outer,)
 
-    def called(self, planned: Planned, signature: Any, options: Options) -> frozenset[str]:
+    def called_microkernels(
+        self, planned: TargetPlan, signature: Any, options: Options
+    ) -> frozenset[str]:
         return frozenset(
             {self.outer.name} if b"np.arange" in self.lower(planned, None, options) else ()
         )
 
-    def lower(self, planned: Planned, signature: Any, options: Options) -> bytes:
+    def lower(self, planned: TargetPlan, signature: Any, options: Options) -> bytes:
         return "\n".join(_function(planned.program)).encode()
 
-    def show(self, planned: Planned, signature: Any, options: Options, form: str) -> str:
+    def render_form(self, planned: TargetPlan, signature: Any, options: Options, form: str) -> str:
         return self.lower(planned, signature, options).decode()
 
     def load(self, lowered: bytes, signature: Any, options: Options) -> Any:

@@ -1,4 +1,4 @@
-"""Arguments of `compile`, `partition` and `prove_equal`, checked before anything is described."""
+"""Check the arguments of `compile`, `partition` and `prove_equal`, before anything is described."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from offcut.core.text.printer import shown
 from offcut.costmodel import Device, copies_worth
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import DescribeError, PartitionError
-from offcut.partition import Strategy, strategy_named
+from offcut.partition import Strategy, parse_strategy
 from offcut.schedule import Schedule, at_line, decisions, find_intrinsic, hand_steps
 from offcut.search import Records
 
@@ -30,13 +30,13 @@ def first_decision(
         "schedule": schedule is not None,
         "price": price is not None,
     }
-    return next((name for name, there in is_given.items() if there), "")
+    return next((name for name, is_decided in is_given.items() if is_decided), "")
 
 
-def check_records(records: object, decided: str) -> None:
+def check_records(records: object, decision: str) -> None:
     """Check `records=`: a file, and nothing beside it that decides.
 
-    decided  the argument that leaves nothing for records to decide; "" for none
+    decision  the argument that leaves nothing for records to decide; "" for none
 
     Raises DescribeError.
     """
@@ -49,24 +49,24 @@ def check_records(records: object, decided: str) -> None:
             because="records are a file",
             help=('records="tuned.sqlite"', "records=False looks nothing up"),
         )
-    if decided:
+    if decision:
         raise DescribeError(
             "compile",
-            f"cannot take records= beside {decided}=",
+            f"cannot take records= beside {decision}=",
             because="records give a schedule, and it would say otherwise",
             help=("one of the two",),
         )
 
 
 def checked_strategy(strategy: object) -> Strategies:
-    """Return what a user wrote, as strategies.
+    """Return the user's strategies, parsed and checked.
 
     Raises PartitionError for what names none.
     """
     if strategy == "auto":
         return "auto"
     if isinstance(strategy, str | tuple | Strategy):
-        return strategy_named(strategy, at="every axis of rows", op="compile", others=("auto",))
+        return parse_strategy(strategy, at="every axis of rows", op="compile", others=("auto",))
     if not isinstance(strategy, Mapping):
         raise PartitionError(
             "compile",
@@ -84,7 +84,7 @@ def checked_strategy(strategy: object) -> Strategies:
             help=(f"leave {undecided_axis} out", 'strategy="auto"'),
         )
     return tuple(
-        (str(axis), strategy_named(choice, at=f"axis {axis}", op="compile"))
+        (str(axis), parse_strategy(choice, at=f"axis {axis}", op="compile"))
         for axis, choice in strategy.items()
     )
 
@@ -117,39 +117,41 @@ def checked_schedule(
     for step in hand_steps(schedule):
         if isinstance(step, decisions.Cover):
             with at_line(schedule, step):
-                find_intrinsic(step.microkernel, microkernels, f"axis {step.stage}.{step.axis}")
+                known = [kernel.name for kernel in microkernels]
+                at = f"axis {step.stage}.{step.axis}"
+                find_intrinsic(step.microkernel, microkernels, at, known)
     return schedule
 
 
-def checked_copies(asked: int | None, program: Program, machine: Device) -> int:
-    """Return how many copies of a statement conditions may cost: what is asked, or what the cost model finds worth it.
+def checked_copies(copies: int | None, program: Program, machine: Device) -> int:
+    """Return how many copies of a statement conditions may cost: the user's number, or what the cost model finds worth it.
 
     Raises PartitionError for what is no such number.
     """
-    if asked is None:
+    if copies is None:
         stores = len(analysis(program).of(Store))
         return copies_worth(machine, stores)
-    count = whole(asked)
+    count = whole(copies)
     if count is None or count < 1:
         raise PartitionError(
             "partition",
-            f"cannot make {asked!r} copies",
+            f"cannot make {copies!r} copies",
             because="copies is an int, at least 1: what one statement may become",
             help=("copies=1 leaves every condition where it is",),
         )
     return count
 
 
-def checked_target(asked: object, op: str) -> Target:
-    """Return the target that an argument ``target=`` says.
+def checked_target(target: object, op: str) -> Target:
+    """Return the target of the argument ``target=``.
 
     Raises TargetError for what is none.
     """
-    if not isinstance(asked, Target):
-        return registry.named(asked, None, op)
-    check_type(asked, "name", asked.name, str, "a text")
-    check_type(asked, "machine", asked.machine, Device, "the description of a machine")
-    return asked
+    if not isinstance(target, Target):
+        return registry.get_target(target, None, op)
+    check_type(target, "name", target.name, str, "a text")
+    check_type(target, "machine", target.machine, Device, "the description of a machine")
+    return target
 
 
 def check_program(program: object, op: str) -> None:

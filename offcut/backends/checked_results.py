@@ -1,4 +1,4 @@
-"""What the methods of targets return, checked: a target of somebody's own may return anything."""
+"""Check the results of the methods of targets: a user's target may return anything."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ RESULTS: Mapping[str, tuple[Any, str]] = {
     "policy": (Iterable, "an iterator over plans"),
     "lower": (bytes, "bytes"),
     "load": (Callable, "a function of the constants"),
-    "facts": ((tuple, list), "a tuple of texts"),
+    "cache_key_parts": ((tuple, list), "a tuple of texts"),
     "notes": ((tuple, list), "a tuple of lines"),
-    "show": (str, "a text"),
-    "show_at": (str, "a text"),
+    "render_form": (str, "a text"),
+    "render_form_at": (str, "a text"),
 }
 """The type that each of these methods returns, and what an error calls it."""
 
@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 def check_result(target: Any, method: str, result: R) -> R:
-    """Return what a target's method returned: ``check_result(mine, "lower", mine.lower(…))``.
+    """Return the checked result of a target's method: ``check_result(mine, "lower", mine.lower(…))``.
 
     Raises TargetError where it is not of the type in `RESULTS`.
     """
@@ -32,8 +32,8 @@ def check_result(target: Any, method: str, result: R) -> R:
     return result
 
 
-def check_type(target: Any, member: str, value: Any, kind: Any, what: str) -> Any:
-    """Return a value that a target gives: of a method, or an attribute.
+def check_type(target: Any, member: str, value: Any, kind: Any, expected: str) -> Any:
+    """Return a value of a target, checked: the result of a method, or an attribute.
 
     kind  a type, or several: one of which it is
 
@@ -45,7 +45,7 @@ def check_type(target: Any, member: str, value: Any, kind: Any, what: str) -> An
         "target",
         f"cannot use target={target.name!r}",
         at=f"{type(target).__name__}.{member}",
-        because=f"it gives {value!r}, not {what}",
+        because=f"it gives {value!r}, not {expected}",
     )
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Protocol
 
 from offcut import debug
-from offcut.backends.base import Signature
+from offcut.backends.abi import Signature
 from offcut.backends.checked_results import check_result
+from offcut.backends.compile_request import CompileRequest
 from offcut.backends.decide import proved_plan
 from offcut.backends.host import cache
-from offcut.backends.options import Loaded, Options, Planned
+from offcut.backends.options import Loaded, Options, TargetPlan
 from offcut.backends.passes import Pass
-from offcut.backends.requested import Request
 from offcut.backends.target import Target
 
 
@@ -22,7 +22,7 @@ class Code(Protocol):
     """What the passes share: what is asked for, and what those before have given."""
 
     @property
-    def request(self) -> Request:
+    def request(self) -> CompileRequest:
         """Return what is compiled."""
 
     @property
@@ -38,7 +38,7 @@ class Code(Protocol):
         """Return how the kernel is called."""
 
     @property
-    def planned(self) -> Planned:
+    def planned(self) -> TargetPlan:
         """Return what `DECIDE` gives."""
 
     @property
@@ -46,7 +46,7 @@ class Code(Protocol):
         """Return what `LOWER` gives."""
 
 
-def decided(code: Code) -> Planned:
+def decided(code: Code) -> TargetPlan:
     """Return the first plan of the target's policy that is proved."""
     return proved_plan(code.target, code.request, code.options)
 
@@ -58,7 +58,7 @@ def lowered(code: Code) -> bytes:
     """
     target, options = code.target, code.options
     content = (code.request.text, repr(code.signature), repr(code.request.users))
-    facts = check_result(target, "facts", target.facts(options))
+    facts = check_result(target, "cache_key_parts", target.cache_key_parts(options))
     name = cache.key(target.name, *content, *facts)
     cached = cache.read(name)
     if cached is not None and not debug.verifies():
@@ -81,7 +81,7 @@ def loaded(code: Code) -> Loaded:
         return check_result(target, "load", target.load(lowered, code.signature, code.options))
 
 
-DECIDE: Pass[Code, Planned] = Pass(
+DECIDE: Pass[Code, TargetPlan] = Pass(
     "decide",
     ("request", "options"),
     "planned",

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from offcut.backends.arguments import check_price
+from offcut.backends.compile_request import CompileRequest, request_of
 from offcut.backends.decide import proved_plan
 from offcut.backends.options import Options
 from offcut.backends.passes import Pass
-from offcut.backends.proving import told_options
-from offcut.backends.requested import Request, request_of
 from offcut.backends.target import Target
-from offcut.backends.tuned import Asked, tuned
+from offcut.backends.tuned_schedule import RecordsArg, find_tuned_schedule
+from offcut.backends.verify import unproved_choice_notes
 from offcut.schedule import priced
 
 
@@ -45,18 +45,18 @@ class Compilation:
     target: Target
     asked: Options
     price: Any
-    records: Asked
+    records: RecordsArg
     decided: str
     notes: tuple[str, ...] = ()
-    request: Request = field(init=False)
+    request: CompileRequest = field(init=False)
     options: tuple[Alternative, ...] = field(init=False)
 
-    def describe(self) -> Request:
+    def describe(self) -> CompileRequest:
         """Return the program, its constants bound, checked."""
         request, notes = request_of(
             self.target, self.output, self.inputs, self.constants, self.asked, "compile"
         )
-        self.notes = (*notes, *told_options(request.program, "compile"))
+        self.notes = (*notes, *unproved_choice_notes(request.program, "compile"))
         return request
 
 
@@ -65,13 +65,13 @@ def alternatives(job: Compilation) -> tuple[Alternative, ...]:
     options, request = job.asked, job.request
     if job.price is not None:
         check_price(job.price, options.schedule)
-        planned = proved_plan(job.target, request, replace(options, every=True))
+        planned = proved_plan(job.target, request, replace(options, keep_pruned=True))
         if planned.schedule is not None and planned.applied is not None:
             loops, sizes = planned.applied.partition.loops, dict(request.users.sizes)
             options = replace(options, schedule=priced(planned.schedule, loops, job.price, sizes))
     if job.decided:
         return (Alternative(options, job.notes),)
-    tuned_schedule = tuned(request, options, job.target, job.records)
+    tuned_schedule = find_tuned_schedule(request, options, job.target, job.records)
     own = Alternative(options, (*job.notes, *tuned_schedule.notes))
     if tuned_schedule.schedule is None:
         return (own,)

@@ -1,4 +1,4 @@
-"""What was learned about the closed form of a target, in what `cost` and `plan` say of a call: seconds = closed form * factor.
+"""The learned correction of a target's closed form, in `cost` and `plan`: seconds = closed form * factor.
 
 The factor is applied here and nowhere below, so that what is corrected once is not corrected again. Where a model is off, it is said why.
 """
@@ -11,9 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from offcut.backends.options import Options, Planned
+from offcut.backends.compile_request import CompileRequest
+from offcut.backends.options import Options, TargetPlan
 from offcut.backends.plan import Plan
-from offcut.backends.requested import Request
 from offcut.costmodel import Cost, Device
 from offcut.errors import OffcutError
 from offcut.search.default_file import default_file
@@ -36,7 +36,7 @@ def model_path(target: str) -> Path | None:
 
 @dataclass(frozen=True)
 class Correction:
-    """The model of a target.
+    """The learned model of a target.
 
     named    its file
     pair     None: it is off
@@ -60,14 +60,14 @@ class Correction:
             names, features = described(Counted((cost,), machine), ())
             try:
                 feature_columns = columns(names, self.pair.names, self.named)
-                closed = np.array([cost.seconds])
-                corrections = self.pair.predict(features[:, feature_columns], closed)
+                closed_form = np.array([cost.seconds])
+                corrections = self.pair.predict(features[:, feature_columns], closed_form)
                 because = corrections.because[0]
                 if not because:
-                    factor = float(corrections.seconds[0] / closed[0])
+                    factor = float(corrections.seconds[0] / closed_form[0])
                     return factor, f"{self.named}: the closed form × {factor:.3f}"
-            except OffcutError as refused:
-                because = refused.because
+            except OffcutError as error:
+                because = error.because
         return 1.0, f"not by {self.named}: {because}"
 
 
@@ -81,14 +81,14 @@ def correction_of(target: Target) -> Correction | None:
 
 
 @lru_cache(8)
-def _read(path: Path, changed: int) -> Correction:
+def _read(path: Path, modified_ns: int) -> Correction:
     from offcut.costmodel.learned import Pair, useless_in
 
     try:
         because = useless_in(path)
         return Correction(path.name, None if because else Pair.load(path), because)
-    except OffcutError as refused:
-        return Correction(path.name, None, refused.because)
+    except OffcutError as error:
+        return Correction(path.name, None, error.because)
 
 
 def corrected_cost(target: Target, cost: Cost) -> Cost:
@@ -101,14 +101,14 @@ def corrected_cost(target: Target, cost: Cost) -> Cost:
 
 
 def corrected_plan(
-    target: Target, planned: Planned, request: Request, options: Options, plan: Plan
+    target: Target, planned: TargetPlan, request: CompileRequest, options: Options, plan: Plan
 ) -> Plan:
     """Return the plan of a call, its seconds corrected as those of its cost are."""
     correction = correction_of(target)
     if correction is None:
         return plan
     try:
-        cost = target.cost_of(planned, request, options, plan.sizes)
+        cost = target.predict_cost(planned, request, options, plan.sizes)
     except OffcutError:
         return plan
     if not isinstance(cost, Cost) or not cost.seconds > 0:

@@ -1,4 +1,4 @@
-"""Covers of a text: the microkernel that a name means for a target, and the judge's answer for each tile that says it."""
+"""Covers of a program: find the microkernel that a tile names, and check that it runs the tile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def complete_covers(
     op: str,
     whole: bool | None = True,
 ) -> Program:
-    """Return `program` whose tiles say the whole of the covers that they name.
+    """Return `program` with the covers of its tiles completed: axes and operands.
 
     own    the microkernels of a target: a name is one of these first, then an instruction that was declared
     whole  whether memories, layouts and units are decided in this text; False: where it states them; None: nothing is asked
@@ -52,7 +52,7 @@ def unstaged_covers(
 
     kernels_of  the microkernels of the name of a tile
     """
-    unstaged: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     for position, stmt in enumerate(walk(program.body)):
         if not isinstance(stmt, Tile) or stmt.microkernel is None:
             continue
@@ -61,15 +61,15 @@ def unstaged_covers(
             for kernel in kernels_of(stmt)
             if any(place.memories for place in kernel.operands.values())
         ]
-        found = [
+        verdicts = [
             cover(stmt, program, kernel, stmt.cover, undecided=_BUT_MEMORY)
             for kernel in with_memories
         ]
-        refusals = [one for one in found if isinstance(one, Refusal)]
+        refusals = [one for one in verdicts if isinstance(one, Refusal)]
         memory = next((one for one in refusals if one.question is Question.MEMORY), None)
-        if memory is not None and len(refusals) == len(found):
-            unstaged[position] = f"{memory}, and no decision stages it"
-    return unstaged
+        if memory is not None and len(refusals) == len(verdicts):
+            reasons[position] = f"{memory}, and no decision stages it"
+    return reasons
 
 
 def unknown_covers(program: Program, own: Sequence[Microkernel]) -> Mapping[str, Tile]:
@@ -86,19 +86,19 @@ def unknown_covers(program: Program, own: Sequence[Microkernel]) -> Mapping[str,
 def unknown_microkernel_error(
     name: str, tile: Tile, own: Sequence[Microkernel], op: str
 ) -> PartitionError:
-    """Return the error that no microkernel has the name that a tile says."""
-    known = ", ".join(kernel.name for kernel in own)
+    """Return the error for a tile that names an unknown microkernel."""
+    names = ", ".join(kernel.name for kernel in own)
     return PartitionError(
         op,
         f"cannot cover a tile by {name}",
         at=f"tile {', '.join(axis.iter for axis in tile.axes)}",
         because="no microkernel of this machine, and no declared instruction, has that name",
-        help=(*((known,) if known else ()), f"without @cover({name}) it runs as loops"),
+        help=(*((names,) if names else ()), f"without @cover({name}) it runs as loops"),
     )
 
 
 def _by_name(own: Sequence[Microkernel]) -> dict[str, list[Microkernel]]:
-    """Return microkernels by the names that covers have of them, those of their starts and steps, too."""
+    """Return microkernels by all names that covers may use, those of reset and update included."""
     by_name: dict[str, list[Microkernel]] = {}
     for kernel in own:
         for name in {kernel.name, kernel.reset, kernel.update} - {None}:

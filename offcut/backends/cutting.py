@@ -9,10 +9,10 @@ from typing import Any
 
 from offcut.backends.arguments import checked_copies
 from offcut.backends.decide import with_whole_covers
-from offcut.backends.options import Options, Planned
+from offcut.backends.options import Options, TargetPlan
 from offcut.backends.passes import Pass
-from offcut.backends.proving import keep_options
 from offcut.backends.target import Target
+from offcut.backends.verify import record_choice_proof
 from offcut.core.memo import forget
 from offcut.core.program import Program
 from offcut.core.text.read_back import read_back
@@ -115,8 +115,8 @@ def partition_of(job: Cutting) -> Partition:
     partition, most = _within_copies(job, cuts, most)
     lent = job.options.microkernels
     uncovered = uncovered_notes(partition.loops, lent)
-    partition = drop_refused_covers(partition, target.refused(partition.loops, job.options))
-    keep_options(partition.loops)
+    partition = drop_refused_covers(partition, target.rejected_covers(partition.loops, job.options))
+    record_choice_proof(partition.loops)
     covers = {piece.microkernel for piece in partition.pieces if piece.microkernel is not None}
     return replace(
         partition,
@@ -174,17 +174,15 @@ def _cut(job: Cutting, wanted: Any, copies: int) -> Partition:
         return cut(described, job.tiles, job.tail, kernels, price, copies)
 
 
-def _of_plan(program: Program, users: Users, planned: Planned) -> Partition:
+def _of_plan(program: Program, users: Users, planned: TargetPlan) -> Partition:
     """Return the pieces of a plan, proved step by step; terms of sums may be added in any order, as `compile` has it."""
     theorems: dict[Theorem, None] = {}
-    refused = f"cannot cut {program.name} so"
-    with request_budget("partition", refused, help=SIMPLER):
+    with request_budget("partition", f"cannot cut {program.name} so", help=SIMPLER):
         check_windows(planned.program, "partition")
     for before, after in pairwise((program, *planned.through, planned.program)):
-        with request_budget("partition", refused, help=SIMPLER):
-            proved_here = check_equal(before, after, reassociate=True, users=users.of_sizes)
-            theorems |= dict.fromkeys(proved_here)
-    keep_options(planned.program)
+        proved_here = check_equal(before, after, reassociate=True, users=users.of_sizes)
+        theorems |= dict.fromkeys(proved_here)
+    record_choice_proof(planned.program)
     return Partition(
         program,
         pieces_of_tiles(program, planned.program, planned.tiles, users),

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from offcut import debug
 from offcut.backends.checked_results import check_result, check_type
+from offcut.backends.compile_request import CompileRequest
 from offcut.backends.covers import complete_covers, unknown_covers, unknown_microkernel_error
-from offcut.backends.options import Options, Planned
-from offcut.backends.proving import Unproved, check_step, unproved_step
-from offcut.backends.requested import Request
+from offcut.backends.options import Options, TargetPlan
+from offcut.backends.verify import Unproved, unproved_step, verify_pass
 from offcut.core.memo import forget
 from offcut.core.program import Program
-from offcut.errors import PartitionError, TargetError
+from offcut.errors import OffcutError, PartitionError, TargetError
 from offcut.partition import Users, check_windows
 from offcut.proof import UNDECIDED
 from offcut.schedule import Schedule, at_decision, create_schedule, hand_steps, replay
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from offcut.backends.target import Planner, Target
 
 
-def proved_plan(target: Target, request: Request, options: Options) -> Planned:
+def proved_plan(target: Target, request: CompileRequest, options: Options) -> TargetPlan:
     """Return the first plan of a target's policy that is proved; the same one whatever was planned before.
 
     Raises PartitionError, with a witness, where none computes what was asked for.
     """
     forget()
     check_schedule_of(options.schedule, request.program)
-    facts = check_result(target, "facts", target.facts(options))
+    facts = check_result(target, "cache_key_parts", target.cache_key_parts(options))
     return _plan(_Question(tuple(facts), request.program, request.users, options, target))
 
 
@@ -50,7 +50,7 @@ class _Question:
 
 
 @lru_cache(maxsize=4)  # a kernel that was just built is asked for its loops
-def _plan(asked: _Question) -> Planned:
+def _plan(asked: _Question) -> TargetPlan:
     """Return the plan of a question; notes and timings are of the first time."""
     target, program, options = asked.target, asked.program, asked.options
     schedule = options.schedule
@@ -62,9 +62,9 @@ def _plan(asked: _Question) -> Planned:
         rest = replace(options, schedule=None)
     primitive = schedule is not None and bool(hand_steps(schedule))
 
-    def proved(plan: Planned) -> Planned | Unproved:
+    def proved(plan: TargetPlan) -> TargetPlan | Unproved:
         """Return a plan whose tiles say the whole of their covers, proved from what is asked for on."""
-        check_type(target, "policy", plan, Planned, "Planned(program)")
+        check_type(target, "policy", plan, TargetPlan, "TargetPlan(program)")
         if by_hand is not None:
             plan = replace(plan, schedule=schedule, by_hand=by_hand)
         source = plan.by_hand if primitive and plan.by_hand is not None else program
@@ -92,18 +92,19 @@ def _plan(asked: _Question) -> Planned:
 
 
 def forget_plans() -> None:
-    """Plan anew what is asked for next."""
+    """Forget all plans: the next request is planned anew."""
     _plan.cache_clear()
 
 
-P = TypeVar("P", bound=Planned)
+P = TypeVar("P", bound=TargetPlan)
+E = TypeVar("E", bound=OffcutError)
 Plans = Generator[P, Unproved, None]
 """Plans in order of preference. A policy may hear why one is not taken: it is what its ``yield`` gives."""
 
 
 def first_proved(
-    plans: Iterable[Planned], proved: Callable[[Planned], Planned | Unproved]
-) -> Planned | None:
+    plans: Iterable[TargetPlan], proved: Callable[[TargetPlan], TargetPlan | Unproved]
+) -> TargetPlan | None:
     """Return the first of some plans that is proved; None where there is no plan.
 
     plans   in order of preference; the next one is asked for where one is not proved, and told why
@@ -111,14 +112,14 @@ def first_proved(
 
     Raises PartitionError, of the first plan, where none is proved.
     """
-    remaining, refused = iter(plans), list[Unproved]()
-    while (plan := _next_plan(remaining, refused[-1] if refused else None)) is not None:
+    remaining, failures = iter(plans), list[Unproved]()
+    while (plan := _next_plan(remaining, failures[-1] if failures else None)) is not None:
         outcome = proved(plan)
-        if isinstance(outcome, Planned):
+        if isinstance(outcome, TargetPlan):
             return outcome
-        refused.append(outcome)
-    if refused:
-        raise refused[0].error
+        failures.append(outcome)
+    if failures:
+        raise failures[0].error
     return None
 
 
@@ -127,10 +128,12 @@ def changed_plans(plans: Plans[P], change: Callable[[P], P]) -> Plans[P]:
     plan = next(plans, None)
     while plan is not None:
         unproved = yield change(plan)
-        plan = _next_plan(plans, unproved or _UNTOLD)
+        plan = _next_plan(plans, unproved or _NO_REASON)
 
 
-_UNTOLD = Unproved(-1, PartitionError("prove", UNDECIDED, because="whoever asks does not say why"))
+_NO_REASON = Unproved(
+    -1, PartitionError("prove", UNDECIDED, because="whoever asks does not say why")
+)
 """What a policy hears of a plan where it is iterated without being told."""
 
 
@@ -145,16 +148,16 @@ def _next_plan(plans: Iterator[P], unproved: Unproved | None) -> P | None:
     return plan
 
 
-def attempt(make: Callable[[], P]) -> P | PartitionError:
+def attempt(make: Callable[[], P], refusal: type[E] = PartitionError) -> P | E:  # type: ignore[assignment]
     """Return a plan, or why its decisions do not apply: the next one in a policy's order of preference may do."""
     try:
         return make()
-    except PartitionError as refused:
+    except refusal as refused:
         return refused
 
 
 def check_schedule_of(schedule: Schedule | None, program: Program) -> None:
-    """Refuse a schedule of another program.
+    """Reject a schedule of another program.
 
     Raises PartitionError.
     """
@@ -171,18 +174,18 @@ def check_schedule_of(schedule: Schedule | None, program: Program) -> None:
 def lowered_by_hand(planner: Planner, program: Program, options: Options) -> Program:
     """Return what the decisions by hand of the options make of a program, each proved."""
     assert options.schedule is not None
-    check_step(program, create_schedule(program).source, options.reassociate)
+    verify_pass(program, create_schedule(program).source, options.reassociate)
     arguments = (options.microkernels, options.reassociate)
     return replay(program, options.schedule, *arguments, planner.microkernels(options))[1]
 
 
-def with_whole_covers(planner: Planner, plan: Planned, options: Options) -> Planned:
+def with_whole_covers(planner: Planner, plan: TargetPlan, options: Options) -> TargetPlan:
     """Return a plan whose tiles say the whole of their covers.
 
     Raises PartitionError for a tile that the microkernel it names does not run.
     """
     own = planner.microkernels(options)
-    unknown = {} if planner.any_cover else unknown_covers(plan.program, own)
+    unknown = {} if planner.accepts_any_cover else unknown_covers(plan.program, own)
     if unknown:
         raise unknown_microkernel_error(*next(iter(unknown.items())), own, "compile")
     program = complete_covers(plan.program, own, "compile")

@@ -24,9 +24,9 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from offcut.backends import decide
-from offcut.backends.options import Options, Planned, Strategies
-from offcut.backends.raising import raised, unfuse_stages
-from offcut.backends.requested import Request
+from offcut.backends.compile_request import CompileRequest
+from offcut.backends.options import Options, Strategies, TargetPlan
+from offcut.backends.raising import raise_to_computation, unfuse_stages
 from offcut.core.analysis import analysis
 from offcut.core.expr import Load, variables, walk
 from offcut.core.program import Program, Tile
@@ -78,6 +78,13 @@ class Covered:
             own: theirs for theirs, own in self.match.axes if own is not None and own in results
         }
 
+    @property
+    def terms(self) -> tuple[list[str], list[str]]:
+        """Return the axes that the stage sums over: those around a tile, and those that the microkernel sums over."""
+        names = [axis.name for axis in self.stage.reduce_axes]
+        own = {axis for _, axis in self.match.axes}
+        return [name for name in names if name not in own], [name for name in names if name in own]
+
     def largest(self, axis: str) -> int:
         """Return the largest extent of a tile along an axis of the stage."""
         return max(tile.extents[self._place(axis)] for tile in self.kernel.tiles)
@@ -111,11 +118,13 @@ class Plans:
         kernels = planner.microkernels(options)
         if not kernels or analysis(program).of(Tile):
             return None
-        computation = try_isl(lambda: raised(program, {}), None)
+        computation = try_isl(lambda: raise_to_computation(program, {}), None)
         if computation is None:
             return None
         stages = (stage for group in computation.groups for stage in group)
-        products = tuple(one for stage in stages if (one := _covered(stage, kernels)) is not None)
+        products = tuple(
+            one for stage in stages if (one := _cover_stage(stage, kernels)) is not None
+        )
         if not products and not cls.alone:
             return None
         return cls(program.name, labelled(computation, users), kernels, products)
@@ -152,26 +161,30 @@ class Plans:
             level = cuts.get((stage, axis), Level(one.largest(axis), self.tails[0]))
             yield Split(stage, axis, (level,), (head, body))
         others = [axis.name for axis in one.stage.axes if axis.name not in one.axes]
-        terms = [axis.name for axis in one.stage.reduce_axes] if memory is None else []
-        yield Order(stage, (*others, *outer, *inner, *terms))
-        if memory is not None:
+        around, terms = one.terms
+        if memory is None:
+            yield Order(stage, (*others, *outer, *around, *inner, *terms))
+        else:
+            yield Order(stage, (*others, *outer, *inner))
+            if around:
+                yield Order(sums, (*around, *(axis.name for axis in one.stage.axes), *terms))
             yield At(sums, stage, outer[-1])
         for buffer in memories:
-            moving = _moved_by(one.stage, buffer)
-            around = [*others, *(f"{axis}_tile" if axis in moving else "" for axis in one.axes)]
-            names = [name for name in around if name and (name in outer or name in moving)]
+            moving = _index_dependences(one.stage, buffer)
+            loops = [*others, *(f"{axis}_tile" if axis in moving else "" for axis in one.axes)]
+            names = [name for name in loops if name and (name in outer or name in moving)]
             yield At(f"{buffer}_in", stage, names[-1] if names else None)
         yield Cover(sums, inner[0] if memory is None else next(iter(one.axes)), one.kernel.name)
 
-    def plan(self, schedule: Schedule) -> Planned:
+    def plan(self, schedule: Schedule) -> TargetPlan:
         """Return the program that decisions make, and the small steps by which it is proved.
 
         Raises PartitionError for one that is not legal.
         """
         before = unfuse_stages(self.computation)
         by_hand = create_schedule(before).with_microkernels(self.kernels).apply(schedule)
-        *forms, program = by_hand.forms()
-        return Planned(program, schedule, through=(before, *forms), tiles=by_hand.tiles())
+        (*forms, program), tiles = by_hand.forms()
+        return TargetPlan(program, schedule, through=(before, *forms), tiles=tiles)
 
 
 def policy(
@@ -180,7 +193,7 @@ def policy(
     users: Users,
     options: Options,
     kind: type[Plans] = Plans,
-) -> Iterator[Planned]:
+) -> Iterator[TargetPlan]:
     """Yield the plan of what microkernels compute; then the program as it stands, where no strategy is asked for.
 
     kind  what decides: of a target that stages, binds and covers in its own way
@@ -194,7 +207,7 @@ def policy(
         for tail in kind.tails:
             cuts = {at: Level(size, tail) for at, size in plans.largest.items()}
             attempt = decide.attempt(partial(plans.plan, plans.schedule(cuts)))
-            if isinstance(attempt, Planned):
+            if isinstance(attempt, TargetPlan):
                 yield attempt
     elif options.strategy != "auto":
         raise PartitionError(
@@ -204,7 +217,7 @@ def policy(
             help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
         )
     if options.strategy == "auto":
-        yield Planned(program)
+        yield TargetPlan(program)
 
 
 def cut(
@@ -214,7 +227,7 @@ def cut(
     cuts: Mapping[str, LoopCut],
     options: Options,
     kind: type[Plans] = Plans,
-) -> Planned | None:
+) -> TargetPlan | None:
     """Return the plan of `program` whose axes have these tiles and tails; None where no microkernel asks for memory of its own.
 
     Raises PartitionError for tiles along an axis that there is not.
@@ -236,8 +249,8 @@ def cut(
 
 def space(
     planner: Planner,
-    planned: Planned,
-    request: Request,
+    planned: TargetPlan,
+    request: CompileRequest,
     options: Options,
     kind: type[Plans] = Plans,
 ) -> Points:
@@ -295,7 +308,7 @@ def _levels(plans: Plans, strategy: Strategies) -> dict[tuple[str, str], Level]:
     return levels
 
 
-def _covered(stage: Stage, kernels: Sequence[Microkernel]) -> Covered | None:
+def _cover_stage(stage: Stage, kernels: Sequence[Microkernel]) -> Covered | None:
     """Return a stage with the first microkernel that computes it, copies aside: whether its tiles fit is asked of each later."""
     axes = tuple(axis.name for axis in stage.axes)
     terms = tuple(axis.name for axis in stage.reduce_axes)
@@ -303,7 +316,9 @@ def _covered(stage: Stage, kernels: Sequence[Microkernel]) -> Covered | None:
         if kernel.reducer is None and isinstance(definition_of(kernel).body, Load):
             continue
         for match in matches_of(kernel, stage.value, stage.reducer, axes, terms):
-            return Covered(stage, kernel, match)
+            covered = Covered(stage, kernel, match)
+            if kernel.accumulate != "fresh" or not covered.terms[0]:
+                return covered
     return None
 
 
@@ -314,7 +329,7 @@ def definition_of(kernel: Microkernel) -> Compute:
     return definition
 
 
-def _moved_by(stage: Stage, buffer: str) -> frozenset[str]:
+def _index_dependences(stage: Stage, buffer: str) -> frozenset[str]:
     """Return what the elements that a stage reads of an array depend on."""
     loads = (n for n in walk(stage.value) if isinstance(n, Load) and n.buffer == buffer)
     return frozenset(name for load in loads for part in load.index for name in variables(part))

@@ -1,4 +1,4 @@
-"""What targets are asked for, and what they plan: records that every part of a target gives to the next one."""
+"""Records that the parts of a target exchange: the options of a request, and the plan of a program."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Loaded = Callable[[Mapping[str, Array]], Callable[..., Any]]
 
 @dataclass(frozen=True)
 class Options:
-    """How a kernel is asked for; `offcut.compile` says what the fields mean.
+    """The options of a kernel; `offcut.compile` explains the fields.
 
     schedule  what is decided already; None: the policy decides
-    every     whether ways stay that the target's own prices leave out: others will price them
-    padded    whether products that padding makes zero stay
+    keep_pruned  whether ways stay that the target's own prices leave out: others will price them
+    keep_padding_terms  whether products that padding makes zero stay
     """
 
     strategy: Strategies = "auto"
@@ -33,16 +33,16 @@ class Options:
     microkernels: tuple[Microkernel, ...] = ()
     threads: int = 1
     schedule: Schedule | None = None
-    every: bool = False
-    padded: bool = False
+    keep_pruned: bool = False
+    keep_padding_terms: bool = False
 
 
 DEFAULT = Options()
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A program as a target runs it.
+class TargetPlan:
+    """A program as a target runs it, with the decisions that made it.
 
     program   what is lowered, proved equal to what was asked for
     schedule  every decision that made it; None where the target decides by other means
@@ -95,4 +95,4 @@ def checked_options(
     return Options(strategy, reassociate, schedule=schedule)
 
 
-__all__ = ["DEFAULT", "Loaded", "Options", "Planned", "Strategies", "checked_options"]
+__all__ = ["DEFAULT", "Loaded", "Options", "Strategies", "TargetPlan", "checked_options"]

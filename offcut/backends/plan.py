@@ -1,4 +1,4 @@
-"""What a call of given sizes runs, and why: the plan, as a table."""
+"""The plan of a call at given sizes, as a table: what runs, and why."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from offcut.backends.base import Signature
+from offcut.backends.abi import Signature
 from offcut.core.expr import Binary, Expr
 from offcut.core.interpret.run_arguments import given_sizes
 from offcut.core.interpret.values import evaluate
@@ -42,8 +42,8 @@ class PlannedPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class Considered:
-    """A way that competed for a stage, and its predicted seconds."""
+class PlanAlternative:
+    """A variant that competed for a stage, and its predicted seconds."""
 
     stage: str
     label: str
@@ -53,7 +53,7 @@ class Considered:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The pieces that run at fixed sizes, and the ways that were considered.
+    """The pieces that run at fixed sizes, and the variants that competed.
 
     partition  that the pieces are of; None where a target plans by other means, and of loops
     beside     predicted seconds of a call that belong to no piece: the call itself, and loops that have none
@@ -63,7 +63,7 @@ class Plan:
     kernel: str
     sizes: dict[str, int]
     pieces: tuple[PlannedPiece, ...]
-    considered: tuple[Considered, ...]
+    considered: tuple[PlanAlternative, ...]
     partition: Partition | None = field(repr=False, compare=False)
     notes: tuple[str, ...] = ()
     beside: float = 0.0
@@ -83,7 +83,7 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """Predicted seconds of the whole call, those of `Kernel.cost`; where the schedule says what ways cost, by that."""
+        """Return the predicted seconds of the whole call, those of `Kernel.cost`; if the schedule gives costs, by these."""
         return self.beside + sum(one.seconds for one in self.considered if one.chosen)
 
     def to_dict(self) -> dict[str, Any]:
@@ -165,15 +165,15 @@ class Plan:
         return f"<p>{html.escape(title)}</p>{html_table(self.rows())}{below}"
 
 
-Pricing: TypeAlias = Callable[[Mapping[str, int], Mapping[int, int]], StageSeconds]
+CallPrediction: TypeAlias = Callable[[Mapping[str, int], Mapping[int, int]], StageSeconds]
 """The sizes of a call by the user's names, and options of its choices by number -> its predicted seconds."""
 
 
-def plan_at(
+def evaluate_plan(
     applied: Applied | None,
     signature: Signature,
     sizes: Mapping[str, int],
-    pricing: Pricing | None = None,
+    pricing: CallPrediction | None = None,
 ) -> Plan:
     """Return the plan of a schedule at `sizes`, by the users' names; without one, there are no pieces.
 
@@ -181,47 +181,57 @@ def plan_at(
 
     Raises CallError for a size that is missing, unknown, or outside its facts.
     """
-    sizes = checked_sizes(signature, sizes)
+    sizes = check_sizes(signature, sizes)
     if applied is None:
-        beside = 0.0
+        outside_seconds = 0.0
         if pricing is not None:
-            found = pricing(sizes, {})
-            beside = found.call + sum(found.stages.values())
-        return Plan(signature.name, dict(sizes), (), (), None, beside=beside)
+            prediction = pricing(sizes, {})
+            outside_seconds = prediction.call + sum(prediction.stages.values())
+        return Plan(signature.name, dict(sizes), (), (), None, beside=outside_seconds)
     names = dict(applied.partition.users.sizes)
     values = {names[user]: value for user, value in sizes.items()}
     pieces: list[PlannedPiece] = []
     running: list[Piece] = []
-    considered: list[Considered] = []
+    alternatives: list[PlanAlternative] = []
     competing = [
         [float(evaluate(choice.cost, values)) for choice in choices] for choices in applied.choices
     ]
-    taken = [costs.index(min(costs)) for costs in competing]
-    beside = 0.0
+    chosen_ways = [costs.index(min(costs)) for costs in competing]
+    outside_seconds = 0.0
     if pricing is not None:
-        beside, competing = _priced(applied, competing, taken, partial(pricing, sizes))
-    for choices, costs, best in zip(applied.choices, competing, taken, strict=True):
+        outside_seconds, competing = _predicted_seconds(
+            applied, competing, chosen_ways, partial(pricing, sizes)
+        )
+    for choices, costs, best in zip(applied.choices, competing, chosen_ways, strict=True):
         chosen = choices[best]
-        considered += [
-            Considered(choice.stage.label, choice.label, cost, position == best)
+        alternatives += [
+            PlanAlternative(choice.stage.label, choice.label, cost, position == best)
             for position, (choice, cost) in enumerate(zip(choices, costs, strict=True))
         ]
         running += chosen.pieces
-        planned = _planned(chosen, values)
-        total = sum(one.instances for one in planned)
-        pieces += [_with_share(one, costs[best], total) for one in planned]
+        planned_pieces = _pieces_at(chosen, values)
+        total = sum(one.instances for one in planned_pieces)
+        pieces += [_with_share(one, costs[best], total) for one in planned_pieces]
     runs = replace(applied.partition, pieces=tuple(running))
     notes = applied.partition.notes
-    return Plan(signature.name, dict(sizes), tuple(pieces), tuple(considered), runs, notes, beside)
+    return Plan(
+        signature.name,
+        dict(sizes),
+        tuple(pieces),
+        tuple(alternatives),
+        runs,
+        notes,
+        outside_seconds,
+    )
 
 
-def _priced(
+def _predicted_seconds(
     applied: Applied,
     competing: Sequence[Sequence[float]],
     chosen_ways: Sequence[int],
     pricing: Callable[[Mapping[int, int]], StageSeconds],
 ) -> tuple[float, list[list[float]]]:
-    """Predicted seconds of the call itself, and of every way of each nest; of one that is not taken, were it taken.
+    """Return the predicted seconds of the call overhead, and of every variant of each nest, as if it were chosen.
 
     competing  seconds by which they compete, by nest
     taken      the way that is
@@ -231,11 +241,11 @@ def _priced(
     whole = pricing(options)
     total = sum(whole.stages.values())
     seconds = [list(costs) for costs in competing]
-    for nest, own in enumerate(_by_nest(applied, competing, chosen_ways, whole.stages)):
+    for nest, own_seconds in enumerate(_by_nest(applied, competing, chosen_ways, whole.stages)):
         choices = applied.choices[nest]
         if any(choice.given for choice in choices):
             continue
-        seconds[nest] = [own] * len(choices)
+        seconds[nest] = [own_seconds] * len(choices)
         for way in range(len(choices)):
             if way != chosen_ways[nest]:
                 other = pricing({**options, numbers.index(nest): way})
@@ -246,32 +256,35 @@ def _priced(
 def _by_nest(
     applied: Applied,
     competing: Sequence[Sequence[float]],
-    taken: Sequence[int],
+    chosen_ways: Sequence[int],
     stages: Mapping[str, float],
 ) -> list[float]:
-    """Seconds of stages by nest; those of stages that are in no nest's text go to the nests that have none, or to all."""
+    """Return the seconds of stages by nest; those of a stage in no nest are shared among the nests without a time, or among all."""
     unassigned, seconds = dict(stages), list[float]()
-    for choices, way in zip(applied.choices, taken, strict=True):
-        stored = {choices[way].stage.buffer, *(one.store.buffer for one in choices[way].pieces)}
-        seconds.append(sum(unassigned.pop(name) for name in stored & unassigned.keys()))
+    for choices, way in zip(applied.choices, chosen_ways, strict=True):
+        written_buffers = {
+            choices[way].stage.buffer,
+            *(one.store.buffer for one in choices[way].pieces),
+        }
+        seconds.append(sum(unassigned.pop(name) for name in written_buffers & unassigned.keys()))
     rest = sum(unassigned.values())
     if not rest:
         return seconds
-    weights = [costs[way] for costs, way in zip(competing, taken, strict=True)]
+    weights = [costs[way] for costs, way in zip(competing, chosen_ways, strict=True)]
     without = [0.0 if own else weight for own, weight in zip(seconds, weights, strict=True)]
     weights = without if sum(without) else weights
     every = sum(weights) or 1.0
     return [own + rest * weight / every for own, weight in zip(seconds, weights, strict=True)]
 
 
-def checked_sizes(
-    signature: Signature, given: Mapping[str, int], op: str = "plan"
+def check_sizes(
+    signature: Signature, arguments: Mapping[str, int], op: str = "plan"
 ) -> dict[str, int]:
     """Return the sizes of a call of `signature`, as Python ints.
 
     Raises CallError for a size that is missing, unknown, or outside its facts.
     """
-    sizes = given_sizes(op, signature.name, signature.sizes, given)
+    sizes = given_sizes(op, signature.name, signature.sizes, arguments)
     for relation in signature.relations:
         if not relation.holds(sizes):
             at = ", ".join(f"{name} = {size}" for name, size in sizes.items())
@@ -281,43 +294,43 @@ def checked_sizes(
     return sizes
 
 
-def _planned(choice: Choice, values: Mapping[str, int]) -> list[PlannedPiece]:
-    """Return the pieces of a way at fixed sizes, without those that are empty."""
-    stage, found = choice.stage, list[PlannedPiece]()
+def _pieces_at(choice: Choice, values: Mapping[str, int]) -> list[PlannedPiece]:
+    """Return the pieces of a variant at fixed sizes, without empty ones."""
+    stage, pieces = choice.stage, list[PlannedPiece]()
     labels = {axis.name: axis.label for axis in (*stage.axes, *stage.reduce_axes)}
     for piece in {(p.segments, p.microkernel): p for p in choice.pieces}.values():
-        fixed = {labels[axis]: _fixed(segment, values) for axis, segment in piece.segments}
-        ranges = {axis: (lo, hi) for axis, (lo, hi, _) in fixed.items()}
+        segments = {labels[axis]: _segment_at(segment, values) for axis, segment in piece.segments}
+        ranges = {axis: (lo, hi) for axis, (lo, hi, _) in segments.items()}
         instances = 1
         for axis in (*stage.axes, *stage.reduce_axes):
             lo, hi = ranges.get(axis.label, (0, int(evaluate(axis.extent, values))))
             instances *= max(hi - lo, 0)
         if instances:
             roles = {axis: role.value for axis, role in piece.roles.items()}
-            tile = {axis: height for axis, (_, _, height) in fixed.items()}
+            tile = {axis: height for axis, (_, _, height) in segments.items()}
             kernel = piece.microkernel or "vector loops"
-            found.append(
+            pieces.append(
                 PlannedPiece(stage.label, piece.role, roles, ranges, tile, kernel, instances, 0.0)
             )
-    return found
+    return pieces
 
 
-def _fixed(segment: Segment, values: Mapping[str, int]) -> tuple[int, int, int]:
-    """Owned lo and hi, and the height, of a segment; empty where it does not exist."""
-    known = dict(values)
+def _segment_at(segment: Segment, values: Mapping[str, int]) -> tuple[int, int, int]:
+    """Return the owned range and the height of a segment; empty if the segment does not exist."""
+    environment = dict(values)
     for let in segment.lets:
-        known[let.name] = _value(let.value, known)
-    if segment.when is not None and not evaluate(segment.when, known):
+        environment[let.name] = _value(let.value, environment)
+    if segment.when is not None and not evaluate(segment.when, environment):
         return 0, 0, 0
-    lo, hi, height = (int(evaluate(expr, known)) for expr in (*segment.owned, segment.height))
+    lo, hi, height = (int(evaluate(expr, environment)) for expr in (*segment.owned, segment.height))
     return lo, hi, height
 
 
-def _value(expr: Expr, known: Mapping[str, int]) -> int:
+def _value(expr: Expr, environment: Mapping[str, int]) -> int:
     """Return a bounded value; 0 where it divides by an empty count of tiles."""
-    if isinstance(expr, Binary) and expr.op == "//" and not evaluate(expr.b, known):
+    if isinstance(expr, Binary) and expr.op == "//" and not evaluate(expr.b, environment):
         return 0
-    return int(evaluate(expr, known))
+    return int(evaluate(expr, environment))
 
 
 def _with_share(piece: PlannedPiece, seconds: float, total: int) -> PlannedPiece:

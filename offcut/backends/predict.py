@@ -1,4 +1,4 @@
-"""What calls of a plan are predicted to take, for any target: by the closed form over its resources."""
+"""Predict the time of calls of a plan, for any target: by the closed form over its resources."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from offcut.backends.checked_results import check_result
+from offcut.backends.compile_request import CompileRequest
 from offcut.backends.correction import corrected_plan
-from offcut.backends.options import Options, Planned
-from offcut.backends.plan import Plan, Pricing, checked_sizes, plan_at
-from offcut.backends.requested import Request
+from offcut.backends.options import Options, TargetPlan
+from offcut.backends.plan import CallPrediction, Plan, check_sizes, evaluate_plan
 from offcut.backends.signature import signature_of
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.costmodel import (
@@ -39,7 +39,7 @@ ELEMENT = ITEM_BYTES["float64"]
 def hardware_of(
     resources: Resources, options: Options, vector_bytes: int = ELEMENT, vectors: int = 1
 ) -> Hardware:
-    """Return what the closed form counts by: the description, its levels of memory, the microkernels.
+    """Return the hardware that the closed form counts by: the description, its levels of memory, the microkernels.
 
     vector_bytes, vectors  of what holds values while they are computed with
 
@@ -55,46 +55,48 @@ def hardware_of(
 
 
 def pricing(
-    resources: Resources, planned: Planned, request: Request, options: Options
-) -> Pricing | None:
-    """Return what predicts the calls of a plan; None where the machine's description says nothing of loops."""
+    resources: Resources, planned: TargetPlan, request: CompileRequest, options: Options
+) -> CallPrediction | None:
+    """Return the function that predicts calls of a plan; None if the machine's description has no loops."""
     if not isinstance(resources.machine, Machine):
         return None
     hardware, users = resources.hardware(options), dict(request.users.sizes)
 
-    def priced(sizes: Mapping[str, int], taken: Mapping[int, int]) -> StageSeconds:
+    def predict(sizes: Mapping[str, int], options_of: Mapping[int, int]) -> StageSeconds:
         program_sizes = {users[user]: size for user, size in sizes.items()}
-        return stage_seconds(planned.program, hardware, program_sizes, taken)
+        return stage_seconds(planned.program, hardware, program_sizes, options_of)
 
-    return priced
+    return predict
 
 
 def plan_of(
     target: Resources,
-    planned: Planned,
-    request: Request,
+    planned: TargetPlan,
+    request: CompileRequest,
     options: Options,
     sizes: Mapping[str, int],
 ) -> Plan:
-    """Return what is to be said of a plan at these sizes, by the users' names."""
+    """Return the plan at these sizes, in the users' names."""
     predicted = pricing(target, planned, request, options)
-    plan = plan_at(planned.applied, signature_of(request.program, request.users), sizes, predicted)
+    plan = evaluate_plan(
+        planned.applied, signature_of(request.program, request.users), sizes, predicted
+    )
     names = dict(request.users.sizes)
     program_sizes = {names[user]: n for user, n in plan.sizes.items()}
     notes = check_result(target, "notes", target.notes(planned, program_sizes, options))  # type: ignore[attr-defined]
     return replace(plan, notes=(*plan.notes, *planned.notes, *notes))
 
 
-def explained(
+def explain_plan(
     target: Target,
-    planned: Planned,
-    request: Request,
+    planned: TargetPlan,
+    request: CompileRequest,
     options: Options,
     sizes: Mapping[str, int],
     notes: tuple[str, ...],
 ) -> Plan:
     """Return the plan of a call, with `notes` before what it says, and behind it how far its choices are off."""
-    plan = target.plan_of(planned, request, options, sizes)
+    plan = target.describe_plan(planned, request, options, sizes)
     plan = corrected_plan(target, planned, request, options, plan)
     return replace(
         plan, notes=(*notes, *plan.notes, *choice_notes(target, planned, request, options))
@@ -103,12 +105,12 @@ def explained(
 
 def cost_of(
     resources: Resources,
-    planned: Planned,
-    request: Request,
+    planned: TargetPlan,
+    request: CompileRequest,
     options: Options,
     sizes: Mapping[str, int] | None = None,
 ) -> Cost | Formulas:
-    """Return what a call of a plan costs by the closed form, on one engine: at `sizes`, or as formulas in them.
+    """Return the cost of a call by the closed form, on one engine: at `sizes`, or as formulas in them.
 
     Raises CallError for a size that is missing or not allowed, TargetError where the machine's description says
     nothing of loops.
@@ -116,24 +118,24 @@ def cost_of(
     hardware = resources.hardware(options)
     users = dict(request.users.sizes)
     if sizes is None:
-        own = {name: user for user, name in users.items()}
-        return formulas(request.program, planned.program, hardware, own)
-    sizes = checked_sizes(signature_of(request.program, request.users), sizes, "cost")
+        names_of = {name: user for user, name in users.items()}
+        return formulas(request.program, planned.program, hardware, names_of)
+    sizes = check_sizes(signature_of(request.program, request.users), sizes, "cost")
     program_sizes = {users[user]: size for user, size in sizes.items()}
     return cost(request.program, planned.program, hardware, sizes, program_sizes)
 
 
 def choice_notes(
-    target: Target, planned: Planned, request: Request, options: Options
+    target: Target, planned: TargetPlan, request: CompileRequest, options: Options
 ) -> tuple[str, ...]:
-    """Return how far prices are off by which a call of a plan chooses, and what it takes longer for it; none where nothing competes."""
+    """Return notes on the error of the costs by which a call chooses, and on the time that it loses; none if nothing competes."""
     competes = planned.applied is not None and any(
         len(ways) > 1 for ways in planned.applied.choices
     )
     if not competes or planned.schedule is None or not isinstance(target.machine, Machine):
         return ()
     computation = target.computation(request, options)
-    resolving = None if computation is None else target.resolving(computation, options)
+    resolving = None if computation is None else target.variant_resolver(computation, options)
     if resolving is None:
         return ()
     calls = sampled(request.program.sizes, request.program.assumptions)
@@ -141,4 +143,4 @@ def choice_notes(
     return tuple(map(str, choice_errors(planned.schedule, prices)))
 
 
-__all__ = ["choice_notes", "cost_of", "explained", "hardware_of", "plan_of", "pricing"]
+__all__ = ["choice_notes", "cost_of", "explain_plan", "hardware_of", "plan_of", "pricing"]

@@ -1,9 +1,9 @@
-"""`oc.prove_equal`: programs that somebody wrote or changed, compared at every size."""
+"""`oc.prove_equal`: compare two loop programs at every size."""
 
 from __future__ import annotations
 
 from offcut.backends.arguments import check_program
-from offcut.backends.requested import check_reassociate
+from offcut.backends.compile_request import check_reassociate
 from offcut.core.analysis import analysis
 from offcut.core.memo import forget
 from offcut.core.program import Program, Store
@@ -35,16 +35,16 @@ def prove_equal(source: Program, emitted: Program, reassociate: bool = False) ->
     marks = check_marks(emitted, {}, reassociate)
     try:
         theorems = check_equal(source, emitted, reassociate=reassociate)
-    except PartitionError as refused:
+    except PartitionError as error:
         adds = any(s.reduce == "sum" for s in analysis(source).of(Store))
         if _are_equal(emitted, source, reassociate):
-            help = (*refused.help, "prove_equal(emitted, source) is proved: plain loops come first")
+            help = (*error.help, "prove_equal(emitted, source) is proved: plain loops come first")
         elif adds and not reassociate and _are_equal(source, emitted, reassociate=True):
-            help = (*refused.help, "reassociate=True: the terms of a sum in any order")
+            help = (*error.help, "reassociate=True: the terms of a sum in any order")
         else:
             raise
         raise PartitionError(
-            refused.op, refused.refused, at=refused.at, because=refused.because, help=help
+            error.op, error.refused, at=error.at, because=error.because, help=help
         ) from None
     for program in (source, emitted):  # of equal texts, no access was looked at
         check_windows(program, "prove_equal")

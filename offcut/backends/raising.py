@@ -1,4 +1,4 @@
-"""A loop program as a computation, where it is one: a sequence of whole arrays, each from those before.
+"""Raise a loop program to a computation: a sequence of whole arrays, each computed from earlier ones.
 
 A pasted nest of a matrix product is then cut, packed and run as a described one. Statements are
 compared by what they access, never by names::
@@ -55,24 +55,24 @@ from offcut.polyhedral import Dependence, dependences
 Path = tuple[int, ...]
 
 
-def raised(program: Program, scopes: Mapping[str, Path]) -> Computation | None:
-    """The computation that `program` is, its sums in an order of their own; None where it is none.
+def raise_to_computation(program: Program, scopes: Mapping[str, Path]) -> Computation | None:
+    """Return the computation of `program`, its sums in an order of their own; None if there is none.
 
     scopes   the blocks that private scalars live in, by their paths
 
     An array that is updated is an input and an output of one label. It may be one array at a call:
     it is read at the point alone that is written next.
     """
-    made = _Raising(program, scopes)
-    if not made.read(program.body, (), ()):
+    raising = _Raising(program, scopes)
+    if not raising.read(program.body, (), ()):
         return None
-    if not all(_in_turn(one, scopes) for one in dependences(program)):
+    if not all(_allows_whole_statements(one, scopes) for one in dependences(program)):
         return None
-    return made.computation()
+    return raising.computation()
 
 
-def _in_turn(dependence: Dependence, scopes: Mapping[str, Path]) -> bool:
-    """Whether a dependence holds when statements run one after the other, each as a whole."""
+def _allows_whole_statements(dependence: Dependence, scopes: Mapping[str, Path]) -> bool:
+    """Return whether a dependence holds if statements run one after the other, each for all its instances."""
     source, target = dependence.source, dependence.target
     if dependence.reduction or source.path < target.path:
         return True
@@ -89,35 +89,35 @@ class _Loop:
 
 
 class _Raising:
-    """The stages found so far.
+    """The state of raising: the stages so far.
 
-    now   the array that a buffer is at this point of the text
+    current  the array that a buffer is at this point of the text
     """
 
     def __init__(self, program: Program, scopes: Mapping[str, Path]) -> None:
         self.program, self.scopes = program, scopes
         self.buffers = {buffer.name: buffer for buffer in program.buffers}
         self.names = Names([*self.buffers, *(size.name for size in program.sizes)])
-        self.now: dict[str, str] = {}
+        self.current: dict[str, str] = {}
         self.shapes: dict[str, tuple[str, tuple[Expr, ...]]] = {}
         self.scalars: dict[str, tuple[_Loop, ...]] = {}
         self.stages: list[Stage] = []
         self.sizes = {size.name for size in program.sizes}
         for buffer in program.buffers:
             if buffer.kind in (Kind.INPUT, Kind.CONSTANT, Kind.INOUT):
-                self.now[buffer.name] = buffer.name
+                self.current[buffer.name] = buffer.name
 
     def read(self, body: Sequence[Stmt], loops: tuple[_Loop, ...], path: Path) -> bool:
-        """Take the statements of a block; False where one has no place in a computation."""
+        """Add the statements of a block; return False if one has no place in a computation."""
         for name, scope in self.scopes.items():
             if scope == path:
                 self.scalars[name] = loops
         for position, stmt in enumerate(body):
-            here = (*path, position)
+            statement_path = (*path, position)
             match stmt:
                 case For() if ix.literal_value(stmt.lo) == 0 and _is_size(stmt.hi, self.sizes):
-                    loop = _Loop(stmt.iter, ix.simplify(stmt.hi), here)
-                    if not self.read(stmt.body, (*loops, loop), here):
+                    loop = _Loop(stmt.iter, ix.simplify(stmt.hi), statement_path)
+                    if not self.read(stmt.body, (*loops, loop), statement_path):
                         return False
                 case Store():
                     if not self.store(stmt, loops):
@@ -130,18 +130,18 @@ class _Raising:
 
     def store(self, stmt: Store, loops: tuple[_Loop, ...]) -> bool:
         point = self.point(stmt.buffer, stmt.index)
-        value = self.renamed(stmt.value)
+        value = self.with_current_arrays(stmt.value)
         if point is None or value is None:
             return False
-        around = {loop.name: loop for loop in loops}
+        loop_of = {loop.name: loop for loop in loops}
         names = [part.name for part in point if isinstance(part, Var)]
         if (
             len(names) != len(point)
             or len(set(names)) != len(names)
-            or not set(names) <= set(around)
+            or not set(names) <= set(loop_of)
         ):
             return False
-        axes = tuple(StageAxis(name, around[name].extent, name) for name in names)
+        axes = tuple(StageAxis(name, loop_of[name].extent, name) for name in names)
         rest = tuple(
             StageAxis(loop.name, loop.extent, loop.name) for loop in loops if loop.name not in names
         )
@@ -157,24 +157,24 @@ class _Raising:
     def update(
         self, stmt: Store, axes: tuple[StageAxis, ...], rest: tuple[StageAxis, ...], value: Expr
     ) -> bool:
-        """A reduction into what the buffer is already."""
+        """Add a reduction that starts from the present value of the buffer."""
         assert stmt.reduce is not None
-        before = self.now.get(stmt.buffer)
+        before = self.current.get(stmt.buffer)
         if before is None or any(isinstance(n, Load) and n.buffer == before for n in walk(value)):
             return False
-        started = self.stages[-1] if self.stages and self.stages[-1].buffer == before else None
-        if started is not None and started.reduce_axes:
-            started = None
+        start_stage = self.stages[-1] if self.stages and self.stages[-1].buffer == before else None
+        if start_stage is not None and start_stage.reduce_axes:
+            start_stage = None
         point = tuple(Var(axis.name) for axis in axes)
         dtype = self.buffers[stmt.buffer].dtype
         start: Expr = Load(before, point, dtype)
-        if started is not None:
+        if start_stage is not None:
             # What the sum begins with is read by nothing else.
             self.stages.pop()
-            here: dict[str, Expr] = {
-                old.name: new for old, new in zip(started.axes, point, strict=True)
+            renaming: dict[str, Expr] = {
+                old.name: new for old, new in zip(start_stage.axes, point, strict=True)
             }
-            start = substitute(started.value, here)
+            start = substitute(start_stage.value, renaming)
         body = Reduce(stmt.reduce, value, tuple(axis.name for axis in rest))
         if _is_neutral(start, stmt.reduce):
             self.stage(stmt.buffer, axes, rest, body)
@@ -193,11 +193,11 @@ class _Raising:
         rest: tuple[StageAxis, ...],
         body: Expr,
     ) -> None:
-        """`buffer` becomes a new array."""
+        """Add a stage that gives `buffer` a new array."""
         dtype = self.buffers[buffer].dtype
         name = self.array(buffer, dtype, tuple(axis.extent for axis in axes))
         self.stages.append(Stage(name, buffer, axes, rest, body))
-        self.now[buffer] = name
+        self.current[buffer] = name
 
     def array(self, wish: str, dtype: str, shape: tuple[Expr, ...]) -> str:
         name = self.names.fresh(wish)
@@ -210,15 +210,15 @@ class _Raising:
         return tuple(map(ix.simplify, self.buffers[buffer].shape))
 
     def point(self, buffer: str, index: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
-        """The element that an index means; of a scalar of a block, the one of the loops around."""
+        """Return the element of an index; of a scalar of a block, the one of the loops around."""
         if buffer in self.scalars:
             return tuple(Var(loop.name) for loop in self.scalars[buffer])
         if self.buffers[buffer].layout is not None:
             return None
         return tuple(map(ix.simplify, index))
 
-    def renamed(self, value: Expr) -> Expr | None:
-        """`value` reading the arrays that its buffers are now; None where one has no value yet."""
+    def with_current_arrays(self, value: Expr) -> Expr | None:
+        """Return `value` with loads from the current arrays of its buffers; None if one has no value yet."""
         unknown = False
 
         def rule(node: Expr) -> Expr | None:
@@ -226,16 +226,16 @@ class _Raising:
             if not isinstance(node, Load):
                 return None
             point = self.point(node.buffer, node.index)
-            if point is None or node.buffer not in self.now:
+            if point is None or node.buffer not in self.current:
                 unknown = True
                 return None
-            return Load(self.now[node.buffer], point, node.dtype)
+            return Load(self.current[node.buffer], point, node.dtype)
 
-        changed = rewrite(value, rule)
-        return None if unknown else changed
+        renamed_value = rewrite(value, rule)
+        return None if unknown else renamed_value
 
     def rename(self, old: str, new: str) -> None:
-        """Call the array `old` by the name that the program gives its last value."""
+        """Rename the array `old` to the program's name of its last value."""
 
         def rule(node: Expr) -> Expr | None:
             match node:
@@ -251,25 +251,25 @@ class _Raising:
         ]
 
     def computation(self) -> Computation | None:
-        """All stages as one computation; None where an update in place would read what it wrote."""
+        """Return all stages as one computation; None if an update in place would read what it wrote."""
         results = [b for b in self.program.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT)]
-        last = {b.name: self.now.get(b.name, b.name) for b in results}
+        last = {b.name: self.current.get(b.name, b.name) for b in results}
         if any(name not in self.shapes for name in last.values()):
             return None
         for buffer in self.program.buffers:
             of_program = buffer.kind in (Kind.OUTPUT, Kind.LOCAL, Kind.PRIVATE)
-            if of_program and (name := self.now.get(buffer.name)) is not None:
+            if of_program and (name := self.current.get(buffer.name)) is not None:
                 self.rename(name, buffer.name)
         last |= {b.name: b.name for b in results if b.kind is Kind.OUTPUT}
-        needed = set(last.values())
+        live_buffers = set(last.values())
         for stage in reversed(self.stages):
-            if stage.buffer in needed:
-                needed |= {n.buffer for n in walk(stage.value) if isinstance(n, Load)}
-        stages = [stage for stage in self.stages if stage.buffer in needed]
+            if stage.buffer in live_buffers:
+                live_buffers |= {n.buffer for n in walk(stage.value) if isinstance(n, Load)}
+        stages = [stage for stage in self.stages if stage.buffer in live_buffers]
         groups = grouped(stages)
-        kept = read_by_other_groups(groups)
+        shared_buffers = read_by_other_groups(groups)
         for buffer in results:
-            if buffer.kind is Kind.INOUT and not _reads_ahead(
+            if buffer.kind is Kind.INOUT and not _is_read_before_write(
                 groups, buffer.name, last[buffer.name]
             ):
                 return None
@@ -284,7 +284,7 @@ class _Raising:
         for stage in stages:
             if stage.buffer not in outputs:
                 dtype, shape = self.shapes[stage.buffer]
-                kind = Kind.LOCAL if stage.buffer in kept else Kind.PRIVATE
+                kind = Kind.LOCAL if stage.buffer in shared_buffers else Kind.PRIVATE
                 buffers.append(Buffer(stage.buffer, dtype, shape, kind))
                 labels.append((stage.buffer, stage.buffer))
         for user, name in last.items():
@@ -314,22 +314,28 @@ def _is_neutral(body: Expr, op: str) -> bool:
     return body.value == start and copysign(1.0, body.value) == copysign(1.0, start)
 
 
-def _reads_ahead(groups: Sequence[Sequence[Stage]], given: str, result: str) -> bool:
-    """Whether `given` is read before `result` is written: earlier, or at the point written next."""
-    here = next(k for k, group in enumerate(groups) if any(s.buffer == result for s in group))
-    for number, group in enumerate(groups[here:]):
+def _is_read_before_write(
+    groups: Sequence[Sequence[Stage]], input_buffer: str, result: str
+) -> bool:
+    """Return whether `input_buffer` is read before `result` is written: earlier, or at the point that is written next."""
+    first_group = next(
+        k for k, group in enumerate(groups) if any(s.buffer == result for s in group)
+    )
+    for number, group in enumerate(groups[first_group:]):
         for stage in group:
             point = tuple(Var(axis.name) for axis in stage.axes)
             legal = not number and not stage.reduce_axes
             for node in walk(stage.value):
-                given_here = isinstance(node, Load) and node.buffer == given
-                if given_here and not (legal and node == Load(given, point, dtype_of(node))):
+                reads_input = isinstance(node, Load) and node.buffer == input_buffer
+                if reads_input and not (
+                    legal and node == Load(input_buffer, point, dtype_of(node))
+                ):
                     return False
     return True
 
 
 def unfuse_stages(computation: Computation) -> Program:
-    """Return the program of `computation` with a nest for each stage: a step on the way to operations one by one."""
+    """Return the program of `computation` with a nest for each stage: a step towards single operations."""
     groups = tuple((stage,) for group in computation.groups for stage in group)
     buffers = tuple(
         replace(buffer, kind=Kind.LOCAL) if buffer.kind is Kind.PRIVATE else buffer

@@ -1,4 +1,4 @@
-"""Which targets there are, by name.
+"""The registry of targets, by name.
 
 A plug-in names its targets as entry points of the group ``offcut.targets``; each is called as
 ``factory(machine)``, with a description or None for its own.
@@ -28,24 +28,24 @@ def register(name: str, factory: Factory) -> None:
 
 
 def targets() -> tuple[str, ...]:
-    """The names of the targets that there are."""
-    return tuple(sorted({*_BUILT_IN, *(point.name for point in _plugged())}))
+    """Return the names of all targets."""
+    return tuple(sorted({*_BUILT_IN, *(point.name for point in _entry_points())}))
 
 
-def named(name: object, machine: Device | None, op: str, device: str | None = None) -> Target:
-    """The target of that name, for a machine or its own.
+def get_target(name: object, machine: Device | None, op: str, device: str | None = None) -> Target:
+    """Return the target of a name, for a machine, or for its default machine.
 
     device  what runs it; None: the hardware that is there. A factory is told one where it takes ``device=``
 
     Raises TargetError where there is none, it is no name, it has no choice of devices, or a plug-in cannot be loaded.
     """
     if not isinstance(name, str):
-        raise _refused(name, "a target is a name, or an offcut.backends.target.Target", op)
+        raise _target_error(name, "a target is a name, or an offcut.backends.target.Target", op)
     if name in _BUILT_IN:
-        return _made(_BUILT_IN[name], machine, name, device)
-    for point in (point for point in _plugged() if point.name == name):
+        return _make(_BUILT_IN[name], machine, name, device)
+    for point in (point for point in _entry_points() if point.name == name):
         try:
-            made = _made(point.load(), machine, name, device)
+            target = _make(point.load(), machine, name, device)
         except TargetError:
             raise
         except Exception as error:
@@ -55,18 +55,19 @@ def named(name: object, machine: Device | None, op: str, device: str | None = No
                 at=f"{point.value}, an entry point of {GROUP}",
                 because=f"{type(error).__name__}: {error}",
             ) from error
-        if isinstance(made, Target):
-            return made
+        if isinstance(target, Target):
+            return target
         raise TargetError(
             op,
             f"cannot load target={name!r}",
             at=f"{point.value}, an entry point of {GROUP}",
-            because=f"it gives a {type(made).__name__}, no offcut.backends.target.Target",
+            because=f"it gives a {type(target).__name__}, no offcut.backends.target.Target",
         )
-    raise _refused(name, "there is no such target", op)
+    raise _target_error(name, "there is no such target", op)
 
 
-def _made(factory: Factory, machine: Device | None, name: str, device: str | None) -> Target:
+def _make(factory: Factory, machine: Device | None, name: str, device: str | None) -> Target:
+    """Return what a factory makes for a machine, on a device."""
     if device is None:
         return factory(machine)
     if "device" not in signature(factory).parameters:
@@ -79,13 +80,13 @@ def _made(factory: Factory, machine: Device | None, name: str, device: str | Non
     return factory(machine, device=device)
 
 
-def _refused(name: object, because: str, op: str) -> TargetError:
-    what = f"cannot {op} for target={name!r}" if op != "target" else f"cannot plan for {name!r}"
-    help = ", ".join(f'target="{known}"' for known in targets())
-    return TargetError(op, what, because=because, help=(help,))
+def _target_error(name: object, because: str, op: str) -> TargetError:
+    problem = f"cannot {op} for target={name!r}" if op != "target" else f"cannot plan for {name!r}"
+    help = ", ".join(f'target="{target_name}"' for target_name in targets())
+    return TargetError(op, problem, because=because, help=(help,))
 
 
-def _plugged() -> Iterator[EntryPoint]:
+def _entry_points() -> Iterator[EntryPoint]:
     from importlib.metadata import entry_points  # takes longer to load than the rest of this file
 
     yield from entry_points(group=GROUP)

@@ -1,10 +1,10 @@
-"""The signature of a program: what crosses the call, in the users' names."""
+"""Compute the signature of a program: its arguments and results, in the users' names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from offcut.backends.base import Argument, Relation, Signature
+from offcut.backends.abi import AffineFact, Argument, Signature
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Compare, Const, Expr, Var, rewrite, substitute
@@ -15,14 +15,14 @@ from offcut.partition import Users
 
 
 def signature_of(program: Program, users: Users) -> Signature:
-    """What a call takes and gives: inputs and outputs in the order of their declaration.
+    """Return the signature of a program: inputs and outputs in the order of their declaration.
 
     An array that a program updates is an input and an output.
 
     Raises DescribeError for a shape or a promise that a call cannot check.
     """
     sizes_of = users.of_sizes
-    over: dict[str, Expr] = {name: Var(user) for name, user in sizes_of.items()}
+    user_sizes: dict[str, Expr] = {name: Var(user) for name, user in sizes_of.items()}
     labels = {buffer: label for label, buffer in users.buffers}
 
     def arguments(buffers: Iterable[Buffer]) -> tuple[Argument, ...]:
@@ -30,13 +30,13 @@ def signature_of(program: Program, users: Users) -> Signature:
             Argument(
                 labels[buffer.name],
                 buffer.dtype,
-                tuple(_extent(extent, over, labels[buffer.name]) for extent in buffer.shape),
+                tuple(_extent(extent, user_sizes, labels[buffer.name]) for extent in buffer.shape),
             )
             for buffer in buffers
         )
 
-    inputs, outputs = crossing(program.buffers)
-    updated = ((inputs.index(b), outputs.index(b)) for b in inputs if b.kind is Kind.INOUT)
+    inputs, outputs = boundary_buffers(program.buffers)
+    updated_pairs = ((inputs.index(b), outputs.index(b)) for b in inputs if b.kind is Kind.INOUT)
     sizes = tuple(Size(sizes_of[s.name], s.min, s.max, s.multiple_of) for s in program.sizes)
     facts = (part for fact in program.assumptions for part in conjuncts(fact))
     relations = [_relation(fact, sizes_of) for fact in facts]
@@ -46,16 +46,16 @@ def signature_of(program: Program, users: Users) -> Signature:
         arguments(outputs),
         sizes,
         tuple(relation for relation in relations if relation is not None),
-        tuple(updated),
+        tuple(updated_pairs),
     )
 
 
-def crossing(buffers: Iterable[Buffer]) -> tuple[list[Buffer], list[Buffer]]:
-    """Return the buffers that a call takes, and those that it gives back; what is updated is in both."""
-    known = tuple(buffers)
+def boundary_buffers(buffers: Iterable[Buffer]) -> tuple[list[Buffer], list[Buffer]]:
+    """Return the buffers that a call takes, and those that it returns; an updated buffer is in both."""
+    all_buffers = tuple(buffers)
     return (
-        [buffer for buffer in known if buffer.kind in (Kind.INPUT, Kind.INOUT)],
-        [buffer for buffer in known if buffer.kind in (Kind.OUTPUT, Kind.INOUT)],
+        [buffer for buffer in all_buffers if buffer.kind in (Kind.INPUT, Kind.INOUT)],
+        [buffer for buffer in all_buffers if buffer.kind in (Kind.OUTPUT, Kind.INOUT)],
     )
 
 
@@ -74,7 +74,7 @@ def _extent(expr: Expr, users: Mapping[str, Expr], tensor: str) -> Expr:
 
     extent = ix.simplify(rewrite(substitute(expr, users), rule))
     if not _is_checked(extent):
-        raise _unchecked(expr, tensor)
+        raise _unsupported_extent(expr, tensor)
     form = ix.to_linear(extent)
     match form.terms:
         case ((Binary("//", a, Const(divisor, _) as by), 1),) if form.const:
@@ -94,7 +94,7 @@ def _is_checked(extent: Expr) -> bool:
     )
 
 
-def _unchecked(expr: Expr, tensor: str) -> DescribeError:
+def _unsupported_extent(expr: Expr, tensor: str) -> DescribeError:
     return DescribeError(
         "compile",
         f"cannot take the extent {format_expr(expr)} of an argument",
@@ -104,7 +104,7 @@ def _unchecked(expr: Expr, tensor: str) -> DescribeError:
     )
 
 
-def _relation(fact: Expr, users: Mapping[str, str]) -> Relation | None:
+def _relation(fact: Expr, users: Mapping[str, str]) -> AffineFact | None:
     text = format_expr(substitute(fact, {name: Var(user) for name, user in users.items()}))
     if isinstance(fact, Const):
         return None
@@ -117,10 +117,10 @@ def _relation(fact: Expr, users: Mapping[str, str]) -> Relation | None:
             return _terms("mod", form.terms, form.const - b.const, users, text, int(modulus))
         case (("<=" | "<" | ">=" | ">" | "==" as op), _, _):
             sign = -1 if op in ("<=", "<") else 1
-            combined = dict(a.terms)
+            coefficients = dict(a.terms)
             for atom, factor in b.terms:
-                combined[atom] = combined.get(atom, 0) - factor
-            terms = tuple((atom, sign * factor) for atom, factor in combined.items() if factor)
+                coefficients[atom] = coefficients.get(atom, 0) - factor
+            terms = tuple((atom, sign * factor) for atom, factor in coefficients.items() if factor)
             const = sign * (a.const - b.const) - (1 if op in ("<", ">") else 0)
             return _terms("==" if op == "==" else ">=", terms, const, users, text)
     raise DescribeError("compile", f"cannot check {text} at a call", because="it is not affine")
@@ -133,12 +133,12 @@ def _terms(
     users: Mapping[str, str],
     text: str,
     modulus: int = 1,
-) -> Relation:
-    named = []
+) -> AffineFact:
+    size_terms = []
     for atom, factor in terms:
         if not isinstance(atom, Var):
             raise DescribeError(
                 "compile", f"cannot check {text} at a call", because="it is not affine"
             )
-        named.append((users[atom.name], factor))
-    return Relation(kind, const, tuple(named), text, modulus)
+        size_terms.append((users[atom.name], factor))
+    return AffineFact(kind, const, tuple(size_terms), text, modulus)

@@ -16,30 +16,31 @@ from __future__ import annotations
 
 import os
 import sys
-from abc import ABC, abstractmethod
+from abc import ABC, ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from offcut.backends import decide, generic, predict
-from offcut.backends.base import Exported, Signature
+from offcut.backends.abi import Exported, Signature
 from offcut.backends.checked_results import check_result, check_type
+from offcut.backends.compile_request import CompileRequest, request_by_names
 from offcut.backends.covers import unstaged_covers
 from offcut.backends.host.call import python_callable
 from offcut.backends.options import (
     DEFAULT,
     Loaded,
     Options,
-    Planned,
     Strategies,
+    TargetPlan,
     checked_options,
 )
 from offcut.backends.plan import Plan
-from offcut.backends.requested import Request, request_by_names
 from offcut.backends.signature import signature_of
 from offcut.backends.text_checks import check_covers, without_synchronization
 from offcut.core.program import Program
+from offcut.core.renamed import warn_renamed
 from offcut.costmodel import Cost, Device, Formulas, Hardware
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
@@ -52,17 +53,58 @@ from offcut.schedule import Resolving, Schedule
 from offcut.search import Points, place_of
 from offcut.search.settled import kind_of
 
+_RENAMED = {
+    "any_cover": "accepts_any_cover",
+    "resolving": "variant_resolver",
+    "forms": "source_forms",
+    "facts": "cache_key_parts",
+    "called": "called_microkernels",
+    "show": "render_form",
+    "show_at": "render_form_at",
+    "simulates": "is_simulator",
+    "simulated": "simulated_seconds",
+    "plan_of": "describe_plan",
+    "cost_of": "predict_cost",
+    "prices": "predict_seconds",
+    "costs": "predict_costs",
+    "refused": "rejected_covers",
+    "place": "record_key",
+    "kind": "machine_kind",
+}
+"""Members of a target by their names before 0.2: a class may still define them, and a caller use them."""
 
-class Planner:
+
+class _Part:
+    """A part of a target, whose renamed members are still known by their old names, with a warning."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for old, new in _RENAMED.items():
+            if old in vars(cls):
+                level = 4 if isinstance(cls, ABCMeta) else 3  # `ABCMeta.__new__` is a frame
+                warn_renamed(f"{cls.__name__}.{old}", new, level)
+                setattr(cls, new, vars(cls)[old])
+                delattr(cls, old)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in _RENAMED:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            warn_renamed(f"{type(self).__name__}.{name}", _RENAMED[name])
+            return getattr(self, _RENAMED[name])
+
+
+class Planner(_Part):
     """What runs a program: its microkernels, its policy, the space of other decisions.
 
-    any_cover  whether tiles may name microkernels that nobody knows, since it runs them by their meaning
+    accepts_any_cover  whether tiles may name microkernels that nobody knows, since it runs them by their meaning
     applies_schedules  whether `policy` applies the schedule of its options; else its plans are of what decisions by hand make
     judges     whether its lowering asks the judge of its own microkernels, with what it knows of them
     agents     the units for which it checks a program's own synchronization; None: it runs that as it stands
     """
 
-    any_cover: bool = False
+    accepts_any_cover: bool = False
     applies_schedules: bool = False
     judges: bool = False
     agents: Agents | None = None
@@ -89,7 +131,7 @@ class Planner:
             _name(self), one_way, op, strategy, reassociate, microkernels, schedule
         )
 
-    def policy(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
+    def policy(self, program: Program, users: Users, options: Options) -> Iterator[TargetPlan]:
         """Return the plans of a program in order of preference: the first that is proved is taken.
 
         users  what the user calls what is in `program`
@@ -104,7 +146,7 @@ class Planner:
 
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
-    ) -> Planned | None:
+    ) -> TargetPlan | None:
         """Return the plan of `program` in which these axes have these tiles and tails; None where the loops of a program are cut
         as they stand, and what runs them is found when they are compiled.
 
@@ -114,7 +156,9 @@ class Planner:
         """
         return generic.cut(self, program, users, cuts, options)
 
-    def space(self, planned: Planned, request: Request, options: Options, most: int) -> Points:
+    def space(
+        self, planned: TargetPlan, request: CompileRequest, options: Options, most: int
+    ) -> Points:
         """Return what can be decided of a program.
 
         planned  what the policy decides
@@ -124,11 +168,11 @@ class Planner:
         """
         return generic.space(self, planned, request, options)
 
-    def computation(self, request: Request, options: Options) -> Computation | None:
+    def computation(self, request: CompileRequest, options: Options) -> Computation | None:
         """Return what the nests of a schedule are of; None where the target cuts no computation of it."""
         return None
 
-    def resolving(self, computation: Computation, options: Options) -> Resolving | None:
+    def variant_resolver(self, computation: Computation, options: Options) -> Resolving | None:
         """Return what gives the loops of the ways of schedules with nests; nothing is cut. None: there are no such schedules."""
         return None
 
@@ -148,15 +192,15 @@ class Planner:
         return without_synchronization(output, self.agents, op)
 
 
-class Codegen(ABC):
+class Codegen(_Part, ABC):
     """What becomes of a plan: its code, its texts, and what it calls.
 
-    forms  what `show` can show of a plan, beside its loops
+    source_forms  what `render_form` can show of a plan, beside its loops
     """
 
-    forms: tuple[str, ...] = ()
+    source_forms: tuple[str, ...] = ()
 
-    def facts(self, options: Options) -> tuple[str, ...]:
+    def cache_key_parts(self, options: Options) -> tuple[str, ...]:
         """Return all that code depends on beside the program and its signature: what the cache knows it by.
 
         The class by its name, it and those it inherits from by the texts of their modules, and what the target holds.
@@ -171,28 +215,30 @@ class Codegen(ABC):
         return name, state, *texts, machine, repr(options)
 
     @abstractmethod
-    def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
+    def lower(self, planned: TargetPlan, signature: Signature, options: Options) -> bytes:
         """Return the code of a plan: what `Runtime.load` takes, in this process or a later one."""
 
-    def called(
-        self, planned: Planned, signature: Signature, options: Options
+    def called_microkernels(
+        self, planned: TargetPlan, signature: Signature, options: Options
     ) -> frozenset[str] | None:
         """Return the microkernels that the code of a plan calls; None where it cannot say."""
         return None
 
-    def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
-        """Return a plan in one of `forms`; who has none shows its loops."""
+    def render_form(
+        self, planned: TargetPlan, signature: Signature, options: Options, form: str
+    ) -> str:
+        """Return a plan in one of `source_forms`; who has none shows its loops."""
         return str(planned.program)
 
-    def show_at(
+    def render_form_at(
         self,
-        planned: Planned,
+        planned: TargetPlan,
         signature: Signature,
         options: Options,
         form: str,
         sizes: Mapping[str, int],
     ) -> str:
-        """Return one of `forms` as a call of these sizes has it, by the program's names of them.
+        """Return one of `source_forms` as a call of these sizes has it, by the program's names of them.
 
         Raises DescribeError where it is the same at every size.
         """
@@ -209,7 +255,7 @@ class Codegen(ABC):
 
     def export(
         self,
-        planned: Planned,
+        planned: TargetPlan,
         signature: Signature,
         constants: Mapping[str, Array],
         options: Options,
@@ -227,13 +273,13 @@ class Codegen(ABC):
         )
 
 
-class Runtime(ABC):
+class Runtime(_Part, ABC):
     """What runs code: in which memory the arrays of a call may lie is its business.
 
-    simulates  whether the machine is simulated: `simulated` says what a call takes, and nothing is timed
+    is_simulator  whether the machine is simulated: `simulated_seconds` says what a call takes, and nothing is timed
     """
 
-    simulates: bool = False
+    is_simulator: bool = False
 
     @abstractmethod
     def load(self, lowered: bytes, signature: Signature, options: Options) -> Loaded:
@@ -245,13 +291,17 @@ class Runtime(ABC):
         """
 
     def notes(
-        self, planned: Planned, sizes: Mapping[str, int], options: Options
+        self, planned: TargetPlan, sizes: Mapping[str, int], options: Options
     ) -> tuple[str, ...]:
         """Return what is to be said of a call at these sizes, by the program's names."""
         return ()
 
-    def simulated(
-        self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
+    def simulated_seconds(
+        self,
+        planned: TargetPlan,
+        request: CompileRequest,
+        options: Options,
+        sizes: Mapping[str, int],
     ) -> float:
         """Return the seconds of a call at `sizes`, where the machine is simulated.
 
@@ -260,7 +310,7 @@ class Runtime(ABC):
         raise TargetError("tune", f"cannot simulate {_name(self)}", because="calls of it are timed")
 
     def timeline(
-        self, planned: Planned, signature: Signature, options: Options, sizes: Mapping[str, int]
+        self, planned: TargetPlan, signature: Signature, options: Options, sizes: Mapping[str, int]
     ) -> Any:
         """Return how a call runs in time, at sizes by the program's names.
 
@@ -274,7 +324,7 @@ class Runtime(ABC):
         )
 
 
-class Resources:
+class Resources(_Part):
     """What a machine has, as cost counts it.
 
     machine  its description
@@ -289,16 +339,20 @@ class Resources:
         """
         return predict.hardware_of(self, options)
 
-    def plan_of(
-        self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
+    def describe_plan(
+        self,
+        planned: TargetPlan,
+        request: CompileRequest,
+        options: Options,
+        sizes: Mapping[str, int],
     ) -> Plan:
         """Return what a call of a plan runs at these sizes, and its predicted seconds, by the user's names."""
         return predict.plan_of(self, planned, request, options, sizes)
 
-    def cost_of(
+    def predict_cost(
         self,
-        planned: Planned,
-        request: Request,
+        planned: TargetPlan,
+        request: CompileRequest,
         options: Options,
         sizes: Mapping[str, int] | None = None,
     ) -> Cost | Formulas:
@@ -309,20 +363,20 @@ class Resources:
         """
         return predict.cost_of(self, planned, request, options, sizes)
 
-    def prices(
-        self, request: Request, options: Options, vectors: Sequence[Mapping[str, int]]
+    def predict_seconds(
+        self, request: CompileRequest, options: Options, vectors: Sequence[Mapping[str, int]]
     ) -> Callable[[Schedule], Sequence[float]] | None:
         """Return predicted seconds of schedules at vectors of sizes, in their order, of what a target prices by itself;
-        None: by `Planner.resolving`, or of the loops that are cut.
+        None: by `Planner.variant_resolver`, or of the loops that are cut.
 
         The function raises PartitionError for a schedule that is not legal; it proves nothing.
         """
         return None
 
-    def costs(
-        self, request: Request, options: Options, vectors: Sequence[Mapping[str, int]]
+    def predict_costs(
+        self, request: CompileRequest, options: Options, vectors: Sequence[Mapping[str, int]]
     ) -> Callable[[Schedule], Sequence[Cost]] | None:
-        """Return what `cost_of` says of schedules at vectors of sizes, where the target says it without proof; None: of their plans."""
+        """Return what `predict_cost` says of schedules at vectors of sizes, where the target says it without proof; None: of their plans."""
         return None
 
 
@@ -334,7 +388,7 @@ class Target(Planner, Codegen, Runtime, Resources):
 
     name: str
 
-    def refused(self, program: Program, options: Options) -> Mapping[int, str]:
+    def rejected_covers(self, program: Program, options: Options) -> Mapping[int, str]:
         """Return why tiles run without the microkernel that they name, by position, parents first."""
         own = self.microkernels(options)
         return unstaged_covers(
@@ -344,12 +398,12 @@ class Target(Planner, Codegen, Runtime, Resources):
     def __repr__(self) -> str:
         return f"<target {self.name} for {self.machine.name}>"
 
-    def place(self, options: Options) -> str:
+    def record_key(self, options: Options) -> str:
         """Return what records call where kernels of these options run: all that times depend on and no schedule says."""
         lent = [kernel.name for kernel in options.microkernels]
         return place_of(self.name, self.machine, options.threads, options.reassociate, lent)
 
-    def kind(self, options: Options) -> str:
+    def machine_kind(self, options: Options) -> str:
         """Return what shipped records call it, on every machine of this kind; they are of no microkernels that were handed over."""
         lent: list[str] = []
         return kind_of(self.name, self.machine, options.threads, options.reassociate, lent)
@@ -373,7 +427,7 @@ class Target(Planner, Codegen, Runtime, Resources):
         requested = options or DEFAULT
         request, notes = request_by_names(self, output, inputs, constants, requested, "plan")
         planned = decide.proved_plan(self, request, requested)
-        return predict.explained(self, planned, request, requested, sizes, notes)
+        return predict.explain_plan(self, planned, request, requested, sizes, notes)
 
     def source(
         self,
@@ -387,12 +441,12 @@ class Target(Planner, Codegen, Runtime, Resources):
         requested = options or DEFAULT
         request, _ = request_by_names(self, output, inputs, constants, requested, "plan")
         planned = decide.proved_plan(self, request, requested)
-        return shown(self, planned, signature_of(request.program, request.users), requested, form)
+        return render(self, planned, signature_of(request.program, request.users), requested, form)
 
 
-def shown(
+def render(
     target: Target,
-    planned: Planned,
+    planned: TargetPlan,
     signature: Signature,
     options: Options,
     form: str,
@@ -401,7 +455,10 @@ def shown(
     """Return a plan as its loop program (``loops``), or in one of the target's forms, of a call where sizes are given."""
     if form == "loops" and sizes is None:
         return str(planned.program)
-    forms = ("loops", *check_type(target, "forms", target.forms, (tuple, list), "a tuple of names"))
+    forms = (
+        "loops",
+        *check_type(target, "source_forms", target.source_forms, (tuple, list), "a tuple of names"),
+    )
     if form not in forms:
         raise DescribeError(
             "source",
@@ -410,9 +467,20 @@ def shown(
             help=tuple(f'"{one}"' for one in forms),
         )
     if sizes is not None:
-        text = target.show_at(planned, signature, options, form, sizes)
-        return check_result(target, "show_at", text)
-    return check_result(target, "show", target.show(planned, signature, options, form))
+        text = target.render_form_at(planned, signature, options, form, sizes)
+        return check_result(target, "render_form_at", text)
+    return check_result(
+        target, "render_form", target.render_form(planned, signature, options, form)
+    )
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name != "Planned":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        warn_renamed("offcut.backends.target.Planned", "TargetPlan")
+        return TargetPlan
 
 
 def _name(part: object) -> str:
@@ -434,12 +502,12 @@ __all__ = [
     "Codegen",
     "Loaded",
     "Options",
-    "Planned",
     "Planner",
     "Resources",
     "Runtime",
     "Strategies",
     "Target",
+    "TargetPlan",
     "python_callable",
-    "shown",
+    "render",
 ]

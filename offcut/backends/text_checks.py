@@ -40,7 +40,7 @@ def check_covers(planner: Planner, program: Program, options: Options, op: str) 
     own = planner.microkernels(options)
     complete_covers(program, own, op, None if planner.judges else False)
     unknown = unknown_covers(program, own)
-    if unknown and not planner.any_cover:
+    if unknown and not planner.accepts_any_cover:
         raise unknown_microkernel_error(*next(iter(unknown.items())), own, op)
     if planner.judges:
         return ()

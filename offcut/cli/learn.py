@@ -118,5 +118,5 @@ def _sampled(
     )
     counts = [f"{many} {outcome.value}" for outcome, many in done.outcomes.items()]
     counts += [f"{done.known} known before"] if done.known else []
-    times = "simulated" if target_of_run.simulates else "measured"
+    times = "simulated" if target_of_run.is_simulator else "measured"
     return f"{done.programs} random programs, seed {seed}: {', '.join(counts)}; times are {times}"

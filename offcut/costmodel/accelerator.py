@@ -79,17 +79,38 @@ class Alu:
     source: str
 
 
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """What runs blocks of warps: a multiprocessor, of which `Engine.count` share the work of a launch.
+
+    warps           that are resident on one, at most
+    blocks          likewise
+    registers       of 32 bits, that all warps of one share
+    barrier_cycles  for which warps of a block wait where they meet
+    launch_seconds  of a launch, from the host
+    """
+
+    warps: int
+    blocks: int
+    registers: int
+    barrier_cycles: float
+    launch_seconds: float
+    source: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator(Device):
     """A machine that is no processor: it has engines, and no core that runs loops.
 
     control, queue, alu  of one that runs instructions from queues, and of no other
+    grid                 of one that runs grids of blocks, and of no other
     """
 
     engine: Engine
     control: Control | None = None
     queue: tuple[Queue, ...] = ()
     alu: Alu | None = None
+    grid: Grid | None = None
 
     @property
     def hertz(self) -> float:

@@ -88,7 +88,7 @@ def _widths(cut: AxisCut, extent: int, height: int) -> list[tuple[int, int]]:
         (times * int(evaluate(count, {})), int(evaluate(width, {})))
         for times, part in groups
         for count, width in (
-            runs(cut.strategy.stepped(heights), ix.const(part), tile) if tile else ()
+            runs(cut.strategy.with_heights(heights), ix.const(part), tile) if tile else ()
         )
     ]
 

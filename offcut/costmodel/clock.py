@@ -9,19 +9,21 @@ A *run* takes cycles of one unit, and some of them of a bus that units share. Of
            + unhidden * min(busiest unit, bus)
 
 so a loop whose windows take turns (depth 2 and more) goes on at the rate of its busiest resource, and one with a single
-window waits for all of a turn. The last turn is counted apart, as tails of tiles take less. Units that look far
-ahead, those of a processor, wait for nothing: L is what the busiest of them takes (`stage_formula`).
+window waits for all of a turn. The first and the last turn are counted apart, as borders and tails of tiles take more and
+less. Units that look far ahead, those of a processor, wait for nothing: L is what the busiest of them takes (`stage_formula`).
 
-Numbers are arrays: one value for each of many programs of the same loops, as search compares them.
+Numbers are arrays: one value for each of many programs of the same loops, as search compares them. What it leaves out is
+the order in which units ask for the bus, fetching and the depth of queues: `walk` follows one program, turn by turn, with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 from functools import reduce
 from itertools import product
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,41 +34,70 @@ from offcut.costmodel.resources import MachineResources
 
 T = TypeVar("T")
 
+SHORT_QUEUE = 64
+"""Instructions: a longer queue is not followed, as it holds some turns of a loop."""
 FIRST_TURNS = 2
 """Turns of a loop that are followed before its rate is taken."""
 BUSY_UNITS, NEAR_RESOURCES = 2, 4
 """Of the resources of a processor: those that compute and issue; these, and the two nearest memories."""
 
-Cycles: TypeAlias = Callable[[frozenset[str]], tuple[Array, Array]]
-"""Of the loops that are in their last turn: cycles without the bus, and with it."""
+
+class Work(NamedTuple):
+    """What a run takes: cycles without the bus and with it, and the instructions that these are of, equal ones."""
+
+    own: Array
+    bus: Array
+    instructions: Array
+
+
+class End(Enum):
+    """An end of a loop."""
+
+    FIRST = "first"
+    LAST = "last"
+
+
+Ends: TypeAlias = frozenset[tuple[str, End]]
+"""The loops that are in their first turn, or in their last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """Work of one unit.
 
-    cycles  by the loops that are in their last turn
+    work    by the loops that are at their ends
+    ends    those ends at which it takes something else
     reads, writes  windows
     fills   whether it begins to use the next slot of the windows that it writes
     """
 
     unit: str
-    cycles: Cycles
+    work: Callable[[Ends], Work]
     reads: tuple[Hashable, ...] = ()
     writes: tuple[Hashable, ...] = ()
     fills: bool = False
+    ends: Ends = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
     """Turns, one after the other.
 
-    turns  how many, by program: at least 1
+    turns    how many, by program: at least 1
+    restarts whether each run of the loop begins with the first slot of the windows that it fills, as where no text says how
+             many turns there are; else slots go on from one run to the next
     """
 
     name: str
     turns: Array
     body: tuple[Node, ...]
+    restarts: bool = False
+
+    @property
+    def filled(self) -> Iterator[Hashable]:
+        """Yield the windows that runs in it fill."""
+        for node in self.body:
+            yield from node.filled if isinstance(node, Loop) else node.writes if node.fills else ()
 
 
 Node: TypeAlias = Run | Loop
@@ -117,21 +148,92 @@ def _busiest(
 
 def busy(body: Sequence[Node], resources: MachineResources) -> Array:
     """Return the cycles of the busiest resource, whatever waits for what: no less than the clock says of the program."""
-    units = {name: at for at, name in enumerate(_units(resources))}
+    units = {unit.name: at for at, unit in enumerate(resources.ordered)}
     total = [np.zeros(1) for _ in range(len(units) + 1)]
     for run, loops in _runs(body):
-        names = [loop.name for loop in loops]
-        for last in product((False, True), repeat=len(loops)):
-            often = np.ones(1)
-            for loop, is_last in zip(loops, last, strict=True):
-                often = often if is_last else often * (loop.turns - 1)
-            own, bus = run.cycles(
-                frozenset(n for n, is_last in zip(names, last, strict=True) if is_last)
-            )
+        every = [_turns_by_end(loop, run.ends) for loop in loops]
+        for turns in product(*every):
+            often = reduce(np.multiply, (count for _, count in turns), np.ones(1))
+            own, bus, _ = run.work(frozenset(end for end, _ in turns if end is not None))
             at = units[run.unit]
             total[at] = total[at] + often * (own + bus)
             total[-1] = total[-1] + often * bus
     return reduce(np.maximum, total)
+
+
+def fused(body: Sequence[Node]) -> tuple[Node, ...]:
+    """Return a program in which loops that hold one loop and nothing else are one with it, of as many turns: all of them but
+    the last take the mean of what they took.
+    """
+    nodes = list[Node]()
+    for node in body:
+        loops = []
+        while isinstance(node, Loop):
+            loops.append(node)
+            if not (len(node.body) == 1 and isinstance(node.body[0], Loop)):
+                break
+            (node,) = node.body
+        inner = node if isinstance(node, Run) else _as_one(loops)
+        nodes.append(inner)
+    return tuple(nodes)
+
+
+def _as_one(loops: Sequence[Loop]) -> Loop:
+    """Return loops, each around the next one alone, as one loop."""
+    inner = fused(loops[-1].body)
+    if len(loops) == 1:
+        return replace(loops[0], body=inner)
+    name = " ".join(loop.name for loop in loops)
+    turns = reduce(np.multiply, (loop.turns for loop in loops))
+
+    def mean(run: Run) -> Run:
+        own = {loop.name for loop in loops}
+        ends: Ends = frozenset(end for end in run.ends if end[0] not in own)
+        known: dict[Ends, Work] = {}
+
+        def total(around: Ends) -> Work:
+            """Return what all turns take."""
+            parts = [np.zeros(1)] * 3
+            for combination in product(*(_turns_by_end(loop, run.ends) for loop in loops)):
+                often = reduce(np.multiply, (count for _, count in combination), np.ones(1))
+                at = frozenset(end for end, _ in combination if end is not None)
+                work = run.work(around | at)
+                parts = [part + often * one for part, one in zip(parts, work, strict=True)]
+            return Work(*parts)
+
+        def by_ends(at: Ends) -> Work:
+            if at not in known:
+                around = at & ends
+                last = run.work(around | {end for end in run.ends - ends if end[1] is End.LAST})
+                if (name, End.LAST) in at:
+                    known[at] = last
+                else:
+                    rest = zip(total(around), last, strict=True)
+                    known[at] = Work(*((a - b) / np.maximum(turns - 1, 1) for a, b in rest))
+            return known[at]
+
+        return replace(run, work=by_ends, ends=ends | {(name, End.LAST)})
+
+    def through(nodes: Sequence[Node]) -> tuple[Node, ...]:
+        return tuple(
+            mean(node) if isinstance(node, Run) else replace(node, body=through(node.body))
+            for node in nodes
+        )
+
+    return Loop(name, turns, through(inner), any(loop.restarts for loop in loops))
+
+
+def _turns_by_end(loop: Loop, ends: Ends) -> list[tuple[tuple[str, End] | None, Array]]:
+    """Return how many turns of a loop are at each of its ends, and at none of them."""
+    last, first = ((loop.name, end) for end in (End.LAST, End.FIRST))
+    parts: list[tuple[tuple[str, End] | None, Array]] = []
+    rest = loop.turns
+    for end in (last, first):
+        if end in ends:
+            count = np.minimum(rest, 1)
+            parts.append((end, count))
+            rest = rest - count
+    return [*parts, (None, rest)]
 
 
 def _runs(
@@ -142,10 +244,6 @@ def _runs(
             yield node, loops
         else:
             yield from _runs(node.body, (*loops, node))
-
-
-def _units(resources: MachineResources) -> list[str]:
-    return [one.name for one in resources.every.values() if one.ordered]
 
 
 def cycles(
@@ -164,11 +262,24 @@ def cycles(
     return clock.end()
 
 
+@dataclass(frozen=True, slots=True)
+class _Queue:
+    """A short queue: instructions that wait at most, and where its last runs are noted, in times and beside them."""
+
+    depth: int
+    row: int
+    back: int
+
+
 class _Clock:
     """Times of units and windows, and what has been taken of each resource: a row of an array each.
 
     place  of each window, and by slot when it was last written and last read: the oldest slot first
-    bus    the place of when each unit last had the bus, from and to; at last, until when fills have it
+    bus    the place of when each unit last had the bus, from and to
+    fills  of each window, since slots began anew
+    queue  the short queues, by unit: the place of when their last runs began, the oldest first; and in `back`, how many
+           instructions ago, and how far their instructions are apart
+    fetch  the place of when the last instruction was fetched
     """
 
     def __init__(
@@ -178,16 +289,27 @@ class _Clock:
         which: npt.NDArray[np.int64],
     ) -> None:
         self.which = which
-        self.unit = {name: at for at, name in enumerate(_units(resources))}
+        self.unit = {unit.name: at for at, unit in enumerate(resources.ordered)}
         self.units = len(self.unit)
         self.place: dict[Hashable, int] = {}
         rows = self.units
         for name, depth in depths.items():
             self.place[name], rows = rows, rows + 2 * depth
         self.depth = depths
+        self.fills = {name: np.zeros(1) for name, depth in depths.items() if depth > 1}
         self.unhidden = resources.unhidden
         self.bus = rows
-        self.times = np.zeros((rows + 2 * self.units + 1, which.size))
+        rows += 2 * self.units
+        self.fetch, self.fetch_cycles = rows, resources.fetch_cycles
+        self.queue: dict[int, _Queue] = {}
+        rows, back = rows + 1, 0
+        for unit, one in enumerate(resources.ordered):
+            if one.depth <= SHORT_QUEUE:
+                self.queue[unit] = _Queue(one.depth, rows, back)
+                rows, back = rows + one.depth, back + 2 * one.depth
+        self.times = np.zeros((rows, which.size))
+        self.back = np.zeros((back, which.size))
+        self.all_of_them = np.arange(which.size)
         self.taken = np.zeros((self.units + 1, which.size))  # by units, then the bus
 
     def end(self) -> Array:
@@ -195,77 +317,142 @@ class _Clock:
         ends: Array = np.maximum(self.times[: self.units].max(axis=0), self.taken[-1])
         return ends
 
-    def block(self, body: Sequence[Node], last: frozenset[str]) -> None:
+    def block(self, body: Sequence[Node], ends: Ends) -> None:
         """Go through a body.
 
-        last  the loops around that are in their last turn
+        ends  the ends at which the loops around are
         """
         for node in body:
             if isinstance(node, Run):
-                self.run(node, *map(self.some, node.cycles(last)))
+                self.run(node, *map(self.some, node.work(ends & node.ends)))
             else:
-                self.loop(node, last)
+                self.loop(node, ends)
 
     def some(self, numbers: Array) -> Array:
         """Return those of the programs; one number is that of all."""
         return numbers[self.which] if numbers.size > 1 else numbers
 
-    def run(self, run: Run, own: Array, bus: Array) -> None:
-        """Go through a run."""
-        times, unit = self.times, self.unit[run.unit]
-        begin = times[unit]
-        for name in run.writes:
+    def run(self, run: Run, own: Array, bus: Array, instructions: Array) -> None:
+        """Go through a run; one without an instruction waits for nothing."""
+        for name in run.writes if run.fills else ():
             at, depth = self.place[name], self.depth[name]
-            if run.fills and depth > 1:
-                oldest = times[at : at + 2].copy()
-                times[at : at + 2 * depth - 2] = times[at + 2 : at + 2 * depth]
-                times[at + 2 * depth - 2 : at + 2 * depth] = oldest
-            newest = at + 2 * (depth - 1)
+            if depth > 1:
+                slots = self.times[at : at + 2 * depth]
+                self.times[at : at + 2 * depth] = np.roll(slots, -2, axis=0)
+                self.fills[name] = self.fills[name] + 1
+        if not instructions.any():
+            return
+        before, back_before, unit = self.times, self.back, self.unit[run.unit]
+        some = not instructions.all()
+        if some:
+            self.times, self.back = before.copy(), back_before.copy()
+        times, queue = self.times, self.queue.get(unit)
+        fetched = times[self.fetch] + self.fetch_cycles
+        if queue is not None:
+            fetched = np.maximum(fetched, self.began(queue, np.full(1, float(queue.depth))))
+        begin = np.maximum(times[unit], fetched)
+        for name in run.writes:
+            newest = self.place[name] + 2 * (self.depth[name] - 1)
             begin = np.maximum(begin, np.maximum(times[newest], times[newest + 1]))
         for name in run.reads:
             begin = np.maximum(begin, times[self.place[name] + 2 * (self.depth[name] - 1)])
         end = begin + own
         if bus.any():
-            end = np.where(bus > 0, self.served(unit, end, run.fills) + bus, end)
+            end = np.where(bus > 0, self.served(unit, end, bus), end)
             total = self.bus + 2 * unit
             times[total] = np.where(bus > 0, end - bus, times[total])
             times[total + 1] = np.where(bus > 0, end, times[total + 1])
-            if run.fills:
-                times[-1] = np.maximum(times[-1], np.where(bus > 0, end, 0.0))
         times[unit] = end
         for name in run.writes:
             times[self.place[name] + 2 * (self.depth[name] - 1)] = end
         for name in run.reads:
             newest = self.place[name] + 2 * self.depth[name] - 1
             times[newest] = np.maximum(times[newest], end)
+        times[self.fetch] = fetched + (instructions - 1) * self.fetch_cycles
+        if queue is not None:
+            self.enter(queue, begin, end, instructions)
+        if some:
+            self.times = np.where(instructions > 0, times, before)
+            self.back = np.where(instructions > 0, self.back, back_before)
         self.taken[unit] += own + bus
         self.taken[-1] += bus
 
-    def served(self, unit: int, asks: Array, fills: bool) -> Array:
-        """Return when a unit that asks gets the bus: behind the fill before it, and behind another unit that has it then."""
-        if fills:
-            asks = np.maximum(asks, self.times[-1])
-        for other in range(self.units):
-            if other != unit:
-                begin, end = self.times[self.bus + 2 * other : self.bus + 2 * other + 2]
-                asks = np.where((begin <= asks) & (asks < end), end, asks)
-        return asks
+    def began(self, queue: _Queue, ago: Array) -> Array:
+        """Return when the instruction so many before the next one began; 0 of one that there is not."""
+        back = self.back[queue.back : queue.back + queue.depth]
+        newest = (back >= ago).sum(axis=0) - 1
+        at, all_of_them = np.maximum(newest, 0), self.all_of_them
+        step = self.back[queue.back + queue.depth + at, all_of_them]
+        begin = self.times[queue.row + at, all_of_them]
+        return np.where(newest >= 0, begin + (back[at, all_of_them] - ago) * step, 0.0)
 
-    def loop(self, loop: Loop, last: frozenset[str]) -> None:
+    def enter(self, queue: _Queue, begin: Array, end: Array, instructions: Array) -> None:
+        """Note a run; before the next instruction is fetched, there is room for the last one of it."""
+        depth, back = queue.depth, self.back[queue.back : queue.back + queue.depth]
+        step, times = (end - begin) / np.maximum(instructions, 1), self.times
+        ago = depth - instructions + 1
+        room = np.where(ago > 0, self.began(queue, ago), begin - ago * step)
+        times[self.fetch] = np.maximum(times[self.fetch], room)
+        steps = self.back[queue.back + depth : queue.back + 2 * depth]
+        begins = times[queue.row : queue.row + depth]
+        for rows in (begins, back, steps):
+            rows[:-1] = rows[1:]
+        begins[-1], steps[-1], back[-1] = begin, step, 0.0
+        back += instructions
+
+    def served(self, unit: int, asks: Array, bus: Array) -> Array:
+        """Return until when a unit that asks has the bus: behind another unit that has it then, and with what another one takes of it
+        meanwhile.
+        """
+        others = [
+            self.times[self.bus + 2 * other : self.bus + 2 * other + 2]
+            for other in range(self.units)
+            if other != unit
+        ]
+        for begin, end in others:
+            asks = np.where((begin <= asks) & (asks < end), end, asks)
+        ends = asks + bus
+        for begin, end in others:
+            ends = ends + np.where((asks < begin) & (begin < ends), end - begin, 0.0)
+        return ends
+
+    def restart(self, windows: Iterable[Hashable]) -> None:
+        """Let the next fill of windows be of their first slot again."""
+        for name in windows:
+            at, depth = self.place[name], self.depth[name]
+            slots = self.times[at : at + 2 * depth]
+            by = (-self.fills[name]) % depth
+            for count in range(1, depth):
+                slots = np.where(
+                    by == count, np.roll(self.times[at : at + 2 * depth], -2 * count, 0), slots
+                )
+            self.times[at : at + 2 * depth] = slots
+            self.fills[name] = np.zeros(1)
+
+    def loop(self, loop: Loop, ends: Ends) -> None:
         """Go through the first turns and the last one; those between go on at the rate of the loop."""
+        if loop.restarts:
+            self.restart(set(loop.filled) & self.fills.keys())
         came, each = np.zeros(1), np.zeros(1)
         rate = np.zeros(1)
+        more_fills: dict[Hashable, Array] = {}
         turns = self.some(loop.turns)
         most = float(turns.max())
         for turn in range(1, FIRST_TURNS + 1):
             if most <= turn:
                 break
             before, turns_before, ended = self.times, self.taken, self.end()
+            fills, back_before = dict(self.fills), self.back
             self.times, self.taken = before.copy(), turns_before.copy()
-            self.block(loop.body, last)
+            self.back = back_before.copy()
+            first: Ends = frozenset({(loop.name, End.FIRST)} if turn == 1 else ())
+            self.block(loop.body, ends | first)
             runs = turns > turn
+            more_fills = {name: count - fills[name] for name, count in self.fills.items()}
+            self.fills = {n: np.where(runs, count, fills[n]) for n, count in self.fills.items()}
             self.times = np.where(runs, self.times, before)
             self.taken = np.where(runs, self.taken, turns_before)
+            self.back = np.where(runs, self.back, back_before)
             each = np.where(runs, self.taken - turns_before, 0.0)
             came = self.end() - ended
             rate = np.maximum(each.max(axis=0), came if turn > 1 else 0.0)
@@ -274,4 +461,5 @@ class _Clock:
         if most > FIRST_TURNS + 1:
             self.times = self.times + more * rate
             self.taken = self.taken + more * each
-        self.block(loop.body, last | {loop.name})
+            self.fills = {n: count + more * more_fills[n] for n, count in self.fills.items()}
+        self.block(loop.body, ends | {(loop.name, End.LAST)})

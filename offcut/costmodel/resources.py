@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from offcut.costmodel.accelerator import Accelerator
+from offcut.core.memo import lazy_property
+from offcut.costmodel.accelerator import QUEUES, Accelerator
 from offcut.costmodel.arrays import Array
 from offcut.costmodel.device import Device, Unit
 from offcut.costmodel.machine import Machine
@@ -38,6 +39,7 @@ class Resource:
     rate     of work in a cycle
     startup  cycles before each piece of work: an instruction of a queue, a row that the bus moves
     ordered  whether it runs the program's pieces one after the other
+    depth    instructions that wait for it at most
     bytes    capacity of a memory that keeps what passes; None: of anything else
     """
 
@@ -46,6 +48,7 @@ class Resource:
     rate: float
     startup: float = 0.0
     ordered: bool = False
+    depth: int = 0
     bytes: int | None = None
 
     def cycles(self, pieces: Array, work: Array) -> Array:
@@ -53,13 +56,14 @@ class Resource:
         return self.startup * pieces + work / self.rate
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MachineResources:
     """All of one engine, or of one core.
 
     every     by name: units first, then memories from the nearest on
     engines   how many such engines, or cores, there are
     launch    cycles of a call itself, whatever it does
+    fetch_cycles  between two instructions that units are given in the order of the program
     unhidden  of the shorter of computing and moving, from far memories or over the bus, the share that is not hidden
     units     what multiplies, by the types of elements
     """
@@ -68,11 +72,17 @@ class MachineResources:
     hertz: float
     engines: int
     launch: float
+    fetch_cycles: float
     unhidden: float
     units: tuple[Unit, ...]
 
     def __getitem__(self, name: str) -> Resource:
         return self.every[name]
+
+    @lazy_property
+    def ordered(self) -> tuple[Resource, ...]:
+        """Return the units that run the program's pieces one after the other, in the order of the data."""
+        return tuple(one for one in self.every.values() if one.ordered)
 
     @property
     def memories(self) -> tuple[Resource, ...]:
@@ -103,16 +113,21 @@ def resources_of(machine: Device) -> MachineResources:
                 Resource(dram.name, "bytes", dram.bytes_per_cycle),
             ]
             launch, unhidden = call.of(()) * machine.hertz, traffic.overlap_loss
-        case Accelerator(queue=queues, dram=dram):
+            fetch = 0.0
+        case Accelerator(queue=queues, dram=dram, control=control):
+            in_order = sorted(queues, key=lambda one: QUEUES.index(one.name))
             units = [
                 *(
-                    Resource(one.name, "cycles", 1.0, one.instruction_cycles, ordered=True)
-                    for one in queues
+                    Resource(one.name, "cycles", 1.0, one.instruction_cycles, True, one.depth)
+                    for one in in_order
                 ),
                 Resource(BUS, "bytes", dram.bytes_per_cycle, dram.latency_cycles),
             ]
             launch, unhidden = 0.0, BUS_WAITS
+            fetch = 0.0 if control is None else control.fetch_cycles
         case _:
             raise InternalError(f"{machine.name} is a machine of no known kind")
     every = {one.name: one for one in units}
-    return MachineResources(every, machine.hertz, machine.cores, launch, unhidden, machine.unit)
+    return MachineResources(
+        every, machine.hertz, machine.cores, launch, fetch, unhidden, machine.unit
+    )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from offcut.core.extras import check_installed
-from offcut.partition.show.picture import new_figure, write
+from offcut.partition.show.figure_io import new_figure, write
 
 
 def plot_lines(

@@ -26,7 +26,7 @@ from offcut.experiment.outputs import check_writable
 from offcut.experiment.plots import plot_lines
 from offcut.experiment.sizes import points_of, read_axes
 from offcut.experiment.table import Asked, Row, in_a_line, lines, to_csv, wide_console
-from offcut.partition.show.picture import check_format
+from offcut.partition.show.figure_io import check_format
 
 
 def sweep(

@@ -85,14 +85,14 @@ from offcut.partition.strategies.catalog import (
     STRATEGIES,
     Strategy,
     StrategyLike,
+    parse_strategy,
     runs,
     runs_of,
     segments,
     strategy,
-    strategy_named,
 )
-from offcut.partition.strategies.placing import Segment
-from offcut.partition.strategies.tiled_axis import Take, TiledAxis
+from offcut.partition.strategies.segment_placement import Segment
+from offcut.partition.strategies.tiled_axis import TiledAxis, TileRun
 
 __all__ = [
     "BALANCE",
@@ -125,7 +125,7 @@ __all__ = [
     "Strategy",
     "StrategyLike",
     "Surroundings",
-    "Take",
+    "TileRun",
     "TiledAxis",
     "Tiles",
     "Users",
@@ -160,6 +160,7 @@ __all__ = [
     "labelled",
     "least_room",
     "matches",
+    "parse_strategy",
     "pieces_of",
     "pieces_of_tiles",
     "reading",
@@ -168,7 +169,6 @@ __all__ = [
     "segments",
     "separate",
     "strategy",
-    "strategy_named",
     "tiles_alike",
     "turned",
     "uncovered_notes",

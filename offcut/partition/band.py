@@ -35,8 +35,15 @@ from offcut.partition.legality import (
 )
 from offcut.partition.strategies.axis_proof import check_axis
 from offcut.partition.strategies.catalog import CUT, GUARD, LADDER, Strategy, runs, segments
-from offcut.partition.strategies.placing import Segment
-from offcut.partition.strategies.segments import crossing, full, loops, of_all, of_heights, whole
+from offcut.partition.strategies.segment_loops import (
+    crossing_segment,
+    full_segment,
+    restrict_heights,
+    segment_loops,
+    to_outer_axis,
+    whole_segment,
+)
+from offcut.partition.strategies.segment_placement import Segment
 from offcut.partition.tile import Inside, OneTile, Range
 from offcut.polyhedral import Facts
 
@@ -149,7 +156,7 @@ class Band:
             bounds = f"{format_expr(lo)}:{format_expr(hi)}"
             short = f"{loop.iter} in {bounds} is shorter than a tile of {step.tile}"
             self.cutting.notes[f"{short}, so it is one tile"] = None
-            one = Range(lo, hi, (lo, extent), None, whole(lo, hi, step.tile))
+            one = Range(lo, hi, (lo, extent), None, whole_segment(lo, hi, step.tile))
             return self.level(rest, _with(ranges, step.loop, one), at)
         return self.stripped(step, rest, ranges, at, (lo, hi, extent))
 
@@ -170,9 +177,9 @@ class Band:
         for (first, last), tile, sizes in reversed(step.by_height):
             if first > high or last < low:
                 continue
-            own = replace(step, tile=tile, strategy=step.strategy.stepped(sizes), by_height=())
+            own = replace(step, tile=tile, strategy=step.strategy.with_heights(sizes), by_height=())
             bounds = (max(first, low), min(last, high))
-            limited = replace(rows, segment=of_heights(rows.segment, *bounds))
+            limited = replace(rows, segment=restrict_heights(rows.segment, *bounds))
             inner = self.level((own, *rest), {**ranges, number: limited}, at)
             condition = ix.compare("<=", rows.rect[1], last)
             if isinstance(condition, Const):
@@ -193,7 +200,7 @@ class Band:
         loop, (lo, hi, extent) = self.band[step.loop], over
         sequential = loop.iter in self.carried.sequential
         # In tiles of one iteration, every strategy of ours is the loop itself.
-        strategy = CUT if step.tile == 1 and step.strategy.own is None else step.strategy
+        strategy = CUT if step.tile == 1 and step.strategy.user_defined is None else step.strategy
         with self.cutting.blame(loop.iter):
             self.check(loop, step, extent, at)
             claims = check_axis(strategy, step.tile, sequential, ix.literal_value(extent))
@@ -207,7 +214,7 @@ class Band:
             if when == Const(0, "bool"):
                 continue
             segment = replace(one, when=when)
-            part = segment if around is None else of_all(around, segment, extent)
+            part = segment if around is None else to_outer_axis(around, segment, extent)
 
             def inside(
                 start: Expr, height: Expr, segment: Segment = segment, part: Segment = part
@@ -229,7 +236,7 @@ class Band:
                 mine = Range(*own, (own[0], ix.sub(own[1], own[0])), None, part)
                 body += self.level(rest, _with(ranges, step.loop, mine), at)
                 continue
-            body += loops(segment, loop.iter, self.names, inside)
+            body += segment_loops(segment, loop.iter, self.names, inside)
         asks = self.cutting.folds or step.loop not in ranges
         if body and asks and not at.holds(Compare(">=", extent, ix.const(0))):
             return (If(Compare("<", lo, hi), body),)
@@ -267,7 +274,7 @@ class Band:
         free = step.strategy != GUARD
         count = ix.floordiv(at.extreme("max", ix.sub(hi_min, lo_max), ix.const(0)), tile)
         end = ix.add(lo_max, ix.mul(tile, count)) if free else lo_min
-        clipped = crossing(step.tile)
+        clipped = crossing_segment(step.tile)
         body: tuple[Stmt, ...] = ()
         if free:
             if not at.holds(Compare(">=", lo_min, lo_max)):
@@ -308,7 +315,7 @@ class Band:
         tile = step.tile
         counter = self.names.fresh(f"{self.iters[step.loop]}_tile")
         start = ix.add(lo, ix.mul(tile, Var(counter)))
-        segment = full(tile, lo, ix.add(lo, ix.mul(tile, count)))
+        segment = full_segment(tile, lo, ix.add(lo, ix.mul(tile, count)))
         inner = Range(start, ix.add(start, tile), (start, ix.const(tile)), None, segment)
         here = at.loop(counter, ix.const(0), count)
         made = self.level(rest, _with(ranges, step.loop, inner), here)

@@ -19,7 +19,7 @@ from offcut.partition.strategies.catalog import (
     CUT,
     Strategy,
     StrategyLike,
-    strategy_named,
+    parse_strategy,
 )
 
 Tiles = int | Sequence[int]
@@ -134,7 +134,7 @@ def checked_request(
                 help=('tile={"i": 14, "j": 32}, tail={"i": "balance", "j": "mask"}',),
             )
     if not isinstance(tail, Mapping):
-        strategy_named(tail, at="every axis", tiles=())
+        parse_strategy(tail, at="every axis", tiles=())
     for name in tile:
         if not isinstance(name, str):
             raise PartitionError(
@@ -157,7 +157,7 @@ def checked_request(
     for name, size in tile.items():
         sizes = checked_tiles(name, size)
         asked = tails.get(name, CUT)
-        strategy = strategy_named(asked, at=f"axis {name}", tiles=sizes[-1:])
+        strategy = parse_strategy(asked, at=f"axis {name}", tiles=sizes[-1:])
         found[name] = LoopCut(sizes, strategy)
     return found
 

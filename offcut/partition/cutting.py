@@ -12,7 +12,7 @@ from offcut.core.expr import Binary, Const, Expr, real
 from offcut.core.program import Cover, For, Stmt, Tile
 from offcut.describe.computation import Names
 from offcut.partition.strategies.catalog import Strategy
-from offcut.partition.strategies.placing import Segment
+from offcut.partition.strategies.segment_placement import Segment
 from offcut.proof import Theorem
 
 # Predicted seconds of runs of equal tiles, (how many, their height), of at most `tile` instances.

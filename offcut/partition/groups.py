@@ -57,7 +57,7 @@ def cut_group(
     summed = {axis.name: stage.reducer for stage in plan.group for axis in stage.reduce_axes}
     reductions = {name: op for name, op in summed.items() if op is not None}
     chosen = {
-        cut.axis: LoopCut((cut.tile,), cut.strategy.stepped(cut.heights))
+        cut.axis: LoopCut((cut.tile,), cut.strategy.with_heights(cut.heights))
         for cut in plan.reduce_cuts
     }
     match, program = (
@@ -97,5 +97,5 @@ def _steps(plan: GroupCut, band: Sequence[For], inner: Sequence[For]) -> Iterato
             break
     yield from inner
     for cut in plan.cuts:
-        strategy = cut.strategy.stepped(cut.heights)
+        strategy = cut.strategy.with_heights(cut.heights)
         yield Step(numbers[cut.axis], cut.tile, strategy, True, cut.by_height)

@@ -56,7 +56,7 @@ from offcut.polyhedral import (
 )
 from offcut.polyhedral.enclosing_scope import equal
 from offcut.polyhedral.units.independence import Independence
-from offcut.polyhedral.units.private import written_first
+from offcut.polyhedral.units.privatization import is_written_before_read
 from offcut.proof import UNDECIDED, Theorem
 
 Inner = TypeVar("Inner", For, Tile)
@@ -140,7 +140,7 @@ def check_crossed(loop: For, strategy: Strategy, tile: int, last: bool) -> Strat
     """
     if last and not strategy.among:
         check_takes(f"loop {loop.iter}", strategy, tile)
-    by_row = strategy.by_row(tile) if last else CUT
+    by_row = strategy.per_row(tile) if last else CUT
     if by_row is not None:
         return by_row
     raise PartitionError(
@@ -270,7 +270,9 @@ def _own_of(loop: For, program: Program) -> set[str]:
     if loop.unit == LANE:
         return windowed_arrays(loop.body)
     scalars = (b.name for b in program.buffers if b.kind is Kind.PRIVATE and not b.shape)
-    return windowed_arrays(loop.body) | {name for name in scalars if written_first(name, loop.body)}
+    return windowed_arrays(loop.body) | {
+        name for name in scalars if is_written_before_read(name, loop.body)
+    }
 
 
 def _mark(loop: For) -> str:

@@ -27,7 +27,7 @@ from offcut.core.text.expressions import count
 from offcut.core.text.tables import html_table
 from offcut.core.traversal import bound_names, walk_with_parents
 from offcut.errors import trim_tracebacks
-from offcut.partition.strategies.placing import Segment, leading_form
+from offcut.partition.strategies.segment_placement import Segment, leading_form
 from offcut.polyhedral import Set, Space, iteration_domain
 from offcut.proof import Certificate, Theorem, check_equal
 

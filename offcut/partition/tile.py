@@ -16,7 +16,7 @@ from offcut.core.program import For, Form, If, Role, Stmt, Store, Tile, TileAxis
 from offcut.errors import PartitionError
 from offcut.partition.cutting import Cutting, EmittedTile
 from offcut.partition.legality import check_few
-from offcut.partition.strategies.placing import Segment, leading_form
+from offcut.partition.strategies.segment_placement import Segment, leading_form
 from offcut.polyhedral import Facts
 
 # (statements, what is known there) -> the statements with the loops in them cut

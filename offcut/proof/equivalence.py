@@ -77,7 +77,7 @@ from offcut.proof.normal_forms.storage_order import (
 )
 from offcut.proof.normal_forms.tile_fusion import fuse_tiles
 from offcut.proof.normal_forms.window_expansion import expand_windows
-from offcut.proof.normal_forms.zero_terms import guard_zero_terms
+from offcut.proof.normal_forms.zero_terms import conditions, guard_zero_terms
 
 _MOST_ALTERNATIVES = 256
 # Where options are compared one by one, a proof may do the work of so many before it gives up: what a refusal takes at most.
@@ -349,14 +349,14 @@ def _is_inside(program: Program, shaped: Program) -> bool:
 
 def _is_unpadded(source: Program, emitted: Program, reassociate: bool) -> bool:
     """Return whether `emitted` is `source` without terms that padding makes zero."""
+    if not conditions(source):
+        return False
     ordered, other = (
         reorder_terms_like(emitted, source, reassociate),
         strip_annotations(canonicalize(fuse_tiles(emitted))),
     )
     for rows in (True, False):
         asked = guard_zero_terms(ordered, rows)
-        if asked is ordered:
-            return False
         one = strip_annotations(canonicalize(try_isl(partial(hoist_conditions, asked), asked)))
         if one.body == other.body and _arrays(one) == _arrays(other):
             return True

@@ -4,6 +4,7 @@ from offcut.schedule.applied import Applied, Choice
 from offcut.schedule.apply.axes import Axis
 from offcut.schedule.apply.covering import find_intrinsic
 from offcut.schedule.apply.hand_schedule import HandSchedule, Stage, create_schedule, replay
+from offcut.schedule.apply.strategy_options import with_strategy_options
 from offcut.schedule.apply_ways import ResolvedWay, WayPrice, apply
 from offcut.schedule.decisions import (
     ANY,
@@ -37,7 +38,7 @@ from offcut.schedule.decisions import (
     split_of,
     stages_in,
 )
-from offcut.schedule.loop_names import EVERY, NO_LOOP, Binds
+from offcut.schedule.loop_names import EVERY, NO_LOOP, Binds, stages_of
 from offcut.schedule.nests import (
     KernelAxes,
     Nest,
@@ -45,10 +46,10 @@ from offcut.schedule.nests import (
     Pack,
     Together,
     Way,
+    decisions_about,
     decisions_of,
     hand_steps,
     in_loops,
-    is_bound,
     label_of,
     nests_of,
     parts_of,
@@ -113,12 +114,12 @@ __all__ = [
     "check_once",
     "conversion_stagings",
     "create_schedule",
+    "decisions_about",
     "decisions_of",
     "each_decision",
     "find_intrinsic",
     "hand_steps",
     "in_loops",
-    "is_bound",
     "label_of",
     "loop_cuts",
     "loop_name",
@@ -133,6 +134,8 @@ __all__ = [
     "split_names",
     "split_of",
     "stages_in",
+    "stages_of",
     "whole_stagings",
     "with_parts",
+    "with_strategy_options",
 ]

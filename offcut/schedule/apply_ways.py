@@ -259,7 +259,7 @@ class Applying:
         for cut in way.splits:
             if cut.axis not in reduced and not cut.by_height:
                 with self.line(cut):
-                    guarded = guarded or cut.strategy.stepped(cut.heights).guards(cut.tile)
+                    guarded = guarded or cut.strategy.with_heights(cut.heights).guards(cut.tile)
         found: Match | None = None
         before: tuple[GroupCut, ...] = ()
         if way.cover is not None:

@@ -46,7 +46,7 @@ def check_splits(splits: Sequence[AxisCut], sums: frozenset[str]) -> None:
         if any(one.group is not None for one in spatial):
             raise _refused(cut, "tiles are visited in groups along one axis")
         for tile, heights in steps:
-            if not _are_equal(cut.strategy.stepped(heights), cut.group, tile):
+            if not _are_equal(cut.strategy.with_heights(heights), cut.group, tile):
                 raise _refused(cut, f"a group of {cut.group} is not made of equal tiles of {tile}")
 
 

@@ -13,7 +13,7 @@ from offcut.core.text.expressions import parse_expr
 from offcut.core.text.layouts import layout_of
 from offcut.core.text.tokens import BYTE_ORDER_MARK
 from offcut.errors import OffcutError, ParseError
-from offcut.partition import Strategy, strategy_named
+from offcut.partition import Strategy, parse_strategy
 
 _MOST = 2**31 - 1
 _MOST_LEVELS = 100
@@ -121,7 +121,7 @@ def read_strategy(line: Line, name: str, *tiles: int) -> Strategy:
     for number in re.findall(r"\d+", name.partition("(")[2]):
         line.size(number)
     try:
-        return strategy_named(name, at="", tiles=tiles)
+        return parse_strategy(name, at="", tiles=tiles)
     except OffcutError as refused:
         line.refuse(refused.because, *refused.help)
 

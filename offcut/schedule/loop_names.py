@@ -22,6 +22,7 @@ from offcut.core.program import LANE, For, Program, Stmt, Store, Tile, walk
 from offcut.schedule.decisions import (
     ANY,
     Bind,
+    Choose,
     Cover,
     Order,
     Schedule,
@@ -51,6 +52,18 @@ class LoopNames:
         steps = each_decision(self.schedule.steps)
         return frozenset(step.stage for step in steps if isinstance(step, Split | Order | Cover))
 
+    @lazy_property
+    def _alternatives(self) -> dict[str, list[frozenset[str]]]:
+        """Return the axes that each alternative for a stage splits, by the stage."""
+        found: dict[str, list[frozenset[str]]] = {}
+        chosen = (step for step in self.schedule.steps if isinstance(step, Choose))
+        for option in (option for step in chosen for option in step.options):
+            for stage in {step.stage for step in option.steps if isinstance(step, Cover)}:
+                splits = (step for step in option.steps if isinstance(step, Split))
+                axes = frozenset(step.axis for step in splits if step.stage == stage)
+                found.setdefault(stage, []).append(axes)
+        return found
+
     def stage_of(self, stmt: Stmt) -> str:
         """Return the stage by which a loop is shown: the last one in it of which something is decided, else the last."""
         stored = stages_of(stmt)
@@ -72,10 +85,13 @@ class LoopNames:
 
     def _inside(self, axis: str, start: Expr, stage: str) -> tuple[str, ...]:
         """Return what the loop over the coordinates of an axis is called, which begins at `start`."""
+        first = ix.literal_value(start) is not None
         names = []
         for split in self._splits_of(axis, stage):
-            alone = split.levels[-1].room is not None and ix.literal_value(start) is not None
+            alone = first and split.levels[-1].room is not None
             names.append(split.names[0 if alone else -1])
+        if first and any(axis not in split for split in self._alternatives.get(stage, ())):
+            names.append(axis)
         return tuple(dict.fromkeys(names)) or (axis,)
 
     def _splits_of(self, axis: str, stage: str) -> list[Split]:
@@ -182,6 +198,10 @@ class Binds:
     def _name(self, lines: tuple[Bind, ...], stmt: For | Tile) -> bool:
         own = [line for line in lines if line.stage != ANY]
         return bool(own) and any(self.name(line, stmt) for line in own)
+
+    def bind_some(self, stage: str) -> bool:
+        """Return whether some loop of a stage may run so."""
+        return any(line.stage in (ANY, stage) for line in self.lines)
 
     def lines_of(self, stmt: For | Tile) -> Iterator[Bind]:
         """Yield the lines that bind a loop alone, one for each name that it has."""

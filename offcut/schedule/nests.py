@@ -20,8 +20,7 @@ from functools import lru_cache
 from offcut.core.cached_hash import CachedHash
 from offcut.core.expr import Expr
 from offcut.core.layout import Layout
-from offcut.core.program import LANE
-from offcut.describe.computation import Names
+from offcut.describe.computation import Computation, Names
 from offcut.partition import LADDER, AxisCut, Block
 from offcut.schedule.decisions import (
     ANY,
@@ -41,6 +40,7 @@ from offcut.schedule.decisions import (
     Step,
     each_decision,
     split_names,
+    stages_in,
 )
 
 WORDS = "words"
@@ -649,6 +649,26 @@ def _is_of_nests(step: Step) -> bool:
     return isinstance(step, Split | Order | Cover | Choose | At)
 
 
+def decisions_about(schedule: Schedule, computation: Computation) -> Schedule | None:
+    """Return what a schedule says of the stages of one nest of a program, but for units; None where it does not cover each."""
+    known = {stage.buffer for group in computation.groups for stage in group}
+    steps: list[Step] = []
+    for step in schedule.steps:
+        if isinstance(step, Separate | Bind):
+            continue
+        if isinstance(step, Staging) and step.how == "prepack":
+            about = any(step.what == buffer.name for buffer in computation.buffers)
+        else:
+            about = bool(stages_in(step) & known)
+        if about:
+            known |= {step.name} if isinstance(step, Staging) else frozenset()
+            steps.append(step)
+    covered = {step.stage for step in each_decision(steps) if isinstance(step, Cover)}
+    if not {group[0].buffer for group in computation.groups} <= covered:
+        return None
+    return Schedule(computation.name, tuple(steps))
+
+
 def hand_steps(schedule: Schedule) -> tuple[Primitive, ...]:
     """Return the decisions about loops as they stand that a schedule begins with: those before what a processor decides."""
     view = nests_of(schedule)
@@ -663,11 +683,3 @@ def hand_steps(schedule: Schedule) -> tuple[Primitive, ...]:
 
 def _is_of_all(step: Primitive) -> bool:
     return isinstance(step, Bind | Cover) and step.stage == ANY
-
-
-def is_bound(schedule: Schedule, unit: str, tree: bool = False) -> bool:
-    """Return whether some loop is bound to a unit; of lanes, to those that add up, or to the others."""
-    return any(
-        isinstance(step, Bind) and (step.unit, step.tree and unit == LANE) == (unit, tree)
-        for step in schedule.steps
-    )

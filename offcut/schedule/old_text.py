@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from offcut.partition import strategy_named
+from offcut.partition import parse_strategy
 from offcut.schedule.decisions import (
     UNIT_PRIMITIVES,
     At,
@@ -25,7 +25,7 @@ from offcut.schedule.lines import Line
 
 def _split(stage: str, axis: str, tail: str | None, factor: str, outer: str, inner: str) -> Split:
     size = int(factor)
-    strategy = None if tail is None else strategy_named(tail, at="", tiles=(size,))
+    strategy = None if tail is None else parse_strategy(tail, at="", tiles=(size,))
     return Split(stage, axis, (Level(size, strategy),), (outer, inner))
 
 

@@ -13,12 +13,15 @@ from offcut.schedule.decisions import (
     At,
     Bind,
     Cover,
+    Fuse,
+    Level,
     Primitive,
     Schedule,
     Separate,
     Split,
     Staging,
     each_decision,
+    primitive_of,
 )
 from offcut.schedule.text import Decision, format_decision, lines_of
 
@@ -46,53 +49,63 @@ def _decided_error(
     return DecidedError(op, refused, at=at, first=first, help=help)
 
 
-WORDS = {
-    "reorder": "order",
-    "compute_at": "at",
-    "cache_read": "stage read",
-    "cache_write": "stage write",
-    "stage_value": "stage value",
-    "prepack": "stage prepack",
-    "compute_inline": "inline",
-    "tensorize": "cover",
-    **dict.fromkeys(UNIT_PRIMITIVES.values(), "bind"),
-}
-"""The words of the text for the methods of a schedule that are called otherwise."""
+class Advice(str):
+    """A decision as help of an error: the call of the method that writes it.
 
-_METHOD = re.compile(rf"\b({'|'.join(WORDS)})\b")
+    line  the line of text that says it
+    """
 
+    line: str
 
-_CALLS = (
-    (re.compile(r'split\("(\w+)", (\d+)\)'), r"split {}.\1 \2 as \1o \1i"),
-    (re.compile(r'fuse\("(\w+)", "(\w+)"\)'), r"fuse {0}.\1 {0}.\2 as \1_\2"),
-    (re.compile(r'bind\(axis, "([\w.]+)"\)'), r"bind {}.i \1"),
-)
+    @classmethod
+    def of(cls, decision: Primitive, more: str = "") -> Advice:
+        """Return the advice to decide so; `more` is said behind it."""
+        advice = cls(format_call(decision) + more)
+        advice.line = format_decision(decision) + more
+        return advice
 
 
-def _in_words(text: str, decision: object) -> str:
-    """Return what is said of methods, as it is said of lines of text."""
-    stage = getattr(decision, "stage", "C")
-    for call, line in _CALLS:
-        text = call.sub(line.format(stage), text)
-    return _METHOD.sub(lambda match: WORDS[match[1]], text)
+def split_advice(stage: str, axis: str, factor: int, more: str = "") -> Advice:
+    """Return the advice to split a loop; `more` is said behind it."""
+    names = f"{axis}o", f"{axis}i"
+    return Advice.of(Split(stage, axis, (Level(factor),), names), more)
+
+
+def format_call(decision: Primitive) -> str:
+    """Return the call of the method of a stage, or of a schedule, that writes a decision."""
+    match decision:
+        case Split(_, axis, (level,)):
+            return f'split("{axis}", {level.tile})'
+        case Fuse(_, outer, inner):
+            return f'fuse("{outer}", "{inner}")'
+        case Bind(_, axis, unit) if unit not in UNIT_PRIMITIVES:
+            return f'bind("{axis}", "{unit}")'
+        case Staging("write", buffer):
+            return f"cache_write({buffer}, scope)"
+        case _:
+            return format_decision(decision)
 
 
 @contextmanager
 def at_line(schedule: Schedule, decision: Decision | int) -> Iterator[None]:
-    """Name the line of `decision`, or of that number, in what is refused meanwhile."""
+    """Name the line of `decision`, or of that number, in what is refused meanwhile; of an option, the line in it that is."""
     try:
         yield
     except PartitionError as refused:
         if refused.at.startswith("line "):
             raise
         lines = [(one, k, text.strip()) for k, (text, one) in enumerate(lines_of(schedule), 1)]
-        at = next(f"line {k}: {text}" for one, k, text in lines if one is decision or k == decision)
-        because = _in_words(refused.because, decision)
+        named = [line for line in lines if line[0] is decision or line[1] == decision]
+        inside = [line for line in lines if line[0] is refused.decision is not None]
+        one, number, text = (inside or named)[0]
+        op, because = refused.op, refused.because
+        if isinstance(one, Primitive) and primitive_of(one) == op:
+            op = text.split()[0]
         if isinstance(refused, DecidedError):
             first = next(f"line {k}: {text}" for one, k, text in lines if one is refused.first)
             because = f"{first} has decided it"
-        op = WORDS.get(refused.op, refused.op).split()[0]
-        help = tuple(_in_words(one, decision) for one in refused.help)
+        help = tuple(one.line if isinstance(one, Advice) else one for one in refused.help)
+        at = f"line {number}: {text}"
         raise PartitionError(op, refused.refused, at=at, because=because, help=help) from refused
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from offcut.backends.requested import request_by_names
+from offcut.backends.compile_request import request_by_names
 from offcut.backends.target import Options, Target
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor

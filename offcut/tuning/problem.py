@@ -10,7 +10,7 @@ from numbers import Real
 from time import time
 
 import offcut
-from offcut.backends.requested import Request
+from offcut.backends.compile_request import CompileRequest
 from offcut.backends.target import Options, Target
 from offcut.core.integers import whole
 from offcut.costmodel import plain
@@ -28,7 +28,7 @@ class Problem:
     seed                      of the arrays that candidates are called with
     """
 
-    request: Request
+    request: CompileRequest
     options: Options
     target: Target
     sizes: tuple[tuple[Mapping[str, int], float], ...]
@@ -42,7 +42,7 @@ class Problem:
     @property
     def machine(self) -> str:
         """What records call the place."""
-        return self.target.place(self.options)
+        return self.target.record_key(self.options)
 
     @property
     def origins(self) -> tuple[Origin, ...]:
@@ -60,7 +60,7 @@ class Problem:
     @property
     def source(self) -> Source:
         """Return where its times are from."""
-        return Source.SIMULATED if self.target.simulates else Source.MEASURED
+        return Source.SIMULATED if self.target.is_simulator else Source.MEASURED
 
     def scheduled(self, schedule: Schedule | None) -> Options:
         """The options of a candidate; of the default policy where there is no schedule."""

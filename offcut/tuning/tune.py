@@ -12,8 +12,8 @@ from math import isfinite
 from typing import Any
 
 from offcut.backends.checked_results import check_result
+from offcut.backends.compile_request import check_reassociate
 from offcut.backends.decide import proved_plan
-from offcut.backends.requested import check_reassociate
 from offcut.backends.target import Target
 from offcut.core.integers import whole
 from offcut.core.program import Program
@@ -113,7 +113,7 @@ def tune(
     default = proved_plan(chosen, problem.request, options)
     space = chosen.space(default, problem.request, options, alternatives)
     foreseen = price_named(problem, space.computation, space.first, price, features)
-    quick = has_nests(space.first) and not chosen.simulates
+    quick = has_nests(space.first) and not chosen.is_simulator
     expected = Expected(
         foreseen,
         {key_of(at): weight for at, weight in problem.sizes},
@@ -125,7 +125,7 @@ def tune(
     most = TRIALS if trials is None and seconds is None else trials
     with ExitStack() as stack:
         tell = stack.enter_context(shown(progress, space.first.name, most))
-        known_to = 0.0 if chosen.simulates else limits.resolution
+        known_to = 0.0 if chosen.is_simulator else limits.resolution
         begun = partial(
             Campaign,
             problem,

@@ -20,8 +20,8 @@ from compiled import contraction, floats
 
 import offcut as oc
 from offcut import Kernel
-from offcut.backends import proving, requested
-from offcut.backends.base import Signature
+from offcut.backends import compile_request, verify
+from offcut.backends.abi import Signature
 from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.target import Cpu
 from offcut.backends.host import cache
@@ -388,7 +388,7 @@ def test_constants_are_no_part_of_the_key(lowered: list[str]) -> None:
 def test_a_proof_is_kept_by_what_was_compared(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled()
     proofs: list[object] = []
-    monkeypatch.setattr(proving, "check_equal", lambda *asked, **_: proofs.append(asked))
+    monkeypatch.setattr(verify, "check_equal", lambda *asked, **_: proofs.append(asked))
     forget_plans()
     compiled().plan(m=1, k=1)
     forget_plans()
@@ -399,7 +399,7 @@ def test_what_a_program_was_checked_for_is_not_asked_again(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[object] = []
-    monkeypatch.setattr(requested, "check_in_bounds", lambda *asked: checked.append(asked))
+    monkeypatch.setattr(compile_request, "check_in_bounds", lambda *asked: checked.append(asked))
     monkeypatch.delenv("OFFCUT_VERIFY", raising=False)
     for expected in (1, 1):
         compiled()

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from offcut.backends.base import Argument, Relation
+from offcut.backends.abi import AffineFact, Argument
 from offcut.backends.host import arrays, builtin_function, fast_entry
 from offcut.backends.host.binding import bind
 from offcut.backends.host.call import Native, make_callable
@@ -359,9 +359,9 @@ CHECKED = Signature(
     (Argument("y", "float32", (N, M)),),
     (Size("n", 2, 9), Size("m", 0, 4, 2)),
     (
-        Relation(">=", 1, (("n", 1), ("m", -2)), "2*m <= n + 1"),
-        Relation("mod", 0, (("n", 1), ("m", 1)), "(n + m) % 2 == 0", 2),
-        Relation("==", 0, (), "0 == 0"),
+        AffineFact(">=", 1, (("n", 1), ("m", -2)), "2*m <= n + 1"),
+        AffineFact("mod", 0, (("n", 1), ("m", 1)), "(n + m) % 2 == 0", 2),
+        AffineFact("==", 0, (), "0 == 0"),
     ),
 )
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.backends.base import LEFT_AN_ARRAY
+from offcut.backends.abi import STATUS_OUT_OF_BOUNDS
 from offcut.backends.cpu import build
 from offcut.backends.cpu.machine.jit import JitModule
 from offcut.backends.host.call_sequence import SYMBOL, CallSequence
@@ -66,7 +66,7 @@ def test_an_empty_batch_does_nothing() -> None:
 def test_a_status_says_what_was_left() -> None:
     check_status("model", 0)
     with pytest.raises(CallError, match="leads outside of an array"):
-        check_status("model", LEFT_AN_ARRAY)
+        check_status("model", STATUS_OUT_OF_BOUNDS)
     with pytest.raises(InternalError, match="returned 9"):
         check_status("model", 9)
 

@@ -106,11 +106,57 @@ def test_a_state_is_the_same_in_any_batch_and_as_interpreted() -> None:
 def test_a_schedule_with_products_is_applied_again() -> None:
     u = floats("u", WIDTH, 4 * WIDTH)
     kernel = oc.compile(LSTM, constants={"U": u})
-    assert "cover *" in str(kernel.schedule)
-    again = oc.compile(LSTM, constants={"U": u}, schedule=oc.Schedule.parse(str(kernel.schedule)))
-    assert again.loops == kernel.loops
-    plain = oc.Schedule.parse(str(kernel.schedule).replace("cover *\n", ""))
+    text = str(kernel.schedule)
+    assert "cover *" not in text
+    assert "cover G_sum" in text
+    again = oc.compile(LSTM, constants={"U": u}, schedule=oc.Schedule.parse(text))
+    assert (again.loops, again.schedule) == (kernel.loops, kernel.schedule)
+    lines = text.splitlines()
+    rest = [line for line in lines if "G_sum" not in line and "prepack" not in line]
+    plain = oc.Schedule.parse("\n".join(rest))
     assert not tiles_inside(oc.compile(LSTM, constants={"U": u}, schedule=plain))
+    older = oc.Schedule.parse("\n".join([*lines[:2], "mark products", "mark rows", "mark lanes"]))
+    again = oc.compile(LSTM, constants={"U": u}, schedule=older)
+    assert (again.loops, again.schedule) == (kernel.loops, kernel.schedule)
+
+
+def test_the_nest_of_a_recurrence_is_cut_as_an_edited_schedule_says() -> None:
+    u = floats("u", WIDTH, 4 * WIDTH)
+    kernel = oc.compile(LSTM, constants={"U": u})
+    text = str(kernel.schedule)
+    line = next(one for one in text.splitlines() if one.startswith("split G_sum.i"))
+    edited = oc.Schedule.parse(text.replace(line, "split G_sum.i mask 4 as i_tile i_in"))
+    other = oc.compile(LSTM, constants={"U": u}, schedule=edited)
+    assert other.schedule == edited
+    assert other.loops != kernel.loops
+    p = floats("p", 5, 17, 4 * WIDTH)
+    h, c = floats("h", 17, WIDTH), floats("c", 17, WIDTH)
+    named = {"P": p, "G": np.zeros((17, 4 * WIDTH), "f4"), "H": h, "C": c}
+    given = [named[one.name] for one in kernel.signature.inputs]
+    assert all(same_bits(a, b) for a, b in zip(kernel(*given), other(*given), strict=True))
+
+
+def test_what_is_said_of_a_nest_that_is_none_is_refused_by_its_line() -> None:
+    u = floats("u", WIDTH, 4 * WIDTH)
+    text = str(oc.compile(LSTM, constants={"U": u}).schedule)
+    lines = len(text.splitlines())
+    wrong = {
+        "cover H vectors": (
+            f"schedule: cannot cover H\n  at       line {lines + 1}: cover H vectors\n"
+            "  because  no nest that computes it is a sequence of whole arrays, each from those before\n"
+            "  help     separate, split and bind, for loops as they stand"
+        ),
+    }
+    for line, message in wrong.items():
+        with pytest.raises(oc.PartitionError) as refused:
+            oc.compile(LSTM, constants={"U": u}, schedule=oc.Schedule.parse(f"{text}\n{line}"))
+        assert str(refused.value) == message
+    cover = next(one for one in text.splitlines() if one.startswith("cover G_sum"))
+    kernel = cover.partition("(")[0].split()[-1]
+    other = text.replace(kernel, "fma_float33")
+    with pytest.raises(oc.PartitionError, match="cannot cover tiles by fma_float33") as refused:
+        oc.compile(LSTM, constants={"U": u}, schedule=oc.Schedule.parse(other))
+    assert "cover G_sum" in refused.value.at
 
 
 def test_two_products_in_one_step_are_cut_each() -> None:

@@ -41,6 +41,6 @@ def test_what_is_kept_says_whether_it_was_made_with_tiles(monkeypatch: pytest.Mo
     said = []
     for answer in (True, False):
         monkeypatch.setattr(amx, "is_amx_permitted", lambda answer=answer: answer)
-        said.append(target.facts(options))
+        said.append(target.cache_key_parts(options))
     assert said[0] != said[1]
     assert "tiles" in said[0]

@@ -98,7 +98,7 @@ def test_a_plan_and_every_form_are_shown(target: Target) -> None:
     kernel = oc.compile(what.result, inputs=what.inputs, target=target)
     assert str(kernel.plan(n=5)).startswith(kernel.signature.name)
     assert kernel.source("loops") == str(kernel.loops) == str(oc.parse(kernel.source()))
-    for form in target.forms:
+    for form in target.source_forms:
         assert kernel.source(form).strip()
     with pytest.raises(oc.DescribeError) as refused:
         kernel.source("punched cards")

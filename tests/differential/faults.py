@@ -488,7 +488,7 @@ FAULTS = (
     ),
     Fault(
         "an access that is not proved is not asked",
-        "inside",
+        "bounds_guards",
         "        if unproved:",
         "        if False:",
     ),
@@ -723,15 +723,15 @@ FAULTS = (
     ),
     Fault(
         "an index may be the extent",
-        "inside",
+        "bounds_guards",
         'Compare("<", part, extent)]',
         'Compare("<=", part, extent)]',
     ),
     Fault(
         "an index may be negative",
-        "inside",
-        'inside += [Compare("<=", ix.const(0), part), Compare',
-        "inside += [Compare",
+        "bounds_guards",
+        'comparisons += [Compare("<=", ix.const(0), part), Compare',
+        "comparisons += [Compare",
     ),
     Fault(
         "the least of a size is not asked",
@@ -917,7 +917,7 @@ FAULTS = (
     Fault(
         "any scalar is one of an iteration",
         "independence",
-        "return scalar and written_first(name, loop.body)",
+        "return scalar and is_written_before_read(name, loop.body)",
         "return scalar",
     ),
     Fault(

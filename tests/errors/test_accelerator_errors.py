@@ -163,7 +163,7 @@ LINES = {
         """\
 cover: cannot run 'gemm_8x8x8'
   at       line 17: cover S at i gemm_8x8x8(j=j, p=k)
-  because  it is no declared instruction
+  because  it is no microkernel of the target, and no declared instruction: did you mean gemm_1x16x16?
   help     decl_tensor_intrin(computation, lowering)""",
     ),
     "another operation": (

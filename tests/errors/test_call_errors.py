@@ -8,7 +8,7 @@ from compiled import build
 from numpy.lib.stride_tricks import as_strided
 
 import offcut as oc
-from offcut.backends.base import Argument, Relation
+from offcut.backends.abi import AffineFact, Argument
 from offcut.backends.host.binding import bind
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var
@@ -36,7 +36,7 @@ ODD = Signature(
     (Argument("x", F32, (N, M)), Argument("w", F32, (extent(1, (("n", 2),)),))),
     (Argument("y", F32, (N, M)),),
     (Size("n", 0, 100, 4), Size("m", 0, 100)),
-    (Relation(">=", 0, (("m", 1), ("n", -1)), "n <= m"),),
+    (AffineFact(">=", 0, (("m", 1), ("n", -1)), "n <= m"),),
 )
 FIRST = Signature("first", (Argument("w", F32, (extent(1, (("n", 2),)),)),), (), (Size("n", 0, 9),))
 HALF = Signature(
@@ -64,14 +64,14 @@ MODULAR = Signature(
     (Argument("x", F32, (N, M)),),
     (),
     (Size("n", 0, 9), Size("m", 0, 9)),
-    (Relation("mod", 0, (("n", 1), ("m", 1)), "(n + m) % 4 == 0", 4),),
+    (AffineFact("mod", 0, (("n", 1), ("m", 1)), "(n + m) % 4 == 0", 4),),
 )
 EQUAL = Signature(
     "equal",
     (Argument("x", F32, (N, M)),),
     (),
     (Size("n", 0, 9), Size("m", 0, 9)),
-    (Relation("==", -1, (("n", 1), ("m", -1)), "n == m + 1"),),
+    (AffineFact("==", -1, (("n", 1), ("m", -1)), "n == m + 1"),),
 )
 
 

@@ -257,7 +257,7 @@ def test_a_target_whose_cost_says_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     y = oc.compute((n, 32), lambda i, j: oc.maximum(x[i, j], 0), name="Y")
     target = oc.target("gemmini")
     problem = posed("learn", y, [x], (), {"n": [3]}, target, target.options("learn"))
-    monkeypatch.setattr(type(target), "costs", lambda *given: lambda schedule: ())
+    monkeypatch.setattr(type(target), "predict_costs", lambda *given: lambda schedule: ())
     assert refusal(lambda: CountedCases(problem)(oc.Schedule.parse("schedule Y"))) == (
         "learn: cannot describe this schedule\n  because  of calls on gemmini nothing is predicted"
     )

@@ -555,12 +555,12 @@ tile: cannot tile by nothing
 fuse: cannot fuse y and k
   at       stage C
   because  k is not directly inside y: y > x
-  help     reorder brings two loops together""",
+  help     an order brings two loops together""",
     loops_in_the_wrong_order_are_not_fused: """\
 fuse: cannot fuse x and y
   at       stage C
   because  y is not directly inside x: y > x
-  help     reorder brings two loops together
+  help     an order brings two loops together
   help     fuse("y", "x")""",
     a_symbolic_inner_loop_is_not_fused: """\
 fuse: cannot fuse y and x
@@ -571,7 +571,7 @@ fuse: cannot fuse y and x
 fuse: cannot fuse i and j
   at       stage y
   because  j is not directly inside i: i
-  help     reorder brings two loops together""",
+  help     an order brings two loops together""",
     a_loop_named_twice_is_not_reordered: """\
 reorder: cannot reorder y, x, y
   at       stage C
@@ -581,8 +581,8 @@ reorder: cannot reorder y, x, y
 bind: cannot bind y to 'thread 3'
   at       axis C.y
   because  a hardware index is a name
-  help     bind(axis, "blockIdx.x")
-  help     bind(axis, "threadIdx.x")""",
+  help     bind("y", "blockIdx.x")
+  help     bind("y", "threadIdx.x")""",
     time_is_not_moved_inside_space: """\
 prove: the emitted program does not compute what the source does
   at       seidel
@@ -648,7 +648,7 @@ compute_inline: cannot inline C
 compute_inline: cannot inline CL
   at       stage CL
   because  it is a reduction, which takes more than one store
-  help     compute_at computes CL inside a loop of its reader""",
+  help     CL computed at a loop of its reader""",
     a_memory_that_is_no_name: """\
 cache_write: cannot cache C in 'acc buffer'
   because  a memory is known by its name, an identifier
@@ -685,7 +685,7 @@ rfactor: cannot factor y out of C
 rfactor: cannot factor k out of C
   at       stage C
   because  nothing is reduced inside k
-  help     split("k", 8) makes ko and ki""",
+  help     split("k", 8)""",
     what_is_no_reduction_is_not_factored: """\
 rfactor: cannot factor i out of B
   at       stage B
@@ -718,7 +718,7 @@ tensorize: cannot run C from xi inwards by gemm8x8
 tensorize: cannot run C from ko inwards by gemm8x8
   at       axis C.ko
   because  ko is not the innermost part of a loop: its values are not consecutive
-  help     reorder puts the inner loops below "ko\"""",
+  help     an order of the loops with the inner ones below ko""",
     an_instruction_that_reads_the_transpose: """\
 tensorize: cannot run C from y inwards by gemm8x8
   at       axis C.y
@@ -744,17 +744,17 @@ tensorize: cannot run C from y inwards by gemm8x8
 split: cannot change the loops that gemm8x8 runs
   at       stage C
   because  it was given yi, xi, ki, and the loops from yi inwards would be yi, xi, kio, kii
-  help     split before tensorize""",
+  help     this decision before the cover""",
     the_first_loop_of_an_instruction_is_split: """\
 split: cannot change the loops that gemm8x8 runs
   at       stage C
   because  it was given yi, xi, ki, and the loops from yi inwards would be gone
-  help     split before tensorize""",
+  help     this decision before the cover""",
     loops_of_an_instruction_are_fused: """\
 fuse: cannot change the loops that gemm8x8 runs
   at       stage C
   because  it was given yi, xi, ki, and the loops from yi inwards would be gone
-  help     fuse before tensorize""",
+  help     this decision before the cover""",
     a_loop_of_an_instruction_is_reordered: """\
 reorder: cannot reorder yi, ko
   at       stage C

@@ -10,8 +10,8 @@ import pytest
 from conftest import EQUAL, proved
 
 import offcut as oc
-from offcut import Take, TiledAxis
-from offcut.partition import segments, strategy_named
+from offcut import TiledAxis, TileRun
+from offcut.partition import parse_strategy, segments
 from offcut.partition.strategies.tiled_axis import EXTENT
 
 n = oc.dim("n", max=4096)
@@ -26,52 +26,52 @@ def refusal(call: Callable[[], Any], kind: type[oc.OffcutError] = oc.PartitionEr
     return str(refused.value)
 
 
-def cut_by(function: Callable[..., Iterator[Take]], tail: Any = "mine", **tile: int) -> Any:
+def cut_by(function: Callable[..., Iterator[TileRun]], tail: Any = "mine", **tile: int) -> Any:
     oc.strategy("mine")(function)
     return oc.partition(C, tile=tile or {"i": 8}, tail=tail)
 
 
-def leaves_out(axis: TiledAxis) -> Iterator[Take]:
+def leaves_out(axis: TiledAxis) -> Iterator[TileRun]:
     yield axis.full()
-    yield axis.rest(2)
+    yield axis.fixed(2)
 
 
-def twice(axis: TiledAxis) -> Iterator[Take]:
+def twice(axis: TiledAxis) -> Iterator[TileRun]:
     take = axis.full()
     yield take
     yield take
     yield axis.tail()
 
 
-def runs_past(axis: TiledAxis) -> Iterator[Take]:
-    yield axis.rest(8, (axis.extent + 7) // 8)
+def runs_past(axis: TiledAxis) -> Iterator[TileRun]:
+    yield axis.fixed(8, (axis.extent + 7) // 8)
 
 
-def moves_less(axis: TiledAxis) -> Iterator[Take]:
+def moves_less(axis: TiledAxis) -> Iterator[TileRun]:
     yield axis.where(axis.extent >= 100).full()
     yield axis.where(axis.extent < 100).full()
     yield axis.masked(4)
 
 
-REFUSED: dict[Callable[..., Iterator[Take]], str] = {
+REFUSED: dict[Callable[..., Iterator[TileRun]], str] = {
     leaves_out: """\
 partition: cannot cut by mine
-  at       a tile of 8: rest(8), rest(2)
+  at       a tile of 8: fixed(8), fixed(2)
   because  with an extent of 1, no tile runs iteration 0
   help     tail="cut" runs every iteration once""",
     twice: """\
 partition: cannot cut by mine
-  at       a tile of 8: rest(8), rest(8), tail()
+  at       a tile of 8: fixed(8), fixed(8), tail()
   because  with an extent of 8, two tiles run iteration 0
   help     tail="cut" runs every iteration once""",
     runs_past: """\
 partition: cannot cut by mine
-  at       a tile of 8: rest(8, (extent + 7)//8)
+  at       a tile of 8: fixed(8, (extent + 7)//8)
   because  with an extent of 1, a tile runs iteration 1, which is none
   help     tail="cut" runs every iteration once""",
     moves_less: """\
 partition: cannot cut by mine
-  at       a tile of 8: where(extent >= 100).rest(8), where(extent < 100).rest(8), masked(4)
+  at       a tile of 8: where(extent >= 100).fixed(8), where(extent < 100).fixed(8), masked(4)
   because  with an extent of 5, no tile runs iteration 4
   help     tail="cut" runs every iteration once""",
 }
@@ -79,7 +79,7 @@ partition: cannot cut by mine
 
 @pytest.mark.parametrize("function", REFUSED, ids=lambda one: one.__name__)
 def test_what_does_not_run_each_iteration_once_is_refused_with_the_smallest_extent(
-    function: Callable[..., Iterator[Take]],
+    function: Callable[..., Iterator[TileRun]],
 ) -> None:
     text = REFUSED[function]
     assert refusal(lambda: cut_by(function)) == text
@@ -89,79 +89,79 @@ def test_what_does_not_run_each_iteration_once_is_refused_with_the_smallest_exte
     assert refusal(lambda: s[C].split("i", 8, tail="mine")) == text
 
 
-def too_high(axis: TiledAxis) -> Iterator[Take]:
+def too_high(axis: TiledAxis) -> Iterator[TileRun]:
     yield axis.tail()
 
 
-def infinite(axis: TiledAxis) -> Iterator[Take]:
+def infinite(axis: TiledAxis) -> Iterator[TileRun]:
     for _ in count():
-        yield axis.rest(1)
+        yield axis.fixed(1)
 
 
-def the_same_for_ever(axis: TiledAxis) -> Iterator[Take]:
+def the_same_for_ever(axis: TiledAxis) -> Iterator[TileRun]:
     take = axis.full()
     while True:
         yield take
 
 
-def nothing_of_it(axis: TiledAxis) -> Iterator[Take]:
+def nothing_of_it(axis: TiledAxis) -> Iterator[TileRun]:
     yield axis.full()
     yield 3  # type: ignore[misc]
 
 
-def another_axis(axis: TiledAxis) -> Iterator[Take]:
+def another_axis(axis: TiledAxis) -> Iterator[TileRun]:
     yield axis.full()
     yield TiledAxis(axis.tile).full()
 
 
-def raises(axis: TiledAxis) -> Iterator[Take]:
+def raises(axis: TiledAxis) -> Iterator[TileRun]:
     yield axis.full()
     raise ValueError("not today")
 
 
-def no_height(axis: TiledAxis) -> Iterator[Take]:
-    yield axis.rest(axis.tile + 1)
+def no_height(axis: TiledAxis) -> Iterator[TileRun]:
+    yield axis.fixed(axis.tile + 1)
 
 
-def half_a_height(axis: TiledAxis) -> Iterator[Take]:
-    yield axis.rest(axis.tile / 2)  # type: ignore[arg-type]
+def half_a_height(axis: TiledAxis) -> Iterator[TileRun]:
+    yield axis.fixed(axis.tile / 2)  # type: ignore[arg-type]
 
 
-def not_affine(axis: TiledAxis) -> Iterator[Take]:
-    yield axis.one(axis.extent * axis.extent)
+def not_affine(axis: TiledAxis) -> Iterator[TileRun]:
+    yield axis.single(axis.extent * axis.extent)
 
 
-def asks_an_extent(axis: TiledAxis) -> Iterator[Take]:
+def asks_an_extent(axis: TiledAxis) -> Iterator[TileRun]:
     if axis.extent > 3:
         yield axis.full()
 
 
-def squares(axis: TiledAxis) -> Iterator[Take]:
+def squares(axis: TiledAxis) -> Iterator[TileRun]:
     yield axis.full(axis.extent * axis.extent)
 
 
-def asks_no_condition(axis: TiledAxis) -> Iterator[Take]:
+def asks_no_condition(axis: TiledAxis) -> Iterator[TileRun]:
     yield axis.where(axis.extent).full()
 
 
-IMPOSSIBLE: dict[Callable[..., Iterator[Take]], str] = {
+IMPOSSIBLE: dict[Callable[..., Iterator[TileRun]], str] = {
     too_high: "with an extent of 9, a tile has 9 instances",
     the_same_for_ever: "it gives more than 64 segments, each of them code of its own",
     infinite: "it gives more than 64 segments, each of them code of its own",
     nothing_of_it: "it gives 3, which is no segment of the axis that it was given",
-    another_axis: "it gives rest(8), which is no segment of the axis that it was given",
+    another_axis: "it gives fixed(8), which is no segment of the axis that it was given",
     raises: "its function raises ValueError: not today",
     no_height: "a tile of 9 instances is asked for, which is no int from 1 to 8",
     half_a_height: "a tile of 4.0 instances is asked for, which is no int from 1 to 8",
     not_affine: "extent * extent is not quasi-affine: a factor is an int",
-    asks_no_condition: "extent is no condition on axis.extent and axis.left",
+    asks_no_condition: "extent is no condition on axis.extent and axis.remaining",
     squares: "extent * extent is not quasi-affine: a factor is an int",
 }
 
 
 @pytest.mark.parametrize("function", IMPOSSIBLE, ids=lambda one: one.__name__)
 def test_what_is_no_segment_is_refused_with_what_it_is(
-    function: Callable[..., Iterator[Take]],
+    function: Callable[..., Iterator[TileRun]],
 ) -> None:
     assert refusal(lambda: cut_by(function)) == (
         "partition: cannot cut by mine\n"
@@ -172,7 +172,7 @@ def test_what_is_no_segment_is_refused_with_what_it_is(
 
 
 def test_a_bug_that_a_strategy_meets_is_not_called_its_fault() -> None:
-    def meets_a_bug(axis: TiledAxis) -> Iterator[Take]:
+    def meets_a_bug(axis: TiledAxis) -> Iterator[TileRun]:
         yield axis.full()
         raise oc.InternalError("met")
 
@@ -187,7 +187,7 @@ def test_a_condition_on_the_extent_is_no_python_if() -> None:
 
 
 def test_an_order_that_a_sum_does_not_have_is_refused() -> None:
-    def backwards(axis: TiledAxis) -> Iterator[Take]:
+    def backwards(axis: TiledAxis) -> Iterator[TileRun]:
         after = axis.where(axis.extent >= 0)
         after.full()
         yield after.tail()
@@ -196,20 +196,20 @@ def test_an_order_that_a_sum_does_not_have_is_refused() -> None:
     assert proved(cut_by(backwards)) >= EQUAL
     assert refusal(lambda: cut_by(backwards, k=2)) == (
         "partition: cannot cut by mine\n"
-        "  at       a tile of 2: where(extent >= 0).tail(), rest(2)\n"
+        "  at       a tile of 2: where(extent >= 0).tail(), fixed(2)\n"
         "  because  with an extent of 5, iteration 0 runs after a later one\n"
         '  help     tail="cut" runs every iteration once'
     )
 
 
 def test_what_repeats_terms_or_pads_is_refused_as_ours_is() -> None:
-    def back(axis: TiledAxis) -> Iterator[Take]:
+    def back(axis: TiledAxis) -> Iterator[TileRun]:
         short = axis.where(axis.extent < axis.tile)
         yield axis.full()
-        yield axis.moved_back()
+        yield axis.shifted()
         yield short.tail()
 
-    def padding(axis: TiledAxis) -> Iterator[Take]:
+    def padding(axis: TiledAxis) -> Iterator[TileRun]:
         yield axis.full()
         yield axis.padded()
 
@@ -232,7 +232,7 @@ def test_what_repeats_terms_or_pads_is_refused_as_ours_is() -> None:
     )
 
 
-def gives_a_list(axis: TiledAxis) -> list[Take]:
+def gives_a_list(axis: TiledAxis) -> list[TileRun]:
     return [axis.full()]
 
 
@@ -280,7 +280,7 @@ def test_heights_that_are_none_are_refused(tail: Any, because: str, help: str) -
 
 def test_a_kernel_that_asks_for_a_larger_tile_than_it_took_along_is_refused() -> None:
     oc.strategy("mine")(leaves_out)
-    one = strategy_named("mine", at="here")
+    one = parse_strategy("mine", at="here")
     assert refusal(lambda: segments(one, EXTENT, 257)) == (
         "partition: cannot cut by mine\n"
         "  at       a tile of 257\n"

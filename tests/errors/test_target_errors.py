@@ -10,7 +10,7 @@ import pytest
 
 import offcut as oc
 from offcut import Target
-from offcut.backends.target import Planned
+from offcut.backends.target import TargetPlan
 from offcut.errors import TargetError
 from tests.facade import load_machine
 
@@ -25,8 +25,8 @@ class Mine(Target):
         for name, value in over.items():
             setattr(self, name, value)
 
-    def policy(self, program: Any, users: Any, options: Any) -> Iterator[Planned]:
-        yield Planned(program)
+    def policy(self, program: Any, users: Any, options: Any) -> Iterator[TargetPlan]:
+        yield TargetPlan(program)
 
     def lower(self, planned: Any, signature: Any, options: Any) -> bytes:
         return b"mine"
@@ -68,7 +68,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         f"policy\n  because  it gives {PROGRAM!r}, not Planned(program)",
     ),
     "facts": (
-        lambda: kernel(Mine(facts=lambda _: 3)),
+        lambda: kernel(Mine(cache_key_parts=lambda _: 3)),
         "facts\n  because  it gives 3, not a tuple of texts",
     ),
     "code": (
@@ -88,11 +88,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "notes\n  because  it gives 3, not a tuple of lines",
     ),
     "forms": (
-        lambda: kernel(Mine(forms=3)).source("mine"),
+        lambda: kernel(Mine(source_forms=3)).source("mine"),
         "forms\n  because  it gives 3, not a tuple of names",
     ),
     "a form": (
-        lambda: kernel(Mine(forms=("mine",), show=nothing)).source("mine"),
+        lambda: kernel(Mine(source_forms=("mine",), render_form=nothing)).source("mine"),
         "show\n  because  it gives None, not a text",
     ),
     "a machine": (
@@ -124,7 +124,9 @@ def test_a_name_is_a_text() -> None:
 
 def test_a_target_that_gives_what_is_asked_for_is_used() -> None:
     x = np.ones((2, 4), "float32")
-    made = kernel(Mine(forms=["mine"], show=lambda *_: "shown", notes=lambda *_: ["noted"]))
+    made = kernel(
+        Mine(source_forms=["mine"], render_form=lambda *_: "shown", notes=lambda *_: ["noted"])
+    )
     assert made(x) is x
     assert made.source("mine") == "shown"
     assert "noted" in str(made.plan(n=2))

@@ -27,6 +27,9 @@ FOREIGN = (
     "bind * thread",
     "bind * lane",
     "bind C.i thread",
+    "bind C.i_tile thread",
+    "bind C.j_in lane",
+    "bind T.k lane tree",
     "split *.i balance 0 as a b",
     "split *.i residue 999999999 as a b",
     "split *.j (8, 4) as a b",
@@ -119,6 +122,7 @@ CASES: dict[str, tuple[Callable[[], Tensor | oc.Program], Callable[[], dict[str,
     "program": (lambda: oc.parse(PROGRAM), dict),
     "cuts": (lambda: oc.parse(PROGRAM), in_cuts),
     "by hand": (by_hand, dict),
+    "threads": (attention, lambda: {"threads": 2}),
 }
 
 
@@ -188,7 +192,7 @@ def check_edits(what: str, of: int, start: int) -> None:
 
 # An edit of attention, which is five nests, takes seconds.
 @pytest.mark.every(4)
-@pytest.mark.parametrize("what", [what for what in CASES if what != "attention"])
+@pytest.mark.parametrize("what", [what for what in CASES if CASES[what][0] is not attention])
 def test_an_edited_schedule_gives_the_same_values_or_is_refused(what: str) -> None:
     check_edits(what, of=211, start=7)
 
@@ -196,4 +200,4 @@ def test_an_edited_schedule_gives_the_same_values_or_is_refused(what: str) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("what", CASES)
 def test_any_edit_gives_the_same_values_or_is_refused(what: str) -> None:
-    check_edits(what, of=7 if what == "attention" else 1, start=0)
+    check_edits(what, of=7 if CASES[what][0] is attention else 1, start=0)

@@ -319,7 +319,7 @@ def test_balance_is_proved_height_by_height() -> None:
 
 @pytest.mark.parametrize("heights", [(8, 4, 2, 1), (8, 6, 4, 2), (32, 16), (14, 5)])
 def test_a_ladder_of_any_heights_is_proved(heights: tuple[int, ...]) -> None:
-    assert check_axis(LADDER.stepped(heights), heights[0], False)
+    assert check_axis(LADDER.with_heights(heights), heights[0], False)
 
 
 def test_a_certificate_says_what_was_proved_and_of_what() -> None:

@@ -19,7 +19,7 @@ from offcut.backends.accelerator.costs.periodic import Fitted
 from offcut.backends.accelerator.executor import AcceleratorExecutor
 from offcut.backends.accelerator.simulator import SimulationResult
 from offcut.backends.accelerator.target import Accelerator
-from offcut.backends.target import DEFAULT, Planned
+from offcut.backends.target import DEFAULT, TargetPlan
 from offcut.core.sizes import Dim
 from offcut.costmodel import Formulas
 from tests.agree import nearly
@@ -75,15 +75,15 @@ class Layer:
 
     target: Accelerator
     request: Request
-    planned: Planned
+    planned: TargetPlan
 
     def cost(self) -> Cost:
-        found = self.target.cost_of(self.planned, self.request, DEFAULT, {})
+        found = self.target.predict_cost(self.planned, self.request, DEFAULT, {})
         assert isinstance(found, Cost)
         return found
 
     def formulas(self) -> Formulas:
-        found = self.target.cost_of(self.planned, self.request, DEFAULT)
+        found = self.target.predict_cost(self.planned, self.request, DEFAULT)
         assert isinstance(found, Formulas)
         return found
 

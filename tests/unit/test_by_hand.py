@@ -431,7 +431,7 @@ at: cannot compute AL at D.i
         """\
 cover: cannot run 'nothing8x8'
   at       line 5: cover C at ji nothing8x8
-  because  it is no declared instruction
+  because  it is no microkernel of the target, and no declared instruction
   help     decl_tensor_intrin(computation, lowering)""",
     ),
     "an instruction that computes something else": (
@@ -500,7 +500,7 @@ split: cannot take j as an axis
         "bind * lane",
         """\
 schedule: cannot apply a decision here
-  at       line 3: stage read A for C as AL in far
+  at       line 6: stage read A for C as AL in far
   because  what a target decides stands before it, about loops that are made first
   help     decisions by hand come first
   help     split C.i cut 8, behind separate""",
@@ -589,9 +589,10 @@ def test_nests_are_for_what_is_still_a_computation() -> None:
     assert (
         str(refused.value)
         == """\
-compile: cannot apply a schedule with nests to D
-  because  it is not a sequence of whole arrays, each from those before
-  help     separate, split and bind are for loops as they stand"""
+schedule: cannot cover C
+  at       line 3: cover C vectors
+  because  no nest that computes it is a sequence of whole arrays, each from those before
+  help     separate, split and bind, for loops as they stand"""
     )
 
 
@@ -641,7 +642,9 @@ def test_a_fault_in_the_loops_that_primitives_make_is_refused(
     a, b = (rng.integers(-4, 5, shape).astype("float32") for shape in ((9, 12), (12, 10)))
     mutants = list(corrupted(s.lower(), kind))
     for broken in mutants[:: max(1, len(mutants) // 3)]:
-        monkeypatch.setattr(hand_schedule, "lower", lambda _, broken=broken: broken)
+        monkeypatch.setattr(
+            hand_schedule, "lower_with_tiles", lambda _, broken=broken: (broken, [])
+        )
         again = oc.create_schedule(given).apply(s.schedule)
         try:
             found = again.lower().run({"A": a, "B": b})

@@ -1,16 +1,30 @@
-"""The clock of units that run in order, against a walk over all turns; the tilings that it ranks, against the simulator."""
+"""The clock of units that run in order, against a walk over all turns; the walk, and the tilings that both rank, against the
+simulator.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pytest
 
 from offcut.costmodel import load, shipped
-from offcut.costmodel.clock import FIRST_TURNS, Loop, Node, Run, busy, cycles
+from offcut.costmodel.clock import (
+    FIRST_TURNS,
+    End,
+    Ends,
+    Loop,
+    Node,
+    Run,
+    Work,
+    busy,
+    cycles,
+    fused,
+)
 from offcut.costmodel.resources import (
     BUS,
     BUS_WAITS,
@@ -19,9 +33,18 @@ from offcut.costmodel.resources import (
     MachineResources,
     resources_of,
 )
+from offcut.costmodel.walk import walk
 from tests.agree import nearly
 
 RESOURCES = resources_of(load("vta"))
+AT_ONCE = replace(RESOURCES, fetch_cycles=0.0)
+"""Instructions are there at once."""
+
+
+def with_queue(unit: str, depth: int) -> MachineResources:
+    """Return the resources with a queue of so many instructions."""
+    every = {**RESOURCES.every, unit: replace(RESOURCES[unit], depth=depth)}
+    return replace(AT_ONCE, every=every)
 
 
 def run(
@@ -31,34 +54,38 @@ def run(
     tail: float = 1.0,
     reads: tuple[Hashable, ...] = (),
     writes: tuple[Hashable, ...] = (),
+    fills: bool | None = None,
 ) -> Run:
     """Return a run that takes `tail` of its cycles in the last turn of the loop "i"."""
 
-    def taken(last: frozenset[str]) -> tuple[np.ndarray, np.ndarray]:
-        part = tail if "i" in last else 1.0
-        return np.array(own) * part, np.array(bus) * part
+    def taken(ends: Ends) -> Work:
+        part = tail if ends else 1.0
+        return Work(np.array(own) * part, np.array(bus) * part, np.ones(1))
 
-    return Run(unit, taken, reads, writes, fills=bool(writes))
+    fills = bool(writes) if fills is None else fills
+    return Run(unit, taken, reads, writes, fills, frozenset({("i", End.LAST)}))
 
 
-def walked(body: Sequence[Node], depths: Mapping[Hashable, int], at: int) -> float:
+def walked(body: Sequence[Node], depths: Mapping[Hashable, int], at: int = 0) -> float:
     """Return the cycles of one program, turn by turn."""
     free: dict[str, float] = defaultdict(float)
     slots = {name: deque([[0.0, 0.0] for _ in range(depth)]) for name, depth in depths.items()}
 
-    def go(nodes: Sequence[Node], last: frozenset[str]) -> None:
+    def go(nodes: Sequence[Node], ends: Ends) -> None:
         for node in nodes:
             if isinstance(node, Loop):
-                turns = int(node.turns[at % node.turns.size])
+                turns, last = int(node.turns[at % node.turns.size]), {(node.name, End.LAST)}
                 for turn in range(turns):
-                    go(node.body, last | {node.name} if turn == turns - 1 else last)
+                    go(node.body, ends | last if turn == turns - 1 else ends)
                 continue
             for name in node.writes if node.fills else ():
                 slots[name].rotate(-1)
             begin = free[node.unit]
             begin = max([begin, *(t for name in node.writes for t in slots[name][-1])])
             begin = max([begin, *(slots[name][-1][0] for name in node.reads)])
-            end = begin + sum(float(part[at % part.size]) for part in node.cycles(last))
+            end = begin + sum(
+                float(part[at % part.size]) for part in node.work(ends & node.ends)[:2]
+            )
             free[node.unit] = end
             for name in node.writes:
                 slots[name][-1][0] = end
@@ -78,7 +105,7 @@ def pipeline(draw: Random, turns: Sequence[int], inner: Sequence[int]) -> tuple[
     tail = draw.choice([1.0, 0.5])
     terms = (
         run("load", some(1, 40), tail=tail, writes=("a",)),
-        Run("compute", run("compute", some(1, 40), tail=tail).cycles, ("a",), ("s",)),
+        run("compute", some(1, 40), tail=tail, reads=("a",), writes=("s",), fills=False),
     )
     return (
         Loop(
@@ -102,7 +129,7 @@ def test_loops_of_few_turns_take_what_a_walk_over_them_takes(depth: int) -> None
     for _ in range(10):
         body = pipeline(draw, turns, inner)
         depths = dict.fromkeys(("a", "w", "s"), depth)
-        found = cycles(body, depths, RESOURCES, np.arange(len(turns)))
+        found = cycles(body, depths, AT_ONCE, np.arange(len(turns)))
         assert list(found) == nearly([walked(body, depths, at) for at in range(len(turns))])
 
 
@@ -114,7 +141,7 @@ def test_loops_of_many_turns_take_nearly_what_a_walk_over_them_takes(depth: int)
     for _ in range(25):
         body = pipeline(draw, turns, inner)
         depths = dict.fromkeys(("a", "w", "s"), depth)
-        found = cycles(body, depths, RESOURCES, np.arange(4))
+        found = cycles(body, depths, AT_ONCE, np.arange(4))
         every = np.array([walked(body, depths, at) for at in range(4)])
         off += list(np.abs(found / every - 1))
         assert np.all(np.broadcast_to(busy(body, RESOURCES), 4) <= every * (1 + 1e-9))
@@ -130,12 +157,12 @@ def test_a_loop_whose_windows_take_turns_goes_at_the_rate_of_its_busiest_resourc
             np.array([100.0]),
             (
                 run("load", [2.0], [5.0], writes=("a",)),
-                Run("compute", run("compute", [10.0]).cycles, ("a",)),
+                run("compute", [10.0], reads=("a",)),
             ),
         ),
     )
-    assert cycles(body, {"a": 1}, RESOURCES, np.arange(1)) == nearly(100 * (7 + 10), rel=0.01)
-    assert cycles(body, {"a": 2}, RESOURCES, np.arange(1)) == nearly(100 * 10 + 7, rel=0.02)
+    assert cycles(body, {"a": 1}, AT_ONCE, np.arange(1)) == nearly(100 * (7 + 10), rel=0.01)
+    assert cycles(body, {"a": 2}, AT_ONCE, np.arange(1)) == nearly(100 * 10 + 7, rel=0.02)
 
 
 def test_the_bus_is_taken_by_one_unit_at_a_time() -> None:
@@ -149,7 +176,68 @@ def test_the_bus_is_taken_by_one_unit_at_a_time() -> None:
             ),
         ),
     )
-    assert cycles(body, {"a": 2}, RESOURCES, np.arange(1)) == nearly(50 * 11, rel=0.02)
+    assert cycles(body, {"a": 2}, AT_ONCE, np.arange(1)) == nearly(50 * 11, rel=0.02)
+
+
+def taken(body: Sequence[Node], depths: Mapping[Hashable, int], on: MachineResources) -> float:
+    """Return the cycles that the walk says."""
+    return walk(body, depths, on, 0).timed().cycles
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_the_walk_is_a_walk_over_all_turns(depth: int) -> None:
+    draw = Random(depth)
+    for _ in range(10):
+        body = pipeline(draw, [draw.randint(1, 9)], [draw.randint(1, 5)])
+        depths: Mapping[Hashable, int] = dict.fromkeys(("a", "w", "s"), depth)
+        quiet = walk(body, depths, AT_ONCE, 0)
+        quiet.events = [one._replace(own=one.own + one.bus, bus=0.0) for one in quiet.events]
+        assert quiet.timed().cycles == nearly(walked(body, depths))
+
+
+@pytest.mark.parametrize("turns", [2, 3, 4, 5])
+def test_where_slots_begin_anew_an_odd_number_of_turns_keeps_a_load_waiting(turns: int) -> None:
+    """Two windows: the last fill of a run of the inner loop and the first of the next have one slot."""
+
+    def of(restarts: bool) -> tuple[Node, ...]:
+        load = run("load", [10.0], writes=("a",))
+        inner = Loop("i", np.array([float(turns)]), (load, run("compute", [10.0], reads=("a",))))
+        return (Loop("o", np.array([6.0]), (replace(inner, restarts=restarts),)),)
+
+    anew, on = (taken(of(restarts), {"a": 2}, AT_ONCE) for restarts in (True, False))
+    assert anew - on == (5 * 10 if turns % 2 else 0)
+    assert cycles(of(True), {"a": 2}, AT_ONCE, np.arange(1)) == nearly(anew, rel=0.02)
+
+
+def test_a_full_queue_holds_up_what_is_fetched_behind_it() -> None:
+    """Twelve loads in a queue of four: what the other unit is to do beside them is fetched when eight have begun."""
+
+    def twelve(ends: Ends) -> Work:
+        return Work(np.array([120.0]), np.zeros(1), np.array([12.0]))
+
+    body = (Loop("i", np.array([50.0]), (Run("load", twelve), run("compute", [100.0]))),)
+    for depth, expected in ((512, 50 * 120), (4, 50 * 120 + 70)):
+        on = with_queue("load", depth)
+        assert taken(body, {}, on) == nearly(expected, rel=0.02)
+        assert cycles(body, {}, on, np.arange(1)) == nearly(taken(body, {}, on), rel=0.02)
+    alternate = (Loop("i", np.array([50.0]), (run("compute", [100.0]), Run("load", twelve))),)
+    on = with_queue("load", 4)
+    assert cycles(alternate, {}, on, np.arange(1)) == nearly(taken(alternate, {}, on), rel=0.02)
+
+
+def test_loops_around_one_another_alone_are_as_one() -> None:
+    draw = Random(4)
+    for _ in range(5):
+        (inner,) = pipeline(draw, [7], [3])
+        assert isinstance(inner, Loop)
+        body = (Loop("o", np.array([4.0]), (inner,)),)
+        (one,) = fused(body)
+        assert isinstance(one, Loop)
+        assert one.turns == nearly([28.0])
+        depths: Mapping[Hashable, int] = dict.fromkeys(("a", "w", "s"), 2)
+        assert busy((one,), AT_ONCE) == nearly(busy(body, AT_ONCE))
+        said, expected = (cycles(nodes, depths, AT_ONCE, np.arange(1)) for nodes in ((one,), body))
+        assert said == nearly(expected, rel=0.05)
 
 
 def test_resources_are_what_the_description_says() -> None:

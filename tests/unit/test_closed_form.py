@@ -542,8 +542,8 @@ def test_a_cost_says_what_it_holds_and_what_its_code_takes() -> None:
     request = requested(wide, None, stand_ins(["Y"], wide, None, "cost"), "cost")
     options = target.options("cost")
     planned = proved_plan(target, request, options)
-    found = target.cost_of(planned, request, options, {"rows": 140})
-    formula = target.cost_of(planned, request, options)
+    found = target.predict_cost(planned, request, options, {"rows": 140})
+    formula = target.predict_cost(planned, request, options)
     assert isinstance(found, Cost)
     # 14 rows by 2 vectors are accumulated; a group of 288 columns and a block of rows stay in L2.
     (body,) = (piece for piece in found.pieces if piece.role == "body")

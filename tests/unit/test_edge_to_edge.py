@@ -9,8 +9,8 @@ import pytest
 
 from offcut.core import index as ix
 from offcut.ir import Compare, Expr, Size, Var
-from offcut.partition.strategies.axis_proof import _owned, _run
-from offcut.partition.strategies.catalog import segments, strategy_named
+from offcut.partition.strategies.axis_proof import _owned_strip, _run
+from offcut.partition.strategies.catalog import parse_strategy, segments
 from offcut.polyhedral import Space
 from offcut.proof.by_axis.contiguity import are_contiguous
 from offcut.proof.by_axis.quotients import Quotients
@@ -33,9 +33,9 @@ CUTS = [
 
 def strips(strategy: object, tile: int, *, run: bool) -> list[Strip]:
     """What the segments of a cut answer for, or what their loops run, as intervals."""
-    parts = segments(strategy_named(strategy, at="here"), EXTENT, tile)
+    parts = segments(parse_strategy(strategy, at="here"), EXTENT, tile)
     space = Space(SIZES, ())
-    found = [s for p in parts for s in (_run(space, p) if run else [_owned(p)])]
+    found = [s for p in parts for s in (_run(space, p) if run else [_owned_strip(p)])]
     return [strip.joined() for strip in found]
 
 

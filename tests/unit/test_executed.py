@@ -21,7 +21,7 @@ from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.exactness import Exactness
 from offcut.costmodel.closed.operations import operations
 from offcut.ir import Form, Store, Tile, walk
-from offcut.partition.strategies.catalog import strategy_named
+from offcut.partition.strategies.catalog import parse_strategy
 from tests.agree import nearly
 from tests.facade import STRATEGIES, evaluate, processor, proved_plan, requested, stand_ins
 
@@ -117,7 +117,7 @@ def strategies(asked: Any) -> Any:
     """Strategies by the names that a user gives."""
     if isinstance(asked, dict):
         return tuple((axis, strategies(name)) for axis, name in asked.items())
-    return asked if asked == "auto" else strategy_named(asked, at="")
+    return asked if asked == "auto" else parse_strategy(asked, at="")
 
 
 def peak(machine: Machine, operator: str) -> float:
@@ -137,7 +137,7 @@ def check(operator: str, machine: str, cut: str, sizes: tuple[int, ...]) -> None
     for size in sizes:
         at = {"n": size} | ({"m": 5} if "m" in names else {})
         given = {names[user]: value for user, value in at.items()}
-        found = target.cost_of(made, request, options, at)
+        found = target.predict_cost(made, request, options, at)
         assert isinstance(found, Cost)
         counting = Counting(made.program, given)
         executed = sum(piece.flop for piece in found.pieces)
@@ -156,7 +156,7 @@ def check(operator: str, machine: str, cut: str, sizes: tuple[int, ...]) -> None
             assert piece.flop <= 1.0001 * most * piece.cycles, piece
         assert executed <= most * (found.cycles - found.call)
         assert found.seconds >= described.call.call_seconds
-    plan = target.plan_of(made, request, options, at)
+    plan = target.describe_plan(made, request, options, at)
     assert plan.seconds == nearly(found.seconds)
 
 

@@ -137,3 +137,22 @@ def test_a_strategy_of_a_program_that_no_microkernel_computes_is_refused() -> No
 def test_a_strategy_along_an_axis_that_there_is_not_is_refused() -> None:
     with pytest.raises(oc.PartitionError, match="cannot find the axis 'z'"):
         oc.compile(D, inputs=[X, W], target=Machine(unit()), strategy={"z": "mask"})
+
+
+@pytest.mark.parametrize("places", PLACES)
+def test_sums_over_more_than_the_microkernel_sums_over_are_added_to_around_its_tiles(
+    places: str,
+) -> None:
+    x, f = oc.placeholder((n + 2, 6), name="X"), oc.placeholder((3, 6, 10), name="F")
+    r, c = oc.reduce_axis(3, name="r"), oc.reduce_axis(6, name="c")
+    y = oc.compute((n, 10), lambda i, j: oc.sum(x[i + r, c] * f[r, c, j], axis=[r, c]), name="Y")
+    kernel = oc.compile(
+        y, inputs=[x, f], target=Machine(unit(**PLACES[places])), strategy="balance"
+    )
+    assert "unit4" in {piece.microkernel for piece in kernel.cost(n=9).pieces}
+    rng = np.random.default_rng(0)
+    weights = rng.integers(-8, 8, (3, 6, 10)).astype("float32")
+    for rows in (0, 1, 4, 9):
+        values = rng.integers(-8, 8, (rows + 2, 6)).astype("float32")
+        expected = sum(values[at : at + rows] @ weights[at] for at in range(3))
+        np.testing.assert_array_equal(kernel(values, weights), expected)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from offcut.backends.interpret.target import Interpret
-from offcut.backends.target import Planned
+from offcut.backends.target import TargetPlan
 from offcut.errors import DescribeError, TargetError
 from tests.agree import agree, of_peer
 from tests.facade import Bound, Builder, compiled, interpreted
@@ -19,7 +19,7 @@ class Integers(Interpret):
 
     name = "integers"
 
-    def policy(self, program: Any, *rest: Any) -> Iterator[Planned]:
+    def policy(self, program: Any, *rest: Any) -> Iterator[TargetPlan]:
         """The program as it stands.
 
         Raises TargetError where an array of it holds floats.

@@ -475,3 +475,24 @@ def test_floats_become_integers_as_in_compiled_code(old: str, new: str) -> None:
     wanted = [0 if v != v else int(np.clip(np.trunc(v), low, high)) for v in given.astype("f8")]
     for target in ("cpu", "interpret"):
         assert np.asarray(oc.compile(whole, target=target)(given)).tolist() == wanted
+
+
+WINDOW_OF_INNER_LOOP = """program window
+size n in 0:100
+input X: float32[n, 4]
+output Y: float32[n, 4]
+local T: float32[n, 4]
+for b in 0:n
+  for c in b:b + 1
+    alloc T[b +: c - b + 1, 0 +: 4]
+      tile j in 0 +: 4
+        T[c, j] = X[c, j]
+      tile j in 0 +: 4
+        Y[c, j] = T[c, j] * 2.0
+"""
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_a_window_whose_extent_differs_where_nothing_runs_holds_what_runs(n: int) -> None:
+    x = np.arange(n * 4, dtype=np.float32).reshape(n, 4)
+    np.testing.assert_array_equal(parse(WINDOW_OF_INNER_LOOP).run({"X": x}), 2 * x)

@@ -88,14 +88,14 @@ def prices(made: Program, target: Target, every: bool = False) -> tuple[Schedule
     """
     inputs, output, constants = made
     request = requested(output, inputs, stand_ins(constants, output, inputs, "tune"), "tune")
-    options = replace(target.options("tune"), every=every)
+    options = replace(target.options("tune"), keep_pruned=every)
     space = space_of(request, options, target, 3)
     computation = space.computation
     assert computation is not None
 
     names = dict(request.users.sizes)
     calls = Calls({names["n"]: np.array(SIZES)}, len(SIZES))
-    resolving = target.resolving(computation, options)
+    resolving = target.variant_resolver(computation, options)
     return SchedulePrices(target.hardware(options), calls, resolving), space.first
 
 
@@ -103,8 +103,10 @@ def cost_at(made: Program, target: Target, size: int) -> Cost:
     """The closed form of the program that the target's own schedule makes, with all products that nests have."""
     inputs, output, constants = made
     request = requested(output, inputs, stand_ins(constants, output, inputs, "tune"), "tune")
-    options = replace(target.options("tune"), padded=True)
-    found = target.cost_of(proved_plan(target, request, options), request, options, {"n": size})
+    options = replace(target.options("tune"), keep_padding_terms=True)
+    found = target.predict_cost(
+        proved_plan(target, request, options), request, options, {"n": size}
+    )
     assert isinstance(found, Cost)
     return found
 

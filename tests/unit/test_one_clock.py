@@ -16,7 +16,7 @@ from offcut import Cost, Kernel, PartitionError
 from offcut.core.expr import Binary, Cast, Compare, Const, Expr, Lookup, Select, Var, real
 from offcut.costmodel import Formulas
 from offcut.costmodel.arrays import Formulas as Evaluated
-from offcut.partition.strategies.catalog import strategy_named
+from offcut.partition.strategies.catalog import parse_strategy
 from offcut.schedule import ANY_LANES, ANY_THREADS
 from offcut.tuning.pricing.predicting import nest_prices, price_of
 from tests import spaces
@@ -50,12 +50,12 @@ def agree(program: str, machine: str, strategy: Any) -> None:
     request = requested(output, inputs, stand_ins(constants, output, inputs, "plan"), "plan")
     options = target.options("compile", strategy=strategy)
     planned = proved_plan(target, request, options)
-    formulas = target.cost_of(planned, request, options)
+    formulas = target.predict_cost(planned, request, options)
     assert isinstance(formulas, Formulas)
     formula = formulas.seconds
     for size in SIZES:
-        plan = target.plan_of(planned, request, options, {"n": size})
-        cost = target.cost_of(planned, request, options, {"n": size})
+        plan = target.describe_plan(planned, request, options, {"n": size})
+        cost = target.predict_cost(planned, request, options, {"n": size})
         assert isinstance(cost, Cost)
         assert plan.seconds == nearly(cost.seconds, rel=1e-9)
         found = float(formula.subs(dict.fromkeys(formula.free_symbols, size)))
@@ -67,7 +67,7 @@ def agree(program: str, machine: str, strategy: Any) -> None:
 @pytest.mark.every(12)
 @pytest.mark.parametrize("strategy", ["auto", *strategies()])
 def test_plan_cost_and_formulas_of_a_product_say_one_number(strategy: str) -> None:
-    agree("dense", "zen4", strategy if strategy == "auto" else strategy_named(strategy, at=""))
+    agree("dense", "zen4", strategy if strategy == "auto" else parse_strategy(strategy, at=""))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_search_is_told_what_the_schedule_costs_once_it_is_cut(program: str, o
             continue
         compared += 1
         for call, (seconds, (at, _)) in enumerate(zip(told, vectors, strict=True)):
-            cost = target.cost_of(planned, request, asked, at)
+            cost = target.predict_cost(planned, request, asked, at)
             assert isinstance(cost, Cost)
             assert seconds == nearly(cost.seconds, rel=off), (str(schedule), at)
             taken = [min(ways, key=lambda way: way.own[call]) for ways in nests.nests(schedule)]
@@ -180,7 +180,7 @@ def test_the_number_of_threads_goes_by_the_cycles_that_are_counted(text: str) ->
     options = target.options("compile", threads=2)
     planned: Any = proved_plan(target, request, options)
     for size in (2, 10, 65, 300, 1000):
-        cost = target.cost_of(planned, request, options, {"n": size})
+        cost = target.predict_cost(planned, request, options, {"n": size})
         assert isinstance(cost, Cost)
         computing = sum(piece.resources["compute"] for piece in cost.pieces) / cost.hertz
         assert evaluate(planned.seconds, {"n": size}) == nearly(computing, rel=0.01, abs=1e-10)

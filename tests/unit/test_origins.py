@@ -127,4 +127,6 @@ def test_a_problem_is_planned_again_from_what_is_kept(name: str) -> None:
     again = oc.target(place.target, machine=of_plain(place.machine))
 
     assert parsed.digest == program.digest == problem.program
-    assert again.place(replace(options, threads=place.threads)) == place.digest == problem.machine
+    assert (
+        again.record_key(replace(options, threads=place.threads)) == place.digest == problem.machine
+    )

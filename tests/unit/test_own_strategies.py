@@ -19,32 +19,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offcut as oc
-from offcut import Take, TiledAxis
+from offcut import TiledAxis, TileRun
 from offcut.core import index as ix
-from offcut.partition import segments, strategy_named
+from offcut.partition import parse_strategy, segments
 from offcut.partition.strategies.catalog import runs
-from offcut.partition.strategies.tiled_axis import EXTENT, Takes
+from offcut.partition.strategies.tiled_axis import EXTENT, TileRuns
 from tests.facade import STRATEGIES, Strategy, evaluate
 
-Function = Callable[..., Iterator[Take]]
+Function = Callable[..., Iterator[TileRun]]
 ROOT = Path(__file__).parents[2]
 
 
-def halve(axis: TiledAxis) -> Iterator[Take]:
+def halve(axis: TiledAxis) -> Iterator[TileRun]:
     yield axis.full()
     height = axis.tile // 2
     while height:
-        yield axis.rest(height)
+        yield axis.fixed(height)
         height //= 2
 
 
-def peel(axis: TiledAxis) -> Iterator[Take]:
+def peel(axis: TiledAxis) -> Iterator[TileRun]:
     """What does not fill a tile first, one at a time."""
-    yield axis.rest(1, axis.extent % axis.tile)
+    yield axis.fixed(1, axis.extent % axis.tile)
     yield axis.full()
 
 
-def two_ways(axis: TiledAxis) -> Iterator[Take]:
+def two_ways(axis: TiledAxis) -> Iterator[TileRun]:
     """Balanced below three tiles, masked above."""
     few = axis.where(axis.extent < 3 * axis.tile)
     many = axis.where(axis.extent >= 3 * axis.tile)
@@ -53,17 +53,17 @@ def two_ways(axis: TiledAxis) -> Iterator[Take]:
     yield many.masked()
 
 
-def steps(axis: TiledAxis, *heights: int) -> Iterator[Take]:
+def steps(axis: TiledAxis, *heights: int) -> Iterator[TileRun]:
     yield axis.full()
     for height in heights:
-        yield axis.rest(min(height, axis.tile))
+        yield axis.fixed(min(height, axis.tile))
     yield axis.tail()
 
 
-def backed(axis: TiledAxis) -> Iterator[Take]:
+def backed(axis: TiledAxis) -> Iterator[TileRun]:
     short = axis.where(axis.extent < axis.tile)
     yield axis.full()
-    yield axis.moved_back()
+    yield axis.shifted()
     yield short.guarded()
 
 
@@ -79,7 +79,7 @@ def registered(no_strategy_is_left: None) -> None:
 
 def named(function: Function, tile: int, name: str = "drawn") -> Strategy:
     oc.strategy(name)(function)
-    return strategy_named(name, at="here", tiles=(tile,))
+    return parse_strategy(name, at="here", tiles=(tile,))
 
 
 n = oc.dim("n", max=4096)
@@ -148,7 +148,7 @@ def test_a_triangle_takes_what_treats_each_row_by_itself() -> None:
     program = oc.parse(f"{text}  for j in 0:i + 1\n    C[i, j] = x[i] * x[j]\n")
 
     @oc.strategy("masking")
-    def masking(axis: TiledAxis) -> Iterator[Take]:
+    def masking(axis: TiledAxis) -> Iterator[TileRun]:
         yield axis.full()
         yield axis.masked()
 
@@ -212,24 +212,24 @@ def test_another_function_of_the_same_name_is_another_strategy(tmp_path: Path) -
 
 
 def test_what_a_function_gives_is_its_identity_not_the_function() -> None:
-    first = strategy_named("halve", at="here")
+    first = parse_strategy("halve", at="here")
 
-    def again(axis: TiledAxis) -> Iterator[Take]:
+    def again(axis: TiledAxis) -> Iterator[TileRun]:
         yield from halve(axis)
 
     oc.strategy("halve")(again)
-    assert strategy_named("halve", at="here") == first
-    assert repr(strategy_named("halve", at="here")) == repr(first)
+    assert parse_strategy("halve", at="here") == first
+    assert repr(parse_strategy("halve", at="here")) == repr(first)
     oc.strategy("halve")(peel)
-    assert strategy_named("halve", at="here") != first
-    assert repr(strategy_named("halve", at="here")) != repr(first)
+    assert parse_strategy("halve", at="here") != first
+    assert repr(parse_strategy("halve", at="here")) != repr(first)
     assert pickle.loads(pickle.dumps(first)) == first
 
 
 def test_a_strategy_reads_back_from_its_text() -> None:
     texts = [*map(str, STRATEGIES), "ladder(4, 2, 1)", "ladder(8)", "halve", "steps(3, 1)"]
-    assert [str(strategy_named(text, at="here")) for text in texts] == texts
-    assert strategy_named(("ladder", [4, 2]), at="here") == strategy_named("ladder(4,2)", at="here")
+    assert [str(parse_strategy(text, at="here")) for text in texts] == texts
+    assert parse_strategy(("ladder", [4, 2]), at="here") == parse_strategy("ladder(4,2)", at="here")
 
 
 def test_a_price_is_that_of_the_tiles_that_run() -> None:
@@ -274,52 +274,52 @@ def test_a_schedule_holds_it_by_name_and_is_another_where_it_gives_something_els
 # Any function at all: what brute force says of it, and what isl does.
 
 
-def simulated(takes: Takes, extent: int, tile: int) -> tuple[Counter[int], Counter[int], int]:
+def simulated(takes: TileRuns, extent: int, tile: int) -> tuple[Counter[int], Counter[int], int]:
     """How often each iteration is answered for, how often it is run, and the tallest tile."""
     owned: Counter[int] = Counter()
     run: Counter[int] = Counter()
     tallest = 0
     ends: list[tuple[int, int]] = []
     here = {EXTENT.name: extent}
-    for number, take in enumerate(takes.made):
+    for number, take in enumerate(takes.all_runs):
         start, left = (0, extent) if take.after is None else ends[take.after]
         height = int(evaluate(take.height, here))
         count = left // height if take.count is None else int(evaluate(take.count, here))
         exists = all(evaluate(condition, here) for condition in take.when)
         end, rest = (start + height * count, left % height) if take.count is None else (0, 0)
-        if take.kind in ("rest", "one"):
+        if take.kind in ("fixed", "single"):
             end = start + height * count
             rest = left % height if take.count is None else left - height * count
         else:
             end, rest = extent, 0
         ends.append((end, rest))
-        if not exists or number not in takes.given:
+        if not exists or number not in takes.yielded:
             continue
         mine: range = range(0)
         runs_: range = range(0)
         match take.kind:
-            case "rest":
+            case "fixed":
                 mine = runs_ = range(start, end)
                 tallest = max(tallest, height if count > 0 else 0)
-            case "one" | "tail":
+            case "single" | "tail":
                 mine = runs_ = range(start, end)
                 tallest = max(tallest, len(mine))
             case "masked" | "padded":
                 mine, runs_ = range(start, extent), range(start, min(start + height, extent))
-            case "moved_back" if extent >= tile and left != 0:
+            case "shifted" if extent >= tile and left != 0:
                 mine, runs_ = range(start, extent), range(extent - tile, extent)
             case "guarded" | "balanced":
                 mine = runs_ = range(start, extent)
             case _:
                 pass
         owned.update(mine)
-        run.update(runs_ if take.kind != "moved_back" else mine if set(mine) <= set(runs_) else ())
-        if take.kind == "moved_back" and not set(mine) <= set(runs_):
+        run.update(runs_ if take.kind != "shifted" else mine if set(mine) <= set(runs_) else ())
+        if take.kind == "shifted" and not set(mine) <= set(runs_):
             run.update([-1])
     return owned, run, tallest
 
 
-def is_right(takes: Takes, extent: int, tile: int) -> bool:
+def is_right(takes: TileRuns, extent: int, tile: int) -> bool:
     owned, run, tallest = simulated(takes, extent, tile)
     once = Counter(range(extent))
     return owned == once and run == once and tallest <= tile
@@ -334,10 +334,10 @@ def functions(draw: st.DrawFn) -> tuple[int, Function, list[Any]]:
             st.one_of(
                 st.tuples(st.just("full")),
                 st.tuples(st.just("full")),
-                st.tuples(st.sampled_from(["tail", "masked", "padded", "moved_back", "balanced"])),
+                st.tuples(st.sampled_from(["tail", "masked", "padded", "shifted", "balanced"])),
                 st.tuples(st.sampled_from(["guarded", "tail"])),
-                st.tuples(st.just("rest"), some),
-                st.tuples(st.just("rest"), st.just(1)),
+                st.tuples(st.just("fixed"), some),
+                st.tuples(st.just("fixed"), st.just(1)),
                 st.tuples(st.just("masked"), some),
                 st.tuples(st.just("fewer"), st.integers(0, 2)),
                 st.tuples(st.just("half")),
@@ -349,7 +349,7 @@ def functions(draw: st.DrawFn) -> tuple[int, Function, list[Any]]:
         )
     )
 
-    def function(axis: TiledAxis) -> Iterator[Take]:
+    def function(axis: TiledAxis) -> Iterator[TileRun]:
         whole = axis
         for move, *arguments in moves:
             match move:
@@ -360,9 +360,9 @@ def functions(draw: st.DrawFn) -> tuple[int, Function, list[Any]]:
                 case "back":
                     axis = whole
                 case "fewer":
-                    yield axis.full(axis.left // axis.tile - arguments[0])
+                    yield axis.full(axis.remaining // axis.tile - arguments[0])
                 case "half":
-                    yield axis.one((axis.left + 1) // 2)
+                    yield axis.single((axis.remaining + 1) // 2)
                 case _:
                     yield getattr(axis, move)(*arguments)
 
@@ -397,11 +397,11 @@ def test_no_more_is_asked_of_a_function_than_its_tile() -> None:
     asked: list[int] = []
 
     @oc.strategy("asked")
-    def function(axis: TiledAxis) -> Iterator[Take]:
+    def function(axis: TiledAxis) -> Iterator[TileRun]:
         asked.append(axis.tile)
         yield axis.full()
         yield axis.tail()
 
     oc.partition(C, tile={"i": (24, 6)}, tail={"i": "asked"})
     assert asked == [6]
-    assert segments(strategy_named("asked", at="here", tiles=(512,)), EXTENT, 512)
+    assert segments(parse_strategy("asked", at="here", tiles=(512,)), EXTENT, 512)

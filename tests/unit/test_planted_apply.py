@@ -64,20 +64,21 @@ def test_a_fault_in_what_applies_decisions_is_found_by_the_proof(
     fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = importlib.import_module("offcut.schedule.apply.hand_schedule")
-    emit, (old, new) = module.lower, FAULTS[fault]
+    emit, (old, new) = module.lower_with_tiles, FAULTS[fault]
 
     def faulty(nests):  # type: ignore[no-untyped-def]
-        text = str(emit(nests))
+        program, tiles = emit(nests)
+        text = str(program)
         if "X_in" not in text:
-            return emit(nests)
+            return program, tiles
         wrong = turned(text) if old is None else text.replace(old, new, 1)
         assert wrong != text
-        return oc.parse(wrong)
+        return oc.parse(wrong), tiles
 
     inputs, result = stencil()
     s = oc.create_schedule(result, inputs=inputs).apply(oc.Schedule.parse(SCHEDULE))
     s.lower()  # without the fault
-    monkeypatch.setattr(module, "lower", faulty)
+    monkeypatch.setattr(module, "lower_with_tiles", faulty)
     with pytest.raises(oc.OffcutError):
         oc.create_schedule(result, inputs=inputs).apply(oc.Schedule.parse(SCHEDULE)).lower()
 

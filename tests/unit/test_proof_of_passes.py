@@ -158,7 +158,7 @@ PASSES = {
     "lanes of rows": Pass("gather", itself, the_program),
     "keep inside": Pass("gather", itself, the_program),
     "separate": Pass("stencil", first, with_first),
-    "cut nests": Pass("recurrence", itself, the_program),
+    "cut nests": Pass("recurrence"),
     "cover": Pass("stencil"),
     "vectorize": Pass("stencil"),
     "threads": Pass("stencil"),

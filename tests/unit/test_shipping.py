@@ -22,7 +22,7 @@ from tests.facade import requested, stand_ins
 
 CPU = oc.target("cpu", machine="cascade-lake")
 OPTIONS = CPU.options("tune", threads=1)
-KIND = CPU.kind(OPTIONS)
+KIND = CPU.machine_kind(OPTIONS)
 
 
 def verdict(program: str, gain: float, created: float = 1e9, machine: str = "") -> list[Record]:
@@ -31,7 +31,7 @@ def verdict(program: str, gain: float, created: float = 1e9, machine: str = "") 
             *(
                 program,
                 text,
-                machine or CPU.place(OPTIONS),
+                machine or CPU.record_key(OPTIONS),
                 oc.__version__,
                 {"n": size},
                 Outcome.OK,

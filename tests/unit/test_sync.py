@@ -323,6 +323,36 @@ def test_a_planted_fault_is_refused_or_does_no_harm(name: str) -> None:
     assert refused > harmless, (refused, harmless)
 
 
+@pytest.mark.parametrize(("waits", "arrives"), [("", ""), (" where i >= 1", " where i < n - 1")])
+def test_a_wait_may_be_for_a_later_arrival_than_it_needs(waits: str, arrives: str) -> None:
+    text = f"""program late
+size n in 0:1000
+input A: int8[n]
+local T: int8[n]
+output C: int8[n]
+token full: load -> compute count 1 room 4
+for i in 0:n
+  tile r in i +: 1  @by(load)
+    T[r] = A[r]
+  arrive full{arrives}
+  wait full{waits}
+  tile r in i +: 1
+    C[r] = where(r >= 1, T[r - 1], int8(0))
+"""
+    program = parse(text)
+    check(program, QUEUES)
+    for n in (0, 1, 2, 5):
+        assert fault_of(program, QUEUES, {"n": n}, range(3)) is None
+    spare = text.replace("where(r >= 1, T[r - 1], int8(0))", "A[r]")
+    with pytest.raises(
+        oc.PartitionError, match=r"without them all is ordered|nothing behind it needs"
+    ):
+        check(parse(spare), QUEUES)
+    raced = text.replace("T[r - 1]", "T[n - r]").replace("r >= 1", "r >= 1 and r < n")
+    with pytest.raises(oc.PartitionError):
+        check(parse(raced), QUEUES)
+
+
 def test_cases_of_the_sizes_that_are_alike_are_asked_about_once() -> None:
     text = CASES["remainders"][0]
     for program in (parse(text), made("remainders")):

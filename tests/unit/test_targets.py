@@ -13,7 +13,7 @@ import pytest
 import offcut as oc
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.microkernels import amx
-from offcut.backends.target import Planned, python_callable
+from offcut.backends.target import TargetPlan, python_callable
 from offcut.costmodel import Accelerator, Machine, accelerator, device
 from offcut.costmodel import machine as schema
 from tests.agree import agree, exact_matmul
@@ -186,7 +186,7 @@ def test_code_for_an_architecture_that_llvm_has_not_is_refused(tmp_path: Path) -
 
 
 def test_the_page_on_machines_names_every_field() -> None:
-    page = (Path(__file__).parents[2] / "docs/doors/machine.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/extending/machine.md").read_text(encoding="utf-8")
     table = page[page.index("| table |") :]
     known = (value for module in (schema, device, accelerator) for value in vars(module).values())
     records = [value for value in known if hasattr(value, "__dataclass_fields__")]
@@ -207,7 +207,7 @@ class Adding(oc.Target):
         self.term = term
 
     def policy(self, program: Any, users: Any, options: Any) -> Any:
-        yield Planned(program)
+        yield TargetPlan(program)
 
     def lower(self, planned: Any, signature: Any, options: Any) -> bytes:
         return str(self.term * self.factor).encode()
@@ -235,7 +235,7 @@ class Short(Adding):
     """A target that leaves the last element out."""
 
     def policy(self, program: Any, users: Any, options: Any) -> Any:
-        yield Planned(oc.parse(str(program).replace("in 0:n", "in 0:n - 1")))
+        yield TargetPlan(oc.parse(str(program).replace("in 0:n", "in 0:n - 1")))
 
 
 class Claiming(Short):

@@ -447,7 +447,7 @@ def test_ways_that_are_best_at_other_sizes_compete_by_what_was_measured() -> Non
     assert Schedule.parse(str(made.schedule)) == made.schedule
     request, options, target = spaces.problem("dense")
     planned = proved_plan(target, request, replace(options, schedule=made.schedule))
-    considered = target.plan_of(planned, request, options, {"n": 1}).considered
+    considered = target.describe_plan(planned, request, options, {"n": 1}).considered
     assert [one.label for one in considered if one.chosen] == ["ladder"]
 
 

@@ -1,10 +1,13 @@
 """Units of a schedule: it names the loops that run as lanes and on threads, and these run so."""
 
+from random import Random
+
 import numpy as np
 import pytest
 
 import offcut as oc
 from offcut.core.program import LANE, THREAD, For, Tile, walk
+from tests.facade import evaluate
 from tests.same_code import GATHER, RECURRENCE, ROWS, STENCIL
 
 CARRIED = """program carried
@@ -131,7 +134,7 @@ REFUSED = {
 bind: cannot bind S.i to thread
   at       line 3: bind S.i thread
   because  with n = 2, m = 1, S[j] += Y[i, j] at j = 0, i = 0 writes what the instance j = 0, i = 1 overwrites
-  help     the loops around it, outermost first""",
+  help     the schedule without this line""",
     ),
     "lanes of a sum": (
         "bind S.i lane",
@@ -146,8 +149,7 @@ bind: cannot bind S.i to lane
         """\
 bind: cannot bind Y.j to lane tree
   at       line 3: bind Y.j lane tree
-  because  lanes hold partial sums of a loop that does nothing but add up
-  help     bind Y.j lane""",
+  because  lanes hold partial sums of a loop that does nothing but add up""",
     ),
     "a stage that is none": (
         "bind Z.i thread",
@@ -217,6 +219,21 @@ def test_loops_of_a_nest_are_called_as_its_splits_call_them() -> None:
     assert set(marked("bind C.columns thread")) == {"j_tile thread"}
     assert set(marked("bind C.k lane tree")) == {"k lane"}
     assert marked("bind C.column lane") == []  # a tile runs as vectors
+    inside = {
+        "bind C.columns lane tree": (
+            "lanes hold partial sums of a loop that does nothing but add up",
+            "bind C.k lane tree",
+        ),
+        "bind C.row thread": ("it lies in a tile, which one thread runs", "a loop around the tile"),
+        "bind C.rows lane": (
+            "tiles, windows or lanes are inside of it",
+            "a loop that holds none of them",
+        ),
+    }
+    for line, (because, help) in inside.items():
+        with pytest.raises(oc.PartitionError) as refused:
+            marked(line)
+        assert (refused.value.because, refused.value.help) == (because, (help,))
     with pytest.raises(oc.PartitionError) as refused:
         marked("bind C.i thread")
     assert str(refused.value) == (
@@ -227,3 +244,81 @@ def test_loops_of_a_nest_are_called_as_its_splits_call_them() -> None:
         "  help     bind C.columns thread\n"
         "  help     bind C.row thread"
     )
+
+
+@pytest.mark.isa("avx512f")
+def test_a_tree_of_a_sum_that_a_microkernel_adds_up_is_refused() -> None:
+    text = str(oc.compile(dense(), strategy="ladder").schedule)
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(dense(), schedule=oc.Schedule.parse(f"{text}\nbind C.k lane tree"))
+    assert refused.value.because == "a microkernel adds it up, in an order of its own"
+    assert refused.value.help == ("cover C vectors",)
+
+
+def edited(text: str, rng: Random) -> str:
+    """Return a text with a line of a unit that is left out, added, or of another loop or unit."""
+    lines = text.splitlines()
+    binds = [at for at, line in enumerate(lines) if line.startswith("bind")]
+    orders = [line.split()[1:] for line in lines if line.startswith("order")]
+    loops = [f"{stage}.{loop}" for stage, *inside in orders for loop in (*inside, "i", "j", "k")]
+    loops += [lines[at].split()[1] for at in binds]
+    line = f"bind {rng.choice(loops)} {rng.choice(('thread', 'lane', 'lane tree'))}"
+    if not binds or rng.random() < 0.3:
+        return "\n".join((*lines, line))
+    lines[rng.choice(binds)] = "" if rng.random() < 0.5 else line
+    return "\n".join(lines)
+
+
+def results(kernel: oc.Kernel, given: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+    made = kernel(*given)
+    return made if isinstance(made, tuple) else (made,)
+
+
+@pytest.mark.every(3)
+@pytest.mark.parametrize("name", ["softmax", "recurrence", "stencil", "carried"])
+def test_edited_units_give_the_same_values_or_are_refused(name: str) -> None:
+    kernel, rng = oc.compile(DESCRIBED[name](), threads=2), Random(5)
+    given = []
+    for argument in kernel.signature.inputs:
+        shape = [int(evaluate(extent, {"n": 37, "m": 19})) for extent in argument.shape]
+        values = np.random.default_rng(len(given)).integers(-4, 5, shape)
+        given.append(values.astype(argument.dtype))
+    right, wrong_lines, ran = results(kernel, given), [], 0
+    for _ in range(12):
+        text = edited(edited(str(kernel.schedule), rng), rng)
+        try:
+            other = oc.compile(DESCRIBED[name](), threads=2, schedule=oc.Schedule.parse(text))
+        except oc.PartitionError as refused:
+            wrong_lines.append(refused.at)
+            continue
+        ran += 1
+        assert other.schedule == oc.Schedule.parse(text)
+        pairs = zip(results(other, given), right, strict=True)
+        assert all(np.allclose(a, b, rtol=1e-5) for a, b in pairs), text
+    assert ran
+    assert all(at.startswith("line ") for at in wrong_lines)
+
+
+OPTIONS = """schedule C
+choose
+  option rows
+    split C.i mask 8 as rows row
+    order C rows row j
+    cover C at row vectors
+  option columns
+    split C.j mask 32 as columns column
+    order C i columns column
+    cover C at column vectors
+"""
+
+
+def test_loops_of_an_alternative_have_the_names_that_it_says() -> None:
+    def shared(*loops: str) -> list[str]:
+        lines = "".join(f"bind C.{loop} thread\n" for loop in loops)
+        kernel = oc.compile(dense(), threads=2, schedule=oc.Schedule.parse(OPTIONS + lines))
+        return [one for one in units(kernel) if THREAD in one]
+
+    assert shared("rows") == ["i_tile thread"]
+    assert shared("i") == ["i thread"]
+    assert set(shared("columns")) == {"j_tile thread"}
+    assert shared("rows", "i") == ["i_tile thread", "i thread"]

@@ -11,35 +11,36 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+from offcut.backends.abi import Signature
 from offcut.backends.accelerator.costs import cost_of, formulas_of, taken
 from offcut.backends.accelerator.executor import AcceleratorExecutor
 from offcut.backends.accelerator.host_device_split import HostDeviceProgram
 from offcut.backends.accelerator.isa.listing import listing
-from offcut.backends.accelerator.lowering.annotations import annotate, with_memories
+from offcut.backends.accelerator.lowering.annotations import with_memories
 from offcut.backends.accelerator.lowering.queues import agents
 from offcut.backends.accelerator.microkernels import instructions_of, microkernels
 from offcut.backends.accelerator.planning.choices import Nests
-from offcut.backends.accelerator.planning.deadlock_fallback import plan_without_deadlock
-from offcut.backends.accelerator.planning.operation_stores import split_statements
+from offcut.backends.accelerator.planning.deadlock_fallback import (
+    annotated_plan,
+    plan_without_deadlock,
+)
 from offcut.backends.accelerator.planning.pieces import pieces_of, streams_of
+from offcut.backends.accelerator.planning.plan_request import first_stage, plan_request
 from offcut.backends.accelerator.planning.planner import (
     check_units,
-    first_stage,
     plan_program,
-    plan_request,
     prepare_computation,
 )
 from offcut.backends.accelerator.planning.typical_sizes import typical_sizes
 from offcut.backends.accelerator.simulator import SimulationResult, simulate_timing
 from offcut.backends.accelerator.spec import AcceleratorSpec
-from offcut.backends.base import Signature
+from offcut.backends.compile_request import CompileRequest
 from offcut.backends.covers import unstaged_covers
 from offcut.backends.host.call import python_callable
-from offcut.backends.plan import Considered, Plan, checked_sizes
-from offcut.backends.raising import raised
-from offcut.backends.requested import Request
-from offcut.backends.signature import crossing, signature_of
-from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
+from offcut.backends.plan import Plan, PlanAlternative, check_sizes
+from offcut.backends.raising import raise_to_computation
+from offcut.backends.signature import boundary_buffers, signature_of
+from offcut.backends.target import Loaded, Options, Strategies, Target, TargetPlan
 from offcut.core.analysis import analysis
 from offcut.core.memo import lazy_property
 from offcut.core.plain_loops import is_synchronized
@@ -78,10 +79,10 @@ class Accelerator(Target):
 
     called_as: str
     described: Device
-    any_cover = True
+    accepts_any_cover = True
     applies_schedules = True
     judges = True
-    simulates = True
+    is_simulator = True
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -94,7 +95,7 @@ class Accelerator(Target):
         return self.described
 
     @property
-    def forms(self) -> tuple[str, ...]:  # type: ignore[override]
+    def source_forms(self) -> tuple[str, ...]:  # type: ignore[override]
         """Return the instructions, and where units give each other tokens, what they run in which order."""
         return ("listing", "order") if self.spec.tokens else ("listing",)
 
@@ -128,40 +129,30 @@ class Accelerator(Target):
         made = super().options(op, "auto", reassociate, microkernels, threads)
         return replace(made, strategy=strategy, schedule=schedule)
 
-    def facts(self, options: Options) -> tuple[str, ...]:
+    def cache_key_parts(self, options: Options) -> tuple[str, ...]:
         """Return the machine, and what is asked of the plan."""
         return type(self).__qualname__, self.called_as, repr(self.machine), repr(options)
 
-    def policy(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
+    def policy(self, program: Program, users: Users, options: Options) -> Iterator[TargetPlan]:
         """Yield a program that says what lies on the chip, as it stands; any other by the schedule, or the policy."""
         schedule, program = options.schedule, with_memories(program)
         check_windows(program)
         if any(buffer.scope is not None for buffer in program.buffers):
-            yield self.annotated(Planned(split_statements(program, self.spec)))
+            yield annotated_plan(TargetPlan(program), self.spec)
             return
         if schedule is not None and not self.applies(program, schedule):
             check_units(schedule, self.spec)
             _, by_hand = replay(program, schedule, of_target=self.microkernels())
-            plan = Planned(
-                split_statements(with_memories(by_hand), self.spec), schedule, by_hand=by_hand
-            )
-            yield self.annotated(plan)
+            yield annotated_plan(TargetPlan(by_hand, schedule, by_hand=by_hand), self.spec)
             return
         computation = labelled(self.arrays(program), users)
         request = plan_request(computation, options.strategy)
         for one in (request, *request.in_smaller_tiles()):
-            plan = plan_without_deadlock(program, computation, self.spec, schedule, one)
-            yield self.annotated(plan)
-
-    def annotated(self, planned: Planned) -> Planned:
-        """Return a plan with the words of its program about the machine; what does not run is refused."""
-        phases = HostDeviceProgram(planned.program, self.spec).each
-        nests = [nest for one in phases if isinstance(one, tuple) for nest in one]
-        return replace(planned, program=annotate(planned.program, nests))
+            yield plan_without_deadlock(program, computation, self.spec, schedule, one)
 
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
-    ) -> Planned | None:
+    ) -> TargetPlan | None:
         """Return the policy's plan in which the axes of `cuts` have these tiles and tails.
 
         Raises PartitionError for tiles of several levels, and for a cut that the machine does not run.
@@ -188,9 +179,9 @@ class Accelerator(Target):
             for (home, axis), cut in zip(homes, cuts.values(), strict=True)
         }
         request = replace(request, tiles=tiles)
-        return self.annotated(plan_without_deadlock(program, computation, self.spec, None, request))
+        return plan_without_deadlock(program, computation, self.spec, None, request)
 
-    def refused(self, program: Program, options: Options) -> Mapping[int, str]:
+    def rejected_covers(self, program: Program, options: Options) -> Mapping[int, str]:
         """Return why tiles of a program with memories run without the microkernel that they name, by position."""
         dtypes = {buffer.name: buffer.dtype for buffer in program.buffers}
 
@@ -203,7 +194,7 @@ class Accelerator(Target):
 
     def applies(self, program: Program, schedule: Schedule) -> bool:
         """Return whether a schedule is about the nests that are decided here, and not about those of the program as it stands."""
-        computation = try_isl(lambda: raised(program, {}), None)
+        computation = try_isl(lambda: raise_to_computation(program, {}), None)
         steps = list(each_decision(schedule.steps))
         if computation is None or any(isinstance(step, RFactor) for step in steps):
             return False
@@ -237,7 +228,7 @@ class Accelerator(Target):
 
         Raises TargetError where it is none.
         """
-        computation = try_isl(lambda: raised(program, {}), None)
+        computation = try_isl(lambda: raise_to_computation(program, {}), None)
         if computation is None:
             raise TargetError(
                 "compile",
@@ -247,7 +238,7 @@ class Accelerator(Target):
             )
         return computation
 
-    def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
+    def lower(self, planned: TargetPlan, signature: Signature, options: Options) -> bytes:
         """Return the program's text: streams are made from it at each size."""
         return str(planned.program).encode()
 
@@ -262,28 +253,32 @@ class Accelerator(Target):
 
         return bound
 
-    def called(
-        self, planned: Planned, signature: Signature, options: Options
+    def called_microkernels(
+        self, planned: TargetPlan, signature: Signature, options: Options
     ) -> frozenset[str] | None:
         """Return the microkernels that tiles name: each leaf was checked to be what it computes."""
         tiles = analysis(planned.program).of(Tile)
         return frozenset(tile.microkernel for tile in tiles if tile.microkernel is not None)
 
-    def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
+    def render_form(
+        self, planned: TargetPlan, signature: Signature, options: Options, form: str
+    ) -> str:
         """Return the instructions at sizes of a middle layer, as a listing, or the order of units."""
-        return self.show_at(planned, signature, options, form, typical_sizes(planned.program))
+        return self.render_form_at(
+            planned, signature, options, form, typical_sizes(planned.program)
+        )
 
-    def show_at(
+    def render_form_at(
         self,
-        planned: Planned,
+        planned: TargetPlan,
         signature: Signature,
         options: Options,
         form: str,
         sizes: Mapping[str, int],
     ) -> str:
         """Return the instructions of a call; loops are the same at every size."""
-        if form not in self.forms:
-            return super().show_at(planned, signature, options, form, sizes)
+        if form not in self.source_forms:
+            return super().render_form_at(planned, signature, options, form, sizes)
         chip = AcceleratorExecutor(planned.program, self.spec)
         if form == "order":
             return "\n".join(map(str, chip.orders(sizes)))
@@ -291,21 +286,25 @@ class Accelerator(Target):
         return "\n".join(listing(stream, self.spec, names) for stream, names in streams)
 
     def notes(
-        self, planned: Planned, sizes: Mapping[str, int], options: Options
+        self, planned: TargetPlan, sizes: Mapping[str, int], options: Options
     ) -> tuple[str, ...]:
         """Of nests that have several options, which one a call takes."""
         labels = HostDeviceProgram(planned.program, self.spec, told=False).labels_taken(sizes)
         return tuple(f"{stage} runs as {label}" for stage, label in labels.items())
 
-    def plan_of(
-        self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
+    def describe_plan(
+        self,
+        planned: TargetPlan,
+        request: CompileRequest,
+        options: Options,
+        sizes: Mapping[str, int],
     ) -> Plan:
         """Return each nest with its tiles, what its stream is predicted to take, and what competed with it."""
-        made = super().plan_of(planned, request, options, sizes)
+        made = super().describe_plan(planned, request, options, sizes)
         names = dict(request.users.sizes)
         given = {names[user]: size for user, size in made.sizes.items()}
         streams = streams_of(HostDeviceProgram(planned.program, self.spec, told=False), given)
-        users, considered = request.users.names, list[Considered]()
+        users, considered = request.users.names, list[PlanAlternative]()
         for stream in streams:
             considered += (replace(o, stage=users.get(o.stage, o.stage)) for o in stream.options)
         pieces = (
@@ -319,10 +318,10 @@ class Accelerator(Target):
         )
         return replace(made, pieces=tuple(pieces), considered=tuple(considered))
 
-    def cost_of(
+    def predict_cost(
         self,
-        planned: Planned,
-        request: Request,
+        planned: TargetPlan,
+        request: CompileRequest,
         options: Options,
         sizes: Mapping[str, int] | None = None,
     ) -> Cost | Formulas:
@@ -334,29 +333,31 @@ class Accelerator(Target):
         if sizes is None:
             typical = typical_sizes(planned.program)
             return formulas_of(request.program, planned.program, self.machine, users, typical)
-        sizes = checked_sizes(signature_of(request.program, request.users), sizes, "cost")
+        sizes = check_sizes(signature_of(request.program, request.users), sizes, "cost")
         given = {users[user]: size for user, size in sizes.items()}
         streams = taken(planned.program, self.spec, given)
         return cost_of(request.program, streams, self.machine, sizes, given)
 
-    def space(self, planned: Planned, request: Request, options: Options, most: int) -> Points:
+    def space(
+        self, planned: TargetPlan, request: CompileRequest, options: Options, most: int
+    ) -> Points:
         """Return tiles, orders of loops and depths of each nest."""
         first = planned.schedule
         if first is None or not all(isinstance(step, Primitive) for step in first.steps):
             return super().space(planned, request, options, most)
         return Nests.of(request.program, self.arrays(request.program), self.spec, first).space
 
-    def prices(
-        self, request: Request, options: Options, vectors: Sequence[Mapping[str, int]]
+    def predict_seconds(
+        self, request: CompileRequest, options: Options, vectors: Sequence[Mapping[str, int]]
     ) -> Callable[[Schedule], Sequence[float]]:
         """By the closed form."""
-        costs = self.costs(request, options, vectors)
+        costs = self.predict_costs(request, options, vectors)
         return lambda schedule: [one.seconds for one in costs(schedule)]
 
-    def costs(
-        self, request: Request, options: Options, vectors: Sequence[Mapping[str, int]]
+    def predict_costs(
+        self, request: CompileRequest, options: Options, vectors: Sequence[Mapping[str, int]]
     ) -> Callable[[Schedule], Sequence[Cost]]:
-        """Return what `cost_of` says of schedules; nothing is proved."""
+        """Return what `predict_cost` says of schedules; nothing is proved."""
         program, names = request.program, dict(request.users.sizes)
         computation = self.arrays(program)
         sizes_at = [({names[user]: size for user, size in at.items()}, at) for at in vectors]
@@ -381,8 +382,12 @@ class Accelerator(Target):
 
         return costs_of
 
-    def simulated(
-        self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
+    def simulated_seconds(
+        self,
+        planned: TargetPlan,
+        request: CompileRequest,
+        options: Options,
+        sizes: Mapping[str, int],
     ) -> float:
         """Cycles of the streams at the machine's clock."""
         names = dict(request.users.sizes)
@@ -391,7 +396,7 @@ class Accelerator(Target):
         return sum(simulate_timing(stream, self.spec).seconds for stream in streams)
 
     def timeline(
-        self, planned: Planned, signature: Signature, options: Options, sizes: Mapping[str, int]
+        self, planned: TargetPlan, signature: Signature, options: Options, sizes: Mapping[str, int]
     ) -> SimulationResult:
         """Cycles, events and stalls of a call."""
         return AcceleratorExecutor(planned.program, self.spec).timeline(sizes)
@@ -405,7 +410,7 @@ class _Run:
 
     def __call__(self, inputs: Sequence[Array], sizes: Mapping[str, int]) -> Sequence[Array]:
         program = self.chip.program
-        taken, given = crossing(program.buffers)
+        taken, given = boundary_buffers(program.buffers)
         arrays = dict(zip((buffer.name for buffer in taken), inputs, strict=True))
         values = dict(zip((size.name for size in program.sizes), sizes.values(), strict=True))
         found = self.chip.run(arrays, values)

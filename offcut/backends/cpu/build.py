@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from offcut import debug
-from offcut.backends.base import Entry, Signature
+from offcut.backends.abi import Entry, Signature
 from offcut.backends.cpu import microkernel_objects
 from offcut.backends.cpu.lowering.lower import Lowered, lower
 from offcut.backends.cpu.machine import jit
@@ -68,12 +68,12 @@ class LoadedKernel:
             owners=(self.loaded, turn, self.host.external, *(one.owner for one in packed)),
         )
 
-    def held(self, constants: Mapping[str, Array]) -> PackedConstants:
+    def constant_copies(self, constants: Mapping[str, Array]) -> PackedConstants:
         """Return the constants, packed as the code reads them."""
         return PackedConstants.of(constants, self.layouts)
 
     def _read(self, constants: Mapping[str, Array]) -> list[PackedBuffer]:
-        held = self.held(constants)
+        held = self.constant_copies(constants)
         return [held.as_read(layout) for layout in self.layouts]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from offcut.backends.base import Argument, Exported, Signature
+from offcut.backends.abi import Argument, Exported, Signature
 from offcut.backends.cpu.c_keywords import LIBRARY, is_word
 from offcut.backends.cpu.header import BROKEN_FACT, Facts, header
 from offcut.backends.cpu.machine import cpuid, jit

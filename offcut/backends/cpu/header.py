@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import offcut
-from offcut.backends.base import LEFT_AN_ARRAY, Argument, Signature
+from offcut.backends.abi import STATUS_OUT_OF_BOUNDS, Argument, Signature
 from offcut.backends.cpu.c_keywords import is_word
 from offcut.core.dtypes import HALVES, INTEGERS
 
@@ -73,7 +73,7 @@ def header(signature: Signature, facts: Facts) -> str:
 extern "C" {{
 #endif
 
-#define {name}_LEFT_AN_ARRAY {LEFT_AN_ARRAY} /* an index or a guard that depends on data led out of an array */
+#define {name}_LEFT_AN_ARRAY {STATUS_OUT_OF_BOUNDS} /* an index or a guard that depends on data led out of an array */
 #define {name}_BROKEN_FACT {BROKEN_FACT} /* a size is not one that the kernel was compiled for */
 
 /* 1 where this processor and this system can run the kernel, else 0; call it once, first: where the

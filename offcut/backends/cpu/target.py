@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from offcut.backends.base import Exported, Signature
+from offcut.backends.abi import Exported, Signature
+from offcut.backends.compile_request import CompileRequest
 from offcut.backends.cpu import build, microkernel_objects
 from offcut.backends.cpu.export import check_name, export
 from offcut.backends.cpu.machine import isa, jit
@@ -23,8 +24,7 @@ from offcut.backends.cpu.planning.seconds import threads_note
 from offcut.backends.cpu.planning.words import machine_words
 from offcut.backends.cpu.threads import pool
 from offcut.backends.predict import hardware_of
-from offcut.backends.requested import Request
-from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
+from offcut.backends.target import Loaded, Options, Strategies, Target, TargetPlan
 from offcut.core.analysis import analysis
 from offcut.core.memo import lazy_property
 from offcut.core.program import THREAD, Program, Tile
@@ -49,7 +49,7 @@ class Cpu(Target):
 
     described: Machine | None = None
     name = "cpu"
-    forms = ("llvm", "asm")
+    source_forms = ("llvm", "asm")
     applies_schedules = True
     judges = True
     agents = Agents((Unit(THREAD, fixed=False),), THREAD)
@@ -103,35 +103,37 @@ class Cpu(Target):
         lent = (*time_kernels(called, self.host()), *rest)
         return Options(strategy, reassociate, lent, most, schedule)
 
-    def facts(self, options: Options) -> tuple[str, ...]:
+    def cache_key_parts(self, options: Options) -> tuple[str, ...]:
         """Return the host's, whether it lets this process use tile registers, and what is asked of the plan."""
         host = self.host(options)
         tiles = "tiles" if _has_tiles(host) else "no tiles"
         return (*host.facts, tiles, repr(replace(options, microkernels=())))
 
-    def policy(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
+    def policy(self, program: Program, users: Users, options: Options) -> Iterator[TargetPlan]:
         """Return the cuts of a computation by its microkernels, and the loops of a program as vectors."""
         return planner.plans(program, users, self.host(options), options)
 
-    def space(self, planned: Planned, request: Request, options: Options, most: int) -> Points:
+    def space(
+        self, planned: TargetPlan, request: CompileRequest, options: Options, most: int
+    ) -> Points:
         """Return the ways of nests, or the cuts of loops as they stand."""
         first = _own(planned).unnamed
         computation = self.computation(request, options) if parts_of(first) else None
         kernels, machine = self.microkernels(options), self.machine
         return Space(first, request.program, computation, kernels, machine, most=most)
 
-    def computation(self, request: Request, options: Options) -> Computation | None:
+    def computation(self, request: CompileRequest, options: Options) -> Computation | None:
         """Return the program raised to whole arrays, each from those before."""
         return computation_of(request.program, request.users, options.reassociate)[0]
 
-    def resolving(self, computation: Computation, options: Options) -> Resolving:
+    def variant_resolver(self, computation: Computation, options: Options) -> Resolving:
         """By the microkernels of the host, each way at the price by which ways compete."""
         host = self.host(options)
         lent = families(host)
         price = pricing(lent, host.isa, legible=False)
         return Resolving(computation, [one.microkernel for one in lent], price)
 
-    def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
+    def lower(self, planned: TargetPlan, signature: Signature, options: Options) -> bytes:
         """Object files, and how the constants lie."""
         return build.compile_kernel(_own(planned), signature, self.host(options))
 
@@ -163,17 +165,19 @@ class Cpu(Target):
             check_covers(program, covers_of(program, host, options.reassociate), host, op)
         return notes
 
-    def refused(self, program: Program, options: Options) -> Mapping[int, str]:
+    def rejected_covers(self, program: Program, options: Options) -> Mapping[int, str]:
         """What the lowering finds of the tiles that name a microkernel."""
         return covers_of(program, self.host(options), options.reassociate).refused
 
-    def called(self, planned: Planned, signature: Signature, options: Options) -> frozenset[str]:
+    def called_microkernels(
+        self, planned: TargetPlan, signature: Signature, options: Options
+    ) -> frozenset[str]:
         """Return the microkernels whose functions the entry calls."""
         low = build.lower_kernel(_own(planned), signature, self.host(options))
         return frozenset(name for name, _, _ in low.tiles)
 
     def notes(
-        self, planned: Planned, sizes: Mapping[str, int], options: Options
+        self, planned: TargetPlan, sizes: Mapping[str, int], options: Options
     ) -> tuple[str, ...]:
         """Return how many threads a call takes, and what they share; which functions were not compared with what they claim."""
         made, host = _own(planned), self.host(options)
@@ -181,7 +185,9 @@ class Cpu(Target):
         notes = threads_note(made.seconds, made.shares, host.threads, sizes, host.machine, foreign)
         return (*notes, *unverified_notes(host.external, foreign))
 
-    def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
+    def render_form(
+        self, planned: TargetPlan, signature: Signature, options: Options, form: str
+    ) -> str:
         """LLVM IR (``llvm``) or assembly (``asm``)."""
         made, host = _own(planned), self.host(options)
         low = build.lower_kernel(made, signature, host)
@@ -206,7 +212,7 @@ class Cpu(Target):
 
     def export(
         self,
-        planned: Planned,
+        planned: TargetPlan,
         signature: Signature,
         constants: Mapping[str, Array],
         options: Options,
@@ -232,7 +238,7 @@ def target(machine: Device | None) -> Cpu:
     return Cpu(None if machine is None else processor(machine))
 
 
-def _own(planned: Planned) -> CpuPlanned:
+def _own(planned: TargetPlan) -> CpuPlanned:
     """Return a plan of this target's space."""
     assert isinstance(planned, CpuPlanned)
     return planned

@@ -32,7 +32,7 @@ from offcut.backends.generic import Covered, Plans, definition_of
 from offcut.backends.gpu.copies import rows
 from offcut.backends.gpu.mma import DEPTH, ROWS
 from offcut.backends.gpu.units import REGISTERS, SHARED
-from offcut.backends.options import Planned
+from offcut.backends.options import TargetPlan
 from offcut.core import index as ix
 from offcut.core.expr import Load, Var, variables, walk
 from offcut.core.program import Kind
@@ -92,7 +92,7 @@ class GridPlans(Plans):
                 steps += plain_decisions(stage)
         return Schedule(self.name, tuple(steps))
 
-    def plan(self, schedule: Schedule) -> Planned:
+    def plan(self, schedule: Schedule) -> TargetPlan:
         """Return the program that decisions make, and the small steps by which it is proved: what is inlined first.
 
         Raises PartitionError for one that is not legal.
@@ -103,7 +103,8 @@ class GridPlans(Plans):
             return plan
         before, *forms = plan.through
         by_hand = create_schedule(before).apply(Schedule(schedule.name, inlined))
-        return replace(plan, through=(before, by_hand.forms()[-1], *forms))
+        programs, _ = by_hand.forms()
+        return replace(plan, through=(before, programs[-1], *forms))
 
     def is_tiled(self, one: Covered) -> bool:
         """Return whether a stage is a product of rows by columns over one axis of terms."""

@@ -8,23 +8,30 @@ from functools import partial
 from typing import Any, ClassVar
 
 from offcut.backends import decide, generic
-from offcut.backends.base import Signature
+from offcut.backends.abi import Signature
+from offcut.backends.compile_request import CompileRequest
 from offcut.backends.gpu.copies import UNITS, rows
 from offcut.backends.gpu.executor import Limits, execute
-from offcut.backends.gpu.machine import multiprocessor
 from offcut.backends.gpu.mma import MMA, from_shared
 from offcut.backends.gpu.policy import GridPlans
 from offcut.backends.gpu.room import check_room
 from offcut.backends.gpu.text import cuda_text
 from offcut.backends.gpu.units import AGENTS, SHARED
 from offcut.backends.host.call import python_callable
-from offcut.backends.options import Loaded, Options, Planned, Strategies, checked_options
-from offcut.backends.requested import Request
-from offcut.backends.signature import crossing
+from offcut.backends.options import Loaded, Options, Strategies, TargetPlan, checked_options
+from offcut.backends.plan import Plan, PlannedPiece, check_sizes
+from offcut.backends.signature import boundary_buffers, signature_of
 from offcut.backends.target import Target
 from offcut.core.program import Program
 from offcut.core.text.parser import parse
-from offcut.costmodel import Device, Machine, load
+from offcut.costmodel import Cost, Device, Formulas, load
+from offcut.costmodel.grid import (
+    grid_cost,
+    grid_formulas,
+    grid_of,
+    grid_prediction,
+    prediction_seconds,
+)
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.errors import PartitionError, TargetError
@@ -46,13 +53,13 @@ class Cuda(Target):
     device  None: the GPU that is there; `EMULATED`: none
     """
 
-    machine: Machine
+    machine: Device
     device: str | None = None
 
     name: ClassVar[str] = "cuda"  # type: ignore[misc]
     agents: ClassVar[Agents] = AGENTS  # type: ignore[misc]
-    simulates: ClassVar[bool] = True  # type: ignore[misc]
-    forms: ClassVar[tuple[str, ...]] = ("cuda",)  # type: ignore[misc]
+    is_simulator: ClassVar[bool] = True  # type: ignore[misc]
+    source_forms: ClassVar[tuple[str, ...]] = ("cuda",)  # type: ignore[misc]
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
         """Return products of tiles in shared memory, then copies, then single instructions."""
@@ -75,13 +82,13 @@ class Cuda(Target):
         """
         return checked_options(self.name, False, op, strategy, reassociate, microkernels, schedule)
 
-    def policy(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
+    def policy(self, program: Program, users: Users, options: Options) -> Iterator[TargetPlan]:
         """Yield plans on a grid of blocks, then the program as it stands; each with the order of its units."""
         refused: PartitionError | None = None
         count = 0
         for plan in generic.policy(self, program, users, options, GridPlans):
             ordered = decide.attempt(partial(self.ordered, plan))
-            if isinstance(ordered, Planned):
+            if isinstance(ordered, TargetPlan):
                 count += 1
                 yield ordered
             else:
@@ -91,15 +98,17 @@ class Cuda(Target):
 
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
-    ) -> Planned | None:
+    ) -> TargetPlan | None:
         """Return the plan of `program` in which tiles of blocks have these sizes and tails."""
         return generic.cut(self, program, users, cuts, options, GridPlans)
 
-    def space(self, planned: Planned, request: Request, options: Options, most: int) -> Points:
+    def space(
+        self, planned: TargetPlan, request: CompileRequest, options: Options, most: int
+    ) -> Points:
         """Return the tiles of blocks and their strategies."""
         return generic.space(self, planned, request, options, GridPlans)
 
-    def ordered(self, plan: Planned) -> Planned:
+    def ordered(self, plan: TargetPlan) -> TargetPlan:
         """Return a plan whose program says what units wait for.
 
         Raises PartitionError where nothing that they can do keeps the order of its text, and for windows that a block has no
@@ -109,11 +118,13 @@ class Cuda(Target):
         check_room(program, _bytes_of(self.machine, SHARED))
         return replace(plan, program=program, through=(*plan.through, plan.program))
 
-    def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
+    def lower(self, planned: TargetPlan, signature: Signature, options: Options) -> bytes:
         """Return the program's text."""
         return str(planned.program).encode()
 
-    def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
+    def render_form(
+        self, planned: TargetPlan, signature: Signature, options: Options, form: str
+    ) -> str:
         """Return a plan as CUDA C++.
 
         Raises DescribeError for what has no text so far.
@@ -141,11 +152,81 @@ class Cuda(Target):
 
         return bound
 
-    def simulated(
-        self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
+    def simulated_seconds(
+        self,
+        planned: TargetPlan,
+        request: CompileRequest,
+        options: Options,
+        sizes: Mapping[str, int],
     ) -> float:
         """Return the predicted seconds of a call."""
-        seconds: float = self.cost_of(planned, request, options, sizes).seconds
+        cost = self.predict_cost(planned, request, options, sizes)
+        assert isinstance(cost, Cost)
+        return cost.seconds
+
+    def describe_plan(
+        self,
+        planned: TargetPlan,
+        request: CompileRequest,
+        options: Options,
+        sizes: Mapping[str, int],
+    ) -> Plan:
+        """Return each launch of a call with its predicted seconds: those of `cost_of`."""
+        plan = super().describe_plan(planned, request, options, sizes)
+        cost = self.predict_cost(planned, request, options, plan.sizes)
+        assert isinstance(cost, Cost)
+        names = request.users.names
+        launches = (
+            PlannedPiece(
+                stage=names.get(piece.stage, piece.stage),
+                role=piece.role,
+                roles={},
+                ranges={},
+                tile={},
+                microkernel=piece.microkernel or "lanes",
+                instances=piece.runs,
+                seconds=piece.cycles / cost.hertz,
+            )
+            for piece in cost.pieces
+        )
+        return replace(plan, pieces=tuple(launches), beside=cost.seconds)
+
+    def predict_cost(
+        self,
+        planned: TargetPlan,
+        request: CompileRequest,
+        options: Options,
+        sizes: Mapping[str, int] | None = None,
+    ) -> Cost | Formulas:
+        """Return what a call of a plan costs: waves of blocks, at `sizes`, or as formulas in them.
+
+        Raises CallError for a size that is missing or not allowed.
+        """
+        kernels, users = self.microkernels(options), dict(request.users.sizes)
+        program, machine = planned.program, self.machine
+        if sizes is None:
+            own = {name: user for user, name in users.items()}
+            return grid_formulas(request.program, program, machine, kernels, own)
+        sizes = check_sizes(signature_of(request.program, request.users), sizes, "cost")
+        given = {users[user]: size for user, size in sizes.items()}
+        return grid_cost(request.program, program, machine, kernels, sizes, given)
+
+    def predict_seconds(
+        self, request: CompileRequest, options: Options, vectors: Sequence[Mapping[str, int]]
+    ) -> Callable[[Schedule], Sequence[float]]:
+        """Return predicted seconds of schedules: those of `cost_of`; nothing is proved."""
+        plans = GridPlans.of(self, request.program, request.users, options)
+        kernels, users = self.microkernels(options), dict(request.users.sizes)
+
+        def seconds(schedule: Schedule) -> Sequence[float]:
+            assert plans is not None  # who has a schedule has plans
+            program = plans.plan(schedule).program
+            prediction = grid_prediction(program, grid_of(self.machine)[0], kernels)
+            return [
+                prediction_seconds(prediction, self.machine, {users[u]: n for u, n in at.items()})
+                for at in vectors
+            ]
+
         return seconds
 
 
@@ -159,7 +240,7 @@ class _Run:
     limits: Limits
 
     def __call__(self, inputs: Sequence[Array], sizes: Mapping[str, int]) -> Sequence[Array]:
-        taken, given = crossing(self.program.buffers)
+        taken, given = boundary_buffers(self.program.buffers)
         arrays = dict(zip((buffer.name for buffer in taken), inputs, strict=True))
         values = dict(zip((size.name for size in self.program.sizes), sizes.values(), strict=True))
         every = {**arrays, **self.constants}
@@ -183,4 +264,6 @@ def target(machine: Device | None, device: str | None = None) -> Cuda:
             because="a device is the GPU that is there, or emulated",
             help=("device=None", f'device="{EMULATED}"'),
         )
-    return Cuda(multiprocessor(machine or load(DEFAULT)), device)
+    described = machine or load(DEFAULT)
+    grid_of(described)
+    return Cuda(described, device)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
-from offcut.backends.base import Argument, Relation, Signature
+from offcut.backends.abi import AffineFact, Argument, Signature
 from offcut.backends.host import arrays, fast_entry
 from offcut.backends.host.arrays import ArrayView
 from offcut.core.expr import Expr
@@ -295,7 +295,7 @@ def _accepted(facts: Size, source: _Axis | str, sizes: Mapping[str, int]) -> str
 
 def _check_relation(
     signature: Signature,
-    relation: Relation,
+    relation: AffineFact,
     sizes: Mapping[str, int],
     sources: _Sources,
 ) -> None:

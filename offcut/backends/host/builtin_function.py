@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from offcut.backends.base import Signature
+from offcut.backends.abi import Signature
 from offcut.backends.host import arrays
 from offcut.core.dtypes import numpy_dtype
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from offcut.backends.base import Signature
+from offcut.backends.abi import Signature
 from offcut.backends.host import arrays, builtin_function
 from offcut.backends.host.arrays import Array, ArrayView
 from offcut.backends.host.binding import bind, out_names, tuple_text

@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from offcut.backends.base import LEFT_AN_ARRAY
+from offcut.backends.abi import STATUS_OUT_OF_BOUNDS
 from offcut.backends.llvm import ir
 from offcut.errors import CallError, InternalError
 
 ENTRY = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
 )
-"""`offcut_entry` of `offcut.backends.base`."""
+"""`offcut_entry` of `offcut.backends.abi`."""
 WORKSPACE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 """`offcut_workspace`."""
 SYMBOL = "offcut_in_turn"
@@ -117,7 +117,7 @@ def check_status(name: str, status: int) -> None:
 
     Raises CallError where an index that depends on data leads out of an array, InternalError for any other status.
     """
-    if status == LEFT_AN_ARRAY:
+    if status == STATUS_OUT_OF_BOUNDS:
         raise CallError(
             name,
             "cannot run on these arrays",

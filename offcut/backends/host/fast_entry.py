@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from offcut.backends.base import Argument, Signature
+from offcut.backends.abi import Argument, Signature
 from offcut.backends.host import arrays, scratch
 from offcut.backends.host.array_access_ir import READ_ARRAY
 from offcut.backends.host.builtin_function import (

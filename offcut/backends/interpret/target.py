@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from offcut.backends.base import Signature
+from offcut.backends.abi import Signature
 from offcut.backends.host.call import python_callable
-from offcut.backends.signature import crossing
-from offcut.backends.target import Loaded, Options, Planned, Target
+from offcut.backends.signature import boundary_buffers
+from offcut.backends.target import Loaded, Options, Target, TargetPlan
 from offcut.core.interpret.interpreter import run
 from offcut.core.interpret.values import InterpreterFault
 from offcut.core.program import Program
@@ -27,18 +27,18 @@ class Interpret(Target):
     """Runs what it is given, tiles and their microkernels by their meaning."""
 
     name = "interpret"
-    any_cover = True
+    accepts_any_cover = True
 
     @property
     def machine(self) -> Machine:  # type: ignore[override]
         """What cuts are priced by; nothing that runs depends on it."""
         return _described()
 
-    def policy(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
+    def policy(self, program: Program, users: Users, options: Options) -> Iterator[TargetPlan]:
         """The program as it stands."""
-        yield Planned(program, notes=("statement by statement, in the order of the text",))
+        yield TargetPlan(program, notes=("statement by statement, in the order of the text",))
 
-    def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
+    def lower(self, planned: TargetPlan, signature: Signature, options: Options) -> bytes:
         """The program's text."""
         return str(planned.program).encode()
 
@@ -60,7 +60,7 @@ class _Run:
     constants: Mapping[str, Array]
 
     def __call__(self, inputs: Sequence[Array], sizes: Mapping[str, int]) -> Sequence[Array]:
-        taken, given = crossing(self.program.buffers)
+        taken, given = boundary_buffers(self.program.buffers)
         arrays = dict(zip((buffer.name for buffer in taken), inputs, strict=True))
         values = dict(zip((size.name for size in self.program.sizes), sizes.values(), strict=True))
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from offcut.backends.base import Relation
+from offcut.backends.abi import AffineFact
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.ir import FunctionWriter
 from offcut.core import index as ix
@@ -21,7 +21,7 @@ def affine(
     return total
 
 
-def holds(f: FunctionWriter, relation: Relation, sizes: Mapping[str, str]) -> str:
+def holds(f: FunctionWriter, relation: AffineFact, sizes: Mapping[str, str]) -> str:
     """Write whether a fact between sizes holds, an i1."""
     value = affine(f, relation.const, relation.terms, sizes)
     if relation.kind == "mod":

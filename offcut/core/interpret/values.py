@@ -240,7 +240,8 @@ class Values:
         extents: tuple[int | Array, ...] = whole.shape
         if window is not None:
             parts = [part - start for part, start in zip(parts, window.starts, strict=True)]
-            extents = window.extents
+            # memory is as large as running lanes need it: others have no more of it
+            extents = tuple(map(np.minimum, window.extents, whole.shape))
         copy = (lanes.own or {}).get(name)
         inside = tuple(
             self.inside(name, part, extents[k], lanes, parts) for k, part in enumerate(parts)

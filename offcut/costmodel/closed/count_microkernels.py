@@ -26,7 +26,7 @@ from offcut.costmodel.closed.summation import chosen, folded
 from offcut.costmodel.closed.traffic import Touched
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import Match, matches
-from offcut.polyhedral.units.private import begins_with_store
+from offcut.polyhedral.units.privatization import begins_with_store
 from offcut.schedule import beside
 
 

@@ -22,7 +22,7 @@ from offcut.costmodel.learned.values import Values
 from offcut.costmodel.nests import NestCost
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import STRATEGIES
-from offcut.schedule import Separate, Staging, Step, is_bound
+from offcut.schedule import Binds, Separate, Staging, Step
 
 Numbers = Mapping[str, Values | float]
 _TINY = 1e-15
@@ -153,9 +153,9 @@ def competing(case: Case) -> Numbers:
     ways = Counter(one.nest for one in case.ways)
     schedule = case.schedule
     marks = {
-        "rows": is_bound(schedule, LANE, tree=True),
-        "lanes": is_bound(schedule, LANE),
-        "threads": is_bound(schedule, THREAD),
+        "rows": bool(Binds.of(schedule, LANE, tree=True).lines),
+        "lanes": bool(Binds.of(schedule, LANE).lines),
+        "threads": bool(Binds.of(schedule, THREAD).lines),
     }
     copies = [step.copies for step in case.schedule.steps if isinstance(step, Separate)]
     return {

@@ -109,11 +109,11 @@ def tiles_of(cut: AxisCut, extent: Expr, calls: Calls, around: Array) -> tuple[R
     around  heights of the tile that was cut before, by which the widths go where the cut says so
     """
     if not cut.by_height:
-        return _runs(cut.strategy.stepped(cut.heights), extent, cut.tile, calls)
+        return _runs(cut.strategy.with_heights(cut.heights), extent, cut.tile, calls)
     found: list[Run] = []
     for (low, high), tile, heights in cut.by_height:
         here = (around >= low) & (around <= high)
-        for run in _runs(cut.strategy.stepped(heights), extent, tile, calls):
+        for run in _runs(cut.strategy.with_heights(heights), extent, tile, calls):
             found.append(replace(run, count=run.count * here))
     return tuple(found)
 

@@ -20,6 +20,7 @@ from offcut.costmodel.nests.reuse import Earlier, Loops
 from offcut.errors import PartitionError
 from offcut.schedule import (
     Bind,
+    Binds,
     Nest,
     Resolving,
     Schedule,
@@ -28,7 +29,6 @@ from offcut.schedule import (
     Step,
     Together,
     Way,
-    is_bound,
     parts_of,
 )
 
@@ -191,7 +191,7 @@ class SchedulePrices:
         Raises PartitionError where what `schedule` says around it is.
         """
         within = self.resolving.within(schedule)
-        rows = is_bound(schedule, LANE, tree=True)
+        rows = Binds.of(schedule, LANE, tree=True).bind_some(key.stage)
         try:
             computation, way = within.way(key.stage, key.way, key.competing)
         except PartitionError as refused:
@@ -213,7 +213,7 @@ def _unnamed(way: Way) -> Way:
 
 def shared(schedule: Schedule, threads: int) -> float:
     """By how much marked loops divide the time among so many threads."""
-    return float(threads) if is_bound(schedule, THREAD) else 1.0
+    return float(threads) if Binds.of(schedule, THREAD).lines else 1.0
 
 
 def _placed(parts: Sequence[Nest | Together]) -> list[Placed]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from offcut.backends.base import Entry
+from offcut.backends.abi import Entry
 from offcut.core.expr import Expr
 from offcut.core.memo import lazy_property
 from offcut.errors import InternalError

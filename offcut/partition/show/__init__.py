@@ -1,1 +1,1 @@
-"""Partitions shown: in words, and as pictures."""
+"""Display of partitions, as text and as pictures."""

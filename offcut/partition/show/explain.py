@@ -1,4 +1,4 @@
-"""A partition in words: what was cut, what was left as it is, and why."""
+"""Explain a partition as text: what was tiled, what was left as it is, and why."""
 
 from __future__ import annotations
 
@@ -19,31 +19,35 @@ if TYPE_CHECKING:
 
 
 def explain(partition: Partition) -> str:
-    """A paragraph about `partition`, then its decisions, one a line."""
+    """Return a paragraph about `partition`, then its decisions, one a line."""
     program, pieces = partition.loops, partition.pieces
     roles = Counter(piece.role for piece in pieces)
-    covered = sum(piece.microkernel is not None for piece in pieces)
+    covered_pieces = sum(piece.microkernel is not None for piece in pieces)
     parts = ", ".join(f"{count} {role}" for role, count in roles.items())
     axes = dict.fromkeys(axis for piece in pieces for axis in piece.tile)
     cut = f"{', '.join(axes)} cut into {parts}" if pieces else "no loop is cut"
     lines = [f"{program.name}: {cut}."]
-    if covered:
-        lines.append(f"A microkernel covers {covered} of {len(pieces)} pieces.")
-    kept = dict.fromkeys(_kept(partition.source, program))
-    asked = "No instance asks a condition."
-    if kept:
-        asked = f"{len(kept)} conditions are left." if len(kept) > 1 else "One condition is left."
-    lines.append(asked)
+    if covered_pieces:
+        lines.append(f"A microkernel covers {covered_pieces} of {len(pieces)} pieces.")
+    remaining = dict.fromkeys(_remaining_conditions(partition.source, program))
+    conditions_text = "No instance asks a condition."
+    if remaining:
+        conditions_text = (
+            f"{len(remaining)} conditions are left."
+            if len(remaining) > 1
+            else "One condition is left."
+        )
+    lines.append(conditions_text)
     lines.append(str(partition.size) + ".")
     lines.append(f"{len(partition.certificate.theorems)} theorems hold for all sizes.")
-    said = [note for note in partition.notes if "keeps" in note]
-    reasons = [one for one in kept if not any(one.text in note for note in said)]
+    keep_notes = [note for note in partition.notes if "keeps" in note]
+    reasons = [one for one in remaining if not any(one.text in note for note in keep_notes)]
     return "\n".join([" ".join(lines), *(f"- {line}" for line in (*partition.notes, *reasons))])
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """A condition that instances ask, and why it stays."""
+class _RemainingCondition:
+    """A condition that instances still test, and why it stays."""
 
     text: str
     because: str
@@ -52,37 +56,39 @@ class _Kept:
         return f"{self.text} stays: {self.because}"
 
 
-def _kept(source: Program, emitted: Program) -> Iterator[_Kept]:
-    """What an instance of `emitted`, or a lane of a tile, asks before it runs or in its value."""
-    given = set(_asked(source.body, False))
+def _remaining_conditions(source: Program, emitted: Program) -> Iterator[_RemainingCondition]:
+    """Yield the conditions that an instance of `emitted`, or a lane of a tile, tests before it runs or in its value."""
+    source_conditions = set(_conditions_in(source.body, False))
     space = Space(emitted.sizes, emitted.assumptions)
     names = tuple(sorted(all_bound_names(emitted)))
     at = Facts(space, names)
-    for condition in _asked(emitted.body, False):
+    for condition in _conditions_in(emitted.body, False):
         text = format_expr(condition)
         if any(isinstance(node, Load) for node in walk_expr(condition)):
-            yield _Kept(text, "it depends on what is in memory")
+            yield _RemainingCondition(text, "it depends on what is in memory")
         elif not at.expresses(condition):
-            yield _Kept(text, "it is not quasi-affine")
-        elif condition in given:
-            yield _Kept(text, "the parts in which it would not change are not worth their copies")
+            yield _RemainingCondition(text, "it is not quasi-affine")
+        elif condition in source_conditions:
+            yield _RemainingCondition(
+                text, "the parts in which it would not change are not worth their copies"
+            )
         else:
-            yield _Kept(text, "it holds on a part of a tile")
+            yield _RemainingCondition(text, "it holds on a part of a tile")
 
 
-def _asked(body: Sequence[Stmt], inside: bool) -> Iterator[Expr]:
-    """The conditions between a loop or a tile and a statement in it, and those in its value."""
+def _conditions_in(body: Sequence[Stmt], in_tile: bool) -> Iterator[Expr]:
+    """Yield the conditions between a loop or a tile and a statement in it, and those in its value."""
     for stmt in body:
         match stmt:
             case Store(_, _, value):
                 yield from (n.condition for n in walk_expr(value) if isinstance(n, Select))
             case If(condition, then, other):
-                held = (*then, *other)
-                if inside and any(isinstance(inner, Store) for inner in held):
+                body_statements = (*then, *other)
+                if in_tile and any(isinstance(inner, Store) for inner in body_statements):
                     yield condition
-                yield from _asked(held, inside)
+                yield from _conditions_in(body_statements, in_tile)
             case _:
                 if isinstance(stmt, Tile) and stmt.where is not None:
                     yield stmt.where
                 for block in blocks(stmt):
-                    yield from _asked(block, inside or isinstance(stmt, For | Tile))
+                    yield from _conditions_in(block, in_tile or isinstance(stmt, For | Tile))

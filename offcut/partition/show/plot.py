@@ -1,4 +1,4 @@
-"""A partition drawn at given sizes: the tiles that run, and which of their instances run in vain.
+"""Draw a partition at given sizes: the tiles that run, and which of their instances run in vain.
 
 A panel for every nest that is cut shows the plane of its first two cut axes, or of the one that is
 cut and the next; a strip where there is no other. Bodies are blue, tails orange and green, corners
@@ -21,11 +21,11 @@ from offcut.core.program import Form, Role
 from offcut.core.text.printer import format_expr
 from offcut.errors import CallError, PartitionError
 from offcut.partition.pieces import Piece
-from offcut.partition.show.drawn import Nest, nests
-from offcut.partition.show.picture import check_drawable, new_figure, write
+from offcut.partition.show.figure_io import check_drawable, new_figure, write
+from offcut.partition.show.nest_panels import Nest, nest_panels
 from offcut.partition.show.rectangles import Area, Line, minus, outline, points, strips_of
-from offcut.partition.show.tile_shapes import TileShape, TooMany, first, tiles
-from offcut.partition.strategies.placing import Segment
+from offcut.partition.show.tile_shapes import TileShape, TooManyTiles, first, tiles
+from offcut.partition.strategies.segment_placement import Segment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,16 +41,16 @@ _COLOURS = {
 _STRIPES = ("", "\\\\\\", "---", "|||", "+++")  # by microkernel
 _LIGHT = (1.0, 1.0, 1.0, 0.45)  # the colour of stripes
 _LINES = 100  # tiles side by side, beyond which the lines between them would hide their colour
-_LONGEST = 6.0  # ratio of the sides of a panel: a longer domain is drawn out of proportion
+_MAX_LABEL_CHARS = 6.0  # ratio of the sides of a panel: a longer domain is drawn out of proportion
 _SIDE = 5.0  # width of a domain, in inches
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What is drawn in one colour: the tiles of pieces that are alike.
+    """A part that is drawn in one colour: tiles of similar pieces.
 
     run   the points whose instances run, `owned` those of them that count
-    off   the lanes that do not run
+    inactive  the lanes that do not run
     """
 
     role: str
@@ -59,11 +59,11 @@ class _Part:
     tiles: tuple[TileShape, ...]
     run: Area
     owned: Area
-    off: Area
+    inactive: Area
 
     @property
     def count(self) -> int:
-        """How many tiles."""
+        """Return the number of tiles."""
         return sum(tile.count for tile in self.tiles)
 
 
@@ -84,21 +84,21 @@ def plot(
     its facts or too large to draw, PartitionError where no axis is cut, or no nest has the axes.
     """
     check_drawable("the partition")
-    values = _checked(partition, sizes)
+    values = _check_sizes(partition, sizes)
     at = ", ".join(f"{user} = {sizes[user]}" for user, _ in partition.users.sizes)
-    known = [Nest(partition, pieces, axes) for pieces in nests(partition)]
-    if not any(nest.plane for nest in known):
+    nest_list = [Nest(partition, pieces, axes) for pieces in nest_panels(partition)]
+    if not any(nest.plane for nest in nest_list):
         raise PartitionError(
             "plot",
             f"cannot draw the axes {', '.join(axes or ()) or '()'}",
             because="a plane has one axis or two, each once, of a nest that is cut",
             help=tuple(
-                dict.fromkeys(f"{nest.label} has {', '.join(nest.labels)}" for nest in known)
+                dict.fromkeys(f"{nest.label} has {', '.join(nest.labels)}" for nest in nest_list)
             ),
         )
     try:
-        panels = [panel for nest in known if nest.plane for panel in _panels(nest, values)]
-    except TooMany:
+        panels = [panel for nest in nest_list if nest.plane for panel in _panels(nest, values)]
+    except TooManyTiles:
         raise CallError(
             "plot",
             f"cannot draw at {at}",
@@ -116,8 +116,8 @@ def plot(
     return figure
 
 
-def _checked(partition: Partition, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The sizes by their names in the loop program."""
+def _check_sizes(partition: Partition, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes by their names in the loop program, checked."""
     program, names = partition.loops, dict(partition.users.sizes)
     users = {name: user for user, name in names.items()}
     declared = [replace(size, name=users[size.name]) for size in program.sizes]
@@ -132,21 +132,21 @@ def _checked(partition: Partition, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def _part(
-    piece: Piece, plane: Sequence[str], found: Sequence[TileShape], ran: Sequence[TileShape]
+    piece: Piece, plane: Sequence[str], shapes: Sequence[TileShape], ran: Sequence[TileShape]
 ) -> _Part:
-    """The tiles of a piece, by the instances that are wanted and by those that run; what other parts ran before is not known here."""
+    """Return the part of a piece: the instances in the domain, and those that run; what other parts ran before is unknown here."""
     segments = [segment for axis, segment in piece.segments if axis in plane]
-    boxes = strips_of(tile.box for tile in found if tile.lanes)
-    wanted = strips_of(strip for tile in found for strip in tile.shape)
+    boxes = strips_of(tile.box for tile in shapes if tile.lanes)
+    domain = strips_of(strip for tile in shapes for strip in tile.shape)
     run = strips_of(strip for tile in ran for strip in tile.shape)
     return _Part(
         role=_role(segments),
-        label=_describe(piece, segments, len(plane), found),
+        label=_describe(piece, segments, len(plane), shapes),
         microkernel=piece.microkernel,
-        tiles=tuple(found),
+        tiles=tuple(shapes),
         run=run,
-        owned=wanted,
-        off=minus(boxes, run),
+        owned=domain,
+        inactive=minus(boxes, run),
     )
 
 
@@ -156,31 +156,31 @@ def _role(segments: Sequence[Segment]) -> str:
 
 
 def _describe(
-    piece: Piece, segments: Sequence[Segment], axes: int, found: Sequence[TileShape]
+    piece: Piece, segments: Sequence[Segment], axes: int, shapes: Sequence[TileShape]
 ) -> str:
-    """Role, tile extents at these sizes, form and microkernel."""
-    each = [{extent for tile in found for extent in tile.extents[k]} for k in (0, 1)]
-    extents = " × ".join(_extents(one) for one in each[2 - axes :])
+    """Return a label: role, tile extents at these sizes, form and microkernel."""
+    side_extents = [{extent for tile in shapes for extent in tile.extents[k]} for k in (0, 1)]
+    extents = " × ".join(_extents(one) for one in side_extents[2 - axes :])
     form = "" if piece.form is Form.FULL else f" {piece.form.value}"
     return f"{_role(segments)} {extents}{form}: {piece.microkernel or 'loops'}"
 
 
-def _extents(found: Collection[int]) -> str:
-    """The extents of tiles, greatest first."""
-    different = sorted(found, reverse=True)
+def _extents(extents: Collection[int]) -> str:
+    """Return the extents of tiles as text, largest first."""
+    different = sorted(extents, reverse=True)
     if len(different) > 3:
         return f"{different[0]}…{different[-1]}"
     return "/".join(map(str, different))
 
 
 def _panels(nest: Nest, values: Mapping[str, int]) -> list[_Panel]:
-    """One panel, or one each where the nest meets a point again: to clear it, and to add to it."""
+    """Return one panel; two if the nest visits a point twice: to clear it, and to add to it."""
     whole = _Panel(nest, values)
     return [_Panel(one, values) for one in nest.by_update()] if whole.again else [whole]
 
 
 class _Panel:
-    """One nest at given sizes."""
+    """A panel: one nest at given sizes."""
 
     def __init__(self, nest: Nest, values: Mapping[str, int]) -> None:
         self.nest = nest
@@ -192,25 +192,25 @@ class _Panel:
         parts: dict[str, _Part] = {}
         before: Area = ()
         met: dict[str | None, Area] = {}
-        seen: set[tuple[str | None, tuple[TileShape, ...]]] = set()
+        drawn_shapes: set[tuple[str | None, tuple[TileShape, ...]]] = set()
         for piece in nest.pieces:
-            found = tuple(tiles(piece, nest.plane, values, self.at))
-            ran: Sequence[TileShape] = found
+            shapes = tuple(tiles(piece, nest.plane, values, self.at))
+            ran: Sequence[TileShape] = shapes
             if any(segment.form is Form.PAD for _, segment in piece.segments):
                 ran = tiles(piece, nest.plane, values, self.at, kept=False)
             operator = piece.store.reduce
-            if not found or (operator, found) in seen:
+            if not shapes or (operator, shapes) in drawn_shapes:
                 continue  # nothing runs, or the same tiles at another place of an axis not drawn
-            seen.add((operator, found))
-            part = _part(piece, nest.plane, found, ran)
+            drawn_shapes.add((operator, shapes))
+            part = _part(piece, nest.plane, shapes, ran)
             if any(s.form is Form.SHIFT for axis, s in piece.segments if axis in nest.plane):
                 part = replace(part, owned=minus(part.owned, before))
             others = [strip for one, area in met.items() if one != operator for strip in area]
             self.again = self.again or minus(part.run, others) != part.run
             met[operator] = strips_of((*met.get(operator, ()), *part.run))
             before = strips_of((*before, *part.run))
-            known = parts.get(part.label)
-            parts[part.label] = part if known is None else _both(known, part)
+            part_so_far = parts.get(part.label)
+            parts[part.label] = part if part_so_far is None else _merge_parts(part_so_far, part)
         self.parts = [part for part in parts.values() if part.owned]
         self.domain = strips_of(strip for part in self.parts for strip in part.owned)
         corners = self.domain or ((0, 0, 0, 0),)
@@ -219,10 +219,12 @@ class _Panel:
 
     @property
     def height(self) -> float:
-        """Of the panel with its words, in inches: as its domain is shaped, within reason."""
+        """Return the height of the panel with its texts, in inches: in proportion to its domain, within limits."""
         (top, bottom), (left, right) = self.frame
         ratio = (bottom - top) / (right - left) if right > left else 0.0
-        tall = _SIDE * min(max(ratio, 1 / _LONGEST), 1.2) if len(self.nest.plane) == 2 else 0.6
+        tall = (
+            _SIDE * min(max(ratio, 1 / _MAX_LABEL_CHARS), 1.2) if len(self.nest.plane) == 2 else 0.6
+        )
         return 0.9 + max(tall, 0.22 * (len(self.parts) + 2))
 
     def draw(self, axes: Axes, ambiguous: bool) -> None:
@@ -230,7 +232,7 @@ class _Panel:
         from matplotlib.collections import LineCollection
         from matplotlib.patches import Patch
 
-        used = dict.fromkeys(_COLOURS, 0)
+        colour_counts = dict.fromkeys(_COLOURS, 0)
         stripes = self.stripes()
         legend: list[Patch] = []
         wasted = off = False
@@ -238,8 +240,8 @@ class _Panel:
         total = points(self.domain)
         for part in self.parts:
             colours = _COLOURS[part.role]
-            colour = colours[used[part.role] % len(colours)]
-            used[part.role] += 1
+            colour = colours[colour_counts[part.role] % len(colours)]
+            colour_counts[part.role] += 1
             stripe = stripes[part.microkernel]
             fill: dict[str, Any] = {"facecolor": colour, "edgecolor": _LIGHT, "hatch": stripe}
             self.area(axes, part.owned, **fill, zorder=2)
@@ -248,13 +250,13 @@ class _Panel:
             hatched: dict[str, Any] = {"facecolor": "none", "hatch": "////"}
             self.area(axes, minus(idle, beyond), **hatched, edgecolor="white", zorder=4)
             self.area(axes, beyond, **hatched, edgecolor=colour, zorder=4)
-            over = minus(part.off, minus(part.off, self.domain))
+            outside = minus(part.inactive, minus(part.inactive, self.domain))
             dotted: dict[str, Any] = {"facecolor": "none", "hatch": "..."}
-            self.area(axes, over, **dotted, edgecolor="white", zorder=4)
-            self.area(axes, minus(part.off, over), **dotted, edgecolor=colour, zorder=4)
+            self.area(axes, outside, **dotted, edgecolor="white", zorder=4)
+            self.area(axes, minus(part.inactive, outside), **dotted, edgecolor=colour, zorder=4)
             self.rule(axes, part)
-            wasted, off = wasted or bool(idle), off or bool(part.off)
-            for top, bottom, left, right in (*part.run, *part.off):
+            wasted, off = wasted or bool(idle), off or bool(part.inactive)
+            for top, bottom, left, right in (*part.run, *part.inactive):
                 reach = [min(reach[0], top), max(reach[1], bottom), *reach[2:]]
                 reach[2:] = [min(reach[2], left), max(reach[3], right)]
             share = 100 * points(part.owned) / total
@@ -271,7 +273,7 @@ class _Panel:
             self.explain(axes, legend)
 
     def stripes(self) -> dict[str | None, str]:
-        """How each microkernel is told from the others; the one with most points is plain."""
+        """Return the hatch of each microkernel; the one with most points has none."""
         sizes: dict[str | None, int] = {}
         for part in self.parts:
             sizes[part.microkernel] = sizes.get(part.microkernel, 0) + points(part.owned)
@@ -283,11 +285,11 @@ class _Panel:
 
         corners = [[(x0, y0), (x1, y0), (x1, y1), (x0, y1)] for y0, y1, x0, x1 in area]
         if corners:
-            made = PolyCollection(corners, linewidths=0, antialiaseds=False, **style)
-            axes.add_collection(made)
+            collection = PolyCollection(corners, linewidths=0, antialiaseds=False, **style)
+            axes.add_collection(collection)
 
     def rule(self, axes: Axes, part: _Part) -> None:
-        """Lines around the tiles, as far as there is room for them."""
+        """Draw lines around the tiles if there is room for them."""
         from matplotlib.collections import LineCollection
 
         frames = (hi - lo for lo, hi in self.frame)
@@ -301,9 +303,9 @@ class _Panel:
             if (down if line[0][1] == line[1][1] else across)
         }
         heavy = {line for tile in part.tiles for line in _outer_lines(tile)}
-        for found, width in ((lines, 0.7), (heavy, 2.2)):
+        for segments, width in ((lines, 0.7), (heavy, 2.2)):
             style: dict[str, Any] = {"colors": "white", "linewidths": width, "zorder": 3}
-            axes.add_collection(LineCollection(sorted(found), **style))
+            axes.add_collection(LineCollection(sorted(segments), **style))
 
     def scale(self, axes: Axes, reach: Sequence[int]) -> None:
         top, bottom, left, right = reach
@@ -322,7 +324,7 @@ class _Panel:
             side.set_visible(False)
 
     def explain(self, axes: Axes, legend: Sequence[Any]) -> None:
-        """The legend: in each colour stands how many tiles it has."""
+        """Draw the legend: each colour shows its number of tiles."""
         from matplotlib.legend_handler import HandlerPatch
         from matplotlib.text import Text
 
@@ -332,13 +334,13 @@ class _Panel:
             def create_artists(
                 self, legend: Any, orig_handle: Any, x: Any, y: Any, w: Any, h: Any, *rest: Any
             ) -> Any:
-                made = list(super().create_artists(legend, orig_handle, x, y, w, h, *rest))
+                artists = list(super().create_artists(legend, orig_handle, x, y, w, h, *rest))
                 if orig_handle in counts:
                     text = Text(w / 2 - x, h / 2 - y, counts[orig_handle], fontsize=7)
                     text.set(ha="center", va="center_baseline", transform=rest[-1], color="black")
                     text.set_bbox({"facecolor": "white", "linewidth": 0, "pad": 0.8, "alpha": 0.8})
-                    made.append(text)
-                return made
+                    artists.append(text)
+                return artists
 
         axes.legend(
             handles=legend,
@@ -355,7 +357,7 @@ class _Panel:
         )
 
     def title(self, ambiguous: bool) -> str:
-        """The nest, its ranges, and how much of what runs is needed."""
+        """Return the title: the nest, its ranges, and the share of useful instances."""
         ranges = zip(self.nest.shown, self.frame[2 - len(self.nest.shown) :], strict=True)
         text = f"{self.nest.label}{self.nest.operator if ambiguous else ''} over "
         text += ", ".join(f"{name.split()[0]} in {lo}:{hi}" for name, (lo, hi) in ranges)
@@ -367,7 +369,7 @@ class _Panel:
 
 
 def _outer_lines(tile: TileShape) -> Iterator[Line]:
-    """The sides of a tile that are sides of the larger one around it."""
+    """Yield the sides of a tile that are sides of the larger tile around it."""
     top, bottom, left, right = tile.box
     down, across = tile.outer
     yield from (((left, y), (right, y)) for y in (top, bottom) if down is not None and y in down)
@@ -376,14 +378,14 @@ def _outer_lines(tile: TileShape) -> Iterator[Line]:
     )
 
 
-def _both(one: _Part, other: _Part) -> _Part:
-    """Parts that look alike."""
+def _merge_parts(one: _Part, other: _Part) -> _Part:
+    """Merge two parts that look alike."""
     return replace(
         one,
         tiles=(*one.tiles, *other.tiles),
         run=strips_of((*one.run, *other.run)),
         owned=strips_of((*one.owned, *other.owned)),
-        off=strips_of((*one.off, *other.off)),
+        inactive=strips_of((*one.inactive, *other.inactive)),
     )
 
 
@@ -392,7 +394,7 @@ def _short(count: int) -> str:
 
 
 def _ticks(lo: int, hi: int) -> list[int]:
-    """Round coordinates between the two ends, and the ends."""
+    """Return round coordinates between the two ends, and the ends."""
     from matplotlib.ticker import MaxNLocator
 
     between = MaxNLocator(nbins=8 if hi < 10_000 else 5, integer=True).tick_values(

@@ -1,4 +1,4 @@
-"""Areas of the plane of integer points: strips ``(top, bottom, left, right)``, half open."""
+"""Represent areas of integer points as strips ``(top, bottom, left, right)``, half open."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ Area = tuple[Strip, ...]
 Line = tuple[tuple[int, int], tuple[int, int]]
 
 
-def joined(intervals: Iterable[Interval]) -> list[Interval]:
-    """The union, as disjoint intervals that do not touch, in ascending order."""
-    found: list[Interval] = []
+def merge_intervals(intervals: Iterable[Interval]) -> list[Interval]:
+    """Return the union, as disjoint intervals that do not touch, in ascending order."""
+    merged: list[Interval] = []
     for lo, hi in sorted(intervals):
-        if found and lo <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], hi))
+        if merged and lo <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], hi))
         elif lo < hi:
-            found.append((lo, hi))
-    return found
+            merged.append((lo, hi))
+    return merged
 
 
 def strips_of(strips: Iterable[Strip]) -> Area:
-    """The union, as disjoint strips, each as high as it can be."""
+    """Return the union, as disjoint strips, each as high as possible."""
     return minus(strips, ())
 
 
 def minus(strips: Iterable[Strip], holes: Iterable[Strip]) -> Area:
-    """The points of `strips` that are in no hole, as disjoint strips."""
+    """Return the points of `strips` that are in no hole, as disjoint strips."""
     rows: list[tuple[int, int, list[Interval]]] = []
-    for top, bottom, (kept, cut) in _bands(strips, holes):
-        intervals = [part for one in kept for part in _without(one, cut)]
+    for top, bottom, (remaining, cut) in _bands(strips, holes):
+        intervals = [part for one in remaining for part in _without(one, cut)]
         if rows and rows[-1][1] == top and rows[-1][2] == intervals:
             rows[-1] = (rows[-1][0], bottom, intervals)
         elif intervals:
@@ -40,29 +40,29 @@ def minus(strips: Iterable[Strip], holes: Iterable[Strip]) -> Area:
 
 
 def points(area: Iterable[Strip]) -> int:
-    """How many points disjoint strips have."""
+    """Return the number of points of disjoint strips."""
     return sum((bottom - top) * (right - left) for top, bottom, left, right in area)
 
 
 def outline(area: Sequence[Strip]) -> list[Line]:
-    """The lines around an area, as ((x, y), (x, y)); its strips are disjoint."""
-    found: list[Line] = []
+    """Return the lines around an area, as ((x, y), (x, y)); its strips are disjoint."""
+    lines: list[Line] = []
     above: list[Interval] = []
     last = 0
-    for top, bottom, (here,) in _bands(area):
+    for top, bottom, (intervals,) in _bands(area):
         if top != last:
-            found += [((a, last), (b, last)) for a, b in above]
+            lines += [((a, last), (b, last)) for a, b in above]
             above = []
-        edges = [part for one in here for part in _without(one, above)]
-        edges += [part for one in above for part in _without(one, here)]
-        found += [((a, top), (b, top)) for a, b in edges]
-        found += [((x, top), (x, bottom)) for one in here for x in one]
-        above, last = here, bottom
-    return found + [((a, last), (b, last)) for a, b in above]
+        edges = [part for one in intervals for part in _without(one, above)]
+        edges += [part for one in above for part in _without(one, intervals)]
+        lines += [((a, top), (b, top)) for a, b in edges]
+        lines += [((x, top), (x, bottom)) for one in intervals for x in one]
+        above, last = intervals, bottom
+    return lines + [((a, last), (b, last)) for a, b in above]
 
 
 def _without(interval: Interval, holes: Sequence[Interval]) -> Iterator[Interval]:
-    """The parts of an interval outside disjoint, ascending holes."""
+    """Yield the parts of an interval outside disjoint, ascending holes."""
     lo, hi = interval
     for start, end in holes:
         if end <= lo or start >= hi:
@@ -75,7 +75,7 @@ def _without(interval: Interval, holes: Sequence[Interval]) -> Iterator[Interval
 
 
 def _bands(*areas: Iterable[Strip]) -> Iterator[tuple[int, int, list[list[Interval]]]]:
-    """Rows between which no area changes, from the top down, and the intervals of each area."""
+    """Yield bands of rows in which no area changes, from the top down, with the intervals of each area."""
     rows: list[dict[Interval, list[Interval]]] = []
     for area in areas:
         rows.append({})
@@ -84,7 +84,7 @@ def _bands(*areas: Iterable[Strip]) -> Iterator[tuple[int, int, list[list[Interv
                 rows[-1].setdefault((top, bottom), []).append((left, right))
     waiting = sorted(
         (
-            (height, place, joined(parts))
+            (height, place, merge_intervals(parts))
             for place, one in enumerate(rows)
             for height, parts in one.items()
         ),
@@ -103,7 +103,9 @@ def _bands(*areas: Iterable[Strip]) -> Iterator[tuple[int, int, list[list[Interv
                 top,
                 bottom,
                 [
-                    joined(part for _, at, parts in active if at == place for part in parts)
+                    merge_intervals(
+                        part for _, at, parts in active if at == place for part in parts
+                    )
                     for place in range(len(rows))
                 ],
             )

@@ -1,4 +1,4 @@
-"""The tiles that run at given sizes, as shapes in the plane of two axes.
+"""Compute the tiles that run at given sizes, as shapes in the plane of two axes.
 
 What encloses a tile is a list of steps: loops, bound values, tests. Steps that share a name belong
 together, others do not: where no step joins the two axes, the tiles are those of one axis times
@@ -17,21 +17,29 @@ from dataclasses import dataclass, replace
 from offcut.core.expr import Expr, variables
 from offcut.core.interpret.values import evaluate
 from offcut.partition.pieces import Piece
-from offcut.partition.show.rectangles import Area, Interval, joined, strips_of
-from offcut.partition.show.steps import Loop, Step, Test, Value, needs, padded, steps_of
-from offcut.partition.strategies.placing import ITER
+from offcut.partition.show.enclosing_steps import (
+    Loop,
+    Step,
+    Test,
+    Value,
+    needs,
+    steps_of,
+    without_padding_tests,
+)
+from offcut.partition.show.rectangles import Area, Interval, merge_intervals, strips_of
+from offcut.partition.strategies.segment_placement import ITER
 
 TOGETHER = 20_000  # tiles of a product, beyond which neighbours are given as one
-_MOST = 200_000  # rows and tiles that are walked
+_MAX_TILES = 200_000  # rows and tiles that are walked
 
 
-class TooMany(Exception):
-    """More tiles than can be walked."""
+class TooManyTiles(Exception):
+    """Raised if there are too many tiles to enumerate."""
 
 
 @dataclass(frozen=True, slots=True)
 class TileShape:
-    """A tile: the rectangle of its lanes, and the part of it where its instances are wanted.
+    """A tile: the rectangle of its lanes, and the part of it that is in the domain.
 
     lanes  whether what is in `box` and not in `shape` are lanes of it, or is no part of it
     extents  of the tiles it stands for, down and across
@@ -57,7 +65,7 @@ def tiles(
     at: Mapping[str, int] | None = None,
     kept: bool = True,
 ) -> list[TileShape]:
-    """The tiles of `piece` that run, in the plane of one or two of its axes.
+    """Return the tiles of `piece` that run, in the plane of one or two of its axes.
 
     plane  names of axes in the program, down and across, or across alone: then all is one row
     sizes  by their names in the program
@@ -69,26 +77,26 @@ def tiles(
     Raises TooMany where they are no product, and more than 200,000.
     """
     every = steps_of(piece, plane)
-    ways = every if kept else [padded(steps) for steps in every]
-    return [tile for way in ways for tile in _Walk(way, plane, sizes, at or {}).found()]
+    ways = every if kept else [without_padding_tests(steps) for steps in every]
+    return [tile for way in ways for tile in _Walk(way, plane, sizes, at or {}).tile_shapes()]
 
 
 def first(piece: Piece, plane: Sequence[str], sizes: Mapping[str, int]) -> dict[str, int]:
-    """The first iteration with a tile of every loop that moves tiles and is no axis of the plane."""
-    found: dict[str, int] = {}
+    """Return the first iteration that has a tile, of every loop that moves tiles and is no axis of the plane."""
+    values: dict[str, int] = {}
     for steps in steps_of(piece, plane):
         for name, value in _Walk(steps, plane, sizes, {}).first().items():
-            found[name] = min(value, found.get(name, value))
-    return found
+            values[name] = min(value, values.get(name, value))
+    return values
 
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """A tile along one axis, and where on it instances are wanted."""
+    """A tile along one axis, and its coordinates in the domain."""
 
     lo: int
     hi: int
-    wanted: tuple[Interval, ...]
+    active: tuple[Interval, ...]
     boxed: bool
     count: int = 1
     outer: Interval | None = None
@@ -96,7 +104,7 @@ class _Span:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Of the tiles that it stands for."""
+        """Return the extents of the tiles that the span stands for."""
         return self.merged or (self.hi - self.lo,)
 
 
@@ -110,27 +118,27 @@ class _Walk:
     ) -> None:
         self.sizes, self.plane, self.slices = sizes, plane, slices
         self.known: dict[int, tuple[Expr, tuple[str, ...], dict[tuple[int, ...], int]]] = {}
-        self.steps = [self.fixed(step, steps) for step in steps]
-        self.steps_left = _MOST
+        self.steps = [self.as_loop(step, steps) for step in steps]
+        self.steps_left = _MAX_TILES
 
-    def fixed(self, step: Step, steps: Sequence[Step]) -> Step:
-        """A lane that other loops and values depend on is a loop: each iteration a tile."""
+    def as_loop(self, step: Step, steps: Sequence[Step]) -> Step:
+        """Return a lane as a loop if other loops and values depend on it: each iteration is a tile then."""
         if not isinstance(step, Loop) or not step.lane or step.name not in self.plane:
             return step
         others = [s for s in steps if not isinstance(s, Test) and s.name not in self.plane]
-        moved = any(step.name in needs(other) for other in others)
-        return replace(step, lane=False) if moved else step
+        is_needed = any(step.name in needs(other) for other in others)
+        return replace(step, lane=False) if is_needed else step
 
     def at(self, expr: Expr, env: Mapping[str, int]) -> int:
-        """The value of `expr`, computed once for equal values of the names in it."""
+        """Return the value of `expr`, computed once for equal values of its names."""
         if id(expr) not in self.known:
             names = tuple(name for name in sorted(variables(expr)) if name not in self.sizes)
             self.known[id(expr)] = (expr, names, {})
         _, names, values = self.known[id(expr)]
         key = tuple(env[name] for name in names)
         if key not in values:
-            here = dict(zip(names, key, strict=True))
-            values[key] = int(evaluate(expr, {**self.sizes, **here}))
+            bindings = dict(zip(names, key, strict=True))
+            values[key] = int(evaluate(expr, {**self.sizes, **bindings}))
         return values[key]
 
     def holds(self, test: Test, env: Mapping[str, int]) -> bool:
@@ -144,38 +152,38 @@ class _Walk:
         return costs.index(min(costs)) == test.chosen
 
     def runs(self, steps: Sequence[Step], env: _Env) -> bool:
-        """Whether something has an instance inside of `steps`."""
+        """Return whether there is an instance inside of `steps`."""
         if not steps:
             return True
-        step, rest = steps[0], steps[1:]
+        step, inner_steps = steps[0], steps[1:]
         match step:
             case Test():
-                return self.holds(step, env) and self.runs(rest, env)
+                return self.holds(step, env) and self.runs(inner_steps, env)
             case Value(name, value):
-                return self.runs(rest, {**env, name: self.at(value, env)})
+                return self.runs(inner_steps, {**env, name: self.at(value, env)})
             case Loop(name, lo, hi):
-                for here in range(self.at(lo, env), self.at(hi, env)):
+                for iteration in range(self.at(lo, env), self.at(hi, env)):
                     self.count()
-                    if self.runs(rest, {**env, name: here}):
+                    if self.runs(inner_steps, {**env, name: iteration}):
                         return True
                 return False
 
-    def found(self) -> list[TileShape]:
-        drawn = self.drawn()
-        if not drawn:
+    def tile_shapes(self) -> list[TileShape]:
+        axis_steps = self.plane_steps()
+        if not axis_steps:
             return []
-        if len(self.plane) == 2 and drawn[0] is drawn[1]:
-            return list(dict.fromkeys(self.irregular(drawn[0])))
-        across = self.spans(drawn[-1], self.plane[-1])
+        if len(self.plane) == 2 and axis_steps[0] is axis_steps[1]:
+            return list(dict.fromkeys(self.irregular(axis_steps[0])))
+        across = self.spans(axis_steps[-1], self.plane[-1])
         down = [_Span(0, 1, ((0, 1),), True)]
         if len(self.plane) == 2:
-            down = self.spans(drawn[0], self.plane[0])
+            down = self.spans(axis_steps[0], self.plane[0])
         if len(down) * len(across) > TOGETHER:
-            down, across = _neighbours(down), _neighbours(across)
+            down, across = _merge_neighbours(down), _merge_neighbours(across)
         return [
             TileShape(
                 (y.lo, y.hi, x.lo, x.hi),
-                tuple((*rows, *columns) for rows in y.wanted for columns in x.wanted),
+                tuple((*rows, *columns) for rows in y.active for columns in x.active),
                 y.boxed or x.boxed,
                 (y.extents, x.extents),
                 y.count * x.count,
@@ -186,27 +194,27 @@ class _Walk:
         ]
 
     def first(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for group in self.drawn():
+        values: dict[str, int] = {}
+        for group in self.plane_steps():
             env = next(self.walk(group), {})
-            found |= {name: env[name] for name in env if name in self.hidden(group)}
-        return found
+            values |= {name: env[name] for name in env if name in self.hidden(group)}
+        return values
 
-    def drawn(self) -> list[list[Step]]:
-        """The steps of each axis of the plane; none where others let nothing run."""
+    def plane_steps(self) -> list[list[Step]]:
+        """Return the steps of each axis of the plane; none if other steps let nothing run."""
         groups = self.groups()
-        drawn = [next(g for g in groups if _binds(g, name)) for name in self.plane]
-        alone = [g for g in groups if not any(g is one for one in drawn)]
-        return drawn if all(next(self.walk(g), None) is not None for g in alone) else []
+        axis_steps = [next(g for g in groups if _binds(g, name)) for name in self.plane]
+        alone = [g for g in groups if not any(g is one for one in axis_steps)]
+        return axis_steps if all(next(self.walk(g), None) is not None for g in alone) else []
 
     def hidden(self, steps: Sequence[Step]) -> set[str]:
-        """The loops over coordinates, or tiles, of axes that are not drawn."""
+        """Return the loops over coordinates, or tiles, of axes that are not drawn."""
         loops = [s.name for s in steps if isinstance(s, Loop)]
         axis = {name: name.removeprefix(ITER.name).partition("_tile")[0] for name in loops}
         return {name for name in loops if axis[name] not in self.plane}
 
     def groups(self) -> list[list[Step]]:
-        """The steps by what they depend on: no name is in two groups."""
+        """Return the steps in groups that share no name."""
         groups: list[tuple[set[str], list[Step]]] = []
         for step in self.steps:
             names = {name for name in needs(step) if name not in self.sizes}
@@ -220,7 +228,7 @@ class _Walk:
         return [sorted(steps, key=lambda step: order[id(step)]) for _, steps in groups]
 
     def walk(self, steps: Sequence[Step]) -> Iterator[_Env]:
-        """What the names outside the lanes are, for every tile; once for loops that are not drawn."""
+        """Yield the values of the names outside the lanes, for every tile; once for loops that are not drawn."""
         lanes = {s.name for s in steps if isinstance(s, Loop) and s.lane and s.name in self.plane}
         outer = [s for s in steps if not needs(s) & lanes and not _binds([s], *lanes)]
         hidden = self.hidden(outer)
@@ -251,23 +259,23 @@ class _Walk:
     def count(self) -> None:
         self.steps_left -= 1
         if self.steps_left < 0:
-            raise TooMany
+            raise TooManyTiles
 
     def lane(self, steps: Sequence[Step], name: str, env: _Env) -> tuple[int, int, bool]:
-        """The range of an axis in a tile, and whether lanes of it are switched off."""
+        """Return the range of an axis in a tile, and whether some of its lanes are switched off."""
         loop = next(s for s in steps if isinstance(s, Loop) and s.name == name)
         if not loop.lane:
             return env[name], env[name] + 1, loop.boxed
         return self.at(loop.lo, env), self.at(loop.hi, env), loop.boxed
 
-    def wanted(
+    def active_intervals(
         self, tests: Sequence[Test], name: str, lo: int, hi: int, env: _Env
     ) -> tuple[Interval, ...]:
-        """Where in ``lo:hi`` the tests hold."""
+        """Return the intervals of ``lo:hi`` where the tests hold."""
         if not tests:
             return ((lo, hi),) if lo < hi else ()
-        here = ((x, x + 1) for x in range(lo, hi) if self.all_hold(tests, {**env, name: x}))
-        return tuple(joined(here))
+        active = ((x, x + 1) for x in range(lo, hi) if self.all_hold(tests, {**env, name: x}))
+        return tuple(merge_intervals(active))
 
     def all_hold(self, tests: Iterable[Test], env: _Env) -> bool:
         return all(self.holds(test, env) for test in tests)
@@ -276,17 +284,17 @@ class _Walk:
         tests = [s for s in steps if isinstance(s, Test) and name in s.needs]
         counters = [s.name for s in steps if isinstance(s, Loop) and not s.lane]
         counters = [one for one in counters if one not in {name, *self.hidden(steps)}]
-        found: dict[_Span, int | None] = {}
+        counts: dict[_Span, int | None] = {}
         for env in self.walk(steps):
             lo, hi, boxed = self.lane(steps, name, env)
-            wanted = self.wanted(tests, name, lo, hi, env)
-            if wanted:
+            active = self.active_intervals(tests, name, lo, hi, env)
+            if active:
                 outer = env[counters[0]] if len(counters) > 1 else None
-                found[_Span(lo, hi, wanted, boxed)] = outer
-        return _in_outer_tiles(found)
+                counts[_Span(lo, hi, active, boxed)] = outer
+        return _in_outer_tiles(counts)
 
     def irregular(self, steps: Sequence[Step]) -> Iterator[TileShape]:
-        """Tiles whose rows differ."""
+        """Yield tiles whose rows differ."""
         order = {s.name: place for place, s in enumerate(steps) if isinstance(s, Loop)}
         outer, inner = sorted(self.plane, key=lambda name: order[name])
         loop = next(s for s in steps if isinstance(s, Loop) and s.name == inner)
@@ -298,21 +306,21 @@ class _Walk:
             lo, hi, boxed = self.lane(steps, outer, env)
             rows: list[tuple[int, int, int, int]] = []
             left, right = math.inf, -math.inf
-            for first, last in self.wanted(mine, outer, lo, hi, env):
+            for first, last in self.active_intervals(mine, outer, lo, hi, env):
                 for row in (first,) if alike else range(first, last):
                     self.count()
-                    here = {**env, outer: row}
-                    start, end, off = self.lane(steps, inner, here)
-                    boxed = boxed or off
+                    inner_env = {**env, outer: row}
+                    start, end, has_inactive = self.lane(steps, inner, inner_env)
+                    boxed = boxed or has_inactive
                     left, right = min(left, start), max(right, end)
                     bottom = last if alike else row + 1
-                    spans = self.wanted(theirs, inner, start, end, here)
+                    spans = self.active_intervals(theirs, inner, start, end, inner_env)
                     rows += [(row, bottom, *span) for span in spans]
             if not rows:
                 continue
             box = (lo, hi, int(left), int(right))
             if not boxed:
-                box = _around(rows)
+                box = _bounding_box(rows)
             if outer != self.plane[0]:
                 rows = [(x0, x1, y0, y1) for y0, y1, x0, x1 in rows]
                 box = (*box[2:], *box[:2])
@@ -324,13 +332,13 @@ def _binds(steps: Iterable[Step], *names: str) -> bool:
     return any(isinstance(s, Loop | Value) and s.name in names for s in steps)
 
 
-def _around(rows: Sequence[tuple[int, int, int, int]]) -> tuple[int, int, int, int]:
+def _bounding_box(rows: Sequence[tuple[int, int, int, int]]) -> tuple[int, int, int, int]:
     tops, bottoms, lefts, rights = zip(*rows, strict=True)
     return min(tops), max(bottoms), min(lefts), max(rights)
 
 
 def _in_outer_tiles(spans: Mapping[_Span, int | None]) -> list[_Span]:
-    """Each span with the range of those that have its number, where it has one."""
+    """Return each span with the range of the outer tile that contains it."""
     ranges: dict[int, Interval] = {}
     for span, outer in spans.items():
         if outer is not None:
@@ -342,16 +350,16 @@ def _in_outer_tiles(spans: Mapping[_Span, int | None]) -> list[_Span]:
     ]
 
 
-def _neighbours(spans: Sequence[_Span]) -> list[_Span]:
-    """Tiles that follow one another as one."""
-    found: list[_Span] = []
+def _merge_neighbours(spans: Sequence[_Span]) -> list[_Span]:
+    """Merge tiles that follow one another."""
+    merged: list[_Span] = []
     for span in sorted(spans, key=lambda one: one.lo):
-        last = found[-1] if found else None
+        last = merged[-1] if merged else None
         if last is not None and last.hi == span.lo:
-            wanted = tuple(joined((*last.wanted, *span.wanted)))
+            active = tuple(merge_intervals((*last.active, *span.active)))
             extents = tuple({*last.extents, *span.extents})
             boxed = span.boxed or last.boxed
-            span = _Span(last.lo, span.hi, wanted, boxed, last.count + 1, None, extents)
-            found.pop()
-        found.append(span)
-    return found
+            span = _Span(last.lo, span.hi, active, boxed, last.count + 1, None, extents)
+            merged.pop()
+        merged.append(span)
+    return merged

@@ -1,1 +1,1 @@
-"""Tail strategies, where their tiles lie, and the proof of a cut of one axis."""
+"""Tail strategies, the placement of their tiles, and the proof that tiles cover an axis."""

@@ -1,4 +1,4 @@
-"""Proofs of a cut, for all sizes, by isl; each theorem is a function, and refuses with a witness.
+"""Prove the tiling of one axis for all sizes, by isl; an error carries the smallest witness.
 
 An axis is proved once for an abstract extent, and the result is lifted: the pieces of a
 rectangular domain are the products of the segments of its axes, so they are disjoint and covering
@@ -15,8 +15,8 @@ from offcut.core.program import Size, Stmt, Store, Tile, TileAxis
 from offcut.describe.computation import Names
 from offcut.errors import PartitionError
 from offcut.partition.strategies.catalog import CUT, Strategy, segments
-from offcut.partition.strategies.placing import Segment
-from offcut.partition.strategies.segments import loops
+from offcut.partition.strategies.segment_loops import segment_loops
+from offcut.partition.strategies.segment_placement import Segment
 from offcut.polyhedral import Space
 from offcut.proof import Theorem
 from offcut.proof.by_axis.coverage import prove_containment, prove_coverage
@@ -32,7 +32,7 @@ def check_axis(
     ordered: bool,
     size: int | None = None,
 ) -> tuple[Theorem, ...]:
-    """Prove a cut of ``0 <= x < e``, read back from the loops that it makes.
+    """Prove the tiling of ``0 <= x < e``, read back from the loops that implement it.
 
     size   the extent e where it is a literal; None: the proof is for every e
 
@@ -51,7 +51,7 @@ def check_axis(
     if strategy.divides:
         facts = (ix.compare("==", ix.mod(extent, tile), 0),)
     space = Space((Size("e") if size is None else Size("e", size, size),), facts)
-    owned = [_owned(segment) for segment in parts]
+    owned = [_owned_strip(segment) for segment in parts]
     run = [strip for segment in parts for strip in _run(space, segment)]
     ascends = ordered and not any(strip.repeats for strip in run)
     broken = prove_coverage(space, extent, owned, ordered=ordered and not ascends)
@@ -59,10 +59,10 @@ def check_axis(
     for mine, strip in zip(owned, run, strict=True):
         broken = broken or prove_containment(space, mine, strip)
     if broken is not None:
-        found = dict(broken.sizes).get("e", size or 0)
-        for smaller in range(min(found, _TRIED) if size is None else 0):
+        witness_extent = dict(broken.sizes).get("e", size or 0)
+        for smaller in range(min(witness_extent, _TRIED) if size is None else 0):
             check_axis(strategy, tile, ordered, smaller)
-        raise _refused(strategy, tile, found, broken)
+        raise _coverage_error(strategy, tile, witness_extent, broken)
     theorems = [
         Theorem("disjoint", "no coordinate is owned twice", of),
         Theorem("covering", "every coordinate is owned", of),
@@ -73,16 +73,16 @@ def check_axis(
     return tuple(theorems)
 
 
-def _owned(segment: Segment) -> Strip:
-    """What a segment answers for."""
+def _owned_strip(segment: Segment) -> Strip:
+    """Return the coordinates that a segment owns, with its conditions."""
     lo, hi = segment.owned
-    given = () if segment.when is None else conjuncts(segment.when)
-    values = tuple(Value(let.name, let.lo, let.hi, let.value, given) for let in segment.lets)
-    return Strip(lo, hi, holds=given, values=values)
+    conditions = () if segment.when is None else conjuncts(segment.when)
+    values = tuple(Value(let.name, let.lo, let.hi, let.value, conditions) for let in segment.lets)
+    return Strip(lo, hi, holds=conditions, values=values)
 
 
 def _run(space: Space, segment: Segment) -> list[Strip]:
-    """What the loops of a segment run, from their text."""
+    """Return the coordinates that the loops of a segment run, read from their text."""
 
     def tile(start: Expr, height: Expr) -> tuple[Stmt, ...]:
         where = None
@@ -91,13 +91,13 @@ def _run(space: Space, segment: Segment) -> list[Strip]:
         store = Store("x", (Var("x"),), ix.const(0))
         return (Tile((TileAxis("x", start, height),), (store,), where, segment.form),)
 
-    return strips_of(space, loops(segment, "x", Names(("x", "e")), tile), "x")
+    return strips_of(space, segment_loops(segment, "x", Names(("x", "e")), tile), "x")
 
 
-def _refused(
+def _coverage_error(
     strategy: Strategy, tile: int, extent: int, broken: CoverageCounterexample
 ) -> PartitionError:
-    """The refusal of a cut that does not run each iteration of an axis once."""
+    """Return the error for a tiling that does not run each iteration of an axis once."""
     return PartitionError(
         "partition",
         f"cannot cut by {strategy}",

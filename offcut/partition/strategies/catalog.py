@@ -1,7 +1,7 @@
-"""What to do with the last, partial tile of an axis: strategies by name, our own and a user's.
+"""Tail strategies by name, built-in and user-defined: how the last, partial tile of an axis is treated.
 
 A strategy is a function of a `TiledAxis` that takes tiles of it; ``@strategy("name")`` makes it one.
-Ours stand below, and have no other door. What a user's function gives is recorded as data when its
+The built-in ones stand below, and use the same interface. What a user's function gives is recorded as data when its
 name is used, so a `Strategy` is a value: it is compared, kept in caches and sent to other processes
 by what it gives, and a function that takes the name later on is another one.
 """
@@ -22,31 +22,33 @@ from offcut.core.memo import memo
 from offcut.core.nearest import nearest
 from offcut.core.program import Form
 from offcut.errors import DescribeError, PartitionError, trim_traceback
-from offcut.partition.strategies.placing import Segment, placed
+from offcut.partition.strategies.segment_placement import Segment, place_segments
 from offcut.partition.strategies.tiled_axis import (
     EXTENT,
-    Give,
-    NotTaken,
-    Take,
-    Takes,
+    InvalidStrategy,
+    StrategyFunction,
     TiledAxis,
-    taken,
+    TileRun,
+    TileRuns,
+    run_strategy,
 )
 
-KNOWN = range(1, 257)  # tile sizes of which a compiled kernel takes a user's strategy along
+KNOWN_TILE_SIZES = range(
+    1, 257
+)  # tile sizes of which a compiled kernel takes a user's strategy along
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """How the partial tile of an axis is treated; its text is its name and its arguments.
+    """A tail strategy; its text is its name and its arguments.
 
     arguments  numbers that its function takes: heights
-    own        of a user's function: what it takes by tile, or why that is nothing; None: it is ours
+    user_defined  of a user's function: what it takes by tile, or why that is nothing; None: it is ours
     """
 
     name: str
     arguments: tuple[int, ...] = ()
-    own: tuple[tuple[int, Takes | str], ...] | None = field(default=None, hash=False)
+    user_defined: tuple[tuple[int, TileRuns | str], ...] | None = field(default=None, hash=False)
 
     def __str__(self) -> str:
         return (
@@ -55,71 +57,77 @@ class Strategy:
 
     @property
     def among(self) -> tuple[Strategy, ...]:
-        """The strategies of which a call takes the cheapest, where it is no strategy of its own."""
+        """Return the strategies of which a call takes the cheapest; none for a single strategy."""
         return (LADDER, BALANCE, EVEN) if self == MIX else ()
 
     @property
     def divides(self) -> bool:
-        """Whether it is for extents that the tile divides, which is proved of the sizes."""
+        """Return whether the tile must divide the extent, which is proved from the sizes."""
         return self == EXACT
 
-    def stepped(self, heights: tuple[int, ...] | None) -> Strategy:
-        """The same with these heights below a tile; None or none: with its own."""
+    def with_heights(self, heights: tuple[int, ...] | None) -> Strategy:
+        """Return the strategy with these heights below a tile; None or none: its own heights."""
         return replace(self, arguments=heights) if heights else self
 
     def only(self, tile: int) -> Strategy:
-        """The same, for tiles of this size."""
-        if self.own is None:
+        """Return the strategy, restricted to tiles of this size."""
+        if self.user_defined is None:
             return self
-        return replace(self, own=tuple(pair for pair in self.own if pair[0] == tile) or self.own)
+        return replace(
+            self,
+            user_defined=tuple(pair for pair in self.user_defined if pair[0] == tile)
+            or self.user_defined,
+        )
 
-    def takes(self, tile: int) -> Takes:
-        """What it takes of an axis in tiles of `tile`.
+    def takes(self, tile: int) -> TileRuns:
+        """Return the runs of tiles of an axis whose tile size is `tile`.
 
-        Raises NotTaken where that is nothing.
+        Raises InvalidStrategy where that is nothing.
         """
-        if self.own is None:
-            return _taken(_OURS[self.name], tile, self.arguments)
-        found = dict(self.own).get(tile, f"it is known for tiles of {_known(self.own)} here")
-        if isinstance(found, str):
-            raise NotTaken(found)
-        return found
+        if self.user_defined is None:
+            return _run_strategy(_BUILTIN[self.name], tile, self.arguments)
+        runs_or_reason = dict(self.user_defined).get(
+            tile, f"it is known for tiles of {_tile_range(self.user_defined)} here"
+        )
+        if isinstance(runs_or_reason, str):
+            raise InvalidStrategy(runs_or_reason)
+        return runs_or_reason
 
     def repeats(self, tile: int) -> bool:
-        """Whether instances may run a second time."""
+        """Return whether instances may run a second time."""
         return any(s.form is Form.SHIFT for s in segments(self, EXTENT, tile))
 
     def pads(self, tile: int) -> bool:
-        """Whether instances run that are none, and add neutral terms."""
+        """Return whether instances outside of the domain run, which add neutral terms."""
         return any(s.form is Form.PAD for s in segments(self, EXTENT, tile))
 
     def guards(self, tile: int) -> bool:
         """Return whether some tiles are loops of full extents that ask a condition in each instance."""
         return any(s.form is Form.GUARD for s in segments(self, EXTENT, tile))
 
-    def by_row(self, tile: int) -> Strategy | None:
-        """Of `CUT`, `MASK` and `GUARD` the one that it is, which treat each row of a tile by itself."""
+    def per_row(self, tile: int) -> Strategy | None:
+        """Return the strategy among `CUT`, `MASK` and `GUARD` that this one equals: they treat each row of a tile separately; else None."""
         if self.among:
             return None
         same = (one for one in (CUT, MASK, GUARD) if one.takes(tile) == self.takes(tile))
         return next(same, None)
 
 
-def _known(own: tuple[tuple[int, object], ...]) -> str:
-    tiles = [tile for tile, _ in own]
+def _tile_range(user_defined: tuple[tuple[int, object], ...]) -> str:
+    tiles = [tile for tile, _ in user_defined]
     return str(tiles[0]) if len(tiles) == 1 else f"{tiles[0]}…{tiles[-1]}"
 
 
-_taken = lru_cache(4096)(taken)
-_OURS: dict[str, Give] = {}
-_USERS: dict[str, Give] = {}
+_run_strategy = lru_cache(4096)(run_strategy)
+_BUILTIN: dict[str, StrategyFunction] = {}
+_USERS: dict[str, StrategyFunction] = {}
 StrategyLike: TypeAlias = str | tuple[str, tuple[int, ...]] | Strategy  # what a user may write
-_F = TypeVar("_F", bound=Give)
+_F = TypeVar("_F", bound=StrategyFunction)
 
 
 @trim_traceback
 def strategy(name: str) -> Callable[[_F], _F]:
-    """A decorator that makes a function of a `TiledAxis` the strategy `name`, wherever one is taken.
+    """Register a function of a `TiledAxis` as the strategy `name` (a decorator).
 
     The function yields what its axis gives it, and may have more arguments: numbers, which
     ``tail={"i": ("name", (4, 2))}`` gives. A name that is taken by another function of the user is
@@ -130,15 +138,15 @@ def strategy(name: str) -> Callable[[_F], _F]:
     because = None
     if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
         because = "a strategy is known by an ASCII identifier"
-    elif name in _OURS or name in ("auto", MIX.name):
+    elif name in _BUILTIN or name in ("auto", MIX.name):
         because = "offcut has a strategy of that name"
     if because is not None:
         help = ('@oc.strategy("halve")',)
         raise DescribeError("strategy", f"cannot name it {name!r}", because=because, help=help)
 
-    def registered(function: _F) -> _F:
-        called: object = function
-        if not inspect.isgeneratorfunction(called):
+    def register(function: _F) -> _F:
+        candidate: object = function
+        if not inspect.isgeneratorfunction(candidate):
             raise DescribeError(
                 "strategy",
                 f"cannot take {getattr(function, '__name__', repr(function))} as the strategy {name}",
@@ -148,56 +156,56 @@ def strategy(name: str) -> Callable[[_F], _F]:
         _USERS[name] = function
         return function
 
-    return registered
+    return register
 
 
-def _ours(function: Give) -> Strategy:
-    """One of the strategies that there are, by the name of its function."""
+def _builtin(function: StrategyFunction) -> Strategy:
+    """Register a built-in strategy by the name of its function."""
     name = function.__name__.strip("_")
-    _OURS[name] = function
+    _BUILTIN[name] = function
     return Strategy(name)
 
 
-def _guard(axis: TiledAxis) -> Iterator[Take]:
+def _guard(axis: TiledAxis) -> Iterator[TileRun]:
     """Always · one code for all tiles · loops of full extents with an `if` inside, what a compiler makes that does not partition: the baseline."""
     yield axis.guarded()
 
 
-def _exact(axis: TiledAxis) -> Iterator[Take]:
+def _exact(axis: TiledAxis) -> Iterator[TileRun]:
     """The tile divides the extent at every allowed size · no tail at all · a promise is needed."""
     yield axis.full()
 
 
-def _cut(axis: TiledAxis) -> Iterator[Take]:
+def _cut(axis: TiledAxis) -> Iterator[TileRun]:
     """Always · full tiles without conditions · the rest runs one instance at a time."""
     yield axis.full()
-    yield axis.rest(1)
+    yield axis.fixed(1)
 
 
-def _mask(axis: TiledAxis) -> Iterator[Take]:
+def _mask(axis: TiledAxis) -> Iterator[TileRun]:
     """Always; by a microkernel where it declares a predicate on the axis · one call for the rest ·
     it costs a full tile."""
     yield axis.full()
     yield axis.masked()
 
 
-def _pad(axis: TiledAxis) -> Iterator[Take]:
+def _pad(axis: TiledAxis) -> Iterator[TileRun]:
     """Always for sums (the term is masked to the neutral element) · one call · copies, a full tile's
     cost."""
     yield axis.full()
     yield axis.padded()
 
 
-def _shift(axis: TiledAxis) -> Iterator[Take]:
+def _shift(axis: TiledAxis) -> Iterator[TileRun]:
     """Repeating instances changes nothing (no `+=` across tiles, no `B[i] = 2*B[i]`) · one microkernel
     · repeats up to a tile of work; an extent below the tile needs a version of its own."""
     short = axis.where(axis.extent < axis.tile)
     yield axis.full()
-    yield axis.moved_back()
+    yield axis.shifted()
     yield short.tail()
 
 
-def _ladder(axis: TiledAxis, *heights: int) -> Iterator[Take]:
+def _ladder(axis: TiledAxis, *heights: int) -> Iterator[TileRun]:
     """A microkernel for every height · the rest in one tile of its exact height, or of the largest
     of `heights` that fit, in turn · more microkernels."""
     yield axis.full()
@@ -206,37 +214,37 @@ def _ladder(axis: TiledAxis, *heights: int) -> Iterator[Take]:
         return
     below = sorted((height for height in heights if height < axis.tile), reverse=True)
     for height in below:
-        yield axis.rest(height)
+        yield axis.fixed(height)
     if min(heights) > 1:
         yield axis.masked(min(*heights, axis.tile))
 
 
-def _balance(axis: TiledAxis) -> Iterator[Take]:
+def _balance(axis: TiledAxis) -> Iterator[TileRun]:
     """Likewise · ceil(n/t) tiles of nearly equal height, no sliver · none of them is the largest."""
     yield axis.balanced()
 
 
-def _even(axis: TiledAxis) -> Iterator[Take]:
+def _even(axis: TiledAxis) -> Iterator[TileRun]:
     """Likewise · the largest tile as long as it fits, the last two share what is left · three heights."""
-    over = axis.extent % axis.tile
+    remainder = axis.extent % axis.tile
     enough = axis.where(axis.extent >= axis.tile)
     short = axis.where(axis.extent < axis.tile)
-    yield enough.where(over == 0).full()
-    ragged = enough.where(over > 0)
+    yield enough.where(remainder == 0).full()
+    ragged = enough.where(remainder > 0)
     yield ragged.full(axis.extent // axis.tile - 1)
-    yield ragged.one((over + axis.tile + 1) // 2)
-    yield ragged.one((over + axis.tile) // 2)
+    yield ragged.single((remainder + axis.tile + 1) // 2)
+    yield ragged.single((remainder + axis.tile) // 2)
     yield short.tail()
 
 
-def _residue(axis: TiledAxis) -> Iterator[Take]:
+def _residue(axis: TiledAxis) -> Iterator[TileRun]:
     """Always · the rest has a constant height in each of t versions · t copies of the code."""
     yield axis.full()
     for height in range(1, axis.tile):
-        yield axis.where(axis.left == height).one(height)
+        yield axis.where(axis.remaining == height).single(height)
 
 
-def _version(axis: TiledAxis) -> Iterator[Take]:
+def _version(axis: TiledAxis) -> Iterator[TileRun]:
     """Always · an extent below the tile has code of its own, without the body's · one more copy."""
     enough = axis.where(axis.extent >= axis.tile)
     short = axis.where(axis.extent < axis.tile)
@@ -247,97 +255,97 @@ def _version(axis: TiledAxis) -> Iterator[Take]:
 
 # Names of other systems, once: guard is Halide's GuardWithIf, mask its Predicate and LLVM's tail
 # folding, shift its ShiftInwards, pad its RoundUp; cut is Exo's cut and MLIR's peeling.
-GUARD, EXACT, CUT = _ours(_guard), _ours(_exact), _ours(_cut)
-MASK, PAD, SHIFT = _ours(_mask), _ours(_pad), _ours(_shift)
-LADDER, BALANCE, EVEN = _ours(_ladder), _ours(_balance), _ours(_even)
-RESIDUE, VERSION = _ours(_residue), _ours(_version)
+GUARD, EXACT, CUT = _builtin(_guard), _builtin(_exact), _builtin(_cut)
+MASK, PAD, SHIFT = _builtin(_mask), _builtin(_pad), _builtin(_shift)
+LADDER, BALANCE, EVEN = _builtin(_ladder), _builtin(_balance), _builtin(_even)
+RESIDUE, VERSION = _builtin(_residue), _builtin(_version)
 MIX = Strategy("mix")  # of ladder, balance and even the cheapest for the size of the call
-STRATEGIES = (*map(Strategy, _OURS), MIX)
+STRATEGIES = (*map(Strategy, _BUILTIN), MIX)
 
 
-def strategy_named(
-    given: object,
+def parse_strategy(
+    value: object,
     *,
     at: str,
     op: str = "partition",
-    tiles: Iterable[int] = KNOWN,
+    tiles: Iterable[int] = KNOWN_TILE_SIZES,
     others: tuple[str, ...] = (),
 ) -> Strategy:
-    """The strategy that ``halve``, ``ladder(4, 2, 1)`` or ``("ladder", (4, 2, 1))`` says.
+    """Parse ``halve``, ``ladder(4, 2, 1)`` or ``("ladder", (4, 2, 1))`` as a strategy.
 
     tiles   the tile sizes that it may be asked for, if it is a user's
     others  names that the caller takes beside these
 
     Raises PartitionError with the names there are.
     """
-    if isinstance(given, Strategy):
-        return given
-    what = "tail" if op in ("partition", "split") else "strategy"
+    if isinstance(value, Strategy):
+        return value
+    argument = "tail" if op in ("partition", "split") else "strategy"
 
-    def refused(because: str, *help: str) -> PartitionError:
+    def error(because: str, *help: str) -> PartitionError:
         return PartitionError(
-            op, f"cannot take {what}={given!r}", at=at, because=because, help=help
+            op, f"cannot take {argument}={value!r}", at=at, because=because, help=help
         )
 
-    name, arguments = _parts(given)
-    give = (_OURS | _USERS).get(name) if isinstance(name, str) else None
+    name, arguments = _split_name(value)
+    strategy_function = (_BUILTIN | _USERS).get(name) if isinstance(name, str) else None
     if name == MIX.name and not arguments:
         return MIX
-    if isinstance(given, tuple) and not isinstance(name, str):
-        raise refused("it is no name with a tuple of heights", '("ladder", (4, 2, 1))')
-    if give is None or not isinstance(name, str):
-        known = (*others, *map(str, STRATEGIES), *_USERS)
-        meant = nearest(name, known) if isinstance(name, str) else ""
-        raise refused("there is no such strategy", *filter(None, [meant]), ", ".join(known))
-    if isinstance(given, tuple) and not arguments:
-        raise refused("it has no heights", f'"{name}" alone', f'("{name}", (4, 2, 1))')
+    if isinstance(value, tuple) and not isinstance(name, str):
+        raise error("it is no name with a tuple of heights", '("ladder", (4, 2, 1))')
+    if strategy_function is None or not isinstance(name, str):
+        names = (*others, *map(str, STRATEGIES), *_USERS)
+        suggestion = nearest(name, names) if isinstance(name, str) else ""
+        raise error("there is no such strategy", *filter(None, [suggestion]), ", ".join(names))
+    if isinstance(value, tuple) and not arguments:
+        raise error("it has no heights", f'"{name}" alone', f'("{name}", (4, 2, 1))')
     heights = tuple(n for n in map(whole, arguments) if n is not None and 1 <= n < 2**31)
     if len(heights) < len(arguments):
-        raise refused("heights are ints, at least 1", f'("{name}", (4, 2, 1))')
+        raise error("heights are ints, at least 1", f'("{name}", (4, 2, 1))')
     try:
-        inspect.signature(give).bind(None, *heights)
+        inspect.signature(strategy_function).bind(None, *heights)
     except TypeError:
-        raise refused(f"{name} does not take {len(heights)} heights") from None
-    if name in _OURS:
+        raise error(f"{name} does not take {len(heights)} heights") from None
+    if name in _BUILTIN:
         return Strategy(name, heights)
-    return Strategy(name, heights, _recorded(give, tuple(tiles), heights))
+    return Strategy(name, heights, _record_by_tile(strategy_function, tuple(tiles), heights))
 
 
-def _parts(given: object) -> tuple[object, tuple[object, ...]]:
-    """A name and its arguments, as far as it is these."""
-    match given:
+def _split_name(value: object) -> tuple[object, tuple[object, ...]]:
+    """Split a strategy as the user wrote it into a name and arguments, if it has this form."""
+    match value:
         case str():
-            found = re.fullmatch(r"(\w+)\(([\d ,]+)\)", given)
-            if found is None:
-                return given, ()
-            return found[1], tuple(int(n) for n in found[2].split(",") if n.strip().isdecimal())
+            match_ = re.fullmatch(r"(\w+)\(([\d ,]+)\)", value)
+            if match_ is None:
+                return value, ()
+            return match_[1], tuple(int(n) for n in match_[2].split(",") if n.strip().isdecimal())
         case (name, (*arguments,)):
             return name, tuple(arguments)
-    return given, ()
+    return value, ()
 
 
-def _recorded(
-    give: Give, tiles: tuple[int, ...], arguments: tuple[int, ...]
-) -> tuple[tuple[int, Takes | str], ...]:
-    """What a user's function takes, by tile."""
-    found: list[tuple[int, Takes | str]] = []
+def _record_by_tile(
+    function: StrategyFunction, tiles: tuple[int, ...], arguments: tuple[int, ...]
+) -> tuple[tuple[int, TileRuns | str], ...]:
+    """Return the runs of a user's strategy by tile size, or why it is invalid."""
+    recorded: list[tuple[int, TileRuns | str]] = []
     for tile in tiles:
         try:
-            found.append((tile, _taken(give, tile, arguments)))
-        except NotTaken as reason:
-            found.append((tile, str(reason)))
-    return tuple(found)
+            recorded.append((tile, _run_strategy(function, tile, arguments)))
+        except InvalidStrategy as reason:
+            recorded.append((tile, str(reason)))
+    return tuple(recorded)
 
 
 @memo(1024)
 def segments(strategy: Strategy, extent: Expr, tile: int) -> tuple[Segment, ...]:
-    """The segments of an axis; those that a constant extent leaves empty are left out.
+    """Return the segments of an axis, without those that a constant extent leaves empty.
 
     Raises PartitionError where the strategy's function takes what no cut can be.
     """
     try:
-        return placed(strategy.takes(tile), extent, tile)
-    except NotTaken as reason:
+        return place_segments(strategy.takes(tile), extent, tile)
+    except InvalidStrategy as reason:
         raise PartitionError(
             "partition",
             f"cannot cut by {strategy}",
@@ -361,21 +369,25 @@ def runs_of(segment: Segment) -> tuple[tuple[Expr, Expr], ...]:
     the domain.
     """
     if segment.form is Form.GUARD:
-        left = ix.sub(segment.owned[1], segment.owned[0])
-        rest = ix.mod(left, segment.height)
-        full = ix.floordiv(left, segment.height), segment.height
-        runs = (full, (ix.minimum(rest, 1), rest)) if rest != ix.const(0) else (full,)
+        extent = ix.sub(segment.owned[1], segment.owned[0])
+        last_height = ix.mod(extent, segment.height)
+        full = ix.floordiv(extent, segment.height), segment.height
+        runs = (
+            (full, (ix.minimum(last_height, 1), last_height))
+            if last_height != ix.const(0)
+            else (full,)
+        )
         if segment.when is None:
             return runs
         when, none = segment.when, ix.const(0)
         return tuple(
             (Select(when, count, none), Select(when, height, none)) for count, height in runs
         )
-    return (_run(segment),)
+    return (_tile_run(segment),)
 
 
-def _run(segment: Segment) -> tuple[Expr, Expr]:
-    """A segment's tiles; none where it does not exist."""
+def _tile_run(segment: Segment) -> tuple[Expr, Expr]:
+    """Return the number and the height of the tiles of a segment; none if it does not exist."""
     count = ix.const(1) if segment.count is None else segment.count
     height, when = segment.height, segment.when
     if segment.form is Form.MASK and segment.on is not None:
@@ -383,9 +395,12 @@ def _run(segment: Segment) -> tuple[Expr, Expr]:
     elif segment.lets:
         # Where a bounded value is out of its range there are no tiles, of whatever height.
         values: dict[str, Expr] = {let.name: _total(let.value) for let in segment.lets}
-        inside = all(let.hi > segment.heights[1] for let in segment.lets)
+        is_in_range = all(let.hi > segment.heights[1] for let in segment.lets)
         count, height = (ix.simplify(substitute(part, values)) for part in (count, height))
-        height, when = height if inside else ix.minimum(height, segment.heights[1]), segment.asked
+        height, when = (
+            height if is_in_range else ix.minimum(height, segment.heights[1]),
+            segment.asked,
+        )
     elif segment.count is None and when == ix.compare(">", height, 0):
         count, when = ix.minimum(height, 1), None
     if when is None:
@@ -395,7 +410,7 @@ def _run(segment: Segment) -> tuple[Expr, Expr]:
 
 
 def _total(value: Expr) -> Expr:
-    """A quotient that has a value wherever its divisor is none."""
+    """Return a quotient that is defined even if its divisor is 0."""
     match value:
         case Binary("//", a, b) if not isinstance(b, Const):
             return Binary("//", a, ix.maximum(b, 1))

@@ -13,7 +13,7 @@ from typing import Any
 
 import tvm_ffi
 
-from offcut.backends.base import Argument, Entry, Signature
+from offcut.backends.abi import Argument, Entry, Signature
 from offcut.backends.cpu.machine import jit
 from offcut.backends.cpu.machine.isa import host
 from offcut.backends.host.arrays import DLPACK_CODES

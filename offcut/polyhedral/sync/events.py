@@ -50,7 +50,7 @@ from offcut.core.text.printer import format_head
 from offcut.core.traversal import Place
 from offcut.errors import PartitionError
 from offcut.polyhedral.sync.agents import Agents, Ends, Unit, slot_of
-from offcut.polyhedral.units.private import tile_buffers
+from offcut.polyhedral.units.privatization import tile_buffers
 
 Key: TypeAlias = tuple[str, int]
 """A unit, and the number of loops bound to it around a loop bound to it."""
@@ -127,7 +127,7 @@ class Events:
     """The events of `program` on `agents`.
 
     derived  values of `let` over sizes alone, each with its promised range, half open; `lets` has the values
-    parts    the number of places of a region: elements of an array, slots of a window; None where it is not a literal
+    parts    the number of elements of an array; None where it is not a literal
     units    the units by name
     """
 
@@ -295,7 +295,6 @@ class _Reader:
             slot = slot_of(serial, alloc.depth) if alloc.depth > 1 and serial else None
             region = f"{alloc.buffer}@{'.'.join(map(str, place))}"
             window = _Window(region, owner, slot, starts, known)
-            self.parts[region] = None if owner or alloc.depth == 1 else alloc.depth
         return replace(scope, windows={**scope.windows, alloc.buffer: window})
 
     def add(self, stmt: Stmt, place: Place, scope: _Scope, at: list[int]) -> None:

@@ -10,7 +10,8 @@ them writing, runs in the order of the text if a path leads from a to b. Its ste
 
 **The k-th for the k-th.** Let M(w, s) be the last arrival of agent s that some pair needs before wait w. If M is defined
 for every wait and rises with it, from the first arrival on without a gap, then it is the only such map, so that the k-th
-wait is for the k-th arrival, whatever the speed.
+wait is for the k-th arrival, whatever the speed. If it is not, waits may be for later arrivals than they need: the map to
+the last arrival before a wait in the text, or to one a few before, may be such.
 
 **No standstill.** M(w, s) stands before w in the text, and tokens find room. So all agents run to their ends where they
 run in the order of the text; as nothing that one does stops what another one could do, they do in any other order.
@@ -23,7 +24,8 @@ ended twice.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
 
@@ -43,8 +45,11 @@ from offcut.polyhedral.sync.events import (
     refused,
 )
 from offcut.polyhedral.sync.relations import Relations
-from offcut.polyhedral.sync.room import fits_capacity
+from offcut.polyhedral.sync.room import fits_capacity, max_tokens
 from offcut.polyhedral.sync.run_at_sizes import TOUCHES, smallest_fault
+
+MAX_AHEAD = 2
+"""The most arrivals between the one that a wait is for and the wait, of those that are looked for where none is needed."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +68,14 @@ class Match:
     arrivals  ``{ [wait, agent] -> arrival }``
     waits     all waits for the token
     arrives   all arrivals of it
+    by_need   whether each wait is for the last arrival that some pair needs; False: some are for later ones
     """
 
     token: Token
     arrivals: isl.Map
     waits: isl.Set
     arrives: isl.Set
+    by_need: bool = True
 
 
 class Order:
@@ -211,8 +218,26 @@ class Order:
             needed = needed.union(to.reverse().apply_range(pairs).apply_range(reached))
         last = self.by_agent(needed.reverse()).lexmax().coalesce()
         match = Match(token, last, waits, arrives)
-        self.check_match(match)
+        try:
+            self.check_match(match)
+        except PartitionError:
+            for other in self.matches_by_order(match):
+                with suppress(PartitionError):
+                    self.check_match(other)
+                    return other
+            raise
         return match
+
+    def matches_by_order(self, match: Match) -> Iterator[Match]:
+        """Yield other maps that may be that of the k-th wait to the k-th arrival, where waits are for later ones than those
+        that pairs need: to the last arrival before a wait in the text, then to the one before, and so on.
+        """
+        earlier = self.relations.later.intersect_domain(match.arrives).intersect_range(match.waits)
+        rest = self.by_agent(earlier.reverse()).intersect_domain(self.all_agents(match))
+        for _ in range(MAX_AHEAD + 1):
+            arrivals = rest.lexmax()
+            rest = rest.subtract(arrivals)
+            yield replace(match, arrivals=arrivals.coalesce(), by_need=False)
 
     def between(self, source: str, target: str) -> Iterator[tuple[Pair, isl.Map]]:
         """Return the pairs from one unit to another one, as a token between them orders them: alike for all agents that arrive
@@ -366,7 +391,8 @@ class Order:
         """
         relations, since = self.relations, self.relations.own_since
         for match in self.matches.values():
-            if (match.token.source, match.token.target) == (source, target):
+            ends = match.token.source, match.token.target
+            if match.by_need and ends == (source, target):
                 arriving = since.intersect_range(match.arrives).domain()
                 early = start.intersect_range(arriving).domain()
                 late = since.intersect_domain(match.waits).range()
@@ -464,13 +490,15 @@ class Order:
         return []
 
     def implied(self) -> Iterator[list[Event]]:
-        """Return the arrivals and waits that are for each other, of each token to whose target others lead from its source."""
+        """Return the arrivals and waits that are for each other, of each token to whose target others lead from its source,
+        or whose waits are for later arrivals than they need.
+        """
         for token in self.program.tokens:
             others = [(t.source, t.target) for t in self.program.tokens if t is not token]
             reached = {token.source}
             for _ in others:
                 reached |= {target for source, target in others if source in reached}
-            if token.target not in reached:
+            if token.target not in reached and self.matches[token.name].by_need:
                 continue
             ordered = self.ordered(self.matches[token.name])
             rest = self.syncs(Action.ARRIVE, token.name) + self.syncs(Action.WAIT, token.name)
@@ -513,15 +541,17 @@ class Order:
 
     def has_room(self, match: Match, room: int) -> bool:
         """Return whether `room` tokens are enough, see the head of this file."""
-        ahead = self.ordered(match).reverse()
+        ahead, token = self.ordered(match).reverse(), match.token
         if self.events.agents.blocks:
-            return fits_capacity(ahead, room)
+            pairs = self.pairs_of(token.source, token.target)
+            few = max_tokens([p.one for p in pairs], [p.other for p in pairs], self.events.parts)
+            return (match.by_need and few <= room) or fits_capacity(ahead, room)
         following = self.next_of(match.arrives)
         for _ in range(room):
             ahead = ahead.apply_range(following)
         if ahead.is_empty():
             return True
-        token, waits = match.token, match.waits.identity()
+        waits = match.waits.identity()
         behind = ahead.subtract(self.not_reached(ahead, waits, token.target, token.source))
         # A phase ends before any agent arrives for the one after it, and not once more before an agent has waited for it.
         started = ahead.range().subtract(behind.range())

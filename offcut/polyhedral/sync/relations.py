@@ -70,7 +70,7 @@ class Relations:
         self._columns = [at for at, values in enumerate(columns) if len(values) > 1 or "" in values]
         self.times = [f"t{at}" for at in self._columns]
         self.dims = [*self.agents, *self.times]
-        self._touched: dict[tuple[int, str, bool], isl.Map | None] = {}
+        self._touched: dict[tuple[int, tuple[Access, ...], str, bool], isl.Map | None] = {}
         self._sets = {number: self._instances(event) for number, event in self.all.items()}
 
     @staticmethod
@@ -166,7 +166,7 @@ class Relations:
         """Return ``{ instance -> place }`` of a region that an event touches, or of what it writes there if `written`; None
         if there is none.
         """
-        key = event.number, region, written
+        key = event.number, event.accesses, region, written
         if key not in self._touched:
             places = [
                 self.places(event, access)

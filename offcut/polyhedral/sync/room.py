@@ -34,10 +34,11 @@ def max_tokens(
     """Return a bound on the tokens between two units at once: two for each part of a region that both touch.
 
     Let p1 < p2 < p3 be pushed before q1 < q2 < q3 pop them, all because of one part. That q1 does not wait for p2 says
-    that both read the part; then q2 writes it, since it waits for p2, and has to wait for p3.
+    that both read the part; then q2 writes it, since it waits for p2, and has to wait for p3. So it is where a token is
+    pushed by the first arrival after a leaf, and popped by the last wait before another one.
 
     sources, targets  the leaves of one unit, and those of the other that wait for them
-    parts             the number of parts of each region; None where it is not known
+    parts             the number of parts of each region, places that a leaf touches whole; None where it is not known
     """
     touched = [{a.region for leaf in some for a in leaf.accesses} for some in (sources, targets)]
     both = touched[0] & touched[1]

@@ -49,6 +49,7 @@ from offcut.polyhedral.sync.boundaries import (
 from offcut.polyhedral.sync.cases import Cases, join_cases
 from offcut.polyhedral.sync.events import (
     UNORDERED,
+    Access,
     Event,
     Events,
     by_one_lane,
@@ -219,7 +220,10 @@ def pairs_of(relations: Relations) -> list[Pair]:
     leaves, units = relations.events.leaves, relations.events.units
     check_multicast(relations)
     result = []
-    for one, other in product(leaves, leaves):
+    firsts, lasts = [*leaves], [*leaves]
+    if not relations.keys and not any(leaf.engine for leaf in leaves):
+        firsts, lasts = without_implied(leaves), without_implied(leaves[::-1])
+    for one, other in product(lasts, firsts):
         own = one.unit == other.unit and not one.engine
         own = own and not by_one_lane(units, one, other) and not fence_between(units, one, other)
         if own and not relations.keys:
@@ -242,6 +246,28 @@ def pairs_of(relations: Relations) -> list[Pair]:
         if not pairs.is_empty():
             result.append(Pair(one, other, pairs))
     return result
+
+
+def without_implied(leaves: Sequence[Event]) -> list[Event]:
+    """Return leaves without the accesses that are the same as one right before, of the leaf that their unit runs there.
+
+    Whatever has to be waited for because of such an access is waited for already. Of leaves in reverse it is what is
+    waited for: another leaf waits for the last one.
+    """
+    result = []
+    for before, leaf in zip((None, *leaves), leaves, strict=False):
+        known = set[Access]()
+        if before is not None and _follow_in_block(before, leaf):
+            known = {*before.accesses, *(replace(a, writes=False) for a in before.accesses)}
+        accesses = tuple(access for access in leaf.accesses if access not in known)
+        if accesses:
+            result.append(replace(leaf, accesses=accesses))
+    return result
+
+
+def _follow_in_block(one: Event, other: Event) -> bool:
+    """Return whether two leaves of one unit stand in one block."""
+    return one.unit == other.unit and one.place[:-1] == other.place[:-1]
 
 
 def _check_bound(relations: Relations, one: Event, other: Event, across: isl.Map) -> None:

@@ -14,7 +14,7 @@ from offcut.core.program import walk as statements
 from offcut.polyhedral.dependences import Dependence, carried_by
 from offcut.polyhedral.isl_budget import try_isl
 from offcut.polyhedral.units.footprints import Access, Conflicts
-from offcut.polyhedral.units.private import tile_buffers, written_first
+from offcut.polyhedral.units.privatization import is_written_before_read, tile_buffers
 
 MOST_STORES = 16  # in a nest of which isl is asked, in pairs, whether units may share it
 
@@ -89,4 +89,4 @@ class Independence:
         if any(isinstance(stmt, Alloc) and stmt.buffer == name for stmt in statements(loop.body)):
             return name in windowed_arrays(self.program.body)
         scalar = buffer.kind is Kind.PRIVATE and not buffer.shape
-        return scalar and written_first(name, loop.body)
+        return scalar and is_written_before_read(name, loop.body)

@@ -267,13 +267,18 @@ class _Range:
 
 
 class _Ranges:
-    """The ranges of the loops, tiles and windows in a body, by their begins without constants."""
+    """The ranges of the loops, tiles and windows in a body, by their begins without constants.
+
+    by_key    begins that are computed: expressions inside of the body are over these too
+    by_begin  begins that are a size and a constant, as ``n - 3``: only the ranges are
+    """
 
     def __init__(self, source: Program, whole: Program) -> None:
         self.source, self.promised = source, whole.assumptions
         self.own = {size.name for size in whole.sizes}
         self.fixed = {size.name for size in source.sizes}
         self.by_key: dict[Expr, _Range] = {}
+        self.by_begin: dict[Expr, _Range] = {}
 
     def key(self, expr: Expr) -> tuple[Expr, Expr]:
         """Return the sum of the fixed terms of an index, without constants, and the rest of it."""
@@ -289,10 +294,11 @@ class _Ranges:
                 key, rest = self.key(begin)
                 known = ix.literal_value(rest) is not None and variables(length) <= self.fixed
                 simple = isinstance(key, Var) and key.name in self.own
-                if known and variables(key) and not simple and key not in self.by_key:
-                    number = len(self.by_key)
+                ranges, name = (self.by_begin, begin) if simple else (self.by_key, key)
+                if known and variables(key) and name not in ranges:
+                    number = len(self.by_key) + len(self.by_begin)
                     start, count = Var(f"start'{number}"), Var(f"count'{number}")
-                    self.by_key[key] = _Range(begin, length, start, count)
+                    ranges[name] = _Range(begin, length, start, count)
 
     def program(self, program: Program) -> Program:
         """Return `program` over begins and lengths."""
@@ -333,6 +339,9 @@ class _Ranges:
 
     def pair(self, begin: Expr, length: Expr) -> tuple[Expr, Expr]:
         """Return a begin and a length over begins and lengths."""
+        own = self.by_begin.get(begin)
+        if own is not None and length == own.length:
+            return own.start, own.count
         known = self.by_key.get(self.key(begin)[0])
         more = None if known is None else ix.literal_value(ix.sub(length, known.length))
         if known is not None and more is not None:
@@ -360,7 +369,7 @@ class _Ranges:
         )
         sizes: list[Size] = []
         facts: list[Expr] = []
-        for one in self.by_key.values():
+        for one in (*self.by_key.values(), *self.by_begin.values()):
             zero = ix.const(0)
             natural = at.holds(ix.compare("<=", zero, one.begin))
             least = next((k for k in (1, 0) if at.holds(ix.compare("<=", k, one.length))), None)
@@ -369,8 +378,14 @@ class _Ranges:
                 Size(one.count.name, -INDEX_LIMIT if least is None else least, INDEX_LIMIT)
             )
             end, real = ix.add(one.start, one.count), ix.add(one.begin, one.length)
+            ends = [e for e in extents if at.holds(ix.compare("<=", real, e))]
+            if any(
+                map(variables, ends)
+            ):  # what literal extents say besides is of these heights alone
+                facts += [ix.compare("<=", end, e) for e in ends if variables(e)]
+                continue
             for extent in extents:
-                if at.holds(ix.compare("<=", real, extent)):
+                if extent in ends:
                     facts.append(ix.compare("<=", end, extent))
                 elif at.holds(ix.compare("<", one.begin, extent)):
                     facts.append(ix.compare("<", one.start, extent))

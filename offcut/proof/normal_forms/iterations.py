@@ -14,7 +14,8 @@ against the emitted ``alloc S[s +: q] …`` of the same s and q.
 
 Theorem. Let two programs be alike but for pairs of blocks (B, B'): the loops, conditions, bounded values,
 windows and choices around a pair are equal as text, and so is every statement outside of the pairs. An
-array is *visible* if a statement outside of the pairs touches it, or it is the caller's, else *hidden*.
+array is *visible* if a statement outside of the pairs touches it, if a block B reads it and does not write it, or if it
+is the caller's, else *hidden*.
 If for each pair, and for all values of the names that are bound around it,
 
     equal    from equal contents of the visible arrays, B and B' leave equal contents of the visible arrays,
@@ -115,6 +116,8 @@ def bodies(source: Program, emitted: Program, whole: bool = False) -> tuple[Body
     walker.block(source.body, emitted.body, ())
     if not walker.pairs or any(not pair.path for pair in walker.pairs):
         return None
+    for pair in walker.pairs:
+        walker.visible |= accessed_arrays(pair.source) - stored_arrays(pair.source)
     kinds = _kinds(source, emitted, walker)
     if kinds is None:
         return None

@@ -18,6 +18,7 @@ from dataclasses import replace
 from offcut.core import index as ix
 from offcut.core import program as tile
 from offcut.core.expr import Load, variables
+from offcut.core.nearest import meant
 from offcut.core.program import For, Stmt, Store, Tile, TileAxis
 from offcut.core.text.printer import format_expr
 from offcut.describe.intrinsic import declared
@@ -28,7 +29,7 @@ from offcut.schedule.apply.axes import Target
 from offcut.schedule.apply.reading import loads_of
 from offcut.schedule.apply.staged_form import Covered, Nest, Nests, Part
 from offcut.schedule.decisions import Bind, Cover, Primitive, SplitPair, primitive_of
-from offcut.schedule.refusing import DecidedError
+from offcut.schedule.refusing import DecidedError, split_advice
 
 # (because, *help) -> the refusal
 Refuse = Callable[..., PartitionError]
@@ -71,8 +72,9 @@ def undeclared_error(what: object, at: str, own: Sequence[str] = ()) -> Partitio
         "tensorize",
         f"cannot run {what!r}",
         at=at,
-        because=f"it is {'no microkernel of the target, and ' if own else ''}no declared instruction",
-        help=(*own, "decl_tensor_intrin(computation, lowering)"),
+        because=f"it is {'no microkernel of the target, and ' if own else ''}no declared instruction"
+        + meant(str(what), own),
+        help=("decl_tensor_intrin(computation, lowering)",),
     )
 
 
@@ -96,7 +98,7 @@ def check_tensorize(
     extents = {a.name: int(a.extent) for a in declared}
     by_root = {root: extents[name] for name, root in match.axes if root is not None}
     for leaf, root in roots.items():
-        _check_extent(nest, leaf, root, by_root[root], refuse)
+        _check_extent(nest, target.stage, leaf, root, by_root[root], refuse)
     return tuple(by_root.items())
 
 
@@ -124,7 +126,7 @@ def check_tile(
         if root is None:
             raise refuse(
                 f"{leaf} is not the innermost part of a loop: its values are not consecutive",
-                f'reorder puts the inner loops below "{axis}"',
+                f"an order of the loops with the inner ones below {axis}",
             )
         if root in roots.values():
             raise refuse(f"two of its loops, {_leaf_of(roots, root)} and {leaf}, run {root}")
@@ -185,7 +187,7 @@ def _check_cover_stands(nest: Nest, covered: Covered, after: Nests, step: Primit
             f"cannot change the loops that {covered.intrinsic.name} runs",
             at=f"stage {buffer}",
             because=because,
-            help=() if isinstance(step, Bind) else (f"{op} before tensorize",),
+            help=() if isinstance(step, Bind) else ("this decision before the cover",),
         )
 
     now = next((one for one in after.nests if one.name == nest.name), None)
@@ -280,14 +282,16 @@ def _leaf_of(roots: Mapping[str, str], root: str) -> str:
     return next(leaf for leaf, one in roots.items() if one == root)
 
 
-def _check_extent(nest: Nest, leaf: str, root: str, declared: int, refuse: Refuse) -> None:
+def _check_extent(
+    nest: Nest, stage: str, leaf: str, root: str, declared: int, refuse: Refuse
+) -> None:
     """The loop covers exactly the declared extent, but for the tail, or is given it by a window."""
     made = nest.made_by(leaf)
     if isinstance(made, SplitPair):
         if made.factor != declared:
             raise refuse(
                 f"{leaf} has {made.factor} iterations, and the declared extent is {declared}",
-                f'split("{made.axis}", {declared})',
+                split_advice(stage, made.axis, declared),
             )
         return
     loop = nest.root(root)
@@ -297,5 +301,5 @@ def _check_extent(nest: Nest, leaf: str, root: str, declared: int, refuse: Refus
         shown = format_expr(ix.sub(loop.hi, loop.lo))
         raise refuse(
             f"{leaf} has {shown} iterations, and the declared extent is {declared}",
-            f'split("{leaf}", {declared})',
+            split_advice(stage, leaf, declared),
         )

@@ -45,7 +45,7 @@ from offcut.partition import (
     tiles_alike,
     with_covers,
 )
-from offcut.partition.strategies.placing import ITER
+from offcut.partition.strategies.segment_placement import ITER
 from offcut.polyhedral import Facts, Space
 from offcut.schedule.apply.bounds import COUNTED_UNITS, footprint
 from offcut.schedule.apply.offsets import At
@@ -99,7 +99,7 @@ def lower_with_tiles(nests: Nests) -> tuple[Program, list[EmittedTile]]:
             kernels.setdefault(name, []).append(covered.intrinsic)
     program = replace(nests.program(body), buffers=tuple(buffers.values()))
     tiles = [made[id(stmt)] for stmt in walk(body) if id(stmt) in made]
-    return with_covers(program, kernels.get), tiles
+    return with_covers(program, kernels.get) if kernels else program, tiles
 
 
 def _idle(nest: Nest, covered: Covered) -> PartitionError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, assert_never
 
@@ -19,13 +18,12 @@ from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, PartitionError, trim_traceback, trim_tracebacks
-from offcut.partition import EmittedTile, StrategyLike, strategy_named
-from offcut.polyhedral import request_budget
+from offcut.partition import EmittedTile, StrategyLike, parse_strategy
 from offcut.proof import Certificate
 from offcut.schedule.apply import covering, loops, placing, staging
 from offcut.schedule.apply.axes import Axis, Target, find_stage, stage_names
 from offcut.schedule.apply.emit import lower, lower_with_tiles
-from offcut.schedule.apply.prove import prove
+from offcut.schedule.apply.prove import lowering_budget, prove
 from offcut.schedule.apply.reading import nests_of_program, nests_of_tensors
 from offcut.schedule.apply.staged_form import Alternatives, Nests
 from offcut.schedule.apply.without_windows import joined
@@ -156,9 +154,13 @@ def applied(nests: Nests, step: Primitive) -> Nests:
             because="each option says already how it runs, and this would be of none of them",
             help=("the same line in each option", "the line before choose"),
         )
-    changed = _applied(nests, step)
-    if not isinstance(step, Cover):
-        covering.check_covers_stand(nests, changed, step)
+    try:
+        changed = _applied(nests, step)
+        if not isinstance(step, Cover):
+            covering.check_covers_stand(nests, changed, step)
+    except PartitionError as refused:
+        refused.decision = refused.decision or step
+        raise
     return changed
 
 
@@ -194,24 +196,35 @@ def _applied(nests: Nests, step: Primitive) -> Nests:
             assert_never(step)
 
 
-def _programs(steps: Sequence[Nests]) -> tuple[Program, ...]:
-    """Return the programs of some nests, before them the first one without its windows, if it has any."""
-    programs = tuple(map(lower, steps))
+def _programs(steps: Sequence[Nests]) -> tuple[tuple[Program, ...], tuple[EmittedTile, ...]]:
+    """Return the programs of some nests, before them the first one without its windows, if it has any; and the tiles of the last."""
+    emitted = [lower_with_tiles(nests) for nests in steps]
+    programs = tuple(program for program, _ in emitted)
     staged = any(isinstance(stmt, Alloc) for stmt in walk(programs[0].body))
-    return (joined(programs[0]), *programs) if staged else programs
+    programs = (joined(programs[0]), *programs) if staged else programs
+    return programs, tuple(emitted[-1][1])
 
 
-def _without(steps: Iterable[Primitive], stages: AbstractSet[str]) -> Iterator[Primitive]:
-    """Yield the decisions that are not about one of `stages`."""
+def _without(steps: Iterable[Primitive], absent: set[str]) -> Iterator[Primitive]:
+    """Yield the decisions that are not about stages that are absent.
+
+    absent  those that nothing makes; what is made of one, where its turn comes, is added
+    """
     for step in steps:
-        if isinstance(step, Choose):
-            options = (
-                replace(option, steps=tuple(_without(option.steps, stages)))
-                for option in step.options
-            )
-            yield Choose(tuple(options))
-        elif not stages & stages_in(step):
-            yield step
+        match step:
+            case Choose(options):
+                left = (replace(one, steps=tuple(_without(one.steps, absent))) for one in options)
+                step = Choose(tuple(left))
+                if any(one.steps for one in step.options):
+                    yield step
+            case Staging(_, what, name) if absent & {what, *stages_in(step)}:
+                absent.add(name)
+            case RFactor(stage, _, name) if stage in absent:
+                absent.add(name)
+            case Cover(_, _, _, _, operands) if absent & {buffer for _, buffer in operands}:
+                pass  # whose tile reads what the absent stage would copy
+            case _ if not absent & stages_in(step):
+                yield step
 
 
 def _chosen(nests: Nests, options: Sequence[Alternative]) -> Nests:
@@ -410,25 +423,21 @@ class HandSchedule:
         made = self._lowered
         if made is None or made[0] is not self._nests or made[1] != reassociate:
             forget()
-            help = 'fewer splits, or tail="cut"'
-            with request_budget("lower", "cannot lower the schedule", help=(help,)):
+            with lowering_budget():
                 steps = self._forms()
-                programs = _programs(steps)
-                certificate = prove(self._nests, steps[0].source, programs, reassociate)
-                program = programs[-1]
+                programs, _ = _programs(steps)
+            certificate = prove(self._nests, steps[0].source, programs, reassociate)
+            program = programs[-1]
             made = self._lowered = self._nests, reassociate, program, certificate
         return made
 
-    def forms(self) -> tuple[Program, ...]:
-        """Return the programs from one without staged arrays to the whole, each of one more; nothing is proved.
+    def forms(self) -> tuple[tuple[Program, ...], tuple[EmittedTile, ...]]:
+        """Return the programs from one without staged arrays to the whole, each of one more, and the tiles of the whole in the
+        order of its text; nothing is proved.
 
         Each computes what the one before does, which is a small question. The first is without windows, where it has any.
         """
         return _programs(self._forms())
-
-    def tiles(self) -> tuple[EmittedTile, ...]:
-        """Return the tiles of the whole, in the order of the text."""
-        return tuple(lower_with_tiles(self._nests)[1])
 
     def _forms(self) -> tuple[Nests, ...]:
         """Return what the decisions make without any staged array, then with one more each: small steps of a proof."""
@@ -439,13 +448,9 @@ class HandSchedule:
         ]
         forms = []
         for number in range(len(staged)):
-            absent = set(staged[number:])
             nests = self._undecided
-            try:
-                for step in _without(self._steps, absent):
-                    nests = applied(nests, step)
-            except PartitionError:  # what is staged later needs this one
-                continue
+            for step in _without(self._steps, set(staged[number:])):
+                nests = applied(nests, step)
             forms.append(nests)
         return (*forms, self._nests)
 
@@ -512,7 +517,7 @@ class Stage:
         name, names = target.axis("split", axis), target.nest.names()
         factor = loops.checked_factor(target, name, factor)
         at = f"axis {target.buffer}.{name}"
-        asked = None if tail is None else strategy_named(tail, at=at, op="split", tiles=(factor,))
+        asked = None if tail is None else parse_strategy(tail, at=at, op="split", tiles=(factor,))
         outer, inner = names.fresh(f"{name}o"), names.fresh(f"{name}i")
         self._do(Split(target.stage, name, (Level(factor, asked),), (outer, inner)))
         return self._axis(outer), self._axis(inner)

@@ -20,7 +20,7 @@ from offcut.polyhedral import Facts, Space
 from offcut.schedule.apply.axes import Target, check_new
 from offcut.schedule.apply.staged_form import Mark, Nest, Nests, Part, depends_on, literal_extent
 from offcut.schedule.decisions import UNIT_PRIMITIVES, Bind, Fuse, Order, Split, SplitPair
-from offcut.schedule.refusing import DecidedError
+from offcut.schedule.refusing import Advice, DecidedError, split_advice
 
 
 def split(target: Target, step: Split) -> Nests:
@@ -45,7 +45,7 @@ def checked_factor(target: Target, axis: str, factor: object) -> int:
             f"cannot split by {factor!r}",
             at=f"axis {target.buffer}.{axis}",
             because="a factor is an int from 1 to 2**31 - 1: isl decides no symbolic tile size",
-            help=(f'split("{axis}", 8)',),
+            help=(split_advice(target.stage, axis, 8),),
         )
     return found
 
@@ -58,7 +58,7 @@ def check_split(target: Target, axis: str, factor: int, tail: Strategy) -> None:
     """
     for one in tail.among or (tail,):
         check_axis(one, factor, ordered=False)
-        if one.own is None and one.repeats(factor):
+        if one.user_defined is None and one.repeats(factor):
             check_terms(target, axis, factor, one)
     if tail.divides:
         check_divides(target, axis, factor)
@@ -160,7 +160,7 @@ def check_fuse(target: Target, outer: str, inner: str) -> None:
     quasi-affine.
     """
     nest = target.nest
-    at = f"stage {target.buffer}"
+    at, other = f"stage {target.buffer}", Fuse(target.stage, inner, outer, f"{inner}_{outer}")
     for part in nest.parts:
         if outer not in part.loops and inner not in part.loops:
             continue
@@ -171,9 +171,9 @@ def check_fuse(target: Target, outer: str, inner: str) -> None:
                 f"cannot fuse {outer} and {inner}",
                 at=at,
                 because=f"{inner} is not directly inside {outer}: {' > '.join(part.loops)}",
-                help=("reorder brings two loops together", f'fuse("{inner}", "{outer}")')
+                help=("an order brings two loops together", Advice.of(other))
                 if part.loops[place - 1 : place] == (inner,)
-                else ("reorder brings two loops together",),
+                else ("an order brings two loops together",),
             )
     one = nest.root(inner)
     if one is not None and outer in depends_on(one):
@@ -189,7 +189,7 @@ def check_fuse(target: Target, outer: str, inner: str) -> None:
             f"cannot fuse {outer} and {inner}",
             at=at,
             because=f"the extent of {inner} is symbolic, and isl knows no // and % by a size",
-            help=(f'split("{inner}", 8) first, and fuse with its inner loop',),
+            help=(split_advice(target.stage, inner, 8, " first, and fuse with its inner loop"),),
         )
 
 
@@ -263,7 +263,10 @@ def bind(target: Target, step: Bind) -> Nests:
             f"cannot bind {name} to {unit!r}",
             at=f"axis {target.buffer}.{name}",
             because="a hardware index is a name",
-            help=('bind(axis, "blockIdx.x")', 'bind(axis, "threadIdx.x")'),
+            help=tuple(
+                Advice.of(Bind(target.stage, name, index))
+                for index in ("blockIdx.x", "threadIdx.x")
+            ),
         )
     first = target.nest.mark(name).decision
     if first is not None:

@@ -11,8 +11,8 @@ from offcut.core.text.printer import format_head
 from offcut.errors import PartitionError
 from offcut.schedule.apply.axes import Target, find_stage
 from offcut.schedule.apply.staged_form import Nest, Nests, Root, depends_on, point_of
-from offcut.schedule.decisions import At
-from offcut.schedule.refusing import DecidedError
+from offcut.schedule.decisions import At, Staging
+from offcut.schedule.refusing import Advice, DecidedError
 
 
 def compute_at(target: Target, step: At) -> Nests:
@@ -50,7 +50,8 @@ def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None
     elif nests.buffer(target.buffer).kind is not Kind.LOCAL:
         kind = nests.buffer(target.buffer).kind.value
         because = f"{target.buffer} is {kind}: all of it is wanted"
-        help_ = (f"cache_write({target.buffer}, scope) makes a local buffer that computes it",)
+        write = Staging("write", target.stage, f"{target.buffer}L")
+        help_ = (Advice.of(write, " makes a local buffer that computes it"),)
     elif point_of(nest, target.buffer) is None:
         because = f"a store of {target.buffer} does not name its element by loops alone"
     elif (ragged := _ragged(nest, target.buffer)) is not None:

@@ -39,6 +39,7 @@ from offcut.schedule.apply.placing import reads
 from offcut.schedule.apply.reading import loads_of, read_nest
 from offcut.schedule.apply.staged_form import Nest, Nests, Rewrite, Root, point_of
 from offcut.schedule.decisions import RFactor, SplitPair, Staging, primitive_of
+from offcut.schedule.refusing import split_advice
 
 
 def cache_read(nests: Nests, step: Staging) -> Nests:
@@ -478,7 +479,7 @@ def check_compute_inline(target: Target) -> None:
         because = f"{buffer} is {kind.value}: all of it is wanted"
     elif len(stores) != 1 or stores[0].reduce is not None:
         because = "it is a reduction, which takes more than one store"
-        help_ = (f"compute_at computes {buffer} inside a loop of its reader",)
+        help_ = (f"{buffer} computed at a loop of its reader",)
     elif any(part.body != (store,) for part in nest.parts for store in part.stores):
         because = "its store is under a condition"
     elif point_of(nest, buffer) is None:
@@ -567,7 +568,7 @@ def check_rfactor(target: Target, axis: str) -> None:
         help_ = (f"reduction axes: {', '.join(found[2])}",)
     elif made is None and len(found[2]) == 1:
         because = f"nothing is reduced inside {axis}"
-        help_ = (f'split("{axis}", 8) makes {axis}o and {axis}i',)
+        help_ = (split_advice(target.stage, axis, 8),)
     elif (
         (made is not None and (not isinstance(made, SplitPair) or len(nest.relations) > 1))
         or nest.at is not None

@@ -79,7 +79,7 @@ class Tiles(Offsets):
         for loops, part in parts:
             updates = part.stores[0].reduce is not None
             name = kernel.update if updates else kernel.reset
-            if updates or not (apart and reduces):  # a start alone is run by what the target finds
+            if updates or not reduces:  # a start alone is run by what the target finds
                 name = name or kernel.name
             body.append(self.tile(loops, [part], name, at))
         return tuple(body)

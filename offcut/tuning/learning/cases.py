@@ -145,10 +145,10 @@ class CountedCases:
         def planned(schedule: Schedule) -> Sequence[Cost]:
             options = problem.scheduled(schedule)
             plan = proved_plan(target, request, options)
-            costs = [target.cost_of(plan, request, options, at) for at in vectors]
+            costs = [target.predict_cost(plan, request, options, at) for at in vectors]
             return [one for one in costs if isinstance(one, Cost)]
 
-        return target.costs(request, problem.options, vectors) or planned
+        return target.predict_costs(request, problem.options, vectors) or planned
 
     @lazy_property
     def closed(self) -> Price:

@@ -162,7 +162,7 @@ def _measure(
 
     with ExitStack() as stack:
         here = measuring(problem, limits, stack)
-        if not problem.target.simulates:
+        if not problem.target.is_simulator:
             here.turns(schedules, keep)
             return
         for one in schedules:

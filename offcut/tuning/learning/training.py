@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from offcut.backends.checked_results import check_result
-from offcut.backends.requested import Request
+from offcut.backends.compile_request import CompileRequest
 from offcut.core.text.parser import parse
 from offcut.costmodel import of_plain
 from offcut.costmodel.learned import Feature, Rows, check_names, described
@@ -144,7 +144,7 @@ def _cases(
         parsed = parse(program.text)
         users = Users(tuple(program.sizes.items()), Users.of(parsed).buffers)
         problem = Problem(
-            Request(parsed, users, {}), options, target, tuple((at, 1.0) for at in vectors)
+            CompileRequest(parsed, users, {}), options, target, tuple((at, 1.0) for at in vectors)
         )
         computation = target.computation(problem.request, options)
     except OffcutError as refused:

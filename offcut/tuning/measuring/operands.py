@@ -8,9 +8,9 @@ from enum import Enum
 
 import numpy as np
 
+from offcut.backends.compile_request import CompileRequest
 from offcut.backends.host.fast_entry import solving_order
-from offcut.backends.requested import Request
-from offcut.backends.signature import crossing, signature_of
+from offcut.backends.signature import boundary_buffers, signature_of
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import Expr, Load, walk
 from offcut.core.interpret.values import evaluate
@@ -44,10 +44,10 @@ class Operands:
     sizes: Mapping[str, int]
 
 
-def operands(request: Request, sizes: Mapping[str, int], seed: int, draw: Draw) -> Operands:
+def operands(request: CompileRequest, sizes: Mapping[str, int], seed: int, draw: Draw) -> Operands:
     """What a call at these sizes, by the user's names, takes and gives."""
     known = inner_sizes(request, sizes)
-    taken, made = crossing(request.program.buffers)
+    taken, made = boundary_buffers(request.program.buffers)
     arrays = drawn(request.program, known, seed, draw)
     solved = {name for name, _, _ in solving_order(signature_of(request.program, request.users))}
     return Operands(
@@ -57,13 +57,13 @@ def operands(request: Request, sizes: Mapping[str, int], seed: int, draw: Draw) 
     )
 
 
-def inner_sizes(request: Request, sizes: Mapping[str, int]) -> dict[str, int]:
+def inner_sizes(request: CompileRequest, sizes: Mapping[str, int]) -> dict[str, int]:
     """Sizes by the program's names."""
     names = dict(request.users.sizes)
     return {names[user]: value for user, value in sizes.items()}
 
 
-def with_constants(request: Request, seed: int, draw: Draw) -> Request:
+def with_constants(request: CompileRequest, seed: int, draw: Draw) -> CompileRequest:
     """Return the request with values for those constants that are zero everywhere."""
     program = request.program
     arrays = {
@@ -75,7 +75,7 @@ def with_constants(request: Request, seed: int, draw: Draw) -> Request:
 
 def drawn(program: Program, sizes: Mapping[str, int], seed: int, draw: Draw) -> dict[str, Array]:
     """Return an array for each input and each array that is updated, by name."""
-    taken, _ = crossing(program.buffers)
+    taken, _ = boundary_buffers(program.buffers)
     return {
         buffer.name: _values(program, buffer.name, shape_of(buffer, sizes), seed, draw)
         for buffer in taken

@@ -47,7 +47,7 @@ class Simulated:
         try:
             planned = proved_plan(target, request, options)
             for sizes, _ in problem.sizes:
-                seconds = target.simulated(planned, request, options, sizes)
+                seconds = target.simulated_seconds(planned, request, options, sizes)
                 times.append(Time(dict(sizes), seconds, 0.0))
         except OffcutError as refused:
             at = dict(problem.sizes[len(times)][0])
@@ -72,7 +72,7 @@ def measuring(problem: Problem, limits: Limits, stack: ExitStack) -> Measuring:
 
     stack   ends these
     """
-    if problem.target.simulates:
+    if problem.target.is_simulator:
         simulated = Simulated(problem)
         return Measuring(simulated.measured, simulated.measured)
     bench = stack.enter_context(Bench(problem, limits))

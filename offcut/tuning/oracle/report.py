@@ -21,7 +21,7 @@ from offcut.experiment.machine import describe
 from offcut.experiment.outputs import check_writable
 from offcut.experiment.plots import plot_lines
 from offcut.experiment.table import wide_console
-from offcut.partition.show.picture import check_format
+from offcut.partition.show.figure_io import check_format
 from offcut.search import Outcome
 from offcut.tuning.oracle.run import Findings, Tell, oracle
 from offcut.tuning.overview import seconds_text, sizes_text

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import offcut
-from offcut.backends.requested import Request
+from offcut.backends.compile_request import CompileRequest
 from offcut.core.text.parser import parse
 from offcut.errors import OffcutError
 from offcut.tuning.problem import Limits, Problem
@@ -68,7 +68,7 @@ def received(wire: Wire) -> tuple[Problem, Limits] | str:
         users, arrays, options, target, sizes, seed, limits, machine = pickle.loads(
             zlib.decompress(wire.rest)
         )
-        request = Request(parse(wire.program), users, arrays)
+        request = CompileRequest(parse(wire.program), users, arrays)
         problem = Problem(request, options, target, sizes, seed)
         place = problem.machine
     except Exception as error:

@@ -36,7 +36,7 @@ def price_of(
     """
     vectors = [dict(sizes) for sizes, _ in problem.sizes]
     keys = [key_of(sizes) for sizes in vectors]
-    target_own = problem.target.prices(problem.request, problem.options, vectors)
+    target_own = problem.target.predict_seconds(problem.request, problem.options, vectors)
     prices = None if computation is None or target_own else nest_prices(problem, computation)
     loops = None if target_own else loop_prices(problem)
     cut: dict[Schedule, list[float]] = {}
@@ -67,7 +67,7 @@ def price_of(
 def nest_prices(problem: Problem, computation: Computation) -> SchedulePrices:
     """Return the closed form of schedules with nests, at the sizes of a problem in their order."""
     target, options = problem.target, problem.options
-    resolving = target.resolving(computation, options)
+    resolving = target.variant_resolver(computation, options)
     if resolving is None:
         raise TargetError(
             "tune",
@@ -94,7 +94,9 @@ def seconds_of_loops(problem: Problem, schedule: Schedule) -> list[float]:
     target, request = problem.target, problem.request
     options = replace(problem.options, schedule=schedule)
     planned = proved_plan(target, request, options)
-    found = (target.cost_of(planned, request, options, dict(sizes)) for sizes, _ in problem.sizes)
+    found = (
+        target.predict_cost(planned, request, options, dict(sizes)) for sizes, _ in problem.sizes
+    )
     return [one.seconds if isinstance(one, Cost) else 0.0 for one in found]
 
 

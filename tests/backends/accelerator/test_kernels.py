@@ -520,7 +520,7 @@ def test_the_order_of_units_is_a_text_of_which_every_line_of_tokens_is_needed(
             oc.sync.check(oc.parse("\n".join(ahead)), agents)  # each unit does the same as before
         else:
             refused("\n".join(ahead), agents)
-    assert oc.target("gemmini").forms == ("listing",)
+    assert oc.target("gemmini").source_forms == ("listing",)
     assert oc.target("gemmini").agents is None
 
 

@@ -13,7 +13,7 @@ from conftest import slow
 
 import offcut as oc
 from offcut import Kernel, Schedule, Target, Tensor
-from offcut.backends.target import DEFAULT, Planned
+from offcut.backends.target import DEFAULT, TargetPlan
 from offcut.costmodel import Accelerator
 from tests.agree import nearly
 from tests.backends.accelerator.machines import in_one_window, shipped
@@ -115,10 +115,10 @@ def test_windows_in_turn_are_hardly_ever_slower_than_the_same_tiles_in_one(seed:
         inputs, result = program()
         request = requested(result, inputs, {}, "test")
 
-        def cycles(planned: Planned, n: int, request: Request = request) -> float:
-            return target.simulated(planned, request, DEFAULT, {"n": n})
+        def cycles(planned: TargetPlan, n: int, request: Request = request) -> float:
+            return target.simulated_seconds(planned, request, DEFAULT, {"n": n})
 
-        def plan(schedule: Schedule | None, request: Request = request) -> Planned:
+        def plan(schedule: Schedule | None, request: Request = request) -> TargetPlan:
             options = replace(DEFAULT, schedule=schedule)
             return next(target.policy(request.program, request.users, options))
 

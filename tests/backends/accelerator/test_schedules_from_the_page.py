@@ -11,7 +11,8 @@ from accelerators import Array, bytes_of, clipped, requantised
 from conftest import slow
 
 import offcut as oc
-from offcut import Kernel, Tensor
+from offcut import Kernel, Schedule, Tensor
+from offcut.schedule import Choose, with_strategy_options
 from tests.facade import evaluate
 
 TILE = 8
@@ -258,3 +259,19 @@ def check(kernel: Kernel, expected: Callable[..., Array]) -> None:
         assert not run.races
         assert not run.unwritten
         assert not any(run.left.values())
+
+
+def test_a_strategy_that_chooses_is_a_choice_among_whole_nests() -> None:
+    made, text = SCHEDULES["dense in windows in turn"]
+    inputs, result, expected = made()
+    schedule = oc.Schedule.parse(text.format(tail="mix", **MEMORIES["vta"]))
+    (choice,) = with_strategy_options(schedule).steps
+    assert isinstance(choice, Choose)
+    assert [option.label for option in choice.options] == ["ladder", "balance", "even"]
+    for option in choice.options:
+        alone = str(Schedule(schedule.name, option.steps))
+        assert alone == str(schedule).replace(" mix ", f" {option.label} ")
+        assert with_strategy_options(Schedule(schedule.name, option.steps)).steps == option.steps
+    kernel = oc.compile(result, inputs=inputs, schedule=schedule, target="vta")
+    assert kernel.schedule == schedule
+    check(kernel, expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -173,3 +174,88 @@ def test_a_cut_of_rows_and_of_columns_that_end_inside_of_a_word(tail: str, colum
         a = bytes_of(rng, (n, 64))
         expected = clipped(a.astype(np.int64) @ w.astype(np.int64), 6)
         np.testing.assert_array_equal(made.run({"A": a, "W": w}, n=n), expected)
+
+
+def convolution() -> tuple[list[oc.Tensor], oc.Tensor]:
+    x = oc.placeholder((ROWS + 2, COLUMNS + 2, 16), "int8", name="X")
+    w = oc.placeholder((3, 3, 16, 16), "int8", name="W")
+    r, s, c = (
+        oc.reduce_axis(extent, name=name) for extent, name in ((3, "r"), (3, "s"), (16, "c"))
+    )
+    total = oc.compute(
+        (ROWS, COLUMNS, 16),
+        lambda y, x_, o: oc.sum(wide(x[y + r, x_ + s, c]) * wide(w[r, s, c, o]), axis=[r, s, c]),
+        name="S",
+    )
+    return [x, w], oc.compute(total.shape, lambda y, x_, o: narrow(total[y, x_, o]), name="Y")
+
+
+def perceptron() -> tuple[list[oc.Tensor], oc.Tensor]:
+    x = oc.placeholder((ROWS, 16), "int8", name="X")
+    weights = [oc.placeholder((16, 16), "int8", name=name) for name in "VW"]
+    value = x
+    for name, w in zip(("H", "Y"), weights, strict=True):
+        value = layer(value, w, name)
+    return [x, *weights], value
+
+
+def layer(x: oc.Tensor, w: oc.Tensor, name: str) -> oc.Tensor:
+    k = oc.reduce_axis(16, name=f"{name}_k")
+    total = oc.compute(
+        x.shape, lambda i, j: oc.sum(wide(x[i, k]) * wide(w[k, j]), axis=k), name=f"{name}_S"
+    )
+    return oc.compute(x.shape, lambda i, j: narrow(total[i, j]), name=name)
+
+
+def wide(value: Any) -> Any:
+    return value.astype("int32")
+
+
+def narrow(value: Any) -> Any:
+    return oc.maximum(oc.minimum(value // 64, 127), -128).astype("int8")
+
+
+def test_an_array_that_is_multiplied_and_added_has_a_copy_for_each() -> None:
+    x, w = oc.placeholder((ROWS, 32), "int8", name="X"), oc.placeholder((32, 32), "int8", name="W")
+    k = oc.reduce_axis(32, name="k")
+    s = oc.compute(x.shape, lambda i, j: oc.sum(wide(x[i, k]) * wide(w[k, j]), axis=k), name="S")
+    y = oc.compute(
+        x.shape,
+        lambda i, j: oc.maximum(oc.minimum(s[i, j] // 64 + wide(x[i, j]), 127), -128).astype(
+            "int8"
+        ),
+        name="Y",
+    )
+    kernel, rng = (
+        oc.compile(y, inputs=[x, w], target="vta", strategy="balance"),
+        np.random.default_rng(0),
+    )
+    for n in (1, 19, 20):
+        a, b = bytes_of(rng, (n, 32)), bytes_of(rng, (32, 32))
+        expected = np.clip((a.astype(np.int64) @ b.astype(np.int64) >> 6) + a, -128, 127)
+        np.testing.assert_array_equal(kernel(a, b), expected)
+
+
+ROWS, COLUMNS = oc.dim("n", min=1, max=20), oc.dim("m", min=1, max=20)
+
+
+@pytest.mark.parametrize(
+    ("made", "tile", "tail", "machine"),
+    [
+        (convolution, {"Y.y": 3, "Y.x_": 3}, "shift", "gemmini"),
+        (perceptron, {"Y.i": 8}, "balance", "vta"),
+        slow(convolution, {"Y.y": 3, "Y.x_": 3}, "balance", "vta"),
+        slow(convolution, {"Y.y": 3, "Y.x_": 3}, "even", "gemmini"),
+        slow(perceptron, {"Y.i": 8}, "mix", "vta"),
+    ],
+)
+def test_tiles_along_two_axes_and_of_two_stages_in_windows_are_proved(
+    made: Any, tile: dict[str, int], tail: str, machine: str
+) -> None:
+    inputs, result = made()
+    cut = oc.partition(result, inputs=inputs, tile=tile, tail=tail, target=machine)
+    rng, sizes = np.random.default_rng(0), {"n": 7, "m": 4} if made is convolution else {"n": 7}
+    shapes = [(9, 6, 16), (3, 3, 16, 16)] if made is convolution else [(7, 16), (16, 16), (16, 16)]
+    arrays = {one.name: bytes_of(rng, shape) for one, shape in zip(inputs, shapes, strict=True)}
+    expected = oc.create_schedule(result, inputs).run(arrays, **sizes)
+    np.testing.assert_array_equal(cut.run(arrays, **sizes), expected)

@@ -155,7 +155,7 @@ REFUSED = {
         lambda: oc.target("cuda", machine="zen4"),
         """\
 target: cannot plan for machine='zen4'
-  because  AMD EPYC, Zen 4 (2022): 512-bit registers on 256-bit units, bfloat16, no tile registers is no GPU: its architecture is x86_64
+  because  AMD EPYC, Zen 4 (2022): 512-bit registers on 256-bit units, bfloat16, no tile registers is no GPU: its description has no [grid]
   help     oc.target("cuda", machine="h200")""",
     ),
     "device": (

@@ -8,7 +8,7 @@ each axis of the box, and ``c'`` those of them that main memory has::
     zeros   product of c, less words    of a copy; where it is filled by another value, the vector unit sets them
 
 and its bytes are those of its rows, ``c'`` along the axes that are in one, in whole beats. A nest is the sum over its loops
-in closed form; where all sizes are known, instances are visited one by one instead (`instances/visited.py`).
+in closed form; where all sizes are known, instances are visited one by one instead (`accelerator/nest_run.py`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 from offcut.backends.accelerator.costs.largest import Largest, PerInstance
-from offcut.backends.accelerator.instances.issued import ONE, ZERO, Issued
 from offcut.backends.accelerator.isa import MemorySpace
+from offcut.backends.accelerator.issue_counts import ONE, ZERO, Issued
 from offcut.backends.accelerator.lowering.constants import is_immediate
 from offcut.backends.accelerator.lowering.instruction_selection import Copy, Result
 from offcut.backends.accelerator.lowering.issue_tree import Guard, Leaf, Node, Repeat

@@ -1,6 +1,6 @@
 """Cycles of a call at known sizes: units, the bus, and what has to wait for what; over open sizes, the formula of these.
 
-At sizes that are known, what waits is a line of all instances, each in the queue of its unit (`instances/line.py`). Over
+At sizes that are known, what waits is a line of all instances, each in the queue of its unit (`costmodel/event_queue.py`). Over
 sizes that are left open, the formula is made of such lines at a few of them (`periodic.py`).
 """
 
@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from math import lcm
 
 from offcut.backends.accelerator.costs.periodic import Fitted, fitted
-from offcut.backends.accelerator.instances.visited import Ran, run_of
 from offcut.backends.accelerator.lowering.issue_tree import bounds_of
 from offcut.backends.accelerator.lowering.nest import LoweredNest
+from offcut.backends.accelerator.nest_run import Ran, run_of
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, children, variables
 
@@ -26,7 +26,7 @@ def resources(of: Ran) -> Mapping[str, float]:
     """
     timed = of.timed
     found = {
-        unit.value: timed.cycles if cycles >= (1.0 - HARDLY) * timed.cycles else cycles
+        unit: timed.cycles if cycles >= (1.0 - HARDLY) * timed.cycles else cycles
         for unit, cycles in timed.alone.items()
     }
     return {**found, "bus": timed.bus, "chain": timed.cycles}

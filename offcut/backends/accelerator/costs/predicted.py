@@ -14,24 +14,21 @@ from offcut.backends.accelerator.costs.numbers import expression, value
 from offcut.backends.accelerator.costs.periodic import Fitted
 from offcut.backends.accelerator.costs.totals import ZERO, Totals, totals
 from offcut.backends.accelerator.host_device_split import HostDeviceProgram
-from offcut.backends.accelerator.instances.visited import Ran, fastest, run_of
 from offcut.backends.accelerator.lowering.instruction_selection import Product
 from offcut.backends.accelerator.lowering.nest import LoweredNest
+from offcut.backends.accelerator.nest_run import Ran, fastest, run_of
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
-from offcut.core.expr import Compare, Expr, Select, real, substitute
+from offcut.core.expr import Compare, Expr, Select, real
 from offcut.core.interpret.values import evaluate
-from offcut.core.program import For, If, Program, Stmt, Store
-from offcut.core.scan import Range, ScanContext
+from offcut.core.program import Program
 from offcut.costmodel import Cost, Device, Formulas
 from offcut.costmodel.closed.cost import PieceCost
 from offcut.costmodel.closed.counts import Counts, Piece, Way
 from offcut.costmodel.closed.covered import THOUSANDTHS
 from offcut.costmodel.closed.exactness import Exactness, HowExact, worst
-from offcut.costmodel.closed.operations import operations
+from offcut.costmodel.closed.flop import flop
 from offcut.costmodel.closed.predicted import Predicted, Prediction
-from offcut.costmodel.closed.summation import decided, folded
-from offcut.costmodel.closed.sums import Amount, Sums, of_counts, settled
 from offcut.costmodel.shortened import shortened
 
 INSTRUCTION = 16
@@ -215,31 +212,3 @@ def _kept(filled: Sequence[Mapping[str, int]], machine: Device) -> dict[str, int
         memory.name: max((one.get(memory.name, 0) for one in filled), default=0)
         for memory in machine.memory
     }
-
-
-def flop(program: Program, sizes: Mapping[str, int]) -> Amount:
-    """Operations on elements that a program of plain loops means, over the sizes that are not given."""
-    fixed = {name: ix.const(value) for name, value in sizes.items()}
-    known = ScanContext.of(size for size in program.sizes if size.name not in fixed)
-
-    def block(body: Sequence[Stmt], known: ScanContext, sums: Sums) -> Expr:
-        total: Expr = ix.const(0)
-        for stmt in body:
-            match stmt:
-                case Store():
-                    term: Expr = ix.const(operations(stmt))
-                case For(name, lo, hi, inner):
-                    lo, hi = folded(substitute(lo, fixed)), folded(substitute(hi, fixed))
-                    within = known.within(Range(name, (lo,), (ix.sub(hi, 1),)))
-                    term = sums.over(name, lo, hi, block(inner, within, sums), known)
-                case If(condition, then, other):
-                    holds = decided(substitute(condition, fixed))
-                    term = sums.where(holds, block(then, known, sums), block(other, known, sums))
-                case _:
-                    continue
-            total = ix.add(total, term)
-        return total
-
-    return settled(
-        of_counts(is_open=bool(known.ranges)), lambda sums: block(program.body, known, sums)
-    )

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from offcut.backends.accelerator.costs.numbers import Number, plus, scaled, times
-from offcut.backends.accelerator.instances.issued import Issued
 from offcut.backends.accelerator.isa import MemorySpace
+from offcut.backends.accelerator.issue_counts import Issued
 from offcut.backends.accelerator.lowering.instruction_selection import (
     Copy,
     Operation,

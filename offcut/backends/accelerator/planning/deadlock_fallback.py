@@ -1,19 +1,33 @@
-"""A plan that cannot deadlock: where tokens have no room, the policy plans again without windows that take turns."""
+"""A plan whose tiles name what runs them, and that cannot deadlock: where tokens have no room, windows do not take turns."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from offcut.backends.accelerator.host_device_split import HostDeviceProgram
-from offcut.backends.accelerator.lowering.annotations import with_memories
+from offcut.backends.accelerator.lowering.annotations import annotate, with_memories
 from offcut.backends.accelerator.lowering.queues import TokensError
 from offcut.backends.accelerator.planning.operation_stores import split_statements
-from offcut.backends.accelerator.planning.planner import NO_REQUEST, PlanRequest, plan_program
+from offcut.backends.accelerator.planning.plan_request import NO_REQUEST, PlanRequest
+from offcut.backends.accelerator.planning.planner import plan_program
 from offcut.backends.accelerator.spec import AcceleratorSpec
-from offcut.backends.target import Planned
+from offcut.backends.decide import attempt
+from offcut.backends.options import TargetPlan
 from offcut.core.program import Program
 from offcut.describe.computation import Computation
 from offcut.schedule import Schedule
+
+
+def annotated_plan(plan: TargetPlan, spec: AcceleratorSpec) -> TargetPlan:
+    """Return a plan in statements of one operation each, with the words of its program about the machine.
+
+    Raises TargetError for what the machine does not run, TokensError where windows in turn could come to a standstill.
+    """
+    program = split_statements(with_memories(plan.program), spec)
+    phases = HostDeviceProgram(program, spec).each
+    nests = [nest for phase in phases if isinstance(phase, tuple) for nest in phase]
+    return replace(plan, program=annotate(program, nests))
 
 
 def plan_without_deadlock(
@@ -22,24 +36,19 @@ def plan_without_deadlock(
     spec: AcceleratorSpec,
     schedule: Schedule | None,
     request: PlanRequest = NO_REQUEST,
-) -> Planned:
+) -> TargetPlan:
     """Return the program on the chip; `schedule` decides where there is one, else the policy.
 
     Raises TargetError for what the machine does not do, PartitionError for a schedule that is none of the program, or
     whose windows in turn could come to a standstill.
     """
 
-    def plan(request: PlanRequest) -> Planned:
-        planned = plan_program(program, computation, spec, schedule, request)
-        return replace(planned, program=split_statements(with_memories(planned.program), spec))
+    def plan(request: PlanRequest) -> TargetPlan:
+        return annotated_plan(plan_program(program, computation, spec, schedule, request), spec)
 
-    first = plan(request)
-    try:
-        _ = HostDeviceProgram(
-            first.program, spec
-        ).each  # lowers it, and so finds room for its tokens
-    except TokensError:
-        if schedule is not None:
-            raise
-        return plan(replace(request, turns=False))
-    return first
+    in_turn = attempt(partial(plan, request), TokensError)
+    if isinstance(in_turn, TargetPlan):
+        return in_turn
+    if schedule is not None:
+        raise in_turn
+    return plan(replace(request, turns=False))

@@ -181,13 +181,15 @@ class _Deciding:
         return found
 
     def readers(self, copy: Staged) -> Iterator[str]:
-        """Yield the stages that read what a copy holds."""
+        """Yield the stages that read what a copy holds: where an array has several copies, those that have its own load."""
+        load = copy.origin.load
+        alone = sum(one.origin.load.buffer == load.buffer for one in self.made.copies) == 1
         for stage in self.group:
             own = stage.buffer
             if own == self.last and self.group[-1].reducer is not None:
                 own = self.lead
-            buffers = {n.buffer for n in walk(stage.value) if isinstance(n, Load)}
-            if copy.origin.load.buffer in buffers:
+            loads = [n for n in walk(stage.value) if isinstance(n, Load)]
+            if load in loads or (alone and load.buffer in {one.buffer for one in loads}):
                 yield own
 
     def splits(self, stage: str, axes: Sequence[str]) -> Iterator[Primitive]:

@@ -16,6 +16,7 @@ from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Var, substitute, variables
 from offcut.core.memo import lazy_property
+from offcut.costmodel.clock import End, Ends
 
 Tile = tuple[int, int]
 """First iteration, and how many."""
@@ -40,6 +41,12 @@ class Part:
     padded: bool
     whole: int
 
+    @property
+    def ends(self) -> Ends:
+        """Return the ends of loops at which tiles are others: the last one is smaller, the first one lies over a border."""
+        ends = (End.FIRST, End.LAST) if self.padded else (End.LAST,)
+        return frozenset((loop, end) for loop, _ in self.loops for end in ends)
+
     def counts(self, tiles: Mapping[str, Tile]) -> tuple[int, int]:
         """Words of a tile, and how many of them are moved."""
         first, reach = self.const, 1
@@ -57,17 +64,24 @@ class Transfer:
 
     place  of its words
     parts  by axis
+    fill   the value of words that main memory has not
     """
 
     name: str
     place: MemorySpace
     parts: tuple[Part, ...]
     spec: AcceleratorSpec
+    fill: int = 0
 
     @lazy_property
     def loops(self) -> frozenset[str]:
         """Those that move it."""
         return frozenset(loop for part in self.parts for loop, _ in part.loops)
+
+    @lazy_property
+    def ends(self) -> Ends:
+        """Return the ends of loops at which tiles are others."""
+        return frozenset().union(*(part.ends for part in self.parts))
 
     @property
     def unit(self) -> Unit:
@@ -104,7 +118,8 @@ def load_volume(
         padded = (lo, hi) != (0, reached[axis.name])
         length = reached[axis.name] if copy.by_host else _length(copy, axis.name, shapes, known)
         parts.append(Part(terms, form.const, lane, lo, hi, padded, -(-length // lane)))
-    return Transfer(copy.name, copy.place, tuple(parts), spec)
+    fill = 0 if copy.by_host else copy.element.fill
+    return Transfer(copy.name, copy.place, tuple(parts), spec, fill)
 
 
 def _length(

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from math import prod
 
 from offcut.backends.accelerator.host_device_split import HostDeviceProgram
-from offcut.backends.accelerator.instances.visited import Ran, run_of
 from offcut.backends.accelerator.lowering.instruction_selection import Result
 from offcut.backends.accelerator.microkernels import microkernels
+from offcut.backends.accelerator.nest_run import Ran, run_of
 from offcut.backends.accelerator.spec import AcceleratorSpec
-from offcut.backends.plan import Considered, PlannedPiece
+from offcut.backends.plan import PlanAlternative, PlannedPiece
 from offcut.core.accesses import stored_arrays
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Tile, walk
@@ -26,10 +26,10 @@ class Stream:
     """
 
     ran: Ran
-    options: tuple[Considered, ...]
+    options: tuple[PlanAlternative, ...]
 
     @property
-    def taken(self) -> Considered:
+    def taken(self) -> PlanAlternative:
         """Return the option that is taken."""
         return next(one for one in self.options if one.chosen)
 
@@ -51,7 +51,7 @@ def streams_of(phases: HostDeviceProgram, sizes: Mapping[str, int]) -> list[Stre
         ran = [run_of(nest, sizes) for nest in phases.options(at)]
         best = min(range(len(ran)), key=lambda k: (costs[k], ran[k].timed.cycles))
         options = (
-            Considered(
+            PlanAlternative(
                 one.nest.stage,
                 label or "chip",
                 one.timed.cycles / phases.spec.hertz,

@@ -8,7 +8,7 @@ counts what each takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.backends.accelerator.microkernels import microkernels
@@ -21,18 +21,18 @@ from offcut.backends.accelerator.planning.elementary import (
     operations,
 )
 from offcut.backends.accelerator.planning.grouped_products import is_regrouping, split_groups
+from offcut.backends.accelerator.planning.plan_request import NO_REQUEST, PlanRequest
 from offcut.backends.accelerator.planning.policy import choose_tiling
-from offcut.backends.accelerator.planning.roles import Layouts, Roles
+from offcut.backends.accelerator.planning.roles import Roles
 from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.raising import unfuse_stages
-from offcut.backends.target import Planned, Strategies
-from offcut.core import index as ix
-from offcut.core.expr import Load, variables, walk
+from offcut.backends.target import TargetPlan
+from offcut.core.expr import Load, walk
 from offcut.core.program import UNROLL, Kind, Program
 from offcut.describe.computation import Computation, Stage
 from offcut.errors import PartitionError
-from offcut.partition import CUT, GUARD, LADDER, Strategy, axis_named, segments
+from offcut.partition import GUARD
 from offcut.schedule import (
     ANY,
     Alternative,
@@ -46,6 +46,7 @@ from offcut.schedule import (
     each_decision,
     nests_of,
     stages_in,
+    with_strategy_options,
 )
 
 MAX_COMBINATIONS = 16
@@ -56,114 +57,13 @@ LABEL = "chip"
 """What the policy calls its way of a nest."""
 
 
-@dataclass(frozen=True)
-class PlanRequest:
-    """A request to the policy.
-
-    tails  strategies by (stage that leads a group, axis)
-    tiles  iterations of a tile by the same
-    turns  whether windows may take turns
-    """
-
-    tails: Mapping[tuple[str, str], Strategy]
-    tiles: Mapping[tuple[str, str], int]
-    turns: bool = True
-
-    def layouts(self, known: Layouts, lead: Stage, spec: AcceleratorSpec) -> tuple[Roles, ...]:
-        """Return the layouts worth having whose words begin where tiles do; the best ones where there are none."""
-
-        def fits(roles: Roles) -> bool:
-            return all(
-                self.begins_with_words(lead, axis, count)
-                for axis, count in (
-                    (roles.rows, spec.rows),
-                    (roles.columns, spec.columns),
-                    (roles.depth, spec.terms),
-                )
-                if axis is not None
-            )
-
-        best = tuple(filter(fits, known.chosen))
-        if best:
-            return best
-        full = _count_lanes(known.chosen[0])
-        others = (roles for roles in known.every if fits(roles) and _count_lanes(roles) == full)
-        return tuple(others)[:1] or known.chosen
-
-    def begins_with_words(
-        self, lead: Stage, axis: str, count: int, tile: int | None = None
-    ) -> bool:
-        """Return whether tiles of an axis begin where its words of `count` elements do.
-
-        tile  iterations of a tile; None: those that are asked for, else words
-        """
-        at = lead.buffer, axis
-        tail, size = self.tails.get(at), tile or self.tiles.get(at, count)
-        if count == 1 or (tile is None and at not in self.tails and at not in self.tiles):
-            return True
-        extent = next(a.extent for a in (*lead.axes, *lead.reduce_axes) if a.name == axis)
-        if size % count:
-            return False
-
-        def begins(one: Strategy) -> bool:
-            own = LADDER if one == CUT else one  # a tile may have any height
-            return all(
-                ix.known_divisor(part.start) % count == 0 for part in segments(own, extent, size)
-            )
-
-        one = tail or GUARD
-        return any(map(begins, one.among or (one,)))
-
-    def in_smaller_tiles(self) -> Iterator[PlanRequest]:
-        """Yield the same with tiles of fewer iterations along axes with a strategy: fewer heights are easier to prove."""
-        for size in SMALLER_TILES if self.tails and not self.tiles else ():
-            yield replace(self, tiles=dict.fromkeys(self.tails, size))
-
-
-def _count_lanes(roles: Roles) -> int:
-    """Return along how many axes words have several elements."""
-    return sum(axis is not None for axis in (roles.rows, roles.columns, roles.depth))
-
-
-SMALLER_TILES = (32, 16)
-"""Iterations of tiles that are tried where those that the policy likes best are not proved: multiples of a word's lanes."""
-NO_REQUEST = PlanRequest({}, {})
-
-
-def plan_request(computation: Computation, strategy: Strategies) -> PlanRequest:
-    """Return what strategies ask of the policy: one for the rows, axes of results whose extents sizes give, or some by axis.
-
-    Raises PartitionError for an axis that there is not.
-    """
-    if strategy == "auto":
-        return NO_REQUEST
-    if isinstance(strategy, Strategy):
-        axes = [
-            (group[0].buffer, axis.name)
-            for group in computation.groups
-            for axis in group[0].axes
-            if variables(axis.extent)
-        ]
-        return PlanRequest(dict.fromkeys(axes, strategy), {})
-    tails = {}
-    for name, tail in dict(strategy).items():
-        home, axis = axis_named(computation, name)
-        tails[first_stage(computation, home), axis] = tail
-    return PlanRequest(tails, {})
-
-
-def first_stage(computation: Computation, home: int) -> str:
-    """Return the stage that a group of a computation begins with."""
-    return computation.groups[home][0].buffer
-
-
 def plan_program(
     program: Program,
     computation: Computation,
     spec: AcceleratorSpec,
     schedule: Schedule | None,
     request: PlanRequest = NO_REQUEST,
-) -> Planned:
+) -> TargetPlan:
     """Return the program on the chip; `schedule` decides where there is one, else the policy.
 
     Raises TargetError for what no instruction does, PartitionError for a schedule that is none of it.
@@ -173,10 +73,14 @@ def plan_program(
     rest = policy_decisions(program, steps[-1], spec, request, said)
     whole = Schedule(program.name, (*said, *rest))
     check_units(whole, spec)
-    by_hand = create_schedule(unfuse_stages(steps[-1])).with_microkernels(microkernels(spec))
-    *forms, last = by_hand.apply(whole).forms()
-    through = (*map(unfuse_stages, steps), *forms)
-    return Planned(last, whole, through=through, tiles=by_hand.tiles())
+    unfused, kernels = tuple(map(unfuse_stages, steps)), microkernels(spec)
+    by_hand = create_schedule(unfused[-1]).with_microkernels(kernels).apply(whole)
+    options = with_strategy_options(whole)  # the host chooses among whole nests
+    if options != whole:
+        by_hand = create_schedule(unfused[-1]).with_microkernels(kernels).apply(options)
+    (*forms, last), tiles = by_hand.forms()
+    through = (*unfused, *forms)
+    return TargetPlan(last, whole, through=through, tiles=tiles)
 
 
 def check_units(schedule: Schedule, spec: AcceleratorSpec) -> None:
@@ -285,17 +189,18 @@ def policy_decisions(
     found: list[Primitive] = []
     for one, ways in stage_groups(program, computation, spec, request):
         if not known & {stage.buffer for stage in one.group}:
-            options, refused = list[Alternative](), None
+            options, errors = list[Alternative](), list[PartitionError]()
             for label, made in ways:
-                try:
-                    options += [
-                        Alternative("_".join((label, *called)), None, by.decisions(made))
-                        for called, by in one.by_strategy(made)
-                    ]
-                except PartitionError as error:  # the words of another layout may lie so
-                    refused = error
-            if refused is not None and not options:
-                raise refused
+                for called, by in one.by_strategy(made):
+                    tiling = by.best_tiling(made)
+                    error = by.word_error(made, tiling)
+                    if error is None:
+                        steps = by.decisions(made, tiling)
+                        options.append(Alternative("_".join((label, *called)), None, steps))
+                    else:  # the words of another layout may lie so
+                        errors.append(error)
+            if errors and not options:
+                raise errors[-1]
             found += options[0].steps if len(options) == 1 else (Choose(tuple(options)),)
     return tuple(found)
 
@@ -346,45 +251,48 @@ class GroupDecisions:
             ):
                 yield (one.name,), by
 
-    def decisions(self, made: Operations) -> tuple[Primitive, ...]:
-        """Return the decisions of the policy for a layout in words."""
+    def best_tiling(self, made: Operations) -> Tiling:
+        """Return the tiling that the policy likes best for a layout in words."""
         lead = self.group[0].buffer
         tiles = {axis: size for (stage, axis), size in self.request.tiles.items() if stage == lead}
-        return self.written(
-            made, choose_tiling(self.program, made, self.spec, self.request.turns, tiles)
-        )
+        return choose_tiling(self.program, made, self.spec, self.request.turns, tiles)
 
-    def written(self, made: Operations, tiling: Tiling) -> tuple[Primitive, ...]:
-        """Return the decisions that a tiling is."""
-        lead = self.group[0].buffer
-        check_words(made, tiling, self.spec, self.request, self.group[0])
-        tails = {axis: tail for (stage, axis), tail in self.request.tails.items() if stage == lead}
-        return decisions(self.computation, self.group, made, tiling, self.spec, tails)
-
-    def tiling(self, made: Operations, steps: Sequence[object]) -> Tiling:
-        """Return the tiling that decisions are."""
-        return tiling_of(self.group, made, steps)
-
-
-def check_words(
-    made: Operations, tiling: Tiling, spec: AcceleratorSpec, request: PlanRequest, lead: Stage
-) -> None:
-    """Check that tiles along the lanes of words begin where words do.
-
-    Raises PartitionError.
-    """
-    tiles = dict(tiling.tiles)
-    for axis, count in lanes(made, spec).items():
-        tile = tiles.get(axis)
-        if tile is not None and not request.begins_with_words(lead, axis, count, tile):
-            tail = request.tails.get((lead.buffer, axis), GUARD)
-            raise PartitionError(
+    def word_error(self, made: Operations, tiling: Tiling) -> PartitionError | None:
+        """Return the error of a tiling whose tiles along the lanes of words begin inside of one; None where none does."""
+        tiles, lead = dict(tiling.tiles), self.group[0]
+        for axis, count in lanes(made, self.spec).items():
+            tile = tiles.get(axis)
+            if tile is None or self.request.begins_with_words(lead, axis, count, tile):
+                continue
+            tail = self.request.tails.get((lead.buffer, axis), GUARD)
+            return PartitionError(
                 "schedule",
                 f"cannot cut {lead.label}.{axis} by {tile}, {tail}",
                 at=f"axis {lead.label}.{axis}",
                 because=f"it runs along words of {count}, and a tile would begin inside of one",
                 help=(f"a tile that is a multiple of {count}", "mask, pad, guard or cut"),
             )
+        return None
+
+    def written(self, made: Operations, tiling: Tiling) -> tuple[Primitive, ...]:
+        """Return the decisions that a tiling is.
+
+        Raises PartitionError for tiles that begin inside of a word.
+        """
+        error = self.word_error(made, tiling)
+        if error is not None:
+            raise error
+        return self.decisions(made, tiling)
+
+    def decisions(self, made: Operations, tiling: Tiling) -> tuple[Primitive, ...]:
+        """Return the decisions that a tiling is, whose tiles begin where words do."""
+        lead = self.group[0].buffer
+        tails = {axis: tail for (stage, axis), tail in self.request.tails.items() if stage == lead}
+        return decisions(self.computation, self.group, made, tiling, self.spec, tails)
+
+    def tiling(self, made: Operations, steps: Sequence[object]) -> Tiling:
+        """Return the tiling that decisions are."""
+        return tiling_of(self.group, made, steps)
 
 
 def layout_labels(ways: Sequence[Roles]) -> list[str]:

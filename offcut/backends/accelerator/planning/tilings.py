@@ -20,14 +20,22 @@ from numpy.typing import NDArray
 from offcut.backends.accelerator.isa import MemorySpace, Unit
 from offcut.backends.accelerator.planning.dma_volume import Part, Tile, Transfer
 from offcut.backends.accelerator.planning.elementary import Operations, lanes
+from offcut.backends.accelerator.planning.step_costs import (
+    StepCost,
+    cost_behind,
+    start_cost,
+    update_cost,
+    windows_of_results,
+)
 from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Load, walk
+from offcut.core.expr import Load
+from offcut.core.expr import walk as nodes_of
 from offcut.core.memo import lazy_property
-from offcut.core.program import Store
-from offcut.costmodel.clock import Loop, Node, Run, busy, cycles
+from offcut.costmodel.clock import End, Ends, Loop, Node, Run, Work, busy, cycles, fused
 from offcut.costmodel.resources import BUS
+from offcut.costmodel.walk import walk
 
 MAX_TILINGS = 1 << 16
 """Tilings of the same cut axes that are looked at; of more, every other size of an axis."""
@@ -35,6 +43,16 @@ MAX_ORDERS = 24
 """Orders of the loops over tiles of results, at most: all of four."""
 BATCH = 256
 """Tilings that the clock takes at once: those whose busiest resource has least to do come first."""
+
+DRAFTED = 2
+"""Sizes at which tilings are ranked by the clock: the typical ones, and the first of the others."""
+WALKED, NEAR = 16, 1.1
+"""Tilings that are walked turn by turn, at most of those that the clock likes at a size, and how many more cycles than the fewest
+it may give them."""
+
+BOX, BOXES = "box of ", 4
+"""The window of a box that the vector unit fills, and how many of them it is ahead of rows at most."""
+NO_WORK = Work(np.zeros(1), np.zeros(1), np.zeros(1))
 
 RESULTS = "#"
 """The window of results; no user can name an array so."""
@@ -49,7 +67,6 @@ class Tilings:
 
     extents  of all axes
     sizes    by axis that may be cut: its tiles, 0 where it is left whole
-    windows  of results: as many as lie side by side
     """
 
     made: Operations
@@ -58,25 +75,53 @@ class Tilings:
     copies: Sequence[Transfer]
     result: Transfer
     sizes: Mapping[str, Sequence[int]]
-    windows: int
 
-    def best(self, depth: int) -> Tiling | None:
-        """Return the tiling with the fewest cycles; None if none fits.
+    def best(self, depth: int, others: Sequence[Tilings] = ()) -> Tiling | None:
+        """Return the tiling that takes the fewest cycles turn by turn, of those to which the clock gives the fewest; None if none
+        fits.
 
-        depth  windows that iterations may take in turn; 1: they have one each
+        depth   windows that iterations may take in turn; 1: they have one each
+        others  the same at other sizes: the longer a tiling takes there, beside the best of them, the less it is worth
         """
+        at_sizes = (self, *others)
+        drafted = at_sizes[:DRAFTED]
+        tilings = list(dict.fromkeys(one for at in drafted for one in at.nearest(depth)))
+        if not tilings:
+            return None
+        every = np.array([[at.walked(one) for one in tilings] for at in at_sizes])
+        return tilings[int((every / every.min(axis=1, keepdims=True)).sum(axis=0).argmin())]
+
+    def nearest(self, depth: int) -> list[Tiling]:
+        """Return the tilings to which the clock gives the fewest cycles."""
         ranked = sorted(
             (one for same in self.same_loops() for one in same.candidates(depth)),
             key=lambda one: one.least,
         )
-        best, least = None, np.inf
-        for one in ranked:
-            if one.least >= least:
+        near: list[tuple[float, int, Tiling]] = []
+        limit = np.inf
+        for number, one in enumerate(ranked):
+            if one.least >= limit:
                 break
-            tiling, cycles_of_tiling = one.fewest(least)
-            if tiling is not None:
-                best, least = tiling, cycles_of_tiling
-        return best
+            near += [(taken, number, one.tiling(at)) for taken, at in one.below(limit)]
+            near = sorted(near, key=lambda candidate: candidate[:2])[:WALKED]
+            if near:
+                limit = NEAR * near[0][0] if len(near) < WALKED else near[-1][0]
+        return [tiling for _, _, tiling in near]
+
+    def walked(self, tiling: Tiling) -> float:
+        """Return the cycles of a tiling, turn by turn."""
+        sizes = dict(tiling.tiles)
+        axes = tuple(axis for axis in self.sizes if axis in sizes)
+        same = SameLoops(self, axes, {axis: [sizes[axis]] for axis in axes})
+        turning, depth = tiling.depth or (None, 1)
+        depths = same.depths(tiling.order, turning, depth)
+        body = _Body(same, tiling.order).nodes
+        return walk(body, depths, self.spec.resources, 0).timed().cycles
+
+    def is_open(self, axis: str) -> bool:
+        """Return whether the extent of an axis is one of a call."""
+        axes = (*self.made.axes, *self.made.terms)
+        return any(one.name == axis and ix.literal_value(one.extent) is None for one in axes)
 
     def same_loops(self) -> Iterator[SameLoops]:
         """Yield the tilings by the axes that they cut."""
@@ -132,38 +177,73 @@ class SameLoops:
         numbers = np.indices(counts).reshape(len(counts), self.count)
         return dict(zip(self.axes, numbers, strict=True))
 
-    def candidates(self, depth: int) -> Iterator[Candidates]:
-        """Yield the tilings that fit, by the order of their loops and the loop whose iterations take windows in turn: those that
-        do come first, as the bus delays them less than the clock says.
+    def orders(self) -> Iterator[tuple[str, ...]]:
+        """Yield the orders of the loops over tiles of results. Those that move the same copies stand together, as any order of
+        them brings the same: those of open extents outside, since slots go on from one run of the others to the next.
         """
-        for order in islice(permutations(self.results), MAX_ORDERS):
+        alike: dict[frozenset[str], list[str]] = {}
+        for axis in self.results:
+            moved = frozenset(copy.name for copy in self.of.copies if axis in copy.loops)
+            alike.setdefault(moved, []).append(axis)
+        for axes in alike.values():
+            axes.sort(key=lambda axis: not self.of.is_open(axis))
+        for groups in islice(permutations(alike.values()), MAX_ORDERS):
+            yield tuple(axis for axes in groups for axis in axes)
+
+    def candidates(self, depth: int) -> Iterator[Candidates]:
+        """Yield the tilings that fit, by the order of their loops and the loop whose iterations take windows in turn: the outermost
+        one with which they fit, as more windows wait for less.
+        """
+        for order in self.orders():
             loops = (*order, *self.terms)
             body = _Body(self, loops).nodes
+            beside = self.beside(loops)
+            windows = max(windows_of_results(self.of.made, self.of.spec, beside), 1)
+            if not any(copy.fill for copy in self.of.copies):  # what is filled at borders alone
+                body = fused(body)
             bound = np.broadcast_to(busy(body, self.of.spec.resources), (self.count,))
+            rest = np.ones(self.count, bool)
             for turning in (*(order if depth > 1 else ()), None):
-                inside = loops.index(turning) if turning else len(loops)
-                depths: dict[Hashable, int] = {
-                    copy.name: depth if self.level(copy, loops) > inside else 1
-                    for copy in self.of.copies
-                }
-                depths[RESULTS] = depth if turning else 1
-                fits = np.flatnonzero(self.fit(depths))
-                if fits.size:
-                    which = fits[np.argsort(bound[fits], kind="stable")]
+                depths = self.depths(loops, turning, depth)
+                fits = rest & self.fit(depths, windows)
+                rest &= ~fits
+                which = np.flatnonzero(fits)
+                if which.size:
+                    which = which[np.argsort(bound[which], kind="stable")]
                     turns = (turning, depth) if turning else None
                     yield Candidates(self, loops, turns, depths, body, which, bound)
+
+    def depths(
+        self, order: Sequence[str], turning: str | None, depth: int
+    ) -> Mapping[Hashable, int]:
+        """Return the slots of each window, where iterations of the loop `turning` take so many in turn."""
+        inside = order.index(turning) if turning else len(order)
+        depths: dict[Hashable, int] = {RESULTS: depth if turning else 1}
+        for copy in self.of.copies:
+            depths[copy.name] = depth if self.level(copy, order) > inside else 1
+            if copy.fill:
+                depths[BOX, copy.name] = BOXES
+        return depths
 
     def level(self, what: Transfer, order: Sequence[str]) -> int:
         """Return the number of loops that a copy stands in."""
         return max((at for at, axis in enumerate(order, 1) if axis in what.loops), default=0)
 
-    def fit(self, depths: Mapping[Hashable, int]) -> Truths:
-        """Return whether the windows of each tiling fit their memories."""
+    def beside(self, order: Sequence[str]) -> frozenset[str]:
+        """Return the copies that stand in the loop of the tile, in an order of loops."""
+        inmost = len(self.results)
+        return frozenset(c.name for c in self.of.copies if self.level(c, order) == inmost)
+
+    def fit(self, depths: Mapping[Hashable, int], windows: int) -> Truths:
+        """Return whether the windows of each tiling fit their memories.
+
+        windows  of results: as many as lie side by side
+        """
         spec = self.of.spec
         results = self.window_words(self.of.result) * depths[RESULTS]
         fits = results <= spec.words[MemorySpace.OUTPUTS].depth
         of = spec.words[MemorySpace.ACCUMULATORS]
-        bytes_in = {of.memory: (results * self.of.windows + 1) * of.bytes}
+        bytes_in = {of.memory: (results * windows + 1) * of.bytes}
         for copy in self.of.copies:
             of = spec.words[copy.place]
             bytes_ = (self.window_words(copy) * depths[copy.name] + 1) * of.bytes
@@ -204,66 +284,99 @@ class SameLoops:
         """Return what has been computed, by its key."""
         return {}
 
-    def tiles(self, axis: str, size: int, last: bool) -> list[Tile]:
-        """Return the last tile along an axis, or those before it; of one tile, itself."""
+    def tiles(self, axis: str, size: int, ends: Ends) -> list[Tile]:
+        """Return the tile at an end of an axis, or those between; of one tile, itself."""
         extent = self.of.extents[axis]
         tiles = [(start, min(size, extent - start)) for start in range(0, extent, size)]
-        return tiles[-1:] if last or len(tiles) == 1 else tiles[:-1]
+        if (axis, End.LAST) in ends or len(tiles) == 1:
+            return tiles[-1:]
+        return tiles[:1] if (axis, End.FIRST) in ends else tiles[1:-1] or tiles[:1]
 
     def turns(self, axis: str) -> Counts:
         """Return the number of tiles along an axis."""
         extent = self.of.extents[axis]
         return self.table(("turns", axis), [axis], lambda sizes: -(-extent // sizes[axis]))
 
-    def along(self, axis: str, lane: int, last: bool) -> Counts:
-        """Return the words along an axis in a tile: the last one, or the mean of those before."""
+    def along(self, axis: str, lane: int, ends: Ends) -> Counts:
+        """Return the words along an axis in a tile at its ends, or the mean of the others."""
         if axis not in self.axes:
             return np.full(1, float(-(-self.of.extents[axis] // lane)))
 
         def words(sizes: Mapping[str, int]) -> float:
-            return fmean(-(-count // lane) for _, count in self.tiles(axis, sizes[axis], last))
+            return fmean(-(-count // lane) for _, count in self.tiles(axis, sizes[axis], ends))
 
-        return self.table(("along", axis, last), [axis], words)
+        return self.table(("along", axis, ends), [axis], words)
 
-    def moves(self, what: Transfer, last: frozenset[str]) -> tuple[Counts, Counts]:
-        """Return the cycles of an instance without the bus and with it, as `Transfer.cycles` has them of one tile.
-
-        last  the loops that are in their last turn
-        """
-        key = "moves", what.name, last & what.loops
+    def moves(self, what: Transfer, ends: Ends) -> Work:
+        """Return what an instance takes at ends of `what.ends`."""
+        key = "moves", what.name, ends
         if key in self.known:
-            cached: tuple[Counts, Counts] = self.known[key]
-            return cached
+            work: Work = self.known[key]
+            return work
         ordered = sorted(
             enumerate(what.parts), key=lambda one: not any(a in self.axes for a, _ in one[1].loops)
         )
         words = words_on_bus = rows = calls = np.ones(1)
+        missing = np.zeros(1)  # of the axes that one instruction runs along
         in_row = before_column = np.ones(1, bool)
         for number, part in reversed(ordered):
-            count, there = (self.part((what.name, number), part, which, last) for which in (0, 1))
+            count, there = (self.part((what.name, number), part, which, ends) for which in (0, 1))
             words, words_on_bus = words * count, words_on_bus * there
             rows = rows * np.where(in_row, 1.0, there)
             calls = calls * np.where(in_row | before_column, 1.0, count)
+            missing = missing + np.where(in_row | before_column, count - there, 0.0)
             before_column = before_column & (in_row | (count == 1))
             in_row = in_row & (count == there) & (there == part.whole)
         spec = self.of.spec
         of = spec.words[what.place]
         size = -(-of.bytes // spec.beat) * spec.beat
-        own = calls * spec.instruction_cycles[what.unit] + (words - words_on_bus) * of.fill_cycles
-        self.known[key] = own, self.of.spec.resources[BUS].cycles(rows, words_on_bus * size)
-        return self.moves(what, last)
+        zeros = (words - words_on_bus) * of.fill_cycles
+        if (
+            what.fill
+        ):  # windows of which a part is missing: filled by the vector unit, then moved row by row
+            zeros = np.zeros(1)
+            padded = np.minimum(missing, 1.0)
+            self.known["boxes", *key[1:]] = np.maximum(np.round(calls), 1)
+            self.known["fills", *key[1:]] = self.fills_of(
+                calls, words - (1 - padded) * words_on_bus
+            )
+            calls = (1 - padded) * calls + padded * rows
+        own = calls * spec.instruction_cycles[what.unit] + zeros
+        bus = spec.resources[BUS].cycles(rows, words_on_bus * size)
+        self.known[key] = Work(own, bus, calls)
+        return self.moves(what, ends)
 
-    def part(self, key: Hashable, part: Part, which: int, last: frozenset[str]) -> Counts:
+    def fills_of(self, calls: Counts, words: Counts) -> Work:
+        """Return what it takes the vector unit to fill words with a value."""
+        spec = self.of.spec
+        each = spec.gemm_cycles + spec.immediate_cycles
+        instructions = np.where(words > 0, 2 * calls, 0.0)
+        start = instructions * spec.instruction_cycles[Unit.COMPUTE]
+        return Work(start + words * each, np.zeros(1), instructions)
+
+    def fills(self, what: Transfer, ends: Ends) -> Work:
+        """Return what it takes to fill a window with what main memory has not; `ends` as in `moves`."""
+        self.moves(what, ends)
+        work: Work = self.known["fills", what.name, ends]
+        return work
+
+    def boxes(self, what: Transfer) -> Counts:
+        """Return in how many boxes, each of rows side by side, that is done."""
+        self.moves(what, frozenset())
+        boxes: Counts = self.known["boxes", what.name, frozenset()]
+        return boxes
+
+    def part(self, key: Hashable, part: Part, which: int, ends: Ends) -> Counts:
         """Return the words along an axis of a window, or how many of them main memory has: the mean of the tiles."""
-        loops = [loop for loop, _ in part.loops]
+        loops, own = [loop for loop, _ in part.loops], ends & part.ends
         whole = {axis: (0, extent) for axis, extent in self.of.extents.items()}
 
         def number(sizes: Mapping[str, int]) -> float:
-            tiles = [self.tiles(axis, size, axis in last) for axis, size in sizes.items()]
+            tiles = [self.tiles(axis, size, own) for axis, size in sizes.items()]
             each = (whole | dict(zip(sizes, one, strict=True)) for one in product(*tiles))
             return fmean(part.counts(one)[which] for one in each)
 
-        return self.table((key, which, last & frozenset(loops)), loops, number)
+        return self.table((key, which, own), loops, number)
 
 
 @dataclass(frozen=True)
@@ -286,22 +399,22 @@ class Candidates:
         """Return the cycles that none of them is below."""
         return float(self.bound[self.which[0]])
 
-    def fewest(self, least: float) -> tuple[Tiling | None, float]:
-        """Return the tiling that takes the fewest cycles, and these; None if none takes less than `least`."""
-        best = None
+    def below(self, limit: float) -> Iterator[tuple[float, int]]:
+        """Yield those to which the clock gives less than a limit, or than the fewest of them and a bit: cycles, number."""
         for first in range(0, self.which.size, BATCH):
             some = self.which[first : first + BATCH]
-            some = some[self.bound[some] < least]
+            some = some[self.bound[some] < limit]
             if not some.size:
                 break
             counts = cycles(self.body, self.depths, self.same.of.spec.resources, some)
-            number = int(counts.argmin())
-            if counts[number] < least:
-                least, at = float(counts[number]), some[number]
-                same = self.same
-                tiles = ((axis, same.options[axis][same.every[axis][at]]) for axis in self.order)
-                best = Tiling(tuple(tiles), self.order, self.turns)
-        return best, least
+            limit = min(limit, NEAR * float(counts.min()))
+            yield from ((float(counts[at]), int(some[at])) for at in np.flatnonzero(counts < limit))
+
+    def tiling(self, number: int) -> Tiling:
+        """Return one."""
+        same = self.same
+        tiles = ((axis, same.options[axis][same.every[axis][number]]) for axis in self.order)
+        return Tiling(tuple(tiles), self.order, self.turns)
 
 
 class _Body:
@@ -314,7 +427,7 @@ class _Body:
         own = {buffer.name for buffer in self.made.buffers}
         self.ends = [step for step in self.made.steps if step.buffer in own]
         lead = self.made.lead
-        reads = () if lead is None else (o for o in walk(lead[1].value) if isinstance(o, Load))
+        reads = () if lead is None else (o for o in nodes_of(lead[1].value) if isinstance(o, Load))
         summed = {one.buffer for one in reads}
         names = [copy.name for copy in self.of.copies]
         self.summed = tuple(name for name in names if name in summed)
@@ -333,80 +446,80 @@ class _Body:
 
     def loop(self, at: int, body: tuple[Node, ...]) -> Loop:
         """Return a loop over tiles."""
-        return Loop(self.order[at], self.same.turns(self.order[at]), body)
+        name = self.order[at]
+        return Loop(name, self.same.turns(name), body, restarts=self.of.is_open(name))
 
-    def loads(self, at: int) -> Iterator[Run]:
+    def loads(self, at: int) -> Iterator[Node]:
         """Yield the copies that stand in the first `at` loops."""
         for copy in self.of.copies:
             if self.same.level(copy, self.order) == at:
+                if copy.fill:
+                    yield from self.filled(copy)
+                    continue
                 moves = partial(self.same.moves, copy)
-                yield Run(copy.unit.value, moves, writes=(copy.name,), fills=True)
+                yield Run(copy.unit.value, moves, (), (copy.name,), fills=True, ends=copy.ends)
+
+    def filled(self, copy: Transfer) -> Iterator[Node]:
+        """Yield a copy whose windows the vector unit fills, box by box, before the rows of a box are moved there."""
+        same = self.same
+        boxes = same.boxes(copy)
+
+        def each(work: Callable[[Transfer, Ends], Work], ends: Ends) -> Work:
+            return Work(*(part / boxes for part in work(copy, ends)))
+
+        box, unit, ends = (BOX, copy.name), Unit.COMPUTE.value, copy.ends
+        fills = Run(unit, partial(each, same.fills), (), (box,), fills=True, ends=ends)
+        moves = Run(copy.unit.value, partial(each, same.moves), (box,), (copy.name,), ends=ends)
+        yield Run(copy.unit.value, lambda _: NO_WORK, (), (copy.name,), fills=True)
+        yield Loop(f"{BOX}{copy.name}", boxes, (fills, moves))
 
     def tile(self) -> Iterator[Node]:
         """Yield a tile of results: its sum, the operations behind it, its stores."""
-        if self.made.lead is not None:
-            yield self.compute(1, self.spec.gemm_cycles, (), fills=True)
+        made = self.made
+        if made.lead is not None:
+            yield self.compute(start_cost(made.lead[0], made, self.spec), (), fills=True)
             yield from self.sums(len(self.same.results))
-        behind, begins = cycles_behind(self.made, self.spec), self.made.lead is None
-        yield self.compute(len(self.ends), behind, self.others, fills=begins)
+        behind = cost_behind(made, self.spec, self.same.beside(self.order))
+        if behind.instructions or made.lead is None:
+            yield self.compute(behind, self.others, fills=made.lead is None)
         result = self.of.result
-        for _ in range(len(self.made.steps) - len(self.ends)):
-            yield Run(result.unit.value, partial(self.same.moves, result), reads=(RESULTS,))
+        for _ in range(len(made.steps) - len(self.ends)):
+            moves = partial(self.same.moves, result)
+            yield Run(result.unit.value, moves, reads=(RESULTS,), ends=result.ends)
 
     def sums(self, at: int) -> Iterator[Node]:
         """Yield the loops over tiles of terms."""
         if at < len(self.order):
             yield self.loop(at, (*self.loads(at + 1), *self.sums(at + 1)))
             return
-        each = self.spec.gemm_cycles if multiplies(self.made) else self.spec.operand_cycles
-        yield self.compute(1, each, self.summed, over_terms=True)
+        assert self.made.lead is not None
+        update = update_cost(self.made.lead[1], self.made, self.spec)
+        yield self.compute(update, self.summed, over_terms=True)
 
     def compute(
         self,
-        instructions: int,
-        each: float,
+        cost: StepCost,
         reads: tuple[str, ...],
         fills: bool = False,
         over_terms: bool = False,
     ) -> Run:
-        """Return a run of the compute unit: so many cycles for each word of results, or of products."""
+        """Return a run of the compute unit over the words of results, or of products."""
         axes = [axis.name for axis in (*self.made.axes, *(self.made.terms if over_terms else ()))]
-        start = instructions * self.spec.instruction_cycles[Unit.COMPUTE]
-        cycles_by_loops: dict[frozenset[str], tuple[Counts, Counts]] = {}
+        start = cost.instructions * self.spec.instruction_cycles[Unit.COMPUTE]
+        known: dict[Ends, Work] = {}
 
-        def taken(last: frozenset[str]) -> tuple[Counts, Counts]:
-            key = last & frozenset(axes)
-            if key not in cycles_by_loops:
+        def taken(ends: Ends) -> Work:
+            if ends not in known:
                 words = np.ones(1)
                 for axis in axes:
-                    words = words * self.same.along(axis, self.words.get(axis, 1), axis in last)
-                cycles_by_loops[key] = start + words * each, np.zeros(1)
-            return cycles_by_loops[key]
+                    own = ends & {(axis, End.LAST)}
+                    words = words * self.same.along(axis, self.words.get(axis, 1), own)
+                instructions = np.full(1, float(cost.instructions))
+                known[ends] = Work(start + words * cost.cycles, np.zeros(1), instructions)
+            return known[ends]
 
-        return Run(Unit.COMPUTE.value, taken, reads, (RESULTS,), fills)
-
-
-def multiplies(made: Operations) -> bool:
-    """Return whether its sum is of products, which the matrix unit adds up."""
-    return made.roles.depth is not None or any(
-        copy.place is MemorySpace.WEIGHTS for copy in made.copies
-    )
-
-
-def cycles_behind(made: Operations, spec: AcceleratorSpec) -> float:
-    """Return the cycles of the operations behind a sum, for a word of results."""
-    own = {buffer.name for buffer in made.buffers}
-    return sum(
-        spec.operand_cycles if _reads_two(step) else spec.immediate_cycles
-        for step in made.steps
-        if step.buffer in own
-    )
-
-
-def _reads_two(step: Store) -> bool:
-    """Return whether an operation takes a second word."""
-    value = step.value
-    return isinstance(value, Binary) and isinstance(value.a, Load) and isinstance(value.b, Load)
+        ends = frozenset((axis, End.LAST) for axis in axes)
+        return Run(Unit.COMPUTE.value, taken, reads, (RESULTS,), fills, ends)
 
 
 def sizes_of(

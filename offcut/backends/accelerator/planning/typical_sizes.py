@@ -12,10 +12,27 @@ from offcut.describe.computation import StageAxis
 TYPICAL = 64
 """What is not known is taken to be: about the rows, and the channels, of the first residual layers of ResNet-18."""
 
+AROUND = (0.125, 0.6, 4.0)
+"""Times a typical size: sizes that are compared beside it."""
+
 
 def typical_sizes(program: Program) -> dict[str, int]:
     """Sizes of a middle layer, as far as they are allowed."""
     return midpoint_sizes(program.sizes)
+
+
+def sizes_around(program: Program) -> list[dict[str, int]]:
+    """Return typical sizes, then smaller and larger ones, as far as they are allowed, at which a way should be good, too."""
+    typical = typical_sizes(program)
+    found = [typical]
+    for part in AROUND:
+        sizes = {
+            size.name: max(min(round(typical[size.name] * part), size.max), size.min, 1)
+            for size in program.sizes
+        }
+        if sizes not in found:
+            found.append(sizes)
+    return found
 
 
 def midpoint_sizes(sizes: Sequence[Size]) -> dict[str, int]:

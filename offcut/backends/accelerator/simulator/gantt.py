@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from offcut.backends.accelerator.isa import Load, Unit
 from offcut.backends.accelerator.simulator.timing import Event
-from offcut.partition.show.picture import check_drawable, new_figure, write
+from offcut.partition.show.figure_io import check_drawable, new_figure, write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

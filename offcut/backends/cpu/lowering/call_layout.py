@@ -16,7 +16,7 @@ from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import STORED, item_bytes
 from offcut.backends.llvm.ir import FunctionWriter
-from offcut.backends.signature import crossing
+from offcut.backends.signature import boundary_buffers
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays, statement_arrays, windowed_arrays
 from offcut.core.expr import Binary, Const, Expr, Var, variables
@@ -33,7 +33,7 @@ from offcut.core.program import (
     walk,
 )
 from offcut.partition import is_multiple
-from offcut.polyhedral.units.private import written_first
+from offcut.polyhedral.units.privatization import is_written_before_read
 
 STACK_BYTES = 32768  # of tile scratch, at most, on the caller's stack
 PANEL_SLACK = 64  # bytes past the last panel: a narrow tile reads a whole vector
@@ -60,7 +60,7 @@ class Storage(Vectors):
 
     def buffers(self) -> None:
         """Where every buffer lies: arguments in the order of the stable entry, then scratch."""
-        inputs, outputs = crossing(self.program.buffers)
+        inputs, outputs = boundary_buffers(self.program.buffers)
         constants = [b for b in self.program.buffers if b.kind is Kind.CONSTANT]
         given: dict[str, Memory] = {}
         stride = 0
@@ -312,7 +312,7 @@ def _beyond(body: Sequence[Stmt], private: set[str]) -> set[str]:
 
 def _begins(name: str, body: tuple[Stmt, ...]) -> bool:
     """Return whether `body` reads nothing of a buffer but what it has stored itself."""
-    return written_first(name, body) or name in windowed_arrays(body)
+    return is_written_before_read(name, body) or name in windowed_arrays(body)
 
 
 def buffer_bytes(buffer: Buffer, row: Expr | None = None) -> Expr:

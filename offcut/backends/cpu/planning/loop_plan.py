@@ -5,23 +5,24 @@ A refusal names the line of the cut that it is about.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from offcut import debug
+from offcut.backends.bounds_guards import insert_bounds_guards
 from offcut.backends.cpu.lowering.call_layout import windows_of
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.planning.claims import check_covers, covers_of, plain_notes
 from offcut.backends.cpu.planning.conditions import is_cut, reads_bounds, separated
 from offcut.backends.cpu.planning.marks import begun, bind_units
-from offcut.backends.cpu.planning.nest_plan import plan_best_nests
+from offcut.backends.cpu.planning.nest_plan import nest_schedule, plan_nests
 from offcut.backends.cpu.planning.nests import has_product, with_nests
 from offcut.backends.cpu.planning.planned import Planned
 from offcut.backends.cpu.planning.raised_computation import computation_of
 from offcut.backends.cpu.planning.seconds import seconds_of_program
 from offcut.backends.decide import attempt
-from offcut.backends.inside import kept_inside
 from offcut.backends.options import Options
 from offcut.core.analysis import analysis
 from offcut.core.expr import Binary
@@ -30,6 +31,7 @@ from offcut.core.text.layouts import format_layout
 from offcut.core.text.printer import format_head
 from offcut.core.traversal import parallel_loop_paths
 from offcut.costmodel import tile_price
+from offcut.describe.computation import Computation
 from offcut.errors import PartitionError
 from offcut.partition import (
     LADDER,
@@ -48,12 +50,16 @@ from offcut.schedule import (
     ANY,
     ANY_PRODUCTS,
     Bind,
+    Cover,
     Primitive,
     Schedule,
     Separate,
     Split,
     at_line,
+    decisions_about,
+    each_decision,
     loop_cuts,
+    parts_of,
     split_names,
     stages_in,
 )
@@ -76,18 +82,18 @@ def plan_loops(
         check_windows(program)
         _check_window_layouts(program)
         with debug.timed("bounds"):
-            run = inside = kept_inside(program)
+            run = inside = insert_bounds_guards(program)
         debug.passed("bounds", inside, program)
         notes: tuple[str, ...] = ()
         if not is_cut(program):
             run, notes = separated(run, schedule)
         debug.passed("separate", run, inside)
-        uncut = run
-        if ANY_PRODUCTS in schedule.steps:
-            run = with_products(run, host, options)
+        uncut, named = run, schedule
+        if ANY_PRODUCTS in schedule.steps or parts_of(schedule):
+            nests = with_products(run, host, options, schedule)
+            run, named = nests.program, nests.schedule
             if run is uncut:
-                left = tuple(step for step in schedule.steps if step != ANY_PRODUCTS)
-                schedule = replace(schedule, steps=left)
+                schedule = named
             else:
                 debug.passed("products", run, uncut)
         notes = (*_uncovered_note(run, why), *notes)
@@ -98,8 +104,8 @@ def plan_loops(
             plain = tuple(dict.fromkeys(plain_notes(run, covers)))
             settled = without_covers(run, covers.refused)
         debug.passed("covers", settled.program, run)
-        beside = ANY_PRODUCTS in schedule.steps
-        units = bind_units(settled.program, schedule, host, options.reassociate, beside)
+        beside = run is not uncut
+        units = bind_units(settled.program, named, host, options.reassociate, beside)
         return Planned(
             units.shares.program,
             schedule=begun(units.schedule),
@@ -111,29 +117,104 @@ def plan_loops(
         )
 
 
-def with_products(program: Program, host: Host, options: Options) -> Program:
-    """Return `program` with the nests cut that are computations of their own, where microkernels run these."""
-    if is_cut(program) or reads_bounds(program) or not has_product(program.body):
-        return program
-    alone = replace(host, threads=1)
-    free = replace(options, strategy="auto", schedule=None)
+@dataclass(frozen=True)
+class CutNests:
+    """A program whose nests of products are cut, and its schedule with what each of them was cut by."""
 
-    def cut(nest: Program) -> Program | None:
+    program: Program
+    schedule: Schedule
+
+
+def with_products(program: Program, host: Host, options: Options, schedule: Schedule) -> CutNests:
+    """Return `program` with the nests cut that are computations of their own: as `schedule` says, and where it leaves that
+    open, as the policy does where microkernels run them.
+
+    Raises PartitionError, with the line, for decisions about a nest that is none, or may not be cut so.
+    """
+    nests, taken = _Nests(host, options, schedule), tuple[Program, ...]()
+    if not is_cut(program) and not reads_bounds(program) and has_product(program.body):
+        with debug.timed("products"):
+            program, taken = with_nests(program, nests.cut)
+    return CutNests(program, nests.named(taken))
+
+
+class _Nests:
+    """How nests are cut, by what of a schedule is about them, or by the policy where it leaves them open."""
+
+    def __init__(self, host: Host, options: Options, schedule: Schedule) -> None:
+        self.host = replace(host, threads=1)
+        self.options = replace(options, strategy="auto", schedule=None)
+        self.schedule, self.is_open = schedule, ANY_PRODUCTS in schedule.steps
+        self.decided: dict[int, tuple[Program, Computation, Schedule]] = {}
+        self.refused: dict[str, PartitionError] = {}
+
+    def cut(self, nest: Program) -> Program | None:
+        """Return a nest as microkernels run it; None where it stays."""
         users = Users(
             tuple((size.name, size.name) for size in nest.sizes),
             tuple((buffer.name, buffer.name) for buffer in nest.buffers),
         )
-        computation, _ = computation_of(nest, users, options.reassociate)
+        computation, _ = computation_of(nest, users, self.options.reassociate)
         if computation is None:
             return None
-        plan = attempt(partial(plan_best_nests, computation, alone, free))
-        if isinstance(plan, PartitionError) or plan.applied is None:
+        own = decisions_about(self.schedule, computation)
+        if own is None and not self.is_open:
             return None
+        plan = attempt(partial(self.planned, computation, own))
+        if isinstance(plan, PartitionError):
+            self.refused |= {group[0].buffer: plan for group in computation.groups}
+            return None
+        assert plan.applied is not None
         pieces = plan.applied.partition.pieces
-        return plan.program if any(piece.microkernel is not None for piece in pieces) else None
+        if own is None and all(piece.microkernel is None for piece in pieces):
+            return None
+        self.decided[id(plan.program)] = plan.program, computation, plan.unnamed
+        return plan.program
 
-    with debug.timed("products"):
-        return with_nests(program, cut)
+    def planned(self, computation: Computation, own: Schedule | None) -> Planned:
+        """Return a nest cut by decisions about it; None: by those of the policy, but for units, which are of the whole program."""
+        if own is None:
+            own = nest_schedule(computation, self.host, self.options)
+            steps = (step for step in own.steps if not isinstance(step, Bind))
+            own = replace(own, steps=tuple(steps))
+        return plan_nests(computation, self.host, self.options, own)
+
+    def named(self, taken: Sequence[Program]) -> Schedule:
+        """Return the schedule with the decisions of the nests that it left open, where these tell which nest each is about.
+
+        taken  the nests that are cut
+
+        Raises PartitionError, with the line, for decisions about a nest that is not.
+        """
+        nests = [self.decided[id(program)][1:] for program in taken]
+        self.check(frozenset[str]().union(*(_covered(own) for _, own in nests)))
+        if not self.is_open:
+            return self.schedule
+        steps = dict.fromkeys(step for _, own in nests for step in own.steps)
+        new = [step for step in steps if step not in self.schedule.steps]
+        at = self.schedule.steps.index(ANY_PRODUCTS)
+        before, behind = self.schedule.steps[:at], self.schedule.steps[at + 1 :]
+        made = replace(self.schedule, steps=(*before, *new, *behind))
+        apart = all(decisions_about(made, computation) == own for computation, own in nests)
+        return made if apart else self.schedule
+
+    def check(self, cut: frozenset[str]) -> None:
+        """Refuse what is said of a nest that is none of those that are cut, by its cover."""
+        for step in each_decision(self.schedule.steps):
+            if not isinstance(step, Cover) or step == ANY_PRODUCTS or step.stage in cut:
+                continue
+            with at_line(self.schedule, step):
+                raise self.refused.get(step.stage) or PartitionError(
+                    "schedule",
+                    f"cannot cover {step.stage}",
+                    because="no nest that computes it is a sequence of whole arrays, each from those before",
+                    help=("separate, split and bind, for loops as they stand",),
+                )
+
+
+def _covered(schedule: Schedule) -> frozenset[str]:
+    """Return the stages that a schedule covers."""
+    return frozenset(s.stage for s in each_decision(schedule.steps) if isinstance(s, Cover))
 
 
 def _uncovered_note(program: Program, why: str) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from offcut.backends.cpu.planning.planned import Planned
 from offcut.backends.cpu.planning.row_reductions import marked
 from offcut.backends.cpu.planning.vectorize import vectorized
 from offcut.backends.cpu.threads.parallel import Parallel, mark_parallel_loops, single_threaded
-from offcut.backends.proving import check_step
+from offcut.backends.verify import verify_pass
 from offcut.core.accesses import only_reduces
 from offcut.core.plain_loops import strip_annotations
 from offcut.core.program import LANE, THREAD, For, Program, Stmt, Tile, map_blocks, walk
@@ -40,6 +40,7 @@ from offcut.schedule import (
     Separate,
     at_line,
     hand_steps,
+    stages_of,
 )
 
 
@@ -90,7 +91,7 @@ def with_threads(planned: Planned, host: Host) -> Planned:
         planned.program
     )
     try:
-        check_step(planned.program, made.shares.program, reassociate=False)
+        verify_pass(planned.program, made.shares.program, reassociate=False)
     except PartitionError as refused:
         why = f"{refused.refused}: {refused.because}"
         return replace(planned, shares=replace(planned.shares, open=(why,)))
@@ -115,16 +116,11 @@ class _Binding:
         self.schedule, self.host = schedule, host
         self.reassociate, self.beside = reassociate, beside
         self.notes: tuple[str, ...] = ()
+        self.open: tuple[str, ...] = ()
 
     def bound(self, program: Program) -> UnitsBound:
         self.check_units()
-        before = program
-        program = self.rows(program)
-        debug.passed("rows", program, before)
-        before = program
-        program = self.lanes(program)
-        debug.passed("lanes", program, before)
-        return self.threads(program)
+        return self.threads(self.lanes(self.rows(program)))
 
     def check_units(self) -> None:
         """Refuse a unit that the target has not."""
@@ -150,7 +146,7 @@ class _Binding:
             lanes = (one for one in new if one.unit == LANE and only_reduces(one))
             return made, [replace(one, unit=None) for one in lanes]
 
-        return self.unit(program, Binds.of(self.schedule, LANE, tree=True), run, program)
+        return self.passed("rows", program, Binds.of(self.schedule, LANE, tree=True), run)
 
     def lanes(self, program: Program) -> Program:
         """Return `program` with loops as vectors."""
@@ -161,7 +157,20 @@ class _Binding:
             self.notes = made.notes
             return made.program, made.loops
 
-        return self.unit(program, Binds.of(self.schedule, LANE), run, program)
+        return self.passed("lanes", program, Binds.of(self.schedule, LANE), run)
+
+    def passed(
+        self,
+        name: str,
+        program: Program,
+        binds: Binds,
+        run: Callable[[Binds], tuple[Program, Taken]],
+    ) -> Program:
+        """Return what a pass makes of `program`, where loops are bound to its unit."""
+        made = self.unit(program, binds, run, program)
+        if binds.lines:
+            debug.passed(name, made, program)
+        return made
 
     def threads(self, program: Program) -> UnitsBound:
         """Return `program` with the loops marked that threads share, where a call may use several.
@@ -179,6 +188,7 @@ class _Binding:
             def run(binds: Binds) -> tuple[Parallel, Taken]:
                 with debug.timed("threads"):
                     made = mark_parallel_loops(program, chunk, threads, binds)
+                self.open = made.open
                 return made, made.shared
 
             made = self.unit(program, binds, run, single_threaded(program))
@@ -219,14 +229,49 @@ class _Binding:
                 else f"no loop computes {line.stage}",
                 help=tuple(f"bind {line.stage}.{axis} {unit}" for axis in known[:3]),
             )
-        because, help = _reason(loops, line)
+        because, help = self.reason(program, loops, line)
         for loop in loops:
             try:
                 if isinstance(loop, For):
                     check_marks(_alone(program, loop, line.unit), {}, self.reassociate)
             except PartitionError as refused:
                 because = refused.because
+                help = help if line.tree else ("the schedule without this line",)
         raise PartitionError("bind", f"cannot bind {name} to {unit}", because=because, help=help)
+
+    def reason(self, program: Program, loops: Taken, line: Bind) -> tuple[str, tuple[str, ...]]:
+        """Return why loops that carry nothing do not run as a line says, and what does."""
+        name = f"{line.stage}.{line.axis}"
+        sums = [one for one in loops if isinstance(one, For) and only_reduces(one)]
+        tiles = [one for one in walk(program.body) if isinstance(one, Tile)]
+        around = [tile for tile in tiles if any(one in loops for one in walk((tile,)))]
+        if line.tree and not sums:
+            because = "lanes hold partial sums of a loop that does nothing but add up"
+            every = (one for one in _loops(program) if isinstance(one, For) and only_reduces(one))
+            binds = Binds(self.schedule, (line,))
+            own = (one for one in every if line.stage in stages_of(one))
+            lines = dict.fromkeys(
+                str(axis) for one in own for axis in binds.names.names_of(one, line.stage)
+            )
+            return because, tuple(f"bind {line.stage}.{axis} lane tree" for axis in lines)
+        if line.tree and any(tile.microkernel is not None for tile in around):
+            return "a microkernel adds it up, in an order of its own", (
+                f"cover {line.stage} vectors",
+            )
+        if line.tree:
+            return "reassociate=False keeps the terms of a sum of floats in order", (
+                "reassociate=True",
+            )
+        if line.unit == LANE and sums:
+            return "it adds up, and lanes of it hold partial sums", (f"bind {name} lane tree",)
+        if line.unit == LANE:
+            return "tiles, windows or lanes are inside of it", ("a loop that holds none of them",)
+        if around:
+            return "it lies in a tile, which one thread runs", ("a loop around the tile",)
+        if self.open:
+            return self.open[0], ("the schedule without this line",)
+        because = "a loop around it is bound to none, or what it writes meets what stands beside it"
+        return because, ("the loops around it, outermost first",)
 
 
 def _loops(program: Program) -> Iterator[For | Tile]:
@@ -264,26 +309,6 @@ def _alone(program: Program, loop: For, unit: str | None) -> Program:
         )
 
     return replace(program, body=block(program.body))
-
-
-def _reason(loops: Taken, line: Bind) -> tuple[str, tuple[str, ...]]:
-    """Why loops that carry nothing do not run as a line says, and what does."""
-    name = f"{line.stage}.{line.axis}"
-    reduces = any(isinstance(one, For) and only_reduces(one) for one in loops)
-    if line.tree and not reduces:
-        return "lanes hold partial sums of a loop that does nothing but add up", (
-            f"bind {name} lane",
-        )
-    if line.tree:
-        return "reassociate=False keeps the terms of a sum of floats in order", (
-            "reassociate=True",
-        )
-    if line.unit == LANE and reduces:
-        return "it adds up, and lanes of it hold partial sums", (f"bind {name} lane tree",)
-    if line.unit == LANE:
-        return "tiles, windows or lanes are inside of it", ("a loop that holds none of them",)
-    because = "a loop around it is bound to none, or what it writes meets what stands beside it"
-    return because, ("the loops around it, outermost first",)
 
 
 def _named(schedule: Schedule, binds: Binds, taken: Taken) -> Schedule:

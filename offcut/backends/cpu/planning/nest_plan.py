@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from offcut import debug
+from offcut.backends.bounds_guards import insert_bounds_guards
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.planning.claims import covers_of, plain_notes
@@ -15,7 +16,6 @@ from offcut.backends.cpu.planning.padding import in_padded_order, without_paddin
 from offcut.backends.cpu.planning.planned import Planned
 from offcut.backends.cpu.planning.policy import policy, pricing
 from offcut.backends.cpu.planning.seconds import seconds_of_choices
-from offcut.backends.inside import kept_inside
 from offcut.backends.options import Options
 from offcut.core.program import Program
 from offcut.describe.computation import Computation
@@ -38,7 +38,7 @@ def nest_schedule(computation: Computation, host: Host, options: Options) -> Sch
             dict(options.strategy) if isinstance(options.strategy, tuple) else options.strategy,
             host.threads,
             options.reassociate,
-            options.every,
+            options.keep_pruned,
         )
     return threads_marked(replace(chosen, steps=(*chosen.steps, ANY_TREE)), host)
 
@@ -65,7 +65,7 @@ def plan_nests(
         loops = _unpadded(loops, host, options)
     unpadded: tuple[Program, ...] = (padded,) if loops is not padded else ()
     if undecided:
-        loops = kept_inside(loops)
+        loops = insert_bounds_guards(loops)
         debug.passed("bounds", loops, applied.partition.loops)
     whole, (loops, notes) = loops, separated(loops, schedule)
     if loops is not whole:
@@ -121,7 +121,7 @@ def _covered(parts: Sequence[Nest | Together]) -> frozenset[str]:
 
 def _unpadded(loops: Program, host: Host, options: Options) -> Program:
     """Return `loops` without products that padding makes zero, where microkernels compute what is left."""
-    if not options.reassociate or options.padded:
+    if not options.reassociate or options.keep_padding_terms:
         return loops
     ordered = in_padded_order(loops)
     if ordered is loops:

@@ -30,12 +30,15 @@ from offcut.core.program import Buffer, For, Kind, Program, Size, Stmt, Store, w
 _OWN = (Kind.LOCAL, Kind.PRIVATE)
 
 
-def with_nests(program: Program, cut: Callable[[Program], Program | None]) -> Program:
-    """`program` with its nests of products of sums cut; `program` itself where there is none.
+def with_nests(
+    program: Program, cut: Callable[[Program], Program | None]
+) -> tuple[Program, tuple[Program, ...]]:
+    """`program` with its nests of products of sums cut, and what these were cut into; `program` itself where there is none.
 
     cut   a program of one nest, cut so that microkernels run it; None where they do not
     """
-    return _Nests(program, cut).made()
+    nests = _Nests(program, cut)
+    return nests.made(), tuple(nests.taken)
 
 
 def alone(program: Program, body: tuple[Stmt, ...], around: Sequence[For]) -> Program:
@@ -67,6 +70,7 @@ class _Nests:
     def __init__(self, program: Program, cut: Callable[[Program], Program | None]) -> None:
         self.program, self.cut = program, cut
         self.buffers = {buffer.name: buffer for buffer in program.buffers}
+        self.taken: list[Program] = []
 
     def made(self) -> Program:
         body = self.block(self.program.body, (), set())
@@ -113,6 +117,7 @@ class _Nests:
         made = self.cut(nest)
         if made is None or not self.fits(made, bool(around), others):
             return None
+        self.taken.append(made)
         for buffer in made.buffers:
             known = self.buffers.get(buffer.name, buffer)
             self.buffers[buffer.name] = replace(buffer, kind=known.kind)

@@ -20,6 +20,7 @@ A schedule, or a strategy, decides: of these, it leaves what it does not say.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -36,7 +37,7 @@ from offcut.backends.cpu.planning.raised_computation import computation_of
 from offcut.backends.cpu.planning.words import machine_words
 from offcut.backends.decide import Plans, attempt, changed_plans
 from offcut.backends.options import DEFAULT, Options, Strategies
-from offcut.backends.proving import Unproved, check_step
+from offcut.backends.verify import Unproved, verify_pass
 from offcut.core.program import Program, canonicalize
 from offcut.describe.computation import Computation
 from offcut.describe.source import source
@@ -72,7 +73,7 @@ def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT
     if schedule is None or not by_hand:
         return changed_plans(_in_order(program, users, host, options), lambda plan: plan)
     with debug.timed("primitives"):
-        check_step(program, create_schedule(program).source, options.reassociate)
+        verify_pass(program, create_schedule(program).source, options.reassociate)
         own = [family.microkernel for family in families(host)]
         first = replace(schedule, steps=by_hand)
         lowered = replay(program, first, options.microkernels, options.reassociate, own)[1]
@@ -89,7 +90,19 @@ def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT
         notes = (*words, *plan.notes)
         return replace(plan, schedule=whole, unnamed=unnamed, by_hand=lowered, notes=notes)
 
-    return changed_plans(_in_order(lowered, users, host, left), after_hand)
+    planned = _in_order(lowered, users, host, left)
+    return changed_plans(_below(planned, len(str(first).splitlines()) - 1), after_hand)
+
+
+def _below(plans: Plans[Planned], lines: int) -> Plans[Planned]:
+    """Yield plans of a schedule that stands below so many lines of another one, which are counted where it is refused."""
+    try:
+        yield from plans
+    except PartitionError as refused:
+        refused.at = re.sub(
+            r"^line (\d+)", lambda found: f"line {int(found[1]) + lines}", refused.at
+        )
+        raise
 
 
 def _in_order(program: Program, users: Users, host: Host, options: Options) -> Plans[Planned]:
@@ -190,7 +203,7 @@ class _Preferences:
 
     def with_padding(self, note: str) -> _Preferences:
         """Return the preferences for the program with all products that padding makes zero."""
-        options = replace(self.options, padded=True)
+        options = replace(self.options, keep_padding_terms=True)
         return replace(self, options=options, notes=(*self.notes, note))
 
     def with_notes(self, plan: Planned, *notes: str) -> Planned:
@@ -236,12 +249,7 @@ class _Preferences:
         if not parts_of(schedule):
             return plan_cut_loops(self.program, self.users, self.host, self.options, schedule)
         if self.computation is None:
-            raise PartitionError(
-                "compile",
-                f"cannot apply a schedule with nests to {self.program.name}",
-                because=self.why,
-                help=("separate, split and bind are for loops as they stand",),
-            )
+            return plan_loops(self.program, self.host, self.options, schedule, self.why)
         return self.in_nests(schedule)
 
     def in_nests(self, schedule: Schedule) -> Planned:

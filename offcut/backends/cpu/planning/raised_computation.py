@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from offcut import debug
 from offcut.backends.cpu.planning.vectorize import privatized
-from offcut.backends.raising import raised
+from offcut.backends.raising import raise_to_computation
 from offcut.core.program import Program
 from offcut.describe.computation import Computation
 from offcut.partition import Users, labelled
@@ -17,7 +17,7 @@ def computation_of(
     """Return `program` as a computation, in the user's names; else None, and in words why it is none."""
     try:
         with debug.timed("raise"), pass_budget():
-            computation = raised(*privatized(program))
+            computation = raise_to_computation(*privatized(program))
     except BudgetExceeded:
         return None, "isl takes too long to tell whether it is a computation"
     if computation is None:

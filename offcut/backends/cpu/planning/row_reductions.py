@@ -119,7 +119,8 @@ class _Marker:
             return loop if serial else replace(loop, unit=None)
         if loop.unit is not None or not self.binds.take(loop):
             return loop
-        if not self.binds.force(loop) and not self.is_of_rows(loop, stores, around):
+        forced = self.binds.force(loop) and not any(s.buffer in self.covered for s in stores)
+        if not forced and not self.is_of_rows(loop, stores, around):
             return loop
         return replace(loop, unit=LANE)
 

@@ -140,7 +140,7 @@ class Tiles:
         most = 1
         if cut is not None:
             rows, most = extents.get(found.rows or "", ix.const(1)), cut.tile
-            tiles = runs(cut.strategy.stepped(cut.heights), rows, most)
+            tiles = runs(cut.strategy.with_heights(cut.heights), rows, most)
         direct = operand.how == "direct" and found.microkernel.packed
         apart = direct and not is_narrow(self.computation, found, self.machine)
         times = unpacked_factor(summed, self.machine) if apart else real(1.0)

@@ -60,7 +60,7 @@ from offcut.polyhedral import (
     carried_by,
     try_isl,
 )
-from offcut.polyhedral.units.private import begins_with_store
+from offcut.polyhedral.units.privatization import begins_with_store
 from offcut.schedule import EVERY, Binds
 
 MOST_STORES = 32  # in a nest of which isl is asked, in pairs, whether it may run as lanes

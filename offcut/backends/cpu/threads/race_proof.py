@@ -5,7 +5,7 @@ from __future__ import annotations
 from offcut import debug
 from offcut.backends.cpu.threads.parallel import Parallel, mark_parallel_loops
 from offcut.backends.host import cache
-from offcut.backends.proving import check_shares
+from offcut.backends.verify import check_parallel_loops
 from offcut.core.plain_loops import unsynchronized
 from offcut.core.program import THREAD, Program
 from offcut.errors import PartitionError
@@ -22,7 +22,7 @@ def check_race_free(made: Parallel, chunk: int, threads: int) -> None:
     name = cache.key("threads", repr(made))
     if not debug.verifies() and cache.read(name) is not None:
         return
-    check_shares(unsynchronized(made.program), True, set())
+    check_parallel_loops(unsynchronized(made.program), True, set())
     again = mark_parallel_loops(made.program, chunk, threads, NO_LOOP)
     for buffer in sorted(again.own ^ made.own):
         own = buffer in again.own

@@ -14,7 +14,7 @@ from offcut.core.program import Size
 from offcut.costmodel.closed.predicted import Prediction
 from offcut.costmodel.closed.shown.sampled import Sampled
 from offcut.errors import CallError
-from offcut.partition.show.picture import check_drawable, new_figure, write
+from offcut.partition.show.figure_io import check_drawable, new_figure, write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -20,7 +20,7 @@ import numpy as np
 from offcut import debug
 from offcut.backends.host import cache
 from offcut.backends.target import Target
-from offcut.backends.tuned import state_of_records
+from offcut.backends.tuned_schedule import records_fingerprint
 from offcut.core.unpickle import DataUnpickler
 from offcut.describe.request import Array
 from offcut.errors import DescribeError
@@ -65,7 +65,7 @@ def name_of(bound: Bound, decides: Iterable[object]) -> str:
     decides  all that they depend on beside the graph, in texts
     """
     infinite = sorted(name for name, array in bound.arrays.items() if not _is_finite(array))
-    said = (str(bound.graph), repr(infinite), state_of_records(), *map(repr, decides))
+    said = (str(bound.graph), repr(infinite), records_fingerprint(), *map(repr, decides))
     return cache.key("model", *said, rooms=_ROOMS)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from offcut.backends.base import Entry
+from offcut.backends.abi import Entry
 from offcut.describe.request import Array
 from offcut.errors import DescribeError, TargetError
 from offcut.graph.models.compiling.wanted import Binding, are_finite, shaped

@@ -104,4 +104,4 @@ def texts_of(targets: Sequence[Target], threads: int | None) -> tuple[tuple[str,
 
 def _text(target: Target, threads: int | None) -> tuple[str, ...]:
     options = check_result(target, "options", target.options("compile", threads=threads))
-    return tuple(check_result(target, "facts", target.facts(options)))
+    return tuple(check_result(target, "cache_key_parts", target.cache_key_parts(options)))

@@ -15,7 +15,7 @@ import pytest
 
 import offcut as oc
 from offcut import Outcome, Record, Records
-from offcut.backends.tuned import tuned
+from offcut.backends.tuned_schedule import find_tuned_schedule
 from offcut.errors import InternalError, PartitionError
 from offcut.search import settled
 from offcut.search.settled import kind_of
@@ -39,7 +39,9 @@ def verdict(
     schedule: str = str(ELSE), version: str = oc.__version__, before: float = 3e-6, **options: Any
 ) -> list[Record]:
     """What a campaign would record that settled on a schedule at n = 1 and 9."""
-    machine = options.get("machine", CPU.place(CPU.options("tune", threads=options.get("threads"))))
+    machine = options.get(
+        "machine", CPU.record_key(CPU.options("tune", threads=options.get("threads")))
+    )
     return [
         Record(
             *(PROGRAM.digest, text, machine, version, {"n": size}, Outcome.OK),
@@ -284,7 +286,7 @@ def test_a_folder_without_rights_is_no_error_of_a_compile(
 
     monkeypatch.setattr(Path, "exists", denied)
     request = requested(C, GIVEN["inputs"], GIVEN["constants"], "compile")
-    found = tuned(request, CPU.options("compile"), CPU, None)
+    found = find_tuned_schedule(request, CPU.options("compile"), CPU, None)
     assert found.schedule is None
     assert len(found.notes) == 1
     assert found.notes[0].startswith("records: they cannot be used: [Errno 13] Permission denied")
@@ -307,7 +309,7 @@ def test_a_look_up_writes_nothing(records: Records) -> None:
 
 
 def shipped(kept: list[Record], threads: int = 1) -> Path:
-    place = CPU.kind(CPU.options("compile", threads=threads))
+    place = CPU.machine_kind(CPU.options("compile", threads=threads))
     file = settled.SHIPPED / f"this-{place}.jsonl"
     source = Records(settled.SHIPPED / "made.sqlite")
     source.add(kept)

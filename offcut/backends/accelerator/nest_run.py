@@ -9,9 +9,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import groupby
 
-from offcut.backends.accelerator.instances.issued import Issued
-from offcut.backends.accelerator.instances.line import Line, Part
-from offcut.backends.accelerator.instances.running import Timed
 from offcut.backends.accelerator.isa import (
     Alu,
     Finish,
@@ -22,12 +19,15 @@ from offcut.backends.accelerator.isa import (
     Store,
     Unit,
 )
+from offcut.backends.accelerator.issue_counts import Issued
 from offcut.backends.accelerator.lowering.emit import Emitter, brings_micro_ops
 from offcut.backends.accelerator.lowering.nest import LoweredNest
 from offcut.backends.accelerator.lowering.python_codegen import Shape
 from offcut.backends.accelerator.simulator.cycles import cycles, moved_bytes, step_count
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
+from offcut.costmodel.event_queue import EventQueue, InstructionGroup
+from offcut.costmodel.event_timing import EventTiming
 
 
 def fastest(options: Sequence[LoweredNest], sizes: Mapping[str, int]) -> Ran:
@@ -62,7 +62,7 @@ class Ran:
     leaves: Sequence[Issued]
     overhead: Issued
     kept: Mapping[str, int]
-    timed: Timed
+    timed: EventTiming
 
 
 RESULTS = "results"
@@ -78,7 +78,7 @@ class _Kind:
     reads, writes  windows
     """
 
-    parts: Sequence[Part]
+    parts: Sequence[InstructionGroup]
     counts: Mapping[str, int]
     reads: Sequence[Hashable]
     writes: Sequence[Hashable]
@@ -91,7 +91,7 @@ class Visited(Emitter):
     line  all of them, in their order
     """
 
-    line: Line = field(init=False)
+    line: EventQueue = field(init=False)
     kinds: dict[tuple[int, Shape], _Kind] = field(default_factory=dict)
 
     def counted(self) -> list[Issued]:
@@ -99,7 +99,7 @@ class Visited(Emitter):
 
         Raises TargetError where a window does not fit.
         """
-        self.line = Line(self.spec)
+        self.line = EventQueue(self.spec.resources)
         names = [one.name for one in fields(Issued)]
         self.totals = [dict.fromkeys(names, 0) for _ in self.nest.work]
         self.fills: list[int] = []
@@ -125,7 +125,8 @@ class Visited(Emitter):
         self.nest.walk(self.measure, self.sizes)
         self.allocate()
         self.nest.walk(self.visit, self.sizes)
-        self.line.instance([Part(Unit.COMPUTE, *cycles(Finish(), self.spec))], [RESULTS])
+        finish = InstructionGroup(Unit.COMPUTE.value, *cycles(Finish(), self.spec))
+        self.line.instance([finish], [RESULTS])
         for fill, event in enumerate(self.fills):
             self.line.replace(event, *cycles(self.ops.load(fill), self.spec))
 
@@ -151,10 +152,10 @@ class Visited(Emitter):
         made = [one for one in self.stream if not brings_micro_ops(one)]
         if len(made) < len(self.stream):
             self.fills.append(len(self.line.events))
-            self.line.instance([Part(Unit.COMPUTE, 0.0, 0.0)])
+            self.line.instance([InstructionGroup(Unit.COMPUTE.value, 0.0, 0.0)])
         taken = ((self.spec.unit(one), *cycles(one, self.spec)) for one in made)
         parts = [
-            Part(unit, own * count, bus * count, count)
+            InstructionGroup(unit.value, own * count, bus * count, count)
             for (unit, own, bus), same in groupby(taken)
             for count in [len(list(same))]
         ]

@@ -1,8 +1,8 @@
-"""When events end: three units side by side, the queues before them, and a bus that serves who asks first.
+"""When events end: units side by side, the queues before them, and a bus that serves who asks first.
 
-As in the simulator, but for an event that is so many instructions of one length: one after the other where nobody
-else wants the bus, in turns with those of another unit where it does. Instructions are fetched in the order of the
-stream, as long as the queue of their unit has room.
+An event is so many instructions of one length: one after the other where nobody else wants the bus, in turns with those
+of another unit where it does. Instructions are fetched in the order of the stream, as long as the queue of their unit has
+room.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
-from offcut.backends.accelerator.isa import Unit
-from offcut.backends.accelerator.spec import AcceleratorSpec
-
-UNITS = tuple(Unit)
+from offcut.costmodel.resources import MachineResources
 
 
 class Event(NamedTuple):
-    """An instance on a unit: its instructions, cycles without the bus and with it, and the events of other units
-    that it follows.
+    """An instance on a unit, which is a number among the units of the machine: its instructions, cycles without the bus and
+    with it, and the events of other units that it follows.
     """
 
     unit: int
@@ -31,8 +28,8 @@ class Event(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
-    """How long it takes.
+class EventTiming:
+    """How long events take.
 
     cycles  until the last unit is free
     bus     for which the bus is taken
@@ -41,7 +38,7 @@ class Timed:
 
     cycles: float
     bus: float
-    alone: dict[Unit, float]
+    alone: dict[str, float]
 
 
 class _Unit:
@@ -82,15 +79,16 @@ class _Unit:
         return when + (number - first) * step
 
 
-class Running:
+class EventSimulation:
     """The run of events.
 
     awaited  the instruction, of a unit, that begins before more of its queue are fetched
     """
 
-    def __init__(self, events: Sequence[Event], spec: AcceleratorSpec) -> None:
-        self.events, self.fetch_cycles = events, spec.fetch_cycles
-        self.units = [_Unit(spec.queue_depth[unit]) for unit in UNITS]
+    def __init__(self, events: Sequence[Event], resources: MachineResources) -> None:
+        self.events, self.fetch_cycles = events, resources.fetch_cycles
+        self.names = tuple(unit.name for unit in resources.ordered)
+        self.units = [_Unit(unit.depth) for unit in resources.ordered]
         before = []
         for number, event in enumerate(events):
             unit = self.units[event.unit]
@@ -105,8 +103,8 @@ class Running:
         self.awaited: tuple[_Unit, int] | None = None
         self.bus = 0.0
 
-    def timed(self) -> Timed:
-        """When all has ended."""
+    def timed(self) -> EventTiming:
+        """Return when all has ended."""
         while True:
             self.go_on()
             asking = [(one.asked, at) for at, one in enumerate(self.units) if one.left]
@@ -119,10 +117,10 @@ class Running:
         cycles = max(unit.free for unit in self.units)
         alone = {
             name: unit.busy + unit.runs[0][1] + cycles - unit.free
-            for name, unit in zip(UNITS, self.units, strict=True)
+            for name, unit in zip(self.names, self.units, strict=True)
             if unit.events
         }
-        return Timed(cycles, sum(event.bus for event in self.events), alone)
+        return EventTiming(cycles, sum(event.bus for event in self.events), alone)
 
     def go_on(self) -> None:
         """Begin what can begin, up to where it asks for the bus."""

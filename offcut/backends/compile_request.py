@@ -1,4 +1,4 @@
-"""What a user asks for, as a loop program whose constants are bound: whatever it was described as."""
+"""Requests to compile: the user's program, from tensors or a loop program, with its constants bound."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Request:
-    """A program that is to run.
+class CompileRequest:
+    """A program to compile, with its constants.
 
     users   what the user calls what is in it
     arrays  the constants, by the program's names
@@ -60,7 +60,7 @@ class Request:
 
 
 def check_reassociate(value: object, op: str) -> None:
-    """Refuse what does not say whether the terms of a sum may be added in another order.
+    """Reject a value of ``reassociate=`` that is not a bool.
 
     Raises DescribeError.
     """
@@ -75,7 +75,7 @@ def check_reassociate(value: object, op: str) -> None:
 
 def request_of(
     target: Target, output: Any, inputs: Any, constants: Any, options: Options, op: str
-) -> tuple[Request, tuple[str, ...]]:
+) -> tuple[CompileRequest, tuple[str, ...]]:
     """Return what `op` is asked, checked, its text too, and a line for each word of that which is not used.
 
     constants  arrays by name; None: there are none
@@ -83,7 +83,7 @@ def request_of(
     Raises DescribeError, PartitionError or TargetError for what cannot be described or run.
     """
     output = target.unsynchronized(output, op)
-    request = requested(output, inputs, constants, op)
+    request = make_request(output, inputs, constants, op)
     if not isinstance(output, Program):
         return request, ()
     notes = target.check_text(output, options, op)
@@ -93,7 +93,7 @@ def request_of(
 
 def request_by_names(
     target: Target, output: Any, inputs: Any, constants: Any, options: Options, op: str
-) -> tuple[Request, tuple[str, ...]]:
+) -> tuple[CompileRequest, tuple[str, ...]]:
     """Return `request_of` where constants may be said by their names alone: zeros stand for them."""
     if not isinstance(constants, Mapping | Sequence):
         raise DescribeError(
@@ -103,12 +103,12 @@ def request_by_names(
             help=('constants=["W"]',),
         )
     if not isinstance(constants, Mapping):
-        constants = stand_ins(constants, output, inputs, op)
+        constants = zero_constants(constants, output, inputs, op)
     return request_of(target, output, inputs, constants, options, op)
 
 
-def requested(output: Any, inputs: Any, constants: Any, op: str) -> Request:
-    """Return `output`, tensors or a program, with its constants bound, checked for `op`.
+def make_request(output: Any, inputs: Any, constants: Any, op: str) -> CompileRequest:
+    """Return a request for `output`, tensors or a program, with constants bound, checked for `op`.
 
     Raises DescribeError for what cannot be described so.
     """
@@ -129,17 +129,22 @@ def requested(output: Any, inputs: Any, constants: Any, op: str) -> Request:
         users = Users.of(program)
     else:
         outputs = outputs_of(output, op)
-        given = inputs_of(inputs, outputs, op)
-        named = constants_of(given, constants, op)
-        described = computation(outputs, given, named, sizes_fixed_by(given, named, op))
-        users, program = users_of(described), source(described)
+        input_tensors = inputs_of(inputs, outputs, op)
+        constant_arrays = constants_of(input_tensors, constants, op)
+        tensor_computation = computation(
+            outputs,
+            input_tensors,
+            constant_arrays,
+            sizes_fixed_by(input_tensors, constant_arrays, op),
+        )
+        users, program = users_of(tensor_computation), source(tensor_computation)
         names = dict(users.buffers)
-        arrays = {names[label]: array for label, array in named.items()}
-    program = _with_finite(program, arrays)
-    request = Request(canonicalize(program), users, arrays)
-    written = request.text if request.program is program else str(program)
+        arrays = {names[label]: array for label, array in constant_arrays.items()}
+    program = _mark_finite_constants(program, arrays)
+    request = CompileRequest(canonicalize(program), users, arrays)
+    source_text = request.text if request.program is program else str(program)
     text = isinstance(output, Program)
-    name = objects.key("checked text" if text else "checked", written, request.text)
+    name = objects.key("checked text" if text else "checked", source_text, request.text)
     if debug.verifies() or objects.read(name) is None:
         _check(program, request)
         if text:
@@ -148,22 +153,24 @@ def requested(output: Any, inputs: Any, constants: Any, op: str) -> Request:
     return request
 
 
-def _with_finite(program: Program, arrays: Mapping[str, Array]) -> Program:
-    """Return `program`, which says of the constants that padding multiplies by zero whether they are finite."""
-    asked = conditions(program, finite=True)
-    read = {load.buffer for stmt in asked for load, _ in loads(stmt.value)} & arrays.keys()
+def _mark_finite_constants(program: Program, arrays: Mapping[str, Array]) -> Program:
+    """Return `program` that states which of the constants that padding multiplies by zero are finite."""
+    padded_conditions = conditions(program, finite=True)
+    read = {
+        load.buffer for stmt in padded_conditions for load, _ in loads(stmt.value)
+    } & arrays.keys()
     finite = {name for name in read if np.isfinite(arrays[name]).all()}
     floats = (replace(b, finite=b.dtype in FLOATS and b.name in finite) for b in program.buffers)
     return replace(program, buffers=tuple(floats))
 
 
-def _check(program: Program, made: Request) -> None:
-    """Refuse what cannot be compiled at every allowed size.
+def _check(program: Program, request: CompileRequest) -> None:
+    """Reject a program that cannot be compiled at every allowed size.
 
-    made  of `program`, in the form in which it is planned
+    request  of `program`, in the form in which it is planned
     """
     forget()
-    bound, names = made.program, made.users.names
+    bound, names = request.program, request.users.names
     with request_budget("compile", f"cannot compile {program.name}"):
         check_promises(bound, "compile", names)
         check_divisors(program, "compile")
@@ -173,25 +180,25 @@ def _check(program: Program, made: Request) -> None:
     try_isl(lambda: check_in_bounds(bound, "compile", names), None)
 
 
-def stand_ins(names: Any, output: Any, inputs: Any, op: str) -> dict[str, Array]:
-    """Zeros for constants of which nothing but the name is given.
+def zero_constants(names: Any, output: Any, inputs: Any, op: str) -> dict[str, Array]:
+    """Return zeros for constants that are known by name alone.
 
     Raises DescribeError for a name that is no input, or a shape that depends on sizes.
     """
     if isinstance(output, Program):
-        known = {b.name: (b.dtype, tuple(map(ix.literal_value, b.shape))) for b in output.buffers}
+        types = {b.name: (b.dtype, tuple(map(ix.literal_value, b.shape))) for b in output.buffers}
     else:
-        given = inputs_of(inputs, outputs_of(output, op), op)
-        known = {tensor.name: (tensor.dtype, _literals(tensor)) for tensor in given}
+        input_tensors = inputs_of(inputs, outputs_of(output, op), op)
+        types = {tensor.name: (tensor.dtype, _literals(tensor)) for tensor in input_tensors}
     arrays = {}
     for name in names:
-        if name not in known:
+        if name not in types:
             raise DescribeError(
                 op,
                 f"cannot take a constant for {name!r}",
-                because=f"the inputs are {', '.join(known) or 'none'}",
+                because=f"the inputs are {', '.join(types) or 'none'}",
             )
-        dtype, shape = known[name]
+        dtype, shape = types[name]
         if None in shape:
             raise DescribeError(
                 op,

@@ -1,4 +1,4 @@
-"""What every picture needs: matplotlib, and a place to be written to."""
+"""Make figures with matplotlib, and write them to files."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def check_drawable(what: str) -> None:
+def check_drawable(subject: str) -> None:
     """Raises TargetError where matplotlib is not installed."""
-    check_installed("plot", f"cannot draw {what}", "matplotlib")
+    check_installed("plot", f"cannot draw {subject}", "matplotlib")
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -31,16 +31,16 @@ def new_figure(width: float, height: float) -> Figure:
 
 @cache
 def _picture() -> type[Figure]:
-    """The class of figures that say how a notebook shows them."""
+    """Return the class of figures that a notebook displays."""
     from matplotlib.figure import Figure
 
     class Picture(Figure):
         """A figure that is shown as a PNG."""
 
         def _repr_png_(self) -> bytes:
-            made = BytesIO()
-            self.savefig(made, format="png", dpi=100)
-            return made.getvalue()
+            buffer = BytesIO()
+            self.savefig(buffer, format="png", dpi=100)
+            return buffer.getvalue()
 
     return Picture
 
@@ -52,12 +52,12 @@ def check_format(op: str, path: str | Path) -> None:
         return
     from matplotlib.backend_bases import FigureCanvasBase
 
-    known = sorted(FigureCanvasBase.get_supported_filetypes())
-    if suffix not in known:
+    formats = sorted(FigureCanvasBase.get_supported_filetypes())
+    if suffix not in formats:
         raise CallError(
             op,
             f"cannot draw {path}",
-            because=f"{suffix} is none of {', '.join(known)}",
+            because=f"{suffix} is none of {', '.join(formats)}",
             help=(f"{Path(path).with_suffix('.png')}",),
         )
 
@@ -75,12 +75,14 @@ def write(
     if path is None:
         return
     check_format("plot", path)
-    said = description if Path(path).suffix.lower() in ("", ".png", ".svg") else None
+    metadata = description if Path(path).suffix.lower() in ("", ".png", ".svg") else None
     try:
         with suppress(FileExistsError):  # a file, of which writing says that it is no folder
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         kind = Path(path).suffix[1:].lower() or "png"
-        figure.savefig(Path(path), format=kind, dpi=150, metadata=said and {"Description": said})
+        figure.savefig(
+            Path(path), format=kind, dpi=150, metadata=metadata and {"Description": metadata}
+        )
     except (OSError, TypeError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise CallError(

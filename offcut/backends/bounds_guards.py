@@ -1,4 +1,4 @@
-"""Accesses of a loop program, inside the arrays: proved for all sizes, or asked while it runs.
+"""Keep the accesses of a loop program inside its arrays: by proof for all sizes, or by guards at run time.
 
 Theorem, for each access: ``{ instance -> element } (domain)`` is a subset of the array, where the
 domain is what loops, guards and branches of `where` around the access say. Where all of that is
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 
-from offcut.backends.base import LEFT_AN_ARRAY
+from offcut.backends.abi import STATUS_OUT_OF_BOUNDS
 from offcut.core import index as ix
 from offcut.core.analysis import analysis
 from offcut.core.conditions import conjunction, conjuncts
@@ -66,8 +66,8 @@ from offcut.polyhedral import (
 Path = tuple[int, ...]
 
 
-def kept_inside(program: Program) -> Program:
-    """Return `program` with a question before each statement that is not proved to stay inside its arrays.
+def insert_bounds_guards(program: Program) -> Program:
+    """Return `program` with a guard before each statement that is not proved to stay inside its arrays.
 
     In tiles, choices and bounded values only what sets do not decide is asked; the rest is proved or
     refused.
@@ -79,83 +79,89 @@ def kept_inside(program: Program) -> Program:
     if analysis(program).has(Tile, Choose, Let):
         undecided = _check_tiles(space, program)
     with pass_budget():
-        asked = _questions(space, program, undecided)
-    if not asked:
+        guards = _bounds_guards(space, program, undecided)
+    if not guards:
         return program
     for stmt in analysis(program).statements:
-        if isinstance(stmt, Tile) and stmt.where in asked:
+        if isinstance(stmt, Tile) and stmt.where in guards:
             raise PartitionError(
                 "compile",
                 f"cannot ask {format_expr(stmt.where)} before a tile runs",
                 because="it reads an element that may lie outside of its array",
                 help=("an if inside the tile",),
             )
-    taken = {buffer.name for buffer in program.buffers}
-    name = next(n for k in range(len(taken) + 1) if (n := f"outside{k or ''}") not in taken)
+    used_names = {buffer.name for buffer in program.buffers}
+    name = next(
+        n for k in range(len(used_names) + 1) if (n := f"outside{k or ''}") not in used_names
+    )
     status = Buffer(name, "int32", (), Kind.LOCAL, scope=STATUS)
-    none, some = (Store(name, (), Const(value, "int32")) for value in (0, LEFT_AN_ARRAY))
-    body = _with_questions(program.body, (), asked, some)
+    none, report = (Store(name, (), Const(value, "int32")) for value in (0, STATUS_OUT_OF_BOUNDS))
+    body = _with_guards(program.body, (), guards, report)
     return replace(program, buffers=(*program.buffers, status), body=(none, *body))
 
 
-def _questions(
+def _bounds_guards(
     space: Space, program: Program, undecided: frozenset[str]
 ) -> dict[Path | Expr, Expr]:
-    """What is not proved, by the statement, or by the condition, that asks it.
+    """Return the guards of `program`, by the path of the statement, or by the condition, whose accesses are not proved.
 
     undecided   the buffers that a statement in a tile, a choice or a bounded value may leave
     """
-    asked: dict[Path | Expr, Expr] = {}
+    guards: dict[Path | Expr, Expr] = {}
     for statement in statements(program):
         cut = _in_tile(program.body, statement.path)
 
         def is_open(access: _Access, at: Statement = statement, cut: bool = cut) -> bool:
             if not access.index or (cut and access.buffer not in undecided):
                 return False
-            return not _known_inside(space, program, at, access)
+            return not _is_proved_in_bounds(space, program, at, access)
 
         for position, condition in enumerate(statement.conditions):
             before = replace(statement, conditions=statement.conditions[:position])
             open_ = [read for read in _reads(condition) if is_open(read, before)]
             if open_:
-                plain, question = _plain(condition), _question(space, program, before, open_)
-                parts = [*conjuncts(asked[plain])] if plain in asked else []
-                asked[plain] = conjunction([*dict.fromkeys((*parts, *conjuncts(question)))])
+                plain, question = (
+                    _without_not(condition),
+                    _guard_condition(space, program, before, open_),
+                )
+                parts = [*conjuncts(guards[plain])] if plain in guards else []
+                guards[plain] = conjunction([*dict.fromkeys((*parts, *conjuncts(question)))])
         unproved = [access for access in _accesses(statement) if is_open(access)]
         if unproved:
-            asked[statement.path] = _question(space, program, statement, unproved)
-    return asked
+            guards[statement.path] = _guard_condition(space, program, statement, unproved)
+    return guards
 
 
-def check_asked(program: Program) -> None:
-    """Refuse a program in which an access that sets do not decide is not asked before it is made."""
+def check_bounds_guards(program: Program) -> None:
+    """Reject a program in which an access that sets cannot decide has no guard."""
     space = Space(program.sizes, program.assumptions)
     for statement in statements(program):
         for position, one in enumerate(statement.conditions):
-            parts = tuple(conjuncts(_plain(one)))
+            parts = tuple(conjuncts(_without_not(one)))
             for place, part in enumerate(
                 parts
             ):  # one after the other: the first that fails ends it
-                known = (*statement.conditions[:position], *parts[:place])
+                conditions = (*statement.conditions[:position], *parts[:place])
                 for read in _reads(part):
-                    _check_asked(space, program, replace(statement, conditions=known), read)
+                    _check_guard(space, program, replace(statement, conditions=conditions), read)
         for access in _accesses(statement):
-            _check_asked(space, program, statement, access)
+            _check_guard(space, program, statement, access)
 
 
-def _check_asked(space: Space, program: Program, statement: Statement, access: _Access) -> None:
+def _check_guard(space: Space, program: Program, statement: Statement, access: _Access) -> None:
     at = coordinates(statement.iterators)
     parts = [part for one in statement.conditions for part in conjuncts(one)]
-    unbounded = not _open_ended(parts).isdisjoint(set().union(*map(variables, access.index)))
-    if not unbounded and all(space.expr(part, at) is not None for part in access.index):
+    is_unbounded = not _data_bounded(parts).isdisjoint(set().union(*map(variables, access.index)))
+    if not is_unbounded and all(space.expr(part, at) is not None for part in access.index):
         return
-    known = {clause for part in parts for clause in _clauses(part)}
+    guard_clauses = {clause for part in parts for clause in _clauses(part)}
     open_ = [
         part
-        for part in conjuncts(_question(space, program, statement, [access]))
-        if not known.issuperset(_clauses(part)) and (unbounded or space.condition(part, at) is None)
+        for part in conjuncts(_guard_condition(space, program, statement, [access]))
+        if not guard_clauses.issuperset(_clauses(part))
+        and (is_unbounded or space.condition(part, at) is None)
     ]
-    if open_ and not _known_inside(space, program, statement, access):
+    if open_ and not _is_proved_in_bounds(space, program, statement, access):
         raise PartitionError(
             "prove",
             f"cannot run {program.name}: it may leave an array",
@@ -164,8 +170,8 @@ def _check_asked(space: Space, program: Program, statement: Statement, access: _
         )
 
 
-def _open_ended(conditions: Sequence[Expr]) -> Set[str]:
-    """Return the iterators that elements bound, and those that these bound: sets do not know how far they go."""
+def _data_bounded(conditions: Sequence[Expr]) -> Set[str]:
+    """Return the iterators whose bounds read memory, directly or through other iterators: sets have no bound for them."""
     names: set[str] = set()
     count = -1
     while len(names) > count:
@@ -180,35 +186,34 @@ def _open_ended(conditions: Sequence[Expr]) -> Set[str]:
     return names
 
 
-def _known_inside(space: Space, program: Program, statement: Statement, access: _Access) -> bool:
-    """Return whether an access is proved inside; False where isl does not tell in bounded work."""
+def _is_proved_in_bounds(
+    space: Space, program: Program, statement: Statement, access: _Access
+) -> bool:
+    """Return whether an access is proved in bounds; False if isl gives up within its budget."""
     return not _open_axes(space, program, statement, access)
 
 
 def _open_axes(
     space: Space, program: Program, statement: Statement, access: _Access
 ) -> list[tuple[Expr, Expr]]:
-    """Return the indices of an access, with the extents of their axes, that are not proved to be inside these in bounded work."""
-    proved = partial(_proved, space, statement, access)
+    """Return the indices of an access that are not proved in bounds, with the extents of their axes."""
+    is_in_axis = partial(_is_in_bounds, space, statement, access)
     axes = zip(access.index, program.buffer(access.buffer).shape, strict=True)
     parts = (part for one in (*statement.conditions, *access.path) for part in conjuncts(one))
-    around = Facts(space, statement.iterators, tuple(parts))
+    facts = Facts(space, statement.iterators, tuple(parts))
 
-    def inside(part: Expr, extent: Expr) -> bool:
+    def is_proved(part: Expr, extent: Expr) -> bool:
         bounds = Compare("<=", ix.const(0), part), Compare("<", part, extent)
-        return all(map(around.holds, bounds)) or proved(part, extent)
+        return all(map(facts.holds, bounds)) or is_in_axis(part, extent)
 
-    return [axis for axis in axes if not try_isl(partial(inside, *axis), False)]
+    return [axis for axis in axes if not try_isl(partial(is_proved, *axis), False)]
 
 
 @request_budget(
     "compile", "cannot run a program that is cut", help=("the program before it was cut",)
 )
 def _check_tiles(space: Space, program: Program) -> frozenset[str]:
-    """Refuse a program that was cut, by whomever, and leaves an array or the range of a value.
-
-    The buffers of which sets do not say it.
-    """
+    """Reject a partitioned program that leaves an array or the range of a `let`; return the undecided buffers."""
     for broken in unbounded(space, program):
         witness = smallest_point(broken.sizes)
         assert witness is not None
@@ -230,7 +235,7 @@ def _check_tiles(space: Space, program: Program) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """An element, and the conditions inside the statement under which it is accessed."""
+    """An access of an element, and the conditions inside the statement under which it happens."""
 
     buffer: str
     index: tuple[Expr, ...]
@@ -239,12 +244,12 @@ class _Access:
 
 def _accesses(statement: Statement) -> list[_Access]:
     store = statement.store
-    found = [read for expr in (*store.index, store.value) for read in _reads(expr)]
-    return list(dict.fromkeys((*found, _Access(store.buffer, store.index, ()))))
+    reads = [read for expr in (*store.index, store.value) for read in _reads(expr)]
+    return list(dict.fromkeys((*reads, _Access(store.buffer, store.index, ()))))
 
 
 def _reads(expr: Expr, path: tuple[Expr, ...] = ()) -> Iterator[_Access]:
-    """What an expression reads, each access behind those that its index and its conditions make."""
+    """Yield the reads of an expression, each after those in its index and in its conditions."""
     match expr:
         case Select(condition, then, other):
             yield from _reads(condition, path)
@@ -257,23 +262,25 @@ def _reads(expr: Expr, path: tuple[Expr, ...] = ()) -> Iterator[_Access]:
                 yield _Access(expr.buffer, expr.index, path)
 
 
-def _proved(space: Space, statement: Statement, access: _Access, part: Expr, extent: Expr) -> bool:
-    """Return whether one index of an access is inside of the axis that it is along; False where that is open."""
+def _is_in_bounds(
+    space: Space, statement: Statement, access: _Access, part: Expr, extent: Expr
+) -> bool:
+    """Return whether one index of an access is in bounds of its axis; False if the extent is unknown."""
     at = {name: f"x{k}" for k, name in enumerate(statement.iterators)}
-    asked = (*statement.conditions, *access.path)
-    known = [space.condition(part, at) for c in asked for part in conjuncts(c)]
+    conditions = (*statement.conditions, *access.path)
+    condition_texts = [space.condition(part, at) for c in conditions for part in conjuncts(c)]
     index, count = space.expr(part, at), space.expr(extent, {})
     if count is None:
         return False
     equal = [] if index is None else [f"e = {index}"]
     xs = ", ".join(at.values())
-    where = " and ".join([space.facts, *equal, *(text for text in known if text)])
-    touched = Map(f"{space.parameters}{{ [{xs}] -> [e] : {where} }}")
-    inside = Map(f"{space.parameters}{{ [{xs}] -> [e] : 0 <= e < {count} }}")
-    return bool(touched.is_subset(inside))
+    domain = " and ".join([space.facts, *equal, *(text for text in condition_texts if text)])
+    elements = Map(f"{space.parameters}{{ [{xs}] -> [e] : {domain} }}")
+    array = Map(f"{space.parameters}{{ [{xs}] -> [e] : 0 <= e < {count} }}")
+    return bool(elements.is_subset(array))
 
 
-def _question(
+def _guard_condition(
     space: Space, program: Program, statement: Statement, accesses: Sequence[_Access]
 ) -> Expr:
     """Return whether all of these accesses are inside, where that is not proved; what reads outside of an array where a condition fails is asked only
@@ -281,27 +288,30 @@ def _question(
     """
     parts: list[Expr] = []
     for access in accesses:
-        inside: list[Expr] = []
+        comparisons: list[Expr] = []
         for part, extent in _open_axes(space, program, statement, access):
-            inside += [Compare("<=", ix.const(0), part), Compare("<", part, extent)]
-        if inside and access.path:
-            question: Expr = conjunction(inside)
+            comparisons += [Compare("<=", ix.const(0), part), Compare("<", part, extent)]
+        if comparisons and access.path:
+            question: Expr = conjunction(comparisons)
             for condition in reversed(access.path):
-                if all(_known_inside(space, program, statement, read) for read in _reads(question)):
-                    question = _unless(Select(condition, question, Const(1, "bool")))
+                if all(
+                    _is_proved_in_bounds(space, program, statement, read)
+                    for read in _reads(question)
+                ):
+                    question = _implication(Select(condition, question, Const(1, "bool")))
                 else:
                     question = Select(condition, question, Const(1, "bool"))
             parts.append(question)
         else:
-            parts += inside
+            parts += comparisons
     return conjunction(parts)
 
 
-def _unless(question: Expr) -> Expr:
-    """What is asked only where a condition holds, as an ``or``: what it reads may be read in any case."""
+def _implication(question: Expr) -> Expr:
+    """Return a conditional guard as an ``or``; what it reads must be readable in any case."""
     match question:
-        case Select(condition, asked, Const(1, "bool")):
-            inner = _unless(asked)
+        case Select(condition, conclusion, Const(1, "bool")):
+            inner = _implication(conclusion)
             before = inner.args if isinstance(inner, Logic) and inner.op == "or" else (inner,)
             return Logic("or", (Logic("not", (condition,)), *before))
         case _:
@@ -309,17 +319,17 @@ def _unless(question: Expr) -> Expr:
 
 
 def _clauses(question: Expr) -> Iterator[Expr]:
-    """Conditions all of which hold where a question does: a program that was cut may ask for more of them than it has to."""
+    """Yield conditions whose conjunction is a guard: a partitioned program may check more of them than it needs."""
     for part in conjuncts(question):
-        match _unless(part):
+        match _implication(part):
             case Logic("or", (*before, last)):
                 yield from (Logic("or", (*before, one)) for one in conjuncts(last))
             case one:
                 yield one
 
 
-def _plain(condition: Expr) -> Expr:
-    """Return a condition that is asked, whichever side of it is meant."""
+def _without_not(condition: Expr) -> Expr:
+    """Return a condition without its negations, as both branches share one guard."""
     while isinstance(condition, Logic) and condition.op == "not":
         (condition,) = condition.args
     return condition
@@ -327,49 +337,51 @@ def _plain(condition: Expr) -> Expr:
 
 def _in_tile(body: Sequence[Stmt], path: Path) -> bool:
     """Return whether the statement at `path` is inside a tile, a choice or a bounded value."""
-    return any(isinstance(stmt, Tile | Choose | Let) for stmt in _down(body, path))
+    return any(isinstance(stmt, Tile | Choose | Let) for stmt in _enclosing_statements(body, path))
 
 
-def _down(body: Sequence[Stmt], path: Path) -> list[Stmt]:
-    found: list[Stmt] = []
+def _enclosing_statements(body: Sequence[Stmt], path: Path) -> list[Stmt]:
+    statements: list[Stmt] = []
     while path:
         stmt, path = body[path[0]], path[1:]
-        found.append(stmt)
+        statements.append(stmt)
         inner = blocks(stmt)
         if isinstance(stmt, If | Choose) and path:
             body, path = inner[path[0]], path[1:]
         elif inner:
             body = inner[0]
-    return found
+    return statements
 
 
-def _with_questions(
-    body: Sequence[Stmt], path: Path, asked: Mapping[Path | Expr, Expr], some: Store
+def _with_guards(
+    body: Sequence[Stmt], path: Path, guards: Mapping[Path | Expr, Expr], report: Store
 ) -> tuple[Stmt, ...]:
-    made: list[Stmt] = []
+    statements: list[Stmt] = []
     for position, stmt in enumerate(body):
-        here = (*path, position)
+        statement_path = (*path, position)
         match stmt:
-            case Store() if here in asked:
-                made.append(If(asked[here], (stmt,), (some,)))
+            case Store() if statement_path in guards:
+                statements.append(If(guards[statement_path], (stmt,), (report,)))
             case If(condition, then, other):
-                yes = _with_questions(then, (*here, 0), asked, some)
-                no = _with_questions(other, (*here, 1), asked, some)
+                yes = _with_guards(then, (*statement_path, 0), guards, report)
+                no = _with_guards(other, (*statement_path, 1), guards, report)
                 inner = If(condition, yes, no)
-                question = asked.get(_plain(condition))
-                made.append(inner if question is None else If(question, (inner,), (some,)))
+                question = guards.get(_without_not(condition))
+                statements.append(inner if question is None else If(question, (inner,), (report,)))
             case For() | Tile() | Alloc() | Let():
-                made.append(replace(stmt, body=_with_questions(stmt.body, here, asked, some)))
-                known = bounds(stmt) if isinstance(stmt, For | Tile) else ()
-                if before := [asked[bound] for bound in known if bound in asked]:
-                    made.append(If(conjunction(before), (made.pop(),), (some,)))
+                statements.append(
+                    replace(stmt, body=_with_guards(stmt.body, statement_path, guards, report))
+                )
+                conditions = bounds(stmt) if isinstance(stmt, For | Tile) else ()
+                if before := [guards[bound] for bound in conditions if bound in guards]:
+                    statements.append(If(conjunction(before), (statements.pop(),), (report,)))
             case Choose(options):
                 bodies = (
-                    _with_questions(option.body, (*here, number), asked, some)
+                    _with_guards(option.body, (*statement_path, number), guards, report)
                     for number, option in enumerate(options)
                 )
                 parts = zip(options, bodies, strict=True)
-                made.append(Choose(tuple(replace(o, body=body) for o, body in parts)))
+                statements.append(Choose(tuple(replace(o, body=body) for o, body in parts)))
             case _:
-                made.append(stmt)
-    return tuple(made)
+                statements.append(stmt)
+    return tuple(statements)

@@ -1,4 +1,4 @@
-"""What a back end and its callers agree on: the signature of a compiled kernel.
+"""The binary interface of compiled kernels: their signature, and the C entry that every back end provides.
 
 Every kernel has one stable C entry, whatever its back end::
 
@@ -8,7 +8,7 @@ Every kernel has one stable C entry, whatever its back end::
     pointers   inputs, then outputs, then packed constants
     sizes      the symbolic sizes in the order of `Signature.sizes`
     strides    of inputs, then outputs, every axis in turn, in elements
-    status     0: done; `LEFT_AN_ARRAY`: it would have, and has left the results unfinished
+    status     0: done; `STATUS_OUT_OF_BOUNDS`: it would have, and has left the results unfinished
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from offcut.core.expr import Expr
 from offcut.core.program import Size
 from offcut.core.text.printer import format_expr
 
-LEFT_AN_ARRAY = 1
+STATUS_OUT_OF_BOUNDS = 1
 """What the entry returns where an index or a guard that depends on data leads out of an array."""
 
 
@@ -34,7 +34,7 @@ ENTRY = (
 
 @dataclass(frozen=True)
 class Entry:
-    """The C entry of a kernel in this process; it holds what the entry reads while it lives.
+    """The C entry of a kernel in this process; it owns what the entry reads.
 
     address    of the function that `declaration` declares
     workspace  address of ``int64_t offcut_workspace(const int64_t *sizes)``, which gives bytes
@@ -51,7 +51,7 @@ class Entry:
 
 
 @runtime_checkable
-class HasEntry(Protocol):
+class HasCEntry(Protocol):
     """Loaded code that other programs can call by address."""
 
     def entry(self, constants: Mapping[str, Any]) -> Entry:
@@ -59,15 +59,15 @@ class HasEntry(Protocol):
 
 
 @runtime_checkable
-class Holds(Protocol):
-    """Loaded code that reads copies of its constants, of which the arrays can be made again."""
+class HoldsConstants(Protocol):
+    """Loaded code that reads its own copies of the constants, from which the arrays can be restored."""
 
-    def held(self, constants: Mapping[str, Any]) -> Mapping[str, Any]:
+    def constant_copies(self, constants: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the constants, by name, in the copies that the code reads: they stand for the arrays from here on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class AffineFact:
     """An affine fact between sizes, promised by `assume`.
 
     kind   ">=": ``const + sum(coef * size) >= 0``; "==": ``… == 0``; "mod": ``… % modulus == 0``
@@ -81,7 +81,7 @@ class Relation:
     modulus: int = 1
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
-        """Return whether it holds of these sizes."""
+        """Return whether the fact holds for these sizes."""
         value = self.const + sum(factor * sizes[name] for name, factor in self.terms)
         return (
             value >= 0
@@ -111,7 +111,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a call of a compiled kernel takes and gives; constants are not part of it.
+    """The arguments and results of a compiled kernel; constants are not part of it.
 
     updated   (input, output), by position: the output begins as a copy of the input, and the two may
               be one array
@@ -121,7 +121,7 @@ class Signature:
     inputs: tuple[Argument, ...]
     outputs: tuple[Argument, ...]
     sizes: tuple[Size, ...]
-    relations: tuple[Relation, ...] = ()
+    relations: tuple[AffineFact, ...] = ()
     updated: tuple[tuple[int, int], ...] = ()
 
 

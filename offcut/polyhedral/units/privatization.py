@@ -1,4 +1,4 @@
-"""What an iteration, or a tile, has for itself: it writes it before it reads it."""
+"""Find the buffers that are private to an iteration or a tile: written before they are read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from offcut.core.program import Alloc, Choose, Kind, Program, Stmt, Store, Tile,
 
 
 def tile_buffers(program: Program) -> frozenset[str]:
-    """The private buffers that only tiles access: each tile has its own."""
+    """Return the private buffers that only tiles access: each tile has a copy."""
     outside = set[str]()
 
     def look(body: Sequence[Stmt]) -> None:
@@ -25,7 +25,7 @@ def tile_buffers(program: Program) -> frozenset[str]:
 
 
 def begins_with_store(buffer: str, body: Sequence[Stmt]) -> bool:
-    """Whether the first access of a buffer is a direct statement of `body` that overwrites it."""
+    """Return whether the first access of a buffer is a direct statement of `body` that overwrites it."""
     for stmt in body:
         if isinstance(stmt, Store) and stmt.buffer == buffer and stmt.reduce is None:
             return buffer not in read_arrays((stmt.value,))
@@ -34,8 +34,8 @@ def begins_with_store(buffer: str, body: Sequence[Stmt]) -> bool:
     return False
 
 
-def written_first(name: str, body: Sequence[Stmt]) -> bool:
-    """Whether all accesses of a scalar are in blocks that write it before all else."""
+def is_written_before_read(name: str, body: Sequence[Stmt]) -> bool:
+    """Return whether all accesses of a scalar are in blocks that write it first."""
     if begins_with_store(name, body):
         return True
     for stmt in body:
@@ -44,6 +44,6 @@ def written_first(name: str, body: Sequence[Stmt]) -> bool:
         if name in statement_arrays(stmt) or isinstance(stmt, Tile | Choose | Alloc):
             return False
         inside = (block for block in blocks(stmt) if name in accessed_arrays(block))
-        if not all(written_first(name, block) for block in inside):
+        if not all(is_written_before_read(name, block) for block in inside):
             return False
     return True

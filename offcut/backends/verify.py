@@ -1,4 +1,4 @@
-"""Proof of what is handed to the lowering: that it computes what was described, and may run as marked.
+"""Verify a plan before it is lowered: it computes what was described, and its loops may run as marked.
 
 The sets are read from the text of the finished program; how it came about is not asked. A proof is kept
 on disk by what was compared, as object code is, so that it is made once.
@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import TypeGuard
 
 from offcut import debug
+from offcut.backends.bounds_guards import check_bounds_guards
 from offcut.backends.host import cache as objects
-from offcut.backends.inside import check_asked
 from offcut.core.accesses import only_reduces
 from offcut.core.analysis import analysis
 from offcut.core.dtypes import ANY_ORDER, FLOATS
@@ -51,7 +51,7 @@ _MARKS = (THREAD, LANE)
 
 @dataclass(frozen=True)
 class Unproved:
-    """A step of a plan that is not proved, the first such.
+    """The first step of a plan that is not proved.
 
     step   its number, from 0: of the step from what is asked for to the first program after it
     error  what is raised where no other plan is taken
@@ -67,12 +67,12 @@ class Unproved:
 
     @property
     def why(self) -> str:
-        """Return what is not proved, and because of what, in words."""
+        """Return what is not proved, and why, as text."""
         return f"{self.error.refused}: {self.error.because}"
 
 
 def unproved_step(steps: Sequence[Program], reassociate: bool) -> Unproved | None:
-    """Return the first step that is not proved; None where the last program computes what the first one does, and may run as marked.
+    """Return the first step that is not proved; None if the last program computes what the first one does, and may run as marked.
 
     steps        what was described, or given, before any pass; programs on the way, where two small
                  steps are easier to see than one; and what is handed to the lowering
@@ -90,45 +90,47 @@ def unproved_step(steps: Sequence[Program], reassociate: bool) -> Unproved | Non
         for number in unequal_pairs(pairs):
             check_equal(*pairs[number], reassociate=reassociate, inside=number > 0)
         number = len(pairs)
-        given = [stmt for stmt in walk(steps[0].body) if isinstance(stmt, For)]
-        check_shares(steps[-1], reassociate, {loop.iter for loop in given if _is_marked(loop)})
+        source_loops = [stmt for stmt in walk(steps[0].body) if isinstance(stmt, For)]
+        check_parallel_loops(
+            steps[-1], reassociate, {loop.iter for loop in source_loops if _is_marked(loop)}
+        )
     except PartitionError as error:
         return Unproved(number, error)
     objects.write(name, b"proved")
     if not analysis(steps[0]).has(Choose):
-        keep_options(steps[-1])
+        record_choice_proof(steps[-1])
     return None
 
 
-def keep_options(program: Program) -> None:
-    """Note that all options of `program` compute the same, as a proof of each beside one source says."""
+def record_choice_proof(program: Program) -> None:
+    """Record in the cache that all options of `program` compute the same."""
     if analysis(program).has(Choose):
-        objects.write(_of_options(program), b"")
+        objects.write(_choice_key(program), b"")
 
 
-def told_options(program: Program, op: str) -> tuple[str, ...]:
-    """What is not told of the options of a choice that a user wrote: nothing where all compute the same.
+def unproved_choice_notes(program: Program, op: str) -> tuple[str, ...]:
+    """Return a note for the options of a user's choices that cannot be proved equivalent; none if all are.
 
     Raises PartitionError, as `op`, where one computes something else.
     """
     if not analysis(program).has(Choose):
         return ()
-    name = _of_options(program)
-    kept = objects.read(name)
-    if kept is None or debug.verifies():
+    name = _choice_key(program)
+    stored = objects.read(name)
+    if stored is None or debug.verifies():
         with debug.timed("options"):
-            untold = check_options(program, op).encode()
-        if kept is None:  # else what a proof beside the source has told stays so
-            objects.write(name, kept := untold)
-    return (kept.decode(),) if kept else ()
+            notes = check_options(program, op).encode()
+        if stored is None:  # else what a proof beside the source has told stays so
+            objects.write(name, stored := notes)
+    return (stored.decode(),) if stored else ()
 
 
-def _of_options(program: Program) -> str:
+def _choice_key(program: Program) -> str:
     return objects.key("options", str(without_costs(program)))
 
 
-def check_step(source: Program, emitted: Program, reassociate: bool) -> None:
-    """Prove one step: that `emitted` computes what `source` does.
+def verify_pass(source: Program, emitted: Program, reassociate: bool) -> None:
+    """Prove that one step keeps the meaning of a program; skip `check_equal` if only annotations differ.
 
     Raises PartitionError with the smallest witness, or where that takes more than bounded work.
     """
@@ -146,29 +148,31 @@ def _comparable(source: Program, emitted: Program) -> tuple[Program, Program]:
     Raises PartitionError where an access is not asked.
     """
     if analysis(emitted).status_buffers and not analysis(source).status_buffers:
-        check_asked(emitted)
-        emitted = _unasked(emitted)
+        check_bounds_guards(emitted)
+        emitted = _without_bounds_guards(emitted)
     return source, _with_constants_of(source, emitted)
 
 
 def _with_constants_of(source: Program, emitted: Program) -> Program:
     """Return `emitted` with constants of the types that `source` declares, converted where they are read."""
-    given = {one.name: one for one in source.buffers if one.kind is Kind.CONSTANT}
+    declared = {one.name: one for one in source.buffers if one.kind is Kind.CONSTANT}
     other = {
-        one.name: given[one.name].dtype
+        one.name: declared[one.name].dtype
         for one in emitted.buffers
-        if one.kind is Kind.CONSTANT and one.name in given and one.dtype != given[one.name].dtype
+        if one.kind is Kind.CONSTANT
+        and one.name in declared
+        and one.dtype != declared[one.name].dtype
     }
     if not other:
         return emitted
 
-    def converted(node: Expr) -> Expr | None:
+    def convert(node: Expr) -> Expr | None:
         if isinstance(node, Load) and node.buffer in other:
             return Cast(replace(node, dtype=other[node.buffer]), node.dtype)
         return None
 
     buffers = tuple(replace(b, dtype=other.get(b.name, b.dtype)) for b in emitted.buffers)
-    body = map_body(emitted.body, lambda expr: rewrite(expr, converted))
+    body = map_body(emitted.body, lambda expr: rewrite(expr, convert))
     return replace(emitted, buffers=buffers, body=body)
 
 
@@ -176,14 +180,14 @@ def _is_marked(loop: For) -> bool:
     return loop.unit in _MARKS
 
 
-def check_shares(program: Program, reassociate: bool, given: set[str]) -> None:
-    """Refuse a loop that is marked and carries a dependence; those over `given` were marked by the user."""
+def check_parallel_loops(program: Program, reassociate: bool, user_marked: set[str]) -> None:
+    """Reject a marked loop that carries a dependence; those over `user_marked` were marked by the user."""
     independence = Independence(program)
     for path, loop in _loops(program.body, ()):
         if isinstance(loop, Let):
             independence.entered(loop)
             continue
-        if not _is_marked(loop) or loop.iter in given:
+        if not _is_marked(loop) or loop.iter in user_marked:
             continue
         if loop.unit == LANE and only_reduces(loop):
             if reassociate or all(_is_exact(program, stmt) for stmt in loop.body):
@@ -202,62 +206,62 @@ def _is_exact(program: Program, stmt: Stmt) -> bool:
 
 
 def _loops(body: Sequence[Stmt], path: Path) -> Iterator[tuple[Path, For | Let]]:
-    """Loops and bounded values with their paths, outermost first."""
+    """Yield loops and `let`s with their paths, outermost first."""
     for position, stmt in enumerate(body):
-        here = (*path, position)
+        inner_path = (*path, position)
         if isinstance(stmt, For | Let):
-            yield here, stmt
+            yield inner_path, stmt
         several = isinstance(stmt, If | Choose)
         for number, block in enumerate(blocks(stmt)):
-            yield from _loops(block, (*here, number) if several else here)
+            yield from _loops(block, (*inner_path, number) if several else inner_path)
 
 
 def _with_mark(body: tuple[Stmt, ...], path: Path | None) -> tuple[Stmt, ...]:
     """Return `body` with the mark of the loop at `path`, and no other."""
 
     def at(stmt: Stmt, position: int) -> Stmt:
-        here = path if path and path[0] == position else None
-        rest = None if here is None else here[1:]
+        inner_path = path if path and path[0] == position else None
+        rest = None if inner_path is None else inner_path[1:]
         if isinstance(stmt, For):
             mark = stmt.unit if rest == () else None
             stmt = replace(stmt, unit=mark)
         inner = iter(range(len(blocks(stmt))))
         several = isinstance(stmt, If | Choose)
 
-        def inside(block: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        def map_block(block: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
             number = next(inner)
             if not several or not rest:
                 return _with_mark(block, rest or None)
             return _with_mark(block, rest[1:] if rest[0] == number else None)
 
-        return map_blocks(stmt, inside)
+        return map_blocks(stmt, map_block)
 
     return tuple(at(stmt, position) for position, stmt in enumerate(body))
 
 
-def _unasked(program: Program) -> Program:
-    """Return `program` without the questions whether an access stays inside: a call that does not is refused."""
+def _without_bounds_guards(program: Program) -> Program:
+    """Return `program` without its bounds guards: a call that leaves an array raises an error."""
     names = analysis(program).status_buffers
 
-    def says(stmt: Stmt) -> TypeGuard[Store]:
+    def is_report(stmt: Stmt) -> TypeGuard[Store]:
         return isinstance(stmt, Store) and stmt.buffer in names
 
     def change(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        made: list[Stmt] = []
+        statements: list[Stmt] = []
         for stmt in body:
             match stmt:
-                case If(_, then, (one,)) if says(one):
-                    made += change(then)
+                case If(_, then, (one,)) if is_report(one):
+                    statements += change(then)
                 case _:
-                    made.append(map_blocks(stmt, change))
-        return tuple(made)
+                    statements.append(map_blocks(stmt, change))
+        return tuple(statements)
 
     first = program.body[0] if program.body else None
-    body = program.body[1:] if first is not None and says(first) else program.body
+    body = program.body[1:] if first is not None and is_report(first) else program.body
     buffers = tuple(buffer for buffer in program.buffers if buffer.name not in names)
     body = change(body)
     for stmt in walk(body):
-        if says(stmt):
+        if is_report(stmt):
             raise PartitionError(
                 "prove",
                 f"cannot run {program.name}: it says that an array was left where nothing asks",

@@ -1,7 +1,6 @@
-"""Instances of leaves in the order of the stream, and what each of them has to wait for.
+"""Instances of runs in the order of the stream, and the events that each of them follows.
 
-An instance begins when what it reads has been written, and when what it writes has been read. The simulator runs
-instructions, and tokens make them wait; here a leaf of a nest runs for a tile, in so many equal instructions.
+An instance begins when what it reads has been written, and when what it writes has been read.
 """
 
 from __future__ import annotations
@@ -11,17 +10,16 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from offcut.backends.accelerator.instances.running import UNITS, Event, Running, Timed
-from offcut.backends.accelerator.isa import Unit
-from offcut.backends.accelerator.spec import AcceleratorSpec
+from offcut.costmodel.event_timing import Event, EventSimulation, EventTiming
+from offcut.costmodel.resources import MachineResources
 
 
-class Part(NamedTuple):
+class InstructionGroup(NamedTuple):
     """Equal instructions of an instance on a unit, one after the other: their cycles without the bus and with it, and how
     many there are.
     """
 
-    unit: Unit
+    unit: str
     own: float
     bus: float
     instructions: int = 1
@@ -36,15 +34,22 @@ class _Window:
 
 
 @dataclass
-class Line:
+class EventQueue:
     """Events in the order of the stream."""
 
-    spec: AcceleratorSpec
+    resources: MachineResources
     events: list[Event] = field(default_factory=list)
     windows: defaultdict[Hashable, _Window] = field(default_factory=lambda: defaultdict(_Window))
+    units: Mapping[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.units = {unit.name: number for number, unit in enumerate(self.resources.ordered)}
 
     def instance(
-        self, parts: Iterable[Part], reads: Iterable[Hashable] = (), writes: Iterable[Hashable] = ()
+        self,
+        parts: Iterable[InstructionGroup],
+        reads: Iterable[Hashable] = (),
+        writes: Iterable[Hashable] = (),
     ) -> None:
         """Note an instance by its parts, and by the windows that it reads and writes."""
         after: set[int] = set()
@@ -56,7 +61,7 @@ class Line:
             after.update(window.read.values())
         last: dict[int, int] = {}
         for part in parts:
-            number, queue = len(self.events), UNITS.index(part.unit)
+            number, queue = len(self.events), self.units[part.unit]
             before = (
                 after.union(last.values()) if part.bus else after
             )  # rows lie on what was filled
@@ -73,6 +78,6 @@ class Line:
         """Give an event other cycles."""
         self.events[number] = self.events[number]._replace(own=own, bus=bus)
 
-    def timed(self) -> Timed:
-        """When all has ended."""
-        return Running(self.events, self.spec).timed()
+    def timed(self) -> EventTiming:
+        """Return when all has ended."""
+        return EventSimulation(self.events, self.resources).timed()

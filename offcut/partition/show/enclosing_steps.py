@@ -1,4 +1,4 @@
-"""What encloses the instances of a tile, as a list of steps: loops, bound values, tests."""
+"""List the steps that enclose the instances of a tile: loops, bound values, tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from offcut.partition.pieces import Piece
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """``name in lo:hi``; `lane`: the tile has it whole; `boxed`: its tests switch lanes off."""
+    """A loop ``name in lo:hi``; `lane`: the whole range is one tile; `boxed`: tests switch lanes off."""
 
     name: str
     lo: Expr
@@ -26,7 +26,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """``let name = value``."""
+    """A bound value, ``let name = value``."""
 
     name: str
     value: Expr
@@ -34,7 +34,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """Runs where `condition` holds; with `costs`, where that of `chosen` is the least; with `ways`, where any of them has an instance.
+    """A test: `condition` holds; with `costs`, the cost of `chosen` is the least; with `ways`, any of them has an instance.
 
     pads  whether a padded tile runs the instances at which it does not hold
     """
@@ -47,22 +47,22 @@ class Test:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The names in it that it does not bind itself."""
-        found = {name for cost in self.costs for name in variables(cost)}
-        found |= set() if self.condition is None else variables(self.condition)
+        """Return the free names of the test."""
+        names = {name for cost in self.costs for name in variables(cost)}
+        names |= set() if self.condition is None else variables(self.condition)
         for way in self.ways:
             bound: set[str] = set()
             for step in way:
-                found |= needs(step) - bound
+                names |= needs(step) - bound
                 bound |= set() if isinstance(step, Test) else {step.name}
-        return frozenset(found)
+        return frozenset(names)
 
 
 Step: TypeAlias = "Loop | Value | Test"
 
 
 def needs(step: Step) -> frozenset[str]:
-    """The names, sizes among them, on which a step depends."""
+    """Return the names, sizes included, on which a step depends."""
     match step:
         case Loop(_, lo, hi):
             return frozenset(variables(lo) | variables(hi))
@@ -90,26 +90,26 @@ def steps_of(piece: Piece, plane: Sequence[str]) -> list[list[Step]]:
             continue
         key = tuple(id(stmt) for stmt, _ in path[:depth])
         if key not in places:
-            places[key] = list(_entered(path[:depth], len(outside))), []
+            places[key] = list(_enclosing_steps(path[:depth], len(outside))), []
         pads = [Test(condition, pads=True) for condition in _padding(piece, store)]
-        places[key][1].append((*_entered(path[depth:], 0), *pads))
-    return [[*steps, *_inside(ways)] for steps, ways in places.values()]
+        places[key][1].append((*_enclosing_steps(path[depth:], 0), *pads))
+    return [[*steps, *_tests_of_ways(ways)] for steps, ways in places.values()]
 
 
-def padded(steps: Sequence[Step]) -> list[Step]:
+def without_padding_tests(steps: Sequence[Step]) -> list[Step]:
     """Return the steps without what a padded tile does not ask of the instances that it runs."""
-    left: list[Step] = []
+    remaining: list[Step] = []
     for step in steps:
         if isinstance(step, Test) and step.ways:
-            ways = tuple(tuple(padded(way)) for way in step.ways)
-            left += [replace(step, ways=ways)] if all(ways) else []
+            ways = tuple(tuple(without_padding_tests(way)) for way in step.ways)
+            remaining += [replace(step, ways=ways)] if all(ways) else []
         elif not isinstance(step, Test) or not step.pads:
-            left.append(step)
-    return left
+            remaining.append(step)
+    return remaining
 
 
 def _depth(path: Sequence[tuple[Stmt, int]], missing: set[str]) -> int | None:
-    """How many of the statements of `path` bind all names; None where they do not."""
+    """Return how many of the statements of `path` bind all names; None if they do not."""
     for depth, (stmt, _) in enumerate(path, 1):
         missing = missing - set(bound_names(stmt))
         if not missing:
@@ -117,8 +117,8 @@ def _depth(path: Sequence[tuple[Stmt, int]], missing: set[str]) -> int | None:
     return None if missing else 0
 
 
-def _entered(path: Sequence[tuple[Stmt, int]], leaf: int) -> Iterator[Step]:
-    """The steps of statements of which these blocks are entered; from number `leaf` on they are of the tile itself."""
+def _enclosing_steps(path: Sequence[tuple[Stmt, int]], leaf: int) -> Iterator[Step]:
+    """Yield the steps of the statements around these blocks; from number `leaf` on they belong to the tile itself."""
     for place, (stmt, number) in enumerate(path):
         match stmt:
             case For(name, lo, hi):
@@ -139,38 +139,40 @@ def _entered(path: Sequence[tuple[Stmt, int]], leaf: int) -> Iterator[Step]:
 
 
 def _padding(piece: Piece, store: Store) -> Iterator[Expr]:
-    """The conditions outside of which padded terms of `store` are neutral."""
-    padded = {axis for axis, segment in piece.segments if segment.form is Form.PAD}
+    """Return the conditions outside of which padded terms of `store` are neutral."""
+    padded_axes = {axis for axis, segment in piece.segments if segment.form is Form.PAD}
     value = store.value
     while isinstance(value, Select):
         match value.condition:
-            case Compare("<", Var(name)) if store.reduce is not None and name in padded:
+            case Compare("<", Var(name)) if store.reduce is not None and name in padded_axes:
                 yield value.condition
             case _:
                 return
         value = value.then
 
 
-def _inside(ways: Sequence[tuple[Step, ...]]) -> Iterator[Test]:
+def _tests_of_ways(ways: Sequence[tuple[Step, ...]]) -> Iterator[Test]:
     """What is asked of a point of the plane: nothing, where a statement runs at every one; each condition by itself, where there is one way
     to all statements.
     """
-    known = [tuple(_known(way)) for way in dict.fromkeys(ways)]
-    least = [way for way in dict.fromkeys(known) if not any(set(w) < set(way) for w in known)]
-    if any(not way for way in least):
+    static_ways = [tuple(_static_steps(way)) for way in dict.fromkeys(ways)]
+    minimal_ways = [
+        way for way in dict.fromkeys(static_ways) if not any(set(w) < set(way) for w in static_ways)
+    ]
+    if any(not way for way in minimal_ways):
         return
-    if len(least) > 1:
-        yield Test(ways=tuple(least))
+    if len(minimal_ways) > 1:
+        yield Test(ways=tuple(minimal_ways))
         return
-    for way in least:
+    for way in minimal_ways:
         bound = {step.name for step in way if not isinstance(step, Test)}
         yield from (s for s in way if isinstance(s, Test) and not s.needs & bound)
-        rest = tuple(s for s in way if not isinstance(s, Test) or s.needs & bound)
-        yield from (Test(ways=(rest,)),) if rest else ()
+        inner_steps = tuple(s for s in way if not isinstance(s, Test) or s.needs & bound)
+        yield from (Test(ways=(inner_steps,)),) if inner_steps else ()
 
 
-def _known(way: Sequence[Step]) -> Iterator[Step]:
-    """The steps whose bounds and conditions no data decides: a loop over data may have iterations."""
+def _static_steps(way: Sequence[Step]) -> Iterator[Step]:
+    """Yield the steps whose bounds and conditions do not depend on data: a loop over data may have iterations."""
     unknown: set[str] = set()
     for step in way:
         reads = isinstance(step, Loop) and (reads_memory(step.lo) or reads_memory(step.hi))
@@ -182,7 +184,7 @@ def _known(way: Sequence[Step]) -> Iterator[Step]:
 
 
 def _tests(condition: Expr, pads: bool = False) -> list[Test]:
-    """A test for each part of a conjunction, but for those that depend on data."""
+    """Yield a test for each part of a conjunction, except those that depend on data."""
     if isinstance(condition, Logic) and condition.op == "and":
         return [test for part in condition.args for test in _tests(part, pads)]
     return [] if reads_memory(condition) else [Test(condition, pads=pads)]

@@ -1,1 +1,0 @@
-"""Instances of leaves in the order of the stream, and when each of them ends, before instructions are issued."""

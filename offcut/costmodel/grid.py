@@ -1,0 +1,575 @@
+"""What a program takes on a grid of blocks: waves of blocks over multiprocessors, in closed form over the sizes.
+
+A statement of the program that stands in no other is a launch. Of one with B blocks on P multiprocessors, with W in all of
+a kind of work whose rate a multiprocessor has, and r blocks at a time on each::
+
+    busy(resource) = ceil(B / P) * W / B / rate          tensor core, lanes, shared memory, its share of L2
+    waiting        = ceil(B / (P * r)) * latency         of a block alone: loads and barriers of its turns, one after the other
+    main memory    = bytes of all arrays once / (P * its share), where these do not fit L2
+    launch         = max of these
+
+Extents that differ from block to block are taken as the first block has them: warps run whole issues, tails too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+from offcut.core import index as ix
+from offcut.core.accesses import accessed_arrays
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Binary, Compare, Expr, Load, Select, loads, real, substitute, variables
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import (
+    Action,
+    Alloc,
+    Buffer,
+    Choose,
+    For,
+    If,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    Sync,
+    Tile,
+    walk,
+)
+from offcut.costmodel.accelerator import Accelerator, Grid
+from offcut.costmodel.closed.cost import Cost, PieceCost
+from offcut.costmodel.closed.counts import Counts, Piece, Way
+from offcut.costmodel.closed.exactness import Exactness, HowExact
+from offcut.costmodel.closed.flop import flop
+from offcut.costmodel.closed.formulas import Formulas
+from offcut.costmodel.closed.operations import operations, picojoules
+from offcut.costmodel.closed.predicted import Predicted, Prediction
+from offcut.costmodel.device import Device, Memory
+from offcut.costmodel.shortened import shortened
+from offcut.describe.microkernel import Microkernel
+from offcut.errors import TargetError
+
+TENSOR, LANES, WAITING = "tensor core", "lanes", "waiting"
+"""Resources beside the memories, which have the names of their description."""
+ZERO, ONE = ix.const(0), ix.const(1)
+
+
+@dataclass
+class _Work:
+    """What all blocks of a launch do together: index expressions over the sizes.
+
+    steps      multiply-adds of tensor cores, in whole issues
+    operations of lanes, on elements
+    shared     bytes that are read from and written to shared memory
+    main       bytes that are read from and written to main memory, through L2
+    flop       operations that are meant
+    instances  of statements
+    picojoules thousandths that the operations take
+    """
+
+    steps: Expr = ZERO
+    operations: Expr = ZERO
+    shared: Expr = ZERO
+    main: Expr = ZERO
+    flop: Expr = ZERO
+    instances: Expr = ZERO
+    picojoules: Expr = ZERO
+    kernels: dict[str, None] = field(default_factory=dict)
+
+    def add(self, what: str, amount: Expr) -> None:
+        """Count some more."""
+        setattr(self, what, ix.add(getattr(self, what), amount))
+
+
+def grid_of(machine: Device) -> tuple[Accelerator, Grid]:
+    """Return a machine as one that runs grids, and its table of these.
+
+    Raises TargetError where its description says nothing of blocks.
+    """
+    if isinstance(machine, Accelerator) and machine.grid is not None:
+        return machine, machine.grid
+    raise TargetError(
+        "target",
+        f"cannot plan for machine={machine.name!r}",
+        because=f"{machine.title} is no GPU: its description has no [grid]",
+        help=('oc.target("cuda", machine="h200")',),
+    )
+
+
+def grid_prediction(
+    program: Program, machine: Accelerator, microkernels: Sequence[Microkernel]
+) -> Prediction:
+    """Return what the launches of a program cost, one piece each, over its sizes."""
+    _, grid = grid_of(machine)
+    pieces: list[Predicted] = []
+    choices: list[tuple[Way, ...]] = []
+    counter = _Counter(program, machine, grid, {one.name: one for one in microkernels})
+    launches = 0
+    for stmt in program.body:
+        if isinstance(stmt, Choose):
+            for number, option in enumerate(stmt.options):
+                way = len(choices), number
+                pieces += (counter.launch(one, way) for one in option.body)
+            choices.append(tuple(Way(option.label, option.cost) for option in stmt.options))
+            launches += max((len(option.body) for option in stmt.options), default=0)
+        else:
+            pieces.append(counter.launch(stmt, None))
+            launches += 1
+    exactness = HowExact(
+        flop=Exactness.ESTIMATE,
+        bytes=Exactness.ESTIMATE,
+        cycles=Exactness.ESTIMATE,
+        energy=Exactness.ESTIMATE,
+    )
+    kept = {memory.name: ZERO for memory in machine.memory}
+    call = launches * grid.launch_seconds * machine.hertz
+    return Prediction(tuple(pieces), tuple(choices), kept, {}, exactness, call)
+
+
+def grid_formulas(
+    described: Program,
+    program: Program,
+    machine: Device,
+    microkernels: Sequence[Microkernel],
+    users: Mapping[str, str],
+) -> Formulas:
+    """Return what calls of `program`, which computes what is `described`, cost at any sizes.
+
+    users  what the user calls the sizes, by the program's names
+
+    Raises TargetError where the machine's description says nothing of blocks.
+    """
+    engines, _ = grid_of(machine)
+    operations_ = flop(described, {})
+    prediction = grid_prediction(program, engines, microkernels)
+    return Formulas(described, prediction, operations_.value, machine, users, 0, 0.0)
+
+
+def grid_cost(
+    described: Program,
+    program: Program,
+    machine: Device,
+    microkernels: Sequence[Microkernel],
+    named: Mapping[str, int],
+    sizes: Mapping[str, int],
+) -> Cost:
+    """Return what a call costs: the formulas at `sizes`, which are `named` by the user.
+
+    Raises TargetError where the machine's description says nothing of blocks.
+    """
+    engines, _ = grid_of(machine)
+    prediction = grid_prediction(program, engines, microkernels)
+    pieces = _pieces_at(prediction, sizes)
+    units = {unit.name.startswith("tensor"): unit.multiply_adds for unit in machine.unit[::-1]}
+    multiplies = any(piece.microkernel for piece in pieces)
+    peak = 2 * machine.hertz * machine.cores * units.get(multiplies, 1.0)
+    memories = (*(memory.name for memory in machine.memory), machine.dram.name)
+    nothing = dict.fromkeys((memory.name for memory in machine.memory), 0)
+    return Cost(
+        kernel=described.name,
+        machine=machine.name,
+        sizes=dict(named),
+        flop=int(evaluate(flop(described, sizes).value, {})),
+        pieces=tuple(pieces),
+        hertz=machine.hertz,
+        peak=peak,
+        memories=memories,
+        exactness=prediction.exactness,
+        kept=nothing,
+        occupancy=dict.fromkeys(nothing, 0.0),
+        code_bytes=0,
+        compile_seconds=0.0,
+        call=prediction.call,
+    )
+
+
+def _pieces_at(prediction: Prediction, sizes: Mapping[str, int]) -> list[PieceCost]:
+    """Return the launches of a call: of a choice those of the cheapest option."""
+    taken = [
+        min(range(len(ways)), key=lambda k: float(evaluate(ways[k].cost, sizes)))
+        for ways in prediction.choices
+    ]
+    running = (
+        one
+        for one in prediction.pieces
+        if one.piece.way is None or taken[one.piece.way[0]] == one.piece.way[1]
+    )
+    return [piece for piece in (_at(one, sizes) for one in running) if piece.runs]
+
+
+def prediction_seconds(prediction: Prediction, machine: Device, sizes: Mapping[str, int]) -> float:
+    """Return the seconds of a call at `sizes`, by the program's names."""
+    by_stage: dict[str, dict[str, float]] = {}
+    for piece in _pieces_at(prediction, sizes):
+        total = by_stage.setdefault(piece.stage, dict.fromkeys(piece.resources, 0.0))
+        for name, cycles in piece.resources.items():
+            total[name] += cycles
+    return (prediction.call + sum(max(one.values()) for one in by_stage.values())) / machine.hertz
+
+
+def _at(one: Predicted, sizes: Mapping[str, int]) -> PieceCost:
+    """Return a piece at known sizes."""
+    return PieceCost(
+        stage=one.piece.stage,
+        role=one.piece.role,
+        tile={},
+        microkernel=one.piece.microkernel or "",
+        runs=int(evaluate(one.counts.runs, sizes)),
+        flop=int(evaluate(one.counts.flop, sizes)),
+        instructions=0.0,
+        resources={name: float(evaluate(c, sizes)) for name, c in one.resources.items()},
+        bytes={name: int(evaluate(size, sizes)) for name, size in one.bytes.items()},
+        energy=float(evaluate(one.joules, sizes)),
+        registers=0,
+    )
+
+
+@dataclass(frozen=True)
+class _Counter:
+    program: Program
+    machine: Accelerator
+    grid: Grid
+    kernels: Mapping[str, Microkernel]
+
+    def launch(self, stmt: Stmt, way: tuple[int, int] | None) -> Predicted:
+        """Return what a launch costs."""
+        work = _Work()
+        self.count((stmt,), {}, ONE, work)
+        machine, count = self.machine, self.machine.cores
+        blocks = ix.maximum(_blocks((stmt,), {}) or ONE, 1)
+        share = Binary("/", real(ix.ceildiv(blocks, count)), real(blocks))
+
+        def busy(amount: Expr, rate: float) -> Expr:
+            return shortened(Binary("*", Binary("*", real(amount), real(1 / rate)), share))
+
+        shared, l2 = self.shared, machine.memory[-1]
+        resident = count * self.resident((stmt,))
+        waves = real(ix.ceildiv(blocks, resident))
+        waiting = Binary("*", waves, self.latency((stmt,), {}, 1))
+        some = Compare(">", work.instances, ZERO)
+        arrays = self.footprint(stmt)
+        fits = Compare("<=", arrays, ix.const(l2.bytes * count))
+        far = Select(fits, ZERO, arrays)
+        main = self.machine.dram
+        resources = {
+            TENSOR: busy(work.steps, self.tensor_rate(work.kernels)),
+            LANES: busy(work.operations, self.rate_of("float32")),
+            shared.name: busy(work.shared, shared.bytes_per_cycle),
+            l2.name: busy(work.main, l2.bytes_per_cycle),
+            main.name: Binary("*", real(far), real(1 / (main.bytes_per_cycle * count))),
+            WAITING: waiting,
+        }
+        resources = {
+            name: shortened(Select(some, cycles, real(0.0))) for name, cycles in resources.items()
+        }
+        near = {memory.name: work.main for memory in machine.memory[1:]}  # through caches
+        bytes_ = {shared.name: work.shared, **near, main.name: far}
+        stored = [one.buffer for one in walk((stmt,)) if isinstance(one, Store)]
+        piece = Piece(stored[-1], "whole", (), next(iter(work.kernels), None), way)
+        counts = Counts(
+            runs=Select(some, ONE, ZERO),
+            instances=work.instances,
+            flop=work.flop,
+            instructions=ZERO,
+            picojoules=work.picojoules,
+        )
+        return Predicted(piece, counts, resources, bytes_, self.joules(work, bytes_))
+
+    def count(
+        self, body: Sequence[Stmt], values: Mapping[str, Expr], times: Expr, work: _Work
+    ) -> None:
+        """Count what statements do, so many times.
+
+        values  of iterators around: where they begin
+        """
+        for stmt in body:
+            match stmt:
+                case For(name, lo, hi, inner):
+                    lo, hi = substitute(lo, values), substitute(hi, values)
+                    trips = ix.maximum(ix.sub(hi, lo), 0)
+                    self.count(inner, {**values, name: lo}, ix.mul(times, trips), work)
+                case If(condition, then, other):
+                    holds = substitute(condition, values)
+                    if self.is_of_sizes(condition):
+                        self.count(then, values, Select(holds, times, ZERO), work)
+                        self.count(other, values, Select(holds, ZERO, times), work)
+                    else:
+                        self.count((*then, *other), values, times, work)
+                case Let(name, _, _, value, inner):
+                    self.count(inner, {**values, name: substitute(value, values)}, times, work)
+                case Alloc(body=inner):
+                    self.count(inner, values, times, work)
+                case Choose(options):
+                    self.count(options[0].body, values, times, work)
+                case Tile(axes, inner):
+                    starts = {a.iter: substitute(a.start, values) for a in axes}
+                    if self.is_product(stmt):
+                        kernel = self.kernels[stmt.microkernel or ""]
+                        self.product(stmt, {**values, **starts}, times, work, kernel)
+                        continue
+                    extents = (ix.maximum(substitute(a.extent, values), 0) for a in axes)
+                    often = _product((times, *extents))
+                    self.count(inner, {**values, **starts}, often, work)
+                case Store():
+                    self.store(stmt, times, work)
+                case Sync():
+                    pass
+
+    @property
+    def shared(self) -> Memory:
+        """Return the memory of a block's windows: the nearest."""
+        return self.machine.memory[0]
+
+    def is_product(self, tile: Tile) -> bool:
+        """Return whether a tile is one of tensor cores."""
+        kernel = self.kernels.get(tile.microkernel or "")
+        return kernel is not None and kernel.reducer is not None
+
+    def is_of_sizes(self, condition: Expr) -> bool:
+        return variables(condition) <= {size.name for size in self.program.sizes}
+
+    def product(
+        self,
+        tile: Tile,
+        values: Mapping[str, Expr],
+        times: Expr,
+        work: _Work,
+        kernel: Microkernel,
+    ) -> None:
+        """Count a tile that a microkernel runs, in whole issues of the hardware."""
+        work.kernels[kernel.name] = None
+        unit = next(u for u in self.machine.unit if u.name.startswith("tensor"))
+        rows, columns = (ix.maximum(substitute(a.extent, values), 0) for a in tile.axes[-2:])
+        whole_rows = ix.mul(ix.ceildiv(rows, unit.rows), unit.rows)
+        whole_columns = ix.mul(ix.ceildiv(columns, unit.columns), unit.columns)
+        for stmt in tile.body:
+            inner = stmt
+            terms: Expr = ONE
+            while isinstance(inner, For):
+                lo, hi = substitute(inner.lo, values), substitute(inner.hi, values)
+                terms = ix.mul(terms, ix.maximum(ix.sub(hi, lo), 0))
+                inner = inner.body[0]
+            assert isinstance(inner, Store)
+            instances = ix.mul(ix.mul(ix.mul(rows, columns), terms), times)
+            work.add("instances", instances)
+            if inner.reduce is None:
+                continue
+            deep = ix.mul(ix.ceildiv(terms, unit.terms), unit.terms)
+            work.add("steps", ix.mul(ix.mul(ix.mul(whole_rows, whole_columns), deep), times))
+            work.add("flop", ix.mul(operations(inner), instances))
+            self.energy(inner, instances, work)
+            item = max((ITEM_BYTES[load.dtype] for load, _ in loads(inner.value)), default=2)
+            read = ix.mul(ix.add(whole_rows, whole_columns), deep)
+            work.add("shared", ix.mul(ix.mul(read, item), times))
+
+    def store(self, store: Store, times: Expr, work: _Work) -> None:
+        """Count a statement that lanes run, so many times."""
+        work.add("instances", times)
+        work.add("flop", ix.mul(operations(store), times))
+        work.add("operations", ix.mul(operations(store) + 1, times))
+        self.energy(store, times, work)
+        touched = [load.buffer for load, _ in loads(store.value) if isinstance(load, Load)]
+        for name in (*touched, store.buffer):
+            buffer = self.program.buffer(name)
+            if buffer.scope is None and not self.is_window(name):
+                work.add("main", ix.mul(ITEM_BYTES[buffer.dtype], times))
+            elif buffer.scope is not None:
+                work.add("shared", ix.mul(ITEM_BYTES[buffer.dtype], times))
+
+    def is_window(self, name: str) -> bool:
+        return any(isinstance(s, Alloc) and s.buffer == name for s in walk(self.program))
+
+    def energy(self, store: Store, instances: Expr, work: _Work) -> None:
+        if self.machine.energy is not None:
+            each = round(1000 * picojoules(store, self.program, self.machine.energy))
+            work.add("picojoules", ix.mul(each, instances))
+
+    def joules(self, work: _Work, moved: Mapping[str, Expr]) -> Expr:
+        """Return an estimate: of the operations, and of the bytes from each memory."""
+        energy = self.machine.energy
+        if energy is None:
+            return real(0.0)
+        rates = {one.name: energy.on_chip(one.bytes) for one in self.machine.memory}
+        rates[self.machine.dram.name] = energy.dram
+        parts = [Binary("*", real(size), real(1e-12 * rates[n])) for n, size in moved.items()]
+        own = Binary("*", real(work.picojoules), real(1e-15))
+        return shortened(reduce(lambda a, b: Binary("+", a, b), parts, own))
+
+    def rate_of(self, dtype: str) -> float:
+        """Return the multiply-adds in a cycle of a multiprocessor's lanes."""
+        return next((u.multiply_adds for u in self.machine.unit if dtype in u.of), 1.0)
+
+    def tensor_rate(self, kernels: Mapping[str, None]) -> float:
+        """Return the multiply-adds in a cycle of a multiprocessor's tensor cores, for what these microkernels multiply."""
+        types = {t.dtype for name in kernels for t in self.kernels[name].definition.reads}
+        rates = (u.multiply_adds for u in self.machine.unit if types & {*u.of})
+        return max(rates, default=1.0)
+
+    def footprint(self, stmt: Stmt) -> Expr:
+        """Return the bytes of all arrays of main memory that a launch touches, each once."""
+        total: Expr = ZERO
+        for name in sorted(accessed_arrays((stmt,))):
+            buffer = self.program.buffer(name)
+            if buffer.scope is None and not self.is_window(name):
+                total = ix.add(total, _bytes_of(buffer, buffer.shape))
+        return total
+
+    def resident(self, body: Sequence[Stmt]) -> int:
+        """Return how many blocks a multiprocessor runs at a time: as shared memory and warps allow."""
+        shared = 0
+        for stmt in walk(tuple(body)):
+            if isinstance(stmt, Alloc):
+                buffer = self.program.buffer(stmt.buffer)
+                if "shared" in (stmt.memory, buffer.scope):
+                    most = (_most(extent) for _, extent in stmt.axes)
+                    size = reduce(lambda a, b: a * b, most, ITEM_BYTES[buffer.dtype])
+                    shared += size * stmt.depth
+        fits = self.shared.bytes // shared if shared else self.grid.blocks
+        return max(min(fits, self.grid.warps // max(warps_of(body), 1), self.grid.blocks), 1)
+
+    def latency(self, body: Sequence[Stmt], values: Mapping[str, Expr], depth: int) -> Expr:
+        """Return the cycles that a block waits alone.
+
+        depth  windows that take turns around: so many loads are under way
+        """
+        total: Expr = real(0.0)
+        far, near = self.machine.memory[-1].latency_cycles, self.shared.latency_cycles
+        for stmt in body:
+            inner: Expr | None = None
+            match stmt:
+                case For(name, lo, hi, inside, unit=unit):
+                    lo, hi = substitute(lo, values), substitute(hi, values)
+                    now = {**values, name: lo}
+                    if unit in ("warp", "thread") and not any(
+                        isinstance(one, Tile | Sync | Alloc) for one in walk(inside)
+                    ):
+                        steps = _statements(inside, now)
+                        lanes = 32 if unit == "warp" else 1
+                        inner = Binary("*", real(steps), real(_STEP_CYCLES / lanes))
+                        inner = Binary("+", inner, real(far))
+                    else:
+                        inner = self.latency(inside, now, depth)
+                    if unit is None and inner != real(0.0):
+                        trips = ix.maximum(ix.sub(hi, lo), 0)
+                        inner = Binary("*", real(trips), inner)
+                case If(_, then, other):
+                    inner = self.latency((*then, *other), values, depth)
+                case Let(name, _, _, value, inside):
+                    now = {**values, name: substitute(value, values)}
+                    inner = self.latency(inside, now, depth)
+                case Alloc(body=inside):
+                    inner = self.latency(inside, values, max(depth, stmt.depth))
+                case Choose(options):
+                    inner = self.latency(options[0].body, values, depth)
+                case Tile() if self.is_product(stmt):
+                    inner = real(near)
+                case Tile() | Store():
+                    inner = real(far / depth)
+                case Sync(action=Action.BARRIER | Action.WAIT | Action.WAIT_GROUP):
+                    inner = real(self.grid.barrier_cycles)
+            if inner is not None and inner != real(0.0):
+                total = inner if total == real(0.0) else Binary("+", total, inner)
+        return total
+
+
+_STEP_CYCLES = 8.0
+"""Of a lane, between two statements of which the second needs the first."""
+
+
+def _statements(body: Sequence[Stmt], values: Mapping[str, Expr]) -> Expr:
+    """Return how many statements plain loops run."""
+    total: Expr = ZERO
+    for stmt in body:
+        match stmt:
+            case For(name, lo, hi, inner):
+                lo, hi = substitute(lo, values), substitute(hi, values)
+                trips = ix.maximum(ix.sub(hi, lo), 0)
+                total = ix.add(total, ix.mul(trips, _statements(inner, {**values, name: lo})))
+            case If(_, then, other):
+                total = ix.add(total, _statements((*then, *other), values))
+            case Let(name, _, _, value, inner):
+                now = {**values, name: substitute(value, values)}
+                total = ix.add(total, _statements(inner, now))
+            case _:
+                total = ix.add(total, ONE)
+    return total
+
+
+def _blocks(body: Sequence[Stmt], values: Mapping[str, Expr]) -> Expr | None:
+    """Return how many blocks run statements; None where they are of one."""
+    total: Expr | None = None
+    for stmt in body:
+        own: Expr | None = None
+        match stmt:
+            case For(name, lo, hi, inner, unit=unit):
+                lo, hi = substitute(lo, values), substitute(hi, values)
+                own = _blocks(inner, {**values, name: lo})
+                if unit == "block":
+                    own = ix.mul(ix.maximum(ix.sub(hi, lo), 0), ONE if own is None else own)
+            case If(_, then, other):
+                own = _blocks((*then, *other), values)
+            case Let(name, _, _, value, inner):
+                own = _blocks(inner, {**values, name: substitute(value, values)})
+            case Alloc(body=inner):
+                own = _blocks(inner, values)
+            case _:
+                pass
+        if own is not None:
+            total = own if total is None else ix.add(total, own)
+    return total
+
+
+def warps_of(body: Sequence[Stmt]) -> int:
+    """Return how many warps a block of these statements has: as many as its widest loop of warps, or of lanes."""
+    most = 1
+    for stmt in walk(tuple(body)):
+        if isinstance(stmt, For) and stmt.unit in ("warp", "thread"):
+            count = _most(ix.sub(stmt.hi, stmt.lo))
+            most = max(most, count if stmt.unit == "warp" else -(-count // 32))
+    return most
+
+
+def _most(extent: Expr) -> int:
+    """Return the greatest number that the literals of an extent allow; 1 where none does."""
+    known = ix.literal_value(extent)
+    if known is not None:
+        return known
+    found = list(_literal_bounds(extent))
+    return min(found) if found else 1
+
+
+def _literal_bounds(extent: Expr) -> Iterator[int]:
+    match extent:
+        case Binary("min", a, b):
+            for part in (a, b):
+                known = ix.literal_value(part)
+                if known is not None:
+                    yield known
+                else:
+                    yield from _literal_bounds(part)
+        case Binary("-" | "+", a, _):
+            yield from _literal_bounds(a)
+        case _:
+            return
+
+
+def _bytes_of(buffer: Buffer, extents: Sequence[Expr]) -> Expr:
+    return _product((ix.const(ITEM_BYTES[buffer.dtype]), *extents))
+
+
+def _product(factors: Iterable[Expr]) -> Expr:
+    total: Expr = ONE
+    for factor in factors:
+        total = ix.mul(total, factor)
+    return total
+
+
+__all__ = [
+    "grid_cost",
+    "grid_formulas",
+    "grid_of",
+    "grid_prediction",
+    "prediction_seconds",
+    "warps_of",
+]

@@ -1,0 +1,110 @@
+"""What calls on a GPU are predicted to take: waves of blocks over multiprocessors, one number for plan, cost and formulas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offcut as oc
+
+THERE = oc.target("cuda", machine="h200", device="emulated")
+
+
+def product(depth: int = 1024, rows: int = 64) -> Any:
+    """A product of `rows` rows for each n, and 64 columns."""
+    n = oc.dim("n", min=0, max=4096)
+    a = oc.placeholder((n * rows, depth), "bfloat16", name="A")
+    w = oc.placeholder((depth, 64), "bfloat16", name="W")
+    p = oc.reduce_axis(depth, name="p")
+    output = oc.compute(
+        (n * rows, 64),
+        lambda i, j: oc.sum(a[i, p].astype("float32") * w[p, j].astype("float32"), axis=p),
+        name="C",
+    )
+    return oc.compile(output, inputs=[a, w], target=THERE)
+
+
+def test_waves_of_blocks_are_whole() -> None:
+    # 132 multiprocessors, a block for each n: one more than they take at a time is a wave more
+    kernel = product()
+    tensor = [kernel.cost(n=n).pieces[0].resources["tensor core"] for n in (1, 132, 133, 264, 265)]
+    assert tensor == pytest.approx(
+        [tensor[0], tensor[0], 2 * tensor[0], 2 * tensor[0], 3 * tensor[0]]
+    )
+
+
+def test_a_launch_takes_what_binds_it() -> None:
+    kernel = product()
+    few, many = kernel.cost(n=1), kernel.cost(n=4096)
+    assert few.pieces[0].bound_by == "waiting"
+    assert many.pieces[0].bound_by in ("shared", "L2", "HBM3e", "tensor core")
+    assert many.peak == pytest.approx(989.5e12, rel=0.01)
+    assert few.call / few.hertz == pytest.approx(2e-6)
+
+
+def test_plan_cost_and_formulas_are_one_number() -> None:
+    kernel = product(75)
+    seconds = kernel.cost().seconds
+    parts = kernel.cost().parts
+    for n in (0, 1, 131, 4096):
+        cost = kernel.cost(n=n)
+        assert kernel.plan(n=n).seconds == cost.seconds
+        assert cost.flop == 64 * n * 64 * 75 * 2
+    assert "n" in map(str, seconds.free_symbols) or parts
+
+
+@pytest.mark.parametrize("machine", ["h200", "h100", "a100"])
+def test_bytes_of_main_memory_are_those_of_all_arrays_where_they_do_not_fit(machine: str) -> None:
+    there = oc.target("cuda", machine=machine, device="emulated")
+    n = oc.dim("n", min=1, max=1 << 20)
+    x = oc.placeholder((n, 1024), name="X")
+    kernel = oc.compile(
+        oc.compute((n, 1024), lambda i, j: x[i, j] + 1.0, name="Y"), inputs=[x], target=there
+    )
+    small, large = kernel.cost(n=16), kernel.cost(n=1 << 16)
+    last = large.memories[-1]
+    assert small.bytes[last] == 0
+    assert large.bytes[last] == 2 * 4 * 1024 * (1 << 16)
+
+
+def test_search_prices_by_the_same_formulas(tmp_path: Any) -> None:
+    n = oc.dim("n", min=1, max=512)
+    a, w = oc.placeholder((n, 64), "bfloat16", "A"), oc.placeholder((64, 64), "bfloat16", "W")
+    p = oc.reduce_axis(64, name="p")
+    output = oc.compute(
+        (n, 64),
+        lambda i, j: oc.sum(a[i, p].astype("float32") * w[p, j].astype("float32"), axis=p),
+        name="C",
+    )
+    found = oc.tune(
+        output,
+        inputs=[a, w],
+        sizes={"n": [200]},
+        target=THERE,
+        trials=3,
+        progress=False,
+        records=tmp_path / "records.sqlite",
+    )
+    best = oc.compile(output, inputs=[a, w], target=THERE, schedule=found)
+    assert (
+        best.cost(n=200).seconds
+        <= oc.compile(output, inputs=[a, w], target=THERE).cost(n=200).seconds
+    )
+    one = np.ones((3, 64)).astype("float32")
+    import ml_dtypes
+
+    half = one.astype(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(
+        best(half, np.ones((64, 64)).astype(ml_dtypes.bfloat16)), 64 * np.ones((3, 64))
+    )
+
+
+def test_a_machine_without_a_grid_is_refused() -> None:
+    with pytest.raises(oc.TargetError) as refused:
+        oc.target("cuda", machine="vta")
+    assert str(refused.value).splitlines()[1:] == [
+        "  because  VTA (2018), default configuration: 1x16 by 16x16 int8 in a cycle, behind queues is no GPU: its description has no [grid]",
+        '  help     oc.target("cuda", machine="h200")',
+    ]

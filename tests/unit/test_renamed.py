@@ -1,0 +1,75 @@
+"""Names that were renamed work as before, and warn with the new one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.backends import target as targets
+
+
+def test_a_public_name_that_was_renamed_is_the_new_one() -> None:
+    with pytest.warns(DeprecationWarning, match=r"^oc\.Take is now oc\.TileRun; the old name will"):
+        assert oc.Take is oc.TileRun  # type: ignore[attr-defined]
+    with pytest.warns(DeprecationWarning, match="Planned is now TargetPlan"):
+        assert targets.Planned is targets.TargetPlan  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("left", "remaining"), ("rest", "fixed"), ("one", "single"), ("moved_back", "shifted")],
+)
+def test_an_axis_takes_the_old_names(old: str, new: str) -> None:
+    axis = oc.TiledAxis(8)
+    arguments = {"rest": (2,), "one": (3,)}.get(old, ())
+    with pytest.warns(DeprecationWarning, match=rf"TiledAxis\.{old} is now TiledAxis\.{new}"):
+        value = getattr(axis, old)
+    expected = getattr(oc.TiledAxis(8), new)
+    if callable(expected):
+        assert value(*arguments) == expected(*arguments)
+    else:
+        assert str(value) == str(expected)
+
+
+def test_a_strategy_by_old_names_cuts_as_before() -> None:
+    @oc.strategy("halve_by_old_names")
+    def halve(axis):  # type: ignore[no-untyped-def]
+        yield axis.full()
+        yield axis.rest(1)
+
+    n = oc.dim("n")
+    x = oc.placeholder((n,), name="X")
+    y = oc.compute((n,), lambda i: x[i] + 1.0, name="Y")
+    with pytest.warns(DeprecationWarning, match="TiledAxis.rest is now"):
+        cut = oc.partition(y, tile={"i": 4}, tail="halve_by_old_names")
+    by_name = oc.partition(y, tile={"i": 4}, tail="cut")
+    assert str(cut.loops) == str(by_name.loops)
+
+
+def test_a_target_that_defines_old_names_is_asked_by_the_new_ones() -> None:
+    with pytest.warns(DeprecationWarning, match=r"Old\.(forms is now source_forms|show is now)"):
+
+        class Old(type(oc.target("interpret"))):  # type: ignore[misc]
+            name = "old"
+            forms = ("words",)
+
+            def show(self, planned, signature, options, form):  # type: ignore[no-untyped-def]
+                return f"{form} of {planned.program.name}"
+
+    n = oc.dim("n")
+    x = oc.placeholder((n,), name="X")
+    y = oc.compute((n,), lambda i: x[i] + 1.0, name="Y")
+    old = Old()
+    kernel = oc.compile(y, target=old)
+    assert kernel.source("words") == "words of Y"
+    np.testing.assert_array_equal(kernel(np.zeros(3, np.float32)), np.ones(3, np.float32))
+    with pytest.warns(DeprecationWarning, match=r"Old\.forms is now source_forms"):
+        assert old.forms == ("words",)
+
+
+def test_an_attribute_that_was_never_there_is_missing() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'lines'"):
+        oc.target("cpu").lines  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match="'TiledAxis' object has no attribute 'lines'"):
+        oc.TiledAxis(4).lines  # type: ignore[attr-defined]  # noqa: B018
