@@ -106,13 +106,14 @@ def grid_prediction(
     choices: list[tuple[Way, ...]] = []
     counter = _Counter(program, machine, grid, {one.name: one for one in microkernels})
     launches = 0
-    for stmt in program.body:
+    for stmt in _launched(program.body):
         if isinstance(stmt, Choose):
-            for number, option in enumerate(stmt.options):
+            bodies = [_launched(option.body) for option in stmt.options]
+            for number, body in enumerate(bodies):
                 way = len(choices), number
-                pieces += (counter.launch(one, way) for one in option.body)
+                pieces += (counter.launch(one, way) for one in body)
             choices.append(tuple(Way(option.label, option.cost) for option in stmt.options))
-            launches += max((len(option.body) for option in stmt.options), default=0)
+            launches += max(map(len, bodies), default=0)
         else:
             pieces.append(counter.launch(stmt, None))
             launches += 1
@@ -125,6 +126,11 @@ def grid_prediction(
     kept = {memory.name: ZERO for memory in machine.memory}
     call = launches * grid.launch_seconds * machine.hertz
     return Prediction(tuple(pieces), tuple(choices), kept, {}, exactness, call)
+
+
+def _launched(body: Sequence[Stmt]) -> list[Stmt]:
+    """Return the statements that are launches: what waits between them is no launch, it is the end of one."""
+    return [stmt for stmt in body if not isinstance(stmt, Sync)]
 
 
 def grid_formulas(

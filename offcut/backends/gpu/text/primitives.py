@@ -121,13 +121,13 @@ PRIMITIVE_NAMES = frozenset(name for one in _PRIMITIVES for name in _defined(one
 def head(body: str) -> str:
     """Return the types and the primitives that a text calls, and those that these call."""
     words = set(re.findall(r"\w+", body))
-    taken: set[int] = set()
+    included: set[int] = set()
     while True:
         more = {
-            at for at, one in enumerate(_PRIMITIVES) if at not in taken and _defined(one) & words
+            at for at, one in enumerate(_PRIMITIVES) if at not in included and _defined(one) & words
         }
         if not more:
             break
-        taken |= more
+        included |= more
         words |= {word for at in more for word in re.findall(r"\w+", _PRIMITIVES[at])}
-    return "\n".join([_TYPES, *(_PRIMITIVES[at] for at in sorted(taken))])
+    return "\n".join([_TYPES, *(_PRIMITIVES[at] for at in sorted(included))])
