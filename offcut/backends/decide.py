@@ -130,6 +130,7 @@ def forget_plans() -> None:
 
 P = TypeVar("P", bound=TargetPlan)
 E = TypeVar("E", bound=OffcutError)
+T = TypeVar("T")
 Plans = Generator[P, Unproved, None]
 """Plans in order of preference. A policy may hear why one is not taken: it is what its ``yield`` gives."""
 
@@ -191,8 +192,8 @@ def _next_plan(plans: Iterator[P], unproved: Unproved | None) -> P | None:
     return plan
 
 
-def attempt(make: Callable[[], P], refusal: type[E] = PartitionError) -> P | E:  # type: ignore[assignment]
-    """Return a plan, or why its decisions do not apply: the next one in a policy's order of preference may do."""
+def attempt(make: Callable[[], T], refusal: type[E] = PartitionError) -> T | E:  # type: ignore[assignment]
+    """Return what a function makes, a plan or a cut, or why its decisions do not apply: the next one in order of preference may do."""
     try:
         return make()
     except refusal as refused:
