@@ -110,10 +110,10 @@ def grid_prediction(
         if isinstance(stmt, Choose):
             for number, option in enumerate(stmt.options):
                 way = len(choices), number
-                pieces += (counter.launch(one, way) for one in option.body)
+                pieces += (counter.launch(one, way) for one in _launches(option.body))
             choices.append(tuple(Way(option.label, option.cost) for option in stmt.options))
-            launches += max((len(option.body) for option in stmt.options), default=0)
-        else:
+            launches += max((len(_launches(one.body)) for one in stmt.options), default=0)
+        elif _launches((stmt,)):
             pieces.append(counter.launch(stmt, None))
             launches += 1
     exactness = HowExact(
@@ -125,6 +125,11 @@ def grid_prediction(
     kept = {memory.name: ZERO for memory in machine.memory}
     call = launches * grid.launch_seconds * machine.hertz
     return Prediction(tuple(pieces), tuple(choices), kept, {}, exactness, call)
+
+
+def _launches(body: Sequence[Stmt]) -> list[Stmt]:
+    """Return the statements that are launches: where blocks meet between two of them, nothing runs."""
+    return [stmt for stmt in body if not isinstance(stmt, Sync)]
 
 
 def grid_formulas(
