@@ -1,6 +1,6 @@
 """A target of a plug-in: programs become Python text, and tiles of a product run as outer products.
 
-Written from docs/doors/target.md alone.
+Written from docs/extending/target.md alone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The elementwise functions, a row for each.
 
-To add one, add a row, as `docs/doors/function.md` shows it: the text of programs, `offcut` and `offcut.ops`, the interpreter, machine code, costs and the
+To add one, add a row, as `docs/extending/function.md` shows it: the text of programs, `offcut` and `offcut.ops`, the interpreter, machine code, costs and the
 plugins follow. A row without a writer in `offcut.backends.llvm` calls the C library's function of doubles, a lane at a
 time; `vector_math` and `wide_math` there have a table of writers, by name, for functions that are computed in vectors.
 

@@ -12,18 +12,18 @@ so a loop whose windows take turns (depth 2 and more) goes on at the rate of its
 window waits for all of a turn. The first and the last turn are counted apart, as borders and tails of tiles take more and
 less. Units that look far ahead, those of a processor, wait for nothing: L is what the busiest of them takes (`stage_formula`).
 
-Numbers are arrays: one value for each of many programs of the same loops, as search compares them. What it leaves out is
-the order in which units ask for the bus, fetching and the depth of queues: `walk` follows one program, turn by turn, with them.
+Numbers are arrays: one value for each of many programs of the same loops, as search compares them (`unit_program`). The bus
+is given in the order of the program, and turns between are not looked at: `walk` follows one program, turn by turn, with a bus
+that serves who asks first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import dataclass
 from functools import reduce
 from itertools import product
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ import numpy.typing as npt
 from offcut.core.expr import Binary, Expr, real
 from offcut.costmodel.arrays import Array
 from offcut.costmodel.resources import MachineResources
+from offcut.costmodel.unit_program import End, Ends, Loop, Node, Run, turns_by_end
 
 T = TypeVar("T")
 
@@ -40,67 +41,6 @@ FIRST_TURNS = 2
 """Turns of a loop that are followed before its rate is taken."""
 BUSY_UNITS, NEAR_RESOURCES = 2, 4
 """Of the resources of a processor: those that compute and issue; these, and the two nearest memories."""
-
-
-class Work(NamedTuple):
-    """What a run takes: cycles without the bus and with it, and the instructions that these are of, equal ones."""
-
-    own: Array
-    bus: Array
-    instructions: Array
-
-
-class End(Enum):
-    """An end of a loop."""
-
-    FIRST = "first"
-    LAST = "last"
-
-
-Ends: TypeAlias = frozenset[tuple[str, End]]
-"""The loops that are in their first turn, or in their last one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Work of one unit.
-
-    work    by the loops that are at their ends
-    ends    those ends at which it takes something else
-    reads, writes  windows
-    fills   whether it begins to use the next slot of the windows that it writes
-    """
-
-    unit: str
-    work: Callable[[Ends], Work]
-    reads: tuple[Hashable, ...] = ()
-    writes: tuple[Hashable, ...] = ()
-    fills: bool = False
-    ends: Ends = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """Turns, one after the other.
-
-    turns    how many, by program: at least 1
-    restarts whether each run of the loop begins with the first slot of the windows that it fills, as where no text says how
-             many turns there are; else slots go on from one run to the next
-    """
-
-    name: str
-    turns: Array
-    body: tuple[Node, ...]
-    restarts: bool = False
-
-    @property
-    def filled(self) -> Iterator[Hashable]:
-        """Yield the windows that runs in it fill."""
-        for node in self.body:
-            yield from node.filled if isinstance(node, Loop) else node.writes if node.fills else ()
-
-
-Node: TypeAlias = Run | Loop
 
 
 def stage_formula(resources: Mapping[str, Expr], loss: float) -> Expr:
@@ -151,7 +91,7 @@ def busy(body: Sequence[Node], resources: MachineResources) -> Array:
     units = {unit.name: at for at, unit in enumerate(resources.ordered)}
     total = [np.zeros(1) for _ in range(len(units) + 1)]
     for run, loops in _runs(body):
-        every = [_turns_by_end(loop, run.ends) for loop in loops]
+        every = [turns_by_end(loop, run.ends) for loop in loops]
         for turns in product(*every):
             often = reduce(np.multiply, (count for _, count in turns), np.ones(1))
             own, bus, _ = run.work(frozenset(end for end, _ in turns if end is not None))
@@ -159,81 +99,6 @@ def busy(body: Sequence[Node], resources: MachineResources) -> Array:
             total[at] = total[at] + often * (own + bus)
             total[-1] = total[-1] + often * bus
     return reduce(np.maximum, total)
-
-
-def fused(body: Sequence[Node]) -> tuple[Node, ...]:
-    """Return a program in which loops that hold one loop and nothing else are one with it, of as many turns: all of them but
-    the last take the mean of what they took.
-    """
-    nodes = list[Node]()
-    for node in body:
-        loops = []
-        while isinstance(node, Loop):
-            loops.append(node)
-            if not (len(node.body) == 1 and isinstance(node.body[0], Loop)):
-                break
-            (node,) = node.body
-        inner = node if isinstance(node, Run) else _as_one(loops)
-        nodes.append(inner)
-    return tuple(nodes)
-
-
-def _as_one(loops: Sequence[Loop]) -> Loop:
-    """Return loops, each around the next one alone, as one loop."""
-    inner = fused(loops[-1].body)
-    if len(loops) == 1:
-        return replace(loops[0], body=inner)
-    name = " ".join(loop.name for loop in loops)
-    turns = reduce(np.multiply, (loop.turns for loop in loops))
-
-    def mean(run: Run) -> Run:
-        own = {loop.name for loop in loops}
-        ends: Ends = frozenset(end for end in run.ends if end[0] not in own)
-        known: dict[Ends, Work] = {}
-
-        def total(around: Ends) -> Work:
-            """Return what all turns take."""
-            parts = [np.zeros(1)] * 3
-            for combination in product(*(_turns_by_end(loop, run.ends) for loop in loops)):
-                often = reduce(np.multiply, (count for _, count in combination), np.ones(1))
-                at = frozenset(end for end, _ in combination if end is not None)
-                work = run.work(around | at)
-                parts = [part + often * one for part, one in zip(parts, work, strict=True)]
-            return Work(*parts)
-
-        def by_ends(at: Ends) -> Work:
-            if at not in known:
-                around = at & ends
-                last = run.work(around | {end for end in run.ends - ends if end[1] is End.LAST})
-                if (name, End.LAST) in at:
-                    known[at] = last
-                else:
-                    rest = zip(total(around), last, strict=True)
-                    known[at] = Work(*((a - b) / np.maximum(turns - 1, 1) for a, b in rest))
-            return known[at]
-
-        return replace(run, work=by_ends, ends=ends | {(name, End.LAST)})
-
-    def through(nodes: Sequence[Node]) -> tuple[Node, ...]:
-        return tuple(
-            mean(node) if isinstance(node, Run) else replace(node, body=through(node.body))
-            for node in nodes
-        )
-
-    return Loop(name, turns, through(inner), any(loop.restarts for loop in loops))
-
-
-def _turns_by_end(loop: Loop, ends: Ends) -> list[tuple[tuple[str, End] | None, Array]]:
-    """Return how many turns of a loop are at each of its ends, and at none of them."""
-    last, first = ((loop.name, end) for end in (End.LAST, End.FIRST))
-    parts: list[tuple[tuple[str, End] | None, Array]] = []
-    rest = loop.turns
-    for end in (last, first):
-        if end in ends:
-            count = np.minimum(rest, 1)
-            parts.append((end, count))
-            rest = rest - count
-    return [*parts, (None, rest)]
 
 
 def _runs(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 
 from offcut.costmodel.arrays import Array
-from offcut.costmodel.clock import End, Ends, Node, Run
 from offcut.costmodel.event_queue import EventQueue, InstructionGroup
 from offcut.costmodel.resources import MachineResources
+from offcut.costmodel.unit_program import End, Ends, Node, Run
 
 
 def walk(

@@ -464,7 +464,8 @@ class _Loops:
 
 def _covered(option: Alternative) -> str | None:
     """Return the stage that an option covers; None where it does not end with that."""
-    last = option.steps[-1] if option.steps else None
+    steps = (step for step in reversed(option.steps) if not isinstance(step, Bind))
+    last = next(steps, None)
     return last.stage if isinstance(last, Cover) else None
 
 

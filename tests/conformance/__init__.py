@@ -1,1 +1,1 @@
-"""What holds of every target; `docs/doors/target.md` says how a plug-in runs it on its own."""
+"""What holds of every target; `docs/extending/target.md` says how a plug-in runs it on its own."""

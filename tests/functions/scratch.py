@@ -9,7 +9,7 @@ from pathlib import Path
 
 import offcut
 
-PAGE = Path(__file__).parents[2] / "docs" / "doors" / "function.md"
+PAGE = Path(__file__).parents[2] / "docs" / "extending" / "function.md"
 ROWS = """
 atan2 = _row(
     "atan2",

@@ -13,18 +13,7 @@ import numpy as np
 import pytest
 
 from offcut.costmodel import load, shipped
-from offcut.costmodel.clock import (
-    FIRST_TURNS,
-    End,
-    Ends,
-    Loop,
-    Node,
-    Run,
-    Work,
-    busy,
-    cycles,
-    fused,
-)
+from offcut.costmodel.clock import FIRST_TURNS, busy, cycles
 from offcut.costmodel.resources import (
     BUS,
     BUS_WAITS,
@@ -33,6 +22,7 @@ from offcut.costmodel.resources import (
     MachineResources,
     resources_of,
 )
+from offcut.costmodel.unit_program import End, Ends, Loop, Node, Run, Work, fused
 from offcut.costmodel.walk import walk
 from tests.agree import nearly
 

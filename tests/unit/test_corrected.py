@@ -333,7 +333,7 @@ def test_a_price_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_class_that_the_page_publishes_is_made_a_price(monkeypatch: pytest.MonkeyPatch) -> None:
-    page = Path(__file__).parents[2] / "docs" / "doors" / "model.md"
+    page = Path(__file__).parents[2] / "docs" / "extending" / "model.md"
     examples = doctest.DocTestParser().get_examples(page.read_text(encoding="utf-8"))
     (source,) = (one.source for one in examples if one.source.startswith("class ByWords"))
     named: dict[str, Any] = {"exp": math.exp, "log": math.log, "median": median}

@@ -186,7 +186,7 @@ def test_code_for_an_architecture_that_llvm_has_not_is_refused(tmp_path: Path) -
 
 
 def test_the_page_on_machines_names_every_field() -> None:
-    page = (Path(__file__).parents[2] / "docs/doors/machine.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/extending/machine.md").read_text(encoding="utf-8")
     table = page[page.index("| table |") :]
     known = (value for module in (schema, device, accelerator) for value in vars(module).values())
     records = [value for value in known if hasattr(value, "__dataclass_fields__")]

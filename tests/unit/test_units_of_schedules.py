@@ -322,3 +322,17 @@ def test_loops_of_an_alternative_have_the_names_that_it_says() -> None:
     assert shared("i") == ["i thread"]
     assert set(shared("columns")) == {"j_tile thread"}
     assert shared("rows", "i") == ["i_tile thread", "i thread"]
+
+
+def test_a_unit_in_one_option_is_refused() -> None:
+    cover = "    cover C at row vectors\n"
+    for lines in (f"    bind C.rows thread\n{cover}", f"{cover}    bind C.rows thread\n"):
+        with pytest.raises(oc.PartitionError) as refused:
+            oc.compile(dense(), schedule=oc.Schedule.parse(OPTIONS.replace(cover, lines)))
+        at = OPTIONS.replace(cover, lines).split("\n").index("    bind C.rows thread") + 1
+        assert str(refused.value) == (
+            "bind: cannot bind C.rows in one option\n"
+            f"  at       line {at}: bind C.rows thread\n"
+            "  because  a unit runs the loops of that name, of whichever option\n"
+            "  help     the line behind the options"
+        )

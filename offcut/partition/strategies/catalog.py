@@ -1,7 +1,7 @@
 """Tail strategies by name, built-in and user-defined: how the last, partial tile of an axis is treated.
 
 A strategy is a function of a `TiledAxis` that takes tiles of it; ``@strategy("name")`` makes it one.
-Ours stand below, and have no other door. What a user's function gives is recorded as data when its
+The built-in ones stand below, and use the same interface. What a user's function gives is recorded as data when its
 name is used, so a `Strategy` is a value: it is compared, kept in caches and sent to other processes
 by what it gives, and a function that takes the name later on is another one.
 """

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, assert_never
+from typing import Any
 
-from offcut.core.expr import real
 from offcut.core.integers import whole
 from offcut.core.interpret import interpreter
 from offcut.core.layout import Layout
@@ -20,18 +19,18 @@ from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, PartitionError, trim_traceback, trim_tracebacks
 from offcut.partition import EmittedTile, StrategyLike, parse_strategy
 from offcut.proof import Certificate
-from offcut.schedule.apply import covering, loops, placing, staging
+from offcut.schedule.apply import covering, loops
+from offcut.schedule.apply.apply_decision import apply_decision, without_stages
 from offcut.schedule.apply.axes import Axis, Target, find_stage, stage_names
 from offcut.schedule.apply.emit import lower, lower_with_tiles
 from offcut.schedule.apply.prove import lowering_budget, prove
 from offcut.schedule.apply.reading import nests_of_program, nests_of_tensors
-from offcut.schedule.apply.staged_form import Alternatives, Nests
+from offcut.schedule.apply.staged_form import Nests
 from offcut.schedule.apply.without_windows import joined
 from offcut.schedule.decisions import (
     ANY,
     UNIT_PRIMITIVES,
     VECTORS,
-    Alternative,
     At,
     Bind,
     Choose,
@@ -46,8 +45,6 @@ from offcut.schedule.decisions import (
     Split,
     Staging,
     each_decision,
-    primitive_of,
-    stages_in,
 )
 from offcut.schedule.refusing import at_line
 
@@ -138,64 +135,6 @@ def replay(
     raise whole
 
 
-def applied(nests: Nests, step: Primitive) -> Nests:
-    """Return `nests` after one primitive.
-
-    Raises PartitionError if it names what is not there, if its theorem fails, if it changes loops
-    that an instruction runs, or if it is about a stage that options were chosen for before.
-    """
-    chosen = {stage for one in nests.alternatives for stage in one.stages}
-    late = "" if isinstance(step, Choose) else min(stages_in(step) & chosen, default="")
-    if late:
-        raise PartitionError(
-            primitive_of(step),
-            f"cannot decide about {late} behind its options",
-            at=f"stage {late}",
-            because="each option says already how it runs, and this would be of none of them",
-            help=("the same line in each option", "the line before choose"),
-        )
-    try:
-        changed = _applied(nests, step)
-        if not isinstance(step, Cover):
-            covering.check_covers_stand(nests, changed, step)
-    except PartitionError as refused:
-        refused.decision = refused.decision or step
-        raise
-    return changed
-
-
-def _applied(nests: Nests, step: Primitive) -> Nests:
-    match step:
-        case Staging("read"):
-            return staging.cache_read(nests, step)
-        case Staging("prepack"):
-            return staging.prepack(nests, step)
-        case Staging("write", stage):
-            return staging.cache_write(find_stage(nests, stage), step)
-        case Staging():
-            return staging.stage_value(nests, step)
-        case Inline(stage):
-            return staging.compute_inline(find_stage(nests, stage))
-        case RFactor(stage):
-            return staging.rfactor(find_stage(nests, stage), step)
-        case Split(stage):
-            return loops.split(find_stage(nests, stage), step)
-        case Fuse(stage):
-            return loops.fuse(find_stage(nests, stage), step)
-        case Order(stage):
-            return loops.reorder(find_stage(nests, stage), step)
-        case Bind(stage):
-            return loops.bind(find_stage(nests, stage), step)
-        case At(stage):
-            return placing.compute_at(find_stage(nests, stage), step)
-        case Cover(stage):
-            return covering.tensorize(find_stage(nests, stage), step)
-        case Choose(options):
-            return _chosen(nests, options)
-        case _:
-            assert_never(step)
-
-
 def _programs(steps: Sequence[Nests]) -> tuple[tuple[Program, ...], tuple[EmittedTile, ...]]:
     """Return the programs of some nests, before them the first one without its windows, if it has any; and the tiles of the last."""
     emitted = [lower_with_tiles(nests) for nests in steps]
@@ -203,60 +142,6 @@ def _programs(steps: Sequence[Nests]) -> tuple[tuple[Program, ...], tuple[Emitte
     staged = any(isinstance(stmt, Alloc) for stmt in walk(programs[0].body))
     programs = (joined(programs[0]), *programs) if staged else programs
     return programs, tuple(emitted[-1][1])
-
-
-def _without(steps: Iterable[Primitive], absent: set[str]) -> Iterator[Primitive]:
-    """Yield the decisions that are not about stages that are absent.
-
-    absent  those that nothing makes; what is made of one, where its turn comes, is added
-    """
-    for step in steps:
-        match step:
-            case Choose(options):
-                left = (replace(one, steps=tuple(_without(one.steps, absent))) for one in options)
-                step = Choose(tuple(left))
-                if any(one.steps for one in step.options):
-                    yield step
-            case Staging(_, what, name) if absent & {what, *stages_in(step)}:
-                absent.add(name)
-            case RFactor(stage, _, name) if stage in absent:
-                absent.add(name)
-            case Cover(_, _, _, _, operands) if absent & {buffer for _, buffer in operands}:
-                pass  # whose tile reads what the absent stage would copy
-            case _ if not absent & stages_in(step):
-                yield step
-
-
-def _chosen(nests: Nests, options: Sequence[Alternative]) -> Nests:
-    """Return `nests` of which the stages that `options` are about have several ways to run.
-
-    A stage of which one option says nothing runs there in its own loops.
-
-    Raises PartitionError where an option is not legal, or nothing is chosen, or is chosen twice.
-    """
-    made = []
-    about = [frozenset().union(*map(stages_in, option.steps)) for option in options]
-    known = {nest.name for nest in nests.nests}
-    stages = frozenset().union(*about) & known
-    taken = {stage for one in nests.alternatives for stage in one.stages}
-    for option in options:
-        one = nests
-        for step in option.steps:
-            one = applied(one, step)
-        made.append((option.label, option.cost or real(0.0), one))
-    labels = [label for label, _, _ in made]
-    because = ""
-    if not made or not stages:
-        because = "it has no option that says how a stage runs"
-    elif len(set(labels)) < len(labels):
-        because = f"two options have one name: {', '.join(labels)}"
-    elif stages & taken:
-        because = f"{', '.join(sorted(stages & taken))} is chosen already"
-    if because:
-        raise PartitionError("choose", "cannot choose so", because=because)
-    rewrites = dict.fromkeys(r for _, _, one in made for r in one.rewrites)
-    alternatives = (*nests.alternatives, Alternatives(stages, tuple(made)))
-    return replace(nests, alternatives=alternatives, rewrites=tuple(rewrites))
 
 
 @trim_tracebacks
@@ -359,7 +244,7 @@ class HandSchedule:
 
     def _do(self, step: Primitive) -> None:
         """Apply a primitive, and note it."""
-        self._nests, self._steps = applied(self._nests, step), (*self._steps, step)
+        self._nests, self._steps = apply_decision(self._nests, step), (*self._steps, step)
 
     def cache_read(
         self,
@@ -449,8 +334,8 @@ class HandSchedule:
         forms = []
         for number in range(len(staged)):
             nests = self._undecided
-            for step in _without(self._steps, set(staged[number:])):
-                nests = applied(nests, step)
+            for step in without_stages(self._steps, set(staged[number:])):
+                nests = apply_decision(nests, step)
             forms.append(nests)
         return (*forms, self._nests)
 

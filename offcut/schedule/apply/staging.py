@@ -1,24 +1,23 @@
-"""The primitives on stages: cache_read, cache_write, compute_inline, rfactor.
+"""Arrays of their own for what stages read, compute and write: cache_read, stage_value, cache_write, prepack.
 
 They change the program that is scheduled, each by an equation of its own; loops come after.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
-from offcut.core.dtypes import ITEM_BYTES, identity, reduction_start
+from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import (
     Compare,
     Const,
     Expr,
     Load,
     Logic,
-    Select,
     Var,
     children,
     dtype_of,
@@ -37,9 +36,8 @@ from offcut.errors import DescribeError, ParseError, PartitionError
 from offcut.schedule.apply.axes import Target, check_new, find_stage
 from offcut.schedule.apply.placing import reads
 from offcut.schedule.apply.reading import loads_of, read_nest
-from offcut.schedule.apply.staged_form import Nest, Nests, Rewrite, Root, point_of
-from offcut.schedule.decisions import RFactor, SplitPair, Staging, primitive_of
-from offcut.schedule.refusing import split_advice
+from offcut.schedule.apply.staged_form import Nest, Nests, Rewrite, point_of
+from offcut.schedule.decisions import Staging, primitive_of
 
 
 def cache_read(nests: Nests, step: Staging) -> Nests:
@@ -169,7 +167,7 @@ def build_cache_read(nests: Nests, step: Staging, readers: Sequence[str]) -> Nes
     local = local_buffer(step, original.dtype, original.shape)
     listed = (*changed[:first], copy, *changed[first:])
     made = replace(nests, buffers=(*nests.buffers, local), nests=listed)
-    alike = None if _is_gathered(nests, buffer) else (nests.source, made.source)
+    alike = None if is_gathered(nests, buffer) else (nests.source, made.source)
     return made.rewritten(Rewrite(f"cache_read({buffer})", f"{name} = {buffer}", alike))
 
 
@@ -318,7 +316,7 @@ def _normal_form(expr: Expr) -> object:
     return own, tuple(map(_normal_form, inner))
 
 
-def _is_gathered(nests: Nests, buffer: str) -> bool:
+def is_gathered(nests: Nests, buffer: str) -> bool:
     """Return whether the values of an array say which elements of `buffer` are read: no set knows these."""
     return any(
         isinstance(node, Load)
@@ -456,192 +454,3 @@ def _changed(body: tuple[Stmt, ...], change: Callable[[Stmt], Stmt]) -> tuple[St
                 pass
         made.append(change(stmt))
     return tuple(made)
-
-
-def compute_inline(target: Target) -> Nests:
-    """Return the schedule with the stage computed wherever it is read, and nowhere else."""
-    check_compute_inline(target)
-    return build_compute_inline(target)
-
-
-def check_compute_inline(target: Target) -> None:
-    """Theorem: the stage is one equation ``P[i, j] = e(i, j)`` over elements that are written before
-    it and not after, so ``P[a, b]`` is ``e(a, b)`` wherever it is read.
-    """
-    nests, nest, buffer = target.nests, target.nest, target.buffer
-    stores = [store for part in nest.parts for store in part.stores]
-    because, help_ = "", tuple[str, ...]()
-    after = nests.nests[nests.nests.index(nest) + 1 :]
-    sources = {n.buffer for s in stores for n in walk(s.value) if isinstance(n, Load)}
-    changed = [n.name for n in after if sources & set(n.written)]
-    kind = nests.buffer(buffer).kind
-    if kind is not Kind.LOCAL:
-        because = f"{buffer} is {kind.value}: all of it is wanted"
-    elif len(stores) != 1 or stores[0].reduce is not None:
-        because = "it is a reduction, which takes more than one store"
-        help_ = (f"{buffer} computed at a loop of its reader",)
-    elif any(part.body != (store,) for part in nest.parts for store in part.stores):
-        because = "its store is under a condition"
-    elif point_of(nest, buffer) is None:
-        because = "its store does not name its element by loops alone"
-    elif buffer in sources:
-        because = "it reads itself"
-    elif changed:
-        because = f"{changed[0]} writes what it reads"
-    elif not nest.untouched:
-        because = "its loops are scheduled already"
-    if because:
-        raise PartitionError(
-            "compute_inline",
-            f"cannot inline {buffer}",
-            at=f"stage {buffer}",
-            because=because,
-            help=help_,
-        )
-
-
-def build_compute_inline(target: Target) -> Nests:
-    """Return the schedule with the equation put in at every read, and the stage and its buffer gone."""
-    nests, nest, buffer = target.nests, target.nest, target.buffer
-    point = point_of(nest, buffer)
-    (store,) = (store for part in nest.parts for store in part.stores)
-    assert point is not None
-    names = point
-
-    def put_in(node: Expr) -> Expr | None:
-        match node:
-            case Load(found, index, _) if found == buffer:
-                values: Mapping[str, Expr] = dict(zip(names, index, strict=True))
-                return ix.fold_indices(substitute(store.value, values))
-            case _:
-                return None
-
-    made = replace(
-        nests,
-        buffers=tuple(b for b in nests.buffers if b.name != buffer),
-        nests=tuple(
-            with_expressions(n, lambda e: rewrite(e, put_in))
-            for n in nests.nests
-            if n.name != nest.name
-        ),
-    )
-    # What computes the stage besides is seen through.
-    alike = None if _is_gathered(nests, buffer) else (made.source, nests.source)
-    return made.rewritten(Rewrite(f"compute_inline({buffer})", format_stmt(store), alike))
-
-
-def rfactor(target: Target, step: RFactor) -> Nests:
-    """Return the schedule with a reduction in two: over what is inside `axis`, for each value of it; then over `axis`.
-
-    With ``k = 8*ko + ki`` and ``axis = ko``: ``CF[ko, i] = sum over ki``, ``C[i] = sum over ko``.
-    """
-    step = replace(step, axis=target.axis("rfactor", step.axis))
-    check_new("rfactor", f"stage {target.buffer}", target.nests.names(), step.name)
-    check_rfactor(target, step.axis)
-    return build_rfactor(target, step)
-
-
-def _reduction(target: Target) -> tuple[Store, Store, tuple[str, ...]] | None:
-    """Start and update of a stage that is one reduction, and its reduction axes."""
-    nest = target.nest
-    stores = [store for part in nest.parts for store in part.stores]
-    point = point_of(nest, target.buffer)
-    if len(stores) != 2 or point is None or any(len(part.body) != 1 for part in nest.parts):
-        return None
-    start, update = stores
-    if start.reduce is not None or update.reduce is None:
-        return None
-    return start, update, tuple(r.name for r in nest.roots if r.name not in point)
-
-
-def check_rfactor(target: Target, axis: str) -> None:
-    """Theorem: the reduction is declared (``sum``, ``max``, ``min``), so its terms may be grouped;
-    `axis` is one of its own, and groups them.
-    """
-    nest, found = target.nest, _reduction(target)
-    because, help_ = "", tuple[str, ...]()
-    made = nest.made_by(axis)
-    if found is None:
-        because = f"{target.buffer} is not one reduction with its start"
-    elif not set(nest.origins(axis)) <= set(found[2]):
-        because = f"{axis} is not a reduction axis of {target.buffer}"
-        help_ = (f"reduction axes: {', '.join(found[2])}",)
-    elif made is None and len(found[2]) == 1:
-        because = f"nothing is reduced inside {axis}"
-        help_ = (split_advice(target.stage, axis, 8),)
-    elif (
-        (made is not None and (not isinstance(made, SplitPair) or len(nest.relations) > 1))
-        or nest.at is not None
-        or nest.covered is not None
-        or nest.marks
-    ):
-        because = "its loops are scheduled already"
-        help_ = ("split the reduction axis, then rfactor, then the rest",)
-    if because:
-        raise PartitionError(
-            "rfactor",
-            f"cannot factor {axis} out of {target.buffer}",
-            at=f"stage {target.buffer}",
-            because=because,
-            help=help_,
-        )
-
-
-def build_rfactor(target: Target, step: RFactor) -> Nests:
-    """Return the schedule with two stages where there was one, their loops as described."""
-    nests, nest, buffer = target.nests, target.nest, target.buffer
-    axis, name = step.axis, step.name
-    found, original = _reduction(target), nests.buffer(target.buffer)
-    point = point_of(nest, buffer)
-    assert found is not None
-    assert point is not None
-    start, update, reduced = found
-    made = nest.made_by(axis)
-    value, inner = update.value, [nest.root(r) for r in reduced if r != axis]
-    loops = [r for r in inner if r is not None]
-    mine = nest.root(axis)
-    extent = ix.sub(mine.hi, mine.lo) if mine is not None else ix.const(0)
-    if mine is not None:
-        value = substitute(value, {axis: ix.add(Var(axis), mine.lo)})
-    if isinstance(made, SplitPair):
-        root = nest.root(made.axis)
-        assert root is not None
-        length = ix.sub(root.hi, root.lo)
-        blocks = ix.ceildiv(length, made.factor)
-        offset = ix.add(ix.mul(made.factor, Var(made.outer)), Var(made.inner))
-        value = ix.fold_indices(substitute(value, {root.name: ix.add(root.lo, offset)}))
-        if ix.literal_value(ix.mod(length, made.factor)) != 0:
-            dtype = dtype_of(value)
-            nothing = Const(identity(str(update.reduce), dtype), dtype)
-            value = Select(Compare("<", offset, length), value, nothing)
-        other = made.inner if axis == made.outer else made.outer
-        extent = blocks if axis == made.outer else ix.const(made.factor)
-        reach = ix.const(made.factor) if axis == made.outer else blocks
-        loops = [
-            Root(other, other, ix.const(0), reach) if r.name == root.name else r for r in loops
-        ]
-    point_vars = tuple(Var(p) for p in point)
-    wide = (Var(axis), *point_vars)
-    dtype = original.dtype
-    begin = Const(reduction_start(str(update.reduce), dtype), dtype)
-    body: tuple[Stmt, ...] = (Store(name, wide, value, update.reduce),)
-    for loop in reversed(loops):
-        body = (For(loop.name, loop.lo, loop.hi, body),)
-    body = (Store(name, wide, begin), *body)
-    outer = [nest.root(p) for p in point]
-    around = [r for r in outer if r is not None]
-
-    def nested(inside: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        for loop in reversed(around):
-            inside = (For(loop.name, loop.lo, loop.hi, inside),)
-        return inside
-
-    factored = (For(axis, ix.const(0), extent, nested(body)),)
-    last = Store(buffer, point_vars, Load(name, wide, dtype), update.reduce)
-    finish = nested((start, For(axis, ix.const(0), extent, (last,))))
-    local = Buffer(name, dtype, (extent, *original.shape), Kind.LOCAL)
-    two = read_nest(factored, name), replace(read_nest(finish, nest.name))
-    listed = tuple(new for n in nests.nests for new in (two if n.name == nest.name else (n,)))
-    done = replace(nests, buffers=(*nests.buffers, local), nests=listed)
-    of, equation = f"rfactor({target.buffer}, {axis})", f"{format_stmt(update)}, grouped by {axis}"
-    return done.rewritten(Rewrite(of, equation, None, groups=update.reduce == "sum"))

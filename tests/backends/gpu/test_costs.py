@@ -108,3 +108,19 @@ def test_a_machine_without_a_grid_is_refused() -> None:
         "  because  VTA (2018), default configuration: 1x16 by 16x16 int8 in a cycle, behind queues is no GPU: its description has no [grid]",
         '  help     oc.target("cuda", machine="h200")',
     ]
+
+
+def test_stages_that_wait_for_each_other_are_a_launch_each() -> None:
+    # `barrier block` stands between them: no launch, and nothing to price
+    n = oc.dim("n", max=64)
+    x = oc.placeholder((n, 29), name="X")
+    r = oc.reduce_axis(29, name="r")
+    total = oc.compute((n,), lambda i: oc.sum(x[i, r], axis=r), name="s")
+    share = oc.compute((n, 29), lambda i, j: x[i, j] / total[i], name="Y")
+    kernel = oc.compile(share, inputs=[x], target=THERE)
+    assert "barrier block" in str(kernel.loops)
+    cost = kernel.cost(n=9)
+    assert [piece.stage for piece in cost.pieces] == ["s", "Y"]
+    assert kernel.plan(n=9).seconds == cost.seconds
+    assert kernel.plan(n=0).pieces == ()
+    assert cost.call / cost.hertz == pytest.approx(4e-6)

@@ -16,7 +16,7 @@ from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Var, substitute, variables
 from offcut.core.memo import lazy_property
-from offcut.costmodel.clock import End, Ends
+from offcut.costmodel.unit_program import End, Ends
 
 Tile = tuple[int, int]
 """First iteration, and how many."""

@@ -39,6 +39,7 @@ from offcut.schedule import (
     Schedule,
     Separate,
     at_line,
+    each_decision,
     hand_steps,
     stages_of,
 )
@@ -134,6 +135,15 @@ class _Binding:
                         f"cannot bind {'loops' if of == ANY else of} to {step.unit}",
                         because="the target has no such unit",
                         help=tuple(f"bind {of} {unit}" for unit in units),
+                    )
+        for step in each_decision(self.schedule.steps):
+            if isinstance(step, Bind) and step not in self.schedule.steps:
+                with at_line(self.schedule, step):
+                    raise PartitionError(
+                        "bind",
+                        f"cannot bind {step.stage}.{step.axis} in one option",
+                        because="a unit runs the loops of that name, of whichever option",
+                        help=("the line behind the options",),
                     )
 
     def rows(self, program: Program) -> Program:
