@@ -13,10 +13,11 @@ import numpy as np
 from offcut.backends.abi import Entry, Exported, HasCEntry, HoldsConstants, Signature
 from offcut.backends.arguments import checked_schedule
 from offcut.backends.checked_results import check_type
-from offcut.backends.coding import DECIDE, LOAD, LOWER
+from offcut.backends.coding import DECIDE, LOAD, LOWER, PROVE
 from offcut.backends.compile_request import CompileRequest
 from offcut.backends.compiling import Alternative
 from offcut.backends.correction import corrected_cost, corrected_plan
+from offcut.backends.decide import Candidates
 from offcut.backends.passes import Log
 from offcut.backends.plan import Plan, check_sizes
 from offcut.backends.predict import choice_notes
@@ -68,9 +69,14 @@ class KernelCode:
         return Log()
 
     @lazy_property
-    def planned(self) -> TargetPlan:
-        """Return what the target decides, proved."""
+    def candidates(self) -> Candidates:
+        """Return what the target would run, in order of preference."""
         return DECIDE(self, self.log)
+
+    @lazy_property
+    def planned(self) -> TargetPlan:
+        """Return the first of these that is proved."""
+        return PROVE(self, self.log)
 
     @lazy_property
     def lowered(self) -> bytes:

@@ -1,11 +1,11 @@
 """From a tensor expression to a kernel: the passes, in order. Read this file first.
 
 `PASSES` is all that happens to a program between what a user describes and what a call runs. Each pass takes what those
-before it gave, and says what holds of what it gives; a target adds steps of its own inside of `decide` and `lower`, never
-between. ``print(kernel.passes)`` shows those that ran, with their times; `OFFCUT_DUMP` writes the program after each.
+before it gave, and says what holds of what it gives. A target plans in `decide`, one plan, or in `prove` the next one where that
+is not proved; it makes code in `lower`: its own steps are inside of these, never between. ``print(kernel.passes)`` shows those that ran, with their times; `OFFCUT_DUMP` writes the program after each.
 
     oc.partition    describe  cut
-    oc.compile      describe  choose  decide  lower  load
+    oc.compile      describe  choose  decide  prove  lower  load
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from offcut.backends.arguments import (
     first_decision,
 )
 from offcut.backends.checked_results import check_result
-from offcut.backends.coding import DECIDE, LOAD, LOWER
+from offcut.backends.coding import DECIDE, LOAD, LOWER, PROVE
 from offcut.backends.compile_request import check_reassociate
 from offcut.backends.compiling import CHOOSE, DESCRIBE, Compilation
 from offcut.backends.cpu import target as cpu
@@ -43,7 +43,7 @@ from offcut.kernel import Kernel, first_kernel
 from offcut.partition import Partition, StrategyLike, Tiles
 from offcut.schedule import OwnPrice, Schedule
 
-PASSES: tuple[Pass[Any, Any], ...] = (DESCRIBE, CUT, CHOOSE, DECIDE, LOWER, LOAD)
+PASSES: tuple[Pass[Any, Any], ...] = (DESCRIBE, CUT, CHOOSE, DECIDE, PROVE, LOWER, LOAD)
 """What happens to a program, in order; `oc.partition` ends at `CUT`, which `oc.compile` leaves out."""
 
 

@@ -327,7 +327,7 @@ def _first_plan(program: Any, users: Any, host: Any, options: Any) -> Any:
         return hooked("prove")(steps, options.reassociate) or plan
 
     plans = _module("backends.cpu.planning.planner").plans(program, users, host, options)
-    return decide.first_proved(plans, proved)
+    return decide.first_proved(next(plans), plans, proved)
 
 
 def plan_of_described(described: Any) -> Any:

@@ -55,12 +55,12 @@ from offcut.polyhedral import (
     bounds,
     check_in_bounds,
     coordinates,
+    find_unbounded_lets,
     pass_budget,
     request_budget,
     smallest_point,
     statements,
     try_isl,
-    unbounded,
 )
 
 Path = tuple[int, ...]
@@ -214,7 +214,7 @@ def _open_axes(
 )
 def _check_tiles(space: Space, program: Program) -> frozenset[str]:
     """Reject a partitioned program that leaves an array or the range of a `let`; return the undecided buffers."""
-    for broken in unbounded(space, program):
+    for broken in find_unbounded_lets(space, program):
         witness = smallest_point(broken.sizes)
         assert witness is not None
         let, pairs = broken.let, zip(program.sizes, witness[0], strict=True)

@@ -11,7 +11,7 @@ from offcut import debug
 from offcut.backends.abi import Signature
 from offcut.backends.checked_results import check_result
 from offcut.backends.compile_request import CompileRequest
-from offcut.backends.decide import proved_plan
+from offcut.backends.decide import Candidates, candidates
 from offcut.backends.host import cache
 from offcut.backends.options import Loaded, Options, TargetPlan
 from offcut.backends.passes import Pass
@@ -38,17 +38,26 @@ class Code(Protocol):
         """Return how the kernel is called."""
 
     @property
-    def planned(self) -> TargetPlan:
+    def candidates(self) -> Candidates:
         """Return what `DECIDE` gives."""
+
+    @property
+    def planned(self) -> TargetPlan:
+        """Return what `PROVE` gives."""
 
     @property
     def lowered(self) -> bytes:
         """Return what `LOWER` gives."""
 
 
-def decided(code: Code) -> TargetPlan:
-    """Return the first plan of the target's policy that is proved."""
-    return proved_plan(code.target, code.request, code.options)
+def decided(code: Code) -> Candidates:
+    """Return the plans of the target's policy, the one that it likes best made."""
+    return candidates(code.target, code.request, code.options)
+
+
+def proved(code: Code) -> TargetPlan:
+    """Return the first plan that is proved: mostly the one that was made; else those that are easier to prove are made in turn."""
+    return code.candidates.proved
 
 
 def lowered(code: Code) -> bytes:
@@ -81,12 +90,20 @@ def loaded(code: Code) -> Loaded:
         return check_result(target, "load", target.load(lowered, code.signature, code.options))
 
 
-DECIDE: Pass[Code, TargetPlan] = Pass(
+DECIDE: Pass[Code, Candidates] = Pass(
     "decide",
     ("request", "options"),
-    "planned",
-    "each decision by its theorem; source = emitted, after the last step, at every size",
+    "candidates",
+    "each decision by its theorem",
     decided,
+    lambda plans: plans.first.program,
+)
+PROVE: Pass[Code, TargetPlan] = Pass(
+    "prove",
+    ("candidates",),
+    "planned",
+    "source = emitted, step by step to the last one, at every size; loops may run as marked",
+    proved,
     lambda planned: planned.program,
 )
 LOWER: Pass[Code, bytes] = Pass(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from offcut.backends.arguments import checked_copies
-from offcut.backends.decide import with_whole_covers
+from offcut.backends.decide import attempt, with_whole_covers
 from offcut.backends.options import Options, TargetPlan
 from offcut.backends.passes import Pass
 from offcut.backends.target import Target
@@ -137,32 +138,29 @@ def _check_planned_cut(target: Target, copies: int | None) -> None:
         )
 
 
-def _within_copies(job: Cutting, wanted: Any, most: int) -> tuple[Partition, int]:
+def _within_copies(job: Cutting, cuts: Any, most: int) -> tuple[Partition, int]:
     """Return the cut, its conditions separated for so many copies of a statement; for one, where the user did not say how
     many, and the proof does not see through more.
+
+    Raises PartitionError where a cut is not legal, or not proved.
     """
-    refused: PartitionError | None = None
-    for copies in dict.fromkeys((most, 1) if job.copies is None else (most,)):
-        try:
-            partition = _cut(job, wanted, copies)
-        except PartitionError as error:
-            if refused is not None:
-                raise refused from None
-            if job.copies is not None or LESS_TO_COMPARE not in error.help:
-                raise
-            refused = error
-            continue
-        if refused is not None:
-            note = (
-                "conditions stay where they are: the proof does not see through loops without them"
-            )
-            partition = replace(partition, notes=(*partition.notes, note))
-        return partition, copies
-    assert refused is not None
-    raise refused
+    separate = attempt(partial(_cut, job, cuts, most))
+    if isinstance(separate, Partition):
+        return separate, most
+    if job.copies is not None or most == 1 or LESS_TO_COMPARE not in separate.help:
+        raise separate
+    whole = attempt(partial(_cut, job, cuts, 1))
+    if not isinstance(whole, Partition):
+        raise separate
+    note = "conditions stay where they are: the proof does not see through loops without them"
+    return replace(whole, notes=(*whole.notes, note)), 1
 
 
-def _cut(job: Cutting, wanted: Any, copies: int) -> Partition:
+def _cut(job: Cutting, cuts: Any, copies: int) -> Partition:
+    """Return the cut, its conditions separated for so many copies of a statement.
+
+    Raises PartitionError where it is not legal, or not proved.
+    """
     own = job.target.microkernels(job.options)
     elsewhere = (kernel for kernel in job.options.microkernels if kernel.unit != "core")
     price = tile_price(own[0], job.target.machine) if own else tiles_alike
@@ -170,7 +168,7 @@ def _cut(job: Cutting, wanted: Any, copies: int) -> Partition:
     program, described = job.request.program, job.request.described
     with request_budget("partition", f"cannot cut {program.name} so", help=SIMPLER):
         if described is None:
-            return cut_program(program, wanted, kernels, price, copies=copies)
+            return cut_program(program, cuts, kernels, price, copies=copies)
         return cut(described, job.tiles, job.tail, kernels, price, copies)
 
 
@@ -202,5 +200,5 @@ CUT: Pass[Cutting, Partition] = Pass(
     "partition",
     "tiles cover each axis once (their strategy), and source = loops (by axis, else by instances)",
     partition_of,
-    lambda made: made.loops,
+    lambda partition: partition.loops,
 )

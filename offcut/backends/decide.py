@@ -1,8 +1,8 @@
-"""What is decided for any target: the first plan of its policy that applies and is proved."""
+"""What is decided for any target: the plans of its policy, in order of preference, and which of them is the first that is proved."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
@@ -13,7 +13,7 @@ from offcut.backends.compile_request import CompileRequest
 from offcut.backends.covers import complete_covers, unknown_covers, unknown_microkernel_error
 from offcut.backends.options import Options, TargetPlan
 from offcut.backends.verify import Unproved, unproved_step, verify_pass
-from offcut.core.memo import forget
+from offcut.core.memo import forget, lazy_property
 from offcut.core.program import Program
 from offcut.errors import OffcutError, PartitionError, TargetError
 from offcut.partition import Users, check_windows
@@ -29,10 +29,18 @@ def proved_plan(target: Target, request: CompileRequest, options: Options) -> Ta
 
     Raises PartitionError, with a witness, where none computes what was asked for.
     """
+    return candidates(target, request, options).proved
+
+
+def candidates(target: Target, request: CompileRequest, options: Options) -> Candidates:
+    """Return the plans of a target's policy for a request, the same ones whatever was planned before.
+
+    Raises PartitionError for a schedule of another program, or decisions that do not apply.
+    """
     forget()
     check_schedule_of(options.schedule, request.program)
     facts = check_result(target, "cache_key_parts", target.cache_key_parts(options))
-    return _plan(_Question(tuple(facts), request.program, request.users, options, target))
+    return _candidates(_Question(tuple(facts), request.program, request.users, options, target))
 
 
 @dataclass(frozen=True)
@@ -49,25 +57,55 @@ class _Question:
     target: Target = field(compare=False)
 
 
-@lru_cache(maxsize=4)  # a kernel that was just built is asked for its loops
-def _plan(asked: _Question) -> TargetPlan:
-    """Return the plan of a question; notes and timings are of the first time."""
-    target, program, options = asked.target, asked.program, asked.options
-    schedule = options.schedule
-    if not target.judges:
-        check_windows(program)
-    by_hand, rest = None, options
-    if schedule is not None and not target.applies_schedules:
-        by_hand = lowered_by_hand(target, program, options)
-        rest = replace(options, schedule=None)
-    primitive = schedule is not None and bool(hand_steps(schedule))
+class Candidates:
+    """The plans of a target's policy for a program, in order of preference: one is made where those before it are not proved.
 
-    def proved(plan: TargetPlan) -> TargetPlan | Unproved:
-        """Return a plan whose tiles say the whole of their covers, proved from what is asked for on."""
-        check_type(target, "policy", plan, TargetPlan, "TargetPlan(program)")
-        if by_hand is not None:
-            plan = replace(plan, schedule=schedule, by_hand=by_hand)
-        source = plan.by_hand if primitive and plan.by_hand is not None else program
+    first  the plan that is liked best
+    """
+
+    def __init__(self, asked: _Question) -> None:
+        target, program, options = asked.target, asked.program, asked.options
+        if not target.judges:
+            check_windows(program)
+        self._asked, self._by_hand, rest = asked, None, options
+        if options.schedule is not None and not target.applies_schedules:
+            self._by_hand = lowered_by_hand(target, program, options)
+            rest = replace(options, schedule=None)
+        with at_decision(options.schedule):
+            start = self._by_hand or program
+            plans = check_result(target, "policy", target.policy(start, asked.users, rest))
+            self._others = iter(plans)
+            first = next(self._others, None)
+        if first is None:
+            raise TargetError(
+                "compile",
+                f"cannot plan {program.name} for target={target.name!r}",
+                because="the target's policy holds no plan of it",
+            )
+        self.first: TargetPlan = _checked_plan(target, first)
+
+    @lazy_property
+    def proved(self) -> TargetPlan:
+        """Return the first plan that is proved: that its program computes what is asked for, and may run as marked.
+
+        Raises PartitionError, with a witness, where none is.
+        """
+        try:
+            with at_decision(self._asked.options.schedule):
+                return first_proved(self.first, self._others, self._outcome)
+        except OffcutError:
+            forget_plans()  # whoever asks again hears the same
+            raise
+
+    def _outcome(self, plan: TargetPlan) -> TargetPlan | Unproved:
+        """Return a plan whose tiles say the whole of their covers, proved from what is asked for on; or its first step that is not."""
+        target, options = self._asked.target, self._asked.options
+        if plan is not self.first:
+            _checked_plan(target, plan)
+        if self._by_hand is not None:
+            plan = replace(plan, schedule=options.schedule, by_hand=self._by_hand)
+        is_by_hand = options.schedule is not None and bool(hand_steps(options.schedule))
+        source = plan.by_hand if is_by_hand and plan.by_hand is not None else self._asked.program
         steps = (source, *plan.through, plan.program)
         with debug.timed("prove"):
             unproved = unproved_step(steps, options.reassociate)
@@ -78,49 +116,46 @@ def _plan(asked: _Question) -> TargetPlan:
         except PartitionError as error:
             return Unproved(len(steps), error)
 
-    with at_decision(schedule):
-        start = program if by_hand is None else by_hand
-        plans = check_result(target, "policy", target.policy(start, asked.users, rest))
-        plan = first_proved(plans, proved)
-    if plan is None:
-        raise TargetError(
-            "compile",
-            f"cannot plan {program.name} for target={target.name!r}",
-            because="the target's policy holds no plan of it",
-        )
-    return plan
+
+@lru_cache(maxsize=4)  # a kernel that was just built is asked for its loops
+def _candidates(asked: _Question) -> Candidates:
+    """Return the plans of a question; notes and timings are of the first time."""
+    return Candidates(asked)
 
 
 def forget_plans() -> None:
     """Forget all plans: the next request is planned anew."""
-    _plan.cache_clear()
+    _candidates.cache_clear()
 
 
 P = TypeVar("P", bound=TargetPlan)
 E = TypeVar("E", bound=OffcutError)
+T = TypeVar("T")
 Plans = Generator[P, Unproved, None]
 """Plans in order of preference. A policy may hear why one is not taken: it is what its ``yield`` gives."""
 
 
 def first_proved(
-    plans: Iterable[TargetPlan], proved: Callable[[TargetPlan], TargetPlan | Unproved]
-) -> TargetPlan | None:
-    """Return the first of some plans that is proved; None where there is no plan.
+    first: TargetPlan,
+    others: Iterator[TargetPlan],
+    outcome: Callable[[TargetPlan], TargetPlan | Unproved],
+) -> TargetPlan:
+    """Return the first of some plans that is proved.
 
-    plans   in order of preference; the next one is asked for where one is not proved, and told why
-    proved  what becomes of a plan
+    others   those behind the first, in order of preference: one is asked for where those before it are not proved, and told why
+    outcome  what becomes of a plan
 
     Raises PartitionError, of the first plan, where none is proved.
     """
-    remaining, failures = iter(plans), list[Unproved]()
-    while (plan := _next_plan(remaining, failures[-1] if failures else None)) is not None:
-        outcome = proved(plan)
-        if isinstance(outcome, TargetPlan):
-            return outcome
-        failures.append(outcome)
-    if failures:
-        raise failures[0].error
-    return None
+    plan: TargetPlan | None = first
+    failures = list[Unproved]()
+    while plan is not None:
+        proved = outcome(plan)
+        if isinstance(proved, TargetPlan):
+            return proved
+        failures.append(proved)
+        plan = _next_plan(others, proved)
+    raise failures[0].error
 
 
 def changed_plans(plans: Plans[P], change: Callable[[P], P]) -> Plans[P]:
@@ -137,6 +172,15 @@ _NO_REASON = Unproved(
 """What a policy hears of a plan where it is iterated without being told."""
 
 
+def _checked_plan(target: Target, plan: object) -> TargetPlan:
+    """Return what a policy yields.
+
+    Raises TargetError where it is no plan.
+    """
+    checked: TargetPlan = check_type(target, "policy", plan, TargetPlan, "TargetPlan(program)")
+    return checked
+
+
 def _next_plan(plans: Iterator[P], unproved: Unproved | None) -> P | None:
     """Return the next plan, whose policy is told why the one before is not taken; None behind the last one."""
     if unproved is None or not isinstance(plans, Generator):
@@ -148,8 +192,8 @@ def _next_plan(plans: Iterator[P], unproved: Unproved | None) -> P | None:
     return plan
 
 
-def attempt(make: Callable[[], P], refusal: type[E] = PartitionError) -> P | E:  # type: ignore[assignment]
-    """Return a plan, or why its decisions do not apply: the next one in a policy's order of preference may do."""
+def attempt(make: Callable[[], T], refusal: type[E] = PartitionError) -> T | E:  # type: ignore[assignment]
+    """Return what a function makes, a plan or a cut, or why its decisions do not apply: the next one in order of preference may do."""
     try:
         return make()
     except refusal as refused:
@@ -193,8 +237,10 @@ def with_whole_covers(planner: Planner, plan: TargetPlan, options: Options) -> T
 
 
 __all__ = [
+    "Candidates",
     "Plans",
     "attempt",
+    "candidates",
     "changed_plans",
     "check_schedule_of",
     "first_proved",

@@ -2,7 +2,8 @@
 
 `offcut.pipeline.PASSES` is the list of those that are common to all targets, in order. A pass takes what those before it gave::
 
-    describe(output, inputs, constants) -> request -> choose -> options -> decide -> planned -> lower -> code -> load -> loaded
+    describe(output, inputs, constants) -> request -> choose -> options -> decide -> candidates -> prove -> planned
+    planned -> lower -> lowered -> load -> loaded
 
 What a pass gives is asked for by name, and what nobody asks for does not run: code that is kept on disk needs no plan.
 """
@@ -47,8 +48,10 @@ class Pass(Generic[S, V]):
             value = self.run(state)
             step.program = self.program(value)
         if step.program is not None:
+            earlier = (s.program for s in log.steps if s is not step and not s.inside and s.program)
+            before = [*earlier][-1:]
             with debug.listener(None):
-                debug.passed(self.name, step.program)
+                debug.passed(self.name, step.program, *before)
         return value
 
     def __str__(self) -> str:

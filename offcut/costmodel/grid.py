@@ -1,14 +1,14 @@
-"""What a program takes on a grid of blocks: waves of blocks over multiprocessors, in closed form over the sizes.
+"""The cost of a program on a grid of blocks: waves of blocks over multiprocessors, in closed form over the sizes.
 
-A statement of the program that stands in no other is a launch. Of one with B blocks on P multiprocessors, with W in all of
-a kind of work whose rate a multiprocessor has, and r blocks at a time on each::
+Each outermost statement of the program is a launch. A launch has B blocks, each of P multiprocessors runs r of them at a time,
+and all blocks together do W of one kind of work, at a rate per multiprocessor and cycle::
 
     busy(resource) = ceil(B / P) * W / B / rate          tensor core, lanes, shared memory, its share of L2
     waiting        = ceil(B / (P * r)) * latency         of a block alone: loads and barriers of its turns, one after the other
-    main memory    = bytes of all arrays once / (P * its share), where these do not fit L2
+    main memory    = bytes of all arrays once / (P * its share), if these do not fit L2
     launch         = max of these
 
-Extents that differ from block to block are taken as the first block has them: warps run whole issues, tails too.
+Extents that differ from block to block count as in the first block. Warps run whole issues, in tails too.
 """
 
 from __future__ import annotations
@@ -57,15 +57,16 @@ ZERO, ONE = ix.const(0), ix.const(1)
 
 @dataclass
 class _Work:
-    """What all blocks of a launch do together: index expressions over the sizes.
+    """The work of all blocks of a launch, as index expressions over the sizes.
 
     steps      multiply-adds of tensor cores, in whole issues
-    operations of lanes, on elements
+    operations of lanes, one element each
     shared     bytes that are read from and written to shared memory
     main       bytes that are read from and written to main memory, through L2
-    flop       operations that are meant
+    flop       floating-point operations of the program, without those of padding
     instances  of statements
-    picojoules thousandths that the operations take
+    picojoules of the operations, in thousandths
+    kernels    names of the microkernels that run, in the order of the text
     """
 
     steps: Expr = ZERO
@@ -78,14 +79,14 @@ class _Work:
     kernels: dict[str, None] = field(default_factory=dict)
 
     def add(self, what: str, amount: Expr) -> None:
-        """Count some more."""
+        """Add `amount` to the field named `what`."""
         setattr(self, what, ix.add(getattr(self, what), amount))
 
 
 def grid_of(machine: Device) -> tuple[Accelerator, Grid]:
-    """Return a machine as one that runs grids, and its table of these.
+    """Return a machine as an accelerator, and its table [grid].
 
-    Raises TargetError where its description says nothing of blocks.
+    Raises TargetError if its description has no table [grid].
     """
     if isinstance(machine, Accelerator) and machine.grid is not None:
         return machine, machine.grid
@@ -100,7 +101,7 @@ def grid_of(machine: Device) -> tuple[Accelerator, Grid]:
 def grid_prediction(
     program: Program, machine: Accelerator, microkernels: Sequence[Microkernel]
 ) -> Prediction:
-    """Return what the launches of a program cost, one piece each, over its sizes."""
+    """Return the predicted cost of the launches of a program, a piece each, over its sizes."""
     _, grid = grid_of(machine)
     pieces: list[Predicted] = []
     choices: list[tuple[Way, ...]] = []
@@ -123,9 +124,9 @@ def grid_prediction(
         cycles=Exactness.ESTIMATE,
         energy=Exactness.ESTIMATE,
     )
-    kept = {memory.name: ZERO for memory in machine.memory}
+    nothing = {memory.name: ZERO for memory in machine.memory}
     call = launches * grid.launch_seconds * machine.hertz
-    return Prediction(tuple(pieces), tuple(choices), kept, {}, exactness, call)
+    return Prediction(tuple(pieces), tuple(choices), nothing, {}, exactness, call)
 
 
 def _launched(body: Sequence[Stmt]) -> list[Stmt]:
@@ -140,11 +141,12 @@ def grid_formulas(
     microkernels: Sequence[Microkernel],
     users: Mapping[str, str],
 ) -> Formulas:
-    """Return what calls of `program`, which computes what is `described`, cost at any sizes.
+    """Return the cost of a call at any sizes, as formulas.
 
-    users  what the user calls the sizes, by the program's names
+    described  the program before it was scheduled, whose flop count
+    users      the user's name of each size, by the program's name
 
-    Raises TargetError where the machine's description says nothing of blocks.
+    Raises TargetError if the machine's description has no table [grid].
     """
     engines, _ = grid_of(machine)
     operations_ = flop(described, {})
@@ -157,12 +159,16 @@ def grid_cost(
     program: Program,
     machine: Device,
     microkernels: Sequence[Microkernel],
-    named: Mapping[str, int],
+    user_sizes: Mapping[str, int],
     sizes: Mapping[str, int],
 ) -> Cost:
-    """Return what a call costs: the formulas at `sizes`, which are `named` by the user.
+    """Return the cost of a call at given sizes.
 
-    Raises TargetError where the machine's description says nothing of blocks.
+    described   the program before it was scheduled, whose flop count
+    user_sizes  the sizes by the user's names
+    sizes       the same by the program's names
+
+    Raises TargetError if the machine's description has no table [grid].
     """
     engines, _ = grid_of(machine)
     prediction = grid_prediction(program, engines, microkernels)
@@ -175,7 +181,7 @@ def grid_cost(
     return Cost(
         kernel=described.name,
         machine=machine.name,
-        sizes=dict(named),
+        sizes=dict(user_sizes),
         flop=int(evaluate(flop(described, sizes).value, {})),
         pieces=tuple(pieces),
         hertz=machine.hertz,
@@ -191,17 +197,17 @@ def grid_cost(
 
 
 def _pieces_at(prediction: Prediction, sizes: Mapping[str, int]) -> list[PieceCost]:
-    """Return the launches of a call: of a choice those of the cheapest option."""
-    taken = [
+    """Return the costs of the launches of a call; of a choice, those of the cheapest option."""
+    cheapest = [
         min(range(len(ways)), key=lambda k: float(evaluate(ways[k].cost, sizes)))
         for ways in prediction.choices
     ]
-    running = (
+    pieces = (
         one
         for one in prediction.pieces
-        if one.piece.way is None or taken[one.piece.way[0]] == one.piece.way[1]
+        if one.piece.way is None or cheapest[one.piece.way[0]] == one.piece.way[1]
     )
-    return [piece for piece in (_at(one, sizes) for one in running) if piece.runs]
+    return [piece for piece in (_piece_at(one, sizes) for one in pieces) if piece.runs]
 
 
 def prediction_seconds(prediction: Prediction, machine: Device, sizes: Mapping[str, int]) -> float:
@@ -211,35 +217,42 @@ def prediction_seconds(prediction: Prediction, machine: Device, sizes: Mapping[s
         total = by_stage.setdefault(piece.stage, dict.fromkeys(piece.resources, 0.0))
         for name, cycles in piece.resources.items():
             total[name] += cycles
-    return (prediction.call + sum(max(one.values()) for one in by_stage.values())) / machine.hertz
+    return (
+        prediction.call + sum(max(totals.values()) for totals in by_stage.values())
+    ) / machine.hertz
 
 
-def _at(one: Predicted, sizes: Mapping[str, int]) -> PieceCost:
+def _piece_at(predicted: Predicted, sizes: Mapping[str, int]) -> PieceCost:
     """Return a piece at known sizes."""
     return PieceCost(
-        stage=one.piece.stage,
-        role=one.piece.role,
+        stage=predicted.piece.stage,
+        role=predicted.piece.role,
         tile={},
-        microkernel=one.piece.microkernel or "",
-        runs=int(evaluate(one.counts.runs, sizes)),
-        flop=int(evaluate(one.counts.flop, sizes)),
+        microkernel=predicted.piece.microkernel or "",
+        runs=int(evaluate(predicted.counts.runs, sizes)),
+        flop=int(evaluate(predicted.counts.flop, sizes)),
         instructions=0.0,
-        resources={name: float(evaluate(c, sizes)) for name, c in one.resources.items()},
-        bytes={name: int(evaluate(size, sizes)) for name, size in one.bytes.items()},
-        energy=float(evaluate(one.joules, sizes)),
+        resources={name: float(evaluate(c, sizes)) for name, c in predicted.resources.items()},
+        bytes={name: int(evaluate(size, sizes)) for name, size in predicted.bytes.items()},
+        energy=float(evaluate(predicted.joules, sizes)),
         registers=0,
     )
 
 
 @dataclass(frozen=True)
 class _Counter:
+    """Counts the work of the launches of a program on a machine."""
+
     program: Program
     machine: Accelerator
     grid: Grid
     kernels: Mapping[str, Microkernel]
 
     def launch(self, stmt: Stmt, way: tuple[int, int] | None) -> Predicted:
-        """Return what a launch costs."""
+        """Return the predicted cost of a launch.
+
+        way  the number of a choice and of its option, if the launch is in one
+        """
         work = _Work()
         self.count((stmt,), {}, ONE, work)
         machine, count = self.machine, self.machine.cores
@@ -253,28 +266,29 @@ class _Counter:
         resident = count * self.resident((stmt,))
         waves = real(ix.ceildiv(blocks, resident))
         waiting = Binary("*", waves, self.latency((stmt,), {}, 1))
-        some = Compare(">", work.instances, ZERO)
+        has_work = Compare(">", work.instances, ZERO)
         arrays = self.footprint(stmt)
         fits = Compare("<=", arrays, ix.const(l2.bytes * count))
-        far = Select(fits, ZERO, arrays)
+        dram_bytes = Select(fits, ZERO, arrays)
         main = self.machine.dram
         resources = {
             TENSOR: busy(work.steps, self.tensor_rate(work.kernels)),
             LANES: busy(work.operations, self.rate_of("float32")),
             shared.name: busy(work.shared, shared.bytes_per_cycle),
             l2.name: busy(work.main, l2.bytes_per_cycle),
-            main.name: Binary("*", real(far), real(1 / (main.bytes_per_cycle * count))),
+            main.name: Binary("*", real(dram_bytes), real(1 / (main.bytes_per_cycle * count))),
             WAITING: waiting,
         }
         resources = {
-            name: shortened(Select(some, cycles, real(0.0))) for name, cycles in resources.items()
+            name: shortened(Select(has_work, cycles, real(0.0)))
+            for name, cycles in resources.items()
         }
-        near = {memory.name: work.main for memory in machine.memory[1:]}  # through caches
-        bytes_ = {shared.name: work.shared, **near, main.name: far}
-        stored = [one.buffer for one in walk((stmt,)) if isinstance(one, Store)]
-        piece = Piece(stored[-1], "whole", (), next(iter(work.kernels), None), way)
+        cache_bytes = {memory.name: work.main for memory in machine.memory[1:]}  # through caches
+        bytes_ = {shared.name: work.shared, **cache_bytes, main.name: dram_bytes}
+        stores = [store.buffer for store in walk((stmt,)) if isinstance(store, Store)]
+        piece = Piece(stores[-1], "whole", (), next(iter(work.kernels), None), way)
         counts = Counts(
-            runs=Select(some, ONE, ZERO),
+            runs=Select(has_work, ONE, ZERO),
             instances=work.instances,
             flop=work.flop,
             instructions=ZERO,
@@ -285,9 +299,9 @@ class _Counter:
     def count(
         self, body: Sequence[Stmt], values: Mapping[str, Expr], times: Expr, work: _Work
     ) -> None:
-        """Count what statements do, so many times.
+        """Add the work of statements that run `times` times.
 
-        values  of iterators around: where they begin
+        values  of the iterators around: the first value of each
         """
         for stmt in body:
             match stmt:
@@ -328,11 +342,12 @@ class _Counter:
         return self.machine.memory[0]
 
     def is_product(self, tile: Tile) -> bool:
-        """Return whether a tile is one of tensor cores."""
+        """Return whether tensor cores run a tile."""
         kernel = self.kernels.get(tile.microkernel or "")
         return kernel is not None and kernel.reducer is not None
 
     def is_of_sizes(self, condition: Expr) -> bool:
+        """Return whether a condition is about sizes alone: it holds for all blocks or for none."""
         return variables(condition) <= {size.name for size in self.program.sizes}
 
     def product(
@@ -343,7 +358,7 @@ class _Counter:
         work: _Work,
         kernel: Microkernel,
     ) -> None:
-        """Count a tile that a microkernel runs, in whole issues of the hardware."""
+        """Add the work of a tile of tensor cores, in whole issues of the hardware."""
         work.kernels[kernel.name] = None
         unit = next(u for u in self.machine.unit if u.name.startswith("tensor"))
         rows, columns = (ix.maximum(substitute(a.extent, values), 0) for a in tile.axes[-2:])
@@ -361,22 +376,22 @@ class _Counter:
             work.add("instances", instances)
             if inner.reduce is None:
                 continue
-            deep = ix.mul(ix.ceildiv(terms, unit.terms), unit.terms)
-            work.add("steps", ix.mul(ix.mul(ix.mul(whole_rows, whole_columns), deep), times))
+            whole_terms = ix.mul(ix.ceildiv(terms, unit.terms), unit.terms)
+            work.add("steps", ix.mul(ix.mul(ix.mul(whole_rows, whole_columns), whole_terms), times))
             work.add("flop", ix.mul(operations(inner), instances))
             self.energy(inner, instances, work)
             item = max((ITEM_BYTES[load.dtype] for load, _ in loads(inner.value)), default=2)
-            read = ix.mul(ix.add(whole_rows, whole_columns), deep)
-            work.add("shared", ix.mul(ix.mul(read, item), times))
+            elements = ix.mul(ix.add(whole_rows, whole_columns), whole_terms)
+            work.add("shared", ix.mul(ix.mul(elements, item), times))
 
     def store(self, store: Store, times: Expr, work: _Work) -> None:
-        """Count a statement that lanes run, so many times."""
+        """Add the work of a statement that lanes run `times` times."""
         work.add("instances", times)
         work.add("flop", ix.mul(operations(store), times))
         work.add("operations", ix.mul(operations(store) + 1, times))
         self.energy(store, times, work)
-        touched = [load.buffer for load, _ in loads(store.value) if isinstance(load, Load)]
-        for name in (*touched, store.buffer):
+        arrays = [load.buffer for load, _ in loads(store.value) if isinstance(load, Load)]
+        for name in (*arrays, store.buffer):
             buffer = self.program.buffer(name)
             if buffer.scope is None and not self.is_window(name):
                 work.add("main", ix.mul(ITEM_BYTES[buffer.dtype], times))
@@ -384,30 +399,34 @@ class _Counter:
                 work.add("shared", ix.mul(ITEM_BYTES[buffer.dtype], times))
 
     def is_window(self, name: str) -> bool:
+        """Return whether the program has windows of a buffer."""
         return any(isinstance(s, Alloc) and s.buffer == name for s in walk(self.program))
 
     def energy(self, store: Store, instances: Expr, work: _Work) -> None:
+        """Add the picojoules of the instances of a statement, if the machine describes energy."""
         if self.machine.energy is not None:
             each = round(1000 * picojoules(store, self.program, self.machine.energy))
             work.add("picojoules", ix.mul(each, instances))
 
-    def joules(self, work: _Work, moved: Mapping[str, Expr]) -> Expr:
-        """Return an estimate: of the operations, and of the bytes from each memory."""
+    def joules(self, work: _Work, bytes_by_memory: Mapping[str, Expr]) -> Expr:
+        """Return the estimated energy in joules, of the operations and of the bytes from each memory."""
         energy = self.machine.energy
         if energy is None:
             return real(0.0)
-        rates = {one.name: energy.on_chip(one.bytes) for one in self.machine.memory}
+        rates = {memory.name: energy.on_chip(memory.bytes) for memory in self.machine.memory}
         rates[self.machine.dram.name] = energy.dram
-        parts = [Binary("*", real(size), real(1e-12 * rates[n])) for n, size in moved.items()]
-        own = Binary("*", real(work.picojoules), real(1e-15))
-        return shortened(reduce(lambda a, b: Binary("+", a, b), parts, own))
+        parts = [
+            Binary("*", real(size), real(1e-12 * rates[n])) for n, size in bytes_by_memory.items()
+        ]
+        operation_energy = Binary("*", real(work.picojoules), real(1e-15))
+        return shortened(reduce(lambda a, b: Binary("+", a, b), parts, operation_energy))
 
     def rate_of(self, dtype: str) -> float:
-        """Return the multiply-adds in a cycle of a multiprocessor's lanes."""
+        """Return the multiply-adds per cycle of a multiprocessor's lanes."""
         return next((u.multiply_adds for u in self.machine.unit if dtype in u.of), 1.0)
 
     def tensor_rate(self, kernels: Mapping[str, None]) -> float:
-        """Return the multiply-adds in a cycle of a multiprocessor's tensor cores, for what these microkernels multiply."""
+        """Return the multiply-adds per cycle of a multiprocessor's tensor cores, for the element types of these microkernels."""
         types = {t.dtype for name in kernels for t in self.kernels[name].definition.reads}
         rates = (u.multiply_adds for u in self.machine.unit if types & {*u.of})
         return max(rates, default=1.0)
@@ -422,50 +441,50 @@ class _Counter:
         return total
 
     def resident(self, body: Sequence[Stmt]) -> int:
-        """Return how many blocks a multiprocessor runs at a time: as shared memory and warps allow."""
+        """Return the number of blocks that run on a multiprocessor at a time, as shared memory, warps and its own limit allow."""
         shared = 0
         for stmt in walk(tuple(body)):
             if isinstance(stmt, Alloc):
                 buffer = self.program.buffer(stmt.buffer)
                 if "shared" in (stmt.memory, buffer.scope):
-                    most = (_most(extent) for _, extent in stmt.axes)
-                    size = reduce(lambda a, b: a * b, most, ITEM_BYTES[buffer.dtype])
+                    limits = (_literal_bound(extent) for _, extent in stmt.axes)
+                    size = reduce(lambda a, b: a * b, limits, ITEM_BYTES[buffer.dtype])
                     shared += size * stmt.depth
         fits = self.shared.bytes // shared if shared else self.grid.blocks
         return max(min(fits, self.grid.warps // max(warps_of(body), 1), self.grid.blocks), 1)
 
     def latency(self, body: Sequence[Stmt], values: Mapping[str, Expr], depth: int) -> Expr:
-        """Return the cycles that a block waits alone.
+        """Return the cycles from the begin to the end of a block that has its multiprocessor for itself.
 
-        depth  windows that take turns around: so many loads are under way
+        depth  of the ring of windows around: as many loads are in flight
         """
         total: Expr = real(0.0)
         far, near = self.machine.memory[-1].latency_cycles, self.shared.latency_cycles
         for stmt in body:
             inner: Expr | None = None
             match stmt:
-                case For(name, lo, hi, inside, unit=unit):
+                case For(name, lo, hi, inner_body, unit=unit):
                     lo, hi = substitute(lo, values), substitute(hi, values)
-                    now = {**values, name: lo}
+                    inner_values = {**values, name: lo}
                     if unit in ("warp", "thread") and not any(
-                        isinstance(one, Tile | Sync | Alloc) for one in walk(inside)
+                        isinstance(child, Tile | Sync | Alloc) for child in walk(inner_body)
                     ):
-                        steps = _statements(inside, now)
+                        steps = _statements(inner_body, inner_values)
                         lanes = 32 if unit == "warp" else 1
                         inner = Binary("*", real(steps), real(_STEP_CYCLES / lanes))
                         inner = Binary("+", inner, real(far))
                     else:
-                        inner = self.latency(inside, now, depth)
+                        inner = self.latency(inner_body, inner_values, depth)
                     if unit is None and inner != real(0.0):
                         trips = ix.maximum(ix.sub(hi, lo), 0)
                         inner = Binary("*", real(trips), inner)
                 case If(_, then, other):
                     inner = self.latency((*then, *other), values, depth)
-                case Let(name, _, _, value, inside):
-                    now = {**values, name: substitute(value, values)}
-                    inner = self.latency(inside, now, depth)
-                case Alloc(body=inside):
-                    inner = self.latency(inside, values, max(depth, stmt.depth))
+                case Let(name, _, _, value, inner_body):
+                    inner_values = {**values, name: substitute(value, values)}
+                    inner = self.latency(inner_body, inner_values, depth)
+                case Alloc(body=inner_body):
+                    inner = self.latency(inner_body, values, max(depth, stmt.depth))
                 case Choose(options):
                     inner = self.latency(options[0].body, values, depth)
                 case Tile() if self.is_product(stmt):
@@ -480,11 +499,11 @@ class _Counter:
 
 
 _STEP_CYCLES = 8.0
-"""Of a lane, between two statements of which the second needs the first."""
+"""Cycles of a lane between a statement and the next one, which needs its value."""
 
 
 def _statements(body: Sequence[Stmt], values: Mapping[str, Expr]) -> Expr:
-    """Return how many statements plain loops run."""
+    """Return the number of statement instances in plain loops."""
     total: Expr = ZERO
     for stmt in body:
         match stmt:
@@ -495,63 +514,63 @@ def _statements(body: Sequence[Stmt], values: Mapping[str, Expr]) -> Expr:
             case If(_, then, other):
                 total = ix.add(total, _statements((*then, *other), values))
             case Let(name, _, _, value, inner):
-                now = {**values, name: substitute(value, values)}
-                total = ix.add(total, _statements(inner, now))
+                inner_values = {**values, name: substitute(value, values)}
+                total = ix.add(total, _statements(inner, inner_values))
             case _:
                 total = ix.add(total, ONE)
     return total
 
 
 def _blocks(body: Sequence[Stmt], values: Mapping[str, Expr]) -> Expr | None:
-    """Return how many blocks run statements; None where they are of one."""
+    """Return the number of blocks that run statements; None if no loop is bound to blocks."""
     total: Expr | None = None
     for stmt in body:
-        own: Expr | None = None
+        count: Expr | None = None
         match stmt:
             case For(name, lo, hi, inner, unit=unit):
                 lo, hi = substitute(lo, values), substitute(hi, values)
-                own = _blocks(inner, {**values, name: lo})
+                count = _blocks(inner, {**values, name: lo})
                 if unit == "block":
-                    own = ix.mul(ix.maximum(ix.sub(hi, lo), 0), ONE if own is None else own)
+                    count = ix.mul(ix.maximum(ix.sub(hi, lo), 0), ONE if count is None else count)
             case If(_, then, other):
-                own = _blocks((*then, *other), values)
+                count = _blocks((*then, *other), values)
             case Let(name, _, _, value, inner):
-                own = _blocks(inner, {**values, name: substitute(value, values)})
+                count = _blocks(inner, {**values, name: substitute(value, values)})
             case Alloc(body=inner):
-                own = _blocks(inner, values)
+                count = _blocks(inner, values)
             case _:
                 pass
-        if own is not None:
-            total = own if total is None else ix.add(total, own)
+        if count is not None:
+            total = count if total is None else ix.add(total, count)
     return total
 
 
 def warps_of(body: Sequence[Stmt]) -> int:
-    """Return how many warps a block of these statements has: as many as its widest loop of warps, or of lanes."""
-    most = 1
+    """Return the warps of a block: the trip count of its longest loop over warps, or over threads by 32."""
+    warps = 1
     for stmt in walk(tuple(body)):
         if isinstance(stmt, For) and stmt.unit in ("warp", "thread"):
-            count = _most(ix.sub(stmt.hi, stmt.lo))
-            most = max(most, count if stmt.unit == "warp" else -(-count // 32))
-    return most
+            count = _literal_bound(ix.sub(stmt.hi, stmt.lo))
+            warps = max(warps, count if stmt.unit == "warp" else -(-count // 32))
+    return warps
 
 
-def _most(extent: Expr) -> int:
-    """Return the greatest number that the literals of an extent allow; 1 where none does."""
-    known = ix.literal_value(extent)
-    if known is not None:
-        return known
-    found = list(_literal_bounds(extent))
-    return min(found) if found else 1
+def _literal_bound(extent: Expr) -> int:
+    """Return an upper bound of an extent, from the literals of its minima; 1 if it has none."""
+    literal = ix.literal_value(extent)
+    if literal is not None:
+        return literal
+    bounds = list(_literal_bounds(extent))
+    return min(bounds) if bounds else 1
 
 
 def _literal_bounds(extent: Expr) -> Iterator[int]:
     match extent:
         case Binary("min", a, b):
             for part in (a, b):
-                known = ix.literal_value(part)
-                if known is not None:
-                    yield known
+                literal = ix.literal_value(part)
+                if literal is not None:
+                    yield literal
                 else:
                     yield from _literal_bounds(part)
         case Binary("-" | "+", a, _):

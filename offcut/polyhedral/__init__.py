@@ -1,4 +1,4 @@
-"""Set mathematics, and the only importer of islpy."""
+"""Integer sets and relations; the only subpackage that imports islpy."""
 
 from offcut.polyhedral.affine import (
     BACK,
@@ -46,7 +46,7 @@ from offcut.polyhedral.isl_budget import (
     request_budget,
     try_isl,
 )
-from offcut.polyhedral.iteration_domains import iteration_domain, unbounded
+from offcut.polyhedral.iteration_domains import find_unbounded_lets, iteration_domain
 from offcut.polyhedral.witness import project_onto_sizes, smallest_point
 
 __all__ = [
@@ -77,6 +77,7 @@ __all__ = [
     "coordinates",
     "dependences",
     "escaping_windows",
+    "find_unbounded_lets",
     "in_bounds_sizes",
     "iteration_domain",
     "maximum",
@@ -92,6 +93,5 @@ __all__ = [
     "spacing",
     "statements",
     "try_isl",
-    "unbounded",
     "unsafe_divisor",
 ]

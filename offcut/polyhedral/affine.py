@@ -1,4 +1,4 @@
-"""Index expressions and conditions as isl text, and sets from them.
+"""Convert index expressions and conditions to isl text, and build sets from them.
 
 isl never sees a user's name: sizes become p0, p1, … and coordinates x0, x1, … by position, so that
 a size called ``i`` or ``mod`` is a size. isl decides quasi-affine facts only; what is not
@@ -29,13 +29,13 @@ _ALL_OF = {"<": ("max", "min"), "<=": ("max", "min"), ">": ("min", "max"), ">=":
 
 
 def coordinates(axes: Sequence[str]) -> dict[str, str]:
-    """isl's names of the coordinates: x0, x1, … by position."""
+    """Return isl's names of the coordinates: x0, x1, … by position."""
     return {axis: f"x{k}" for k, axis in enumerate(axes)}
 
 
 @dataclass(frozen=True)
 class Space:
-    """The sizes of a computation and what is promised of them.
+    """The sizes of a computation and the promises about them.
 
     sizes        give the parameters p0, p1, … of every set
     assumptions  quasi-affine conditions over the sizes
@@ -58,17 +58,17 @@ class Space:
 
     @property
     def parameters(self) -> str:
-        """``[p0, p1] -> ``, the head of every set."""
+        """Return ``[p0, p1] -> ``, the head of every set."""
         return f"[{', '.join(self._names.values())}] -> "
 
     @lazy_property
     def context(self) -> isl.Set:
-        """The parameter set of all sizes that facts and assumptions allow."""
+        """Return the parameter set of all sizes that facts and assumptions allow."""
         return Set(f"{self.parameters}{{ : {self.facts} }}")
 
     @lazy_property
     def facts(self) -> str:
-        """The same as text."""
+        """Return the facts and assumptions as isl text."""
         parts = []
         for size in self.sizes:
             p = self._names[size.name]
@@ -77,8 +77,8 @@ class Space:
             parts.append(f"{size.min} <= {p}{upper}")
             if size.multiple_of != 1:
                 parts.append(f"{p} mod {size.multiple_of} = 0")
-        known = (self.condition(fact, {}) for fact in self.assumptions)
-        return " and ".join([*parts, *(text for text in known if text is not None)]) or "true"
+        texts = (self.condition(fact, {}) for fact in self.assumptions)
+        return " and ".join([*parts, *(text for text in texts if text is not None)]) or "true"
 
     def expr(self, expr: Expr, axes: Mapping[str, str]) -> str | None:
         """`expr` as isl text over the sizes and `axes` (name, isl's name); None where it is no
@@ -106,7 +106,7 @@ class Space:
                 return None
 
     def condition(self, expr: Expr, axes: Mapping[str, str]) -> str | None:
-        """A condition as isl text; None where a part of it is not quasi-affine."""
+        """Return a condition as isl text; None if a part of it is not quasi-affine."""
         match expr:
             case Const(value, "bool"):
                 return "true" if value else "false"
@@ -132,19 +132,19 @@ class Space:
                 return None
 
     def set(self, axes: Collection[str], conditions: Iterable[str]) -> isl.Set:
-        """``{ [axes] : facts and conditions }``."""
+        """Return ``{ [axes] : facts and conditions }``."""
         xs = ", ".join(f"x{k}" for k in range(len(axes)))
         return Set(f"{self.parameters}{{ [{xs}] : {' and '.join([self.facts, *conditions])} }}")
 
 
 def space_of(computation: Computation) -> Space:
-    """The sizes and promises of a computation."""
+    """Return the sizes and promises of a computation."""
     return Space(computation.sizes, computation.assumptions)
 
 
 @memo(1 << 14)
 def coefficient(part: Expr, axis: str) -> int | None:
-    """The factor of `axis` in an affine index; None where it occurs inside ``//``, ``%``, min, max."""
+    """Return the factor of `axis` in an affine index; None if it occurs inside ``//``, ``%``, min, max."""
     total = 0
     for atom, factor in to_linear(part).terms:
         if atom == Var(axis):
@@ -155,7 +155,7 @@ def coefficient(part: Expr, axis: str) -> int | None:
 
 
 class Spacing(NamedTuple):
-    """How lanes side by side lie in an index: groups of `share` lanes take one place, and the next group the place `step` further."""
+    """The positions of adjacent lanes in an index: groups of `share` lanes have one position, and groups are `step` apart."""
 
     share: int
     step: int
@@ -166,7 +166,7 @@ SAME, NEXT, BACK = Spacing(1, 0), Spacing(1, 1), Spacing(1, -1)
 
 @memo(1 << 14)
 def spacing(part: Expr, axis: str, width: int, multiple: int) -> Spacing | None:
-    """How neighbouring lanes along `axis` lie in an index; None where groups are not whole, or not alike.
+    """Return the spacing of adjacent lanes along `axis` in an index; None if groups are partial or unequal.
 
     ``2*i`` has shares of 1 and a step of 2, ``i // 2 + 5`` shares of 2 and a step of 1, ``4*(i//4) + 2`` of 4 and 4. What moves no
     lane is `SAME`.
@@ -176,10 +176,12 @@ def spacing(part: Expr, axis: str, width: int, multiple: int) -> Spacing | None:
     count = max(width, 2)  # one lane lies as if a second followed it
     offsets = [0] * count
     for atom, factor in to_linear(part).terms:
-        found = _offsets(atom, axis, width, multiple, count)
-        if found is None:
+        atom_offsets = _offsets(atom, axis, width, multiple, count)
+        if atom_offsets is None:
             return None
-        offsets = [at + factor * more for at, more in zip(offsets, found, strict=True)]
+        offsets = [
+            at + factor * atom_offset for at, atom_offset in zip(offsets, atom_offsets, strict=True)
+        ]
     share = next((lane for lane, offset in enumerate(offsets) if offset), 0)
     if not share:
         return SAME
@@ -189,7 +191,7 @@ def spacing(part: Expr, axis: str, width: int, multiple: int) -> Spacing | None:
 
 
 def row_spacing(index: Sequence[Expr], axis: str, width: int, multiple: int) -> Spacing | None:
-    """`spacing` in the last index of an array, whose others move no lane; None where they do."""
+    """Return `spacing` in the last index of an array; None if a lane moves another index."""
     if not index:
         return SAME
     *outer, last = (spacing(part, axis, width, multiple) for part in index)
@@ -221,7 +223,7 @@ def _offsets(atom: Expr, axis: str, width: int, multiple: int, count: int) -> Se
 
 
 def _parts(expr: Expr, op: str) -> list[Expr]:
-    """The operands of nested `op`."""
+    """Return the operands of nested `op`."""
     match expr:
         case Binary(word, a, b) if word == op:
             return [*_parts(a, op), *_parts(b, op)]

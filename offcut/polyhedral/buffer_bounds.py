@@ -1,4 +1,4 @@
-"""Accesses of a loop program against the shapes of its buffers."""
+"""Check the accesses of a loop program against the shapes of its buffers."""
 
 from __future__ import annotations
 
@@ -72,16 +72,16 @@ class OutOfBoundsAccess:
 
     @property
     def access(self) -> str:
-        """``A[i + 1, 0]``."""
+        """Return the access as text: ``A[i + 1, 0]``."""
         return f"{self.buffer}[{', '.join(map(format_expr, self.index))}]"
 
     @property
     def element(self) -> str:
-        """``1, 0``, where it lies."""
+        """Return the coordinates of the element: ``1, 0``."""
         return ", ".join(map(str, self.point[len(self.statement.iterators) :]))
 
     def given(self, program: Program, names: Mapping[str, str]) -> str:
-        """``with n = 1, i = 0, ``: the sizes and the instance, as far as there are any.
+        """Return ``with n = 1, i = 0, ``: the sizes and the instance, as far as there are any.
 
         names   what the user calls what `program` calls otherwise
         """
@@ -105,27 +105,27 @@ def accesses_outside(
     Where bounded values have too many literals between them, the accesses inside are open.
     """
     space = Space(program.sizes, program.assumptions)
-    asked = frozenset(b.name for b in program.buffers) if buffers is None else buffers
-    open_ = _Seen(program, asked).undecided(program.body, EnclosingScope(space))
+    checked_buffers = frozenset(b.name for b in program.buffers) if buffers is None else buffers
+    open_ = _Seen(program, checked_buffers).undecided(program.body, EnclosingScope(space))
     if _copies(open_) > MAX_COPIES:
         return tuple(
             OutOfBoundsAccess(one, buffer, index, None, ())
             for one in statements(replace(program, body=open_))
             for buffer, index, _ in _accesses(one)
-            if buffer in asked
+            if buffer in checked_buffers
         )
-    fixed = replace(program, body=_without_lets(open_))
-    found = (
+    without_lets = replace(program, body=_without_lets(open_))
+    accesses = (
         _outside(program, space, one, buffer, index, path)
-        for one in statements(fixed)
+        for one in statements(without_lets)
         for buffer, index, path in _accesses(one)
-        if buffer in asked
+        if buffer in checked_buffers
     )
-    return tuple(one for one in found if one is not None)
+    return tuple(one for one in accesses if one is not None)
 
 
 def check_in_bounds(program: Program, op: str, names: Mapping[str, str]) -> None:
-    """Refuse `program` where sets show an access outside of its buffer, at any size.
+    """Reject `program` if sets show an access outside of its buffer, at any size.
 
     op      what was asked for, in the words of the refusal
     names   what the user calls what the program calls otherwise
@@ -137,12 +137,12 @@ def check_in_bounds(program: Program, op: str, names: Mapping[str, str]) -> None
     one = next((one for one in accesses_outside(program) if one.sizes is not None), None)
     if one is None:
         return
-    called = partial(_called, names=names)
-    store = map_own_expressions(one.statement.store, called)
+    by_user_names = partial(_by_user_names, names=names)
+    store = map_own_expressions(one.statement.store, by_user_names)
     assert isinstance(store, Store)
     buffer = names.get(one.buffer, one.buffer)
-    access = replace(one, buffer=buffer, index=tuple(map(called, one.index))).access
-    shape = ", ".join(format_expr(called(n)) for n in program.buffer(one.buffer).shape)
+    access = replace(one, buffer=buffer, index=tuple(map(by_user_names, one.index))).access
+    shape = ", ".join(format_expr(by_user_names(n)) for n in program.buffer(one.buffer).shape)
     raise PartitionError(
         op,
         f"cannot access {access} out of bounds",
@@ -153,7 +153,7 @@ def check_in_bounds(program: Program, op: str, names: Mapping[str, str]) -> None
     )
 
 
-def _called(expr: Expr, names: Mapping[str, str]) -> Expr:
+def _by_user_names(expr: Expr, names: Mapping[str, str]) -> Expr:
     """Return `expr` with what is in it called as the user does."""
 
     def rule(node: Expr) -> Expr | None:
@@ -203,8 +203,8 @@ def outside_window(program: Program, name: str) -> OutOfBoundsAccess | None:
     (shape,) = shapes
     buffers = tuple(replace(b, shape=shape) if b.name == name else b for b in program.buffers)
     body = tuple(_from_start(stmt, name) for stmt in program.body)
-    found = accesses_outside(replace(program, buffers=buffers, body=body))
-    return next((one for one in found if one.buffer == name and one.sizes is not None), None)
+    accesses = accesses_outside(replace(program, buffers=buffers, body=body))
+    return next((one for one in accesses if one.buffer == name and one.sizes is not None), None)
 
 
 def _from_start(stmt: Stmt, name: str) -> Stmt:
@@ -230,7 +230,7 @@ def _from_start(stmt: Stmt, name: str) -> Stmt:
 
 
 class _Seen:
-    """The accesses that are seen to lie inside by what is around them.
+    """The accesses whose bounds follow quickly from the enclosing scope.
 
     buffers   those that are asked about
     windows   inside of their windows, where they stand in one
@@ -241,15 +241,15 @@ class _Seen:
         self.buffers, self.windows = buffers, windows
         self.held: dict[str, tuple[tuple[Expr, Expr], ...]] = {}
         if not windows:
-            asked = (buffer for buffer in program.buffers if buffer.name in buffers)
-            self.held = {b.name: tuple((zero, n) for n in b.shape) for b in asked}
+            checked_buffers = (buffer for buffer in program.buffers if buffer.name in buffers)
+            self.held = {b.name: tuple((zero, n) for n in b.shape) for b in checked_buffers}
 
     def undecided(self, body: Sequence[Stmt], at: EnclosingScope) -> tuple[Stmt, ...]:
         """Return `body` without the stores all of whose accesses are seen to lie inside."""
         return tuple(left for stmt in body for left in self.undecided_in(stmt, at))
 
     def undecided_in(self, stmt: Stmt, at: EnclosingScope) -> tuple[Stmt, ...]:
-        """What is left of one statement; it stays whole where what it asks or counts to is not seen."""
+        """Return the undecided parts of one statement; the whole of it if a bound or a condition of it is undecided."""
         match stmt:
             case Store(buffer, index, value):
                 reads = all(self.all_in(expr, at) for expr in (value, *index))
@@ -276,8 +276,8 @@ class _Seen:
                 body = self.undecided(stmt.body, at)
                 self.held = before
             case Choose(options):
-                made = (replace(o, body=self.undecided(o.body, at)) for o in options)
-                return (Choose(tuple(made)),)
+                new_options = (replace(o, body=self.undecided(o.body, at)) for o in options)
+                return (Choose(tuple(new_options)),)
             case _:
                 return (stmt,)
         return (replace(stmt, body=body),) if body else ()
@@ -302,8 +302,8 @@ class _Seen:
             for side in (Compare("<=", start, part), Compare("<", part, ix.add(start, count)))
         )
         if self.windows:  # no sets ask later
-            return all(at.shows(side) or at.shows_where_it_runs(side) for side in sides)
-        return all(map(at.shows, sides))
+            return all(at.implies(side) or at.implies_where_it_runs(side) for side in sides)
+        return all(map(at.implies, sides))
 
 
 MAX_COPIES = 20_000
@@ -314,26 +314,26 @@ def _copies(body: Sequence[Stmt]) -> int:
     """Return how many statements `_without_lets` makes of `body`."""
     total = 0
     for stmt in body:
-        inside = sum(map(_copies, blocks(stmt))) or 1
-        total += inside * max(stmt.hi - stmt.lo, 0) if isinstance(stmt, Let) else inside
+        inner_copies = sum(map(_copies, blocks(stmt))) or 1
+        total += inner_copies * max(stmt.hi - stmt.lo, 0) if isinstance(stmt, Let) else inner_copies
     return total
 
 
 def _without_lets(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Return `body` with each bounded value written out, literal by literal, under what makes it that one."""
-    made: list[Stmt] = []
+    statements: list[Stmt] = []
     for stmt in body:
         match stmt:
             case Let(name, lo, hi, value, inner):
                 inner = _without_lets(inner)
                 for literal in range(lo, hi):
                     q = ix.const(literal)
-                    made.append(
+                    statements.append(
                         If(conjunction(equal(value, q)), substitute_coordinates(inner, {name: q}))
                     )
             case _:
-                made.append(map_blocks(stmt, _without_lets))
-    return tuple(made)
+                statements.append(map_blocks(stmt, _without_lets))
+    return tuple(statements)
 
 
 def _accesses(one: Statement) -> Iterator[tuple[str, tuple[Expr, ...], tuple[Expr, ...]]]:
@@ -358,21 +358,21 @@ def _outside(
     texts = [space.expr(part, at) for part in index]
     if any(text is None for text in texts):
         return OutOfBoundsAccess(one, buffer, index, None, ())
-    known = [part for condition in path for part in conjuncts(condition)]
-    if _clearly_inside(program, Facts(space, one.iterators, tuple(known)), buffer, index):
+    path_conditions = [part for condition in path for part in conjuncts(condition)]
+    if _clearly_inside(program, Facts(space, one.iterators, tuple(path_conditions)), buffer, index):
         return None
     elements = [f"x{len(one.loops) + k}" for k in range(len(index))]
-    said = [space.condition(part, at) for part in known]
+    condition_texts = [space.condition(part, at) for part in path_conditions]
     shape = [space.expr(extent, {}) for extent in program.buffer(buffer).shape]
     if None in shape:
         return OutOfBoundsAccess(one, buffer, index, None, ())
-    conditions = [text for text in said if text is not None]
+    conditions = [text for text in condition_texts if text is not None]
     conditions += [f"{e} = {text}" for e, text in zip(elements, texts, strict=True)]
     wrong = [f"{e} < 0 or {e} >= {n}" for e, n in zip(elements, shape, strict=True)]
     if not wrong:
         return None
     broken = space.set([*one.iterators, *elements], [*conditions, f"({' or '.join(wrong)})"])
-    if None in said:
+    if None in condition_texts:
         return None if broken.is_empty() else OutOfBoundsAccess(one, buffer, index, None, ())
     witness = smallest_point(broken)
     return None if witness is None else OutOfBoundsAccess(one, buffer, index, *witness)
@@ -386,7 +386,7 @@ def _clearly_inside(program: Program, at: Facts, buffer: str, index: tuple[Expr,
 
 
 def check_promises(program: Program, op: str, users: Mapping[str, str]) -> None:
-    """Refuse `program` unless some sizes meet all that is promised of them: of none, everything is proved.
+    """Reject `program` if no sizes meet all promises: of no sizes, everything could be proved.
 
     op     what was asked for, in the words of the refusal
     users  what the user calls the sizes that the program calls otherwise
@@ -400,7 +400,7 @@ def check_promises(program: Program, op: str, users: Mapping[str, str]) -> None:
     }
     about = set().union(*map(variables, program.assumptions))
     ranges = [format_size(named[size.name]) for size in program.sizes if size.name in about]
-    facts = [f"assume {format_expr(_called(fact, users))}" for fact in program.assumptions]
+    facts = [f"assume {format_expr(_by_user_names(fact, users))}" for fact in program.assumptions]
     raise PartitionError(
         op,
         "cannot promise this of the sizes",
@@ -411,7 +411,7 @@ def check_promises(program: Program, op: str, users: Mapping[str, str]) -> None:
 
 
 def check_extents(program: Program, op: str, names: Mapping[str, str]) -> None:
-    """Refuse `program` unless every buffer has a shape: no extent is negative, at all sizes.
+    """Reject `program` unless every buffer has a shape: no extent is negative, at all sizes.
 
     At a size where one is, nothing could be called, and what is between would have no memory.
 
@@ -427,28 +427,28 @@ def check_extents(program: Program, op: str, names: Mapping[str, str]) -> None:
             holds = Compare(">=", extent, ix.const(0))
             if fitting(extent, ranges, buffer.name)[0] >= 0 or at.holds(holds):
                 continue
-            found = at.example(Compare("<", extent, ix.const(0)))
-            given = [f"{names.get(name, name)} = {v}" for name, v in (found or {}).items()]
-            shape = tuple(_called(part, names) for part in buffer.shape)
-            shown = replace(buffer, name=names.get(buffer.name, buffer.name), shape=shape)
-            text = format_expr(_called(extent, names))
+            witness = at.example(Compare("<", extent, ix.const(0)))
+            size_texts = [f"{names.get(name, name)} = {v}" for name, v in (witness or {}).items()]
+            shape = tuple(_by_user_names(part, names) for part in buffer.shape)
+            user_buffer = replace(buffer, name=names.get(buffer.name, buffer.name), shape=shape)
+            text = format_expr(_by_user_names(extent, names))
             because, help = "it may be negative: sets do not say", ["give its sizes a larger min"]
-            if given:
-                because = f"it is negative with {', '.join(given)}"
+            if size_texts:
+                because = f"it is negative with {', '.join(size_texts)}"
                 help.append(f"assume({text} >= 0)")
-            elif found is not None:
+            elif witness is not None:
                 because, help = "it is negative", []
             raise PartitionError(
                 op,
                 f"cannot take the extent {text}",
-                at=declaration(shown),
+                at=declaration(user_buffer),
                 because=because,
                 help=tuple(help),
             )
 
 
 def check_program_fits(program: Program) -> None:
-    """Refuse `program` unless all its index arithmetic stays within 2^62, for all sizes.
+    """Reject `program` unless all its index arithmetic stays within 2^62, for all sizes.
 
     Theorem: the interval of every index expression, over the facts of the sizes and the bounds of
     the loops around it, lies in ``[-2^62, 2^62]``; so int64 computes what isl decided over the

@@ -94,33 +94,39 @@ def statements(program: Program) -> tuple[Statement, ...]:
 
 def _statements(body: Sequence[Stmt], at: Statement) -> Iterator[Statement]:
     for position, stmt in enumerate(body):
-        here = replace(at, path=(*at.path, position))
+        statement_at = replace(at, path=(*at.path, position))
         match stmt:
             case For() | Tile():
                 names = [stmt.iter] if isinstance(stmt, For) else [a.iter for a in stmt.axes]
-                known = bounds(stmt)
+                bound_conditions = bounds(stmt)
                 if isinstance(stmt, Tile) and stmt.where is not None:
-                    known = (*known, stmt.where)
-                loops = (*here.loops, *((name, here.path) for name in names))
-                inside = replace(here, loops=loops, conditions=(*here.conditions, *known))
-                yield from _statements(stmt.body, inside)
+                    bound_conditions = (*bound_conditions, stmt.where)
+                loops = (*statement_at.loops, *((name, statement_at.path) for name in names))
+                inner = replace(
+                    statement_at,
+                    loops=loops,
+                    conditions=(*statement_at.conditions, *bound_conditions),
+                )
+                yield from _statements(stmt.body, inner)
             case If(condition, then, other):
-                yes = replace(here, conditions=(*here.conditions, condition))
-                no = replace(here, conditions=(*here.conditions, Logic("not", (condition,))))
-                yield from _statements(then, replace(yes, path=(*here.path, 0)))
-                yield from _statements(other, replace(no, path=(*here.path, 1)))
+                yes = replace(statement_at, conditions=(*statement_at.conditions, condition))
+                no = replace(
+                    statement_at, conditions=(*statement_at.conditions, Logic("not", (condition,)))
+                )
+                yield from _statements(then, replace(yes, path=(*statement_at.path, 0)))
+                yield from _statements(other, replace(no, path=(*statement_at.path, 1)))
             case Alloc() | Let():
-                yield from _statements(stmt.body, here)
+                yield from _statements(stmt.body, statement_at)
             case Choose(options):
                 for number, option in enumerate(options):
-                    inside = replace(here, path=(*here.path, number))
-                    yield from _statements(option.body, inside)
+                    inner = replace(statement_at, path=(*statement_at.path, number))
+                    yield from _statements(option.body, inner)
             case Store():
-                yield replace(here, store=stmt)
+                yield replace(statement_at, store=stmt)
 
 
 def bounds(stmt: For | Tile) -> tuple[Expr, ...]:
-    """What the bounds of a loop, or of the axes of a tile, say of the statements inside."""
+    """Return the conditions that the bounds of a loop, or of the axes of a tile, give for the statements inside."""
     if isinstance(stmt, For):
         return _between(stmt.lo, Var(stmt.iter), stmt.hi)
     axes = ((a.start, Var(a.iter), Binary("+", a.start, a.extent)) for a in stmt.axes)
@@ -134,13 +140,17 @@ def _between(lo: Expr, x: Expr, hi: Expr) -> tuple[Expr, Expr]:
 def dependences(program: Program) -> Iterator[Dependence]:
     """Yield every dependence of `program` that a loop carries, by pairs of accesses, one for each loop."""
     space = Space(program.sizes, program.assumptions)
-    found = [(one, _accesses(space, one)) for one in statements(program)]
-    for (one, mine), (other, theirs) in product(found, found):
+    accesses = [(one, _accesses(space, one)) for one in statements(program)]
+    for (one, mine), (other, theirs) in product(accesses, accesses):
         common = tuple(_common(one, other))
         for a, b in product(mine, theirs):
             if a.buffer != b.buffer or not (a.writes or b.writes):
                 continue
-            levels = [(n, path) for n, name, path in common if not _pinned(name, a.index, b.index)]
+            levels = [
+                (n, path)
+                for n, name, path in common
+                if not _has_equal_index(name, a.index, b.index)
+            ]
             if not levels:
                 continue
             same = a.relation.apply_range(b.relation.reverse())
@@ -150,30 +160,30 @@ def dependences(program: Program) -> Iterator[Dependence]:
             reduction = a.accumulates and b.accumulates and one.store == other.store
             for level, path in levels:
                 ranks = len(one.loops), len(other.loops)
-                carried = same & _carried(space.parameters, ranks, level)
+                carried = same & _carried_at(space.parameters, ranks, level)
                 if not carried.is_empty():
                     certain = a.certain and b.certain
                     yield Dependence(kind, one, other, path, reduction, carried, certain)
 
 
-def _pinned(name: str, index: tuple[Expr, ...], other: tuple[Expr, ...]) -> bool:
+def _has_equal_index(name: str, index: tuple[Expr, ...], other: tuple[Expr, ...]) -> bool:
     """Return whether two accesses of one element agree on an iterator: it is an index of both, of one axis."""
     return any(a == b == Var(name) for a, b in zip(index, other, strict=True))
 
 
 def carried_by(program: Program) -> dict[tuple[int, ...], list[Dependence]]:
     """Return the dependences that each loop carries, by the path of the loop; none: it is parallel."""
-    found: dict[tuple[int, ...], list[Dependence]] = {}
+    by_path: dict[tuple[int, ...], list[Dependence]] = {}
     for one in statements(program):
         for _, path in one.loops:
-            found.setdefault(path, [])
+            by_path.setdefault(path, [])
     for dependence in dependences(program):
-        found[dependence.path].append(dependence)
-    return found
+        by_path[dependence.path].append(dependence)
+    return by_path
 
 
 def _common(one: Statement, other: Statement) -> Iterator[tuple[int, str, tuple[int, ...]]]:
-    """(level, iterator, path) of the loops that enclose both."""
+    """Return (level, iterator, path) of the loops that enclose both."""
     for level, (mine, theirs) in enumerate(zip(one.loops, other.loops, strict=False)):
         if mine != theirs:
             return
@@ -182,7 +192,7 @@ def _common(one: Statement, other: Statement) -> Iterator[tuple[int, str, tuple[
 
 @dataclass(frozen=True)
 class _Domain:
-    """The instances of a statement, as far as sets say its conditions."""
+    """The instances of a statement, as far as its conditions are quasi-affine."""
 
     space: Space
     statement: Statement
@@ -194,20 +204,20 @@ class _Domain:
 
     @lazy_property
     def known(self) -> tuple[str | None, ...]:
-        """What sets say of each condition; None: nothing."""
+        """Return each condition as isl text; None for one that is not quasi-affine."""
         parts = (part for condition in self.statement.conditions for part in conjuncts(condition))
         return tuple(self.space.condition(part, self.at) for part in parts)
 
     @lazy_property
     def instances(self) -> isl.Set:
-        """Where all conditions hold that sets say."""
-        said = [text for text in self.known if text is not None]
-        return self.space.set(self.statement.iterators, said)
+        """Return the instances at which all quasi-affine conditions hold."""
+        texts = [text for text in self.known if text is not None]
+        return self.space.set(self.statement.iterators, texts)
 
 
 @dataclass(frozen=True)
 class _Access:
-    """The element that a statement touches under the conditions of `path`.
+    """An access of an element by a statement, under the conditions of `path`.
 
     accumulates  whether it is of an update of a declared reduction
     """
@@ -221,10 +231,10 @@ class _Access:
 
     @lazy_property
     def relation(self) -> isl.Map:
-        """``instance -> element``."""
+        """Return ``instance -> element``."""
         space, at = self.domain.space, self.domain.at
-        made = _relation(space, len(at), self.index, self.path, at)
-        return made.intersect_domain(self.domain.instances)
+        relation = _relation(space, len(at), self.index, self.path, at)
+        return relation.intersect_domain(self.domain.instances)
 
     @lazy_property
     def certain(self) -> bool:
@@ -241,17 +251,17 @@ def _accesses(space: Space, one: Statement) -> list[_Access]:
     A term that reads the very element it is added to is no term of a reduction.
     """
     store, domain = one.store, _Domain(space, one)
-    inside = [read for part in store.index for read in loads(part)]
-    reads = [*loads(store.value), *inside, *_guards(one)]
-    own = any((load.buffer, load.index) == (store.buffer, store.index) for load, _ in reads)
-    updates = store.reduce is not None and not own
-    found: dict[tuple[str, tuple[Expr, ...], tuple[Expr, ...], bool], bool] = {}
-    found[store.buffer, store.index, (), True] = updates
+    index_reads = [read for part in store.index for read in loads(part)]
+    reads = [*loads(store.value), *index_reads, *_guards(one)]
+    is_update = any((load.buffer, load.index) == (store.buffer, store.index) for load, _ in reads)
+    updates = store.reduce is not None and not is_update
+    is_update_of: dict[tuple[str, tuple[Expr, ...], tuple[Expr, ...], bool], bool] = {}
+    is_update_of[store.buffer, store.index, (), True] = updates
     if store.reduce is not None:
-        found[store.buffer, store.index, (), False] = updates
+        is_update_of[store.buffer, store.index, (), False] = updates
     for load, path in reads:
-        found.setdefault((load.buffer, load.index, path, False), False)
-    return [_Access(domain, *access, updated) for access, updated in found.items()]
+        is_update_of.setdefault((load.buffer, load.index, path, False), False)
+    return [_Access(domain, *access, updated) for access, updated in is_update_of.items()]
 
 
 def _guards(one: Statement) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
@@ -269,14 +279,14 @@ def _relation(
         text = space.expr(part, at)
         if text is not None:
             equal.append(f"e{k} = {text}")
-    known = (space.condition(condition, at) for condition in path)
-    where = " and ".join([*equal, *(text for text in known if text is not None)]) or "true"
-    return isl.Map(f"{space.parameters}{{ [{xs}] -> [{', '.join(outs)}] : {where} }}")
+    texts = (space.condition(condition, at) for condition in path)
+    domain = " and ".join([*equal, *(text for text in texts if text is not None)]) or "true"
+    return isl.Map(f"{space.parameters}{{ [{xs}] -> [{', '.join(outs)}] : {domain} }}")
 
 
 @memo(256)
-def _carried(parameters: str, ranks: tuple[int, int], level: int) -> isl.Map:
-    """Pairs of instances in so many loops that agree before `level`, the first one earlier on it."""
+def _carried_at(parameters: str, ranks: tuple[int, int], level: int) -> isl.Map:
+    """Return pairs of instances in so many loops that agree before `level`, the first one earlier on it."""
     first = [f"a{k}" for k in range(ranks[0])]
     second = [f"b{k}" for k in range(ranks[1])]
     equal = [f"a{k} = b{k}" for k in range(level)]

@@ -1,4 +1,4 @@
-"""Divisors of a loop program, which must be positive wherever something is divided by them.
+"""Check that the divisors of a loop program are positive wherever they divide.
 
 ``//`` and ``%`` of integers floor, for positive divisors: what they are for others is left open, so that no
 code need ask; ``%`` of floats is defined for any divisor. A literal is seen to be positive when it is read; any other divisor is shown to be, by what
@@ -48,7 +48,7 @@ _ZERO = ix.const(0)
 
 
 def check_divisors(program: Program, op: str) -> None:
-    """Refuse `program` unless every divisor in it is positive wherever it divides, for all sizes.
+    """Reject `program` unless every divisor in it is positive wherever it divides, for all sizes.
 
     op   what was asked for, in the words of the refusal
 
@@ -72,41 +72,41 @@ def check_divisors(program: Program, op: str) -> None:
 def unsafe_divisor(
     expr: Expr, sizes: Sequence[Size], assumptions: Sequence[Expr]
 ) -> tuple[Expr, str] | None:
-    """The first divisor in an expression over sizes that is not shown to be positive where it divides, and why."""
-    for divisor, here in _divisors(expr, Facts(Space(tuple(sizes), tuple(assumptions)))):
-        if not _is_positive(divisor, here):
-            return divisor, _because(divisor, here)
+    """Return the first divisor in an expression over sizes that is not shown to be positive, and why."""
+    for divisor, facts in _divisors(expr, Facts(Space(tuple(sizes), tuple(assumptions)))):
+        if not _is_positive(divisor, facts):
+            return divisor, _because(divisor, facts)
     return None
 
 
 def _check_divisors(program: Program, op: str) -> None:
-    """The same of integers, which isl is asked about."""
+    """Check the integer divisors of a program by isl."""
     at = Facts(Space(program.sizes, program.assumptions))
-    for stmt, divisor, here in _block(program.body, at):
-        if not _is_positive(divisor, here):
+    for stmt, divisor, facts in _block(program.body, at):
+        if not _is_positive(divisor, facts):
             raise PartitionError(
                 op,
                 f"cannot divide by {format_expr(divisor)}",
                 at=format_head(stmt),
-                because=_because(divisor, here),
+                because=_because(divisor, facts),
                 help=(f"max({format_expr(divisor)}, 1)", "an if, or where(…), around the division"),
             )
 
 
 def _because(divisor: Expr, at: Facts) -> str:
-    """Why a divisor is not known to be positive: the smallest point at which it is not, if any is known."""
+    """Return why a divisor may not be positive: the smallest such point, if one is known."""
     if isinstance(divisor, Cast) and dtype_of(divisor.a) == "index":
         divisor = divisor.a
-    indexed = dtype_of(divisor) == "index"
-    point = at.example(Compare("<=", divisor, _ZERO)) if indexed else None
+    is_index = dtype_of(divisor) == "index"
+    point = at.example(Compare("<=", divisor, _ZERO)) if is_index else None
     if point is None:
         return "nothing shows that it is positive wherever it divides"
-    given = ", ".join(f"{name} = {value}" for name, value in point.items())
-    return f"{f'with {given}, ' if given else ''}it is {evaluate(divisor, point)}"
+    witness = ", ".join(f"{name} = {value}" for name, value in point.items())
+    return f"{f'with {witness}, ' if witness else ''}it is {evaluate(divisor, point)}"
 
 
 def _is_positive(divisor: Expr, at: Facts) -> bool:
-    """Whether a divisor is shown to be positive."""
+    """Return whether a divisor is shown to be positive."""
     match divisor:
         case Const(value, _):
             return value > 0
@@ -115,8 +115,8 @@ def _is_positive(divisor: Expr, at: Facts) -> bool:
         case Binary("min", a, b):
             return _is_positive(a, at) and _is_positive(b, at)
         case Cast(a, dtype) if dtype_of(a) == "index" and numpy_dtype(dtype).kind in "iu":
-            most = 2 ** (8 * numpy_dtype(dtype).itemsize - 1) - 1
-            return _is_positive(a, at) and at.holds(Compare("<=", a, ix.const(most)))
+            max_value = 2 ** (8 * numpy_dtype(dtype).itemsize - 1) - 1
+            return _is_positive(a, at) and at.holds(Compare("<=", a, ix.const(max_value)))
         case _ if dtype_of(divisor) != "index":
             return False
         case Binary("*", a, b) if _is_positive(a, at) and _is_positive(b, at):
@@ -126,15 +126,17 @@ def _is_positive(divisor: Expr, at: Facts) -> bool:
 
 
 def _block(body: Sequence[Stmt], at: Facts) -> Iterator[tuple[Stmt, Expr, Facts]]:
-    """Every divisor that is no positive literal, with its statement and what is known there."""
+    """Yield every divisor that is no positive literal, with its statement and the facts there."""
     for stmt in body:
         inner = at
         if isinstance(stmt, Tile):
             for axis in stmt.axes:
                 inner = inner.loop(axis.iter, axis.start, ix.add(axis.start, axis.extent))
         for expr in expressions(stmt):
-            asked = inner if isinstance(stmt, Tile) and expr is stmt.where else at
-            yield from ((stmt, divisor, here) for divisor, here in _divisors(expr, asked))
+            facts = inner if isinstance(stmt, Tile) and expr is stmt.where else at
+            yield from (
+                (stmt, divisor, divisor_facts) for divisor, divisor_facts in _divisors(expr, facts)
+            )
         match stmt:
             case For(name, lo, hi):
                 yield from _block(stmt.body, at.loop(name, lo, hi))

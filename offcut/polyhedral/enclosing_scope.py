@@ -1,4 +1,4 @@
-"""What encloses a place in a program with bounded values, and what is quickly seen to follow from it.
+"""The scope that encloses a place in a program with bounded values, and quick conclusions from it.
 
 A question about a row of a tile concerns the loops over rows, not those over columns. So a few
 bounded values are fixed at a time, literal by literal, and not all of them with all others.
@@ -28,38 +28,38 @@ Loop = tuple[str, Expr, Expr]  # name, lo, hi
 
 @dataclass(frozen=True, slots=True)
 class EnclosingScope:
-    """Loops, bounded values and conditions, outermost first."""
+    """A scope: loops, bounded values and conditions, outermost first."""
 
     space: Space
     entries: tuple[Loop | Let | Expr, ...] = ()
 
     def inside(self, *entries: Loop | Let | Expr) -> EnclosingScope:
-        """Further in."""
+        """Return the scope with more entries, further in."""
         return replace(self, entries=(*self.entries, *entries))
 
     def where(self, *conditions: Expr, holds: bool = True) -> EnclosingScope:
-        """Where these hold too, or fail, if not `holds`."""
+        """Return the scope where these conditions hold too, or fail, if not `holds`."""
         return self.inside(*(part for one in conditions for part in conjuncts(one, holds)))
 
     def loop(self, stmt: For | Tile) -> EnclosingScope:
-        """Inside a loop, or in the rectangle of a tile."""
+        """Return the scope inside a loop, or in the rectangle of a tile."""
         if isinstance(stmt, For):
             return self.inside((stmt.iter, stmt.lo, stmt.hi))
         axes = stmt.axes
         return self.inside(*((a.iter, a.start, ix.add(a.start, a.extent)) for a in axes))
 
-    def shows(self, condition: Expr) -> bool:
+    def implies(self, condition: Expr) -> bool:
         """Return whether what is around, and shares a name with `condition`, makes it hold, at all sizes.
 
         False where it may hold all the same.
         """
-        ranges, least = self._ranges(), {size.name: size.min for size in self.space.sizes}
-        fixed = not (reads_memory(condition) or ranges.keys() & least.keys())
-        if fixed and holds_syntactically(condition, ranges, least):
+        ranges, minima = self._ranges(), {size.name: size.min for size in self.space.sizes}
+        is_over_sizes = not (reads_memory(condition) or ranges.keys() & minima.keys())
+        if is_over_sizes and holds_syntactically(condition, ranges, minima):
             return True
         return _shows(self.space, self._about(variables(condition)), condition)
 
-    def shows_where_it_runs(self, condition: Expr) -> bool:
+    def implies_where_it_runs(self, condition: Expr) -> bool:
         """Return whether all that is around makes `condition` hold, at all sizes at which a statement runs there: loops that share
         no name with it, too, have an iteration.
 
@@ -69,15 +69,15 @@ class EnclosingScope:
         return len(near) < len(self.entries) and _shows(self.space, self.entries, condition)
 
     def _ranges(self) -> dict[str, tuple[Expr, Expr]]:
-        """What iterates, and bounded values: the first and what is behind the last; nothing where two have one name.
+        """Return the half-open ranges of iterators and bounded values; none if two have one name.
 
         A bound that is read from memory may be another one where it is read again: it bounds nothing here.
         """
         bounds = [entry for entry in self.entries if isinstance(entry, tuple | Let)]
-        found = dict(map(_range, bounds))
-        if len(found) < len(bounds):
+        ranges = dict(map(_range, bounds))
+        if len(ranges) < len(bounds):
             return {}
-        return {name: ends for name, ends in found.items() if not any(map(reads_memory, ends))}
+        return {name: ends for name, ends in ranges.items() if not any(map(reads_memory, ends))}
 
     def _about(self, names: Set[str]) -> tuple[Loop | Let | Expr, ...]:
         """Return the entries that these names depend on, directly or by others; sizes connect nothing."""
@@ -88,12 +88,12 @@ class EnclosingScope:
             for entry in self.entries:
                 if _concerns(entry, names):
                     names |= _names(entry) - sizes
-        kept = (e for e in self.entries if _concerns(e, names) or not _names(e) - sizes)
-        return tuple(kept)
+        entries = (e for e in self.entries if _concerns(e, names) or not _names(e) - sizes)
+        return tuple(entries)
 
 
 def equal(value: Expr, literal: Expr) -> tuple[Expr, ...]:
-    """``value == literal``, where `value` may be a quotient by an expression that is positive."""
+    """Return the conditions for ``value == literal``; `value` may be a quotient by a positive expression."""
     if isinstance(value, Binary) and value.op == "//" and not isinstance(value.b, Const):
         low, high = ix.mul(literal, value.b), ix.mul(ix.add(literal, 1), value.b)
         positive = Compare("<", ix.const(0), value.b)
@@ -102,7 +102,7 @@ def equal(value: Expr, literal: Expr) -> tuple[Expr, ...]:
 
 
 def in_range(let: Let) -> tuple[Expr, ...]:
-    """What makes a bounded value lie in its range, and what it divides by positive."""
+    """Return the conditions for a bounded value to lie in its range, and for its divisor to be positive."""
     if (
         isinstance(let.value, Binary)
         and let.value.op == "//"
@@ -147,7 +147,8 @@ def _shows(space: Space, entries: Sequence[Loop | Let | Expr], condition: Expr) 
     if prod(let.hi - let.lo for let in lets) > _MOST:
         return False
     return all(
-        _facts(space, entries, values).holds(_fixed(condition, values)) for values in _values(lets)
+        _facts(space, entries, values).holds(_with_values(condition, values))
+        for values in _values(lets)
     )
 
 
@@ -162,14 +163,14 @@ def _facts(space: Space, entries: Sequence[Loop | Let | Expr], values: Mapping[s
     for entry in entries:
         match entry:
             case (name, lo, hi):
-                at = at.loop(name, _fixed(lo, values), _fixed(hi, values))
+                at = at.loop(name, _with_values(lo, values), _with_values(hi, values))
             case Let(name, _, _, value):
-                for condition in equal(_fixed(value, values), values[name]):
+                for condition in equal(_with_values(value, values), values[name]):
                     at = at.where(condition)
             case _:
-                at = at.where(_fixed(entry, values))
+                at = at.where(_with_values(entry, values))
     return at
 
 
-def _fixed(expr: Expr, values: Mapping[str, Expr]) -> Expr:
+def _with_values(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     return ix.fold_indices(substitute(expr, values)) if values else expr

@@ -1,4 +1,4 @@
-"""A loop program over named sizes in; its statements, each with its instances and times, out."""
+"""Extract the statements of a loop program over named sizes, each with its instances and times."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from offcut.polyhedral.program_sets import Entry, ProgramSets, Statement, Storag
 
 
 class NotRepresentable(PartitionError):
-    """A program, or a part of it, that sets do not say."""
+    """Raised for a program, or a part of it, that sets cannot represent."""
 
 
 def extract_statements(flows: ProgramSets, program: Program, letter: str) -> list[Statement]:
-    """Every store of `program`, without a `Choose` in it, in the order of the text.
+    """Return every store of `program`, which has no `Choose`, in the order of the text.
 
     program   prepared by `flows`
     letter    with which their names start
@@ -43,19 +43,19 @@ def extract_statements(flows: ProgramSets, program: Program, letter: str) -> lis
     Raises NotReadable for a bound that is not quasi-affine, PartitionError for a value that leaves
     its range.
     """
-    found = list(_Reader(flows, program).block(program.body, _everywhere(flows, flows.context)))
+    extracted = list(_Reader(flows, program).block(program.body, _everywhere(flows, flows.context)))
     return [
         replace(s, name=f"{letter}{k}", domain=s.domain.set_tuple_name(f"{letter}{k}"))
-        for k, s in enumerate(found)
+        for k, s in enumerate(extracted)
     ]
 
 
 def cases(flows: ProgramSets, program: Program) -> Iterator[ProgramSets]:
-    """`flows` once for every literal of the bounded values that sizes alone decide."""
+    """Yield `flows` once for every literal of the bounded values that depend on sizes alone."""
     ranges: dict[Expr, tuple[int, int]] = {}
-    known = {size.name for size in flows.space.sizes}
+    size_names = {size.name for size in flows.space.sizes}
     for stmt in walk(program.body):
-        if isinstance(stmt, Let) and variables(stmt.value) <= known:
+        if isinstance(stmt, Let) and variables(stmt.value) <= size_names:
             lo, hi = ranges.get(stmt.value, (stmt.lo, stmt.hi))
             ranges[stmt.value] = min(lo, stmt.lo), max(hi, stmt.hi)
     yield from _cases(_Reader(flows, program), tuple(ranges.items()), {}, flows.context)
@@ -73,13 +73,13 @@ def _cases(
         yield reader.flows.at(fixed, context)
         return
     (value, (lo, hi)), *rest = ranges
-    left = context
+    remaining = context
     for literal in range(lo, hi):
         scope = _everywhere(reader.flows, context)
         part = reader.equal(scope, value, literal).params()
-        left = left - part
+        remaining = remaining - part
         yield from _cases(reader, rest, {**fixed, value: literal}, part)
-    yield from _cases(reader, rest, {**fixed, value: None}, left)
+    yield from _cases(reader, rest, {**fixed, value: None}, remaining)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class _Scope:
 
 
 def _everywhere(flows: ProgramSets, context: isl.Set) -> _Scope:
-    """The top of a program, at these sizes."""
+    """Return the scope of a whole program, at these sizes."""
     return _Scope(Set(f"{flows.space.parameters}{{ [] }}").intersect_params(context))
 
 
@@ -132,10 +132,10 @@ class _Reader:
                 for literal in literals:
                     if literal is None or not lo <= literal < hi:
                         continue
-                    fixed = self.equal(scope, value, literal)
+                    inner_scope = self.equal(scope, value, literal)
                     values = (*scope.values, (name, literal))
-                    inner = replace(scope, domain=fixed, values=values)
-                    if not fixed.is_empty():
+                    inner = replace(scope, domain=inner_scope, values=values)
+                    if not inner_scope.is_empty():
                         yield from self.block(body, inner)
             case Tile(axes, body, where, _, _, _):
                 inner = scope
@@ -171,11 +171,11 @@ class _Reader:
                 yield from self.block(body, replace(scope, storages=(*scope.storages, fresh)))
             case Store():
                 if not scope.domain.is_empty():
-                    closed = map_expressions(stmt, lambda expr: self.closed(expr, scope))
-                    assert isinstance(closed, Store)
+                    closed_stmt = map_expressions(stmt, lambda expr: self.closed(expr, scope))
+                    assert isinstance(closed_stmt, Store)
                     yield Statement(
                         "",
-                        closed,
+                        closed_stmt,
                         scope.iters,
                         scope.domain,
                         scope.predicates,
@@ -194,11 +194,11 @@ class _Reader:
                 assert_never(stmt)
 
     def check_bounded(self, let: Let, scope: _Scope) -> None:
-        """Refuse a bounded value that leaves its range where it is reached."""
+        """Reject a bounded value that leaves its range where it is reached."""
         value = self.closed(let.value, scope)
-        left, coordinates = scope.domain, {name: f"x{k}" for k, name in enumerate(scope.iters)}
+        domain, coordinates = scope.domain, {name: f"x{k}" for k, name in enumerate(scope.iters)}
         if isinstance(value, Binary) and value.op == "//" and not isinstance(value.b, Const):
-            inside = Logic(
+            in_range = Logic(
                 "and",
                 (
                     Compare(">", value.b, ix.const(0)),
@@ -211,39 +211,43 @@ class _Reader:
                 Compare("<=", ix.const(let.lo), value),
                 Compare("<", value, ix.const(let.hi)),
             )
-            inside = Logic("and", (low, high))
-        for part in bounds_of(inside):
-            kept: isl.Set | None = left
+            in_range = Logic("and", (low, high))
+        for part in bounds_of(in_range):
+            violations: isl.Set | None = domain
             for opposite in bounds_of(Logic("not", (part,))):
-                kept = None if kept is None else self.flows.restricted(kept, opposite, coordinates)
-            if kept is None:
+                violations = (
+                    None
+                    if violations is None
+                    else self.flows.restricted(violations, opposite, coordinates)
+                )
+            if violations is None:
                 raise NotRepresentable(
                     "prove",
                     f"cannot read the value of {let.name} as a set",
                     because="it is not quasi-affine",
                 )
-            found = self.flows.smallest(kept)
-            if found is not None:
+            witness = self.flows.smallest(violations)
+            if witness is not None:
                 raise PartitionError(
                     "prove",
                     f"the value of {let.name} is not in {let.lo}:{let.hi}",
-                    because=f"{self.flows.given(found[0])}{self.flows.text(let.value)} leaves it",
+                    because=f"{self.flows.given(witness[0])}{self.flows.text(let.value)} leaves it",
                 )
 
     def own(self, tile: Tile, iters: tuple[str, ...]) -> tuple[Storage, ...]:
-        """A copy for each lane of the private buffers that the outermost tile starts anew.
+        """Return a copy for each lane of the private buffers that the outermost tile starts anew.
 
         Such a one is assigned at an index that leaves out an axis of the tile.
         """
         axes = {axis.iter for axis in tile.axes}
-        found: dict[str, Storage] = {}
+        storages: dict[str, Storage] = {}
         for inner in walk(tile.body):
             if isinstance(inner, Store) and inner.reduce is None:
                 buffer = self.buffers.get(inner.buffer)
-                named = set().union(*map(variables, inner.index))
-                if buffer is not None and buffer.kind is Kind.PRIVATE and not axes <= named:
-                    found[buffer.name] = Storage(buffer.name, self.flows.fresh(), iters, None)
-        return tuple(found.values())
+                index_names = set().union(*map(variables, inner.index))
+                if buffer is not None and buffer.kind is Kind.PRIVATE and not axes <= index_names:
+                    storages[buffer.name] = Storage(buffer.name, self.flows.fresh(), iters, None)
+        return tuple(storages.values())
 
     def closed(self, expr: Expr, scope: _Scope) -> Expr:
         if not scope.values:
@@ -256,14 +260,14 @@ class _Reader:
         return replace(scope, domain=domain, iters=(*scope.iters, name))
 
     def where(self, scope: _Scope, condition: Expr, what: str = "") -> _Scope:
-        """`scope` where `condition` holds; what isl does not decide is a predicate, if `what` is ""."""
+        """Return `scope` where `condition` holds; one that isl cannot decide is a predicate, if `what` is ""."""
         condition = self.closed(condition, scope)
         coordinates = {name: f"x{k}" for k, name in enumerate(scope.iters)}
         domain, predicates = scope.domain, list(scope.predicates)
         for part in bounds_of(condition):
-            restricted = self.flows.restricted(domain, part, coordinates)
-            if restricted is not None:
-                domain = restricted
+            restricted_domain = self.flows.restricted(domain, part, coordinates)
+            if restricted_domain is not None:
+                domain = restricted_domain
             elif what:
                 raise NotRepresentable(
                     "prove",
@@ -276,7 +280,7 @@ class _Reader:
         return replace(scope, domain=domain, predicates=tuple(predicates))
 
     def equal(self, scope: _Scope, value: Expr, literal: int) -> isl.Set:
-        """The part of the domain where a bounded value is `literal`."""
+        """Return the part of the domain where a bounded value is `literal`."""
         value = self.closed(value, scope)
         if isinstance(value, Binary) and value.op == "//" and not isinstance(value.b, Const):
             low = Compare("<=", ix.mul(literal, value.b), value.a)

@@ -1,4 +1,4 @@
-"""What is known at a place in a loop program, and what follows from it, for all sizes.
+"""Facts at a place in a loop program, and their consequences, for all sizes.
 
 A question concerns only the conditions that share names with it, directly or by others: what is
 known falls into *parts* that share none, and isl sees one part at a time. Answers are kept by the
@@ -39,29 +39,29 @@ class Facts:
     _outer: Facts | None = field(default=None, repr=False, compare=False)
 
     def loop(self, name: str, lo: Expr, hi: Expr) -> Facts:
-        """Inside ``for name in lo:hi``."""
-        found = self._kept.get((name, lo, hi))
-        if found is None:
+        """Return the facts inside ``for name in lo:hi``."""
+        cached = self._kept.get((name, lo, hi))
+        if cached is None:
             bounds = Compare("<=", lo, Var(name)), Compare("<", Var(name), hi)
-            names, known = (*self.names, name), (*self.conditions, *bounds)
-            found = Facts(self.space, names, known, _outer=self)
-            self._kept[name, lo, hi] = found
-        assert isinstance(found, Facts)
-        return found
+            names, conditions = (*self.names, name), (*self.conditions, *bounds)
+            cached = Facts(self.space, names, conditions, _outer=self)
+            self._kept[name, lo, hi] = cached
+        assert isinstance(cached, Facts)
+        return cached
 
     def where(self, condition: Expr) -> Facts:
-        """Where `condition` holds too."""
-        found = self._kept.get(condition)
-        if found is None:
-            found = Facts(self.space, self.names, (*self.conditions, condition), _outer=self)
-            self._kept[condition] = found
-        assert isinstance(found, Facts)
-        return found
+        """Return the facts where `condition` holds too."""
+        cached = self._kept.get(condition)
+        if cached is None:
+            cached = Facts(self.space, self.names, (*self.conditions, condition), _outer=self)
+            self._kept[condition] = cached
+        assert isinstance(cached, Facts)
+        return cached
 
     def without(self, name: str) -> Facts:
-        """Around the loop over `name`: what mentions it is not known."""
-        kept = tuple(c for c in self.conditions if name not in variables(c))
-        return Facts(self.space, tuple(n for n in self.names if n != name), kept)
+        """Return the facts around the loop over `name`, without the conditions that use it."""
+        conditions = tuple(c for c in self.conditions if name not in variables(c))
+        return Facts(self.space, tuple(n for n in self.names if n != name), conditions)
 
     @property
     def known(self) -> frozenset[str]:
@@ -72,18 +72,18 @@ class Facts:
     def _parts(self) -> tuple[tuple[frozenset[str], _Part], ...]:
         """Return the conditions in groups that share no name, each with all its names."""
         groups = () if self._outer is None else self._outer._parts
-        done = 0 if self._outer is None else len(self._outer.conditions)
-        for condition in self.conditions[done:]:
+        outer_count = 0 if self._outer is None else len(self._outer.conditions)
+        for condition in self.conditions[outer_count:]:
             names = frozenset(variables(condition))
-            touched = [group for group in groups if group[0] & names]
-            if any(condition in part[1] for _, part in touched):
+            related_groups = [group for group in groups if group[0] & names]
+            if any(condition in part[1] for _, part in related_groups):
                 continue
             conditions: tuple[Expr, ...] = ()
-            for others, part in touched:
+            for others, part in related_groups:
                 names |= others
                 conditions += part[1]
             mine = tuple(n for n in self.names if n in names), (*conditions, condition)
-            groups = (*(g for g in groups if g not in touched), (names, mine))
+            groups = (*(g for g in groups if g not in related_groups), (names, mine))
         return groups
 
     def _about(self, condition: Expr) -> _Part:
@@ -101,7 +101,7 @@ class Facts:
     def empty(self) -> bool:
         """Return whether nothing runs here, at any size."""
         parts = (part for _, part in self._parts)
-        nothing = any(_known(self.space, *part).is_empty() for part in parts)
+        nothing = any(_known_points(self.space, *part).is_empty() for part in parts)
         return nothing or bool(self.space.context.is_empty())
 
     def expresses(self, condition: Expr) -> bool:
@@ -124,7 +124,9 @@ class Facts:
         """
         if not self.expresses(condition):
             return None
-        witness = smallest_point(_known(self.space, self.names, (*self.conditions, condition)))
+        witness = smallest_point(
+            _known_points(self.space, self.names, (*self.conditions, condition))
+        )
         if witness is None:
             return None
         names = [*(size.name for size in self.space.sizes), *self.names]
@@ -134,9 +136,9 @@ class Facts:
 
     def decide(self, condition: Compare) -> bool | None:
         """Return whether a comparison always holds here, or never; None where that depends."""
-        folded = ix.compare(condition.op, ix.simplify(condition.a), ix.simplify(condition.b))
-        if isinstance(folded, Const):
-            return bool(folded.value)
+        simplified = ix.compare(condition.op, ix.simplify(condition.a), ix.simplify(condition.b))
+        if isinstance(simplified, Const):
+            return bool(simplified.value)
         if self.holds(condition):
             return True
         if self.holds(negate(condition)):
@@ -144,15 +146,15 @@ class Facts:
         return None
 
     def extreme(self, op: str, a: Expr, b: Expr) -> Expr:
-        """``min`` or ``max`` of two index expressions, one of them where it is known which."""
-        made = (ix.minimum if op == "min" else ix.maximum)(a, b)
-        if made in (a, b):
-            return made
+        """Return ``min`` or ``max`` of two index expressions; one of them if facts tell which."""
+        combined = (ix.minimum if op == "min" else ix.maximum)(a, b)
+        if combined in (a, b):
+            return combined
         if self.holds(Compare("<=", a, b)):
             return a if op == "min" else b
         if self.holds(Compare(">=", a, b)):
             return b if op == "min" else a
-        return made
+        return combined
 
 
 @memo(_KEPT)
@@ -160,21 +162,21 @@ def _holds(space: Space, part: _Part, condition: Expr) -> bool:
     text = space.condition(negate(condition), coordinates(part[0]))
     if text is None:
         return False
-    return bool(_known(space, *part).is_disjoint(_half(space, len(part[0]), text)))
+    return bool(_known_points(space, *part).is_disjoint(_half(space, len(part[0]), text)))
 
 
 @memo(_KEPT)
-def _known(space: Space, names: tuple[str, ...], conditions: tuple[Expr, ...]) -> Set:
-    """Where all conditions hold that sets can say, within the facts of the sizes."""
+def _known_points(space: Space, names: tuple[str, ...], conditions: tuple[Expr, ...]) -> Set:
+    """Return the points at which all quasi-affine conditions hold, within the facts of the sizes."""
     if not conditions:
         return space.set([""] * len(names), ())
-    known = _known(space, names, conditions[:-1])
+    points = _known_points(space, names, conditions[:-1])
     text = space.condition(conditions[-1], coordinates(names))
-    return known if text is None else known & _half(space, len(names), text)
+    return points if text is None else points & _half(space, len(names), text)
 
 
 @memo(_KEPT)
 def _half(space: Space, rank: int, condition: str) -> isl.Set:
-    """Where one condition holds, whatever the facts."""
+    """Return the points at which one condition holds, without the facts."""
     xs = ", ".join(f"x{k}" for k in range(rank))
     return Set(f"{space.parameters}{{ [{xs}] : {condition} }}")

@@ -1,4 +1,4 @@
-"""The sizes at which a program keeps to its arrays, as conditions that a program can assume."""
+"""Find the sizes at which a program stays in its arrays, as conditions that it can assume."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PARAM = isl.dim_type.param
 
 
 def in_bounds_sizes(program: Program) -> tuple[Expr, ...]:
-    """What holds of the sizes of every call in which no access leaves its array.
+    """Return conditions on the sizes of every call in which no access leaves its array.
 
     With ``outside = { sizes : some instance runs, whose index fails 0 <= index < shape }`` conditions of
     ``sizes - outside``; of a part of it that is no conjunction of affine inequalities, weaker ones.
@@ -29,15 +29,15 @@ def in_bounds_sizes(program: Program) -> tuple[Expr, ...]:
     outside, running = nowhere, []
     for one in statements(program):
         for buffer, index, path in _accesses(one):
-            read = _running(space, one, index, program.buffer(buffer).shape, path)
+            read = _size_sets(space, one, index, program.buffer(buffer).shape, path)
             if read is not None:
                 outside |= read[1]
                 running.append(read[0])
-    inside = space.context - outside
-    if outside.is_empty() or any((runs & inside).is_empty() for runs in running):
+    in_bounds = space.context - outside
+    if outside.is_empty() or any((runs & in_bounds).is_empty() for runs in running):
         return ()
-    allowed = inside.remove_divs().coalesce().gist(space.context)
-    parts = [_said(part, program) for part in allowed.get_basic_sets()]
+    simplified = in_bounds.remove_divs().coalesce().gist(space.context)
+    parts = [_to_condition(part, program) for part in simplified.get_basic_sets()]
     if len(parts) == 1:
         return tuple(conjuncts(parts[0]))
     return (Logic("or", tuple(parts)),)
@@ -50,33 +50,35 @@ def _accesses(one: Statement) -> Iterator[tuple[str, tuple[Expr, ...], tuple[Exp
             yield load.buffer, load.index, (*one.conditions, *path)
 
 
-def _running(
+def _size_sets(
     space: Space,
     one: Statement,
     index: tuple[Expr, ...],
     shape: tuple[Expr, ...],
     path: tuple[Expr, ...],
 ) -> tuple[isl.Set, isl.Set] | None:
-    """The sizes at which an access runs, and at which it leaves its array; None where sets do not say."""
+    """Return the sizes at which an access runs, and at which it leaves its array; None if it is not quasi-affine."""
     at = coordinates(one.iterators)
-    known = [space.condition(part, at) for given in path for part in conjuncts(given)]
+    optional_texts = [
+        space.condition(part, at) for condition in path for part in conjuncts(condition)
+    ]
     parts = [space.expr(part, at) for part in index]
     extents = [space.expr(extent, {}) for extent in shape]
-    if not parts or None in (*known, *parts, *extents):
+    if not parts or None in (*optional_texts, *parts, *extents):
         return None
     wrong = " or ".join(f"({e}) < 0 or ({e}) >= ({n})" for e, n in zip(parts, extents, strict=True))
-    said = [text for text in known if text is not None]
-    runs, leaves = space.set(one.iterators, said), space.set(one.iterators, [*said, f"({wrong})"])
+    texts = [text for text in optional_texts if text is not None]
+    runs, leaves = space.set(one.iterators, texts), space.set(one.iterators, [*texts, f"({wrong})"])
     return runs.params(), leaves.params()
 
 
-def _said(part: isl.BasicSet, program: Program) -> Expr:
-    """A conjunction of affine constraints over the sizes as a condition."""
-    found: list[Expr] = []
+def _to_condition(part: isl.BasicSet, program: Program) -> Expr:
+    """Return affine constraints over the sizes as a condition."""
+    conditions: list[Expr] = []
     for constraint in part.get_constraints():
         total: Expr = ix.const(int(constraint.get_constant_val().to_python()))
         for k, size in enumerate(program.sizes):
             factor = int(constraint.get_coefficient_val(_PARAM, k).to_python())
             total = ix.add(total, ix.mul(factor, Var(size.name)))
-        found.append(Compare("==" if constraint.is_equality() else ">=", total, ix.const(0)))
-    return conjunction(found)
+        conditions.append(Compare("==" if constraint.is_equality() else ">=", total, ix.const(0)))
+    return conjunction(conditions)

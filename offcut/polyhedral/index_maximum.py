@@ -1,4 +1,4 @@
-"""The greatest value of an index over the loops around it and the sizes, and the range of a quotient of sizes, as isl finds them."""
+"""Compute the maximum of an index over the loops around it and the sizes, and the range of a quotient of sizes, by isl."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def maximum(
     loops: Sequence[tuple[str, Expr, Expr]],
     conditions: Sequence[Expr] = (),
 ) -> int | None:
-    """``max { expr : loops, sizes, conditions }``; None where there is no greatest, or it is not quasi-affine.
+    """Return ``max { expr : loops, sizes, conditions }``; None if there is no maximum, or it is not quasi-affine.
 
     loops       (iterator, lo, hi), outermost first
     conditions  over the loops and sizes; one that is not quasi-affine is left out
@@ -79,8 +79,8 @@ def quotient_range(
         return not space.set((), (positive, condition or "true")).is_empty()
 
     def ends() -> Interval:
-        least = bisect_left(numbers, True, key=lambda number: is_reached(number, ">"))
+        lowest = bisect_left(numbers, True, key=lambda number: is_reached(number, ">"))
         greatest = bisect_left(numbers, True, key=lambda number: not is_reached(number, "<="))
-        return within[0] + least, within[0] + max(least, greatest)
+        return within[0] + lowest, within[0] + max(lowest, greatest)
 
     return try_isl(ends, within)

@@ -1,4 +1,4 @@
-"""An index expression and the ranges of its names in, its least and its greatest value out, both within int64."""
+"""Compute the interval of an index expression from the ranges of its names, within int64."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INDEX_LIMIT = 2**62  # of every intermediate value: the generated code computes 
 
 
 def fitting(expr: Expr, ranges: Mapping[str, Interval], at: str) -> Interval:
-    """Bounds of an index expression over the ranges of its names; refused where int64 may not hold it."""
+    """Return the bounds of an index expression over the ranges of its names; reject one that may exceed int64."""
 
     def known(node: Expr) -> Interval:
         match node:

@@ -1,4 +1,4 @@
-"""A bound on the work of isl: a refusal after a while, never a hang.
+"""A budget for isl: it gives up after bounded work, and never hangs.
 
 Work is counted in isl's own operations, allocations and pivots, so that an answer does not depend on
 how fast a machine is, or how busy. A bound inside another one is the tighter of the two, and what it
@@ -28,16 +28,16 @@ _seen = 0  # operations that isl is known to have taken
 
 
 class BudgetExceeded(Exception):
-    """isl has no answer: it reached the bound."""
+    """Raised if isl has reached its budget."""
 
 
 class IslError(BudgetExceeded):
-    """isl has no answer: it failed, by a fault of its own."""
+    """Raised if isl fails by a fault of its own."""
 
 
 @contextmanager
 def operation_budget(count: int) -> Iterator[None]:
-    """Let isl take `count` operations inside, or what is left of the bound around it.
+    """Give isl `count` operations inside, or what remains of the enclosing budget.
 
     Raises GaveUp where it takes more, Failed where it fails.
     """
@@ -56,12 +56,12 @@ def operation_budget(count: int) -> Iterator[None]:
 
 
 def pass_budget() -> AbstractContextManager[None]:
-    """Let isl take what a pass may; raises GaveUp where it takes more."""
+    """Give isl the budget of a pass; raises BudgetExceeded beyond it."""
     return operation_budget(PASS)
 
 
 def try_isl(question: Callable[[], T], otherwise: T) -> T:
-    """The answer to `question`; `otherwise` where isl takes more for it than a pass may, or fails."""
+    """Return the answer to `question`; `otherwise` if isl exceeds the budget of a pass, or fails."""
     try:
         with pass_budget():
             return question()
@@ -80,7 +80,7 @@ def request_budget(
     requests: int = 1,
     otherwise: Callable[[str], PartitionError] | None = None,
 ) -> Iterator[None]:
-    """Let isl take what a whole request may.
+    """Give isl the budget of a whole request.
 
     op, refused, at, help   of the PartitionError that is raised where it takes more, or fails
     most                    operations; None: `REQUEST` for each of the `requests` that are as one
@@ -100,7 +100,7 @@ def request_budget(
 
 
 def operations() -> int:
-    """How many operations isl has taken; it does not say, but it says whether a bound is reached."""
+    """Return the number of operations of isl so far, by bisection: isl tells only whether a bound is reached."""
     global _seen
     with _TURN:
         outer = _CONTEXT.get_max_operations()
@@ -118,7 +118,7 @@ def operations() -> int:
 
 
 def _reaches(bound: int) -> bool:
-    """Whether isl has taken `bound` operations."""
+    """Return whether isl has taken `bound` operations."""
     _CONTEXT.set_max_operations(bound)
     try:
         isl.Val.zero(_CONTEXT)  # one operation

@@ -1,4 +1,4 @@
-"""What encloses a statement read into sets: the instances that reach it, and the bounded values.
+"""Compute iteration domains: the instances that reach a statement, from what encloses it, and bounded values.
 
 A `Let` is a finite union over the literals of its range, which is how a program with heights
 ``n // ceil(n / 14)`` is quasi-affine.
@@ -32,15 +32,15 @@ def iteration_domain(
     Raises PartitionError for a bound or a condition that is not quasi-affine.
     """
     reading = _Reading(space, {}, {}, (), None)
-    found = space.set(names, ["1 = 0"])
-    for made in reading.inside(path):
-        found |= made.points(names)
-    return found
+    instances = space.set(names, ["1 = 0"])
+    for inner_reading in reading.inside(path):
+        instances |= inner_reading.points(names)
+    return instances
 
 
 @dataclass(frozen=True, slots=True)
 class UnboundedLet:
-    """Sizes at which a bounded value leaves its range, or divides by what is not positive.
+    """The sizes at which a bounded value leaves its range, or its divisor is not positive.
 
     open   whether a condition around it is no set, and may keep it from that
     """
@@ -50,7 +50,7 @@ class UnboundedLet:
     open: bool
 
 
-def unbounded(space: Space, tree: Tree) -> list[UnboundedLet]:
+def find_unbounded_lets(space: Space, tree: Tree) -> list[UnboundedLet]:
     """Return every `Let` in `tree` whose value can leave its range where it is reached.
 
     Raises PartitionError for a value that is not quasi-affine.
@@ -79,7 +79,7 @@ def _is_in_range(let: Let, at: EnclosingScope, path: Sequence[tuple[Stmt, int]])
                 at = at.where(condition, holds=number == 0)
             case Let() as outer:
                 at = at.inside(outer)
-    return all(map(at.shows, in_range(let)))
+    return all(map(at.implies, in_range(let)))
 
 
 def _lanes_kept(stmt: Stmt) -> Stmt:
@@ -90,7 +90,7 @@ def _lanes_kept(stmt: Stmt) -> Stmt:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What holds so far: isl's names of loops, the literals of bounded values, and conditions.
+    """The state of reading: isl's names of loops, the literals of bounded values, and conditions.
 
     open  whether a condition that is no set was left out; None: such a one is refused
     """
@@ -102,7 +102,7 @@ class _Reading:
     open: bool | None
 
     def inside(self, path: Sequence[tuple[Stmt, bool]]) -> Iterator[_Reading]:
-        """Inside of all of `path`, for each literal of the bounded values in it."""
+        """Yield the reading inside of all of `path`, for each literal of the bounded values in it."""
         if not path:
             yield self
             return
@@ -120,34 +120,34 @@ class _Reading:
                 yield from self.where(condition, branch).inside(rest)
             case Let(name, lo, hi, value):
                 for literal in range(lo, hi):
-                    fixed = replace(self, values={**self.values, name: ix.const(literal)})
-                    yield from fixed.given(self.equals(value, literal)).inside(rest)
+                    with_literal = replace(self, values={**self.values, name: ix.const(literal)})
+                    yield from with_literal.given(self.equals(value, literal)).inside(rest)
             case _:
                 yield from self.inside(rest)
 
-    def loop(self, around: _Reading, name: str, lo: Expr, hi: Expr) -> _Reading:
-        """Inside of a loop, whose bounds speak of what is `walk_with_parents`."""
+    def loop(self, outer: _Reading, name: str, lo: Expr, hi: Expr) -> _Reading:
+        """Return the reading inside of a loop, whose bounds are read by `outer`."""
         x = f"v{len(self.loops)}"
         inner = replace(self, loops={**self.loops, name: x})
-        least, end = (around.read(edge, self.space.expr) for edge in (lo, hi))
-        inner = inner.given(None if least is None else f"{least} <= {x}")
+        lower, end = (outer.read(edge, self.space.expr) for edge in (lo, hi))
+        inner = inner.given(None if lower is None else f"{lower} <= {x}")
         return inner.given(None if end is None else f"{x} < {end}")
 
     def where(self, condition: Expr, holds: bool = True) -> _Reading:
-        """Where a condition holds, or fails."""
+        """Return the reading where a condition holds, or fails."""
         inner = self
         for part in conjuncts(condition, holds):
             inner = inner.given(self.read(part, self.space.condition))
         return inner
 
     def given(self, condition: str | None) -> _Reading:
-        """Where a condition holds; None: it is no set."""
+        """Return the reading with a condition as isl text; None: it is not quasi-affine."""
         if condition is None:
             return replace(self, open=True)
         return replace(self, holds=(*self.holds, condition))
 
     def equals(self, value: Expr, literal: int) -> str:
-        """``value == literal``, where `value` may divide by an expression that is positive."""
+        """Return the reading where ``value == literal``; `value` may divide by a positive expression."""
         match self.closed(value):
             case Binary("//", a, b) if not isinstance(b, Const):
                 divisor = self.text(b)
@@ -156,7 +156,7 @@ class _Reading:
                 return f"({self.text(known)}) = {literal}"
 
     def outside(self, let: Let) -> str:
-        """``value < lo or value >= hi``, or its divisor is not positive."""
+        """Return the readings where ``value < lo or value >= hi``, or its divisor is not positive."""
         match self.closed(let.value):
             case Binary("//", a, b) if not isinstance(b, Const):
                 by, of = self.text(b), self.text(a)
@@ -169,23 +169,23 @@ class _Reading:
         return ix.simplify(substitute(expr, self.values)) if self.values else expr
 
     def text(self, expr: Expr) -> str:
-        return _told(self.space.expr(self.closed(expr), self.loops), expr)
+        return _text_or_error(self.space.expr(self.closed(expr), self.loops), expr)
 
     def read(self, expr: Expr, by: Callable[[Expr, Mapping[str, str]], str | None]) -> str | None:
         """Return a text, which is None where one may be left out."""
         text = by(self.closed(expr), self.loops)
-        return _told(text, expr) if self.open is None else text
+        return _text_or_error(text, expr) if self.open is None else text
 
     def points(self, names: Sequence[str]) -> isl.Set:
-        """All that hold, as points over these loops."""
-        kept = [self.loops[name] for name in names]
-        others = [x for x in self.loops.values() if x not in kept]
+        """Return the points over these loops at which all conditions hold."""
+        isl_names = [self.loops[name] for name in names]
+        others = [x for x in self.loops.values() if x not in isl_names]
         exists = f"exists {', '.join(others)} : " if others else ""
-        head = f"{self.space.parameters}{{ [{', '.join(kept)}] : {exists}"
+        head = f"{self.space.parameters}{{ [{', '.join(isl_names)}] : {exists}"
         return isl.Set(f"{head}{' and '.join([self.space.facts, *self.holds])} }}")
 
 
-def _told(text: str | None, expr: Expr) -> str:
+def _text_or_error(text: str | None, expr: Expr) -> str:
     if text is not None:
         return text
     raise PartitionError(

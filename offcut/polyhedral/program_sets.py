@@ -1,4 +1,4 @@
-"""Statements of loop programs in; their instances, accesses and windows, as sets over named sizes, out.
+"""Represent statements of loop programs by sets over named sizes: instances, accesses and windows.
 
 A statement is a store with everything around it (`reading` finds those of a program). Its
 instances are a named set over all iterators around it, lanes of tiles included; its time is the
@@ -33,7 +33,7 @@ Window: TypeAlias = tuple[tuple[Expr, Expr], ...]
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Fresh memory of a buffer: one for every value of the iterators in `prefix`.
+    """The memory of a buffer, new for every value of the iterators in `prefix`.
 
     window   (start, extent) per axis of what it holds; None: the whole buffer
     """
@@ -67,21 +67,21 @@ class Statement:
 
     @property
     def coordinates(self) -> dict[str, str]:
-        """isl's names of the iterators."""
+        """Return isl's names of the iterators."""
         return {name: f"x{k}" for k, name in enumerate(self.iters)}
 
     @property
     def head(self) -> str:
-        """``S3[x0, x1]``."""
+        """Return the tuple of the statement: ``S3[x0, x1]``."""
         return f"{self.name}[{', '.join(self.coordinates.values())}]"
 
     def storage(self, buffer: str) -> Storage | None:
-        """The fresh memory that it sees of `buffer`; None: that of the whole program."""
+        """Return the new memory of `buffer` that the statement sees; None: that of the whole program."""
         return next((s for s in reversed(self.storages) if s.buffer == buffer), None)
 
 
 class ProgramSets:
-    """The set side of comparing programs over the same sizes and facts.
+    """The sets of programs that are compared, over the same sizes and facts.
 
     users   the users' names of sizes, by the program's
     fixed   the literals of bounded values, where they are known; None: none of its range
@@ -104,7 +104,7 @@ class ProgramSets:
     # Quotients are named before anything is read, so that all sets have the same parameters.
 
     def prepared(self, program: Program) -> Program:
-        """`program` with quotients of sizes named; all programs are prepared before one is read."""
+        """Return `program` with quotients of sizes named; all programs are prepared before one is read."""
         assert self._space is None
         body = tuple(map_expressions(stmt, self.named) for stmt in program.body)
         buffers = tuple(
@@ -114,11 +114,11 @@ class ProgramSets:
         return replace(program, body=body, buffers=buffers)
 
     def named(self, expr: Expr) -> Expr:
-        """`expr` with quotients and rests of sizes by literals as names."""
+        """Return `expr` with names for quotients and remainders of sizes by literals."""
         return ix.fold_indices(rewrite(expr, self._quotient))
 
     def unnamed(self, expr: Expr) -> Expr:
-        """`expr` with quotients of sizes written out, as a user wrote them."""
+        """Return `expr` with quotients of sizes written out, as a user wrote them."""
         for (a, divisor), q in reversed(self._quotients.items()):
             expr = substitute(expr, {q.name: Binary("//", a, ix.const(divisor))})
         return ix.fold_indices(expr)
@@ -143,7 +143,7 @@ class ProgramSets:
                 return None
 
     def text(self, expr: Expr) -> str:
-        """`expr` as a user wrote it."""
+        """Return `expr` as text, as a user wrote it."""
         return format_expr(self.unnamed(expr))
 
     def _is_size(self, expr: Expr) -> bool:
@@ -155,7 +155,7 @@ class ProgramSets:
 
     @property
     def space(self) -> Space:
-        """The sizes, then the quotients."""
+        """Return the space of the sizes, then the quotients."""
         if self._space is None:
             quotients = tuple(Size(q.name, -(2**62), 2**62) for q in self._quotients.values())
             self._space = Space((*self.sizes, *quotients), (*self._assumptions, *self._facts))
@@ -169,27 +169,27 @@ class ProgramSets:
 
     @property
     def context(self) -> isl.Set:
-        """All sizes that the facts allow, with their quotients."""
+        """Return all sizes that the facts allow, with their quotients."""
         assert self.space is not None
         assert self._context is not None
         return self._context
 
-    def at(self, fixed: Mapping[Expr, int | None], context: isl.Set) -> ProgramSets:
-        """The same at a part of the sizes, where bounded values are known."""
-        here = copy(self)
-        here._substitutions = {}
-        here.fixed, here._context = fixed, context
-        return here
+    def at(self, quotient_values: Mapping[Expr, int | None], context: isl.Set) -> ProgramSets:
+        """Return the sets restricted to a part of the sizes, where bounded values are known."""
+        restricted_sets = copy(self)
+        restricted_sets._substitutions = {}
+        restricted_sets.fixed, restricted_sets._context = quotient_values, context
+        return restricted_sets
 
     def fresh(self) -> int:
-        """A number that no storage has yet."""
+        """Return a number that no storage has yet."""
         self._numbers += 1
         return self._numbers
 
     def restricted(
         self, domain: isl.Set, condition: Expr, coordinates: Mapping[str, str]
     ) -> isl.Set | None:
-        """`domain` where `condition` holds; None where it is not quasi-affine."""
+        """Return `domain` where `condition` holds; None if it is not quasi-affine."""
         linear = self._linear(condition, coordinates)
         if linear is not None:
             terms, constant, equal = linear
@@ -210,7 +210,7 @@ class ProgramSets:
     def _linear(
         self, condition: Expr, coordinates: Mapping[str, str]
     ) -> tuple[list[tuple[isl.dim_type, int, int]], int, bool] | None:
-        """A comparison as the coefficients of ``terms + constant >= 0`` or ``== 0``."""
+        """Return a comparison as the coefficients of ``terms + constant >= 0`` or ``== 0``."""
         if not isinstance(condition, Compare) or condition.op == "!=":
             return None
         op, a, b = condition.op, condition.a, condition.b
@@ -232,13 +232,13 @@ class ProgramSets:
         return terms, form.const - (op == ">"), op == "=="
 
     def texts(self, exprs: Sequence[Expr], coordinates: Mapping[str, str]) -> list[str] | None:
-        """Index expressions as isl text; None where one is not quasi-affine."""
-        found = [self.space.expr(expr, coordinates) for expr in exprs]
-        known = [text for text in found if text is not None]
-        return known if len(known) == len(found) else None
+        """Return index expressions as isl text; None if one is not quasi-affine."""
+        texts = [self.space.expr(expr, coordinates) for expr in exprs]
+        known = [text for text in texts if text is not None]
+        return known if len(known) == len(texts) else None
 
     def map(self, statement: Statement, to: str, exprs: Sequence[Expr]) -> isl.Map | None:
-        """``instance -> to[exprs]`` on the domain; None where one is not quasi-affine."""
+        """Return ``instance -> to[exprs]`` on the domain; None if one is not quasi-affine."""
         texts = self.texts(exprs, statement.coordinates)
         if texts is None:
             return None
@@ -248,7 +248,7 @@ class ProgramSets:
     def substitution(
         self, statement: Statement, to: str, exprs: Sequence[Expr]
     ) -> isl.PwMultiAff | None:
-        """The same as a function, on all integers."""
+        """Return ``instance -> to[exprs]`` as a function on all integers; None if one is not quasi-affine."""
         key = (statement.head, to, tuple(exprs))
         if key not in self._substitutions:
             texts = self.texts(exprs, statement.coordinates)
@@ -262,25 +262,25 @@ class ProgramSets:
     def access(
         self, statement: Statement, buffer: str, index: Sequence[Expr], path: Sequence[Expr] = ()
     ) -> isl.Map | None:
-        """``instance -> element`` of the memory that the statement sees, where `path` holds.
+        """Return ``instance -> element`` of the memory that the statement sees, where `path` holds.
 
         What isl does not decide of `path` is left out. None where the index is not quasi-affine.
         """
         storage = statement.storage(buffer)
         prefix = () if storage is None else storage.prefix
         name = memory_name(buffer, storage)
-        found = self.map(statement, name, [*map(Var, prefix), *index])
-        if found is None or not path:
-            return found
-        return found.intersect_domain(self.kept(statement, path))
+        relation = self.map(statement, name, [*map(Var, prefix), *index])
+        if relation is None or not path:
+            return relation
+        return relation.intersect_domain(self.kept(statement, path))
 
     def kept(self, statement: Statement, path: Sequence[Expr]) -> isl.Set:
-        """The instances where `path` holds, as far as isl decides it."""
+        """Return the instances where `path` holds, as far as isl can express it."""
         domain = statement.domain
         for condition in path:
             for part in bounds_of(condition):
-                restricted = self.restricted(domain, part, statement.coordinates)
-                domain = domain if restricted is None else restricted
+                smaller = self.restricted(domain, part, statement.coordinates)
+                domain = domain if smaller is None else smaller
         return domain
 
     def outside(
@@ -290,7 +290,7 @@ class ProgramSets:
         bounds: Sequence[tuple[Expr, Expr]],
         path: Sequence[Expr] = (),
     ) -> isl.Set | None:
-        """Instances whose element is not in ``start <= e < start + extent``; None: not quasi-affine."""
+        """Return the instances whose element is not in ``start <= e < start + extent``; None: not quasi-affine."""
         domain, broken = self.kept(statement, path), None
         for part, (start, extent) in zip(index, bounds, strict=True):
             for condition in (
@@ -299,37 +299,37 @@ class ProgramSets:
             ):
                 if isinstance(condition, Const) and not condition.value:
                     continue
-                here = self.restricted(domain, condition, statement.coordinates)
-                if here is None:
+                violations = self.restricted(domain, condition, statement.coordinates)
+                if violations is None:
                     return None
-                if not here.is_empty():
-                    broken = here if broken is None else broken | here
+                if not violations.is_empty():
+                    broken = violations if broken is None else broken | violations
         return domain.empty(domain.get_space()) if broken is None else broken
 
     def smallest(self, broken: isl.Set) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """Sizes and coordinates of the smallest point, quotients left out."""
+        """Return sizes and coordinates of the smallest point, without quotients."""
         count = len(self.sizes)
-        here = broken.intersect_params(self.context)
-        if here.is_empty():
+        points = broken.intersect_params(self.context)
+        if points.is_empty():
             return None
-        here = here.project_out(_PARAM, count, len(self.space.sizes) - count)
-        return smallest_point(here)
+        points = points.project_out(_PARAM, count, len(self.space.sizes) - count)
+        return smallest_point(points)
 
     def all_sizes(self) -> Iterator[tuple[int, ...]]:
-        """All sizes that the facts allow, the smallest first."""
-        left = Set(f"{self.space.parameters}{{ [] }}").intersect_params(self.context)
-        while (found := self.smallest(left)) is not None:
-            yield found[0]
-            left = left - left.intersect_params(self.at_sizes(found[0]))
+        """Yield all sizes that the facts allow, the smallest first."""
+        remaining = Set(f"{self.space.parameters}{{ [] }}").intersect_params(self.context)
+        while (point := self.smallest(remaining)) is not None:
+            yield point[0]
+            remaining = remaining - remaining.intersect_params(self.at_sizes(point[0]))
 
     def given(self, values: Sequence[int]) -> str:
-        """``with n = 2, m = 0``, or nothing."""
-        named = zip((self.users.get(s.name, s.name) for s in self.sizes), values, strict=True)
-        text = ", ".join(f"{name} = {value}" for name, value in named)
+        """Return ``with n = 2, m = 0, ``, or an empty text."""
+        user_sizes = zip((self.users.get(s.name, s.name) for s in self.sizes), values, strict=True)
+        text = ", ".join(f"{name} = {value}" for name, value in user_sizes)
         return f"with {text}, " if text else ""
 
     def quotients_at(self, values: Sequence[int]) -> dict[str, Expr]:
-        """The quotients of given sizes."""
+        """Return the quotients of given sizes."""
         known: dict[str, Expr] = {
             s.name: ix.const(x) for s, x in zip(self.sizes, values, strict=True)
         }
@@ -338,19 +338,19 @@ class ProgramSets:
         return {q.name: known[q.name] for q in self._quotients.values()}
 
     def point(self, statement: Statement, point: Sequence[int]) -> isl.Set:
-        """The instance of a statement at these coordinates, at all sizes."""
+        """Return the instance of a statement at these coordinates, at all sizes."""
         text = ", ".join(map(str, point))
         return Set(f"{self.space.parameters}{{ {statement.name}[{text}] }}")
 
     def at_sizes(self, values: Sequence[int]) -> isl.Set:
-        """The one point of the parameters with these sizes."""
+        """Return the point of the parameters with these sizes."""
         known = zip((f"p{k}" for k in range(len(values))), values, strict=True)
         text = " and ".join(f"{p} = {value}" for p, value in known) or "true"
         return Set(f"{self.space.parameters}{{ : {text} }}").intersect_params(self.context)
 
 
 def bounds_of(condition: Expr) -> Iterator[Expr]:
-    """The parts of a condition that all must hold; what ``min`` and ``max`` bound, bound by bound."""
+    """Return the parts of a conjunction; comparisons with ``min`` and ``max`` are split bound by bound."""
     match condition:
         case Logic("and", args):
             for arg in args:
@@ -373,6 +373,6 @@ def bounds_of(condition: Expr) -> Iterator[Expr]:
 
 
 def memory_name(buffer: str, storage: Storage | None) -> str:
-    """isl's name of the memory of a buffer."""
+    """Return isl's name of the memory of a buffer."""
     mangled = f"m_{buffer}"
     return mangled if storage is None else f"{mangled}_{storage.number}"

@@ -1,4 +1,4 @@
-"""A comparison of indices and the loops around it -> whether it holds by its form alone.
+"""Decide comparisons of indices by their form and the loops around, without isl.
 
 The smaller side is taken from the greater one; each iterator stands for the end of its loop at which that
 is the least, innermost first, a quotient for what it does not exceed, and the sum that is left has to be
@@ -21,10 +21,10 @@ Ranges = dict[str, tuple[Expr, Expr]]
 _MOST = 24  # replacements on one way
 
 
-def holds_syntactically(condition: Expr, ranges: Ranges, least: Mapping[str, int]) -> bool:
+def holds_syntactically(condition: Expr, ranges: Ranges, minima: Mapping[str, int]) -> bool:
     """Return whether ``a <= b`` or ``a < b`` is seen to hold wherever all of `ranges` run; False is no answer.
 
-    least   lower bounds of the other names
+    minima  lower bounds of the other names
     """
     match condition:
         case Compare("<=", a, b) if dtype_of(a) == "index":
@@ -33,29 +33,29 @@ def holds_syntactically(condition: Expr, ranges: Ranges, least: Mapping[str, int
             difference = ix.sub(b, ix.add(a, 1))
         case _:
             return False
-    return _is_no_less(difference, ranges, least, _MOST)
+    return _is_no_less(difference, ranges, minima, _MOST)
 
 
-def _is_no_less(value: Expr, ranges: Ranges, least: Mapping[str, int], left: int) -> bool:
-    """Return whether `value` is never negative; `left` replacements may be made."""
+def _is_no_less(value: Expr, ranges: Ranges, minima: Mapping[str, int], depth: int) -> bool:
+    """Return whether `value` is never negative; `depth` replacements may be made."""
     form = ix.to_linear(value)
     if all(factor > 0 for _, factor in form.terms):
-        lowest = sum(factor * _least(atom, ranges, least) for atom, factor in form.terms)
+        lowest = sum(factor * _least(atom, ranges, minima) for atom, factor in form.terms)
         if form.const + lowest >= 0:
             return True
-    smaller = _no_more(form, ranges) if left else ()
-    return any(_is_no_less(one, ranges, least, left - 1) for one in smaller)
+    smaller = _no_more(form, ranges) if depth else ()
+    return any(_is_no_less(one, ranges, minima, depth - 1) for one in smaller)
 
 
 def _no_more(form: Linear, ranges: Ranges) -> list[Expr]:
-    """Sums that are no more than this one, with one atom less: the innermost iterator, unless another atom
+    """Return lower bounds of a sum, each with one atom less: the innermost iterator, unless another atom
     names it, else what the form of an atom bounds.
     """
     terms = dict(form.terms)
-    named = [variables(atom) for atom in terms if not isinstance(atom, Var)]
+    atom_names = [variables(atom) for atom in terms if not isinstance(atom, Var)]
     for name in reversed(ranges):
         factor = terms.get(Var(name))
-        if factor is not None and not any(name in names for names in named):
+        if factor is not None and not any(name in names for names in atom_names):
             lo, hi = ranges[name]
             end = ix.mul(factor, lo) if factor > 0 else ix.sub(ix.mul(factor, hi), factor)
             return [_with(form, Var(name), end)]
@@ -72,7 +72,7 @@ def _with(form: Linear, atom: Expr, term: Expr) -> Expr:
 
 
 def _no_more_than(atom: Expr, factor: int) -> list[Expr]:
-    """What ``factor * atom`` is no less than, one or the other; nothing where its form does not say."""
+    """Return lower bounds of ``factor * atom``; none if its form gives none."""
     match atom:
         case Binary("//", a, Const(value, _)) if factor < 0 < value and factor % int(value) == 0:
             return [ix.mul(factor // int(value), ix.sub(a, ix.mod(a, int(value))))]
@@ -86,16 +86,16 @@ def _no_more_than(atom: Expr, factor: int) -> list[Expr]:
             return []
 
 
-def _least(expr: Expr, ranges: Ranges, least: Mapping[str, int]) -> float:
+def _least(expr: Expr, ranges: Ranges, minima: Mapping[str, int]) -> float:
     """Return a lower bound of an expression; minus infinity where its form shows none."""
 
     def known(part: Expr) -> tuple[float, float]:
         match part:
             case Var(name):
                 lowest = (
-                    _least(ranges[name][0], ranges, least)
+                    _least(ranges[name][0], ranges, minima)
                     if name in ranges
-                    else least.get(name, -inf)
+                    else minima.get(name, -inf)
                 )
                 return lowest, inf
             case _:

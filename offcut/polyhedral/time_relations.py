@@ -1,4 +1,4 @@
-"""When instances run, as relations: which is before which, and which write is the last before a read."""
+"""Represent the times of instances as relations: which run before others, and the last write before a read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PARAM, _IN, _OUT = isl.dim_type.param, isl.dim_type.in_, isl.dim_type.out
 
 
 def _levels(pairs: isl.Map, first: Time, second: Time) -> Iterator[Level]:
-    """The pairs of `pairs` whose times are equal so far, level by level.
+    """Yield the pairs of `pairs` whose times are equal so far, level by level.
 
     With each: which is first where the times are literals that differ, which no pair survives; else the
     positions of the iterators that are compared, and whether these are lanes, which have no order.
@@ -30,56 +30,58 @@ def _levels(pairs: isl.Map, first: Time, second: Time) -> Iterator[Level]:
                 return
             continue
         lanes = isinstance(one, tuple)
-        left = one if isinstance(one, tuple) else (str(one),)
+        first_coordinates = one if isinstance(one, tuple) else (str(one),)
         right = other if isinstance(other, tuple) else (str(other),)
-        for x, y in zip(left, right, strict=True):
+        for x, y in zip(first_coordinates, right, strict=True):
             yield pairs, (at[x], to[y]), lanes
             pairs = pairs.equate(_IN, at[x], _OUT, to[y])
         if pairs.is_empty():
             return
 
 
-def _some(*found: isl.Map) -> Iterator[isl.Map]:
-    return (pairs for pairs in found if not pairs.is_empty())
+def _nonempty(*maps: isl.Map) -> Iterator[isl.Map]:
+    return (pairs for pairs in maps if not pairs.is_empty())
 
 
 def misordered_pairs(pairs: isl.Map, first: Time, second: Time) -> Iterator[isl.Map]:
-    """The pairs of `pairs` whose first instance does not run before the second, level by level.
+    """Yield the pairs of `pairs` whose first instance does not run before the second, level by level.
 
     Two lanes of one tile have no order, so a pair of them is late.
     """
-    for here, differ, lanes in _levels(pairs, first, second):
+    for equal_so_far, differ, lanes in _levels(pairs, first, second):
         if isinstance(differ, tuple):
             x, y = differ
-            yield from _some(here.order_gt(_IN, x, _OUT, y))
+            yield from _nonempty(equal_so_far.order_gt(_IN, x, _OUT, y))
             if lanes:
-                yield from _some(here.order_lt(_IN, x, _OUT, y))
+                yield from _nonempty(equal_so_far.order_lt(_IN, x, _OUT, y))
         elif not differ:
-            yield here
+            yield equal_so_far
 
 
 def ordered_pairs(pairs: isl.Map, first: Time, second: Time) -> Iterator[isl.Map]:
-    """The pairs of `pairs` whose first instance runs before the second, level by level; lanes in turn."""
-    for here, differ, _ in _levels(pairs, first, second):
+    """Yield the pairs of `pairs` whose first instance runs before the second, level by level; lanes in turn."""
+    for equal_so_far, differ, _ in _levels(pairs, first, second):
         if isinstance(differ, tuple):
             x, y = differ
-            yield from _some(here.order_lt(_IN, x, _OUT, y))
+            yield from _nonempty(equal_so_far.order_lt(_IN, x, _OUT, y))
         elif differ:
-            yield here
+            yield equal_so_far
 
 
 def cross_lane_pairs(pairs: isl.Map, first: Time, second: Time) -> Iterator[isl.Map]:
-    """The pairs of `pairs` that are different lanes of one execution of a tile."""
-    for here, differ, lanes in _levels(pairs, first, second):
+    """Yield the pairs of `pairs` that are different lanes of one execution of a tile."""
+    for equal_so_far, differ, lanes in _levels(pairs, first, second):
         if isinstance(differ, tuple) and lanes:
             x, y = differ
-            yield from _some(here.order_lt(_IN, x, _OUT, y), here.order_gt(_IN, x, _OUT, y))
+            yield from _nonempty(
+                equal_so_far.order_lt(_IN, x, _OUT, y), equal_so_far.order_gt(_IN, x, _OUT, y)
+            )
 
 
 def last_writes(
     reads: Sequence[isl.Map], writes: Sequence[isl.Map], times: isl.UnionMap
 ) -> tuple[isl.UnionMap, isl.UnionMap]:
-    """``read -> the last write before it`` of the same element, and ``read -> element`` where none is.
+    """Return ``read -> the last write before it`` of the same element, and ``read -> element`` of reads without one.
 
     reads, writes   ``instance -> element``
     times           ``instance -> time`` of all of them
@@ -96,7 +98,7 @@ def terms_between(
     updates: Sequence[isl.Map],
     times: isl.UnionMap,
 ) -> isl.UnionMap:
-    """``read -> update``: those of the same element after the last write before the read."""
+    """Return ``read -> update``: the updates of the same element after the last write before the read."""
     readers, writers, terms = (union(maps, times) for maps in (reads, writes, updates))
 
     def earlier(one: isl.UnionMap, other: isl.UnionMap) -> isl.UnionMap:
@@ -108,22 +110,22 @@ def terms_between(
 
 
 def reached_twice(relation: isl.UnionMap, values: isl.UnionMap) -> isl.UnionMap:
-    """``a -> v`` where `relation` leads from ``a`` to two that have the value v."""
+    """Return ``a -> v`` where `relation` leads from ``a`` to two points with the value v."""
     pairs = relation.domain_map().range_product(relation.range_map().apply_range(values))
     others = pairs.apply_range(pairs.reverse()).subtract(pairs.domain().identity())
     return others.domain().unwrap().apply_range(values)
 
 
 def union(maps: Sequence[isl.Map], like: isl.UnionMap) -> isl.UnionMap:
-    """All of `maps`; none is the empty one, over the parameters of `like`."""
-    found = isl.UnionMap.empty(like.get_space())
+    """Return the union of `maps`; of no maps an empty one, over the parameters of `like`."""
+    result = isl.UnionMap.empty(like.get_space())
     for each in maps:
-        found = found.union(isl.UnionMap.from_map(each))
-    return found
+        result = result.union(isl.UnionMap.from_map(each))
+    return result
 
 
 def time_text(name: str, statement: Statement, depth: int, phase: int) -> str:
-    """``S3[x0] -> [0, x0, 1, 0, phase]``: reads are phase 0 of an instance, the write is phase 1."""
+    """Return ``S3[x0] -> [0, x0, 1, 0, phase]``: reads are phase 0 of an instance, the write is phase 1."""
     at = statement.coordinates
     entries: list[str] = []
     for entry in statement.time:
@@ -136,33 +138,33 @@ def time_text(name: str, statement: Statement, depth: int, phase: int) -> str:
 
 
 def time_depth(statements: Sequence[Statement]) -> int:
-    """How many entries the longest time has, lanes counted one by one."""
+    """Return the number of entries of the longest time; each lane counts."""
     return max(
         (sum(len(e) if isinstance(e, tuple) else 1 for e in s.time) for s in statements), default=1
     )
 
 
-def renamed(relation: isl.Map, name: str) -> isl.Map:
-    """`relation` from the tuple `name`."""
+def rename_domain(relation: isl.Map, name: str) -> isl.Map:
+    """Return `relation` with the domain tuple called `name`."""
     return relation.set_tuple_name(_IN, name)
 
 
 def in_name(relation: isl.Map) -> str:
-    """The name of what it relates from."""
+    """Return the name of the domain tuple."""
     return str(relation.get_tuple_name(_IN))
 
 
 def out_name(relation: isl.Map) -> str:
-    """The name of what it relates to."""
+    """Return the name of the range tuple."""
     return str(relation.get_tuple_name(_OUT))
 
 
 def map_pieces(relation: isl.UnionMap) -> list[isl.Map]:
-    """Its maps, one per pair of tuples."""
+    """Return the maps of a union, one per pair of tuples."""
     maps = relation.get_map_list()
     return [maps.get_at(k) for k in range(maps.n_map())]
 
 
 def len_in(relation: isl.Map) -> int:
-    """How many coordinates it relates from."""
+    """Return the number of domain coordinates."""
     return int(relation.dim(_IN))

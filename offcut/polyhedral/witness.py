@@ -1,4 +1,4 @@
-"""The smallest counterexample in a set: what a refusal shows, and whether it is one."""
+"""Find the smallest counterexample in a set, for an error; check that it is one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PARAM, _SET = isl.dim_type.param, isl.dim_type.set
 
 
 def smallest_point(broken: isl.Set) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Sizes and coordinates of the smallest point of `broken`; None when it is empty.
+    """Return sizes and coordinates of the smallest point of `broken`; None if it is empty.
 
     Smallest: the least sum of the sizes, then the sizes, then the coordinates, lexicographically.
     Every parameter must be bounded below, as sizes are; of a coordinate that is not, the least that
@@ -32,12 +32,12 @@ def smallest_point(broken: isl.Set) -> tuple[tuple[int, ...], tuple[int, ...]] |
     by_sum = isl.Map(f"{{ [{', '.join(dims)}] -> [{total}, {', '.join(dims)}] }}")
     # Part by part: isl's minimum over a union in which a part has become empty is not one.
     parts = points.apply(by_sum).get_basic_sets()
-    found = min(_least(isl.Set.from_basic_set(p)) for p in parts if not p.is_empty())
-    return found[1 : 1 + sizes], found[1 + sizes :]
+    lowest = min(_least(isl.Set.from_basic_set(p)) for p in parts if not p.is_empty())
+    return lowest[1 : 1 + sizes], lowest[1 + sizes :]
 
 
 def holds_at(condition: Expr, point: Mapping[str, int]) -> bool:
-    """Whether a condition has a value at these sizes and iterators, and holds."""
+    """Return whether a condition has a value at these sizes and iterators, and holds."""
     if any(isinstance(node, Load) for node in walk(condition)):
         return False
     try:
@@ -47,7 +47,7 @@ def holds_at(condition: Expr, point: Mapping[str, int]) -> bool:
 
 
 def _least(points: isl.Set) -> tuple[int, ...]:
-    """The lexicographic minimum, one coordinate after the other: of some sets that were projected,
+    """Return the lexicographic minimum, one coordinate after the other: of some sets that were projected,
     isl's own has no sample.
     """
     values: list[int] = []
@@ -64,6 +64,6 @@ def _least(points: isl.Set) -> tuple[int, ...]:
 
 
 def project_onto_sizes(points: isl.Set, sizes: int) -> isl.Set:
-    """`points` by the first sizes, whatever the others are."""
+    """Project `points` onto the first sizes."""
     more = points.dim(isl.dim_type.param) - sizes
     return points.project_out(isl.dim_type.param, sizes, more)

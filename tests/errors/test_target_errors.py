@@ -65,11 +65,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a plan": (
         lambda: kernel(Mine(policy=lambda *_: iter([PROGRAM]))),
-        f"policy\n  because  it gives {PROGRAM!r}, not Planned(program)",
+        f"policy\n  because  it gives {PROGRAM!r}, not TargetPlan(program)",
     ),
     "facts": (
         lambda: kernel(Mine(cache_key_parts=lambda _: 3)),
-        "facts\n  because  it gives 3, not a tuple of texts",
+        "cache_key_parts\n  because  it gives 3, not a tuple of texts",
     ),
     "code": (
         lambda: kernel(Mine(lower=lambda *_: "text")),
@@ -89,11 +89,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "forms": (
         lambda: kernel(Mine(source_forms=3)).source("mine"),
-        "forms\n  because  it gives 3, not a tuple of names",
+        "source_forms\n  because  it gives 3, not a tuple of names",
     ),
     "a form": (
         lambda: kernel(Mine(source_forms=("mine",), render_form=nothing)).source("mine"),
-        "show\n  because  it gives None, not a text",
+        "render_form\n  because  it gives None, not a text",
     ),
     "a machine": (
         lambda: kernel(Mine(machine="avx2")),

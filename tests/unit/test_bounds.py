@@ -6,7 +6,7 @@ import pytest
 
 import offcut as oc
 from offcut.ir import Let, walk
-from offcut.polyhedral import accesses_outside, unbounded
+from offcut.polyhedral import accesses_outside, find_unbounded_lets
 from offcut.polyhedral.affine import Space
 
 PRODUCT = """\
@@ -40,7 +40,7 @@ def cut(tile: dict[str, int], tail: str) -> oc.Program:
 def test_what_is_cut_lies_inside(tile: dict[str, int], tail: str) -> None:
     program = cut(tile, tail)
     assert accesses_outside(program) == ()
-    assert unbounded(Space(program.sizes), program.body) == []
+    assert find_unbounded_lets(Space(program.sizes), program.body) == []
 
 
 @pytest.mark.every(5)
@@ -66,6 +66,8 @@ def test_a_bounded_value_that_leaves_its_range_is_found() -> None:
         "program p\nsize n in 0:100\noutput B: int32[n]\n"
         "let q in 0:3 = n//30\n  for i in 0:n\n    B[i] = 1\n"
     )
-    (broken,) = unbounded(Space(program.sizes), program.body)
+    (broken,) = find_unbounded_lets(Space(program.sizes), program.body)
     assert broken.let.name == "q"
-    assert not unbounded(Space(program.sizes), oc.parse(str(program).replace("0:3", "0:4")).body)
+    assert not find_unbounded_lets(
+        Space(program.sizes), oc.parse(str(program).replace("0:3", "0:4")).body
+    )

@@ -93,6 +93,7 @@ def test_level_three_says_the_program_after_each_pass_that_changes_it(
         "offcut: after rows (unchanged)",
         "offcut: after lanes",
         "offcut: after decide",
+        "offcut: after prove (unchanged)",
     ]
 
 
@@ -112,6 +113,7 @@ def test_the_program_after_each_pass_is_a_file_that_is_read_back(
         "005_rows.offcut",
         "006_lanes.offcut",
         "007_decide.offcut",
+        "008_prove.offcut",
     ]
     assert files[1].read_text().startswith("# after bounds (unchanged)\nprogram masked\n")
     assert files[2].read_text().startswith("# after separate\nprogram masked\n")
@@ -130,7 +132,7 @@ def test_a_described_tensor_is_dumped_behind_what_is_there(
     C = oc.compute((n, 40), lambda i, j: oc.sum(A[i, k] * W[k, j], axis=k), name="dumped")
     kernel = oc.compile(C)
     names = sorted(path.name for path in tmp_path.iterdir())[1:-1]
-    passes = ("042_describe", "043_cut", "044_rows", "045_decide")
+    passes = ("042_describe", "043_cut", "044_rows", "045_decide", "046_prove")
     assert names == [f"{name}.offcut" for name in passes]
     a, w = np.ones((3, 24), "float32"), np.ones((24, 40), "float32")
     for name in names:
@@ -209,7 +211,14 @@ def test_a_kernel_says_which_passes_ran(monkeypatch: pytest.MonkeyPatch) -> None
     source = oc.parse(MASKED)
     passes = oc.compile(source).passes
     common = [step for step in passes if not step.inside]
-    assert [step.name for step in common] == ["describe", "choose", "decide", "lower", "load"]
+    assert [step.name for step in common] == [
+        "describe",
+        "choose",
+        "decide",
+        "prove",
+        "lower",
+        "load",
+    ]
     assert all(step.seconds is not None and step.seconds >= 0 for step in passes if not step.inside)
     inner = [step.name for step in passes if step.inside]
     assert inner.index("bounds") < inner.index("separate") < inner.index("lanes")

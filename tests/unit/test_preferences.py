@@ -171,8 +171,8 @@ def test_a_policy_hears_why_a_plan_is_not_taken_also_behind_another_one() -> Non
     def third(plan: TargetPlan) -> TargetPlan:
         return replace(plan, notes=("third",)) if len(heard) == 2 else plan
 
-    plan = first_proved(changed_plans(policy(), third), proved)  # type: ignore[arg-type]
-    assert plan is not None
+    plans = changed_plans(policy(), third)  # type: ignore[arg-type]
+    plan = first_proved(next(plans), plans, proved)
     assert plan.notes == ("third",)
     assert [one.step for one in heard] == [0, 1]
     untold = list(changed_plans(policy(), third))  # type: ignore[arg-type]

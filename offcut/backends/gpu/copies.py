@@ -20,7 +20,7 @@ from offcut.describe.value import cast
 
 MAIN, SHARED = (MAIN_MEMORY,), (SHARED_MEMORY,)
 WGMMA_ROWS, WGMMA_DEPTH, WGMMA_COLUMNS = 64, 16, 256
-_BOX = 256  # elements of a box of a bulk copy, along an axis
+_MAX_BOX = 256  # elements of a box of a bulk copy, along an axis
 
 
 def warpgroup_product(dtype: str) -> Microkernel:
@@ -68,7 +68,7 @@ def copy(
 ) -> Microkernel:
     """``C[i, p] = A[i, p]`` from one memory to another.
 
-    box  whether any smaller rectangle is copied as well, and what lies outside of an array is off
+    box  whether smaller rectangles are copied as well, and elements outside of an array are left out
     """
     rows, columns = dim("i", min=1, max=shape[0]), dim("p", min=1, max=shape[1])
     a = placeholder((rows, columns) if box else shape, dtype, name="A")
@@ -86,10 +86,10 @@ def copy(
 
 
 def copies(dtype: str) -> tuple[Microkernel, ...]:
-    """Those of a type of 16 bits: by a warp to its fragments, in bulk both ways."""
+    """Return the copies of a type of 16 bits: from shared memory to fragments of a warp, and in bulk both ways."""
     shared, main = Place(SHARED, beside="p"), Place(MAIN, beside="p")
     fragment = Place(mma.REGISTERS, MMA_A, "fragment")
-    bulk = (_BOX, 64)  # of 128 bytes a row
+    bulk = (_MAX_BOX, 64)  # of 128 bytes a row
     return (
         copy("ldmatrix_x4", (mma.ROWS, mma.DEPTH), dtype, shared, fragment, "warp"),
         copy("tma_load_2d", bulk, dtype, main, shared, "load", "token", box=True),
@@ -100,12 +100,12 @@ def copies(dtype: str) -> tuple[Microkernel, ...]:
 def rows(dtype: str, background: bool) -> Microkernel:
     """``C[i, p] = A[i, p]`` of any rectangle, by the lanes of the load unit: from main to shared memory.
 
-    background  whether cells of 16 bytes move while the unit goes on (``cp.async``): rows begin at whole cells. Else elements do,
-                through registers
+    background  True: cells of 16 bytes move while the unit goes on (``cp.async``), and rows begin at multiples of a cell;
+                False: elements move through registers
     """
     cell = 8 if background else 1
     beside = "p" if background else ""
-    a = placeholder((dim("i", min=1, max=_BOX), dim("p", min=1, max=_BOX)), dtype, name="A")
+    a = placeholder((dim("i", min=1, max=_MAX_BOX), dim("p", min=1, max=_MAX_BOX)), dtype, name="A")
     both = frozenset({"i", "p"})
     return Microkernel(
         f"{'cp_async' if background else 'copy'}_rows_{dtype}",
@@ -125,4 +125,4 @@ UNITS = tuple(
     for dtype in ("bfloat16", "float16")
     for kernel in (warpgroup_product(dtype), *copies(dtype))
 )
-"""What a GPU of compute capability 9.0 has beside `mma`, by which programs may name it."""
+"""The declarations of a GPU of compute capability 9.0 beside `mma.MMA`, so that programs may name them."""

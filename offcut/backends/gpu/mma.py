@@ -47,18 +47,18 @@ def microkernel(dtype: str) -> Microkernel:
     )
 
 
-MOST = (64, 256, 64)
+MAX_TILE = (64, 256, 64)
 """The most rows, columns and terms of a tile in shared memory that one warp multiplies."""
 
 
 def from_shared(dtype: str) -> Microkernel:
     """``C[i, j] += float32(A[i, p]) * float32(B[p, j])`` of a tile of any extents: A and B in shared memory, C in registers.
 
-    Fragments are loaded 16 terms at a time (``ldmatrix``), and multiplied. Along each axis, what is past the end of a tile is off:
-    its operands are zero, and nothing of the result is kept.
+    Fragments are loaded 16 terms at a time (``ldmatrix``), and multiplied. Past the end of a tile operands are zero, and the
+    result is not stored.
     """
     rows, columns, depth = (
-        dim(name, min=1, max=most) for name, most in zip("mnd", MOST, strict=True)
+        dim(name, min=1, max=size) for name, size in zip("mnd", MAX_TILE, strict=True)
     )
     a = placeholder((rows, depth), dtype, name="A")
     b = placeholder((depth, columns), dtype, name="B")
@@ -85,4 +85,4 @@ def from_shared(dtype: str) -> Microkernel:
 
 
 MMA = tuple(declare(microkernel(dtype)) for dtype in ("bfloat16", "float16"))
-"""What a warp has, by which programs may name it."""
+"""The declarations of the instructions of a warp, so that programs may name them."""

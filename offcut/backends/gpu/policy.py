@@ -1,6 +1,6 @@
 """The decisions of the default policy: a grid of blocks, a ring in shared memory, sums in registers of warps.
 
-Of a product whose sums something element by element goes on with, these are the decisions::
+For a product that is followed by a stage element by element, the decisions are::
 
     stage read A for S as A_in in shared
     stage read W for S as W_in in shared
@@ -18,8 +18,8 @@ Of a product whose sums something element by element goes on with, these are the
     …
     cover S at i_row mma_m16n8k16_shared_bfloat16
 
-A block has as many warps as its tile has rows of 16; the load unit, which waits for nobody but them, fills the ring. Where
-nothing of that kind goes on with the sums, they are staged, and copied out. Every other stage is rows that warps run.
+A block has a warp for every 16 rows of its tile; the load unit fills the ring, and waits for these warps alone. If no stage
+element by element follows, the sums are staged in registers and copied out. Warps run every other stage, a row each.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PLAIN_ROWS = 4
 """Rows of a block where no microkernel computes them: one for each warp."""
 
 _AT_TILES = (GUARD, MASK, PAD, CUT, LADDER)
-"""Strategies whose tiles begin at multiples of their size."""
+"""Strategies whose tiles all begin at multiples of the tile size."""
 
 
 @dataclass(frozen=True)
@@ -68,34 +68,34 @@ class GridPlans(Plans):
 
     @property
     def largest(self) -> dict[tuple[str, str], int]:
-        """Return the tile of a block along the axes that are cut, the rows first."""
-        found = {}
-        for one in self.covered:
-            for theirs, most in zip(definition_of(one.kernel).axes, TILE, strict=True):
-                own = one.match.axis(theirs.name)
-                if own in one.axes:
-                    found[one.stage.buffer, own] = most
-        return found
+        """Return the tile sizes of a block, in elements, by stage and axis: rows and columns of each product."""
+        tiles = {}
+        for cover in self.covered:
+            for kernel_axis, size in zip(definition_of(cover.kernel).axes, TILE, strict=True):
+                axis = cover.match.axis(kernel_axis.name)
+                if axis in cover.axes:
+                    tiles[cover.stage.buffer, axis] = size
+        return tiles
 
     def schedule(self, cuts: Mapping[tuple[str, str], Level]) -> Schedule:
-        """Return the decisions; of an axis that `cuts` does not name, the default tile."""
+        """Return the decisions for all stages; an axis that `cuts` does not name takes the default tile."""
         steps: list[Primitive] = []
-        done: set[str] = set()
+        buffers: set[str] = set()
         for one in self.covered:
             if not self.is_tiled(one):
                 continue
             chain = self.chain(one.stage)
-            steps += self.decisions_of(one, chain, cuts)
-            done |= {one.stage.buffer, *(stage.buffer for stage in chain)}
+            steps += self.product_decisions(one, chain, cuts)
+            buffers |= {one.stage.buffer, *(stage.buffer for stage in chain)}
         for stage in self.stages:
-            if stage.buffer not in done:
+            if stage.buffer not in buffers:
                 steps += plain_decisions(stage)
         return Schedule(self.name, tuple(steps))
 
     def plan(self, schedule: Schedule) -> TargetPlan:
-        """Return the program that decisions make, and the small steps by which it is proved: what is inlined first.
+        """Return the program that decisions make; inlining is a step of its proof, before all others.
 
-        Raises PartitionError for one that is not legal.
+        Raises PartitionError for a decision that is not legal.
         """
         plan = super().plan(schedule)
         inlined = tuple(step for step in schedule.steps if isinstance(step, Inline))
@@ -111,7 +111,7 @@ class GridPlans(Plans):
         return len(one.axes) == 2 and len(one.stage.reduce_axes) == 1
 
     def chain(self, stage: Stage) -> tuple[Stage, ...]:
-        """Return the stages that go on with a sum element by element, each read by the next one alone."""
+        """Return the stages that follow `stage` element by element, each the only reader of the one before."""
         chain: list[Stage] = []
         while True:
             last = chain[-1] if chain else stage
@@ -121,10 +121,10 @@ class GridPlans(Plans):
                 return tuple(chain)
             chain.append(readers[0])
 
-    def decisions_of(
+    def product_decisions(
         self, one: Covered, chain: tuple[Stage, ...], cuts: Mapping[tuple[str, str], Level]
     ) -> Iterator[Primitive]:
-        """Yield what is decided of a product, and of the stages that go on with it."""
+        """Yield the decisions for a product and for `chain`, the stages that follow it element by element."""
         own, sums = one.stage, one.stage.buffer
         reader = chain[-1] if chain else own
         for stage in chain[:-1]:
@@ -132,7 +132,7 @@ class GridPlans(Plans):
         if not chain:
             sums = f"{own.buffer}_sum"
             yield Staging("write", own.buffer, sums, memory=REGISTERS)
-        theirs = {a.name: b.name for a, b in zip(own.axes, reader.axes, strict=True)}
+        reader_axes = {a.name: b.name for a, b in zip(own.axes, reader.axes, strict=True)}
         levels = {
             axis: cuts.get((own.buffer, axis), Level(self.largest[own.buffer, axis], self.tails[0]))
             for axis in one.axes
@@ -146,12 +146,12 @@ class GridPlans(Plans):
         to = reader.buffer
         blocks, inner = [], []
         for axis in (row, column):
-            name = theirs[axis]
+            name = reader_axes[axis]
             blocks.append(f"{name}_block")
             inner.append(f"{name}_in")
             yield Split(to, name, (levels[axis],), (blocks[-1], inner[-1]))
         others = [axis.name for axis in own.axes if axis.name not in (row, column)]
-        batch = [theirs[axis] for axis in others]
+        batch = [reader_axes[axis] for axis in others]
         yield Order(to, (*batch, *blocks, *inner))
         yield Split(to, inner[0], (Level(ROWS, GUARD),), (f"{row}_warp_out", f"{row}_row_out"))
         yield At(sums, to, blocks[-1], REGISTERS)
@@ -172,21 +172,24 @@ class GridPlans(Plans):
         yield Cover(sums, in_warp, one.kernel.name)
 
     def copy(self, load: Load, levels: Mapping[str, Level]) -> tuple[str, str]:
-        """Return the first loop of the copy of an operand, and the microkernel that runs it: in the background where all rows begin
-        at whole cells.
+        """Return the first loop of the copy of an operand, and the name of its microkernel.
+
+        The copy runs in the background (``cp.async``) if all rows of all tiles begin at multiples of 16 bytes.
         """
         names = [part.name for part in load.index if isinstance(part, Var)]
         first = names[0] if len({*names}) == len(load.index) else "a0"
         cell = rows(load.dtype, True).tiles[0].columns
         pitch = self.computation.buffer(load.buffer).shape[-1]
-        along = [level for axis, level in levels.items() if axis in variables(load.index[-1])]
-        starts = all(one.tail in _AT_TILES and one.tile % cell == 0 for one in along)
+        column_levels = [
+            level for axis, level in levels.items() if axis in variables(load.index[-1])
+        ]
+        starts = all(one.tail in _AT_TILES and one.tile % cell == 0 for one in column_levels)
         aligned = starts and isinstance(load.index[-1], Var) and ix.known_divisor(pitch) % cell == 0
         return first, rows(load.dtype, aligned).name
 
 
 def plain_decisions(stage: Stage) -> Iterator[Primitive]:
-    """Yield what is decided of a stage that no microkernel computes: blocks of rows, and a row for each warp."""
+    """Yield the decisions for a stage without a microkernel: a block for every `PLAIN_ROWS` rows, a warp for each row."""
     if not stage.axes:
         return
     axis = stage.axes[0].name
@@ -201,13 +204,13 @@ def _reads(stage: Stage, buffer: str) -> bool:
 
 
 def _is_elementwise(stage: Stage, of: Stage) -> bool:
-    """Return whether a stage has one value for each of another stage, made of the value there."""
+    """Return whether `stage` has the axes of `of`, does not reduce, and reads `of` at its own point alone."""
     point = tuple(Var(axis.name) for axis in stage.axes)
     reads = [n for n in walk(stage.body) if isinstance(n, Load) and n.buffer == of.buffer]
     return (
         stage.reducer is None
         and len(stage.axes) == len(of.axes)
-        and all(read.index == point for read in reads)
+        and all(load.index == point for load in reads)
     )
 
 

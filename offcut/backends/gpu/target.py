@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
-from offcut.backends import decide, generic
+from offcut.backends import generic
 from offcut.backends.abi import Signature
 from offcut.backends.compile_request import CompileRequest
 from offcut.backends.gpu.copies import UNITS, rows
@@ -19,7 +18,7 @@ from offcut.backends.gpu.text import cuda_text
 from offcut.backends.gpu.units import AGENTS, SHARED
 from offcut.backends.host.call import python_callable
 from offcut.backends.options import Loaded, Options, Strategies, TargetPlan, checked_options
-from offcut.backends.plan import Plan, PlannedPiece, check_sizes
+from offcut.backends.plan import Plan, PlanAlternative, PlannedPiece, check_sizes
 from offcut.backends.signature import boundary_buffers, signature_of
 from offcut.backends.target import Target
 from offcut.core.program import Program
@@ -34,14 +33,14 @@ from offcut.costmodel.grid import (
 )
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
-from offcut.errors import PartitionError, TargetError
+from offcut.errors import TargetError
 from offcut.partition import LoopCut, Users
 from offcut.polyhedral.sync import Agents, synchronized
 from offcut.schedule import Schedule
 from offcut.search import Points
 
 EMULATED = "emulated"
-"""The device that is none: units side by side, on arrays of numpy."""
+"""The device that runs programs without a GPU: units side by side, on numpy arrays."""
 DEFAULT = "h200"
 _TYPES = ("bfloat16", "float16")
 
@@ -50,7 +49,8 @@ _TYPES = ("bfloat16", "float16")
 class Cuda(Target):
     """Runs programs on a grid of blocks.
 
-    device  None: the GPU that is there; `EMULATED`: none
+    machine  with a table [grid]
+    device   None: a GPU; `EMULATED`: numpy arrays
     """
 
     machine: Device
@@ -76,25 +76,18 @@ class Cuda(Target):
         threads: int | None = None,
         schedule: Schedule | None = None,
     ) -> Options:
-        """Return what a call of `op` asks for, checked.
+        """Return the checked options of a call of `op`.
 
-        Raises TargetError for microkernels that are lent, and for decisions that are not those by hand.
+        Raises TargetError for external microkernels, and for decisions that are not by hand.
         """
         return checked_options(self.name, False, op, strategy, reassociate, microkernels, schedule)
 
     def policy(self, program: Program, users: Users, options: Options) -> Iterator[TargetPlan]:
-        """Yield plans on a grid of blocks, then the program as it stands; each with the order of its units."""
-        refused: PartitionError | None = None
-        count = 0
-        for plan in generic.policy(self, program, users, options, GridPlans):
-            ordered = decide.attempt(partial(self.ordered, plan))
-            if isinstance(ordered, TargetPlan):
-                count += 1
-                yield ordered
-            else:
-                refused = refused or ordered
-        if refused is not None and not count:
-            raise refused
+        """Yield plans on a grid of blocks, then the program as it stands, each with its synchronization.
+
+        Raises PartitionError, the first one, if no plan can be synchronized.
+        """
+        return generic.policy(self, program, users, options, GridPlans, self.synchronize)
 
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
@@ -108,11 +101,11 @@ class Cuda(Target):
         """Return the tiles of blocks and their strategies."""
         return generic.space(self, planned, request, options, GridPlans)
 
-    def ordered(self, plan: TargetPlan) -> TargetPlan:
-        """Return a plan whose program says what units wait for.
+    def synchronize(self, plan: TargetPlan) -> TargetPlan:
+        """Return a plan with synchronization in its program.
 
-        Raises PartitionError where nothing that they can do keeps the order of its text, and for windows that a block has no
-        room for.
+        Raises PartitionError if no synchronization of the machine keeps the order of the text, and if the windows of a block
+        do not fit in its shared memory.
         """
         program = synchronized(plan.program, AGENTS)
         check_room(program, _bytes_of(self.machine, SHARED))
@@ -127,14 +120,14 @@ class Cuda(Target):
     ) -> str:
         """Return a plan as CUDA C++.
 
-        Raises DescribeError for what has no text so far.
+        Raises DescribeError for a statement that has no text in CUDA C++ so far.
         """
         return cuda_text(planned.program)
 
     def load(self, lowered: bytes, signature: Signature, options: Options) -> Loaded:
-        """Return the program, to be run on arrays.
+        """Return a callable that runs the program on numpy arrays.
 
-        Raises TargetError where a GPU is to run it.
+        Raises TargetError if `device` is not `EMULATED`.
         """
         if self.device != EMULATED:
             raise TargetError(
@@ -147,10 +140,10 @@ class Cuda(Target):
         kernels = self.microkernels(options)
         limits = Limits(shared_bytes=_bytes_of(self.machine, SHARED))
 
-        def bound(constants: Mapping[str, Array]) -> Callable[..., Any]:
+        def bind(constants: Mapping[str, Array]) -> Callable[..., Any]:
             return python_callable(signature, _Run(program, constants, kernels, limits))
 
-        return bound
+        return bind
 
     def simulated_seconds(
         self,
@@ -189,7 +182,13 @@ class Cuda(Target):
             )
             for piece in cost.pieces
         )
-        return replace(plan, pieces=tuple(launches), beside=cost.seconds)
+        taken = (
+            PlanAlternative(names.get(stage, stage), "grid", max(busy.values()) / cost.hertz, True)
+            for stage, busy in cost.stages.items()
+        )
+        return replace(
+            plan, pieces=tuple(launches), considered=tuple(taken), beside=cost.call / cost.hertz
+        )
 
     def predict_cost(
         self,
@@ -198,28 +197,28 @@ class Cuda(Target):
         options: Options,
         sizes: Mapping[str, int] | None = None,
     ) -> Cost | Formulas:
-        """Return what a call of a plan costs: waves of blocks, at `sizes`, or as formulas in them.
+        """Return the predicted cost of a call: at `sizes`; None: as formulas in the sizes.
 
         Raises CallError for a size that is missing or not allowed.
         """
         kernels, users = self.microkernels(options), dict(request.users.sizes)
         program, machine = planned.program, self.machine
         if sizes is None:
-            own = {name: user for user, name in users.items()}
-            return grid_formulas(request.program, program, machine, kernels, own)
+            user_names = {name: user for user, name in users.items()}
+            return grid_formulas(request.program, program, machine, kernels, user_names)
         sizes = check_sizes(signature_of(request.program, request.users), sizes, "cost")
-        given = {users[user]: size for user, size in sizes.items()}
-        return grid_cost(request.program, program, machine, kernels, sizes, given)
+        values = {users[user]: size for user, size in sizes.items()}
+        return grid_cost(request.program, program, machine, kernels, sizes, values)
 
     def predict_seconds(
         self, request: CompileRequest, options: Options, vectors: Sequence[Mapping[str, int]]
     ) -> Callable[[Schedule], Sequence[float]]:
-        """Return predicted seconds of schedules: those of `cost_of`; nothing is proved."""
+        """Return a function from a schedule to its predicted seconds at each of `vectors`, as `cost_of` has them; nothing is proved."""
         plans = GridPlans.of(self, request.program, request.users, options)
         kernels, users = self.microkernels(options), dict(request.users.sizes)
 
         def seconds(schedule: Schedule) -> Sequence[float]:
-            assert plans is not None  # who has a schedule has plans
+            assert plans is not None  # schedules come from plans
             program = plans.plan(schedule).program
             prediction = grid_prediction(program, grid_of(self.machine)[0], kernels)
             return [
@@ -232,7 +231,7 @@ class Cuda(Target):
 
 @dataclass(frozen=True)
 class _Run:
-    """A program with its constants, from inputs and sizes to results."""
+    """Runs a program with its constants on inputs; returns the results in the order of the program."""
 
     program: Program
     constants: Mapping[str, Array]
@@ -240,22 +239,25 @@ class _Run:
     limits: Limits
 
     def __call__(self, inputs: Sequence[Array], sizes: Mapping[str, int]) -> Sequence[Array]:
-        taken, given = boundary_buffers(self.program.buffers)
-        arrays = dict(zip((buffer.name for buffer in taken), inputs, strict=True))
+        input_buffers, result_buffers = boundary_buffers(self.program.buffers)
+        arrays = dict(zip((buffer.name for buffer in input_buffers), inputs, strict=True))
         values = dict(zip((size.name for size in self.program.sizes), sizes.values(), strict=True))
-        every = {**arrays, **self.constants}
-        results = execute(self.program, every, values, kernels=self.kernels, limits=self.limits)
-        return [results[buffer.name] for buffer in given]
+        arguments = {**arrays, **self.constants}
+        results = execute(self.program, arguments, values, kernels=self.kernels, limits=self.limits)
+        return [results[buffer.name] for buffer in result_buffers]
 
 
 def _bytes_of(machine: Device, memory: str) -> int:
-    return next((one.bytes for one in machine.memory if one.name == memory), Limits().shared_bytes)
+    """Return the bytes of a memory by name; the default limit if the machine does not describe it."""
+    return next(
+        (entry.bytes for entry in machine.memory if entry.name == memory), Limits().shared_bytes
+    )
 
 
 def target(machine: Device | None, device: str | None = None) -> Cuda:
     """Return the target for a machine; None: `DEFAULT`.
 
-    Raises TargetError for a machine that is no GPU, and for a device that there is not.
+    Raises TargetError for a machine without a table [grid], and for an unknown `device`.
     """
     if device not in (None, EMULATED):
         raise TargetError(

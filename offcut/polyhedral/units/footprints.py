@@ -1,4 +1,4 @@
-"""What statements touch, as intervals along each axis of a buffer: enough to see that two keep apart.
+"""Represent accesses of statements as intervals along each axis of a buffer, to show that two are disjoint.
 
 The ends of an interval are polynomials in what is fixed outside of the statements: sizes, iterators
 of the loops around, values of `Let`, and quotients of these. So ``h*t … h*t + h - 1`` is an interval
@@ -32,7 +32,7 @@ from offcut.core.text.printer import format_expr
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Elements of a buffer that statements touch.
+    """The elements of a buffer that statements access.
 
     axes   the first and the last index along each axis; None where they are not known
     """
@@ -44,7 +44,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Footprints:
-    """Intervals of accesses in `program`.
+    """The intervals of the accesses in `program`.
 
     buffers  the buffers that are looked at
     least    lower bounds of names that are never negative
@@ -58,14 +58,14 @@ class Footprints:
         self.least.update({size.name: max(size.min, 0) for size in self.program.sizes})
 
     def of(self, body: Sequence[Stmt], moving: str = "") -> list[Access]:
-        """What `body` accesses; names that are bound around it are fixed.
+        """Return the accesses of `body`; names that are bound around it are fixed.
 
         moving   the one of them that `moves_on` is asked about
         """
         return list(self._block(body, _Scope(moving=moving)))
 
     def moves_on(self, accesses: Sequence[Access], name: str) -> bool:
-        """Whether, as `name` grows by one, some axis has an interval past all those before.
+        """Return whether some axis has an interval past all earlier ones as `name` grows by one.
 
         accesses   of one buffer, where `name` is fixed
         """
@@ -96,17 +96,17 @@ class Footprints:
         return lo is not None and hi is not None and self._at_least(hi - lo, 1)
 
     def _at_least(self, value: Polynomial, bound: int) -> bool:
-        least = value.least(self.least)
-        return least is not None and least >= bound
+        lower_bound = value.least(self.least)
+        return lower_bound is not None and lower_bound >= bound
 
     def _block(self, body: Sequence[Stmt], scope: _Scope) -> Iterator[Access]:
         for stmt in body:
-            inside = self._within(stmt, scope)
+            inner_scope = self._within(stmt, scope)
             for expr in expressions(stmt):
-                yield from self._loads(expr, inside)
+                yield from self._loads(expr, inner_scope)
             match stmt:
                 case For() | Tile() | Let():
-                    yield from self._block(stmt.body, inside)
+                    yield from self._block(stmt.body, inner_scope)
                 case If(_, then, other):
                     yield from self._block((*then, *other), scope)
                 case Alloc(_, _, inner):
@@ -138,7 +138,7 @@ class Footprints:
                 return scope
 
     def _over(self, scope: _Scope, name: str, lo: Expr, hi: Expr) -> _Scope:
-        """Inside one more loop."""
+        """Return the scope inside one more loop."""
         first, end = self._polynomial(lo, scope), self._polynomial(_simpler(hi), scope)
         last = None if end is None else end - constant(1)
         return replace(scope, ranges=(*scope.ranges, (name, first, last)))
@@ -190,12 +190,12 @@ class Footprints:
 
 
 class Conflicts:
-    """Which statements touch what others write, by intervals along each axis of an array."""
+    """Conflicts between statements: which may access elements that others write, by intervals along each axis."""
 
     def __init__(self, program: Program, own: frozenset[str]) -> None:
         """`own`: the buffers that no two agents share."""
-        written = analysis(program).written
-        self.footprints = Footprints(program, written - own)
+        written_buffers = analysis(program).written
+        self.footprints = Footprints(program, written_buffers - own)
         self.found: dict[Stmt, frozenset[Access]] = {}
 
     def between(self, one: Stmt, other: Stmt, moved: Collection[str] = ()) -> bool:
@@ -213,7 +213,7 @@ class Conflicts:
         )
 
     def accesses(self, stmt: Stmt) -> frozenset[Access]:
-        """What a statement touches, each footprint once."""
+        """Return the accesses of a statement, each footprint once."""
         if stmt not in self.found:
             self.found[stmt] = frozenset(self.footprints.of((stmt,)))
         return self.found[stmt]
@@ -221,7 +221,7 @@ class Conflicts:
 
 @dataclass(frozen=True)
 class _Scope:
-    """Where a statement stands inside those that are looked at.
+    """The scope of a statement inside the statements in question.
 
     ranges   iterators with the first and the last value, None where not known; outermost first
     fixed    what the values of `Let` are called: the same for the same value

@@ -42,7 +42,7 @@ from offcut.polyhedral.time_relations import (
     in_name,
     last_writes,
     map_pieces,
-    renamed,
+    rename_domain,
     time_depth,
     time_text,
 )
@@ -190,7 +190,7 @@ class _Flow:
                     self.open = True
                     continue
                 readers.append((f"r{len(readers)}", one, load))
-                reads.append(renamed(access, readers[-1][0]))
+                reads.append(rename_domain(access, readers[-1][0]))
             if store.buffer in self.asked and (certain or not one.predicates):
                 access = self.sets.access(one, store.buffer, store.index)
                 if access is not None:

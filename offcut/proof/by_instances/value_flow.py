@@ -17,7 +17,7 @@ from offcut.polyhedral.time_relations import (
     last_writes,
     map_pieces,
     out_name,
-    renamed,
+    rename_domain,
     terms_between,
     time_depth,
     time_text,
@@ -150,7 +150,7 @@ class Values:
                 raise undecided_error(
                     self.all.of, f"cannot follow the read {shown(text)}: not quasi-affine"
                 )
-            named = renamed(found, read.name)
+            named = rename_domain(found, read.name)
             if read.load.buffer in side.written:
                 accesses[read.name] = named
             else:
@@ -184,7 +184,7 @@ class Values:
                 raise undecided_error(
                     self.all.of, f"cannot follow the read {text}: not quasi-affine"
                 )
-            named = renamed(found, name)
+            named = rename_domain(found, name)
             (accesses if load.buffer in side.written else direct).append(named)
         last, initial, terms = self.flow(
             side,
@@ -208,7 +208,7 @@ class Values:
             name = self.there[match.source.name, read.source, read.path]
             to = flows.map(read.part.statement, name, match.point)
             assert to is not None
-            translated.append(renamed(to, read.name))
+            translated.append(rename_domain(to, read.name))
         results = [self.result(b.name).identity() for b in side.program.results]
         to_source = union([*translated, *results], found)
         terms = self.all_terms(last, terms, copies)

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from offcut.backends.accelerator.planning.dma_volume import load_volume, store_volume
 from offcut.backends.accelerator.planning.elementary import Operations, lanes
+from offcut.backends.accelerator.planning.tile_sizes import sizes_of
 from offcut.backends.accelerator.planning.tiling import Tiling
-from offcut.backends.accelerator.planning.tilings import Tilings, sizes_of
+from offcut.backends.accelerator.planning.tilings import Tilings
 from offcut.backends.accelerator.planning.typical_sizes import (
     sizes_around,
     typical_extents,

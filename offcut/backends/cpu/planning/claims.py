@@ -30,9 +30,9 @@ class Covers:
 
 
 def covers_of(program: Program, host: Host, reassociate: bool = True) -> Covers:
-    """Which tiles of a cut program a kernel of it runs without a microkernel, and why.
+    """Return which tiles of a cut program run without a microkernel in a kernel of it, and why.
 
-    It is found on the way that the lowering takes, so it is what a kernel does. Positions are
+    They are judged on the way that the lowering takes, so it is what a kernel does. Positions are
     parents first.
     """
     statements = analysis(program).statements

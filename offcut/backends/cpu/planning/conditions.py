@@ -13,7 +13,7 @@ from offcut.schedule import Schedule, Separate, Step
 
 
 def separations(program: Program, machine: Machine) -> tuple[Step, ...]:
-    """How far conditions leave the loops of a program: not where it was cut, and they were separated,
+    """Return how far conditions leave the loops of a program: not at all where it was cut, and they were separated,
     nor where an array says how often a loop runs, since no set knows where its conditions change.
     """
     if is_cut(program) or reads_bounds(program):
@@ -23,7 +23,7 @@ def separations(program: Program, machine: Machine) -> tuple[Step, ...]:
 
 
 def separated(program: Program, schedule: Schedule) -> tuple[Program, tuple[str, ...]]:
-    """`program` with conditions moved out of its loops where `schedule` says so, and what was done at which loop."""
+    """Return `program` with conditions moved out of its loops where `schedule` says so, and what was done at which loop."""
     notes: tuple[str, ...] = ()
     with debug.timed("separate"):
         for step in schedule.steps:
@@ -35,17 +35,18 @@ def separated(program: Program, schedule: Schedule) -> tuple[Program, tuple[str,
 
 
 def asks_loops(program: Program) -> bool:
-    """Whether what is read depends on conditions on the coordinates of loops."""
+    """Return whether what is read depends on conditions on the coordinates of loops."""
     return _asks(program, analysis(program).iterators)
 
 
 def asks_lanes(program: Program) -> bool:
-    """Whether what is read depends on conditions on the coordinates of tiles: they cannot leave these."""
+    """Return whether what is read depends on conditions on the coordinates of tiles: they cannot leave these."""
     tiles = analysis(program).of(Tile)
     return _asks(program, frozenset(axis.iter for tile in tiles for axis in tile.axes))
 
 
 def _asks(program: Program, names: frozenset[str]) -> bool:
+    """Return whether what is read depends on conditions on some coordinates."""
     return any(
         isinstance(test, Compare) and dtype_of(test.a) == "index" and variables(test) & names
         for stmt in analysis(program).statements
@@ -57,11 +58,11 @@ def _asks(program: Program, names: frozenset[str]) -> bool:
 
 
 def is_cut(program: Program) -> bool:
-    """Whether a program was cut: its conditions were separated then, as far as that was worth it."""
+    """Return whether a program was cut: its conditions were separated then, as far as that was worth it."""
     return analysis(program).has(Tile, Choose, Let)
 
 
 def reads_bounds(program: Program) -> bool:
-    """Whether an array says how often some loop runs: no set knows where its conditions change."""
+    """Return whether an array says how often some loop runs: no set knows where its conditions change."""
     bounds = (b for loop in analysis(program).of(For) for b in (loop.lo, loop.hi))
     return any(isinstance(node, Load) for bound in bounds for node in nodes(bound))

@@ -282,29 +282,29 @@ def check_loops(schedule: Schedule) -> None:
 def cut_loops(
     program: Program, users: Users, host: Host, schedule: Schedule
 ) -> tuple[Program, tuple[str, ...]]:
-    """A program with its loops cut as they stand, where a schedule says so, and what became of which loop."""
+    """Return a program with its loops cut as they stand, where a schedule says so, and what became of which loop."""
     cuts = loop_cuts(schedule)
     if not cuts:
         return program, ()
     kernels = [family.microkernel for family in families(host)]
     price = tile_price(kernels[0], host.machine)
     copies = next((step.copies for step in schedule.steps if isinstance(step, Separate)), 1)
-    wanted: dict[str, LoopCut] = {}
+    tiles: dict[str, LoopCut] = {}
     for axis, step in cuts.items():
         with at_line(schedule, step):
             sizes = tuple(level.tile for level in step.levels)
-            wanted[axis] = LoopCut(checked_tiles(axis, sizes), _strategy(step))
+            tiles[axis] = LoopCut(checked_tiles(axis, sizes), _strategy(step))
     by_cycles = sorted(kernels, key=lambda kernel: kernel.cycles)
     try:
         with request_budget("compile", f"cannot cut {program.name} so"):
-            made = cut_program(program, wanted, by_cycles, price, users, copies)
+            partition = cut_program(program, tiles, by_cycles, price, users, copies)
     except PartitionError as refused:
-        said = refused.at.replace(",", " ").split()
-        named = (one for one in cuts if one in said or one.rpartition(".")[2] in said)
+        names = refused.at.replace(",", " ").split()
+        named = (one for one in cuts if one in names or one.rpartition(".")[2] in names)
         axis = next(named, next(iter(cuts)))
         with at_line(schedule, cuts[axis]):
             raise refused
-    return made.loops, made.notes
+    return partition.loops, partition.notes
 
 
 def _strategy(step: Split) -> Strategy:

@@ -126,8 +126,8 @@ def _unpadded(loops: Program, host: Host, options: Options) -> Program:
     ordered = in_padded_order(loops)
     if ordered is loops:
         return loops
-    for made in (without_padding(ordered, True), without_padding(ordered, False), ordered):
-        if not covers_of(made, host, options.reassociate).refused:
-            debug.passed("padding", made, loops)
-            return made
+    for candidate in (without_padding(ordered, True), without_padding(ordered, False), ordered):
+        if not covers_of(candidate, host, options.reassociate).refused:
+            debug.passed("padding", candidate, loops)
+            return candidate
     return loops

@@ -81,16 +81,17 @@ def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT
     debug.passed("primitives", lowered, program)
     words = machine_words(lowered, host.machine, "compile")
     rest = schedule.steps[len(by_hand) :]
-    left = replace(options, schedule=replace(schedule, steps=rest) if rest else None)
+    undecided = replace(options, schedule=replace(schedule, steps=rest) if rest else None)
 
     def after_hand(plan: Planned) -> Planned:
+        """Return a plan of what the primitives make as one of the program."""
         whole, unnamed = (
             replace(schedule, steps=(*by_hand, *one.steps)) for one in (plan.schedule, plan.unnamed)
         )
         notes = (*words, *plan.notes)
         return replace(plan, schedule=whole, unnamed=unnamed, by_hand=lowered, notes=notes)
 
-    planned = _in_order(lowered, users, host, left)
+    planned = _in_order(lowered, users, host, undecided)
     return changed_plans(_below(planned, len(str(first).splitlines()) - 1), after_hand)
 
 

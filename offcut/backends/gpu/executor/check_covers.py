@@ -21,7 +21,7 @@ CELL = 16
 
 
 class CoverChecker:
-    """The microkernels by the names that covers have of them."""
+    """Checks covers against the declarations of the microkernels that they name."""
 
     def __init__(self, program: Program, kernels: Sequence[Microkernel]) -> None:
         self.program = program
@@ -42,11 +42,11 @@ class CoverChecker:
         kernel = self.by_name.get(tile.cover.microkernel)
         if kernel is None:
             return
-        for finder, because in self.complaints(agent, step, tile, tile.cover, kernel, places):
+        for finder, because in self.mismatches(agent, step, tile, tile.cover, kernel, places):
             at = f"{step.head} on {agent}"
             raise fault(self.program.name, finder, at=at, because=because)
 
-    def complaints(
+    def mismatches(
         self,
         agent: Agent,
         step: Step,
@@ -55,40 +55,44 @@ class CoverChecker:
         kernel: Microkernel,
         places: Mapping[str, Place],
     ) -> Iterator[tuple[str, str]]:
-        """Yield the finder and the reason of each thing that does not fit."""
+        """Yield the finder and the reason of each mismatch between a tile and its microkernel."""
         runs = agent.unit if kernel.unit in LOOP_UNITS else (tile.unit or agent.unit)
         if runs != kernel.unit:
             yield "unit", f"{kernel.name} runs on a {kernel.unit}, and it is on a {runs}"
         extents = self.extents(step, tile)
         for axis, iterator in cover.axes:
             extent = extents.get(iterator)
-            bound = kernel.extents_of(axis)
+            limits = kernel.extents_of(axis)
             if extent is not None and not _takes(kernel, axis, extent):
-                yield "cover", f"{iterator} is {extent} long, and {kernel.name} takes {bound}"
+                yield "cover", f"{iterator} is {extent} long, and {kernel.name} takes {limits}"
         for operand, name in cover.operands:
-            place, held = places.get(name), kernel.place_of(operand)
-            if place is not None and held.memories and place.region.memory not in held.memories:
-                memories = " or ".join(held.memories)
+            place, declared = places.get(name), kernel.place_of(operand)
+            if (
+                place is not None
+                and declared.memories
+                and place.region.memory not in declared.memories
+            ):
+                memories = " or ".join(declared.memories)
                 because = f"{name} lies in {place.region.memory}, and {kernel.name} takes {operand} in {memories}"
                 yield "memory", because
         if kernel.issue == "async":
             for operand, name in cover.operands:
                 place = places.get(name)
                 if place is not None and kernel.place_of(operand).beside:
-                    yield from self.misaligned(step, tile, name, place)
+                    yield from self.alignment_faults(step, tile, name, place)
 
     def extents(self, step: Step, tile: Tile) -> dict[str, int]:
         """Return the extents of axes of a tile, and of loops inside whose bounds are known around it."""
-        found = {axis.iter: int(evaluate(axis.extent, step.values)) for axis in tile.axes}
+        extents = {axis.iter: int(evaluate(axis.extent, step.values)) for axis in tile.axes}
         starts = {axis.iter: int(evaluate(axis.start, step.values)) for axis in tile.axes}
         values = {**step.values, **starts}
         for stmt in walk(tile.body):
             if isinstance(stmt, For):
-                lo, hi = (int(evaluate(bound, values)) for bound in (stmt.lo, stmt.hi))
-                found[stmt.iter], values[stmt.iter] = hi - lo, lo
-        return found
+                lo, hi = (int(evaluate(end, values)) for end in (stmt.lo, stmt.hi))
+                extents[stmt.iter], values[stmt.iter] = hi - lo, lo
+        return extents
 
-    def misaligned(
+    def alignment_faults(
         self, step: Step, tile: Tile, name: str, place: Place
     ) -> Iterator[tuple[str, str]]:
         """Yield why rows of a tile do not begin at whole cells, if they do not."""
@@ -100,23 +104,25 @@ class CoverChecker:
         if index is None:
             return
         values = {**step.values, **starts}
-        at = [int(evaluate(one, values)) - s for one, s in zip(index, place.starts, strict=True)]
+        offsets = [
+            int(evaluate(expr, values)) - s for expr, s in zip(index, place.starts, strict=True)
+        ]
         pitch = place.extents[-1] * item
-        if at and at[-1] * item % CELL:
+        if offsets and offsets[-1] * item % CELL:
             yield (
                 "alignment",
-                f"it begins at byte {at[-1] * item} of a row of {name}, which is inside of a cell of {CELL}",
+                f"it begins at byte {offsets[-1] * item} of a row of {name}, which is inside of a cell of {CELL}",
             )
-        elif len(at) > 1 and pitch % CELL:
+        elif len(offsets) > 1 and pitch % CELL:
             yield "alignment", f"rows of {name} are {pitch} bytes apart, no multiple of {CELL}"
 
 
 def _takes(kernel: Microkernel, axis: str, extent: int) -> bool:
     """Return whether a tile may be so long along an axis: one issue, or several where it repeats, of which some may be off."""
-    bound, is_off = kernel.extents_of(axis), axis in kernel.predicates
+    limits, is_off = kernel.extents_of(axis), axis in kernel.predicates
     if axis in kernel.repeats:
-        return is_off or extent % (bound.only or bound.multiple_of) == 0
-    return extent in bound or (is_off and extent <= bound.most)
+        return is_off or extent % (limits.only or limits.multiple_of) == 0
+    return extent in limits or (is_off and extent <= limits.most)
 
 
 def _indices_of(tile: Tile, name: str) -> Iterator[tuple[Expr, ...]]:

@@ -20,23 +20,23 @@ import numpy.typing as npt
 from offcut.backends.gpu.executor.check_covers import CoverChecker
 from offcut.backends.gpu.executor.clocks import Clock, Component
 from offcut.backends.gpu.executor.faults import ExecutionFault, fault
-from offcut.backends.gpu.executor.leaves import Leaves, Touched, box_of
+from offcut.backends.gpu.executor.leaves import Footprint, Leaves, box_of
 from offcut.backends.gpu.executor.memory import Access
 from offcut.backends.gpu.executor.races import LATE, Races
 from offcut.backends.gpu.executor.rings import Ring, Wait
 from offcut.backends.gpu.executor.steps import (
     Agent,
-    Bound,
     Place,
     Reader,
     Region,
     Step,
     Streams,
+    UnitPath,
     block_of,
     is_of_blocks,
-    stored_buffers,
 )
 from offcut.backends.gpu.units import AGENTS, MAIN, SHARED
+from offcut.core.accesses import stored_arrays
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes, declaration
 from offcut.core.interpret.values import Array, evaluate
@@ -50,7 +50,6 @@ from offcut.core.program import (
     Let,
     Program,
     Stmt,
-    Store,
     Sync,
     Tile,
     Token,
@@ -94,15 +93,15 @@ def execute(
     Raises CallError for arguments that do not fit the program, ExecutionFault for a program that does not run as its text says.
     """
     arrays = checked_arrays(program, inputs)
-    known = checked_sizes(program, arrays, dict(sizes or {}))
-    execution = _Execution(program, arrays, known, agents, kernels, limits, expects or {}, seed)
+    values = checked_sizes(program, arrays, dict(sizes or {}))
+    execution = _Execution(program, arrays, values, agents, kernels, limits, expects or {}, seed)
     execution.run()
     return execution.results()
 
 
 @dataclass(eq=False)
 class _Lane:
-    """One lane of an agent: what it knows."""
+    """One lane of an agent, with the clock of what it knows."""
 
     component: Component
     clock: Clock
@@ -119,25 +118,27 @@ class _Tile:
     engine: str
     number: int
     late: list[tuple[Place, tuple[slice, ...], Array, Array]]
-    done: bool = False
+    ended: bool = False
 
     def end(self) -> None:
-        """Let what it writes arrive."""
-        if not self.done:
+        """Write its values to memory, unless it has ended already."""
+        if not self.ended:
             for place, box, mask, values in self.late:
                 assert place.values is not None
-                assert place.written is not None
+                assert place.initialized is not None
                 place.values[box][mask] = values
-                place.written[box][mask] = True
-            self.done = True
+                place.initialized[box][mask] = True
+            self.ended = True
 
 
 @dataclass(eq=False)
 class _State:
     """An agent that runs.
 
-    issued   its asynchronous tiles by engine
-    bytes    that it has copied since it last arrived at a token
+    issued          its asynchronous tiles, by engine
+    arrival_counts  its arrivals so far, by token
+    wait_counts     its waits so far, by token
+    bytes           copied since it last arrived at a token
     """
 
     agent: Agent
@@ -145,26 +146,26 @@ class _State:
     steps: deque[Step]
     lanes: list[_Lane]
     issued: dict[str, list[_Tile]] = field(default_factory=lambda: defaultdict(list))
-    arrived: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    waited: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    arrival_counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    wait_counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     bytes: int = 0
 
     @property
     def counts(self) -> tuple[tuple[Component, int], ...]:
-        """Return what its lanes are about to do, as counts."""
+        """Return the counts of the step that its lanes do next."""
         return tuple((lane.component, lane.clock.counts[lane.component]) for lane in self.lanes)
 
     def advance(self) -> None:
-        """Count one step more: who has been told knows of what was before."""
+        """Count one step: whoever learned the counts before this knows of all earlier steps, and of no later one."""
         for lane in self.lanes:
             lane.clock.counts[lane.component] += 1
 
-    def joint(self) -> Clock:
-        """Return what all its lanes know together."""
-        whole = Clock()
+    def joint_clock(self) -> Clock:
+        """Return the clock of all that its lanes know together."""
+        clock = Clock()
         for lane in self.lanes:
-            whole.join(lane.clock)
-        return whole
+            clock.join(lane.clock)
+        return clock
 
 
 @dataclass(eq=False)
@@ -196,9 +197,9 @@ class _Execution:
         self.program, self.sizes, self.agents = program, sizes, agents
         self.units, self.limits, self.expects = agents.by_name, limits, expects
         self.rng = Random(seed)
-        stored = stored_buffers(program)
+        stores = stored_arrays(program.body)
         self.places = {
-            buffer.name: self.whole(buffer.name, arrays, stored)
+            buffer.name: self.array_place(buffer.name, arrays, stores)
             for buffer in program.buffers
             if buffer.kind is not Kind.PRIVATE
         }
@@ -210,42 +211,45 @@ class _Execution:
         self.common = Clock()
         self.tokens: dict[str, Token] = {token.name: token for token in program.tokens}
 
-    def whole(self, name: str, arrays: Mapping[str, Array], stored: set[str]) -> Place:
+    def array_place(self, name: str, arrays: Mapping[str, Array], stores: set[str]) -> Place:
         """Return the place of a whole array."""
         buffer = self.program.buffer(name)
         shape = tuple(int(evaluate(extent, self.sizes)) for extent in buffer.shape)
-        windowed = any(
+        has_windows = any(
             isinstance(stmt, Alloc) and stmt.buffer == name for stmt in walk(self.program)
         )
         memory = buffer.scope or MAIN
         region = Region(name, memory, shape)
-        place = Place(region, (0,) * len(shape), shape, buffer.dtype, name in stored)
+        place = Place(region, (0,) * len(shape), shape, buffer.dtype, name in stores)
         if name in arrays:
             place.values = arrays[name].copy() if buffer.kind is Kind.INOUT else arrays[name]
-            place.written = np.broadcast_to(np.True_, shape)
+            place.initialized = np.broadcast_to(np.True_, shape)
             if buffer.kind is Kind.INOUT:
-                place.written = np.ones(shape, bool)
-        elif windowed:  # outside of its windows there is none of it
-            place.values = np.empty(shape[:0] + (0,) * len(shape), numpy_dtype(buffer.dtype))
-            place.written = np.zeros_like(place.values, bool)
+                place.initialized = np.ones(shape, bool)
+        elif has_windows:  # outside of its windows it has no elements
+            place.values = np.empty((0,) * len(shape), numpy_dtype(buffer.dtype))
+            place.initialized = np.zeros_like(place.values, bool)
         return place
 
     def results(self) -> dict[str, Array]:
-        """Return the results, all of whose elements somebody has written."""
-        found: dict[str, Array] = {}
+        """Return the result arrays, by name.
+
+        Raises ExecutionFault for a result with an element that no step has written.
+        """
+        arrays: dict[str, Array] = {}
         for buffer in self.program.results:
             place = self.places[buffer.name]
             shape = place.extents
             values = place.values
-            if values is None or place.written is None:
+            if values is None or place.initialized is None:
                 values = np.empty(shape, numpy_dtype(buffer.dtype))
-                place.written = np.zeros(shape, bool)
-            if not place.written.all():
-                at = ", ".join(map(str, np.argwhere(~place.written)[0]))
+                place.initialized = np.zeros(shape, bool)
+            if not place.initialized.all():
+                at = ", ".join(map(str, np.argwhere(~place.initialized)[0]))
                 because = f"nobody writes {buffer.name}[{at}]"
                 raise self.fault("unwritten", declaration(buffer), because)
-            found[buffer.name] = values
-        return found
+            arrays[buffer.name] = values
+        return arrays
 
     def fault(self, finder: str, at: str, because: str, *help: str) -> ExecutionFault:
         return fault(self.program.name, finder, at=at, because=because, help=help)
@@ -257,31 +261,31 @@ class _Execution:
         if is_of_blocks(self.program.body):
             self.launch(self.program.body, dict(self.sizes))
         else:
-            self.together(self.program.body, dict(self.sizes), ())
+            self.run_agents(self.program.body, dict(self.sizes), ())
 
     def launch(self, body: Sequence[Stmt], values: Mapping[str, int]) -> None:
         """Run statements that are loops over blocks, and meetings of these."""
         for stmt in body:
             match stmt:
-                case For(name, lo, hi, inside, unit=unit):
+                case For(name, lo, hi, inner, unit=unit):
                     for value in range(self.value(lo, values), self.value(hi, values)):
-                        now = {**values, name: value}
+                        inner_values = {**values, name: value}
                         if unit is None:
-                            self.launch(inside, now)
+                            self.launch(inner, inner_values)
                         else:
-                            self.together(inside, now, ((unit, value),))
+                            self.run_agents(inner, inner_values, ((unit, value),))
                 case If(condition, then, other):
                     self.launch(then if evaluate(condition, values) else other, values)
-                case Let(name, lo, hi, value, inside):
-                    bound = self.value(value, values)
-                    if not lo <= bound < hi:
-                        because = f"{name} = {bound} is not in {lo}:{hi}"
+                case Let(name, lo, hi, value, inner):
+                    number = self.value(value, values)
+                    if not lo <= number < hi:
+                        because = f"{name} = {number} is not in {lo}:{hi}"
                         raise self.fault("promise", f"let {name}", because)
-                    self.launch(inside, {**values, name: bound})
+                    self.launch(inner, {**values, name: number})
                 case Choose(options):
                     costs = [evaluate(option.cost, values) for option in options]
-                    best = int(np.argmin([math.inf if c != c else c for c in costs]))
-                    self.launch(options[best].body, values)
+                    cheapest = int(np.argmin([math.inf if c != c else c for c in costs]))
+                    self.launch(options[cheapest].body, values)
                 case Sync():  # all blocks meet
                     for lane in self.lanes.values():
                         self.common.join(lane.clock)
@@ -292,15 +296,18 @@ class _Execution:
     def value(self, expr: object, values: Mapping[str, int]) -> int:
         return int(evaluate(expr, values))  # type: ignore[arg-type]
 
-    def together(self, body: Sequence[Stmt], values: Mapping[str, int], bound: Bound) -> None:
-        """Run statements whose agents run side by side, to their end."""
-        streams = self.reader.read(body, values, bound)
+    def run_agents(self, body: Sequence[Stmt], values: Mapping[str, int], path: UnitPath) -> None:
+        """Run statements to their end, the agents of all of them side by side.
+
+        Raises ExecutionFault for agents of which none can go on, and for arrivals that make no token.
+        """
+        streams = self.reader.read(body, values, path)
         if self.limits is not None:
             self.check_limits(streams, self.limits)
         steps = streams.all_steps()
-        self.states = [self.state(agent, own) for agent, own in steps.items()]
+        self.states = [self.state(agent, agent_steps) for agent, agent_steps in steps.items()]
         self.by_agent = {state.agent: state for state in self.states}
-        self.rings: dict[tuple[str, Bound], Ring] = {}
+        self.rings: dict[tuple[str, UnitPath], Ring] = {}
         self.arrivals: list[_Arrival] = []
         self.depths = {token.name: self.common_depth(token) for token in self.program.tokens}
         if not self.states:
@@ -311,10 +318,10 @@ class _Execution:
             self.rng.shuffle(order)
             order.sort(key=lambda state: state is lagging)
             others = [self.advance(state) for state in order if state is not lagging]
-            moved = any(others)
-            if not moved and lagging in order:
-                moved = self.advance(lagging)
-            if not moved and not self.end_something():
+            progress = any(others)
+            if not progress and lagging in order:
+                progress = self.advance(lagging)
+            if not progress and not self.end_one_tile():
                 break
         if any(state.steps for state in self.states):
             raise self.standstill()
@@ -337,36 +344,36 @@ class _Execution:
 
     def check_limits(self, streams: Streams, limits: Limits) -> None:
         """Check that blocks have room for their windows and threads."""
-        rooms: dict[Bound, int] = defaultdict(int)
-        threads: dict[Bound, dict[Agent, int]] = defaultdict(dict)
+        rooms: dict[UnitPath, int] = defaultdict(int)
+        threads: dict[UnitPath, dict[Agent, int]] = defaultdict(dict)
         widths = {"warp": 32, "warpgroup": 128, "load": 32}
-        largest: Alloc | None = None
-        for (_, bound), (alloc, elements) in streams.rooms.items():
+        window: Alloc | None = None
+        for (_, path), (alloc, elements) in streams.rooms.items():
             buffer = self.program.buffer(alloc.buffer)
             if alloc.inplace is None and (alloc.memory or buffer.scope) == SHARED:
-                rooms[block_of(bound)] += elements * ITEM_BYTES[buffer.dtype] * alloc.depth
-                largest = alloc
+                rooms[block_of(path)] += elements * ITEM_BYTES[buffer.dtype] * alloc.depth
+                window = alloc
         for agent in streams.agents:
             if agent.unit in widths:
-                threads[block_of(agent.bound)][agent] = widths[agent.unit]
-        for bound, count in rooms.items():
+                threads[block_of(agent.path)][agent] = widths[agent.unit]
+        for path, count in rooms.items():
             if count > limits.shared_bytes:
                 because = f"its windows take {count} bytes of shared memory, and there are {limits.shared_bytes}"
-                depths = f"a depth below {largest.depth}" if largest is not None else ""
-                raise self.fault("room", str(Agent("block", bound)), because, depths)
-        for bound, of in threads.items():
+                depths = f"a depth below {window.depth}" if window is not None else ""
+                raise self.fault("room", str(Agent("block", path)), because, depths)
+        for path, of in threads.items():
             if sum(of.values()) > limits.threads:
                 because = f"it has {sum(of.values())} threads, and a block {limits.threads} at most"
-                raise self.fault("limits", str(Agent("block", bound)), because)
+                raise self.fault("limits", str(Agent("block", path)), because)
 
     # -- steps
 
     def advance(self, state: _State) -> bool:
         """Run an agent until it has to wait; return whether it did anything."""
-        moved = False
+        progress = False
         while state.steps and self.step(state, state.steps[0]):
-            moved = True
-        return moved
+            progress = True
+        return progress
 
     def step(self, state: _State, step: Step) -> bool:
         """Run the next step of an agent; return False where it has to wait."""
@@ -399,102 +406,102 @@ class _Execution:
                 earlier.end()
         late = self.late_places(step) if unit is not None else {}
         try:
-            touched = self.leaves.run(state.agent, step)
-        except ExecutionFault as broken:
-            raise self.blame_writer(broken) from None
+            footprint = self.leaves.run(state.agent, step)
+        except ExecutionFault as error:
+            raise self.blame_writer(error) from None
         lanes = state.lanes[:1] if unit is not None and unit.engine else state.lanes
         clocks = [lane.clock for lane in lanes]
         if unit is None:
             access = Access(state.agent, step, state.counts)
-            self.races.compare(access, touched, clocks)
+            self.races.compare(access, footprint, clocks)
             return
         number = len(state.issued[engine]) + 1
         access = Access(state.agent, step, (((state.agent, engine), number),), engine)
-        self.races.compare(access, touched, clocks)
-        tile = _Tile(access, engine, number, self.put_off(touched, late))
+        self.races.compare(access, footprint, clocks)
+        tile = _Tile(access, engine, number, self.put_off(footprint, late))
         state.issued[engine].append(tile)
-        state.bytes += _bytes_of(touched)
+        state.bytes += _bytes_of(footprint)
         state.advance()
 
     def late_places(self, step: Step) -> dict[Place, tuple[Array | None, Array | None]]:
-        """Return what the windows hold that an asynchronous tile writes, before it does."""
-        names = stored_in(step.stmt)
+        """Return copies of the windows that an asynchronous tile writes, from before it does: their values and their masks."""
+        names = stored_arrays((step.stmt,))
         return {
             place: (
                 None if place.values is None else place.values.copy(),
-                None if place.written is None else place.written.copy(),
+                None if place.initialized is None else place.initialized.copy(),
             )
             for name, place in step.places.items()
             if name in names
         }
 
     def put_off(
-        self, touched: Touched, late: Mapping[Place, tuple[Array | None, Array | None]]
+        self, footprint: Footprint, late: Mapping[Place, tuple[Array | None, Array | None]]
     ) -> list[tuple[Place, tuple[slice, ...], Array, Array]]:
-        """Take back what a tile has written to windows; return it."""
-        found = []
-        for (place, ends, writes), mask in touched.items():
+        """Restore the windows that a tile has written; return its writes, to be done when it ends."""
+        late_writes = []
+        for (place, ends, writes), mask in footprint.items():
             if writes and place in late:
                 assert place.values is not None
                 box = box_of(ends)
-                found.append((place, box, mask, place.values[box][mask].copy()))
-        for place, (values, written) in late.items():
+                late_writes.append((place, box, mask, place.values[box][mask].copy()))
+        for place, (old_values, old_mask) in late.items():
             assert place.values is not None
-            assert place.written is not None
-            if values is None or written is None:
-                place.written[...] = False
+            assert place.initialized is not None
+            if old_values is None or old_mask is None:
+                place.initialized[...] = False
             else:
-                place.values[...], place.written[...] = values, written
-        return found
+                place.values[...], place.initialized[...] = old_values, old_mask
+        return late_writes
 
-    def blame_writer(self, broken: ExecutionFault) -> ExecutionFault:
+    def blame_writer(self, error: ExecutionFault) -> ExecutionFault:
         """Return the error of a read of what nobody has written: of the statement that is about to write it, if there is one."""
-        if broken.finder != "uninitialized":
-            return broken
-        what = broken.because.removesuffix(", which nobody has written")
+        if error.finder != "uninitialized":
+            return error
+        what = error.because.removesuffix(", which nobody has written")
         name = what.removeprefix("it reads ").partition("[")[0]
         place = self.leaves.places[name]
         for state in self.states:
             for tiles in state.issued.values():
                 for tile in tiles:
-                    if not tile.done and any(one[0] is place for one in tile.late):
+                    if not tile.ended and any(write[0] is place for write in tile.late):
                         because = f"{what}, which {tile.access} writes{LATE}"
                         return self.fault(
-                            "async", broken.at, because, self.races.help_of(tile.access)
+                            "async", error.at, because, self.races.help_of(tile.access)
                         )
         for state in self.states:
             for step in [*state.steps][state is self.running :]:
                 is_here = step.places.get(name, self.places.get(name)) is place
-                if is_here and name in stored_in(step.stmt):
+                if is_here and name in stored_arrays((step.stmt,)):
                     writer = Access(state.agent, step, (), step.engine)
                     finder = "async" if step.engine else "race"
                     because = f"{what}, which {writer} writes, and nothing orders the two"
                     help = self.races.help_between(writer, self.running.agent)
-                    return self.fault(finder, broken.at, because, help)
-        return broken
+                    return self.fault(finder, error.at, because, help)
+        return error
 
     # -- synchronization
 
     def barrier(self, state: _State, step: Step, stmt: Sync) -> bool:
         """Meet the lanes of an agent, or the agents that a barrier is of; return False until all have come."""
         meeting = [other for other in self.states if other.steps and other.steps[0] is step]
-        needed = [
+        participants = [
             other
             for other in self.states
-            if other.agent.unit == stmt.name and other.agent.bound[: len(step.bound)] == step.bound
+            if other.agent.unit == stmt.name and other.agent.path[: len(step.path)] == step.path
         ]
-        if any(unit == stmt.name for unit, _ in step.bound):
-            needed = [state]
-        if len(meeting) < len(needed):
+        if any(unit == stmt.name for unit, _ in step.path):
+            participants = [state]
+        if len(meeting) < len(participants):
             return False
-        whole = Clock()
-        for one in needed:
-            whole.join(one.joint())
-        for one in needed:
-            for lane in one.lanes:
-                lane.clock.join(whole)
-            one.advance()
-            one.steps.popleft()
+        clock = Clock()
+        for participant in participants:
+            clock.join(participant.joint_clock())
+        for participant in participants:
+            for lane in participant.lanes:
+                lane.clock.join(clock)
+            participant.advance()
+            participant.steps.popleft()
         return True
 
     def common_depth(self, token: Token) -> int:
@@ -502,7 +509,7 @@ class _Execution:
         barriers of its own.
         """
         bounds = [
-            [unit for unit, _ in state.agent.bound if unit != state.agent.unit]
+            [unit for unit, _ in state.agent.path if unit != state.agent.unit]
             for state in self.states
             if any(isinstance(s.stmt, Sync) and s.stmt.name == token.name for s in state.steps)
         ]
@@ -513,31 +520,31 @@ class _Execution:
     def ring(self, token: Token, agent: Agent) -> Ring:
         """Return the barriers of a token that an agent arrives at or waits for."""
         depth = self.depths[token.name]
-        key = (token.name, agent.bound[:depth])
+        key = (token.name, agent.path[:depth])
         if key not in self.rings:
             self.rings[key] = Ring(token)
         return self.rings[key]
 
     def arrive(self, state: _State, step: Step, stmt: Sync) -> None:
         token = self.tokens[stmt.name]
-        ring, number = self.ring(token, state.agent), state.arrived[token.name]
-        state.arrived[token.name] += 1
-        known = state.joint()
-        because = ring.too_early(number, known)
+        ring, number = self.ring(token, state.agent), state.arrival_counts[token.name]
+        state.arrival_counts[token.name] += 1
+        clock = state.joint_clock()
+        because = ring.too_early(number, clock)
         if because:
             raise self.fault("phase", f"{step.head} on {state.agent}", because)
         tiles = [
             tile
-            for engine, own in state.issued.items()
+            for engine, issued in state.issued.items()
             if self.units[engine].ends is Ends.TOKEN
-            for tile in own
+            for tile in issued
         ]
         if tiles:
-            known.counts.update({(state.agent, tile.engine): tile.number for tile in tiles})
-        arrival = _Arrival(state, step, ring, number, state.counts, known, tiles, state.bytes)
+            clock.counts.update({(state.agent, tile.engine): tile.number for tile in tiles})
+        arrival = _Arrival(state, step, ring, number, state.counts, clock, tiles, state.bytes)
         state.bytes = 0
         state.advance()
-        if all(tile.done for tile in tiles):
+        if all(tile.ended for tile in tiles):
             self.land(arrival)
         else:
             self.arrivals.append(arrival)
@@ -552,23 +559,23 @@ class _Execution:
         if finder:
             raise self.fault(finder, at, because)
         if ring.is_done(arrival.number):
-            whole = ring.bytes[arrival.number]
-            expected = self.expects.get(token.name, whole)
-            if whole != expected or whole > MOST_BYTES:
-                most = expected if whole != expected else MOST_BYTES
-                because = f"{whole} bytes arrive with {token.name}, and its barrier expects {most}"
+            total = ring.bytes[arrival.number]
+            expected = self.expects.get(token.name, total)
+            if total != expected or total > MOST_BYTES:
+                limit = expected if total != expected else MOST_BYTES
+                because = f"{total} bytes arrive with {token.name}, and its barrier expects {limit}"
                 raise self.fault("bytes", at, because)
 
     def wait(self, state: _State, step: Step, stmt: Sync) -> bool:
         token = self.tokens[stmt.name]
-        ring, number = self.ring(token, state.agent), state.waited[token.name]
+        ring, number = self.ring(token, state.agent), state.wait_counts[token.name]
         if not ring.is_done(number):
             return False
         if ring.is_done(number + token.room):
             because = f"its phase has ended twice: token {number + token.room} of {token.name} is there, too, with room for {token.room}"
             raise self.fault("phase", f"{step.head} on {state.agent}", because)
         ring.waits[number].append(Wait(str(state.agent), state.counts))
-        state.waited[token.name] += 1
+        state.wait_counts[token.name] += 1
         for lane in state.lanes:
             for clock in ring.clocks[number]:
                 lane.clock.join(clock)
@@ -577,35 +584,35 @@ class _Execution:
 
     def wait_group(self, state: _State, stmt: Sync, engine: str) -> None:
         tiles = state.issued[engine]
-        ended = tiles[: max(len(tiles) - stmt.pending, 0)]
-        order = [*ended]
+        complete = tiles[: max(len(tiles) - stmt.pending, 0)]
+        order = [*complete]
         if not self.units[engine].in_order:
             self.rng.shuffle(order)
         for tile in order:
             tile.end()
         lanes = state.lanes[:1] if self.units[engine].engine else state.lanes
         for lane in lanes:
-            lane.clock.counts[state.agent, engine] = len(ended)
+            lane.clock.counts[state.agent, engine] = len(complete)
 
     def fence(self, state: _State, kind: str) -> None:
         for lane in state.lanes:
             fenced = lane.clock.fenced.setdefault(kind, {})
             fenced[lane.component] = lane.clock.counts[lane.component]
             for engine in state.issued:
-                ended = lane.clock.counts.get((state.agent, engine), 0)
-                fenced[state.agent, engine] = ended
+                number = lane.clock.counts.get((state.agent, engine), 0)
+                fenced[state.agent, engine] = number
         state.advance()
 
-    def end_something(self) -> bool:
+    def end_one_tile(self) -> bool:
         """End one tile that somebody arrives with, or let its arrival take place; return False where there is none."""
         if not self.arrivals:
             return False
         arrival = self.rng.choice(self.arrivals)
         for tile in arrival.tiles:
             tile.end()
-        for one in [one for one in self.arrivals if all(tile.done for tile in one.tiles)]:
-            self.arrivals.remove(one)
-            self.land(one)
+        for complete in [a for a in self.arrivals if all(tile.ended for tile in a.tiles)]:
+            self.arrivals.remove(complete)
+            self.land(complete)
         return True
 
     def standstill(self) -> ExecutionFault:
@@ -623,14 +630,14 @@ class _Execution:
         stmt = step.stmt
         assert isinstance(stmt, Sync)
         if stmt.action is Action.WAIT:
-            token, number = self.tokens[stmt.name], state.waited[stmt.name]
+            token, number = self.tokens[stmt.name], state.wait_counts[stmt.name]
             ring = self.ring(token, state.agent)
-            return f"{step.head} for token {number}: {ring.pending(number)} of {token.count} arrivals of {token.source}"
+            return f"{step.head} for token {number}: {ring.count_arrivals(number)} of {token.count} arrivals of {token.source}"
         others = [
             str(other.agent)
             for other in self.states
             if other.agent.unit == stmt.name
-            and other.agent.bound[: len(step.bound)] == step.bound
+            and other.agent.path[: len(step.path)] == step.path
             and not (other.steps and other.steps[0] is step)
         ]
         return f"{step.head} for {', '.join(others)}"
@@ -645,15 +652,10 @@ class _Execution:
                 raise self.fault("arrivals", f"token {token.name}", because)
 
 
-def stored_in(stmt: Stmt) -> set[str]:
-    """Return the buffers that a statement writes."""
-    return {one.buffer for one in walk((stmt,)) if isinstance(one, Store)}
-
-
-def _bytes_of(touched: Touched) -> int:
+def _bytes_of(footprint: Footprint) -> int:
     """Return the bytes that a tile writes."""
     return sum(
         int(mask.sum()) * ITEM_BYTES[place.dtype]
-        for (place, _, writes), mask in touched.items()
+        for (place, _, writes), mask in footprint.items()
         if writes
     )

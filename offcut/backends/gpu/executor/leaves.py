@@ -15,8 +15,8 @@ from offcut.core.interpret.interpreter import Machine, poison_array
 from offcut.core.interpret.values import Array, InterpreterFault, Lanes, Window, lane_of
 from offcut.core.program import Kind, Program, Store
 
-Touched = dict[tuple[Place, tuple[tuple[int, int], ...], bool], Array]
-"""By place, box and whether it is written: which elements of the box."""
+Footprint = dict[tuple[Place, tuple[tuple[int, int], ...], bool], Array]
+"""The elements that a step touches: by place, ends of a box, and whether it writes, a mask of the elements of that box."""
 
 
 class Leaves(Machine):
@@ -36,21 +36,21 @@ class Leaves(Machine):
         self.own: dict[tuple[Agent, str], Array] = {}
         self.places: dict[str, Place] = {}
         self.agents: dict[Agent, int] = {}
-        self.touched: Touched = {}
+        self.footprint: Footprint = {}
         self.reading, self.updates = 0, False
 
-    def run(self, agent: Agent, step: Step) -> Touched:
-        """Run a step; return what it touched.
+    def run(self, agent: Agent, step: Step) -> Footprint:
+        """Run a step; return the elements that it touched.
 
-        Raises ExecutionFault for an access that is outside, or of what nobody has written.
+        Raises ExecutionFault for an access out of bounds, and for a read of an element that no step has written.
         """
-        self.agent, self.step, self.touched = agent, step, {}
+        self.agent, self.step, self.footprint = agent, step, {}
         self.places = {**self.arrays, **step.places}
         self.windows = {}
         for name, place in self.places.items():
             if place.values is None:
                 place.values = poison_array(place.extents, place.dtype)
-                place.written = np.zeros(place.extents, bool)
+                place.initialized = np.zeros(place.extents, bool)
             self.memory[name] = place.values
         for name, place in step.places.items():
             starts = tuple(np.asarray(start, np.int64) for start in place.starts)
@@ -63,9 +63,9 @@ class Leaves(Machine):
         try:
             with np.errstate(all="ignore"):
                 self.block((step.stmt,), lane_of(step.values))
-        except InterpreterFault as broken:
-            raise self.fault(_finder_of(broken), f"{broken.what}: {broken.because}") from broken
-        return self.touched
+        except InterpreterFault as error:
+            raise self.fault(_finder_of(error), f"{error.what}: {error.because}") from error
+        return self.footprint
 
     def fault(self, finder: str, because: str, *help: str) -> ExecutionFault:
         """Return the error of a finder in the step that runs."""
@@ -99,52 +99,52 @@ class Leaves(Machine):
         if not mask.any():
             return
         if not mask.all():
-            *spread, running = np.broadcast_arrays(*parts, mask)
-            parts = tuple(part[running] for part in spread)
-        written = place.written
-        assert written is not None
+            *spread, active = np.broadcast_arrays(*parts, mask)
+            parts = tuple(part[active] for part in spread)
+        mask_so_far = place.initialized
+        assert mask_so_far is not None
         if not writes or self.updates:
-            held = np.asarray(written[parts])
-            if not held.all():
-                element = _element(place, parts, ~held)
+            initialized = np.asarray(mask_so_far[parts])
+            if not initialized.all():
+                element = _element(place, parts, ~initialized)
                 because = f"it reads {element}, which nobody has written"
                 raise self.fault("uninitialized", because)
         if place.region.memory == REGISTERS:
             self.check_registers(place, parts)
         if writes:
-            written[parts] = True
+            mask_so_far[parts] = True
             self.bury(place, parts)
         if place.tracked:
             ends = tuple((int(part.min()), int(part.max()) + 1) for part in parts)
             reads = (False,) if not writes else (False, True) if self.updates else (True,)
             for kind in reads:
-                if (place, ends, kind) not in self.touched:
+                if (place, ends, kind) not in self.footprint:
                     shape = [stop - start for start, stop in ends]
-                    self.touched[place, ends, kind] = np.zeros(shape, bool)
-                self.touched[place, ends, kind][
+                    self.footprint[place, ends, kind] = np.zeros(shape, bool)
+                self.footprint[place, ends, kind][
                     tuple(p - start for p, (start, _) in zip(parts, ends, strict=True))
                 ] = True
 
     def bury(self, place: Place, parts: tuple[Array, ...]) -> None:
-        """Take from a window what is written in its place."""
-        inside = place.inside
-        if inside is None or inside.written is None:
+        """Mark elements of the outer window as not initialized, where this one, which lies in its place, is written."""
+        outer = place.outer
+        if outer is None or outer.initialized is None:
             return
-        room = inside.written.shape
-        held = [part < extent for part, extent in zip(parts, room, strict=True)]
-        if all(one.all() for one in held):
-            inside.written[parts] = False
+        room = outer.initialized.shape
+        in_range = [part < extent for part, extent in zip(parts, room, strict=True)]
+        if all(part_in_range.all() for part_in_range in in_range):
+            outer.initialized[parts] = False
 
     def check_registers(self, place: Place, parts: tuple[Array, ...]) -> None:
-        """Check that registers are the agent's that touches them."""
+        """Check that no agent touches registers of another one."""
         number = self.agents.setdefault(self.agent, len(self.agents) + 1)
         if place.owner is None:
             place.owner = np.zeros(place.extents, np.int32)
         owner = np.asarray(place.owner[parts])
         others = (owner != 0) & (owner != number)
         if others.any():
-            other = [*self.agents][int(owner[others].flat[0]) - 1]
-            because = f"it touches {_element(place, parts, others)}, in registers of {other}"
+            other_agent = [*self.agents][int(owner[others].flat[0]) - 1]
+            because = f"it touches {_element(place, parts, others)}, in registers of {other_agent}"
             raise self.fault("registers", because, "a window in shared memory")
         place.owner[parts] = number
 
@@ -157,10 +157,10 @@ def _element(place: Place, parts: tuple[Array, ...], bad: Array) -> str:
     return f"{place.region.name}[{', '.join(map(str, index))}]"
 
 
-def _finder_of(broken: InterpreterFault) -> str:
-    if "is outside" in broken.what:
+def _finder_of(error: InterpreterFault) -> str:
+    if "is outside" in error.what:
         return "bounds"
-    return "instances" if "instances" in broken.what else "promise"
+    return "instances" if "instances" in error.what else "promise"
 
 
 def box_of(ends: tuple[tuple[int, int], ...]) -> Box:

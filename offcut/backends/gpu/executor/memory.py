@@ -67,7 +67,7 @@ class Shadow:
         if not writes:
             self.note_read(access, box, mask)
             return
-        left = []
+        remaining = []
         for read in self.reads:
             common = _common(box, mask, read)
             if common is not None:
@@ -75,8 +75,8 @@ class Shadow:
                     check(read.access, False, _first(read.box, common), True)
                 read.mask = read.mask & ~common
             if read.mask.any():
-                left.append(read)
-        self.reads = left
+                remaining.append(read)
+        self.reads = remaining
         self.accesses.append(access)
         ids[mask] = len(self.accesses)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from offcut.backends.gpu.executor.clocks import Clock
 from offcut.backends.gpu.executor.faults import ExecutionFault, fault
-from offcut.backends.gpu.executor.leaves import Touched, box_of
+from offcut.backends.gpu.executor.leaves import Footprint, box_of
 from offcut.backends.gpu.executor.memory import Access, Shadow
 from offcut.backends.gpu.executor.steps import Agent, Place, Region
 from offcut.backends.gpu.units import REGISTERS
@@ -36,7 +36,7 @@ class Races:
             return f"barrier {agent.unit}, between them"
         return f"a token {earlier.agent.unit} -> {agent.unit}"
 
-    def compare(self, access: Access, touched: Touched, clocks: Sequence[Clock]) -> None:
+    def compare(self, access: Access, footprint: Footprint, clocks: Sequence[Clock]) -> None:
         """Compare an access with those before it; `clocks` is what the lanes know that run it."""
 
         def check(earlier: Access, wrote: bool, element: tuple[int, ...], writes: bool) -> None:
@@ -44,7 +44,7 @@ class Races:
             if finder:
                 raise self.race(finder, earlier, access, place, element, wrote, writes)
 
-        for (place, ends, writes), mask in sorted(touched.items(), key=lambda item: item[0][2]):
+        for (place, ends, writes), mask in sorted(footprint.items(), key=lambda item: item[0][2]):
             agent = access.agent if place.region.memory == REGISTERS else None
             key = (place.region, agent)
             if key not in self.shadows:
@@ -58,20 +58,20 @@ class Races:
         first = self.units[earlier.engine or earlier.agent.unit]
         second = self.units[later.engine or later.agent.unit]
         fence = second.fence if wrote and second.fence != first.fence else ""
-        own = earlier.agent == later.agent
+        same_agent = earlier.agent == later.agent
         engines = [bool(one.engine) and self.units[one.engine].engine for one in (earlier, later)]
         lanes = self.units[earlier.agent.unit].lanes and engines[0] != engines[1]
         in_order = not earlier.engine or (earlier.engine == later.engine and first.in_order)
-        if own and not lanes and not fence and in_order:
+        if same_agent and not lanes and not fence and in_order:
             return ""
         if all(clock.knows(earlier.counts, fence) for clock in clocks):
             return ""
-        known = all(clock.knows(earlier.counts) for clock in clocks)
-        if fence and (known or (own and not lanes and in_order)):
+        is_known = all(clock.knows(earlier.counts) for clock in clocks)
+        if fence and (is_known or (same_agent and not lanes and in_order)):
             return "fence"
         if earlier.engine:
             return "async"
-        return "lanes" if own and lanes else "race"
+        return "lanes" if same_agent and lanes else "race"
 
     def race(
         self,

@@ -39,22 +39,22 @@ class Ring:
     arrivals: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     counts: dict[int, list[Counts]] = field(default_factory=lambda: defaultdict(list))
 
-    def pending(self, number: int) -> int:
-        """Return the arrivals of a token that have taken place."""
+    def count_arrivals(self, number: int) -> int:
+        """Return how many arrivals of a token have taken place."""
         return self.arrivals.get(number, 0)
 
     def is_done(self, number: int) -> bool:
-        """Return whether a token is there."""
-        return self.pending(number) >= self.token.count
+        """Return whether all arrivals of a token have taken place."""
+        return self.count_arrivals(number) >= self.token.count
 
-    def too_early(self, number: int, known: Clock) -> str:
+    def too_early(self, number: int, clock: Clock) -> str:
         """Return why an arrival may be in an earlier phase than its own, by what its agent knows; "" where it cannot."""
         room = self.token.room
         before = number - room
         if before < 0:
             return ""
-        ended = self.is_done(before) and all(map(known.knows, self.counts[before]))
-        if ended:
+        has_ended = self.is_done(before) and all(map(clock.knows, self.counts[before]))
+        if has_ended:
             return ""
         return (
             f"it is for token {number}, and the phase of token {before} may not have ended: "
@@ -65,8 +65,8 @@ class Ring:
         self, number: int, count: int, counts: Counts, clock: Clock, bytes: int
     ) -> tuple[str, str]:
         """Add the arrivals of one agent; return the finder and the reason of a fault, if there is one."""
-        if self.pending(number) + count > self.token.count:
-            because = f"it is arrival {self.pending(number) + count} of token {number}, and {self.token.count} make one"
+        if self.count_arrivals(number) + count > self.token.count:
+            because = f"it is arrival {self.count_arrivals(number) + count} of token {number}, and {self.token.count} make one"
             return "arrivals", because
         self.arrivals[number] += count
         self.counts[number].append(counts)
@@ -76,7 +76,7 @@ class Ring:
         if not self.is_done(number) or before < 0:
             return "", ""
         for wait in self.waits[before]:
-            if not any(known.knows(wait.counts) for known in self.clocks[number]):
+            if not any(arrival.knows(wait.counts) for arrival in self.clocks[number]):
                 because = f"it ends the phase behind that of token {before}, for which {wait.agent} may still wait"
                 return "phase", because
         return "", ""

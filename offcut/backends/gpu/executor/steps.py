@@ -37,7 +37,7 @@ from offcut.core.program import (
 from offcut.core.text.printer import format_head
 from offcut.polyhedral.sync import Agents, Ends, slot_of
 
-Bound: TypeAlias = tuple[tuple[str, int], ...]
+UnitPath: TypeAlias = tuple[tuple[str, int], ...]
 """The loops around that are bound to units: each unit with the value of the iterator, outermost first."""
 
 
@@ -45,13 +45,13 @@ class Agent(NamedTuple):
     """One unit: its kind, and the loops around it that are bound to units."""
 
     unit: str
-    bound: Bound
+    path: UnitPath
 
     def __str__(self) -> str:
-        own = [f"{unit} {value}" for unit, value in reversed(self.bound)]
-        if self.bound and self.bound[-1][0] == self.unit:
-            return " of ".join(own)
-        return " of ".join([self.unit, *own])
+        names = [f"{unit} {value}" for unit, value in reversed(self.path)]
+        if self.path and self.path[-1][0] == self.unit:
+            return " of ".join(names)
+        return " of ".join([self.unit, *names])
 
 
 @dataclass(eq=False)
@@ -74,9 +74,9 @@ class Place:
 
     starts   the coordinates of its first element
     tracked  whether accesses are compared with those of others: not of an array that the program never writes
-    values   what it holds
-    written  which elements somebody has written
-    inside   the place that it lies in, element on element, and which is dead where it is written
+    values   of its elements; None: nothing has touched it so far
+    initialized  a mask: the elements that some step has written
+    outer    the place that it lies in, element on element: a write here ends the life of the element there
     """
 
     region: Region
@@ -85,8 +85,8 @@ class Place:
     dtype: str
     tracked: bool = True
     values: Array | None = None
-    written: Array | None = None
-    inside: Place | None = None
+    initialized: Array | None = None
+    outer: Place | None = None
     owner: Array | None = None
 
 
@@ -96,7 +96,7 @@ class Step:
 
     number   its place among all steps, as the text runs
     values   of sizes and iterators around
-    bound    the loops around it that are bound to units
+    path     the loops around it that are bound to units
     places   of the buffers of which there is a window around
     engine   of an asynchronous tile, the unit whose end it has; "" of all others
     """
@@ -104,7 +104,7 @@ class Step:
     number: int
     stmt: Stmt
     values: Mapping[str, int]
-    bound: Bound
+    path: UnitPath
     places: Mapping[str, Place]
     engine: str = ""
 
@@ -124,26 +124,26 @@ class Streams:
     """
 
     agents: dict[Agent, list[Step]] = field(default_factory=dict)
-    barriers: list[tuple[str, Bound, Step]] = field(default_factory=list)
+    barriers: list[tuple[str, UnitPath, Step]] = field(default_factory=list)
     regions: dict[object, Region] = field(default_factory=dict)
-    rooms: dict[tuple[int, Bound], tuple[Alloc, int]] = field(default_factory=dict)
+    rooms: dict[tuple[int, UnitPath], tuple[Alloc, int]] = field(default_factory=dict)
 
     def all_steps(self) -> dict[Agent, list[Step]]:
         """Return the steps of each agent in the order of the text, barriers among them."""
-        steps = {agent: [*own] for agent, own in self.agents.items()}
-        for unit, bound, step in self.barriers:
-            for agent, own in steps.items():
-                if agent.unit == unit and agent.bound[: len(bound)] == bound:
-                    own.append(step)
-        for own in steps.values():
-            own.sort(key=lambda step: step.number)
+        steps = {agent: [*agent_steps] for agent, agent_steps in self.agents.items()}
+        for unit, path, step in self.barriers:
+            for agent, agent_steps in steps.items():
+                if agent.unit == unit and agent.path[: len(path)] == path:
+                    agent_steps.append(step)
+        for agent_steps in steps.values():
+            agent_steps.sort(key=lambda step: step.number)
         return steps
 
 
 @dataclass(frozen=True)
 class _Scope:
     values: Mapping[str, int]
-    bound: Bound = ()
+    path: UnitPath = ()
     loops: tuple[tuple[str, Expr, Expr, int], ...] = ()  # not bound: name, lo, hi, and value
     places: Mapping[str, Place] = field(default_factory=dict)
 
@@ -158,13 +158,13 @@ class Reader:
         self.number = 0
         self._leaf: dict[int, bool] = {}
 
-    def read(self, body: Sequence[Stmt], values: Mapping[str, int], bound: Bound = ()) -> Streams:
+    def read(self, body: Sequence[Stmt], values: Mapping[str, int], path: UnitPath = ()) -> Streams:
         """Return the streams of `body`.
 
         Raises ExecutionFault for what no unit of the machine runs.
         """
         self.streams = Streams()
-        self.block(body, _Scope(values, bound))
+        self.block(body, _Scope(values, path))
         return self.streams
 
     def block(self, body: Sequence[Stmt], scope: _Scope) -> None:
@@ -188,25 +188,25 @@ class Reader:
                 first, last = self.value(lo, stmt, scope), self.value(hi, stmt, scope)
                 if unit is not None and unit not in self.units:
                     self.check_unit(unit, stmt, scope)
-                own = unit if unit in self.units else None
+                loop_unit = unit if unit in self.units else None
                 for value in range(first, last):
-                    inside = replace(scope, values={**scope.values, name: value})
-                    if own is not None:
-                        inside = replace(inside, bound=(*scope.bound, (own, value)))
-                        self.streams.agents.setdefault(Agent(own, inside.bound), [])
+                    inner = replace(scope, values={**scope.values, name: value})
+                    if loop_unit is not None:
+                        inner = replace(inner, path=(*scope.path, (loop_unit, value)))
+                        self.streams.agents.setdefault(Agent(loop_unit, inner.path), [])
                     else:
                         loop = (name, lo, hi, value)
-                        inside = replace(inside, loops=(*scope.loops, loop))
-                    self.block(body, inside)
+                        inner = replace(inner, loops=(*scope.loops, loop))
+                    self.block(body, inner)
             case If(condition, then, other):
                 holds = self.value(condition, stmt, scope)
                 self.block(then if holds else other, scope)
             case Let(name, lo, hi, value, body):
-                bound = self.value(value, stmt, scope)
-                if not lo <= bound < hi:
-                    because = f"{name} = {bound} is not in {lo}:{hi}"
+                number = self.value(value, stmt, scope)
+                if not lo <= number < hi:
+                    because = f"{name} = {number} is not in {lo}:{hi}"
                     raise self.fault("promise", stmt, scope, because)
-                self.block(body, replace(scope, values={**scope.values, name: bound}))
+                self.block(body, replace(scope, values={**scope.values, name: number}))
             case Choose(options):
                 costs = [evaluate(option.cost, scope.values) for option in options]
                 costs = [cost if cost == cost else np.inf for cost in costs]
@@ -214,7 +214,7 @@ class Reader:
                     self.block(options[int(np.argmin(costs))].body, scope)
 
     def check_unit(self, unit: str, stmt: Stmt, scope: _Scope) -> None:
-        """Check that a unit that no agents are is one of lanes, or of writing out."""
+        """Check that a loop bound to a unit without agents is one of lanes, or unrolled."""
         if unit not in ("lane", "unroll"):
             because = f"the machine has no unit {unit} whose iterations run side by side"
             raise self.fault("unit", stmt, scope, because, *(f"@{name}" for name in self.units))
@@ -238,7 +238,7 @@ class Reader:
         if mark is not None and mark not in self.units:
             because = f"the machine has no unit {mark}"
             raise self.fault("unit", stmt, scope, because, *(f"@by({name})" for name in self.units))
-        agent = self.runner(mark, scope.bound)
+        agent = self.runner(mark, scope.path)
         late = isinstance(stmt, Tile) and stmt.asynchronous
         engine = (mark or agent.unit) if late else ""
         if engine and self.units[engine].ends is Ends.IN_ORDER:
@@ -262,39 +262,42 @@ class Reader:
                 if token is None:
                     raise self.fault("unit", stmt, scope, f"no token {stmt.name} is declared")
                 unit = token.source if stmt.action is Action.ARRIVE else token.target
-                self.add(Agent(self.known(unit, stmt, scope), scope.bound), stmt, scope)
+                self.add(Agent(self.synchronizing_unit(unit, stmt, scope), scope.path), stmt, scope)
             case Action.BARRIER:
-                self.known(stmt.name, stmt, scope)
-                if any(unit == stmt.name for unit, _ in scope.bound):
-                    self.add(Agent(stmt.name, scope.bound), stmt, scope)
+                self.synchronizing_unit(stmt.name, stmt, scope)
+                if any(unit == stmt.name for unit, _ in scope.path):
+                    self.add(Agent(stmt.name, scope.path), stmt, scope)
                     return
                 step = self.step(stmt, scope, "")
-                self.streams.barriers.append((stmt.name, scope.bound, step))
+                self.streams.barriers.append((stmt.name, scope.path, step))
             case _:
-                agent = self.runner(stmt.unit, scope.bound)
+                agent = self.runner(stmt.unit, scope.path)
                 self.add(agent, stmt, scope, stmt.unit or agent.unit)
 
-    def known(self, unit: str, stmt: Stmt, scope: _Scope) -> str:
-        """Return a unit that the machine has, and that comes to barriers."""
+    def synchronizing_unit(self, unit: str, stmt: Stmt, scope: _Scope) -> str:
+        """Return `unit`.
+
+        Raises ExecutionFault for a unit that the machine does not have, or that cannot arrive or wait.
+        """
         if unit not in self.units or self.units[unit].engine:
             raise self.fault("unit", stmt, scope, f"the machine has no unit {unit} that does it")
         return unit
 
-    def runner(self, mark: str | None, bound: Bound) -> Agent:
+    def runner(self, mark: str | None, path: UnitPath) -> Agent:
         """Return the agent that runs a statement: of its mark, or of the loops around."""
         if mark is not None and mark in self.units and not self.units[mark].engine:
-            return Agent(mark, bound)
-        return Agent(bound[-1][0] if bound else self.agents.default, bound)
+            return Agent(mark, path)
+        return Agent(path[-1][0] if path else self.agents.default, path)
 
     def add(self, agent: Agent, stmt: Stmt, scope: _Scope, engine: str = "") -> None:
         """Add a step of an agent."""
-        own = self.streams.agents.setdefault(agent, [])
-        own.append(self.step(stmt, scope, engine))
+        agent_steps = self.streams.agents.setdefault(agent, [])
+        agent_steps.append(self.step(stmt, scope, engine))
 
     def step(self, stmt: Stmt, scope: _Scope, engine: str) -> Step:
         """Return the next step."""
         self.number += 1
-        return Step(self.number, stmt, scope.values, scope.bound, scope.places, engine)
+        return Step(self.number, stmt, scope.values, scope.path, scope.places, engine)
 
     def window(self, alloc: Alloc, scope: _Scope) -> Place:
         """Return the new window of an ``alloc``."""
@@ -303,12 +306,12 @@ class Reader:
         extents = tuple(max(self.value(extent, alloc, scope), 0) for _, extent in alloc.axes)
         outer = scope.places.get(alloc.inplace) if alloc.inplace is not None else None
         if outer is not None:
-            return Place(outer.region, starts, extents, buffer.dtype, inside=outer)
+            return Place(outer.region, starts, extents, buffer.dtype, outer=outer)
         loops = [(name, lo, hi) for name, lo, hi, _ in scope.loops]
         slot = 0
         if alloc.depth > 1 and loops:
             slot = self.value(slot_of(loops, alloc.depth), alloc, scope)
-        key = (id(alloc), scope.bound, slot)
+        key = (id(alloc), scope.path, slot)
         region = self.streams.regions.get(key)
         if region is None:
             memory = alloc.memory or buffer.scope or MAIN
@@ -321,9 +324,9 @@ class Reader:
         """Note the elements of the largest window of an ``alloc``, of each of its owners."""
         layout = alloc.layout or self.buffers[alloc.buffer].layout
         shape = layout.padded(extents) if layout is not None else extents
-        key = (id(alloc), scope.bound)
-        most = self.streams.rooms.get(key, (alloc, 0))[1]
-        self.streams.rooms[key] = (alloc, max(most, int(np.prod(shape, dtype=np.int64))))
+        key = (id(alloc), scope.path)
+        elements = self.streams.rooms.get(key, (alloc, 0))[1]
+        self.streams.rooms[key] = (alloc, max(elements, int(np.prod(shape, dtype=np.int64))))
 
     def value(self, expr: Expr, stmt: Stmt, scope: _Scope) -> int:
         """Return the value of an expression over sizes and iterators around."""
@@ -335,47 +338,42 @@ class Reader:
             raise self.fault("unit", stmt, scope, because)
         try:
             return int(evaluate(expr, scope.values))
-        except InterpreterFault as broken:
-            raise self.fault("promise", stmt, scope, broken.what) from broken
+        except InterpreterFault as error:
+            raise self.fault("promise", stmt, scope, error.what) from error
 
     def fault(
         self, finder: str, stmt: Stmt, scope: _Scope, because: str, *help: str
     ) -> ExecutionFault:
         """Return the error of a finder at a statement."""
-        agent = self.runner(None, scope.bound)
+        agent = self.runner(None, scope.path)
         at = f"`{format_head(stmt)}` on {agent}"
         return fault(self.program.name, finder, at=at, because=because, help=help)
 
 
-def stored_buffers(program: Program) -> set[str]:
-    """Return the buffers that some statement writes."""
-    return {stmt.buffer for stmt in walk(program) if isinstance(stmt, Store)}
-
-
-def block_of(bound: Bound) -> Bound:
+def block_of(path: UnitPath) -> UnitPath:
     """Return the loops around that say which block it is."""
-    units = [unit for unit, _ in bound]
+    units = [unit for unit, _ in path]
     depth = len(units) - units[::-1].index("block") if "block" in units else 0
-    return bound[:depth]
+    return path[:depth]
 
 
 def is_of_blocks(body: Sequence[Stmt]) -> bool:
     """Return whether statements are loops over blocks, and barriers of all blocks, under plain loops and conditions."""
     for stmt in body:
         match stmt:
-            case For(_, _, _, inside, unit=unit):
-                if unit not in (None, "block") or (unit is None and not is_of_blocks(inside)):
+            case For(_, _, _, inner, unit=unit):
+                if unit not in (None, "block") or (unit is None and not is_of_blocks(inner)):
                     return False
                 if unit == "block" and any(
                     isinstance(one, Sync) and one.action is Action.BARRIER and one.name == "block"
-                    for one in walk(inside)
+                    for one in walk(inner)
                 ):
                     return False
             case If(_, then, other):
                 if not is_of_blocks((*then, *other)):
                     return False
-            case Let(_, _, _, _, inside):
-                if not is_of_blocks(inside):
+            case Let(_, _, _, _, inner):
+                if not is_of_blocks(inner):
                     return False
             case Choose(options):
                 if not options or not all(is_of_blocks(option.body) for option in options):

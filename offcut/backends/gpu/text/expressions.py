@@ -116,7 +116,7 @@ TAKEN = frozenset(
         "blockDim",
     ]
 )
-"""Names that a program's own may not have in the text."""
+"""Names of C++ and CUDA, which names of a program may not equal in the text."""
 
 
 def name_of(name: str) -> str:
@@ -125,7 +125,7 @@ def name_of(name: str) -> str:
 
 
 def no_text(at: str, because: str) -> DescribeError:
-    """Return the error for what has no text in CUDA C++."""
+    """Return the error for a construct that has no text in CUDA C++."""
     return DescribeError(
         "source", 'cannot show "cuda"', at=at, because=because, help=('source("loops")',)
     )
@@ -140,12 +140,12 @@ class Writer:
 
     element: Callable[[Load], str]
 
-    def text(self, expr: Expr, around: int = 0) -> str:
-        """Return an expression, in brackets where what is around binds more tightly."""
-        own, text = self._written(expr)
-        return f"({text})" if own < around else text
+    def text(self, expr: Expr, level: int = 0) -> str:
+        """Return an expression, in brackets if it binds less tightly than `level`, that of the operation around it."""
+        own_level, text = self._level_and_text(expr)
+        return f"({text})" if own_level < level else text
 
-    def _written(self, expr: Expr) -> tuple[int, str]:
+    def _level_and_text(self, expr: Expr) -> tuple[int, str]:
         match expr:
             case Const(value, dtype):
                 return _UNARY, _literal(value, dtype)
@@ -230,7 +230,7 @@ def _is_atom(atom: Expr) -> bool:
 
 
 def most_of(expr: Expr) -> int | None:
-    """Return a literal that an extent is at most, as its own minima say; None where they do not."""
+    """Return a literal upper bound of an extent, from its minima and remainders; None if they give none."""
     form = ix.to_linear(expr)
     if not form.terms:
         return form.const
@@ -240,11 +240,11 @@ def most_of(expr: Expr) -> int | None:
             rest = ix.sub(expr, atom)
             limits += [most_of(ix.add(part, rest)) for part in ix.parts_of_minimum(atom)]
         if isinstance(atom, Binary) and atom.op == "//" and ix.index(-factor) == atom.b:
-            beside = ix.to_linear(ix.sub(ix.add(expr, ix.mul(-factor, atom)), atom.a))
-            if not beside.terms:  # a remainder, and a number
-                limits.append(-factor - 1 + beside.const)
-    known = [limit for limit in limits if limit is not None]
-    return min(known, default=None)
+            remainder = ix.to_linear(ix.sub(ix.add(expr, ix.mul(-factor, atom)), atom.a))
+            if not remainder.terms:  # a remainder, and a number
+                limits.append(-factor - 1 + remainder.const)
+    literals = [limit for limit in limits if limit is not None]
+    return min(literals, default=None)
 
 
 def _literal(value: int | float, dtype: str) -> str:

@@ -21,8 +21,9 @@ from offcut.backends.gpu.text.leaves import LeafWriter
 from offcut.backends.gpu.text.primitives import head
 from offcut.backends.gpu.text.windows import Windows
 from offcut.core import index as ix
+from offcut.core.accesses import accessed_arrays
 from offcut.core.conditions import negate
-from offcut.core.expr import Expr, all_loads
+from offcut.core.expr import Expr
 from offcut.core.program import (
     Action,
     Alloc,
@@ -37,7 +38,6 @@ from offcut.core.program import (
     Sync,
     Tile,
     Token,
-    expressions,
     walk,
 )
 from offcut.core.text.printer import format_head
@@ -49,7 +49,7 @@ _GRID = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 def cuda_text(program: Program) -> str:
     """Return the text of a program: primitives, and a kernel for each launch.
 
-    Raises DescribeError for what has no text in CUDA C++ so far.
+    Raises DescribeError for a statement that has no text in CUDA C++ so far.
     """
     launches = [stmt for stmt in program.body if not isinstance(stmt, Sync)]
     many = len(launches) > 1
@@ -84,7 +84,7 @@ class _Kernel:
         return [token for token in self.program.tokens if token.name in names]
 
     def count_warps(self) -> int:
-        """Return the warps that loops are bound to; one where none is."""
+        """Return the number of warps that loops are bound to; 1 if no loop is."""
         most = 1
         for stmt in walk((self.launch,)):
             if isinstance(stmt, For) and stmt.unit == "warp":
@@ -97,21 +97,17 @@ class _Kernel:
     def check_units(self) -> None:
         for stmt in walk((self.launch,)):
             unit = stmt.unit if isinstance(stmt, For | Tile) else None
-            known = ("block", "warp", "lane", "unroll") if isinstance(stmt, For) else ("load",)
-            if unit is not None and unit not in known:
+            units = ("block", "warp", "lane", "unroll") if isinstance(stmt, For) else ("load",)
+            if unit is not None and unit not in units:
                 raise no_text(format_head(stmt), f"what a {unit} runs has no text so far")
             if isinstance(stmt, Choose):
                 raise no_text("choose", "options are chosen by the host, which has no text so far")
 
     def buffers(self) -> list[str]:
         """Return the arrays in main memory that it touches, in the order of the program."""
-        touched: set[str] = set()
-        for stmt in walk((self.launch,)):
-            touched |= {load.buffer for expr in expressions(stmt) for load in all_loads(expr)}
-            if isinstance(stmt, Store):
-                touched.add(stmt.buffer)
+        arrays = accessed_arrays((self.launch,))
         windowed = {stmt.buffer for stmt in walk((self.launch,)) if isinstance(stmt, Alloc)}
-        buffers = [b for b in self.program.buffers if b.name in touched - windowed]
+        buffers = [b for b in self.program.buffers if b.name in arrays - windowed]
         for buffer in buffers:
             if buffer.kind is Kind.PRIVATE or buffer.layout is not None:
                 raise no_text(buffer.name, "an array that is private, or in a layout, has no text")
@@ -130,15 +126,15 @@ class _Kernel:
                 case If(condition, then, ()):
                     inner.append(f"if (!({writer.text(condition)})) return;")
                     body = then
-                case For(name, lo, hi, inside, unit="block") as loop if len(grid) < len(_GRID):
+                case For(name, lo, hi, inner_body, unit="block") as loop if len(grid) < len(_GRID):
                     self.check_begin(loop)
-                    place, last, own = _GRID[len(grid)], writer.text(hi), name_of(name)
+                    place, last, iterator = _GRID[len(grid)], writer.text(hi), name_of(name)
                     grid.append(last)
                     begin = "" if ix.literal_value(lo) == 0 else f"{writer.text(lo)} + "
-                    inner.append(f"const int {own} = {begin}(int){place};")
+                    inner.append(f"const int {iterator} = {begin}(int){place};")
                     if begin:
-                        inner.append(f"if ({own} >= {last}) return;")
-                    body = inside
+                        inner.append(f"if ({iterator} >= {last}) return;")
+                    body = inner_body
                 case _:
                     break
         if any(isinstance(s, For) and s.unit == "block" for s in walk(body)):
@@ -160,6 +156,8 @@ class _Kernel:
         if self.loads:
             out.append(f"  if (warp == {self.warps}) {{  // the load unit")
             out += self.role("load", body)
+            if True in self.kinds_of_copies():
+                out.append("    wait_for_copies();")
             out.append("    return;")
             out.append("  }")
         out += [line[2:] for line in self.role("warp", body)]
@@ -195,8 +193,8 @@ class _Kernel:
 
     def kinds_of_copies(self) -> set[bool]:
         """Return whether some tiles of the load unit are in the background, and whether some are not."""
-        loaded = (s for s in walk((self.launch,)) if isinstance(s, Tile) and s.unit == "load")
-        return {stmt.asynchronous for stmt in loaded}
+        copies = (s for s in walk((self.launch,)) if isinstance(s, Tile) and s.unit == "load")
+        return {stmt.asynchronous for stmt in copies}
 
     def arrivals_of(self, token: Token) -> int:
         """Return the arrivals that one of a unit is: each lane of the load unit, for each way to copy; one lane of a warp."""
@@ -233,7 +231,7 @@ class _Role:
         for stmt in body:
             self.statement(stmt, depth)
 
-    def inside(self, opening: str, body: Sequence[Stmt], depth: int) -> None:
+    def braces(self, opening: str, body: Sequence[Stmt], depth: int) -> None:
         """Add statements in brackets, if there are any for this unit."""
         at = len(self.lines)
         self.add(depth, f"{opening} {{")
@@ -261,12 +259,14 @@ class _Role:
             case For(name, lo, hi, body):
                 self.kernel.check_begin(stmt)
                 begin, end = leaves.writer.text(lo), leaves.writer.text(hi)
-                own = name_of(name)
-                self.inside(f"for (int {own} = {begin}; {own} < {end}; ++{own})", body, depth)
+                iterator = name_of(name)
+                self.braces(
+                    f"for (int {iterator} = {begin}; {iterator} < {end}; ++{iterator})", body, depth
+                )
             case If(condition, then, other):
-                self.inside(f"if ({leaves.writer.text(condition)})", then, depth)
+                self.braces(f"if ({leaves.writer.text(condition)})", then, depth)
                 if other:
-                    self.inside(f"if ({leaves.writer.text(negate(condition))})", other, depth)
+                    self.braces(f"if ({leaves.writer.text(negate(condition))})", other, depth)
             case Let(name, _, _, value, body):
                 self.add(depth, f"const int {name_of(name)} = {leaves.writer.text(value)};")
                 self.block(body, depth)
@@ -312,9 +312,9 @@ class _Role:
             self.add(depth, "}")
 
     def leaf(self, leaves: LeafWriter, stmt: Stmt, depth: int) -> None:
-        alone = self.unit == "warp" and not self.warps
+        single_warp = self.unit == "warp" and not self.warps
         lines = leaves.lines(stmt)
-        if alone and self.kernel.warps > 1:
+        if single_warp and self.kernel.warps > 1:
             self.add(depth, "if (warp == 0) {")
             self.lines += ["  " * (depth + 1) + line for line in lines]
             self.add(depth, "}")

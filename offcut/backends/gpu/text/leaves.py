@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from offcut.backends.gpu.text.expressions import TYPES, Writer, is_nonnegative, name_of, no_text
 from offcut.backends.gpu.text.windows import Fragments, SharedWindow, Windows, at_warp
 from offcut.core import index as ix
+from offcut.core.accesses import accessed_arrays
 from offcut.core.expr import Expr, Load, Var, all_loads, rewrite, substitute, variables
 from offcut.core.loop_independence import is_independent
 from offcut.core.program import For, If, Kind, Let, Program, Stmt, Store, Tile, expressions, walk
@@ -89,7 +90,7 @@ class LeafWriter:
     def lines(self, stmt: Stmt) -> list[str]:
         """Return the lines of a statement.
 
-        Raises DescribeError for what has no text so far.
+        Raises DescribeError for a statement that has no text so far.
         """
         name = (stmt.microkernel or "") if isinstance(stmt, Tile) else ""
         if isinstance(stmt, Tile) and "_rows_" in name:
@@ -100,11 +101,10 @@ class LeafWriter:
             return [f"zero({name_of(_store_of(stmt).buffer)});"]
         if name:
             raise no_text(format_head(stmt), f"{name} has no text so far")
-        touched = {load.buffer for one in walk((stmt,)) for e in expressions(one) for load in all_loads(e)}  # fmt: skip
-        touched |= {one.buffer for one in walk((stmt,)) if isinstance(one, Store)}
-        held = [one for one in (self.fragments(name) for name in touched) if one is not None]
-        if held:
-            return self.by_fragments(stmt, held, touched)
+        arrays = accessed_arrays((stmt,))
+        accumulators = [one for one in (self.fragments(name) for name in arrays) if one is not None]
+        if accumulators:
+            return self.by_fragments(stmt, accumulators, arrays)
         return [*self.by_lanes(stmt), "__syncwarp();"]
 
     def copy(self, tile: Tile, background: bool) -> str:
@@ -136,8 +136,8 @@ class LeafWriter:
         axes, operands = dict(tile.cover.axes), dict(tile.cover.operands)
         loops = {one.iter: one for one in walk(tile.body) if isinstance(one, For)}
         terms = loops.get(axes.get("p", ""))
-        held = self.fragments(operands["C"])
-        if terms is None or held is None or len(loops) != 1:
+        accumulators = self.fragments(operands["C"])
+        if terms is None or accumulators is None or len(loops) != 1:
             raise no_text(format_head(tile), "this product has no text so far")
         begin: dict[str, Expr] = {axis.iter: axis.start for axis in tile.axes}
         begin[terms.iter] = terms.lo
@@ -152,19 +152,21 @@ class LeafWriter:
             texts.append(window.name if at == "0" else f"{window.name} + {at}")
             pitches.append(str(window.pitch))
             turned.append("false" if first in variables(load.index[-2]) else "true")
-        m, n = held.shape
+        m, n = accumulators.shape
         kind = ", ".join([str(m), str(n), *pitches, *turned])
         count = self.text(ix.simplify(ix.sub(terms.hi, terms.lo)))
-        return f"multiply_tile<{kind}>({held.name}, {texts[0]}, {texts[1]}, {count}, lane);"
+        return f"multiply_tile<{kind}>({accumulators.name}, {texts[0]}, {texts[1]}, {count}, lane);"
 
     # -- loops over elements in registers
 
-    def by_fragments(self, stmt: Stmt, held: list[Fragments], touched: set[str]) -> list[str]:
+    def by_fragments(
+        self, stmt: Stmt, accumulators: list[Fragments], arrays: set[str]
+    ) -> list[str]:
         """Return loops over the accumulators of a warp, for each of which a statement has one instance."""
-        first = held[0]
-        if len({(one.starts, one.extents) for one in held}) > 1:
+        first = accumulators[0]
+        if len({(one.starts, one.extents) for one in accumulators}) > 1:
             raise no_text(format_head(stmt), "it reads accumulators of several tiles")
-        names = {name for name in touched if self.fragments(name) is not None}
+        names = {name for name in arrays if self.fragments(name) is not None}
         loads = [load for one in walk((stmt,)) for e in expressions(one) for load in all_loads(e)]
         indices = {load.index for load in loads if load.buffer in names}
         indices |= {s.index for s in walk((stmt,)) if isinstance(s, Store) and s.buffer in names}
@@ -204,21 +206,21 @@ class LeafWriter:
             "    #pragma unroll",
         ]
         lines.append("    for (int element = 0; element < 4; ++element) {")
-        asked = []
+        guards = []
         for name, lo, hi in loops:
             if name in values:
                 lines.append(f"      const int {name_of(name)} = {values[name]};")
                 if not (values[name] in places and ix.literal_value(lo) == 0):
-                    asked.append(f"{name_of(name)} >= {self.text(lo)}")
-                most = 16 * first.shape[0] if values[name] == places[0] else 8 * first.shape[1]
+                    guards.append(f"{name_of(name)} >= {self.text(lo)}")
+                extent = 16 * first.shape[0] if values[name] == places[0] else 8 * first.shape[1]
                 ends = ix.literal_value(hi)
-                if values[name] not in places or ends is None or ends < most:
-                    asked.append(f"{name_of(name)} < {self.text(hi)}")
+                if values[name] not in places or ends is None or ends < extent:
+                    guards.append(f"{name_of(name)} < {self.text(hi)}")
             elif ix.literal_value(ix.sub(hi, lo)) == 1:
                 lines.append(f"      const int {name_of(name)} = {self.text(lo)};")
             else:
                 raise no_text(format_head(stmt), f"{name} is no row and no column of accumulators")
-        asked += [self.text(condition) for condition in conditions]
+        guards += [self.text(condition) for condition in conditions]
         inner = LeafWriter(
             self.program,
             self.windows,
@@ -226,7 +228,7 @@ class LeafWriter:
             self.warps,
             {name: f"{name_of(name)}[row_tile][column_tile][element]" for name in names},
         )
-        condition = f"if ({' && '.join(asked)}) " if asked else ""
+        condition = f"if ({' && '.join(guards)}) " if guards else ""
         lines.append(f"      {condition}{inner.store(body[0])}")
         lines.append("    }")
         return lines
@@ -237,41 +239,41 @@ class LeafWriter:
         """Return a statement whose outermost independent loop has its iterations on lanes; one lane runs what has none."""
         match stmt:
             case Tile(axes, body, where):
-                inside: tuple[Stmt, ...] = body if where is None else (If(where, body),)
+                nest: tuple[Stmt, ...] = body if where is None else (If(where, body),)
                 for axis in reversed(axes):
-                    loop = For(axis.iter, axis.start, ix.add(axis.start, axis.extent), inside)
-                    inside = (loop,)
-                return [line for one in inside for line in self.by_lanes(one, lanes)]
+                    loop = For(axis.iter, axis.start, ix.add(axis.start, axis.extent), nest)
+                    nest = (loop,)
+                return [line for inner in nest for line in self.by_lanes(inner, lanes)]
             case For(name, lo, hi, body):
                 if not is_nonnegative(lo):
                     raise no_text(
                         format_head(stmt), "a loop that may begin below 0 has no text so far"
                     )
                 kinds = {buffer.name: buffer.kind for buffer in self.program.buffers}
-                alone = lanes and is_independent(stmt, kinds)
+                on_lanes = lanes and is_independent(stmt, kinds)
                 begin = self.text(lo)
-                if alone:
+                if on_lanes:
                     begin = "lane" if begin == "0" else f"{begin} + lane"
-                own = name_of(name)
-                step = f"{own} += 32" if alone else f"++{own}"
-                if lanes and not alone:
+                iterator = name_of(name)
+                step = f"{iterator} += 32" if on_lanes else f"++{iterator}"
+                if lanes and not on_lanes:
                     return ["if (lane == 0) {", *_indented(self.by_lanes(stmt, False)), "}"]
-                head = f"for (int {own} = {begin}; {own} < {self.text(hi)}; {step}) {{"
-                lines = [line for one in body for line in self.by_lanes(one, False)]
+                head = f"for (int {iterator} = {begin}; {iterator} < {self.text(hi)}; {step}) {{"
+                lines = [line for inner in body for line in self.by_lanes(inner, False)]
                 return [head, *_indented(lines), "}"]
             case If(condition, then, other):
                 lines = [f"if ({self.text(condition)}) {{"]
-                for one in then:
-                    lines += _indented(self.by_lanes(one, lanes))
+                for inner in then:
+                    lines += _indented(self.by_lanes(inner, lanes))
                 if other:
                     lines.append("} else {")
-                    for one in other:
-                        lines += _indented(self.by_lanes(one, lanes))
+                    for inner in other:
+                        lines += _indented(self.by_lanes(inner, lanes))
                 return [*lines, "}"]
             case Let(name, _, _, value, body):
                 lines = [f"{{ const int {name_of(name)} = {self.text(value)};"]
-                for one in body:
-                    lines += _indented(self.by_lanes(one, lanes))
+                for inner in body:
+                    lines += _indented(self.by_lanes(inner, lanes))
                 return [*lines, "}"]
             case Store():
                 return [f"if (lane == 0) {self.store(stmt)}" if lanes else self.store(stmt)]

@@ -37,6 +37,7 @@ _PRIMITIVES = (
     'DEVICE void meet(int which, int threads) { asm volatile("bar.sync %0, %1;" :: "r"(which), "r"(threads) : "memory"); }',
     # copies from main to shared memory, by the 32 lanes of a warp
     'DEVICE void copy_cell(void *to, const void *from, int bytes) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(at(to)), "l"(from), "r"(bytes) : "memory"); }',
+    'DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }',
     """\
 template <int ROWS, int COLUMNS, int PITCH, class T>
 DEVICE void copy_rows(T *to, const T *from, long long pitch, int rows, int columns, int lane) {
@@ -121,13 +122,13 @@ PRIMITIVE_NAMES = frozenset(name for one in _PRIMITIVES for name in _defined(one
 def head(body: str) -> str:
     """Return the types and the primitives that a text calls, and those that these call."""
     words = set(re.findall(r"\w+", body))
-    taken: set[int] = set()
+    included: set[int] = set()
     while True:
         more = {
-            at for at, one in enumerate(_PRIMITIVES) if at not in taken and _defined(one) & words
+            at for at, one in enumerate(_PRIMITIVES) if at not in included and _defined(one) & words
         }
         if not more:
             break
-        taken |= more
+        included |= more
         words |= {word for at in more for word in re.findall(r"\w+", _PRIMITIVES[at])}
-    return "\n".join([_TYPES, *(_PRIMITIVES[at] for at in sorted(taken))])
+    return "\n".join([_TYPES, *(_PRIMITIVES[at] for at in sorted(included))])

@@ -72,7 +72,7 @@ class Fragments:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Return how many there are along rows and columns."""
+        """Return the number of fragments along rows and columns."""
         return -(-self.extents[0] // 16), -(-self.extents[1] // 8)
 
 
@@ -89,7 +89,7 @@ class Windows:
     def of(cls, program: Program, launch: Stmt) -> Windows:
         """Return the windows of a launch.
 
-        Raises DescribeError for one that has no place here.
+        Raises DescribeError for a window in a memory or a layout without text so far.
         """
         windows = cls(program, {}, {})
         windows._read((launch,), ())
@@ -140,7 +140,7 @@ class Windows:
         )
 
     def _fragments(self, alloc: Alloc) -> Fragments:
-        """Return the accumulators of the warp that multiplies: its tile is the window's part that is its own."""
+        """Return the accumulators of a warp: the part of the window that its product tile computes."""
         for tile, iterator in _tiles((alloc,), None):
             cover = tile.cover
             operands = {} if cover is None else dict(cover.operands)
@@ -150,12 +150,14 @@ class Windows:
             row, column = (axes.get(dict(cover.axes).get(name, "")) for name in ("i", "j"))
             if row is None or column is None:
                 break
-            own = {} if iterator is None else {iterator: WARP}
-            most = most_of(row.extent), most_of(column.extent)
-            if None in most:
+            warp_index = {} if iterator is None else {iterator: WARP}
+            extents = most_of(row.extent), most_of(column.extent)
+            if None in extents:
                 break
-            starts = substitute(row.start, own), substitute(column.start, own)
-            return Fragments(name_of(alloc.buffer), starts, (int(most[0] or 0), int(most[1] or 0)))
+            starts = substitute(row.start, warp_index), substitute(column.start, warp_index)
+            return Fragments(
+                name_of(alloc.buffer), starts, (int(extents[0] or 0), int(extents[1] or 0))
+            )
         raise no_text(
             format_head(alloc), "what lies in registers has no text but as sums of products"
         )
@@ -163,15 +165,15 @@ class Windows:
 
 def _tiles(body: tuple[Stmt, ...], warp: str | None) -> list[tuple[Tile, str | None]]:
     """Return the tiles inside, each with the iterator of the loop over warps around it."""
-    found: list[tuple[Tile, str | None]] = []
+    tiles: list[tuple[Tile, str | None]] = []
     for stmt in body:
         inner = stmt.iter if isinstance(stmt, For) and stmt.unit == "warp" else warp
         if isinstance(stmt, Tile):
-            found.append((stmt, inner))
+            tiles.append((stmt, inner))
             continue
         for block in blocks(stmt):
-            found += _tiles(block, inner)
-    return found
+            tiles += _tiles(block, inner)
+    return tiles
 
 
 def at_warp(expr: Expr, iterators: Mapping[str, Expr]) -> Expr:
