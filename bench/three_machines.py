@@ -54,8 +54,8 @@ def convolution(kind: str) -> tuple[Any, list[Any]]:
 def attention(kind: str) -> tuple[Any, list[Any]]:
     """Attention of one head over as many keys as queries."""
     n = oc.dim("n", min=1, max=1024)
-    given = [oc.placeholder((1, n, 64), kind, name) for name in ("Q", "K", "V")]
-    return oc.ops.attention(*given), given
+    q, k, v = (oc.placeholder((1, n, 64), kind, name) for name in ("Q", "K", "V"))
+    return oc.ops.attention(q, k, v), [q, k, v]
 
 
 OPERATORS: Mapping[str, Callable[[str], tuple[Any, list[Any]]]] = {
