@@ -18,8 +18,8 @@ computes stay as they are. A strategy that the user asks for stands in the place
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -193,31 +193,64 @@ def policy(
     users: Users,
     options: Options,
     kind: type[Plans] = Plans,
-) -> Iterator[TargetPlan]:
+    complete: Callable[[TargetPlan], TargetPlan] = lambda plan: plan,
+) -> decide.Plans[TargetPlan]:
     """Yield the plan of what microkernels compute; then the program as it stands, where no strategy is asked for.
 
-    kind  what decides: of a target that stages, binds and covers in its own way
+    kind      what decides: of a target that stages, binds and covers in its own way
+    complete  what a target adds to each plan; it may refuse
 
     Raises PartitionError for an axis that there is not, and for a strategy that is not legal.
     """
     plans = kind.of(planner, program, users, options)
-    if plans is not None and plans.covered and options.strategy != "auto":
-        yield plans.plan(plans.schedule(_levels(plans, options.strategy)))
-    elif plans is not None and options.strategy == "auto":
-        for tail in kind.tails:
-            cuts = {at: Level(size, tail) for at, size in plans.largest.items()}
-            attempt = decide.attempt(partial(plans.plan, plans.schedule(cuts)))
-            if isinstance(attempt, TargetPlan):
-                yield attempt
-    elif options.strategy != "auto":
-        raise PartitionError(
-            "compile",
-            f"cannot take strategy={options.strategy!s} with {program.name}",
-            because="no microkernel computes a part of it",
-            help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
-        )
-    if options.strategy == "auto":
-        yield TargetPlan(program)
+    if options.strategy != "auto":
+        if plans is None or not plans.covered:
+            raise PartitionError(
+                "compile",
+                f"cannot take strategy={options.strategy!s} with {program.name}",
+                because="no microkernel computes a part of it",
+                help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
+            )
+        yield complete(plans.plan(plans.schedule(_levels(plans, options.strategy))))
+        return
+    refusals: list[PartitionError] = []
+    for some, cuts in _preferred(plans):
+        notes = () if some is plans else _notes("no tile is a microkernel's", refusals)
+        plan = decide.attempt(partial(_completed, some, cuts, notes, complete))
+        if isinstance(plan, TargetPlan):
+            unproved = yield plan
+            refusals += [unproved.error] if unproved is not None else []
+        else:
+            refusals.append(plan)
+    as_it_stands = TargetPlan(program, notes=_notes("runs as it stands", refusals))
+    plan = decide.attempt(partial(complete, as_it_stands))
+    if not isinstance(plan, TargetPlan):
+        raise refusals[0] if refusals else plan
+    yield plan
+
+
+def _preferred(plans: Plans | None) -> Iterator[tuple[Plans, Mapping[tuple[str, str], Level]]]:
+    """Yield plans, each with what is decided of its axes: by each tail; then those without a microkernel, where there are such."""
+    if plans is None:
+        return
+    for tail in plans.tails:
+        yield plans, {at: Level(size, tail) for at, size in plans.largest.items()}
+    if plans.alone and plans.covered:
+        yield replace(plans, covered=()), {}
+
+
+def _completed(
+    plans: Plans,
+    cuts: Mapping[tuple[str, str], Level],
+    notes: tuple[str, ...],
+    complete: Callable[[TargetPlan], TargetPlan],
+) -> TargetPlan:
+    return complete(replace(plans.plan(plans.schedule(cuts)), notes=notes))
+
+
+def _notes(what: str, refusals: Sequence[PartitionError]) -> tuple[str, ...]:
+    """Return a note on what became of a program, by the first refusal of better plans; none if there was none."""
+    return tuple(f"{what}: {one.refused}: {one.because}" for one in refusals[:1])
 
 
 def cut(

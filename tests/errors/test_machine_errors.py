@@ -122,7 +122,7 @@ REFUSED = {
     "an accelerator with a processor's table": (
         ENGINE + "[loops]\nchains = 4\n",
         ":8  loops",
-        "an Accelerator has name, title, architecture, memory, dram, unit, energy, engine, control, queue, alu",
+        "an Accelerator has name, title, architecture, memory, dram, unit, energy, engine, control, queue, alu, grid",
     ),
     "an accelerator that computes nothing": (
         ENGINE

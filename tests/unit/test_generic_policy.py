@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from offcut.backends import generic
+from offcut.backends.options import TargetPlan
 from offcut.backends.target import Target, python_callable
 from offcut.describe.microkernel import Microkernel, Place, TileShape
 from offcut.ir import Kind
@@ -156,3 +158,19 @@ def test_sums_over_more_than_the_microkernel_sums_over_are_added_to_around_its_t
         values = rng.integers(-8, 8, (rows + 2, 6)).astype("float32")
         expected = sum(values[at : at + rows] @ weights[at] for at in range(3))
         np.testing.assert_array_equal(kernel(values, weights), expected)
+
+
+def test_a_program_that_runs_as_it_stands_says_what_its_plans_were_refused_for() -> None:
+    class Nothing(Machine):
+        def policy(self, program: Any, users: Any, options: Any) -> Any:
+            def refusing(plan: TargetPlan) -> TargetPlan:
+                if plan.schedule is None:
+                    return plan
+                raise oc.PartitionError("place", "cannot place windows", because="there is no room")
+
+            return generic.policy(self, program, users, options, complete=refusing)
+
+    kernel = oc.compile(D, inputs=[X, W], target=Nothing(unit()))
+    assert kernel.plan(n=3).notes[0] == (
+        "runs as it stands: cannot place windows: there is no room"
+    )

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import groupby
+from math import prod
+from typing import NamedTuple
 
 from offcut.backends.accelerator.isa import (
     Alu,
@@ -45,7 +47,15 @@ def run_of(nest: LoweredNest, sizes: Mapping[str, int]) -> Ran:
     """
     visited = Visited(nest, sizes)
     leaves = visited.counted()
-    return Ran(nest, leaves, visited.overhead, visited.taken, visited.line.timed())
+    timed = visited.line.timed()
+    return Ran(nest, leaves, visited.overhead, visited.taken, timed, visited.largest)
+
+
+class Instance(NamedTuple):
+    """An instance of a leaf: words along each of its axes, and its instructions."""
+
+    counts: Sequence[int]
+    instructions: Sequence[Instruction]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +66,7 @@ class Ran:
     overhead  what belongs to no leaf: micro-ops that are brought, and the end
     kept      bytes of each memory that its windows fill
     timed     when all has ended
+    largest   by leaf, the largest of its instances
     """
 
     nest: LoweredNest
@@ -63,6 +74,7 @@ class Ran:
     overhead: Issued
     kept: Mapping[str, int]
     timed: EventTiming
+    largest: Mapping[int, Instance]
 
 
 RESULTS = "results"
@@ -88,11 +100,13 @@ class _Kind:
 class Visited(Emitter):
     """Looks at every instance of a nest.
 
-    line  all of them, in their order
+    line     all of them, in their order
+    largest  by leaf, the one with the most words
     """
 
     line: EventQueue = field(init=False)
     kinds: dict[tuple[int, Shape], _Kind] = field(default_factory=dict)
+    largest: dict[int, Instance] = field(default_factory=dict)
 
     def counted(self) -> list[Issued]:
         """Return the counts of each leaf, by its number.
@@ -153,6 +167,9 @@ class Visited(Emitter):
         if len(made) < len(self.stream):
             self.fills.append(len(self.line.events))
             self.line.instance([InstructionGroup(Unit.COMPUTE.value, 0.0, 0.0)])
+        words = work.counts_of(values)
+        if number not in self.largest or prod(words) > prod(self.largest[number].counts):
+            self.largest[number] = Instance(words, made)
         taken = ((self.spec.unit(one), *cycles(one, self.spec)) for one in made)
         parts = [
             InstructionGroup(unit.value, own * count, bus * count, count)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
-from offcut.backends import decide, generic
+from offcut.backends import generic
 from offcut.backends.abi import Signature
 from offcut.backends.compile_request import CompileRequest
 from offcut.backends.gpu.copies import UNITS, rows
@@ -19,7 +18,7 @@ from offcut.backends.gpu.text import cuda_text
 from offcut.backends.gpu.units import AGENTS, SHARED
 from offcut.backends.host.call import python_callable
 from offcut.backends.options import Loaded, Options, Strategies, TargetPlan, checked_options
-from offcut.backends.plan import Plan, PlannedPiece, check_sizes
+from offcut.backends.plan import Plan, PlanAlternative, PlannedPiece, check_sizes
 from offcut.backends.signature import boundary_buffers, signature_of
 from offcut.backends.target import Target
 from offcut.core.program import Program
@@ -34,7 +33,7 @@ from offcut.costmodel.grid import (
 )
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
-from offcut.errors import PartitionError, TargetError
+from offcut.errors import TargetError
 from offcut.partition import LoopCut, Users
 from offcut.polyhedral.sync import Agents, synchronized
 from offcut.schedule import Schedule
@@ -88,17 +87,7 @@ class Cuda(Target):
 
         Raises PartitionError, the first one, if no plan can be synchronized.
         """
-        error: PartitionError | None = None
-        count = 0
-        for plan in generic.policy(self, program, users, options, GridPlans):
-            result = decide.attempt(partial(self.synchronize, plan))
-            if isinstance(result, TargetPlan):
-                count += 1
-                yield result
-            else:
-                error = error or result
-        if error is not None and not count:
-            raise error
+        return generic.policy(self, program, users, options, GridPlans, self.synchronize)
 
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
@@ -193,7 +182,13 @@ class Cuda(Target):
             )
             for piece in cost.pieces
         )
-        return replace(plan, pieces=tuple(launches), beside=cost.seconds)
+        taken = (
+            PlanAlternative(names.get(stage, stage), "grid", max(busy.values()) / cost.hertz, True)
+            for stage, busy in cost.stages.items()
+        )
+        return replace(
+            plan, pieces=tuple(launches), considered=tuple(taken), beside=cost.call / cost.hertz
+        )
 
     def predict_cost(
         self,

@@ -17,6 +17,8 @@ from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile, 
 from offcut.polyhedral import Facts
 
 Ranges = Mapping[str, Ends | None]
+COUNTED_UNITS = ("warpgroup", "warp")
+"""Units of which a block has as many whatever it computes: the last ones may have no tile."""
 
 
 def footprint(
@@ -49,28 +51,35 @@ def footprint(
 
 
 def _accesses(
-    body: tuple[Stmt, ...], buffer: str, ranges: Ranges, stored: bool
+    body: tuple[Stmt, ...], buffer: str, ranges: Ranges, stored: bool, counted: bool = False
 ) -> Iterator[tuple[tuple[Expr, ...], Ranges]]:
-    """Yield the index of every read, or store, of `buffer`, with the ranges of the iterators that are bound inside `body`."""
+    """Yield the index of every read, or store, of `buffer`, with the ranges of the iterators that are bound inside `body`.
+
+    counted  whether a loop around is bound to counted units, of which the last ones may have less to do, or nothing
+    """
     for stmt in body:
         match stmt:
-            case For(name, lo, hi, inner):
-                yield from _accesses(inner, buffer, _bound(ranges, name, lo, ix.sub(hi, 1)), stored)
+            case For(name, lo, hi, inner, unit=unit):
+                now = _bound(ranges, name, lo, ix.sub(hi, 1))
+                several = counted or unit in COUNTED_UNITS
+                yield from _accesses(inner, buffer, now, stored, several)
             case Tile(axes, inner):
                 now = ranges
                 for axis in axes:
-                    now = _bound(now, axis.iter, axis.start, _last(axis))
-                yield from _accesses(inner, buffer, now, stored)
+                    whole = ix.sub(ix.add(axis.start, axis.extent), 1)
+                    last = _last(axis) if counted else whole
+                    now = _bound(now, axis.iter, axis.start, last)
+                yield from _accesses(inner, buffer, now, stored, counted)
             case Let(name, lo, hi, _, inner):
                 now = {**ranges, name: (ix.const(lo), ix.const(hi - 1))}
-                yield from _accesses(inner, buffer, now, stored)
+                yield from _accesses(inner, buffer, now, stored, counted)
             case If(_, then, other):
-                yield from _accesses((*then, *other), buffer, ranges, stored)
+                yield from _accesses((*then, *other), buffer, ranges, stored, counted)
             case Alloc(_, _, inner):
-                yield from _accesses(inner, buffer, ranges, stored)
+                yield from _accesses(inner, buffer, ranges, stored, counted)
             case Choose(options):
                 for option in options:
-                    yield from _accesses(option.body, buffer, ranges, stored)
+                    yield from _accesses(option.body, buffer, ranges, stored, counted)
             case Store(other, index, _) if stored:
                 if other == buffer:
                     yield index, ranges

@@ -15,6 +15,7 @@ from offcut.describe.computation import Names
 from offcut.describe.microkernel import LOOP_UNITS
 from offcut.partition import MASK, PAD
 from offcut.polyhedral import Facts
+from offcut.schedule.apply.bounds import COUNTED_UNITS
 from offcut.schedule.apply.offsets import At, Offsets
 from offcut.schedule.apply.reading import loads_of
 from offcut.schedule.apply.staged_form import Nest, Nests, Part, depends_on
@@ -22,10 +23,6 @@ from offcut.schedule.decisions import SplitPair
 
 # (loops of a part that are not open yet, the part)
 Open = tuple[tuple[str, ...], Part]
-
-
-COUNTED_UNITS = ("warpgroup", "warp")
-"""Units of which a block has as many whatever it computes: the last ones may have no tile."""
 
 
 class Tiles(Offsets):

@@ -98,6 +98,7 @@ DEVICE void copy_cell(void *to, const void *from, int bytes) {
   if ((uintptr_t)to % 16 || (bytes && (uintptr_t)from % 16)) abort();
   copies.push_back({to, from, bytes});
 }
+DEVICE void wait_for_copies() { copies.clear(); }
 template <int N, bool TURNED> static void matrices(unsigned (&d)[N], const void *row) {
   const int w = warp_of(), l = lane_of();
   if (l < 8 * N && (uintptr_t)row % 16) abort();

@@ -189,3 +189,25 @@ def test_what_there_is_not_is_refused_in_full(what: str) -> None:
     with pytest.raises(oc.TargetError) as refused:
         call()
     assert str(refused.value) == expected
+
+
+def test_what_is_not_tiled_says_why_and_runs_in_rows() -> None:
+    # sums of all pairs of rows: columns that are open, whose tile in registers is as wide as is left
+    n = oc.dim("n", max=48)
+    q, v = (oc.placeholder((n, 16), "bfloat16", name=name) for name in "QV")
+    d = oc.reduce_axis(16, name="d")
+    pairs = oc.compute(
+        (n, n),
+        lambda i, j: oc.sum(q[i, d].astype("float32") * v[j, d].astype("float32"), axis=d),
+        name="S",
+    )
+    halves = oc.compute((n, n), lambda i, j: pairs[i, j] * oc.exp(pairs[j, i]), name="H")
+    kernel = oc.compile(halves, inputs=[q, v], target=there())
+    plan = kernel.plan(n=9)
+    tiled = any(piece.microkernel != "lanes" for piece in plan.pieces)
+    assert tiled or plan.notes[0].startswith("no tile is a microkernel's: ")
+    assert "@block" in str(kernel.loops)
+    draw = np.random.default_rng(3)
+    a, b = (draw.integers(-1, 2, (17, 16)).astype(ml_dtypes.bfloat16) for _ in range(2))
+    sums = a.astype("float64") @ b.astype("float64").T
+    np.testing.assert_allclose(np.asarray(kernel(a, b)), sums * np.exp(sums.T), rtol=1e-5)

@@ -11,6 +11,7 @@ DEVICE void arrive_with_copies(barrier *b) { asm volatile("cp.async.mbarrier.arr
 DEVICE bool is_over(barrier *b, int parity) { int over; asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }" : "=r"(over) : "r"(at(b)), "r"(parity) : "memory"); return over; }
 DEVICE void wait(barrier *ring, int room, int number) { while (!is_over(ring + number % room, number / room & 1)); }
 DEVICE void copy_cell(void *to, const void *from, int bytes) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(at(to)), "l"(from), "r"(bytes) : "memory"); }
+DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 template <int ROWS, int COLUMNS, int PITCH, class T>
 DEVICE void copy_rows(T *to, const T *from, long long pitch, int rows, int columns, int lane) {
   for (int e = lane; e < ROWS * COLUMNS; e += 32) {  // what is past the end is zero
@@ -89,6 +90,7 @@ extern "C" __global__ void __launch_bounds__(160) offcut_C_1(const bf16 *A, cons
       arrive(load_to_warp + load_to_warp_arrivals % 4);
       ++load_to_warp_arrivals;
     }
+    wait_for_copies();
     return;
   }
   int load_to_warp_waits = 0;
@@ -134,6 +136,7 @@ extern "C" __global__ void __launch_bounds__(160) offcut_C_2(const bf16 *A, cons
       arrive(load_to_warp_2 + load_to_warp_2_arrivals % 4);
       ++load_to_warp_2_arrivals;
     }
+    wait_for_copies();
     return;
   }
   int load_to_warp_2_waits = 0;

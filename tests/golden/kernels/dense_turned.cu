@@ -11,6 +11,7 @@ DEVICE void arrive_with_copies(barrier *b) { asm volatile("cp.async.mbarrier.arr
 DEVICE bool is_over(barrier *b, int parity) { int over; asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }" : "=r"(over) : "r"(at(b)), "r"(parity) : "memory"); return over; }
 DEVICE void wait(barrier *ring, int room, int number) { while (!is_over(ring + number % room, number / room & 1)); }
 DEVICE void copy_cell(void *to, const void *from, int bytes) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(at(to)), "l"(from), "r"(bytes) : "memory"); }
+DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 template <int ROWS, int COLUMNS, int PITCH, class T>
 DEVICE void copy_rows_in_background(T *to, const T *from, long long pitch, int rows, int columns, int lane) {
   const int CELLS = COLUMNS / 8;  // of 16 bytes
@@ -80,6 +81,7 @@ extern "C" __global__ void __launch_bounds__(160) offcut_C(const bf16 *A, const 
       arrive_with_copies(load_to_warp + load_to_warp_arrivals % 4);
       ++load_to_warp_arrivals;
     }
+    wait_for_copies();
     return;
   }
   int load_to_warp_waits = 0;

@@ -17,13 +17,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
-from offcut.backends.accelerator.costs.largest import Largest, PerInstance
+from offcut.backends.accelerator.costs.per_instance import PerInstance, per_instance
 from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.issue_counts import ONE, ZERO, Issued
 from offcut.backends.accelerator.lowering.constants import is_immediate
 from offcut.backends.accelerator.lowering.instruction_selection import Copy, Result
 from offcut.backends.accelerator.lowering.issue_tree import Guard, Leaf, Node, Repeat
 from offcut.backends.accelerator.lowering.nest import LoweredLeaf, LoweredNest
+from offcut.backends.accelerator.nest_run import Ran
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Expr
@@ -48,18 +49,18 @@ class NestCounts:
     exact_bytes: Exactness
 
 
-def counted(nest: LoweredNest, typical: Mapping[str, int]) -> NestCounts:
-    """What a nest issues, moves and keeps.
+def counted(at: Ran) -> NestCounts:
+    """Return what a nest issues, moves and keeps, at any sizes.
 
-    typical  sizes at which the largest instance of each leaf is looked at
-
-    Raises TargetError where a window does not fit.
+    at  the nest at typical sizes: its largest instances there say what each takes
     """
-    largest = Largest(nest, typical)
-    leaves = _Leaves(nest, largest.look())
+    nest = at.nest
+    works = enumerate(nest.work)
+    each = {k: per_instance(work, at.largest[k]) for k, work in works if k in at.largest}
+    leaves = _Leaves(nest, each)
     nests = [one.mapped(nest.derived.expand) for one in leaves.made()]
     moved = worst(leaves.exactness, leaves.of_rows)
-    return NestCounts(nests, largest.taken, leaves.exactness, moved)
+    return NestCounts(nests, at.kept, leaves.exactness, moved)
 
 
 class _Leaves:

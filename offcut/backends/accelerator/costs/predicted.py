@@ -128,8 +128,8 @@ def formulas_of(
         ways: list[Way] = []
         most = 0
         for number, nest in enumerate(options):
-            found = counted(nest, typical)
-            overhead = run_of(nest, typical).overhead
+            there = run_of(nest, typical)
+            found, overhead = counted(there), there.overhead
             bytes_are = found.exact_bytes if overhead.bytes == ZERO else Exactness.ESTIMATE
             exactness = replace(
                 exactness,

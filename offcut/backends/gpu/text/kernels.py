@@ -156,6 +156,8 @@ class _Kernel:
         if self.loads:
             out.append(f"  if (warp == {self.warps}) {{  // the load unit")
             out += self.role("load", body)
+            if True in self.kinds_of_copies():
+                out.append("    wait_for_copies();")
             out.append("    return;")
             out.append("  }")
         out += [line[2:] for line in self.role("warp", body)]

@@ -37,6 +37,7 @@ _PRIMITIVES = (
     'DEVICE void meet(int which, int threads) { asm volatile("bar.sync %0, %1;" :: "r"(which), "r"(threads) : "memory"); }',
     # copies from main to shared memory, by the 32 lanes of a warp
     'DEVICE void copy_cell(void *to, const void *from, int bytes) { asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(at(to)), "l"(from), "r"(bytes) : "memory"); }',
+    'DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }',
     """\
 template <int ROWS, int COLUMNS, int PITCH, class T>
 DEVICE void copy_rows(T *to, const T *from, long long pitch, int rows, int columns, int lane) {

@@ -1,15 +1,15 @@
-"""The largest instance of each leaf of a nest, issued alone: from it is read what each of a leaf takes."""
+"""What each instance of a leaf takes, read from its largest one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 
-from offcut.backends.accelerator.isa import Alu, Gemm, Instruction, Load, Store
-from offcut.backends.accelerator.lowering.emit import Emitter
+from offcut.backends.accelerator.isa import Alu, Gemm, Load, Store
 from offcut.backends.accelerator.lowering.instruction_selection import Copy, Result
 from offcut.backends.accelerator.lowering.nest import LoweredLeaf
+from offcut.backends.accelerator.nest_run import Instance
 from offcut.backends.accelerator.simulator.cycles import step_count
 
 
@@ -31,40 +31,9 @@ class PerInstance:
     apart: tuple[int, ...] = ()
 
 
-@dataclass
-class Largest(Emitter):
-    """Looks at a nest at some sizes."""
-
-    values: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
-
-    def look(self) -> dict[int, PerInstance]:
-        """What an instance of each leaf takes, by its number; of one without an instance, nothing is known.
-
-        Raises TargetError where a window does not fit.
-        """
-        self.lay_images()
-        self.nest.walk(self.measure, self.sizes)
-        self.allocate()
-        found: dict[int, PerInstance] = {}
-        for number, (_, values) in self.values.items():
-            before = len(self.stream)
-            self.issue_as(number, values)
-            work = self.nest.work[number]
-            issued = self.stream[before:]
-            found[number] = _per_instance(work, work.counts_of(values), issued)
-        return found
-
-    def measure_as(self, number: int, values: Sequence[int]) -> None:
-        """Note an instance that is larger than those before."""
-        super().measure_as(number, values)
-        box = prod(self.nest.work[number].counts_of(values))
-        if number not in self.values or box > self.values[number][0]:
-            self.values[number] = box, tuple(values)
-
-
-def _per_instance(
-    work: LoweredLeaf, counts: Sequence[int], made: Sequence[Instruction]
-) -> PerInstance:
+def per_instance(work: LoweredLeaf, largest: Instance) -> PerInstance:
+    """Return what an instance takes."""
+    counts, made = largest
     if isinstance(work.does, Copy | Result):
         moving = [one for one in made if isinstance(one, Load | Store)]
         row = max((one.x for one in moving), default=0)
