@@ -1,4 +1,4 @@
-"""Reads cases of the sizes that are alike as one: of ``if n % 16 == 1 … if n % 16 == 2 …`` a call runs one at most.
+"""Joins cases of the sizes that are equal but for names: of ``if n % 16 == 1 … if n % 16 == 2 …`` a call runs one at most.
 
     if n % 16 == 1                    if n % 16 >= 1 and n % 16 <= 2
       T1[0] = A[0]                      T1[0] = A[0]
@@ -7,8 +7,9 @@
       T2[0] = A[0]
       B[0] = T2[0]
 
-What a case alone uses, as T2, takes the name of the first one's. At each size both programs have the same instances, which
-touch the same places but for these names: so what keeps the order of one keeps that of the other.
+A buffer that only one case uses, as T2, takes the name of its counterpart in the first case. At each size both programs have the
+same instances, which touch the same places but for these names: so synchronization that keeps the order of one keeps that of
+the other.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ from offcut.core.traversal import Place, with_buffer_renamed, with_numbered_bloc
 
 @dataclass(frozen=True)
 class Cases:
-    """A program whose cases that are alike are one.
+    """A program whose equal cases are joined.
 
-    program  the first case stands for all; the others are empty, so that statements have the places that they had
-    others   by the place of the first case, those of the others
+    program  the first case stands for all; the others are empty, so that statements keep their places
+    others   the places of the other cases, by the place of the first
     """
 
     program: Program
     others: Mapping[Place, tuple[Place, ...]]
 
     def places(self, place: Place) -> frozenset[Place]:
-        """Return a place, and those of the statements for which the one there stands."""
+        """Return a place, and the places of the statements that the one there stands for."""
         result = {place}
         for depth in range(1, len(place) + 1):
             for other in self.others.get(place[:depth], ()):
@@ -54,14 +55,14 @@ class Cases:
 
 
 def join_cases(program: Program) -> Cases:
-    """Return `program` with its cases joined; the same object if no two are alike."""
-    joining = _Joining(program)
-    body = joining.block(program.body)
-    joined = program if body is program.body else replace(program, body=body)
-    return Cases(joined, joining.others)
+    """Return `program` with its cases joined; the same object if no two cases are equal."""
+    joiner = _CaseJoiner(program)
+    body = joiner.block(program.body)
+    result = program if body is program.body else replace(program, body=body)
+    return Cases(result, joiner.others)
 
 
-class _Joining:
+class _CaseJoiner:
     def __init__(self, program: Program) -> None:
         self.sizes = {size.name for size in program.sizes}
         self.buffers = {buffer.name: buffer for buffer in program.buffers}
@@ -81,27 +82,27 @@ class _Joining:
                 result[at] = replace(cases[0], condition=_any_of([c.condition for c in cases]))
                 end = at + len(cases)
                 result[at + 1 : end] = [replace(case, then=()) for case in cases[1:]]
-                self.others[(*place, at)] = tuple((*place, one) for one in range(at + 1, end))
+                self.others[(*place, at)] = tuple((*place, index) for index in range(at + 1, end))
             at += max(len(cases), 1)
         return body if all(a is b for a, b in zip(result, body, strict=True)) else tuple(result)
 
     def cases(self, body: Sequence[Stmt]) -> list[If]:
-        """Return the statements that a block begins with if they are cases, all like the first one."""
+        """Return the cases that a block begins with: the longest run of statements that are cases equal to the first."""
         cases: list[If] = []
-        known = set[int]()
+        values = set[int]()
         for stmt in body:
             value = self.value_of(stmt)
-            if not isinstance(stmt, If) or value is None or value[1] in known:
+            if not isinstance(stmt, If) or value is None or value[1] in values:
                 break
             first = self.value_of(cases[0]) if cases else None
-            if first is not None and (first[0] != value[0] or not self.alike(cases[0], stmt)):
+            if first is not None and (first[0] != value[0] or not self.are_equal(cases[0], stmt)):
                 break
-            known.add(value[1])
+            values.add(value[1])
             cases.append(stmt)
         return cases
 
     def value_of(self, stmt: Stmt) -> tuple[Expr, int] | None:
-        """Return the expression over sizes, and its one value, at which a case runs; None if the statement is no case."""
+        """Return the expression over sizes of a case, and the value of it at which the case runs; None if the statement is not a case."""
         match stmt:
             case If(Compare("==", expr, bound), then, ()) if then:
                 value = ix.literal_value(bound)
@@ -109,14 +110,14 @@ class _Joining:
                 return (expr, value) if of_sizes and value is not None else None
         return None
 
-    def alike(self, one: If, other: If) -> bool:
-        """Return whether two cases are equal but for the names of what each alone uses."""
+    def are_equal(self, one: If, other: If) -> bool:
+        """Return whether two cases are equal but for the names of buffers that each alone uses."""
         body = other.then
         for mine, theirs in zip(_uses(one.then), _uses(body), strict=False):
             if mine == theirs:
                 continue
-            own = self.is_own(mine, one) and self.is_own(theirs, other)
-            if not own or mine in _uses(body) or not self.same_kind(mine, theirs):
+            are_local = self.is_own(mine, one) and self.is_own(theirs, other)
+            if not are_local or mine in _uses(body) or not self.have_one_declaration(mine, theirs):
                 return False
             body = with_buffer_renamed(body, theirs, mine)
         return body == one.then
@@ -127,22 +128,24 @@ class _Joining:
         local = buffer is not None and buffer.kind is Kind.LOCAL
         return local and _uses(case.then)[name] == self.uses[name]
 
-    def same_kind(self, one: str, other: str) -> bool:
-        """Return whether two buffers are declared alike."""
+    def have_one_declaration(self, one: str, other: str) -> bool:
+        """Return whether the declarations of two buffers are equal but for the name."""
         mine, theirs = self.buffers[one], self.buffers[other]
         return replace(theirs, name=one) == mine
 
 
 def _any_of(conditions: Sequence[Expr]) -> Expr:
-    """Return what holds where one of ``e == value`` does, with one expression and values that differ."""
+    """Return the disjunction of conditions ``e == value`` with one expression and different values."""
     values = []
     for condition in conditions:
         assert isinstance(condition, Compare)
         values.append(ix.literal_value(condition.b))
         expr = condition.a
-    known = sorted(value for value in values if value is not None)
-    if known[-1] - known[0] + 1 == len(known):
-        return conjunction((ix.compare(">=", expr, known[0]), ix.compare("<=", expr, known[-1])))
+    numbers = sorted(value for value in values if value is not None)
+    if numbers[-1] - numbers[0] + 1 == len(numbers):
+        return conjunction(
+            (ix.compare(">=", expr, numbers[0]), ix.compare("<=", expr, numbers[-1]))
+        )
     return Logic("or", tuple(conditions))
 
 

@@ -1,7 +1,7 @@
-"""Launches of a grid: each outermost statement of a program is one, whose units begin anew.
+"""Launches of a grid: each outermost statement of a program is a launch, and its units begin anew.
 
-Nothing is waited for from one to the next but all of it: ``barrier block``, where a launch touches what another one before it
-has touched. Inside, each is ordered by itself, with tokens of its own.
+``barrier block`` between two launches waits for the whole of the first; it stands where the second touches elements that an
+earlier one touches. Inside, a launch is ordered by itself, with tokens of its own.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from offcut.polyhedral.sync.relations import Relations
 
 
 def launches_of(program: Program, agents: Agents) -> tuple[Program, ...]:
-    """Return the launches of a program without barriers between them, each a program of its own with the tokens that it names;
-    none of a machine without grids, and of one launch alone.
+    """Return the launches of a program, each as a program with the tokens that it names.
+
+    The result is empty if the machine has no grids, or the program has fewer than two statements.
     """
     body = [stmt for stmt in program.body if not is_end_of_launch(stmt, agents)]
     if agents.grid is None or len(program.body) < 2:
         return ()
-    return tuple(_alone(program, stmt) for stmt in body)
+    return tuple(_as_program(program, stmt) for stmt in body)
 
 
 def is_end_of_launch(stmt: Stmt, agents: Agents) -> bool:
@@ -33,27 +34,27 @@ def is_end_of_launch(stmt: Stmt, agents: Agents) -> bool:
     return always and stmt.action is Action.BARRIER and stmt.name == agents.grid  # type: ignore[union-attr]
 
 
-def joined(program: Program, ordered: Sequence[Program], agents: Agents) -> Program:
-    """Return launches one after the other, with a barrier before each that touches what one since the last barrier did."""
+def join_launches(program: Program, launches: Sequence[Program], agents: Agents) -> Program:
+    """Return a program of launches, with a barrier before each one that conflicts with a launch since the last barrier."""
     conflicts = _conflicts(program, agents)
     barrier = Sync(Action.BARRIER, agents.grid or "")
     body: list[Stmt] = []
     tokens: list[Token] = []
     first = 0
-    for number, one in enumerate(ordered):
+    for number, launch in enumerate(launches):
         if any(conflicts(earlier, number) for earlier in range(first, number)):
             body.append(barrier)
             first = number
-        stmts, own = _renamed(one, {token.name for token in tokens})
+        stmts, launch_tokens = _with_new_tokens(launch, {token.name for token in tokens})
         body += stmts
-        tokens += own
+        tokens += launch_tokens
     return replace(program, body=tuple(body), tokens=tuple(tokens))
 
 
 def check_barriers_between(program: Program, agents: Agents) -> None:
-    """Check that barriers stand between launches that touch one place, and nowhere else.
+    """Check that a barrier stands between launches that conflict, and that each barrier is needed.
 
-    Raises PartitionError with the launch that may begin too early, or the barrier that is not needed.
+    Raises PartitionError with the launch that may begin too early, or with the needless barrier.
     """
     bare = replace(
         program, body=tuple(s for s in program.body if not is_end_of_launch(s, agents)), tokens=()
@@ -73,52 +74,55 @@ def check_barriers_between(program: Program, agents: Agents) -> None:
         groups[-1].append(number)
         number += 1
     for before, after in pairwise(groups):
-        if not any(conflicts(one, other) for one in before for other in after):
+        if not any(conflicts(first, second) for first in before for second in after):
             at = f"`barrier {agents.grid}`"
             raise refused(program, at, "without it all is ordered, too", "leave it out")
 
 
 def _conflicts(program: Program, agents: Agents) -> Callable[[int, int], bool]:
-    """Return what says whether two of the outermost statements touch one place, one of them writing."""
-    bare = replace(program, body=tuple(map(_without, program.body)), tokens=())
+    """Return a predicate of two outermost statements, by number: whether both touch one element, and one of them writes it."""
+    bare = replace(program, body=tuple(map(_without_syncs, program.body)), tokens=())
     relations = Relations(events(bare, agents))
     leaves = relations.events.leaves
-    known: dict[tuple[int, int], bool] = {}
+    results: dict[tuple[int, int], bool] = {}
 
-    def conflicts(one: int, other: int) -> bool:
-        if (one, other) not in known:
-            known[one, other] = any(
+    def conflicts(first: int, second: int) -> bool:
+        if (first, second) not in results:
+            results[first, second] = any(
                 not relations.conflicts(a, b).is_empty()
                 for a in leaves
                 for b in leaves
-                if (a.place[0], b.place[0]) == (one, other)
+                if (a.place[0], b.place[0]) == (first, second)
             )
-        return known[one, other]
+        return results[first, second]
 
     return conflicts
 
 
-def _without(stmt: Stmt) -> Stmt:
+def _without_syncs(stmt: Stmt) -> Stmt:
     """Return a statement without synchronization inside."""
 
     def bare(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple(_without(one) for one in body if not isinstance(one, Sync))
+        return tuple(_without_syncs(inner) for inner in body if not isinstance(inner, Sync))
 
     return map_blocks(stmt, bare)
 
 
-def _alone(program: Program, stmt: Stmt) -> Program:
-    names = {one.name for one in walk((stmt,)) if isinstance(one, Sync)}
+def _as_program(program: Program, stmt: Stmt) -> Program:
+    """Return a program of one statement of `program`, with the tokens that it names."""
+    names = {inner.name for inner in walk((stmt,)) if isinstance(inner, Sync)}
     tokens = tuple(token for token in program.tokens if token.name in names)
     return replace(program, body=(stmt,), tokens=tokens)
 
 
-def _renamed(program: Program, taken: set[str]) -> tuple[tuple[Stmt, ...], tuple[Token, ...]]:
-    """Return the statements and tokens of a launch, whose tokens have names that no other launch has."""
+def _with_new_tokens(
+    program: Program, used_names: set[str]
+) -> tuple[tuple[Stmt, ...], tuple[Token, ...]]:
+    """Return the statements and tokens of a launch, with tokens renamed that have a name in `used_names`."""
     names: dict[str, str] = {}
     for token in program.tokens:
         name, number = token.name, 1
-        while name in taken:
+        while name in used_names:
             number += 1
             name = f"{token.name}_{number}"
         names[token.name] = name
@@ -133,4 +137,4 @@ def _renamed(program: Program, taken: set[str]) -> tuple[tuple[Stmt, ...], tuple
     return tuple(map(change, program.body)), tokens
 
 
-__all__ = ["check_barriers_between", "is_end_of_launch", "joined", "launches_of"]
+__all__ = ["check_barriers_between", "is_end_of_launch", "join_launches", "launches_of"]

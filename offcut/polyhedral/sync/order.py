@@ -49,7 +49,7 @@ from offcut.polyhedral.sync.room import fits_capacity, max_tokens
 from offcut.polyhedral.sync.run_at_sizes import TOUCHES, smallest_fault
 
 MAX_AHEAD = 2
-"""The most arrivals between the one that a wait is for and the wait, of those that are looked for where none is needed."""
+"""The most arrivals that may stand between a wait and the arrival that it is for, in the maps of `matches_by_order`."""
 
 
 @dataclass(frozen=True)
@@ -124,10 +124,10 @@ class Order:
             and event.number not in self.without
         ]
 
-    def following(self, targets: isl.Set, some: isl.Set | None = None) -> isl.Map:
-        """Return ``{ x -> y }``: the first of `targets` that the agent of x, one of `some`, reaches, at x or after it."""
-        reached = self.relations.own_since.intersect_range(targets)
-        return (reached if some is None else reached.intersect_domain(some)).lexmin()
+    def following(self, targets: isl.Set, sources: isl.Set | None = None) -> isl.Map:
+        """Return ``{ x -> y }``: the first of `targets` that the agent of x, one of `sources` (None: any), reaches, at x or later."""
+        later = self.relations.own_since.intersect_range(targets)
+        return (later if sources is None else later.intersect_domain(sources)).lexmin()
 
     def ended(self, leaf: Event) -> isl.Map:
         """Return ``{ a -> x }``: the first x of the same agent that runs after the end of a, an instance of a leaf; a itself
@@ -214,23 +214,24 @@ class Order:
             ends = self.start(pair.one, pair.other).intersect_domain(pairs.domain())
             to = ends.apply_range(self.following(arrives, ends.range()))
             before = relations.own_since.intersect_domain(waits).intersect_range(pairs.range())
-            reached = before.reverse().lexmax()
-            needed = needed.union(to.reverse().apply_range(pairs).apply_range(reached))
+            last_before = before.reverse().lexmax()
+            needed = needed.union(to.reverse().apply_range(pairs).apply_range(last_before))
         last = self.by_agent(needed.reverse()).lexmax().coalesce()
         match = Match(token, last, waits, arrives)
         try:
             self.check_match(match)
         except PartitionError:
-            for other in self.matches_by_order(match):
+            for candidate in self.matches_by_order(match):
                 with suppress(PartitionError):
-                    self.check_match(other)
-                    return other
+                    self.check_match(candidate)
+                    return candidate
             raise
         return match
 
     def matches_by_order(self, match: Match) -> Iterator[Match]:
-        """Yield other maps that may be that of the k-th wait to the k-th arrival, where waits are for later ones than those
-        that pairs need: to the last arrival before a wait in the text, then to the one before, and so on.
+        """Yield candidate maps from the k-th wait to the k-th arrival, for waits that are for later arrivals than pairs need.
+
+        The first one maps a wait to the last arrival before it in the text, the next one to the arrival before that, and so on.
         """
         earlier = self.relations.later.intersect_domain(match.arrives).intersect_range(match.waits)
         rest = self.by_agent(earlier.reverse()).intersect_domain(self.all_agents(match))

@@ -58,7 +58,7 @@ from offcut.polyhedral.sync.events import (
     multicast_keys,
     refused,
 )
-from offcut.polyhedral.sync.launches import check_barriers_between, joined, launches_of
+from offcut.polyhedral.sync.launches import check_barriers_between, join_launches, launches_of
 from offcut.polyhedral.sync.multicast import check_multicast
 from offcut.polyhedral.sync.order import Order, Pair
 from offcut.polyhedral.sync.relations import Relations, alike, is_inside
@@ -90,9 +90,9 @@ def synchronized(program: Program, agents: Agents) -> Program:
     if (unit := _any_agent(program, agents)) is not None:
         return with_barriers(bare, unit, own_of(bare, unit))
     if launches := launches_of(bare, agents):
-        return joined(bare, [synchronized(one, agents) for one in launches], agents)
+        return join_launches(bare, [synchronized(launch, agents) for launch in launches], agents)
     with _bounded(program):
-        result = _Finder(join_cases(bare), agents).synchronized(bare)
+        result = _Finder(join_cases(bare), agents).insert_syncs(bare)
         cases = join_cases(result)
         order = _order(events(cases.program, agents))
         order.check()
@@ -249,17 +249,17 @@ def pairs_of(relations: Relations) -> list[Pair]:
 
 
 def without_implied(leaves: Sequence[Event]) -> list[Event]:
-    """Return leaves without the accesses that are the same as one right before, of the leaf that their unit runs there.
+    """Return leaves without the accesses that the leaf before makes too, if both are of one unit and stand in one block.
 
-    Whatever has to be waited for because of such an access is waited for already. Of leaves in reverse it is what is
-    waited for: another leaf waits for the last one.
+    A unit that has waited for the first of two equal accesses has nothing to wait for at the second. For leaves in reverse
+    order: another unit that waits for the last of them has waited for all.
     """
     result = []
     for before, leaf in zip((None, *leaves), leaves, strict=False):
-        known = set[Access]()
+        implied = set[Access]()
         if before is not None and _follow_in_block(before, leaf):
-            known = {*before.accesses, *(replace(a, writes=False) for a in before.accesses)}
-        accesses = tuple(access for access in leaf.accesses if access not in known)
+            implied = {*before.accesses, *(replace(a, writes=False) for a in before.accesses)}
+        accesses = tuple(access for access in leaf.accesses if access not in implied)
         if accesses:
             result.append(replace(leaf, accesses=accesses))
     return result
@@ -302,7 +302,7 @@ def _check_bound(relations: Relations, one: Event, other: Event, across: isl.Map
 class _Finder:
     """The statements of synchronization that a program needs, by the place that they stand before, behind, or at the end of.
 
-    cases  the program, of whose cases those that are alike are one
+    cases  the program with equal cases joined
     """
 
     cases: Cases
@@ -320,8 +320,8 @@ class _Finder:
         self.order = Order(self.relations, self.pairs)
         self.awaited: set[int] = set()  # leaves whose group is waited for right behind them
 
-    def synchronized(self, program: Program) -> Program:
-        """Return the program, whose cases are each by itself, with its statements of synchronization."""
+    def insert_syncs(self, program: Program) -> Program:
+        """Return `program`, whose cases are not joined, with the statements of synchronization that it needs."""
         units = dict.fromkeys(leaf.unit for leaf in self.leaves)
         for unit in units:
             self.barriers(unit)
@@ -361,8 +361,12 @@ class _Finder:
         return replace(program, tokens=tuple(tokens))
 
     def in_all(self, syncs: Mapping[Place, list[Sync]]) -> dict[Place, list[Sync]]:
-        """Return statements at the places of all cases, as they are at those of the cases that stand for them."""
-        return {place: some for one, some in syncs.items() for place in self.cases.places(one)}
+        """Return the statements, found for the first case of each group, at the places of all its cases."""
+        return {
+            place: statements
+            for first, statements in syncs.items()
+            for place in self.cases.places(first)
+        }
 
     # -- where statements go ---------------------------------------------------------------------------------
 
@@ -472,7 +476,7 @@ class _Finder:
     # -- groups ----------------------------------------------------------------------------------------------
 
     def await_group(self, leaf: Event) -> None:
-        """Put a wait for the group of an asynchronous leaf right behind it, as others need what it has done."""
+        """Put a wait for the group of an asynchronous leaf right behind it: other leaves need its result."""
         if leaf.engine and self.units[leaf.engine].ends is Ends.GROUP:
             self.awaited.add(leaf.number)
             unit = None if leaf.engine == leaf.unit else leaf.engine
