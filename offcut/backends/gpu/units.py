@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from offcut.core.analysis import analysis
+from offcut.core.program import LANE, UNROLL, For, Program
+from offcut.core.text.printer import format_head
+from offcut.errors import TargetError
 from offcut.polyhedral.sync import Agents, Ends, Unit
 
 MAIN, SHARED, REGISTERS = "main memory", "shared", "registers"
@@ -22,3 +26,20 @@ AGENTS = Agents(
 )
 """A warp runs in step, and its copies in the background (cp.async) end when it has waited for their group. Four warps of a
 warpgroup are lanes that meet. The load unit is a thread of its own, which arrives at a barrier with what it has copied."""
+
+
+def check_units(program: Program) -> None:
+    """Check that loops are run by units that a GPU has.
+
+    Raises TargetError with the first loop that is not.
+    """
+    known = (*(unit.name for unit in AGENTS.units), LANE, UNROLL)
+    for loop in analysis(program).of(For):
+        if loop.unit is not None and loop.unit not in known:
+            raise TargetError(
+                "compile",
+                f"cannot run loop {loop.iter} on {loop.unit}",
+                at=format_head(loop),
+                because=f"a GPU has no unit {loop.unit}",
+                help=(*(f"@{name}" for name in known), "without it, one iteration after the other"),
+            )
