@@ -244,3 +244,26 @@ def test_a_loop_on_a_unit_that_there_is_not_is_refused_by_its_line(
             "  help     without it, one iteration after the other",
         ]
     )
+
+
+@pytest.mark.parametrize("line", ["at S_sum S.rows in zork", "at S_sum S.rows"])
+def test_a_window_in_a_memory_that_there_is_not_is_refused_by_its_line(line: str) -> None:
+    a, w, s = product(16, 16)
+    text = f"schedule S\nstage write S as S_sum in zork\nsplit S.i guard 4 as rows row\n{line}"
+    with pytest.raises(oc.TargetError) as refused:
+        oc.compile(s, inputs=[a, w], target=there(), schedule=oc.Schedule.parse(text))
+    at = (
+        "line 4: at S_sum S.rows in zork"
+        if "in" in line
+        else "line 2: stage write S as S_sum in zork"
+    )
+    assert str(refused.value) == "\n".join(
+        [
+            "compile: cannot keep S_sum in zork",
+            f"  at       {at}",
+            "  because  a block of a GPU has no memory zork",
+            "  help     in shared",
+            "  help     in registers",
+            "  help     without in zork, in main memory",
+        ]
+    )
