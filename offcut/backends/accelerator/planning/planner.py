@@ -270,7 +270,11 @@ class GroupDecisions:
                 f"cannot cut {lead.label}.{axis} by {tile}, {tail}",
                 at=f"axis {lead.label}.{axis}",
                 because=f"it runs along words of {count}, and a tile would begin inside of one",
-                help=(f"a tile that is a multiple of {count}", "mask, pad, guard or cut"),
+                help=(
+                    f"a tile that is a multiple of {count}"
+                    if tile % count
+                    else "a tail that moves no tile: mask, pad, guard, cut or ladder",
+                ),
             )
         return None
 
