@@ -72,7 +72,7 @@ class Candidates:
             self._by_hand = lowered_by_hand(target, program, options)
             rest = replace(options, schedule=None)
         with at_decision(options.schedule):
-            start = self._by_hand or program
+            start = program if self._by_hand is None else self._by_hand
             plans = check_result(target, "policy", target.policy(start, asked.users, rest))
             self._others = iter(plans)
             first = next(self._others, None)
@@ -96,6 +96,8 @@ class Candidates:
         except OffcutError:
             forget_plans()  # whoever asks again hears the same
             raise
+        finally:
+            self._others = iter(())  # a policy that waits holds what it planned by
 
     def _outcome(self, plan: TargetPlan) -> TargetPlan | Unproved:
         """Return a plan whose tiles say the whole of their covers, proved from what is asked for on; or its first step that is not."""

@@ -1,14 +1,14 @@
-"""What a target is: a planner, a code generator, a runtime and the resources that cost counts.
+"""Targets: a planner, a code generator, a runtime, and the resources that cost counts.
 
 `offcut.compile` asks these four, in this order (`offcut.pipeline.PASSES`)::
 
     Planner    options, policy       plans of a program, in order of preference: the first that is proved is taken
     Codegen    lower                 its code, which the cache keeps
     Runtime    load                  a call
-    Resources  plan_of, cost_of      what a call takes, predicted
+    Resources  describe_plan, predict_cost   what a call takes, predicted
 
 One object may be all four (`Target`). What is common to all targets is not here: requests and texts are checked in
-`requested` and `text_checks`, plans are chosen and proved in `decide`, and priced in `predict`. Nothing here says how a machine is built:
+`compile_request` and `text_checks`, plans are chosen and proved in `decide`, and priced in `predict`. Nothing here says how a machine is built:
 a processor, a scratchpad with one unit, and a device with memory of its own answer the same questions.
 """
 
@@ -96,7 +96,7 @@ class _Part:
 
 
 class Planner(_Part):
-    """What runs a program: its microkernels, its policy, the space of other decisions.
+    """The planner of a target: its microkernels, its policy, and the space of other decisions.
 
     accepts_any_cover  whether tiles may name microkernels that nobody knows, since it runs them by their meaning
     applies_schedules  whether `policy` applies the schedule of its options; else its plans are of what decisions by hand make
@@ -110,7 +110,7 @@ class Planner(_Part):
     agents: Agents | None = None
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
-        """Return those that may cover tiles, the one that prices tiles first."""
+        """Return the microkernels that may cover tiles, the one that prices tiles first."""
         return ()
 
     def options(
@@ -122,7 +122,7 @@ class Planner(_Part):
         threads: int | None = None,
         schedule: Schedule | None = None,
     ) -> Options:
-        """Return what a call of `op` asks for, checked; who says nothing else runs on one thread, by decisions by hand.
+        """Return the checked options of a call of `op`; by default one thread, and decisions by hand only.
 
         Raises TargetError for what the target does not do.
         """
@@ -159,7 +159,7 @@ class Planner(_Part):
     def space(
         self, planned: TargetPlan, request: CompileRequest, options: Options, most: int
     ) -> Points:
-        """Return what can be decided of a program.
+        """Return the search space of a program: all that can be decided.
 
         planned  what the policy decides
         most     ways of a nest that may compete
@@ -169,15 +169,15 @@ class Planner(_Part):
         return generic.space(self, planned, request, options)
 
     def computation(self, request: CompileRequest, options: Options) -> Computation | None:
-        """Return what the nests of a schedule are of; None where the target cuts no computation of it."""
+        """Return the computation that the nests of a schedule refer to; None if the target cuts no computation."""
         return None
 
     def variant_resolver(self, computation: Computation, options: Options) -> Resolving | None:
-        """Return what gives the loops of the ways of schedules with nests; nothing is cut. None: there are no such schedules."""
+        """Return the function that gives the loops of variants in schedules with nests, without cutting; None: there are no such schedules."""
         return None
 
     def check_text(self, program: Program, options: Options, op: str) -> tuple[str, ...]:
-        """Check what a text says of the machine; return a line for each word of it that is not used.
+        """Check the parts of a text that concern the machine; return a line for each word that is not used.
 
         Raises PartitionError, in the name of `op`, with the first question that a tile fails, TargetError for a unit or a
         memory that the machine does not have.
@@ -185,7 +185,7 @@ class Planner(_Part):
         return check_covers(self, program, options, op)
 
     def unsynchronized(self, output: Any, op: str) -> Any:
-        """Return `output`; a program without its statements of synchronization, checked for `agents`.
+        """Return `output`; of a program, check its synchronization for `agents`, and remove it.
 
         Raises PartitionError, in the name of `sync`, where the order of its text would not be kept.
         """
@@ -193,7 +193,7 @@ class Planner(_Part):
 
 
 class Codegen(_Part, ABC):
-    """What becomes of a plan: its code, its texts, and what it calls.
+    """The code generator of a target: code, texts, and the microkernels that the code calls.
 
     source_forms  what `render_form` can show of a plan, beside its loops
     """
@@ -201,7 +201,7 @@ class Codegen(_Part, ABC):
     source_forms: tuple[str, ...] = ()
 
     def cache_key_parts(self, options: Options) -> tuple[str, ...]:
-        """Return all that code depends on beside the program and its signature: what the cache knows it by.
+        """Return the parts of the cache key: all that code depends on beside the program and its signature.
 
         The class by its name, it and those it inherits from by the texts of their modules, and what the target holds.
         """
@@ -216,18 +216,18 @@ class Codegen(_Part, ABC):
 
     @abstractmethod
     def lower(self, planned: TargetPlan, signature: Signature, options: Options) -> bytes:
-        """Return the code of a plan: what `Runtime.load` takes, in this process or a later one."""
+        """Return the code of a plan, which `Runtime.load` takes, in this process or a later one."""
 
     def called_microkernels(
         self, planned: TargetPlan, signature: Signature, options: Options
     ) -> frozenset[str] | None:
-        """Return the microkernels that the code of a plan calls; None where it cannot say."""
+        """Return the microkernels that the code of a plan calls; None if unknown."""
         return None
 
     def render_form(
         self, planned: TargetPlan, signature: Signature, options: Options, form: str
     ) -> str:
-        """Return a plan in one of `source_forms`; who has none shows its loops."""
+        """Return a plan in one of `source_forms`; by default its loops."""
         return str(planned.program)
 
     def render_form_at(
@@ -250,7 +250,7 @@ class Codegen(_Part, ABC):
         )
 
     def code_bytes(self, program: Program) -> int | None:
-        """Return the bytes of the instructions of a cut program; None where it does not know."""
+        """Return the size of the instructions of a cut program, in bytes; None if unknown."""
         return None
 
     def export(
@@ -274,7 +274,7 @@ class Codegen(_Part, ABC):
 
 
 class Runtime(_Part, ABC):
-    """What runs code: in which memory the arrays of a call may lie is its business.
+    """The runtime of a target: it loads and runs code, and decides in which memory the arrays of a call may lie.
 
     is_simulator  whether the machine is simulated: `simulated_seconds` says what a call takes, and nothing is timed
     """
@@ -293,7 +293,7 @@ class Runtime(_Part, ABC):
     def notes(
         self, planned: TargetPlan, sizes: Mapping[str, int], options: Options
     ) -> tuple[str, ...]:
-        """Return what is to be said of a call at these sizes, by the program's names."""
+        """Return notes on a call at these sizes, by the program's names."""
         return ()
 
     def simulated_seconds(
@@ -303,7 +303,7 @@ class Runtime(_Part, ABC):
         options: Options,
         sizes: Mapping[str, int],
     ) -> float:
-        """Return the seconds of a call at `sizes`, where the machine is simulated.
+        """Return the seconds of a call at `sizes`, if the machine is simulated.
 
         Raises TargetError where it is not.
         """
@@ -325,7 +325,7 @@ class Runtime(_Part, ABC):
 
 
 class Resources(_Part):
-    """What a machine has, as cost counts it.
+    """The resources of a machine, as cost counts them.
 
     machine  its description
     """
@@ -333,7 +333,7 @@ class Resources(_Part):
     machine: Device
 
     def hardware(self, options: Options) -> Hardware:
-        """Return what the closed form counts by; who says nothing else computes element by element beside its microkernels.
+        """Return the hardware that the closed form counts by; by default elements are computed one by one beside the microkernels.
 
         Raises TargetError where the description says nothing of loops.
         """
@@ -346,7 +346,7 @@ class Resources(_Part):
         options: Options,
         sizes: Mapping[str, int],
     ) -> Plan:
-        """Return what a call of a plan runs at these sizes, and its predicted seconds, by the user's names."""
+        """Return the plan of a call at these sizes, and its predicted seconds, by the user's names."""
         return predict.plan_of(self, planned, request, options, sizes)
 
     def predict_cost(
@@ -356,7 +356,7 @@ class Resources(_Part):
         options: Options,
         sizes: Mapping[str, int] | None = None,
     ) -> Cost | Formulas:
-        """Return what a call of a plan costs, on one engine: at `sizes`, or as formulas in them.
+        """Return the cost of a call, on one engine: at `sizes`, or as formulas in them.
 
         Raises CallError for a size that is missing or not allowed, TargetError where the machine's description says
         nothing of loops.
@@ -389,7 +389,7 @@ class Target(Planner, Codegen, Runtime, Resources):
     name: str
 
     def rejected_covers(self, program: Program, options: Options) -> Mapping[int, str]:
-        """Return why tiles run without the microkernel that they name, by position, parents first."""
+        """Return the reasons why tiles run without the microkernel that they name, by position, parents first."""
         own = self.microkernels(options)
         return unstaged_covers(
             program, lambda tile: [one for one in own if one.name == tile.microkernel]
@@ -399,12 +399,12 @@ class Target(Planner, Codegen, Runtime, Resources):
         return f"<target {self.name} for {self.machine.name}>"
 
     def record_key(self, options: Options) -> str:
-        """Return what records call where kernels of these options run: all that times depend on and no schedule says."""
+        """Return the key of records for these options: all that times depend on and no schedule says."""
         lent = [kernel.name for kernel in options.microkernels]
         return place_of(self.name, self.machine, options.threads, options.reassociate, lent)
 
     def machine_kind(self, options: Options) -> str:
-        """Return what shipped records call it, on every machine of this kind; they are of no microkernels that were handed over."""
+        """Return the kind of machine in shipped records, the same for all such machines; they use no external microkernels."""
         lent: list[str] = []
         return kind_of(self.name, self.machine, options.threads, options.reassociate, lent)
 
@@ -416,7 +416,7 @@ class Target(Planner, Codegen, Runtime, Resources):
         options: Options | None = None,
         **sizes: int,
     ) -> Plan:
-        """Return what a call of these sizes would run, and why; nothing is lowered, nothing has to run here.
+        """Return the plan of a call of these sizes, with reasons; nothing is lowered, nothing has to run here.
 
         output, inputs  as `offcut.compile` takes them
         constants       the names of inputs that are known before any call, or arrays by name
@@ -437,7 +437,7 @@ class Target(Planner, Codegen, Runtime, Resources):
         options: Options | None = None,
         form: str = "loops",
     ) -> str:
-        """Return what a kernel would run: its loop program (``loops``), or one of `forms`."""
+        """Return the source of a kernel: its loop program (``loops``), or one of `source_forms`."""
         requested = options or DEFAULT
         request, _ = request_by_names(self, output, inputs, constants, requested, "plan")
         planned = decide.proved_plan(self, request, requested)
@@ -452,7 +452,7 @@ def render(
     form: str,
     sizes: Mapping[str, int] | None = None,
 ) -> str:
-    """Return a plan as its loop program (``loops``), or in one of the target's forms, of a call where sizes are given."""
+    """Return a plan as its loop program (``loops``), or in one of the target's forms, for a call if sizes are given."""
     if form == "loops" and sizes is None:
         return str(planned.program)
     forms = (

@@ -140,6 +140,10 @@ def _decision_of(schedule: Schedule, refused: TargetError | PartitionError) -> P
         name = refused.refused.partition("cannot cover a tile by ")[2]
         alike = [step for step in steps if isinstance(step, Cover) and step.microkernel == name]
         return alike[0] if len(alike) == 1 else None
+    if refused.at.startswith("for "):
+        unit = refused.refused.rpartition(" on ")[2]
+        binds = [step for step in steps if isinstance(step, Bind) and step.unit == unit]
+        return binds[0] if len({step.axis for step in binds}) == 1 else None
     if isinstance(refused, PartitionError):
         return None
     name = about[1]

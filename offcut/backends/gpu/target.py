@@ -15,7 +15,7 @@ from offcut.backends.gpu.mma import MMA, from_shared
 from offcut.backends.gpu.policy import GridPlans
 from offcut.backends.gpu.room import check_room
 from offcut.backends.gpu.text import cuda_text
-from offcut.backends.gpu.units import AGENTS, SHARED
+from offcut.backends.gpu.units import AGENTS, SHARED, check_units
 from offcut.backends.host.call import python_callable
 from offcut.backends.options import Loaded, Options, Strategies, TargetPlan, checked_options
 from offcut.backends.plan import Plan, PlanAlternative, PlannedPiece, check_sizes
@@ -107,6 +107,7 @@ class Cuda(Target):
         Raises PartitionError if no synchronization of the machine keeps the order of the text, and if the windows of a block
         do not fit in its shared memory.
         """
+        check_units(plan.program)
         program = synchronized(plan.program, AGENTS)
         check_room(program, _bytes_of(self.machine, SHARED))
         return replace(plan, program=program, through=(*plan.through, plan.program))

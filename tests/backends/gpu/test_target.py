@@ -211,3 +211,59 @@ def test_what_is_not_tiled_says_why_and_runs_in_rows() -> None:
     a, b = (draw.integers(-1, 2, (17, 16)).astype(ml_dtypes.bfloat16) for _ in range(2))
     sums = a.astype("float64") @ b.astype("float64").T
     np.testing.assert_allclose(np.asarray(kernel(a, b)), sums * np.exp(sums.T), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("target", "because", "units"),
+    [
+        (
+            there(),
+            "a GPU has no unit zork",
+            ("load", "warpgroup", "warp", "store", "block", "lane", "unroll"),
+        ),
+        (
+            oc.target("cpu", machine="zen4"),
+            "zen4 has no unit zork, and schedules know none",
+            ("thread", "lane", "unroll"),
+        ),
+    ],
+)
+def test_a_loop_on_a_unit_that_there_is_not_is_refused_by_its_line(
+    target: oc.Target, because: str, units: tuple[str, ...]
+) -> None:
+    a, w, s = product(16, 16)
+    text = "schedule S\nsplit S.i guard 4 as rows row\nbind S.rows zork"
+    with pytest.raises(oc.TargetError) as refused:
+        oc.compile(s, inputs=[a, w], target=target, schedule=oc.Schedule.parse(text))
+    assert str(refused.value) == "\n".join(
+        [
+            "compile: cannot run loop rows on zork",
+            "  at       line 3: bind S.rows zork",
+            f"  because  {because}",
+            *(f"  help     @{unit}" for unit in units),
+            "  help     without it, one iteration after the other",
+        ]
+    )
+
+
+@pytest.mark.parametrize("line", ["at S_sum S.rows in zork", "at S_sum S.rows"])
+def test_a_window_in_a_memory_that_there_is_not_is_refused_by_its_line(line: str) -> None:
+    a, w, s = product(16, 16)
+    text = f"schedule S\nstage write S as S_sum in zork\nsplit S.i guard 4 as rows row\n{line}"
+    with pytest.raises(oc.TargetError) as refused:
+        oc.compile(s, inputs=[a, w], target=there(), schedule=oc.Schedule.parse(text))
+    at = (
+        "line 4: at S_sum S.rows in zork"
+        if "in" in line
+        else "line 2: stage write S as S_sum in zork"
+    )
+    assert str(refused.value) == "\n".join(
+        [
+            "compile: cannot keep S_sum in zork",
+            f"  at       {at}",
+            "  because  a block of a GPU has no memory zork",
+            "  help     in shared",
+            "  help     in registers",
+            "  help     without in zork, in main memory",
+        ]
+    )

@@ -1,4 +1,4 @@
-"""A program that is no computation in, its plan in the loops that it has out; a schedule without nests may cut these first.
+"""Plans a program in its own loops, if it is not a computation; a schedule without nests may cut these loops first.
 
 A refusal names the line of the cut that it is about.
 """
@@ -16,7 +16,7 @@ from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.planning.claims import check_covers, covers_of, plain_notes
 from offcut.backends.cpu.planning.conditions import is_cut, reads_bounds, separated
-from offcut.backends.cpu.planning.marks import begun, bind_units
+from offcut.backends.cpu.planning.marks import bind_units, with_leading_separate
 from offcut.backends.cpu.planning.nest_plan import nest_schedule, plan_nests
 from offcut.backends.cpu.planning.nests import has_product, with_nests
 from offcut.backends.cpu.planning.planned import Planned
@@ -68,32 +68,33 @@ from offcut.schedule import (
 def plan_loops(
     program: Program, host: Host, options: Options, schedule: Schedule, why: str
 ) -> Planned:
-    """Return a program in the loops that it has, as a schedule says, not proved yet: conditions out of them, nests cut, lanes.
+    """Return the plan of a program in its own loops, not proved yet: conditions out of loops, nests cut, units bound.
 
-    why  it is not cut as a computation
+    schedule  says which of these
+    why       the reason that the program is not cut as a computation, for a note
 
     Raises PartitionError for a mark, a tile, a window or a cover that is not legal.
     """
     with request_budget("compile", f"cannot compile {program.name}"):
         marked_loops = parallel_loop_paths(program).values()
-        if host.threads > 1 and any(x.unit == THREAD for x in marked_loops):
+        if host.threads > 1 and any(path.unit == THREAD for path in marked_loops):
             check_marks(program, {})
         check_tiles(program)
         check_windows(program)
         _check_window_layouts(program)
         with debug.timed("bounds"):
-            run = inside = insert_bounds_guards(program)
-        debug.passed("bounds", inside, program)
+            run = guarded = insert_bounds_guards(program)
+        debug.passed("bounds", guarded, program)
         notes: tuple[str, ...] = ()
         if not is_cut(program):
             run, notes = separated(run, schedule)
-        debug.passed("separate", run, inside)
-        uncut, named = run, schedule
+        debug.passed("separate", run, guarded)
+        uncut, named_schedule = run, schedule
         if ANY_PRODUCTS in schedule.steps or parts_of(schedule):
             nests = with_products(run, host, options, schedule)
-            run, named = nests.program, nests.schedule
+            run, named_schedule = nests.program, nests.schedule
             if run is uncut:
-                schedule = named
+                schedule = named_schedule
             else:
                 debug.passed("products", run, uncut)
         notes = (*_uncovered_note(run, why), *notes)
@@ -104,22 +105,24 @@ def plan_loops(
             plain = tuple(dict.fromkeys(plain_notes(run, covers)))
             settled = without_covers(run, covers.refused)
         debug.passed("covers", settled.program, run)
-        beside = run is not uncut
-        units = bind_units(settled.program, named, host, options.reassociate, beside)
+        has_tiles_beside = run is not uncut
+        units = bind_units(
+            settled.program, named_schedule, host, options.reassociate, has_tiles_beside
+        )
         return Planned(
             units.shares.program,
-            schedule=begun(units.schedule),
+            schedule=with_leading_separate(units.schedule),
             unnamed=schedule,
             notes=(*notes, *units.notes, *settled.notes, *plain),
             seconds=seconds_of_program(units.shares.program, host),
             shares=units.shares,
-            through=(program, inside, *((uncut,) if run is not uncut else ()), *units.divided),
+            through=(program, guarded, *((uncut,) if run is not uncut else ()), *units.divided),
         )
 
 
 @dataclass(frozen=True)
 class CutNests:
-    """A program whose nests of products are cut, and its schedule with what each of them was cut by."""
+    """A program whose nests of products are cut, and its schedule with the decisions that cut them."""
 
     program: Program
     schedule: Schedule
@@ -131,15 +134,15 @@ def with_products(program: Program, host: Host, options: Options, schedule: Sche
 
     Raises PartitionError, with the line, for decisions about a nest that is none, or may not be cut so.
     """
-    nests, taken = _Nests(host, options, schedule), tuple[Program, ...]()
+    nests, cut_nests = _Nests(host, options, schedule), tuple[Program, ...]()
     if not is_cut(program) and not reads_bounds(program) and has_product(program.body):
         with debug.timed("products"):
-            program, taken = with_nests(program, nests.cut)
-    return CutNests(program, nests.named(taken))
+            program, cut_nests = with_nests(program, nests.cut)
+    return CutNests(program, nests.with_decisions(cut_nests))
 
 
 class _Nests:
-    """How nests are cut, by what of a schedule is about them, or by the policy where it leaves them open."""
+    """Cuts nests by the decisions of a schedule about them; by the policy, if the schedule leaves nests open."""
 
     def __init__(self, host: Host, options: Options, schedule: Schedule) -> None:
         self.host = replace(host, threads=1)
@@ -149,7 +152,7 @@ class _Nests:
         self.refused: dict[str, PartitionError] = {}
 
     def cut(self, nest: Program) -> Program | None:
-        """Return a nest as microkernels run it; None where it stays."""
+        """Return a nest cut for microkernels; None if it stays as it is."""
         users = Users(
             tuple((size.name, size.name) for size in nest.sizes),
             tuple((buffer.name, buffer.name) for buffer in nest.buffers),
@@ -157,49 +160,56 @@ class _Nests:
         computation, _ = computation_of(nest, users, self.options.reassociate)
         if computation is None:
             return None
-        own = decisions_about(self.schedule, computation)
-        if own is None and not self.is_open:
+        decisions = decisions_about(self.schedule, computation)
+        if decisions is None and not self.is_open:
             return None
-        plan = attempt(partial(self.planned, computation, own))
+        plan = attempt(partial(self.plan, computation, decisions))
         if isinstance(plan, PartitionError):
             self.refused |= {group[0].buffer: plan for group in computation.groups}
             return None
         assert plan.applied is not None
         pieces = plan.applied.partition.pieces
-        if own is None and all(piece.microkernel is None for piece in pieces):
+        if decisions is None and all(piece.microkernel is None for piece in pieces):
             return None
         self.decided[id(plan.program)] = plan.program, computation, plan.unnamed
         return plan.program
 
-    def planned(self, computation: Computation, own: Schedule | None) -> Planned:
-        """Return a nest cut by decisions about it; None: by those of the policy, but for units, which are of the whole program."""
-        if own is None:
-            own = nest_schedule(computation, self.host, self.options)
-            steps = (step for step in own.steps if not isinstance(step, Bind))
-            own = replace(own, steps=tuple(steps))
-        return plan_nests(computation, self.host, self.options, own)
+    def plan(self, computation: Computation, decisions: Schedule | None) -> Planned:
+        """Return the plan of a nest, by `decisions`; None: by the policy, whose binds are left out: units are of the whole program."""
+        if decisions is None:
+            decisions = nest_schedule(computation, self.host, self.options)
+            steps = (step for step in decisions.steps if not isinstance(step, Bind))
+            decisions = replace(decisions, steps=tuple(steps))
+        return plan_nests(computation, self.host, self.options, decisions)
 
-    def named(self, taken: Sequence[Program]) -> Schedule:
-        """Return the schedule with the decisions of the nests that it left open, where these tell which nest each is about.
+    def with_decisions(self, cut_nests: Sequence[Program]) -> Schedule:
+        """Return the schedule with the decisions for the nests that it left open; as it is, if these would fit several nests.
 
-        taken  the nests that are cut
+        cut_nests  the nests that are cut
 
         Raises PartitionError, with the line, for decisions about a nest that is not.
         """
-        nests = [self.decided[id(program)][1:] for program in taken]
-        self.check(frozenset[str]().union(*(_covered(own) for _, own in nests)))
+        nests = [self.decided[id(program)][1:] for program in cut_nests]
+        self.check(frozenset[str]().union(*(_covered_stages(decisions) for _, decisions in nests)))
         if not self.is_open:
             return self.schedule
-        steps = dict.fromkeys(step for _, own in nests for step in own.steps)
+        steps = dict.fromkeys(step for _, decisions in nests for step in decisions.steps)
         new = [step for step in steps if step not in self.schedule.steps]
         at = self.schedule.steps.index(ANY_PRODUCTS)
         before, behind = self.schedule.steps[:at], self.schedule.steps[at + 1 :]
-        made = replace(self.schedule, steps=(*before, *new, *behind))
-        apart = all(decisions_about(made, computation) == own for computation, own in nests)
-        return made if apart else self.schedule
+        result = replace(self.schedule, steps=(*before, *new, *behind))
+        are_unambiguous = all(
+            decisions_about(result, computation) == decisions for computation, decisions in nests
+        )
+        return result if are_unambiguous else self.schedule
 
     def check(self, cut: frozenset[str]) -> None:
-        """Refuse what is said of a nest that is none of those that are cut, by its cover."""
+        """Check that each cover of the schedule is of a nest that is cut.
+
+        cut  the stages that are covered in these
+
+        Raises PartitionError, with the line.
+        """
         for step in each_decision(self.schedule.steps):
             if not isinstance(step, Cover) or step == ANY_PRODUCTS or step.stage in cut:
                 continue
@@ -212,13 +222,13 @@ class _Nests:
                 )
 
 
-def _covered(schedule: Schedule) -> frozenset[str]:
+def _covered_stages(schedule: Schedule) -> frozenset[str]:
     """Return the stages that a schedule covers."""
     return frozenset(s.stage for s in each_decision(schedule.steps) if isinstance(s, Cover))
 
 
 def _uncovered_note(program: Program, why: str) -> tuple[str, ...]:
-    """Return a line that says why no sum of products runs by a microkernel, where there is one that is not cut."""
+    """Return a note that no microkernel runs a sum of products, with the reason; none if the program has no such sum, or is cut."""
     products = any(
         isinstance(stmt, Store) and stmt.reduce == "sum" and isinstance(stmt.value, Binary)
         for stmt in walk(program.body)
@@ -227,9 +237,9 @@ def _uncovered_note(program: Program, why: str) -> tuple[str, ...]:
 
 
 def _check_window_layouts(program: Program) -> None:
-    """Check that each window with a layout lies in memory of its own: outside of tiles, of extents that sizes give.
+    """Check that each window with a layout has memory of its own: it stands outside of tiles, and its extents are of sizes alone.
 
-    Raises PartitionError.
+    Raises PartitionError, with the window.
     """
     windows = windows_of(program)
     for alloc in analysis(program).of(Alloc):
@@ -255,7 +265,7 @@ def plan_cut_loops(
     """
     check_loops(schedule)
     loops, notes = cut_loops(program, users, host, schedule)
-    # Covers of tiles that are cut here are nobody's wish: one that does not run, packed as nothing is, is left out.
+    # The user did not ask for the covers that cutting adds: one that cannot run is dropped, not an error.
     runnable = without_covers(loops, covers_of(loops, host, options.reassociate).refused)
     why = "no nest of its schedule covers it"
     plan = plan_loops(runnable.program, host, options, schedule, why)
@@ -263,7 +273,10 @@ def plan_cut_loops(
 
 
 def check_loops(schedule: Schedule) -> None:
-    """Refuse decisions behind those of a target, that are none about loops whose conditions have left them."""
+    """Check that decisions behind those of a target are splits or binds of its loops.
+
+    Raises PartitionError, with the line.
+    """
     cuts = set(map(id, loop_cuts(schedule).values()))
     for step in schedule.steps:
         if id(step) in cuts or not isinstance(step, Primitive) or ANY in stages_in(step):
@@ -300,21 +313,23 @@ def cut_loops(
             partition = cut_program(program, tiles, by_cycles, price, users, copies)
     except PartitionError as refused:
         names = refused.at.replace(",", " ").split()
-        named = (one for one in cuts if one in names or one.rpartition(".")[2] in names)
-        axis = next(named, next(iter(cuts)))
+        axes = (name for name in cuts if name in names or name.rpartition(".")[2] in names)
+        axis = next(axes, next(iter(cuts)))
         with at_line(schedule, cuts[axis]):
             raise refused
     return partition.loops, partition.notes
 
 
 def _strategy(step: Split) -> Strategy:
-    """Return how the last tile of a loop runs; refused where a schedule says of its tiles what only a nest's may be.
+    """Return the strategy of the last tile of a loop.
 
-    Raises PartitionError.
+    Raises PartitionError for levels that only the loops of a nest may have.
     """
     *outer, last = step.levels
-    plain = all(one.heights is None and one.by is None and one.room is None for one in step.levels)
-    if not plain or last.tail is None or any(one.tail not in (None, LADDER) for one in outer):
+    plain = all(
+        level.heights is None and level.by is None and level.room is None for level in step.levels
+    )
+    if not plain or last.tail is None or any(level.tail not in (None, LADDER) for level in outer):
         raise PartitionError(
             "schedule",
             f"cannot split {step.axis} so",

@@ -1,4 +1,4 @@
-"""Units of a schedule -> the loops that it binds to them: rows in lanes, loops as vectors, loops that threads share.
+"""Binds loops to the units that a schedule names: reductions as lanes, loops as vectors, loops that threads share.
 
 Of ``bind * lane`` the target chooses the loops, and the schedule that comes back names them::
 
@@ -7,8 +7,8 @@ Of ``bind * lane`` the target chooses the loops, and the schedule that comes bac
     bind * lane                       bind S.i lane
     bind * thread                     bind S.i thread
 
-A line that names a loop is followed wherever a loop of that name may run so and the target finds it to gain; where it finds
-so nowhere, wherever it may. A line of which no loop may is refused, with what the loop carries.
+A line that names a loop binds each loop of that name that may run so and, by the cost model, gains from it; if none gains, it
+binds each that may run so. If no loop may, the line is an error, with the dependence that the loop carries.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from offcut.schedule import (
 
 
 @dataclass(frozen=True)
-class UnitsBound:
+class UnitBinding:
     """A program whose loops run as its schedule binds them.
 
-    shares    it, and which of its loops threads share
-    schedule  the loops by their names, where the one that was given left them open
-    notes     what became of each loop
-    divided   the program before its loops were divided among threads, where they were
+    shares    the program, and the loops that threads share
+    schedule  with the names of loops in place of lines for all loops (``*``)
+    notes     one for each loop, about lanes
+    divided   the program before its loops were divided among threads; empty if none was
     """
 
     shares: Parallel
@@ -63,55 +63,55 @@ class UnitsBound:
 
 def bind_units(
     program: Program, schedule: Schedule, host: Host, reassociate: bool, beside: bool = False
-) -> UnitsBound:
-    """Return `program` with its loops run as `schedule` binds them.
+) -> UnitBinding:
+    """Return `program` with its loops bound as `schedule` says.
 
-    beside  whether nests beside tiles run as lanes
+    beside  whether nests beside tiles may run as lanes
 
-    Raises PartitionError, with the line, where a line names a loop that is none, or may not run so.
+    Raises PartitionError, with the line, if it names no loop, or a loop that may not run so.
     """
-    return _Binding(schedule, host, reassociate, beside).bound(program)
+    return _UnitBinder(schedule, host, reassociate, beside).bind(program)
 
 
-def begun(schedule: Schedule) -> Schedule:
-    """Return decisions of a target about loops as they stand with a first line that tells them from those by hand."""
+def with_leading_separate(schedule: Schedule) -> Schedule:
+    """Return `schedule` with a leading `Separate` if its decisions would otherwise be read as primitives by hand."""
     steps = schedule.steps
     return replace(schedule, steps=(Separate(1), *steps)) if hand_steps(schedule) else schedule
 
 
-def threads_marked(schedule: Schedule, host: Host) -> Schedule:
-    """`schedule` with loops shared by threads, where a call may use several."""
+def with_thread_binds(schedule: Schedule, host: Host) -> Schedule:
+    """Return `schedule` with a line that binds loops to threads, if a call may use several."""
     threads = (ANY_THREADS,) if host.threads > 1 else ()
     return replace(schedule, steps=(*schedule.steps, *threads))
 
 
 def with_threads(planned: Planned, host: Host) -> Planned:
-    """A plan for one thread, its loops shared where that is proved."""
-    unnamed = threads_marked(planned.unnamed, host)
-    made = _Binding(threads_marked(planned.schedule, host), host, True, False).threads(
+    """Return a plan for one thread with its loops shared among threads; with a note, if that is not proved."""
+    unnamed = with_thread_binds(planned.unnamed, host)
+    units = _UnitBinder(with_thread_binds(planned.schedule, host), host, True, False).threads(
         planned.program
     )
     try:
-        verify_pass(planned.program, made.shares.program, reassociate=False)
+        verify_pass(planned.program, units.shares.program, reassociate=False)
     except PartitionError as refused:
         why = f"{refused.refused}: {refused.because}"
         return replace(planned, shares=replace(planned.shares, open=(why,)))
     return replace(
         planned,
-        program=made.shares.program,
-        schedule=made.schedule,
+        program=units.shares.program,
+        schedule=units.schedule,
         unnamed=unnamed,
-        shares=made.shares,
+        shares=units.shares,
         through=(*planned.through, planned.program),
     )
 
 
 T = TypeVar("T")
-Taken = Sequence[For | Tile]
+Loops = Sequence[For | Tile]
 
 
-class _Binding:
-    """The units of a schedule, one after the other: lanes of reductions, lanes, threads."""
+class _UnitBinder:
+    """Binds the loops of a program to the units of a schedule, in order: lanes of reductions, lanes, threads."""
 
     def __init__(self, schedule: Schedule, host: Host, reassociate: bool, beside: bool) -> None:
         self.schedule, self.host = schedule, host
@@ -119,12 +119,15 @@ class _Binding:
         self.notes: tuple[str, ...] = ()
         self.open: tuple[str, ...] = ()
 
-    def bound(self, program: Program) -> UnitsBound:
+    def bind(self, program: Program) -> UnitBinding:
         self.check_units()
         return self.threads(self.lanes(self.rows(program)))
 
     def check_units(self) -> None:
-        """Refuse a unit that the target has not."""
+        """Check that the target has each unit of the schedule.
+
+        Raises PartitionError, with the line.
+        """
         for step in self.schedule.steps:
             if isinstance(step, Bind) and step.unit not in (LANE, THREAD):
                 of = ANY if step.stage == ANY else f"{step.stage}.{step.axis}"
@@ -147,124 +150,135 @@ class _Binding:
                     )
 
     def rows(self, program: Program) -> Program:
-        """Return `program` with the reductions marked that run as lanes."""
+        """Return `program` with reductions bound to lanes."""
 
-        def run(binds: Binds) -> tuple[Program, Taken]:
-            made = marked(program, self.reassociate, binds)
-            given = set(_loops(program))
-            new = (one for one in _loops(made) if isinstance(one, For) and one not in given)
-            lanes = (one for one in new if one.unit == LANE and only_reduces(one))
-            return made, [replace(one, unit=None) for one in lanes]
+        def run(binds: Binds) -> tuple[Program, Loops]:
+            result = marked(program, self.reassociate, binds)
+            old_loops = set(_loops(program))
+            new_loops = (
+                loop for loop in _loops(result) if isinstance(loop, For) and loop not in old_loops
+            )
+            lanes = (loop for loop in new_loops if loop.unit == LANE and only_reduces(loop))
+            return result, [replace(loop, unit=None) for loop in lanes]
 
-        return self.passed("rows", program, Binds.of(self.schedule, LANE, tree=True), run)
+        return self.run_pass("rows", program, Binds.of(self.schedule, LANE, tree=True), run)
 
     def lanes(self, program: Program) -> Program:
-        """Return `program` with loops as vectors."""
+        """Return `program` with loops bound to lanes."""
 
-        def run(binds: Binds) -> tuple[Program, Taken]:
+        def run(binds: Binds) -> tuple[Program, Loops]:
             with debug.timed("lanes"):
-                made = vectorized(program, self.host.isa, self.beside, binds)
-            self.notes = made.notes
-            return made.program, made.loops
+                result = vectorized(program, self.host.isa, self.beside, binds)
+            self.notes = result.notes
+            return result.program, result.loops
 
-        return self.passed("lanes", program, Binds.of(self.schedule, LANE), run)
+        return self.run_pass("lanes", program, Binds.of(self.schedule, LANE), run)
 
-    def passed(
+    def run_pass(
         self,
         name: str,
         program: Program,
         binds: Binds,
-        run: Callable[[Binds], tuple[Program, Taken]],
+        run: Callable[[Binds], tuple[Program, Loops]],
     ) -> Program:
-        """Return what a pass makes of `program`, where loops are bound to its unit."""
-        made = self.unit(program, binds, run, program)
+        """Return the result of a pass, logged under `name`; `program` if no line binds loops to its unit."""
+        result = self.run_unit(program, binds, run, program)
         if binds.lines:
-            debug.passed(name, made, program)
-        return made
+            debug.passed(name, result, program)
+        return result
 
-    def threads(self, program: Program) -> UnitsBound:
-        """Return `program` with the loops marked that threads share, where a call may use several.
+    def threads(self, program: Program) -> UnitBinding:
+        """Return `program` with loops bound to threads, if a call may use several.
 
         A program that calls external functions runs on the caller's thread: they may need Python's lock.
         """
         binds = Binds.of(self.schedule, THREAD)
         if not binds.lines:
-            made = single_threaded(program, "its schedule binds no loop to thread")
+            result = single_threaded(program, "its schedule binds no loop to thread")
         elif self.host.threads == 1 or foreign_in(program, self.host):
-            made = single_threaded(program)
+            result = single_threaded(program)
         else:
             chunk, threads = self.host.machine.threads.chunk, self.host.threads
 
-            def run(binds: Binds) -> tuple[Parallel, Taken]:
+            def run(binds: Binds) -> tuple[Parallel, Loops]:
                 with debug.timed("threads"):
-                    made = mark_parallel_loops(program, chunk, threads, binds)
-                self.open = made.open
-                return made, made.shared
+                    result = mark_parallel_loops(program, chunk, threads, binds)
+                self.open = result.open
+                return result, result.shared
 
-            made = self.unit(program, binds, run, single_threaded(program))
-            debug.passed("threads", made.program, program)
-        divided = strip_annotations(made.program) != strip_annotations(program)
-        divided = divided and concatenate_loops(made.program) == concatenate_loops(program)
+            result = self.run_unit(program, binds, run, single_threaded(program))
+            debug.passed("threads", result.program, program)
+        divided = strip_annotations(result.program) != strip_annotations(program)
+        divided = divided and concatenate_loops(result.program) == concatenate_loops(program)
         through = (program,) if divided else ()
-        return UnitsBound(made, self.schedule, self.notes, through)
+        return UnitBinding(result, self.schedule, self.notes, through)
 
-    def unit(
-        self, program: Program, binds: Binds, run: Callable[[Binds], tuple[T, Taken]], without: T
+    def run_unit(
+        self, program: Program, binds: Binds, run: Callable[[Binds], tuple[T, Loops]], without: T
     ) -> T:
-        """Return what `run` makes of the loops that are bound to a unit; `without` where none is."""
+        """Return the result of `run`, which binds loops to a unit; `without`, if no line of the schedule does.
+
+        `run` returns its result and the loops that it bound. It runs again for lines that name loops which it did not choose.
+
+        Raises PartitionError for a line that it does not follow then either.
+        """
         if not binds.lines:
             return without
-        made, taken = run(binds)
-        left = _left(program, binds, taken)
-        if left:
-            forced = replace(binds, forced=left)
-            made, taken = run(forced)
-            for line in _left(program, forced, taken):
+        result, loops = run(binds)
+        unmatched = _unmatched_lines(program, binds, loops)
+        if unmatched:
+            forced = replace(binds, forced=unmatched)
+            result, loops = run(forced)
+            for line in _unmatched_lines(program, forced, loops):
                 with at_line(self.schedule, line):
                     self.refuse(program, binds, line)
-        self.schedule = _named(self.schedule, binds, taken)
-        return made
+        self.schedule = _with_loop_names(self.schedule, binds, loops)
+        return result
 
     def refuse(self, program: Program, binds: Binds, line: Bind) -> NoReturn:
-        """Refuse a line of which no loop may run as it says."""
+        """Raise the error of a line that no loop can follow."""
         name, unit = f"{line.stage}.{line.axis}", f"{line.unit}{' tree' if line.tree else ''}"
-        loops = [one for one in _loops(program) if binds.name(line, one)]
+        loops = [stmt for stmt in _loops(program) if binds.name(line, stmt)]
         if not loops:
-            known = binds.names.known(program, line.stage)
+            names = binds.names.known(program, line.stage)
             raise PartitionError(
                 "bind",
                 f"cannot find the loop {name}",
-                because=f"the loops of {line.stage} are {', '.join(known)}"
-                if known
+                because=f"the loops of {line.stage} are {', '.join(names)}"
+                if names
                 else f"no loop computes {line.stage}",
-                help=tuple(f"bind {line.stage}.{axis} {unit}" for axis in known[:3]),
+                help=tuple(f"bind {line.stage}.{axis} {unit}" for axis in names[:3]),
             )
         because, help = self.reason(program, loops, line)
         for loop in loops:
             try:
                 if isinstance(loop, For):
-                    check_marks(_alone(program, loop, line.unit), {}, self.reassociate)
+                    check_marks(_with_one_unit(program, loop, line.unit), {}, self.reassociate)
             except PartitionError as refused:
                 because = refused.because
                 help = help if line.tree else ("the schedule without this line",)
         raise PartitionError("bind", f"cannot bind {name} to {unit}", because=because, help=help)
 
-    def reason(self, program: Program, loops: Taken, line: Bind) -> tuple[str, tuple[str, ...]]:
-        """Return why loops that carry nothing do not run as a line says, and what does."""
+    def reason(self, program: Program, loops: Loops, line: Bind) -> tuple[str, tuple[str, ...]]:
+        """Return the reason and the help for loops that carry no dependence and do not run as a line says."""
         name = f"{line.stage}.{line.axis}"
-        sums = [one for one in loops if isinstance(one, For) and only_reduces(one)]
-        tiles = [one for one in walk(program.body) if isinstance(one, Tile)]
-        around = [tile for tile in tiles if any(one in loops for one in walk((tile,)))]
+        sums = [stmt for stmt in loops if isinstance(stmt, For) and only_reduces(stmt)]
+        tiles = [stmt for stmt in walk(program.body) if isinstance(stmt, Tile)]
+        outer_tiles = [tile for tile in tiles if any(stmt in loops for stmt in walk((tile,)))]
         if line.tree and not sums:
             because = "lanes hold partial sums of a loop that does nothing but add up"
-            every = (one for one in _loops(program) if isinstance(one, For) and only_reduces(one))
+            reductions = (
+                stmt for stmt in _loops(program) if isinstance(stmt, For) and only_reduces(stmt)
+            )
             binds = Binds(self.schedule, (line,))
-            own = (one for one in every if line.stage in stages_of(one))
+            stage_reductions = (stmt for stmt in reductions if line.stage in stages_of(stmt))
             lines = dict.fromkeys(
-                str(axis) for one in own for axis in binds.names.names_of(one, line.stage)
+                str(axis)
+                for stmt in stage_reductions
+                for axis in binds.names.names_of(stmt, line.stage)
             )
             return because, tuple(f"bind {line.stage}.{axis} lane tree" for axis in lines)
-        if line.tree and any(tile.microkernel is not None for tile in around):
+        if line.tree and any(tile.microkernel is not None for tile in outer_tiles):
             return "a microkernel adds it up, in an order of its own", (
                 f"cover {line.stage} vectors",
             )
@@ -276,7 +290,7 @@ class _Binding:
             return "it adds up, and lanes of it hold partial sums", (f"bind {name} lane tree",)
         if line.unit == LANE:
             return "tiles, windows or lanes are inside of it", ("a loop that holds none of them",)
-        if around:
+        if outer_tiles:
             return "it lies in a tile, which one thread runs", ("a loop around the tile",)
         if self.open:
             return self.open[0], ("the schedule without this line",)
@@ -288,27 +302,27 @@ def _loops(program: Program) -> Iterator[For | Tile]:
     return (stmt for stmt in walk(program.body) if isinstance(stmt, For | Tile))
 
 
-def _left(program: Program, binds: Binds, taken: Taken) -> tuple[Bind, ...]:
-    """Return the lines of which no loop is taken, nor was bound before, though there may be one."""
-    left = [line for line in binds.lines if line.stage != ANY]
-    left = [line for line in left if not any(binds.name(line, one) for one in taken)]
-    return tuple(line for line in left if not _is_so(program, binds, line))
+def _unmatched_lines(program: Program, binds: Binds, loops: Loops) -> tuple[Bind, ...]:
+    """Return the lines that none of `loops` follows, and that are not redundant."""
+    unmatched = [line for line in binds.lines if line.stage != ANY]
+    unmatched = [line for line in unmatched if not any(binds.name(line, loop) for loop in loops)]
+    return tuple(line for line in unmatched if not _is_redundant(program, binds, line))
 
 
-def _is_so(program: Program, binds: Binds, line: Bind) -> bool:
-    """Return whether a line says what is so without it: of a loop that is marked, of vectors of a tile, of one iteration."""
-    loops = [one for one in _loops(program) if binds.name(line, one)]
+def _is_redundant(program: Program, binds: Binds, line: Bind) -> bool:
+    """Return whether a line changes nothing: its loop has the unit already, is a tile of vectors, or has one iteration."""
+    loops = [loop for loop in _loops(program) if binds.name(line, loop)]
     if not loops:
         return binds.names.says(line)
     vectors = line.unit == LANE and not line.tree
     return any(
-        one.unit == line.unit if isinstance(one, For) else vectors and one.microkernel is None
-        for one in loops
+        loop.unit == line.unit if isinstance(loop, For) else vectors and loop.microkernel is None
+        for loop in loops
     )
 
 
-def _alone(program: Program, loop: For, unit: str | None) -> Program:
-    """Return `program` with one loop bound to a unit, and no other."""
+def _with_one_unit(program: Program, loop: For, unit: str | None) -> Program:
+    """Return `program` with one loop bound to `unit`, and all others to none."""
 
     def block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(
@@ -321,15 +335,15 @@ def _alone(program: Program, loop: For, unit: str | None) -> Program:
     return replace(program, body=block(program.body))
 
 
-def _named(schedule: Schedule, binds: Binds, taken: Taken) -> Schedule:
-    """Return `schedule` with the loops by name that a line of all left open."""
+def _with_loop_names(schedule: Schedule, binds: Binds, loops: Loops) -> Schedule:
+    """Return `schedule` with a line for each of `loops` in place of the line for all loops."""
     if not any(line.stage == ANY for line in binds.lines):
         return schedule
-    (like,) = (line for line in binds.lines if line.stage == ANY)
+    (line_of_all,) = (line for line in binds.lines if line.stage == ANY)
     lines: dict[Bind, None] = {}
-    for loop in taken:
-        if not (isinstance(loop, For) and loop.unit == like.unit):
+    for loop in loops:
+        if not (isinstance(loop, For) and loop.unit == line_of_all.unit):
             lines |= dict.fromkeys(binds.lines_of(loop))
-    new = tuple(line for line in lines if line not in schedule.steps)
-    at = schedule.steps.index(like)
-    return replace(schedule, steps=(*schedule.steps[:at], *new, *schedule.steps[at + 1 :]))
+    new_lines = tuple(line for line in lines if line not in schedule.steps)
+    at = schedule.steps.index(line_of_all)
+    return replace(schedule, steps=(*schedule.steps[:at], *new_lines, *schedule.steps[at + 1 :]))

@@ -1,4 +1,4 @@
-"""A computation and a schedule with nests in, the plan of its nests out: cut, covered, without padding, in lanes and threads."""
+"""Plans the nests of a computation by a schedule: cut, covered, without padding, bound to lanes and threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.planning.claims import covers_of, plain_notes
 from offcut.backends.cpu.planning.conditions import separated
-from offcut.backends.cpu.planning.marks import bind_units, threads_marked
+from offcut.backends.cpu.planning.marks import bind_units, with_thread_binds
 from offcut.backends.cpu.planning.padding import in_padded_order, without_padding
 from offcut.backends.cpu.planning.planned import Planned
 from offcut.backends.cpu.planning.policy import policy, pricing
@@ -26,32 +26,39 @@ from offcut.schedule import ANY_TREE, Nest, Schedule, Together, apply, parts_of
 
 
 def nest_schedule(computation: Computation, host: Host, options: Options) -> Schedule:
-    """Return the schedule that the policy likes best for a computation.
+    """Return the schedule that the policy prefers for a computation.
 
     Raises PartitionError for an axis that there is not, or where isl does not answer in bounded work.
     """
     with debug.timed("decide"), request_budget("compile", f"cannot cut {computation.name}"):
-        chosen = policy(
+        schedule = policy(
             computation,
             host.isa,
-            [one for one in families(host) if options.reassociate or one.microkernel.ascending],
+            [
+                family
+                for family in families(host)
+                if options.reassociate or family.microkernel.ascending
+            ],
             dict(options.strategy) if isinstance(options.strategy, tuple) else options.strategy,
             host.threads,
             options.reassociate,
             options.keep_pruned,
         )
-    return threads_marked(replace(chosen, steps=(*chosen.steps, ANY_TREE)), host)
+    return with_thread_binds(replace(schedule, steps=(*schedule.steps, ANY_TREE)), host)
 
 
 def plan_nests(
     computation: Computation, host: Host, options: Options, schedule: Schedule
 ) -> Planned:
-    """Return a computation in the nests of a schedule, not proved yet.
+    """Return the plan of a computation in the nests of a schedule, not proved yet.
 
     Raises PartitionError for a decision that is not legal, or that isl does not judge in bounded work.
     """
-    lent = families(host)
-    kernels, price = [family.microkernel for family in lent], pricing(lent, host.isa)
+    microkernels = families(host)
+    kernels, price = (
+        [family.microkernel for family in microkernels],
+        pricing(microkernels, host.isa),
+    )
     with debug.timed("cut"), request_budget("compile", f"cannot cut {computation.name}"):
         applied = apply(computation, schedule, kernels, price, options.schedule is not None)
         undecided = accesses_outside(applied.partition.source)
@@ -67,13 +74,13 @@ def plan_nests(
     if undecided:
         loops = insert_bounds_guards(loops)
         debug.passed("bounds", loops, applied.partition.loops)
-    whole, (loops, notes) = loops, separated(loops, schedule)
-    if loops is not whole:
-        debug.passed("separate", loops, whole)
-        unpadded = (*unpadded, whole) if unpadded else ()
+    unseparated, (loops, notes) = loops, separated(loops, schedule)
+    if loops is not unseparated:
+        debug.passed("separate", loops, unseparated)
+        unpadded = (*unpadded, unseparated) if unpadded else ()
     if undecided or notes:
-        asks = "its accesses are asked at run time, and a tile that asks is none"
-        because = "its conditions leave its loops" if notes else asks
+        why_undecided = "its accesses are asked at run time, and a tile that asks is none"
+        because = "its conditions leave its loops" if notes else why_undecided
         for why in covers_of(loops, host, options.reassociate).refused.values():
             raise PartitionError(
                 "compile",
@@ -94,39 +101,43 @@ def plan_nests(
         work=computation.instances,
         notes=(
             *notes,
-            *dict.fromkeys(plain_notes(cut.loops, covers, _covered(parts_of(schedule)))),
+            *dict.fromkeys(plain_notes(cut.loops, covers, _covered_stages(parts_of(schedule)))),
         ),
         through=(source(computation), applied.staged, *unpadded, *units.divided),
     )
 
 
 def plan_best_nests(computation: Computation, host: Host, options: Options) -> Planned:
-    """Return a computation in the nests that the policy likes best, not proved yet.
+    """Return the plan of a computation in the nests that the policy prefers, not proved yet.
 
     Raises PartitionError where these do not apply.
     """
     return plan_nests(computation, host, options, nest_schedule(computation, host, options))
 
 
-def _covered(parts: Sequence[Nest | Together]) -> frozenset[str]:
-    """Return the stages whose nests a microkernel covers in some way."""
+def _covered_stages(parts: Sequence[Nest | Together]) -> frozenset[str]:
+    """Return the stages whose nests a microkernel covers in some variant."""
     stages: set[str] = set()
     for part in parts:
         if isinstance(part, Together):
-            stages |= _covered(part.parts)
+            stages |= _covered_stages(part.parts)
         elif any(way.cover is not None for way in part.ways):
             stages.add(part.stage)
     return frozenset(stages)
 
 
 def _unpadded(loops: Program, host: Host, options: Options) -> Program:
-    """Return `loops` without products that padding makes zero, where microkernels compute what is left."""
+    """Return `loops` without products that padding makes zero, if microkernels can compute the others."""
     if not options.reassociate or options.keep_padding_terms:
         return loops
-    ordered = in_padded_order(loops)
-    if ordered is loops:
+    reordered = in_padded_order(loops)
+    if reordered is loops:
         return loops
-    for candidate in (without_padding(ordered, True), without_padding(ordered, False), ordered):
+    for candidate in (
+        without_padding(reordered, True),
+        without_padding(reordered, False),
+        reordered,
+    ):
         if not covers_of(candidate, host, options.reassociate).refused:
             debug.passed("padding", candidate, loops)
             return candidate

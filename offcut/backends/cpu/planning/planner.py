@@ -29,7 +29,7 @@ from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.planning.conditions import asks_lanes, asks_loops, separations
 from offcut.backends.cpu.planning.loop_plan import plan_cut_loops, plan_loops
-from offcut.backends.cpu.planning.marks import threads_marked, with_threads
+from offcut.backends.cpu.planning.marks import with_thread_binds, with_threads
 from offcut.backends.cpu.planning.nest_plan import nest_schedule, plan_best_nests, plan_nests
 from offcut.backends.cpu.planning.planned import Planned
 from offcut.backends.cpu.planning.policy import without_blocks
@@ -71,42 +71,45 @@ def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT
     schedule = options.schedule
     by_hand = () if schedule is None else hand_steps(schedule)
     if schedule is None or not by_hand:
-        return changed_plans(_in_order(program, users, host, options), lambda plan: plan)
+        return changed_plans(_plans_in_order(program, users, host, options), lambda plan: plan)
     with debug.timed("primitives"):
         verify_pass(program, create_schedule(program).source, options.reassociate)
         own = [family.microkernel for family in families(host)]
         first = replace(schedule, steps=by_hand)
-        lowered = replay(program, first, options.microkernels, options.reassociate, own)[1]
-        lowered = canonicalize(lowered)
-    debug.passed("primitives", lowered, program)
-    words = machine_words(lowered, host.machine, "compile")
+        program_by_hand = replay(program, first, options.microkernels, options.reassociate, own)[1]
+        program_by_hand = canonicalize(program_by_hand)
+    debug.passed("primitives", program_by_hand, program)
+    words = machine_words(program_by_hand, host.machine, "compile")
     rest = schedule.steps[len(by_hand) :]
     undecided = replace(options, schedule=replace(schedule, steps=rest) if rest else None)
 
     def after_hand(plan: Planned) -> Planned:
-        """Return a plan of what the primitives make as one of the program."""
-        whole, unnamed = (
-            replace(schedule, steps=(*by_hand, *one.steps)) for one in (plan.schedule, plan.unnamed)
+        """Return a plan of the program that the primitives make as a plan of the program before them."""
+        full, unnamed = (
+            replace(schedule, steps=(*by_hand, *rest.steps))
+            for rest in (plan.schedule, plan.unnamed)
         )
         notes = (*words, *plan.notes)
-        return replace(plan, schedule=whole, unnamed=unnamed, by_hand=lowered, notes=notes)
+        return replace(plan, schedule=full, unnamed=unnamed, by_hand=program_by_hand, notes=notes)
 
-    planned = _in_order(lowered, users, host, undecided)
-    return changed_plans(_below(planned, len(str(first).splitlines()) - 1), after_hand)
+    rest_plans = _plans_in_order(program_by_hand, users, host, undecided)
+    return changed_plans(
+        _with_line_offset(rest_plans, len(str(first).splitlines()) - 1), after_hand
+    )
 
 
-def _below(plans: Plans[Planned], lines: int) -> Plans[Planned]:
-    """Yield plans of a schedule that stands below so many lines of another one, which are counted where it is refused."""
+def _with_line_offset(plans: Plans[Planned], lines: int) -> Plans[Planned]:
+    """Yield plans of a schedule that stands below `lines` lines of another one; errors count these lines."""
     try:
         yield from plans
     except PartitionError as refused:
         refused.at = re.sub(
-            r"^line (\d+)", lambda found: f"line {int(found[1]) + lines}", refused.at
+            r"^line (\d+)", lambda match: f"line {int(match[1]) + lines}", refused.at
         )
         raise
 
 
-def _in_order(program: Program, users: Users, host: Host, options: Options) -> Plans[Planned]:
+def _plans_in_order(program: Program, users: Users, host: Host, options: Options) -> Plans[Planned]:
     """Yield the plans of a program without primitives by hand, in order of preference."""
     if options.schedule is not None:
         check_once(options.schedule)
@@ -119,12 +122,12 @@ def _in_order(program: Program, users: Users, host: Host, options: Options) -> P
 
 @dataclass(frozen=True)
 class _Preferences:
-    """What the policy would do with a program.
+    """The plans that the policy prefers for a program.
 
-    computation  the program as whole arrays; None where it is none, or is not read as one
-    why          in words, why it is none
-    own_loops    how the program runs in its own loops, where no schedule says it
-    notes        lines of each plan: what those that come before it lack
+    computation  the program as whole arrays; None if it is not a computation, or is not to be read as one
+    why          the reason that it is none, as text
+    own_loops    the decisions about the program in its own loops, without a schedule
+    notes        of each plan: how it differs from those that are preferred to it
     """
 
     program: Program
@@ -142,7 +145,7 @@ class _Preferences:
         return self.options.schedule is None and self.options.strategy == "auto"
 
     def plans(self) -> Plans[Planned]:
-        """Yield the plan that is liked best, then those that are easier to prove.
+        """Yield the preferred plan, then plans that are easier to prove.
 
         Raises PartitionError for a plan that computes something else: what applied it is wrong.
         """
@@ -157,9 +160,9 @@ class _Preferences:
             yield from self.without_products(f"no nest is cut: {unproved.why}").plans()
             return
         if self.host.threads > 1 and self.options.schedule is None:
-            # Threads never decide how an instance is computed, so neither does what is not told of their loops.
-            alone = replace(self, host=replace(self.host, threads=1))
-            yield from changed_plans(alone.plans(), partial(with_threads, host=self.host))
+            # Threads never decide how an instance is computed; so a failed proof about their loops must not decide it either.
+            on_one_thread = replace(self, host=replace(self.host, threads=1))
+            yield from changed_plans(on_one_thread.plans(), partial(with_threads, host=self.host))
             return
         preferences = self
         if first.applied is not None and conditions(self.program):
@@ -208,11 +211,11 @@ class _Preferences:
         return replace(self, options=options, notes=(*self.notes, note))
 
     def with_notes(self, plan: Planned, *notes: str) -> Planned:
-        """Return a plan that says what those before it lack."""
+        """Return a plan with notes on how it differs from those that are preferred to it."""
         return replace(plan, notes=(*plan.notes, *self.notes, *notes))
 
     def first(self) -> Planned:
-        """Return the plan that is liked best.
+        """Return the preferred plan.
 
         Raises PartitionError for a schedule or a strategy that does not apply.
         """
@@ -224,7 +227,7 @@ class _Preferences:
                 return self.in_loops()
             raise PartitionError(
                 "compile",
-                f"cannot take strategy={_shown(options.strategy)} with this program",
+                f"cannot take strategy={_format_strategies(options.strategy)} with this program",
                 because=f"{self.why}, so it runs in the loops that it has",
                 help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
             )
@@ -237,9 +240,9 @@ class _Preferences:
             return cut
         if not asks_lanes(cut.program):
             separate = self.with_separate_conditions(self.computation, cut.unnamed)
-            apart = attempt(partial(self.in_nests, separate))
-            if isinstance(apart, Planned) and not asks_loops(apart.program):
-                return apart
+            in_separate_nests = attempt(partial(self.in_nests, separate))
+            if isinstance(in_separate_nests, Planned) and not asks_loops(in_separate_nests.program):
+                return in_separate_nests
         return self.uncut("its conditions are moved out of its loops").in_loops()
 
     def scheduled(self, schedule: Schedule) -> Planned:
@@ -261,11 +264,11 @@ class _Preferences:
     def in_loops(self) -> Planned:
         """Return the program in its own loops, conditions out of them."""
         steps = (*separations(self.program, self.host.machine), *self.own_loops)
-        schedule = threads_marked(Schedule(self.program.name, steps), self.host)
+        schedule = with_thread_binds(Schedule(self.program.name, steps), self.host)
         return plan_loops(self.program, self.host, self.options, schedule, self.why)
 
     def with_separate_conditions(self, computation: Computation, schedule: Schedule) -> Schedule:
-        """Return a schedule of a computation that moves conditions out of the loops that come of its nests."""
+        """Return a schedule of a computation that also moves conditions out of the loops of its nests."""
         nests = [step for step in schedule.steps if not isinstance(step, Bind)]
         marks = [step for step in schedule.steps if isinstance(step, Bind)]
         steps = (*nests, *separations(source(computation), self.host.machine), *marks)
@@ -279,16 +282,16 @@ def _check_undecided(unproved: Unproved) -> None:
 
 
 def _keeps_conditions(plan: Planned) -> bool:
-    """Return whether a plan in nests leaves conditions in loops that separating these would move out of them."""
+    """Return whether a plan in nests leaves conditions in loops that separation would move out of them."""
     assert plan.applied is not None
     cut = plan.applied.partition
-    covered = any(piece.microkernel is not None for piece in cut.pieces)
+    has_microkernel = any(piece.microkernel is not None for piece in cut.pieces)
     shares = any(isinstance(part, Together) for part in parts_of(plan.schedule))
-    return not covered and not shares and asks_loops(cut.source)
+    return not has_microkernel and not shares and asks_loops(cut.source)
 
 
-def _shown(strategy: Strategies) -> str:
-    """Return strategies as ``strategy=`` takes them."""
+def _format_strategies(strategy: Strategies) -> str:
+    """Return strategies as the text of the argument of ``strategy=``."""
     if isinstance(strategy, tuple):
-        return repr({axis: str(one) for axis, one in strategy})
+        return repr({axis: str(name) for axis, name in strategy})
     return repr(str(strategy))

@@ -1,4 +1,4 @@
-"""A program in, the computation that it is out: a sequence of whole arrays, each from those before; else why it is none."""
+"""Reads a program as a computation: a sequence of whole arrays, each from those before; else tells why it is none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from offcut.polyhedral import BudgetExceeded, pass_budget
 def computation_of(
     program: Program, users: Users, reassociate: bool
 ) -> tuple[Computation | None, str]:
-    """Return `program` as a computation, in the user's names; else None, and in words why it is none."""
+    """Return `program` as a computation, in the user's names; else None, and the reason as text."""
     try:
         with debug.timed("raise"), pass_budget():
             computation = raise_to_computation(*privatized(program))
@@ -27,10 +27,10 @@ def computation_of(
 
 
 def _added_last(computation: Computation, program: Program) -> str | None:
-    """Return, in words, a sum of `program` whose start `computation` adds after its terms; None where there is none."""
-    own = {buffer.name for buffer in program.buffers}
+    """Return the reason, as text, if `computation` adds the start of a sum of `program` after its terms; else None."""
+    buffers = {buffer.name for buffer in program.buffers}
     for lead in (group[0] for group in computation.groups):
-        if lead.reducer is not None and lead.buffer not in own:
+        if lead.reducer is not None and lead.buffer not in buffers:
             name = lead.buffer.removesuffix("_sum")
             return f"the sum in {name} starts from a value, and reassociate=False"
     return None

@@ -1,4 +1,4 @@
-"""Which reductions run as lanes along themselves: those over rows that lie in memory as they run.
+"""Binds reductions to lanes that run over rows of memory.
 
 ``M[i] = sum over j of A[i, j]`` reads unit steps along j and rows apart along i: lanes along i would
 gather, lanes along j load vectors. So the loop over j is marked ``@lane``. A column sum
@@ -76,43 +76,45 @@ def _covered(program: Program) -> set[str]:
 
 
 class _Marker:
-    """What `marked` is given, and the buffers that microkernels reduce into."""
+    """Binds the reductions of a program to lanes, but for those into buffers that microkernels reduce into."""
 
     def __init__(self, program: Program, reassociate: bool, binds: Binds) -> None:
         self.program, self.reassociate, self.binds = program, reassociate, binds
         self.covered = _covered(program)
 
-    def block(self, body: Sequence[Stmt], around: tuple[str, ...]) -> tuple[Stmt, ...]:
-        """Return statements inside of the loops `around` with their loops marked."""
+    def block(self, body: Sequence[Stmt], outer: tuple[str, ...]) -> tuple[Stmt, ...]:
+        """Return statements, inside of the loops `outer`, with their reductions bound to lanes."""
 
-        def inside(inner: Sequence[Stmt], *names: str) -> tuple[Stmt, ...]:
-            return self.block(inner, (*around, *names))
+        def mark_inner(inner: Sequence[Stmt], *names: str) -> tuple[Stmt, ...]:
+            return self.block(inner, (*outer, *names))
 
-        found: list[Stmt] = []
+        result: list[Stmt] = []
         for stmt in body:
             match stmt:
                 case For(name) if only_reduces(stmt):
-                    found.append(self.loop(stmt, around))
+                    result.append(self.loop(stmt, outer))
                 case For(name):
-                    found.append(replace(stmt, body=inside(stmt.body, name)))
+                    result.append(replace(stmt, body=mark_inner(stmt.body, name)))
                 case Tile():
                     names = (axis.iter for axis in stmt.axes)
-                    found.append(_tile(replace(stmt, body=inside(stmt.body, *names))))
+                    result.append(_tile(replace(stmt, body=mark_inner(stmt.body, *names))))
                 case If(condition, then, other):
-                    found.append(If(condition, inside(then), inside(other)))
+                    result.append(If(condition, mark_inner(then), mark_inner(other)))
                 case Let() | Alloc():
-                    found.append(replace(stmt, body=inside(stmt.body)))
+                    result.append(replace(stmt, body=mark_inner(stmt.body)))
                 case Choose(options):
-                    made = tuple(replace(option, body=inside(option.body)) for option in options)
-                    found.append(Choose(made))
+                    new_options = tuple(
+                        replace(option, body=mark_inner(option.body)) for option in options
+                    )
+                    result.append(Choose(new_options))
                 case Store() | Sync():
-                    found.append(stmt)
+                    result.append(stmt)
                 case _:
                     assert_never(stmt)
-        return tuple(found)
+        return tuple(result)
 
-    def loop(self, loop: For, around: tuple[str, ...]) -> For:
-        """Return a loop that only reduces, marked where it is one of rows of memory."""
+    def loop(self, loop: For, outer: tuple[str, ...]) -> For:
+        """Return a loop that only reduces, bound to lanes if it runs over rows of memory."""
         stores = [stmt for stmt in loop.body if isinstance(stmt, Store)]
         if _adds_floats(stores, self.program) and not self.reassociate:
             serial = loop.unit != LANE
@@ -120,19 +122,19 @@ class _Marker:
         if loop.unit is not None or not self.binds.take(loop):
             return loop
         forced = self.binds.force(loop) and not any(s.buffer in self.covered for s in stores)
-        if not forced and not self.is_of_rows(loop, stores, around):
+        if not forced and not self.is_of_rows(loop, stores, outer):
             return loop
         return replace(loop, unit=LANE)
 
-    def is_of_rows(self, loop: For, stores: Sequence[Store], around: tuple[str, ...]) -> bool:
+    def is_of_rows(self, loop: For, stores: Sequence[Store], outer: tuple[str, ...]) -> bool:
         """Return whether a loop reduces over rows of memory, many terms each."""
         if _few(ix.sub(loop.hi, loop.lo)):
             return False
         for store in stores:
-            read = {load.buffer for load, _ in loads(store.value)}
-            if any(self.program.buffer(name).layout is not None for name in read):
+            arrays = {load.buffer for load, _ in loads(store.value)}
+            if any(self.program.buffer(name).layout is not None for name in arrays):
                 return False  # held in panels: rows of it do not lie as they are written
-            moving = _moving(store, around, self.program.buffer(store.buffer).shape)
+            moving = _moving(store, outer, self.program.buffer(store.buffer).shape)
             floats = _adds_floats(stores, self.program)
             if not _on_rows(
                 store, loop.iter, moving, not floats and store.buffer not in self.covered
