@@ -259,7 +259,10 @@ def _by_nest(
     chosen_ways: Sequence[int],
     stages: Mapping[str, float],
 ) -> list[float]:
-    """Return the seconds of stages by nest; those of a stage in no nest are shared among the nests without a time, or among all."""
+    """Return the seconds of stages by nest; those of a stage in no nest are shared among the nests without a time, or among all.
+
+    Where no nest takes any time, they are shared evenly.
+    """
     unassigned, seconds = dict(stages), list[float]()
     for choices, way in zip(applied.choices, chosen_ways, strict=True):
         written_buffers = {
@@ -273,7 +276,8 @@ def _by_nest(
     weights = [costs[way] for costs, way in zip(competing, chosen_ways, strict=True)]
     without = [0.0 if own else weight for own, weight in zip(seconds, weights, strict=True)]
     weights = without if sum(without) else weights
-    every = sum(weights) or 1.0
+    weights = weights if sum(weights) else [1.0] * len(seconds)  # of an empty batch, none takes any
+    every = sum(weights)
     return [own + rest * weight / every for own, weight in zip(seconds, weights, strict=True)]
 
 

@@ -250,3 +250,22 @@ def test_a_packed_constant_is_held_once_and_its_array_is_made_again_bit_for_bit(
     assert again(a).tobytes() == before.tobytes()
     other = kernel.with_constants({"W": np.zeros((33, 50), "f"), "B": b})
     np.testing.assert_array_equal(other(a), np.broadcast_to(b, (5, 50)))
+
+
+def test_a_plan_of_no_images_takes_what_packing_takes() -> None:
+    # the operand is packed in each call, also where nothing is computed with it
+    n = oc.dim("n", max=20)
+    x = oc.placeholder((n, 7, 9, 5), "int8", name="X")
+    w = oc.placeholder((3, 3, 5, 11), "int8", name="W")
+    r, s, c = (oc.reduce_axis(extent, name=name) for extent, name in ((3, "r"), (3, "s"), (5, "c")))
+    sums = oc.compute(
+        (n, 5, 7, 11),
+        lambda b, y, z, o: oc.sum(
+            x[b, y + r, z + s, c].astype("int32") * w[r, s, c, o].astype("int32"), axis=(r, s, c)
+        ),
+        name="C",
+    )
+    kernel = oc.compile(sums, inputs=[x, w], target=oc.target("cpu", machine="sapphire-rapids"))
+    assert "W_panels" in str(kernel.loops)
+    for images in (0, 1, 20):
+        assert kernel.plan(n=images).seconds == pytest.approx(kernel.cost(n=images).seconds)
