@@ -68,7 +68,7 @@ from offcut.proof.normal_forms.derived_sizes import find_broken_range, write_out
 from offcut.proof.normal_forms.iterations import Body, bodies
 from offcut.proof.normal_forms.loop_fusion import fuse_loops_like, fuse_ranges
 from offcut.proof.normal_forms.options import count_combinations, options, pair_options
-from offcut.proof.normal_forms.reduction_init import normalize_reductions
+from offcut.proof.normal_forms.reduction_init import normalize_reductions, with_floats
 from offcut.proof.normal_forms.reduction_order import reorder_terms_like
 from offcut.proof.normal_forms.storage_order import (
     permute_storage_like,
@@ -186,6 +186,7 @@ def _theorems(
     inside: bool,
 ) -> tuple[Theorem, ...]:
     source, emitted = normalize_reductions(source, emitted, reassociate)
+    through = with_floats(through)
     _check_declarations(source, emitted)
     if _is_unpadded(source, emitted, reassociate) and (inside or not accesses_outside(source)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)

@@ -1,4 +1,4 @@
-"""What a schedule calls the loops of the program that it makes, and which of them it binds to a unit.
+"""The names that a schedule gives to the loops of its program, and the loops that it binds to units.
 
 Bodies and tails that one decision makes share its name::
 
@@ -6,8 +6,8 @@ Bodies and tails that one decision makes share its name::
                                                  tile i in 14*i_tile +: 14 …                  C.i_in
     bind C.i_tile thread                       tile i in 14*(n//14) +: n % 14 …               C.i_in
 
-A loop that no decision makes has the name of its axis. It is one of each stage that it computes, and is shown as one of the
-last of these. A loop that counts tiles is recognized by where the tiles start, which is all that it decides.
+A loop that no decision makes has the name of its axis. It belongs to each stage that it computes; errors name the last of these.
+A loop that counts tiles is recognized by the starts of its tiles: its iterator is in nothing else.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from offcut.schedule.decisions import (
 
 @dataclass(frozen=True)
 class LoopNames:
-    """What `schedule` calls loops; its splits, and the stages that it names, are all that is read of it."""
+    """The names of loops by the splits of `schedule`, and by the stages that its decisions name."""
 
     schedule: Schedule
 
     @lazy_property
     def _splits(self) -> dict[str, list[Split]]:
-        """Return the splits of an axis, of whichever stage."""
-        found: dict[str, list[Split]] = {}
+        """Return the splits of all stages, by axis."""
+        splits: dict[str, list[Split]] = {}
         for step in each_decision(self.schedule.steps):
             if isinstance(step, Split):
-                found.setdefault(step.axis, []).append(step)
-        return found
+                splits.setdefault(step.axis, []).append(step)
+        return splits
 
     @lazy_property
     def _stages(self) -> frozenset[str]:
@@ -65,48 +65,48 @@ class LoopNames:
         return found
 
     def stage_of(self, stmt: Stmt) -> str:
-        """Return the stage by which a loop is shown: the last one in it of which something is decided, else the last."""
-        stored = stages_of(stmt)
-        named = (buffer for buffer in reversed(stored) if buffer in self._stages)
-        return next(named, stored[-1] if stored else "")
+        """Return the stage that a loop is shown as a loop of: the last one in it that a decision names, else the last one."""
+        stages = stages_of(stmt)
+        named_stages = (buffer for buffer in reversed(stages) if buffer in self._stages)
+        return next(named_stages, stages[-1] if stages else "")
 
     def names_of(self, stmt: For | Tile, stage: str) -> tuple[str, ...]:
-        """Return what a loop is called as one of `stage`, or the loops of a tile; several where alternatives call it otherwise."""
+        """Return the names of a loop of `stage`, or of the loops of a tile; several, if alternatives of the schedule differ in them."""
         if isinstance(stmt, Tile):
-            each = (self._inside(axis.iter, axis.start, stage) for axis in stmt.axes)
+            each = (self._names_on_axis(axis.iter, axis.start, stage) for axis in stmt.axes)
             return tuple(name for names in each for name in names)
-        started = _tiles_of(stmt) if self._splits else None
-        if started is None:
-            return self._inside(stmt.iter, stmt.lo, stage)
-        axis, start = started
+        tiles = _tiles_of(stmt) if self._splits else None
+        if tiles is None:
+            return self._names_on_axis(stmt.iter, stmt.lo, stage)
+        axis, start = tiles
         splits = self._splits_of(axis, stage)
         step = dict(ix.to_linear(start).terms).get(Var(stmt.iter))
         return tuple(dict.fromkeys(_level(split, step) for split in splits)) or (axis,)
 
-    def _inside(self, axis: str, start: Expr, stage: str) -> tuple[str, ...]:
-        """Return what the loop over the coordinates of an axis is called, which begins at `start`."""
+    def _names_on_axis(self, axis: str, start: Expr, stage: str) -> tuple[str, ...]:
+        """Return the names of the loop over the coordinates of an axis that begins at `start`."""
         first = ix.literal_value(start) is not None
         names = []
         for split in self._splits_of(axis, stage):
-            alone = first and split.levels[-1].room is not None
-            names.append(split.names[0 if alone else -1])
+            has_one_loop = first and split.levels[-1].room is not None
+            names.append(split.names[0 if has_one_loop else -1])
         if first and any(axis not in split for split in self._alternatives.get(stage, ())):
             names.append(axis)
         return tuple(dict.fromkeys(names)) or (axis,)
 
     def _splits_of(self, axis: str, stage: str) -> list[Split]:
-        return [one for one in self._splits.get(axis, ()) if one.stage in (ANY, stage)]
+        return [split for split in self._splits.get(axis, ()) if split.stage in (ANY, stage)]
 
     def known(self, program: Program, stage: str) -> tuple[str, ...]:
-        """Return what the loops of a stage are called, in the order of the text, those of tiles too."""
-        found: dict[str, None] = {}
+        """Return the names of the loops and tiles of a stage, in the order of the text."""
+        names: dict[str, None] = {}
         for stmt in walk(program.body):
             if isinstance(stmt, For | Tile) and stage in stages_of(stmt):
-                found |= dict.fromkeys(self.names_of(stmt, stage))
-        return tuple(found)
+                names |= dict.fromkeys(self.names_of(stmt, stage))
+        return tuple(names)
 
     def says(self, bind: Bind) -> bool:
-        """Return whether some decision makes, or lists, the loop of a bind: it may be that of one iteration."""
+        """Return whether some decision makes, or lists, the loop of a bind. The program may lack it, if it has one iteration."""
         return any(
             step.stage in (ANY, bind.stage)
             and bind.axis in (step.names if isinstance(step, Split) else step.loops)
@@ -116,18 +116,18 @@ class LoopNames:
 
 
 def stages_of(stmt: Stmt) -> tuple[str, ...]:
-    """Return the arrays that a statement computes, in the order of their last stores; scalars where it computes nothing else."""
-    stored: dict[str, bool] = {}
-    for one in walk((stmt,)):
-        if isinstance(one, Store):
-            stored.pop(one.buffer, None)
-            stored[one.buffer] = bool(one.index)
-    arrays = tuple(buffer for buffer, indexed in stored.items() if indexed)
-    return arrays or tuple(stored)
+    """Return the arrays that a statement computes, in the order of their last stores; if there are none, its scalars."""
+    indexed_by_buffer: dict[str, bool] = {}
+    for inner in walk((stmt,)):
+        if isinstance(inner, Store):
+            indexed_by_buffer.pop(inner.buffer, None)
+            indexed_by_buffer[inner.buffer] = bool(inner.index)
+    arrays = tuple(buffer for buffer, indexed in indexed_by_buffer.items() if indexed)
+    return arrays or tuple(indexed_by_buffer)
 
 
 def _tiles_of(loop: For) -> tuple[str, Expr] | None:
-    """Return the axis of the tiles that a loop counts, and where these start; None: it runs through coordinates."""
+    """Return the axis of the tiles that a loop counts, and their start; None for a loop over coordinates."""
     starts: list[tuple[str, Expr]] = []
     for stmt in walk(loop.body):
         match stmt:
@@ -148,7 +148,7 @@ def _tiles_of(loop: For) -> tuple[str, Expr] | None:
 
 
 def _level(split: Split, step: object) -> str:
-    """Return which loop of a split counts tiles that are `step` apart."""
+    """Return the name of the loop of a split that counts tiles of size `step`."""
     outer = (
         name
         for name, level in zip(split.names, split.levels[:-1], strict=False)
@@ -159,10 +159,10 @@ def _level(split: Split, step: object) -> str:
 
 @dataclass(frozen=True)
 class Binds:
-    """Which loops the decisions of a schedule bind to a unit.
+    """The loops that a schedule binds to a unit.
 
-    lines   that do; of ``*``: whichever the target chooses
-    forced  those of them that it follows where it would choose otherwise
+    lines   its binds; one of ``*`` leaves the choice of loops to the target
+    forced  the lines that the target follows against its own choice
     """
 
     schedule: Schedule
@@ -175,7 +175,10 @@ class Binds:
 
     @staticmethod
     def of(schedule: Schedule, unit: str | None, tree: bool = False) -> Binds:
-        """Return what a schedule binds to a unit; of lanes, to those that add up, or to the others."""
+        """Return the binds of a schedule to a unit.
+
+        tree  of lanes: those of reductions; False: the others
+        """
         lines = (
             step
             for step in schedule.steps
@@ -184,27 +187,27 @@ class Binds:
         return Binds(schedule, tuple(lines))
 
     def take(self, stmt: For | Tile) -> bool:
-        """Return whether a loop may run so: it is named, or it is the target's choice."""
+        """Return whether the lines allow to bind a loop: one names it, or leaves the choice to the target."""
         return any(line.stage == ANY for line in self.lines) or self._name(self.lines, stmt)
 
     def force(self, stmt: For | Tile) -> bool:
-        """Return whether a loop runs so where the target would choose otherwise."""
+        """Return whether a forced line names a loop."""
         return self._name(self.forced, stmt)
 
     def name(self, line: Bind, stmt: For | Tile) -> bool:
-        """Return whether a line is about a loop."""
+        """Return whether a line names a loop."""
         return line.stage in stages_of(stmt) and line.axis in self.names.names_of(stmt, line.stage)
 
     def _name(self, lines: tuple[Bind, ...], stmt: For | Tile) -> bool:
-        own = [line for line in lines if line.stage != ANY]
-        return bool(own) and any(self.name(line, stmt) for line in own)
+        named_lines = [line for line in lines if line.stage != ANY]
+        return bool(named_lines) and any(self.name(line, stmt) for line in named_lines)
 
     def bind_some(self, stage: str) -> bool:
         """Return whether some loop of a stage may run so."""
         return any(line.stage in (ANY, stage) for line in self.lines)
 
     def lines_of(self, stmt: For | Tile) -> Iterator[Bind]:
-        """Yield the lines that bind a loop alone, one for each name that it has."""
+        """Yield the lines that would bind this loop by name, one for each of its names."""
         stage = self.names.stage_of(stmt)
         like = self.lines[0]
         for name in self.names.names_of(stmt, stage):
@@ -212,6 +215,6 @@ class Binds:
 
 
 EVERY = Binds(Schedule("", ()), (Bind(ANY, ANY, None),))
-"""Whichever loops the target chooses."""
+"""A line that leaves the choice of loops to the target."""
 NO_LOOP = Binds(Schedule("", ()), ())
-"""None but those that are marked."""
+"""No line: only loops that have their unit already."""

@@ -651,8 +651,8 @@ def _is_of_nests(step: Step) -> bool:
 
 
 def decisions_about(schedule: Schedule, computation: Computation) -> Schedule | None:
-    """Return what a schedule says of the stages of one nest of a program, but for units; None where it does not cover each."""
-    known = {stage.buffer for group in computation.groups for stage in group}
+    """Return the decisions of a schedule about the stages of one nest, without binds; None if they do not cover each group."""
+    stages = {stage.buffer for group in computation.groups for stage in group}
     steps: list[Step] = []
     for step in schedule.steps:
         if isinstance(step, Separate | Bind):
@@ -660,12 +660,12 @@ def decisions_about(schedule: Schedule, computation: Computation) -> Schedule | 
         if isinstance(step, Staging) and step.how == "prepack":
             about = any(step.what == buffer.name for buffer in computation.buffers)
         else:
-            about = bool(stages_in(step) & known)
+            about = bool(stages_in(step) & stages)
         if about:
-            known |= {step.name} if isinstance(step, Staging) else frozenset()
+            stages |= {step.name} if isinstance(step, Staging) else frozenset()
             steps.append(step)
-    covered = {step.stage for step in each_decision(steps) if isinstance(step, Cover)}
-    if not {group[0].buffer for group in computation.groups} <= covered:
+    covered_stages = {step.stage for step in each_decision(steps) if isinstance(step, Cover)}
+    if not {group[0].buffer for group in computation.groups} <= covered_stages:
         return None
     return Schedule(computation.name, tuple(steps))
 

@@ -50,7 +50,7 @@ def _decided_error(
 
 
 class Advice(str):
-    """A decision as help of an error: the call of the method that writes it.
+    """A decision as help of an error: as a call of the method that makes it.
 
     line  the line of text that says it
     """
@@ -59,20 +59,20 @@ class Advice(str):
 
     @classmethod
     def of(cls, decision: Primitive, more: str = "") -> Advice:
-        """Return the advice to decide so; `more` is said behind it."""
+        """Return the advice to make `decision`, followed by the text `more`."""
         advice = cls(format_call(decision) + more)
         advice.line = format_decision(decision) + more
         return advice
 
 
 def split_advice(stage: str, axis: str, factor: int, more: str = "") -> Advice:
-    """Return the advice to split a loop; `more` is said behind it."""
+    """Return the advice to split a loop, followed by the text `more`."""
     names = f"{axis}o", f"{axis}i"
     return Advice.of(Split(stage, axis, (Level(factor),), names), more)
 
 
 def format_call(decision: Primitive) -> str:
-    """Return the call of the method of a stage, or of a schedule, that writes a decision."""
+    """Return a decision as the call of a method of a stage, or of a schedule."""
     match decision:
         case Split(_, axis, (level,)):
             return f'split("{axis}", {level.tile})'
@@ -88,21 +88,23 @@ def format_call(decision: Primitive) -> str:
 
 @contextmanager
 def at_line(schedule: Schedule, decision: Decision | int) -> Iterator[None]:
-    """Name the line of `decision`, or of that number, in what is refused meanwhile; of an option, the line in it that is."""
+    """Add the line of `decision`, or the line of that number, to errors raised inside; in an option, the line of the decision that
+    is at fault.
+    """
     try:
         yield
     except PartitionError as refused:
         if refused.at.startswith("line "):
             raise
-        lines = [(one, k, text.strip()) for k, (text, one) in enumerate(lines_of(schedule), 1)]
-        named = [line for line in lines if line[0] is decision or line[1] == decision]
-        inside = [line for line in lines if line[0] is refused.decision is not None]
-        one, number, text = (inside or named)[0]
+        lines = [(step, k, text.strip()) for k, (text, step) in enumerate(lines_of(schedule), 1)]
+        matching = [line for line in lines if line[0] is decision or line[1] == decision]
+        nested = [line for line in lines if line[0] is refused.decision is not None]
+        step, number, text = (nested or matching)[0]
         op, because = refused.op, refused.because
-        if isinstance(one, Primitive) and primitive_of(one) == op:
+        if isinstance(step, Primitive) and primitive_of(step) == op:
             op = text.split()[0]
         if isinstance(refused, DecidedError):
-            first = next(f"line {k}: {text}" for one, k, text in lines if one is refused.first)
+            first = next(f"line {k}: {text}" for step, k, text in lines if step is refused.first)
             because = f"{first} has decided it"
         help = tuple(one.line if isinstance(one, Advice) else one for one in refused.help)
         at = f"line {number}: {text}"

@@ -18,7 +18,7 @@ from offcut.polyhedral import Facts
 
 Ranges = Mapping[str, Ends | None]
 COUNTED_UNITS = ("warpgroup", "warp")
-"""Units of which a block has as many whatever it computes: the last ones may have no tile."""
+"""Units that each block has a constant number of, whatever it computes: the last ones may have no tile."""
 
 
 def footprint(
@@ -45,7 +45,7 @@ def footprint(
     for reach, extent in zip(box, shape, strict=True):
         low, high = reach or (ix.const(0), ix.const(-1))
         start = facts.extreme("max", low, ix.const(0))
-        end = facts.extreme("min", extent, _behind(high))
+        end = facts.extreme("min", extent, _end_of(high))
         window.append((start, ix.sub(end, start)))
     return tuple(window)
 
@@ -67,7 +67,7 @@ def _accesses(
                 now = ranges
                 for axis in axes:
                     whole = ix.sub(ix.add(axis.start, axis.extent), 1)
-                    last = _last(axis) if counted else whole
+                    last = _last_coordinate(axis) if counted else whole
                     now = _bound(now, axis.iter, axis.start, last)
                 yield from _accesses(inner, buffer, now, stored, counted)
             case Let(name, lo, hi, _, inner):
@@ -89,15 +89,15 @@ def _accesses(
                         yield node.index, ranges
 
 
-def _behind(last: Expr) -> Expr:
-    """Return the coordinate behind the last one, which may be the least of several."""
-    return reduce(ix.minimum, (ix.add(one, 1) for one in ix.parts_of_minimum(last)))
+def _end_of(last: Expr) -> Expr:
+    """Return the end of a range, one past its last coordinate `last`, which may be a minimum."""
+    return reduce(ix.minimum, (ix.add(end, 1) for end in ix.parts_of_minimum(last)))
 
 
-def _last(axis: TileAxis) -> Expr:
-    """Return the last coordinate of a tile along an axis: of an extent that is the least of several, the least of where they end."""
-    ends_of = (ix.sub(ix.add(axis.start, one), 1) for one in ix.parts_of_minimum(axis.extent))
-    return reduce(ix.minimum, ends_of)
+def _last_coordinate(axis: TileAxis) -> Expr:
+    """Return the last coordinate of a tile along an axis; a minimum of ends, if the extent is a minimum."""
+    lasts = (ix.sub(ix.add(axis.start, extent), 1) for extent in ix.parts_of_minimum(axis.extent))
+    return reduce(ix.minimum, lasts)
 
 
 def _bound(ranges: Ranges, name: str, first: Expr, last: Expr) -> Ranges:

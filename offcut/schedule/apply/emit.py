@@ -55,8 +55,8 @@ from offcut.schedule.apply.staged_form import Alternatives, Covered, Nest, Nests
 from offcut.schedule.apply.tiles import Open, Tiles
 from offcut.schedule.decisions import Fuse, SplitPair
 
-MOST_UNITS = 32
-"""The most of them that a block may have."""
+MAX_UNITS = 32
+"""The most counted units (`COUNTED_UNITS`) that a block may have."""
 
 
 def lower(nests: Nests) -> Program:
@@ -319,7 +319,7 @@ class _Nest(Tiles):
         """
         name = self.names.fresh(split.outer)
         if self.nest.mark(split.outer).unit in COUNTED_UNITS:
-            count = _most_of(count, at.facts)
+            count = _max_trip_count(count, at.facts)
         facts = at.facts.loop(name, ix.const(0), count)
         begin, inner = _start_of(start, Var(name)), replace(at, facts=facts)
         if opaque is not None:
@@ -420,18 +420,21 @@ class _Nest(Tiles):
         return (part for part in conjuncts(condition) if not self.always(part, at))
 
 
-def _most_of(count: Expr, facts: Facts) -> Expr:
-    """Return the most tiles that there may be, for units of which there are as many everywhere; `count` where that is no number."""
-    if ix.literal_value(count) is not None or not facts.holds(ix.compare("<=", count, MOST_UNITS)):
+def _max_trip_count(count: Expr, facts: Facts) -> Expr:
+    """Return the greatest trip count of a loop over counted units, as a literal; `count` if facts do not bound it by `MAX_UNITS`.
+
+    Each block has the same number of units, so the loop over them has a constant trip count, and the last may have no tile.
+    """
+    if ix.literal_value(count) is not None or not facts.holds(ix.compare("<=", count, MAX_UNITS)):
         return count
-    fewer, most = 0, MOST_UNITS
-    while most - fewer > 1:
-        middle = (fewer + most) // 2
+    low, high = 0, MAX_UNITS
+    while high - low > 1:
+        middle = (low + high) // 2
         if facts.holds(ix.compare("<=", count, middle)):
-            most = middle
+            high = middle
         else:
-            fewer = middle
-    return ix.const(most)
+            low = middle
+    return ix.const(high)
 
 
 def _is_affine(expr: Expr) -> bool:

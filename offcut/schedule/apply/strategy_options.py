@@ -1,4 +1,4 @@
-"""A schedule whose splits choose among strategies -> one whose options have a strategy each, for a target that chooses among whole nests.
+"""Rewrites splits that choose among strategies as a choice of whole schedules, for targets that choose among whole nests.
 
 split Y.i mix 8 as io ii          choose
 at S Y.io                           option ladder
@@ -28,35 +28,39 @@ def with_strategy_options(schedule: Schedule) -> Schedule:
 
 
 def _variants(steps: Sequence[Primitive]) -> Iterator[tuple[str, tuple[Primitive, ...]]]:
-    """Yield decisions with one strategy for each split, and what these are called."""
-    for chosen in product(*map(_variants_of, steps)):
-        label = "_".join(dict.fromkeys(name for name, _ in chosen if name))
-        yield label, tuple(step for _, step in chosen)
+    """Yield each combination of strategies: its label, and the decisions with one strategy for each split."""
+    for variant in product(*map(_variants_of, steps)):
+        label = "_".join(dict.fromkeys(name for name, _ in variant if name))
+        yield label, tuple(step for _, step in variant)
 
 
 def _variants_of(step: Primitive) -> list[tuple[str, Primitive]]:
+    """Return a decision with each of its strategies, with a label."""
     match step:
         case Split(levels=levels):
-            several = product(*map(_levels_of, levels))
+            variants = product(*map(_levels_of, levels))
             return [
                 (
-                    "_".join(name for name, _ in one if name),
-                    replace(step, levels=tuple(level for _, level in one)),
+                    "_".join(name for name, _ in variant if name),
+                    replace(step, levels=tuple(level for _, level in variant)),
                 )
-                for one in several
+                for variant in variants
             ]
         case Choose(options):
-            made = (
+            new_options = (
                 replace(
-                    option, label=f"{option.label}_{label}" if label else option.label, steps=inside
+                    option,
+                    label=f"{option.label}_{label}" if label else option.label,
+                    steps=option_steps,
                 )
                 for option in options
-                for label, inside in _variants(option.steps)
+                for label, option_steps in _variants(option.steps)
             )
-            return [("", Choose(tuple(made)))]
+            return [("", Choose(tuple(new_options)))]
     return [("", step)]
 
 
 def _levels_of(level: Level) -> list[tuple[str, Level]]:
+    """Return a level with each of its strategies, by the name of the strategy; "" for a level that does not choose."""
     among = level.tail.among if level.tail is not None else ()
-    return [(one.name, replace(level, tail=one)) for one in among] or [("", level)]
+    return [(strategy.name, replace(level, tail=strategy)) for strategy in among] or [("", level)]

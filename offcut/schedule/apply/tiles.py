@@ -149,7 +149,7 @@ class Tiles(Offsets):
                     (where if root in stored else terms).append(ix.compare("<", Var(name), end))
                 extent = ix.const(extents[root])
             elif self.in_counted_units:
-                extent = _least(extent, at.facts)
+                extent = _without_implied_bounds(extent, at.facts)
             if root in stored:
                 axes.append(TileAxis(name, start, extent))
             else:
@@ -192,12 +192,12 @@ def _reach(start: Expr, end: Expr) -> Expr:
             return ix.sub(end, start)
 
 
-def _least(extent: Expr, facts: Facts) -> Expr:
-    """Return an extent without those of its bounds that others are known to be below."""
+def _without_implied_bounds(extent: Expr, facts: Facts) -> Expr:
+    """Return an extent without the operands of its minimum that another operand is known to be at most."""
     parts = list(dict.fromkeys(ix.parts_of_minimum(extent)))
     for part in tuple(parts):
-        others = [one for one in parts if one is not part]
-        if any(facts.holds(ix.compare("<=", one, part)) for one in others):
+        others = [other for other in parts if other is not part]
+        if any(facts.holds(ix.compare("<=", other, part)) for other in others):
             parts.remove(part)
     return reduce(ix.minimum, parts)
 

@@ -85,7 +85,9 @@ def test_what_goes_on_with_a_sum_is_computed_from_registers() -> None:
     assert "inline T" in str(kernel.schedule)
 
 
-@pytest.mark.parametrize("strategy", ["guard", "mask", *map(slow, ("pad", "cut", "ladder"))])
+@pytest.mark.parametrize(
+    "strategy", ["guard", "shift", *map(slow, ("mask", "pad", "cut", "ladder", "even", "version"))]
+)
 def test_a_strategy_is_right_at_sizes_around_its_tiles(strategy: str) -> None:
     a, w, s = product(16, 130, most=300)
     kernel = oc.compile(s, inputs=[a, w], target=there(), strategy={"i": strategy})

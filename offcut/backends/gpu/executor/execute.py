@@ -257,11 +257,31 @@ class _Execution:
     # -- launches
 
     def run(self) -> None:
-        """Run the program: block by block where blocks are all there is, else as one."""
-        if is_of_blocks(self.program.body):
-            self.launch(self.program.body, dict(self.sizes))
+        """Run the program, launch by launch where units begin anew with each outermost statement."""
+        if self.agents.grid is None:
+            self.run_launch(self.program.body)
+            return
+        for number, stmt in enumerate(self.program.body, 1):
+            self.reader.launch = number
+            if _ends_launch(stmt, self.agents.grid):
+                self.meet()
+            else:
+                self.run_launch((stmt,))
+
+    def run_launch(self, body: Sequence[Stmt]) -> None:
+        """Run a launch: block by block where blocks are all there is, else as one."""
+        if is_of_blocks(body):
+            self.launch(body, dict(self.sizes))
         else:
-            self.run_agents(self.program.body, dict(self.sizes), ())
+            self.run_agents(body, dict(self.sizes), ())
+
+    def meet(self) -> None:
+        """Let all that comes later know of all that was before."""
+        for lane in self.lanes.values():
+            self.common.join(lane.clock)
+            lane.clock.counts[lane.component] += 1
+        for lane in self.lanes.values():
+            lane.clock.join(self.common)
 
     def launch(self, body: Sequence[Stmt], values: Mapping[str, int]) -> None:
         """Run statements that are loops over blocks, and meetings of these."""
@@ -286,12 +306,8 @@ class _Execution:
                     costs = [evaluate(option.cost, values) for option in options]
                     cheapest = int(np.argmin([math.inf if c != c else c for c in costs]))
                     self.launch(options[cheapest].body, values)
-                case Sync():  # all blocks meet
-                    for lane in self.lanes.values():
-                        self.common.join(lane.clock)
-                        lane.clock.counts[lane.component] += 1
-                    for lane in self.lanes.values():
-                        lane.clock.join(self.common)
+                case Sync():
+                    self.meet()
 
     def value(self, expr: object, values: Mapping[str, int]) -> int:
         return int(evaluate(expr, values))  # type: ignore[arg-type]
@@ -659,3 +675,9 @@ def _bytes_of(footprint: Footprint) -> int:
         for (place, _, writes), mask in footprint.items()
         if writes
     )
+
+
+def _ends_launch(stmt: Stmt, grid: str) -> bool:
+    """Return whether a statement is the barrier of all blocks."""
+    is_barrier = isinstance(stmt, Sync) and stmt.action is Action.BARRIER
+    return is_barrier and stmt.name == grid  # type: ignore[union-attr]

@@ -42,10 +42,11 @@ UnitPath: TypeAlias = tuple[tuple[str, int], ...]
 
 
 class Agent(NamedTuple):
-    """One unit: its kind, and the loops around it that are bound to units."""
+    """One unit: its kind, the loops around it that are bound to units, and the launch that it is of."""
 
     unit: str
     path: UnitPath
+    launch: int = 0
 
     def __str__(self) -> str:
         names = [f"{unit} {value}" for unit, value in reversed(self.path)]
@@ -155,7 +156,7 @@ class Reader:
         self.program, self.agents, self.units = program, agents, agents.by_name
         self.buffers = {buffer.name: buffer for buffer in program.buffers}
         self.tokens: dict[str, Token] = {token.name: token for token in program.tokens}
-        self.number = 0
+        self.number, self.launch = 0, 0
         self._leaf: dict[int, bool] = {}
 
     def read(self, body: Sequence[Stmt], values: Mapping[str, int], path: UnitPath = ()) -> Streams:
@@ -193,7 +194,9 @@ class Reader:
                     inner = replace(scope, values={**scope.values, name: value})
                     if loop_unit is not None:
                         inner = replace(inner, path=(*scope.path, (loop_unit, value)))
-                        self.streams.agents.setdefault(Agent(loop_unit, inner.path), [])
+                        self.streams.agents.setdefault(
+                            Agent(loop_unit, inner.path, self.launch), []
+                        )
                     else:
                         loop = (name, lo, hi, value)
                         inner = replace(inner, loops=(*scope.loops, loop))
@@ -262,11 +265,12 @@ class Reader:
                 if token is None:
                     raise self.fault("unit", stmt, scope, f"no token {stmt.name} is declared")
                 unit = token.source if stmt.action is Action.ARRIVE else token.target
-                self.add(Agent(self.synchronizing_unit(unit, stmt, scope), scope.path), stmt, scope)
+                runs = self.synchronizing_unit(unit, stmt, scope)
+                self.add(Agent(runs, scope.path, self.launch), stmt, scope)
             case Action.BARRIER:
                 self.synchronizing_unit(stmt.name, stmt, scope)
                 if any(unit == stmt.name for unit, _ in scope.path):
-                    self.add(Agent(stmt.name, scope.path), stmt, scope)
+                    self.add(Agent(stmt.name, scope.path, self.launch), stmt, scope)
                     return
                 step = self.step(stmt, scope, "")
                 self.streams.barriers.append((stmt.name, scope.path, step))
@@ -286,8 +290,8 @@ class Reader:
     def runner(self, mark: str | None, path: UnitPath) -> Agent:
         """Return the agent that runs a statement: of its mark, or of the loops around."""
         if mark is not None and mark in self.units and not self.units[mark].engine:
-            return Agent(mark, path)
-        return Agent(path[-1][0] if path else self.agents.default, path)
+            return Agent(mark, path, self.launch)
+        return Agent(path[-1][0] if path else self.agents.default, path, self.launch)
 
     def add(self, agent: Agent, stmt: Stmt, scope: _Scope, engine: str = "") -> None:
         """Add a step of an agent."""
