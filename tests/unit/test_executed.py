@@ -13,7 +13,8 @@ from conftest import slow
 
 import offcut as oc
 from offcut import Cost, Program
-from offcut.core.interpret.interpreter import _Machine, poison_array
+from offcut.core.interpret.interpreter import Machine as Interpreter
+from offcut.core.interpret.interpreter import poison_array
 from offcut.core.interpret.values import lane_of
 from offcut.core.tile_limits import limits
 from offcut.costmodel import Machine
@@ -28,7 +29,7 @@ from tests.facade import STRATEGIES, evaluate, processor, proved_plan, requested
 MACHINES = ("zen5", "cascade-lake", "avx2", "neoverse-n1", "zen4", "sapphire-rapids")
 
 
-class Counting(_Machine):
+class Counting(Interpreter):
     """The reference interpreter, which counts the instances that it runs, by statement.
 
     A microkernel runs the rows past the end of a padded tile, on zeros; the interpreter does not: they are counted here.
