@@ -161,13 +161,13 @@ class Plans:
             level = cuts.get((stage, axis), Level(one.largest(axis), self.tails[0]))
             yield Split(stage, axis, (level,), (head, body))
         others = [axis.name for axis in one.stage.axes if axis.name not in one.axes]
-        around, terms = one.terms
+        outer_terms, terms = one.terms
         if memory is None:
-            yield Order(stage, (*others, *outer, *around, *inner, *terms))
+            yield Order(stage, (*others, *outer, *outer_terms, *inner, *terms))
         else:
             yield Order(stage, (*others, *outer, *inner))
-            if around:
-                yield Order(sums, (*around, *(axis.name for axis in one.stage.axes), *terms))
+            if outer_terms:
+                yield Order(sums, (*outer_terms, *(axis.name for axis in one.stage.axes), *terms))
             yield At(sums, stage, outer[-1])
         for buffer in memories:
             moving = _index_dependences(one.stage, buffer)

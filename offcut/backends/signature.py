@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from offcut.backends.abi import AffineFact, Argument, Signature
 from offcut.core import index as ix
@@ -10,6 +10,7 @@ from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Compare, Const, Expr, Var, rewrite, substitute
 from offcut.core.program import Buffer, Kind, Program, Size
 from offcut.core.text.printer import format_expr
+from offcut.describe.request import Array
 from offcut.errors import DescribeError
 from offcut.partition import Users
 
@@ -57,6 +58,25 @@ def boundary_buffers(buffers: Iterable[Buffer]) -> tuple[list[Buffer], list[Buff
         [buffer for buffer in all_buffers if buffer.kind in (Kind.INPUT, Kind.INOUT)],
         [buffer for buffer in all_buffers if buffer.kind in (Kind.OUTPUT, Kind.INOUT)],
     )
+
+
+def run_by_name(
+    program: Program,
+    run: Callable[[dict[str, Array], dict[str, int]], Mapping[str, Array]],
+    inputs: Sequence[Array],
+    sizes: Mapping[str, int],
+) -> list[Array]:
+    """Run a program on the arguments of a call; return its results in the order of their declaration.
+
+    run     takes arrays by buffer and sizes by the program's names; returns arrays by buffer
+    inputs  in the order of their declaration
+    sizes   in the order of the program's, by the users' names
+    """
+    input_buffers, output_buffers = boundary_buffers(program.buffers)
+    arrays = dict(zip((buffer.name for buffer in input_buffers), inputs, strict=True))
+    values = dict(zip((size.name for size in program.sizes), sizes.values(), strict=True))
+    results = run(arrays, values)
+    return [results[buffer.name] for buffer in output_buffers]
 
 
 def _extent(expr: Expr, users: Mapping[str, Expr], tensor: str) -> Expr:

@@ -194,8 +194,8 @@ def check_parallel_loops(program: Program, reassociate: bool, user_marked: set[s
                 continue
         elif independence.of(replace(loop, unit=None), path):
             continue
-        alone = _with_mark(program.body, path)
-        check_marks(replace(program, body=alone), {}, reassociate)
+        body = _with_mark(program.body, path)
+        check_marks(replace(program, body=body), {}, reassociate)
 
 
 def _is_exact(program: Program, stmt: Stmt) -> bool:

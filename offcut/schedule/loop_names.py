@@ -55,14 +55,14 @@ class LoopNames:
     @lazy_property
     def _alternatives(self) -> dict[str, list[frozenset[str]]]:
         """Return the axes that each alternative for a stage splits, by the stage."""
-        found: dict[str, list[frozenset[str]]] = {}
-        chosen = (step for step in self.schedule.steps if isinstance(step, Choose))
-        for option in (option for step in chosen for option in step.options):
+        alternatives: dict[str, list[frozenset[str]]] = {}
+        choices = (step for step in self.schedule.steps if isinstance(step, Choose))
+        for option in (option for step in choices for option in step.options):
             for stage in {step.stage for step in option.steps if isinstance(step, Cover)}:
                 splits = (step for step in option.steps if isinstance(step, Split))
                 axes = frozenset(step.axis for step in splits if step.stage == stage)
-                found.setdefault(stage, []).append(axes)
-        return found
+                alternatives.setdefault(stage, []).append(axes)
+        return alternatives
 
     def stage_of(self, stmt: Stmt) -> str:
         """Return the stage that a loop is shown as a loop of: the last one in it that a decision names, else the last one."""

@@ -39,7 +39,7 @@ from offcut.backends.covers import unstaged_covers
 from offcut.backends.host.call import python_callable
 from offcut.backends.plan import Plan, PlanAlternative, check_sizes
 from offcut.backends.raising import raise_to_computation
-from offcut.backends.signature import boundary_buffers, signature_of
+from offcut.backends.signature import run_by_name, signature_of
 from offcut.backends.target import Loaded, Options, Strategies, Target, TargetPlan
 from offcut.core.analysis import analysis
 from offcut.core.memo import lazy_property
@@ -409,12 +409,7 @@ class _Run:
     chip: AcceleratorExecutor
 
     def __call__(self, inputs: Sequence[Array], sizes: Mapping[str, int]) -> Sequence[Array]:
-        program = self.chip.program
-        taken, given = boundary_buffers(program.buffers)
-        arrays = dict(zip((buffer.name for buffer in taken), inputs, strict=True))
-        values = dict(zip((size.name for size in program.sizes), sizes.values(), strict=True))
-        found = self.chip.run(arrays, values)
-        return [found[buffer.name] for buffer in given]
+        return run_by_name(self.chip.program, self.chip.run, inputs, sizes)
 
 
 def target(name: str) -> Callable[[Device | None], Accelerator]:

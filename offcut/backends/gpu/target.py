@@ -19,7 +19,7 @@ from offcut.backends.gpu.units import AGENTS, SHARED, check_units
 from offcut.backends.host.call import python_callable
 from offcut.backends.options import Loaded, Options, Strategies, TargetPlan, checked_options
 from offcut.backends.plan import Plan, PlanAlternative, PlannedPiece, check_sizes
-from offcut.backends.signature import boundary_buffers, signature_of
+from offcut.backends.signature import run_by_name, signature_of
 from offcut.backends.target import Target
 from offcut.core.program import Program
 from offcut.core.text.parser import parse
@@ -165,7 +165,7 @@ class Cuda(Target):
         options: Options,
         sizes: Mapping[str, int],
     ) -> Plan:
-        """Return each launch of a call with its predicted seconds: those of `cost_of`."""
+        """Return each launch of a call with its predicted seconds: those of `predict_cost`."""
         plan = super().describe_plan(planned, request, options, sizes)
         cost = self.predict_cost(planned, request, options, plan.sizes)
         assert isinstance(cost, Cost)
@@ -183,12 +183,15 @@ class Cuda(Target):
             )
             for piece in cost.pieces
         )
-        taken = (
+        alternatives = (
             PlanAlternative(names.get(stage, stage), "grid", max(busy.values()) / cost.hertz, True)
             for stage, busy in cost.stages.items()
         )
         return replace(
-            plan, pieces=tuple(launches), considered=tuple(taken), beside=cost.call / cost.hertz
+            plan,
+            pieces=tuple(launches),
+            considered=tuple(alternatives),
+            beside=cost.call / cost.hertz,
         )
 
     def predict_cost(
@@ -214,7 +217,7 @@ class Cuda(Target):
     def predict_seconds(
         self, request: CompileRequest, options: Options, vectors: Sequence[Mapping[str, int]]
     ) -> Callable[[Schedule], Sequence[float]]:
-        """Return a function from a schedule to its predicted seconds at each of `vectors`, as `cost_of` has them; nothing is proved."""
+        """Return a function from a schedule to its predicted seconds at each of `vectors`, as `predict_cost` has them; nothing is proved."""
         plans = GridPlans.of(self, request.program, request.users, options)
         kernels, users = self.microkernels(options), dict(request.users.sizes)
 
@@ -240,12 +243,13 @@ class _Run:
     limits: Limits
 
     def __call__(self, inputs: Sequence[Array], sizes: Mapping[str, int]) -> Sequence[Array]:
-        input_buffers, result_buffers = boundary_buffers(self.program.buffers)
-        arrays = dict(zip((buffer.name for buffer in input_buffers), inputs, strict=True))
-        values = dict(zip((size.name for size in self.program.sizes), sizes.values(), strict=True))
-        arguments = {**arrays, **self.constants}
-        results = execute(self.program, arguments, values, kernels=self.kernels, limits=self.limits)
-        return [results[buffer.name] for buffer in result_buffers]
+        def run(arrays: dict[str, Array], values: dict[str, int]) -> Mapping[str, Array]:
+            arguments = {**arrays, **self.constants}
+            return execute(
+                self.program, arguments, values, kernels=self.kernels, limits=self.limits
+            )
+
+        return run_by_name(self.program, run, inputs, sizes)
 
 
 def _bytes_of(machine: Device, memory: str) -> int:

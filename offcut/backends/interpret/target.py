@@ -10,7 +10,7 @@ from typing import Any
 
 from offcut.backends.abi import Signature
 from offcut.backends.host.call import python_callable
-from offcut.backends.signature import boundary_buffers
+from offcut.backends.signature import run_by_name
 from offcut.backends.target import Loaded, Options, Target, TargetPlan
 from offcut.core.interpret.interpreter import run
 from offcut.core.interpret.values import InterpreterFault
@@ -60,11 +60,11 @@ class _Run:
     constants: Mapping[str, Array]
 
     def __call__(self, inputs: Sequence[Array], sizes: Mapping[str, int]) -> Sequence[Array]:
-        taken, given = boundary_buffers(self.program.buffers)
-        arrays = dict(zip((buffer.name for buffer in taken), inputs, strict=True))
-        values = dict(zip((size.name for size in self.program.sizes), sizes.values(), strict=True))
+        def interpret(arrays: dict[str, Array], values: dict[str, int]) -> Mapping[str, Array]:
+            return run(self.program, {**arrays, **self.constants}, values)
+
         try:
-            results = run(self.program, {**arrays, **self.constants}, values)
+            return run_by_name(self.program, interpret, inputs, sizes)
         except InterpreterFault as fault:
             raise CallError(
                 self.program.name,
@@ -72,7 +72,6 @@ class _Run:
                 at=fault.at,
                 because=f"{fault.what}: {fault.because}",
             ) from fault
-        return [results[buffer.name] for buffer in given]
 
 
 @cache

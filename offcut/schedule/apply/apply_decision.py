@@ -96,10 +96,10 @@ def without_stages(steps: Iterable[Primitive], absent: set[str]) -> Iterator[Pri
     for step in steps:
         match step:
             case Choose(options):
-                left = (
+                new_options = (
                     replace(one, steps=tuple(without_stages(one.steps, absent))) for one in options
                 )
-                step = Choose(tuple(left))
+                step = Choose(tuple(new_options))
                 if any(one.steps for one in step.options):
                     yield step
             case Staging(_, what, name) if absent & {what, *stages_in(step)}:
@@ -119,26 +119,26 @@ def _chosen(nests: Nests, options: Sequence[Alternative]) -> Nests:
 
     Raises PartitionError where an option is not legal, or nothing is chosen, or is chosen twice.
     """
-    made = []
+    results = []
     about = [frozenset().union(*map(stages_in, option.steps)) for option in options]
-    known = {nest.name for nest in nests.nests}
-    stages = frozenset().union(*about) & known
-    taken = {stage for one in nests.alternatives for stage in one.stages}
+    all_stages = {nest.name for nest in nests.nests}
+    stages = frozenset().union(*about) & all_stages
+    stages_with_choice = {stage for one in nests.alternatives for stage in one.stages}
     for option in options:
         one = nests
         for step in option.steps:
             one = apply_decision(one, step)
-        made.append((option.label, option.cost or real(0.0), one))
-    labels = [label for label, _, _ in made]
+        results.append((option.label, option.cost or real(0.0), one))
+    labels = [label for label, _, _ in results]
     because = ""
-    if not made or not stages:
+    if not results or not stages:
         because = "it has no option that says how a stage runs"
     elif len(set(labels)) < len(labels):
         because = f"two options have one name: {', '.join(labels)}"
-    elif stages & taken:
-        because = f"{', '.join(sorted(stages & taken))} is chosen already"
+    elif stages & stages_with_choice:
+        because = f"{', '.join(sorted(stages & stages_with_choice))} is chosen already"
     if because:
         raise PartitionError("choose", "cannot choose so", because=because)
-    rewrites = dict.fromkeys(r for _, _, one in made for r in one.rewrites)
-    alternatives = (*nests.alternatives, Alternatives(stages, tuple(made)))
+    rewrites = dict.fromkeys(r for _, _, one in results for r in one.rewrites)
+    alternatives = (*nests.alternatives, Alternatives(stages, tuple(results)))
     return replace(nests, alternatives=alternatives, rewrites=tuple(rewrites))

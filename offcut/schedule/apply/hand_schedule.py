@@ -402,9 +402,11 @@ class Stage:
         name, names = target.axis("split", axis), target.nest.names()
         factor = loops.checked_factor(target, name, factor)
         at = f"axis {target.buffer}.{name}"
-        asked = None if tail is None else parse_strategy(tail, at=at, op="split", tiles=(factor,))
+        strategy = (
+            None if tail is None else parse_strategy(tail, at=at, op="split", tiles=(factor,))
+        )
         outer, inner = names.fresh(f"{name}o"), names.fresh(f"{name}i")
-        self._do(Split(target.stage, name, (Level(factor, asked),), (outer, inner)))
+        self._do(Split(target.stage, name, (Level(factor, strategy),), (outer, inner)))
         return self._axis(outer), self._axis(inner)
 
     def tile(self, *axes_then_factors: Any, tail: StrategyLike | None = None) -> tuple[Axis, ...]:

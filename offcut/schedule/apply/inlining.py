@@ -79,7 +79,7 @@ def build_compute_inline(target: Target) -> Nests:
             case _:
                 return None
 
-    made = replace(
+    result = replace(
         nests,
         buffers=tuple(b for b in nests.buffers if b.name != buffer),
         nests=tuple(
@@ -89,5 +89,5 @@ def build_compute_inline(target: Target) -> Nests:
         ),
     )
     # What computes the stage besides is seen through.
-    alike = None if is_gathered(nests, buffer) else (made.source, nests.source)
-    return made.rewritten(Rewrite(f"compute_inline({buffer})", format_stmt(store), alike))
+    alike = None if is_gathered(nests, buffer) else (result.source, nests.source)
+    return result.rewritten(Rewrite(f"compute_inline({buffer})", format_stmt(store), alike))

@@ -53,19 +53,19 @@ def check_rfactor(target: Target, axis: str) -> None:
     """Theorem: the reduction is declared (``sum``, ``max``, ``min``), so its terms may be grouped;
     `axis` is one of its own, and groups them.
     """
-    nest, found = target.nest, _reduction(target)
+    nest, reduction = target.nest, _reduction(target)
     because, help_ = "", tuple[str, ...]()
-    made = nest.made_by(axis)
-    if found is None:
+    relation = nest.made_by(axis)
+    if reduction is None:
         because = f"{target.buffer} is not one reduction with its start"
-    elif not set(nest.origins(axis)) <= set(found[2]):
+    elif not set(nest.origins(axis)) <= set(reduction[2]):
         because = f"{axis} is not a reduction axis of {target.buffer}"
-        help_ = (f"reduction axes: {', '.join(found[2])}",)
-    elif made is None and len(found[2]) == 1:
+        help_ = (f"reduction axes: {', '.join(reduction[2])}",)
+    elif relation is None and len(reduction[2]) == 1:
         because = f"nothing is reduced inside {axis}"
         help_ = (split_advice(target.stage, axis, 8),)
     elif (
-        (made is not None and (not isinstance(made, SplitPair) or len(nest.relations) > 1))
+        (relation is not None and (not isinstance(relation, SplitPair) or len(nest.relations) > 1))
         or nest.at is not None
         or nest.covered is not None
         or nest.marks
@@ -86,34 +86,35 @@ def build_rfactor(target: Target, step: RFactor) -> Nests:
     """Return the schedule with two stages where there was one, their loops as described."""
     nests, nest, buffer = target.nests, target.nest, target.buffer
     axis, name = step.axis, step.name
-    found, original = _reduction(target), nests.buffer(target.buffer)
+    reduction, original = _reduction(target), nests.buffer(target.buffer)
     point = point_of(nest, buffer)
-    assert found is not None
+    assert reduction is not None
     assert point is not None
-    start, update, reduced = found
-    made = nest.made_by(axis)
+    start, update, reduced = reduction
+    relation = nest.made_by(axis)
     value, inner = update.value, [nest.root(r) for r in reduced if r != axis]
     loops = [r for r in inner if r is not None]
     mine = nest.root(axis)
     extent = ix.sub(mine.hi, mine.lo) if mine is not None else ix.const(0)
     if mine is not None:
         value = substitute(value, {axis: ix.add(Var(axis), mine.lo)})
-    if isinstance(made, SplitPair):
-        root = nest.root(made.axis)
+    if isinstance(relation, SplitPair):
+        root = nest.root(relation.axis)
         assert root is not None
         length = ix.sub(root.hi, root.lo)
-        blocks = ix.ceildiv(length, made.factor)
-        offset = ix.add(ix.mul(made.factor, Var(made.outer)), Var(made.inner))
+        blocks = ix.ceildiv(length, relation.factor)
+        offset = ix.add(ix.mul(relation.factor, Var(relation.outer)), Var(relation.inner))
         value = ix.fold_indices(substitute(value, {root.name: ix.add(root.lo, offset)}))
-        if ix.literal_value(ix.mod(length, made.factor)) != 0:
+        if ix.literal_value(ix.mod(length, relation.factor)) != 0:
             dtype = dtype_of(value)
             nothing = Const(identity(str(update.reduce), dtype), dtype)
             value = Select(Compare("<", offset, length), value, nothing)
-        other = made.inner if axis == made.outer else made.outer
-        extent = blocks if axis == made.outer else ix.const(made.factor)
-        reach = ix.const(made.factor) if axis == made.outer else blocks
+        other_loop = relation.inner if axis == relation.outer else relation.outer
+        extent = blocks if axis == relation.outer else ix.const(relation.factor)
+        reach = ix.const(relation.factor) if axis == relation.outer else blocks
         loops = [
-            Root(other, other, ix.const(0), reach) if r.name == root.name else r for r in loops
+            Root(other_loop, other_loop, ix.const(0), reach) if r.name == root.name else r
+            for r in loops
         ]
     point_vars = tuple(Var(p) for p in point)
     wide = (Var(axis), *point_vars)
@@ -124,12 +125,12 @@ def build_rfactor(target: Target, step: RFactor) -> Nests:
         body = (For(loop.name, loop.lo, loop.hi, body),)
     body = (Store(name, wide, begin), *body)
     outer = [nest.root(p) for p in point]
-    around = [r for r in outer if r is not None]
+    outer_loops = [r for r in outer if r is not None]
 
-    def nested(inside: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        for loop in reversed(around):
-            inside = (For(loop.name, loop.lo, loop.hi, inside),)
-        return inside
+    def nested(inner_body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        for loop in reversed(outer_loops):
+            inner_body = (For(loop.name, loop.lo, loop.hi, inner_body),)
+        return inner_body
 
     factored = (For(axis, ix.const(0), extent, nested(body)),)
     last = Store(buffer, point_vars, Load(name, wide, dtype), update.reduce)
@@ -137,6 +138,6 @@ def build_rfactor(target: Target, step: RFactor) -> Nests:
     local = Buffer(name, dtype, (extent, *original.shape), Kind.LOCAL)
     two = read_nest(factored, name), replace(read_nest(finish, nest.name))
     listed = tuple(new for n in nests.nests for new in (two if n.name == nest.name else (n,)))
-    done = replace(nests, buffers=(*nests.buffers, local), nests=listed)
+    result = replace(nests, buffers=(*nests.buffers, local), nests=listed)
     of, equation = f"rfactor({target.buffer}, {axis})", f"{format_stmt(update)}, grouped by {axis}"
-    return done.rewritten(Rewrite(of, equation, None, groups=update.reduce == "sum"))
+    return result.rewritten(Rewrite(of, equation, None, groups=update.reduce == "sum"))
