@@ -59,7 +59,9 @@ class Shadow:
         """Note that `access` touches elements of a box, by coordinates in the region; `check` is told each earlier one."""
         if self.writers is None:
             self.writers = np.zeros(self.region.shape, np.int32)
-        ids = self.writers[box]
+        ids = self.writers[
+            (*box, ...)
+        ]  # of a region without axes, too, what lies there and no copy
         for number in np.unique(ids[mask]):
             if number:
                 where = mask & (ids == number)
