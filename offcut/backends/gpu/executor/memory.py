@@ -59,9 +59,7 @@ class Shadow:
         """Note that `access` touches elements of a box, by coordinates in the region; `check` is told each earlier one."""
         if self.writers is None:
             self.writers = np.zeros(self.region.shape, np.int32)
-        ids = self.writers[
-            (*box, ...)
-        ]  # of a region without axes, too, what lies there and no copy
+        ids = self.writers[box] if box else self.writers  # a view, also without axes
         for number in np.unique(ids[mask]):
             if number:
                 where = mask & (ids == number)
