@@ -269,3 +269,15 @@ def test_a_window_in_a_memory_that_there_is_not_is_refused_by_its_line(line: str
             "  help     without in zork, in main memory",
         ]
     )
+
+
+def test_a_result_without_axes_is_computed() -> None:
+    n = oc.dim("n", max=64)
+    x, r = oc.placeholder((n,), name="X"), oc.reduce_axis(n, name="r")
+    total = oc.compute((), lambda: oc.sum(x[r], axis=r), name="Y")
+    double = oc.compute((), lambda: total[()] * 2.0, name="Z")
+    for result, factor in ((total, 1), (double, 2)):
+        kernel = oc.compile(result, inputs=[x], target=there())
+        for size in (0, 1, 7):
+            assert float(np.asarray(kernel(np.ones(size, "float32")))) == size * factor
+        assert kernel.plan(n=7).seconds == pytest.approx(kernel.cost(n=7).seconds)

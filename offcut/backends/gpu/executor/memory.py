@@ -59,7 +59,7 @@ class Shadow:
         """Record that `access` touches elements of a box, by coordinates in the region; call `check` with each earlier access to them."""
         if self.writers is None:
             self.writers = np.zeros(self.region.shape, np.int32)
-        ids = self.writers[box]
+        ids = self.writers[box] if box else self.writers  # a view, also without axes
         for number in np.unique(ids[mask]):
             if number:
                 where = mask & (ids == number)
