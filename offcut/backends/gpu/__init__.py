@@ -1,1 +1,1 @@
-"""GPUs: microkernels as data, and an executor of programs of units on arrays."""
+"""GPUs: microkernels as data, an executor of programs of units on arrays, and their text in CUDA C++."""

@@ -1,26 +1,27 @@
 """Runs a program of units side by side on numpy arrays, adversarially.
 
-Agents run in an order that a seed draws, one of them lagging behind the others; what is asynchronous arrives as late as it may:
-when its end is waited for, or when nobody else can go on. Whether two accesses are ordered is told by vector clocks and by
-nothing that happened to run first, so one run at given sizes shows every race at these sizes, and every standstill.
+Agents run in random order, by a seed, and one of them lags behind the others. Asynchronous tiles end as late as possible: when an
+agent waits for them, or when no agent can go on. Vector clocks alone tell whether two accesses are ordered, not the order in which
+they ran; so one run at given sizes shows every race at these sizes, and every standstill.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import takewhile
 from random import Random
 
 import numpy as np
 import numpy.typing as npt
 
+from offcut.backends.gpu.executor.agent_state import AgentState, Arrival, AsyncTile, Lane
 from offcut.backends.gpu.executor.check_covers import CoverChecker
-from offcut.backends.gpu.executor.clocks import Clock, Component
+from offcut.backends.gpu.executor.clocks import Clock
 from offcut.backends.gpu.executor.faults import ExecutionFault, fault
 from offcut.backends.gpu.executor.leaves import Footprint, Leaves, box_of
+from offcut.backends.gpu.executor.limits import Limits, check_limits
 from offcut.backends.gpu.executor.memory import Access
 from offcut.backends.gpu.executor.races import LATE, Races
 from offcut.backends.gpu.executor.rings import Ring, Wait
@@ -30,12 +31,10 @@ from offcut.backends.gpu.executor.steps import (
     Reader,
     Region,
     Step,
-    Streams,
     UnitPath,
-    block_of,
     is_of_blocks,
 )
-from offcut.backends.gpu.units import AGENTS, MAIN, SHARED
+from offcut.backends.gpu.units import AGENTS, MAIN
 from offcut.core.accesses import stored_arrays
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes, declaration
@@ -56,18 +55,10 @@ from offcut.core.program import (
     walk,
 )
 from offcut.describe.microkernel import Microkernel
-from offcut.polyhedral.sync import Agents, Ends, Unit
+from offcut.polyhedral.sync import Agents, Ends
 
-MOST_BYTES = 2**20 - 1
+MAX_PHASE_BYTES = 2**20 - 1
 """Bytes that a barrier can expect in a phase. Source: PTX ISA, mbarrier, "tx-count"."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a block may take: bytes of its shared memory, and threads."""
-
-    shared_bytes: int = 232_448
-    threads: int = 1024
 
 
 def execute(
@@ -81,105 +72,22 @@ def execute(
     expects: Mapping[str, int] | None = None,
     seed: int = 0,
 ) -> dict[str, Array]:
-    """Return the results of `program`, by name, run by units side by side.
+    """Run `program` by units side by side; return its results by name.
 
     inputs   an array for each input, constant and inout buffer; none is changed
     sizes    those that no shape determines
     kernels  the microkernels whose tiles are checked
-    limits   what a block may take; None: nothing is asked
+    limits   of a block; None: none are checked
     expects  the bytes that each phase of a token's barrier expects
     seed     of the order in which agents run
 
-    Raises CallError for arguments that do not fit the program, ExecutionFault for a program that does not run as its text says.
+    Raises CallError for arguments that do not fit the program, ExecutionFault for each fault of `FINDERS`.
     """
     arrays = checked_arrays(program, inputs)
     values = checked_sizes(program, arrays, dict(sizes or {}))
     execution = _Execution(program, arrays, values, agents, kernels, limits, expects or {}, seed)
     execution.run()
     return execution.results()
-
-
-@dataclass(eq=False)
-class _Lane:
-    """One lane of an agent, with the clock of what it knows."""
-
-    component: Component
-    clock: Clock
-
-
-@dataclass(eq=False)
-class _Tile:
-    """An asynchronous tile that is under way.
-
-    late  the elements that it writes when it ends: place, box, mask, values
-    """
-
-    access: Access
-    engine: str
-    number: int
-    late: list[tuple[Place, tuple[slice, ...], Array, Array]]
-    ended: bool = False
-
-    def end(self) -> None:
-        """Write its values to memory, unless it has ended already."""
-        if not self.ended:
-            for place, box, mask, values in self.late:
-                assert place.values is not None
-                assert place.initialized is not None
-                place.values[box][mask] = values
-                place.initialized[box][mask] = True
-            self.ended = True
-
-
-@dataclass(eq=False)
-class _State:
-    """An agent that runs.
-
-    issued          its asynchronous tiles, by engine
-    arrival_counts  its arrivals so far, by token
-    wait_counts     its waits so far, by token
-    bytes           copied since it last arrived at a token
-    """
-
-    agent: Agent
-    unit: Unit
-    steps: deque[Step]
-    lanes: list[_Lane]
-    issued: dict[str, list[_Tile]] = field(default_factory=lambda: defaultdict(list))
-    arrival_counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    wait_counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    bytes: int = 0
-
-    @property
-    def counts(self) -> tuple[tuple[Component, int], ...]:
-        """Return the counts of the step that its lanes do next."""
-        return tuple((lane.component, lane.clock.counts[lane.component]) for lane in self.lanes)
-
-    def advance(self) -> None:
-        """Count one step: whoever learned the counts before this knows of all earlier steps, and of no later one."""
-        for lane in self.lanes:
-            lane.clock.counts[lane.component] += 1
-
-    def joint_clock(self) -> Clock:
-        """Return the clock of all that its lanes know together."""
-        clock = Clock()
-        for lane in self.lanes:
-            clock.join(lane.clock)
-        return clock
-
-
-@dataclass(eq=False)
-class _Arrival:
-    """An arrival that takes place when tiles have ended."""
-
-    state: _State
-    step: Step
-    ring: Ring
-    number: int
-    counts: tuple[tuple[Component, int], ...]
-    clock: Clock
-    tiles: list[_Tile]
-    bytes: int
 
 
 class _Execution:
@@ -207,7 +115,7 @@ class _Execution:
         self.reader = Reader(program, agents)
         self.covers = CoverChecker(program, kernels)
         self.races = Races(program.name, self.units)
-        self.lanes: dict[tuple[Agent, int], _Lane] = {}
+        self.lanes: dict[tuple[Agent, int], Lane] = {}
         self.common = Clock()
         self.tokens: dict[str, Token] = {token.name: token for token in program.tokens}
 
@@ -319,12 +227,12 @@ class _Execution:
         """
         streams = self.reader.read(body, values, path)
         if self.limits is not None:
-            self.check_limits(streams, self.limits)
+            check_limits(self.program, streams, self.limits)
         steps = streams.all_steps()
         self.states = [self.state(agent, agent_steps) for agent, agent_steps in steps.items()]
         self.by_agent = {state.agent: state for state in self.states}
         self.rings: dict[tuple[str, UnitPath], Ring] = {}
-        self.arrivals: list[_Arrival] = []
+        self.arrivals: list[Arrival] = []
         self.depths = {token.name: self.common_depth(token) for token in self.program.tokens}
         if not self.states:
             return
@@ -347,51 +255,27 @@ class _Execution:
                     tile.end()
         self.check_left_over()
 
-    def state(self, agent: Agent, steps: list[Step]) -> _State:
+    def state(self, agent: Agent, steps: list[Step]) -> AgentState:
         unit = self.units[agent.unit]
         lanes = []
         for number in range(2 if unit.lanes else 1):
             if (agent, number) not in self.lanes:
                 clock = self.common.copy()
                 clock.counts[agent, number] = 1
-                self.lanes[agent, number] = _Lane((agent, number), clock)
+                self.lanes[agent, number] = Lane((agent, number), clock)
             lanes.append(self.lanes[agent, number])
-        return _State(agent, unit, deque(steps), lanes)
-
-    def check_limits(self, streams: Streams, limits: Limits) -> None:
-        """Check that blocks have room for their windows and threads."""
-        rooms: dict[UnitPath, int] = defaultdict(int)
-        threads: dict[UnitPath, dict[Agent, int]] = defaultdict(dict)
-        widths = {"warp": 32, "warpgroup": 128, "load": 32}
-        window: Alloc | None = None
-        for (_, path), (alloc, elements) in streams.rooms.items():
-            buffer = self.program.buffer(alloc.buffer)
-            if alloc.inplace is None and (alloc.memory or buffer.scope) == SHARED:
-                rooms[block_of(path)] += elements * ITEM_BYTES[buffer.dtype] * alloc.depth
-                window = alloc
-        for agent in streams.agents:
-            if agent.unit in widths:
-                threads[block_of(agent.path)][agent] = widths[agent.unit]
-        for path, count in rooms.items():
-            if count > limits.shared_bytes:
-                because = f"its windows take {count} bytes of shared memory, and there are {limits.shared_bytes}"
-                depths = f"a depth below {window.depth}" if window is not None else ""
-                raise self.fault("room", str(Agent("block", path)), because, depths)
-        for path, of in threads.items():
-            if sum(of.values()) > limits.threads:
-                because = f"it has {sum(of.values())} threads, and a block {limits.threads} at most"
-                raise self.fault("limits", str(Agent("block", path)), because)
+        return AgentState(agent, unit, deque(steps), lanes)
 
     # -- steps
 
-    def advance(self, state: _State) -> bool:
+    def advance(self, state: AgentState) -> bool:
         """Run an agent until it has to wait; return whether it did anything."""
         progress = False
         while state.steps and self.step(state, state.steps[0]):
             progress = True
         return progress
 
-    def step(self, state: _State, step: Step) -> bool:
+    def step(self, state: AgentState, step: Step) -> bool:
         """Run the next step of an agent; return False where it has to wait."""
         stmt = step.stmt
         self.running = state
@@ -411,7 +295,7 @@ class _Execution:
         state.steps.popleft()
         return True
 
-    def leaf(self, state: _State, step: Step) -> None:
+    def leaf(self, state: AgentState, step: Step) -> None:
         stmt = step.stmt
         if isinstance(stmt, Tile) and stmt.cover is not None:
             self.covers.check(state.agent, step, {**self.places, **step.places})
@@ -434,7 +318,7 @@ class _Execution:
         number = len(state.issued[engine]) + 1
         access = Access(state.agent, step, (((state.agent, engine), number),), engine)
         self.races.compare(access, footprint, clocks)
-        tile = _Tile(access, engine, number, self.put_off(footprint, late))
+        tile = AsyncTile(access, engine, number, self.put_off(footprint, late))
         state.issued[engine].append(tile)
         state.bytes += _bytes_of(footprint)
         state.advance()
@@ -471,7 +355,10 @@ class _Execution:
         return late_writes
 
     def blame_writer(self, error: ExecutionFault) -> ExecutionFault:
-        """Return the error of a read of what nobody has written: of the statement that is about to write it, if there is one."""
+        """Return the error of a read of an element that no step has written.
+
+        It is a race, or a missing wait, if a statement is about to write the element.
+        """
         if error.finder != "uninitialized":
             return error
         what = error.because.removesuffix(", which nobody has written")
@@ -498,8 +385,8 @@ class _Execution:
 
     # -- synchronization
 
-    def barrier(self, state: _State, step: Step, stmt: Sync) -> bool:
-        """Meet the lanes of an agent, or the agents that a barrier is of; return False until all have come."""
+    def barrier(self, state: AgentState, step: Step, stmt: Sync) -> bool:
+        """Run a barrier of the lanes of one agent, or of all agents of a unit; return False until all of them have come to it."""
         meeting = [other for other in self.states if other.steps and other.steps[0] is step]
         participants = [
             other
@@ -521,8 +408,9 @@ class _Execution:
         return True
 
     def common_depth(self, token: Token) -> int:
-        """Return how many loops around bind all that arrive at a token, and all that wait for it: for each of their values it has
-        barriers of its own.
+        """Return the number of outer loops that are bound for all agents which arrive at a token, or wait for it.
+
+        The token has barriers of its own for each of their values.
         """
         bounds = [
             [unit for unit, _ in state.agent.path if unit != state.agent.unit]
@@ -541,7 +429,7 @@ class _Execution:
             self.rings[key] = Ring(token)
         return self.rings[key]
 
-    def arrive(self, state: _State, step: Step, stmt: Sync) -> None:
+    def arrive(self, state: AgentState, step: Step, stmt: Sync) -> None:
         token = self.tokens[stmt.name]
         ring, number = self.ring(token, state.agent), state.arrival_counts[token.name]
         state.arrival_counts[token.name] += 1
@@ -557,7 +445,7 @@ class _Execution:
         ]
         if tiles:
             clock.counts.update({(state.agent, tile.engine): tile.number for tile in tiles})
-        arrival = _Arrival(state, step, ring, number, state.counts, clock, tiles, state.bytes)
+        arrival = Arrival(state, step, ring, number, state.counts, clock, tiles, state.bytes)
         state.bytes = 0
         state.advance()
         if all(tile.ended for tile in tiles):
@@ -565,8 +453,11 @@ class _Execution:
         else:
             self.arrivals.append(arrival)
 
-    def land(self, arrival: _Arrival) -> None:
-        """Let an arrival take place."""
+    def land(self, arrival: Arrival) -> None:
+        """Count an arrival at its token.
+
+        Raises ExecutionFault if it is too many, in another phase, or completes a token with other bytes than expected.
+        """
         ring, token = arrival.ring, arrival.ring.token
         at = f"{arrival.step.head} on {arrival.state.agent}"
         count = arrival.state.unit.arrivals
@@ -577,12 +468,12 @@ class _Execution:
         if ring.is_done(arrival.number):
             total = ring.bytes[arrival.number]
             expected = self.expects.get(token.name, total)
-            if total != expected or total > MOST_BYTES:
-                limit = expected if total != expected else MOST_BYTES
+            if total != expected or total > MAX_PHASE_BYTES:
+                limit = expected if total != expected else MAX_PHASE_BYTES
                 because = f"{total} bytes arrive with {token.name}, and its barrier expects {limit}"
                 raise self.fault("bytes", at, because)
 
-    def wait(self, state: _State, step: Step, stmt: Sync) -> bool:
+    def wait(self, state: AgentState, step: Step, stmt: Sync) -> bool:
         token = self.tokens[stmt.name]
         ring, number = self.ring(token, state.agent), state.wait_counts[token.name]
         if not ring.is_done(number):
@@ -598,7 +489,7 @@ class _Execution:
         state.advance()
         return True
 
-    def wait_group(self, state: _State, stmt: Sync, engine: str) -> None:
+    def wait_group(self, state: AgentState, stmt: Sync, engine: str) -> None:
         tiles = state.issued[engine]
         complete = tiles[: max(len(tiles) - stmt.pending, 0)]
         order = [*complete]
@@ -610,7 +501,7 @@ class _Execution:
         for lane in lanes:
             lane.clock.counts[state.agent, engine] = len(complete)
 
-    def fence(self, state: _State, kind: str) -> None:
+    def fence(self, state: AgentState, kind: str) -> None:
         for lane in state.lanes:
             fenced = lane.clock.fenced.setdefault(kind, {})
             fenced[lane.component] = lane.clock.counts[lane.component]
@@ -620,7 +511,7 @@ class _Execution:
         state.advance()
 
     def end_one_tile(self) -> bool:
-        """End one tile that somebody arrives with, or let its arrival take place; return False where there is none."""
+        """End the tiles of one pending arrival, and count the arrivals whose tiles have all ended; return False if none is pending."""
         if not self.arrivals:
             return False
         arrival = self.rng.choice(self.arrivals)
@@ -632,7 +523,7 @@ class _Execution:
         return True
 
     def standstill(self) -> ExecutionFault:
-        """Return the error for agents of which none can go on."""
+        """Return the error for agents none of which can go on."""
         waiting = [state for state in self.states if state.steps]
         lines = [f"{state.agent} waits at {self.reason(state)}" for state in waiting[:4]]
         first = waiting[0]
@@ -641,7 +532,7 @@ class _Execution:
             "standstill", f"{first.steps[0].head} on {first.agent}", "; ".join(lines) + more
         )
 
-    def reason(self, state: _State) -> str:
+    def reason(self, state: AgentState) -> str:
         step = state.steps[0]
         stmt = step.stmt
         assert isinstance(stmt, Sync)
@@ -659,7 +550,7 @@ class _Execution:
         return f"{step.head} for {', '.join(others)}"
 
     def check_left_over(self) -> None:
-        """Check that no barrier is left with some of its arrivals."""
+        """Check that no token has some of its arrivals, but not all."""
         for ring in self.rings.values():
             number, count = ring.incomplete()
             if count:

@@ -32,7 +32,7 @@ FINDERS: Final = {
 
 
 class ExecutionFault(CallError):
-    """A program that does not run as its text says on units side by side.
+    """An error of a program that units side by side do not run as its text says.
 
     finder  the name of what found it, one of `FINDERS`
     """

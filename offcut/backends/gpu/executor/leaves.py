@@ -1,4 +1,4 @@
-"""Runs one step of an agent on arrays, and tells which elements it touches."""
+"""Runs one step of an agent on arrays, and records the elements that it touches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Leaves(Machine):
     """The interpreter on the memory of the agents, one step after the other.
 
     arrays   the place of each buffer that is no window
-    private  buffers of which each agent has one of its own
+    private  the buffers that each agent has a copy of
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Leaves(Machine):
     def element(
         self, name: str, index: tuple[Expr, ...], lanes: Lanes
     ) -> tuple[Array, tuple[Array, ...]]:
-        """Return the memory and the indices of an access, which is noted."""
+        """Return the memory and the indices of an access, and record it."""
         memory, parts = super().element(name, index, lanes)
         place = self.places.get(name)
         if place is not None and name not in (lanes.own or {}) and 0 not in place.extents:
@@ -95,7 +95,7 @@ class Leaves(Machine):
         return memory, parts
 
     def note(self, place: Place, parts: tuple[Array, ...], mask: Array, writes: bool) -> None:
-        """Note an access to elements of a place."""
+        """Record an access to elements of a place."""
         if not mask.any():
             return
         if not mask.all():

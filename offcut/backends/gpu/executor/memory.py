@@ -1,7 +1,7 @@
-"""Who has touched which elements of a memory, and whether that was ordered.
+"""The accesses to the elements of a memory, with which later accesses are compared.
 
-Of each element the last access that wrote it is known, and of each agent the elements that it has read since. FastTrack
-(Flanagan and Freund, PLDI 2009) compares accesses alike; here one access is of a tile, with a mask of elements.
+A shadow holds the last write of each element, and the reads of each agent since. FastTrack (Flanagan and Freund, PLDI 2009)
+compares accesses so; here an access is that of a tile, with a mask of elements.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Box: TypeAlias = tuple[slice, ...]
 
 @dataclass(eq=False, slots=True)
 class Access:
-    """What an agent did in one step: it was done when these counts are known.
+    """A step of an agent that accessed memory; it comes before whatever knows its counts.
 
-    engine  of what was done in the background, the unit that it waits by
+    engine  of an asynchronous tile, the unit that tells its end; "" of all others
     """
 
     agent: Agent
@@ -43,7 +43,7 @@ class _Read:
 
 
 Check: TypeAlias = Callable[[Access, bool, tuple[int, ...], bool], None]
-"""Told an earlier access, whether that wrote, the coordinates of an element that both touch, and whether the later one writes."""
+"""Called with an earlier access, whether it wrote, the coordinates of an element that both touch, and whether the later one writes."""
 
 
 @dataclass(eq=False)
@@ -56,7 +56,7 @@ class Shadow:
     writers: Array | None = None
 
     def touch(self, access: Access, box: Box, mask: Array, writes: bool, check: Check) -> None:
-        """Note that `access` touches elements of a box, by coordinates in the region; `check` is told each earlier one."""
+        """Record that `access` touches elements of a box, by coordinates in the region; call `check` with each earlier access to them."""
         if self.writers is None:
             self.writers = np.zeros(self.region.shape, np.int32)
         ids = self.writers[box] if box else self.writers  # a view, also without axes
@@ -81,7 +81,7 @@ class Shadow:
         ids[mask] = len(self.accesses)
 
     def note_read(self, access: Access, box: Box, mask: Array) -> None:
-        """Note a read; one of the same elements by the same agent, done before it, is no longer of interest."""
+        """Record a read, in place of an earlier one of the same elements by the same agent."""
         for read in self.reads:
             if (
                 read.box == box

@@ -1,4 +1,4 @@
-"""Whether accesses of agents are ordered, and the faults of those that are not."""
+"""Compares accesses of agents to one element; raises the fault of two that nothing orders."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Races:
         self.shadows: dict[tuple[Region, Agent | None], Shadow] = {}
 
     def help_of(self, earlier: Access) -> str:
-        """Return what waits for the end of an access."""
+        """Return the help for an access whose end is not waited for."""
         if earlier.engine and self.units[earlier.engine].ends is Ends.GROUP:
             return "wait group, before it"
         return "arrive at a token behind the first, wait for it before the second"
 
     def help_between(self, earlier: Access, agent: Agent) -> str:
-        """Return what orders an access of one agent and a later one of another."""
+        """Return the help that orders an access of one agent before a later one of another."""
         if earlier.engine:
             return self.help_of(earlier)
         if agent.unit == earlier.agent.unit:
@@ -37,7 +37,12 @@ class Races:
         return f"a token {earlier.agent.unit} -> {agent.unit}"
 
     def compare(self, access: Access, footprint: Footprint, clocks: Sequence[Clock]) -> None:
-        """Compare an access with those before it; `clocks` is what the lanes know that run it."""
+        """Compare an access with those before it.
+
+        clocks  of the lanes that run it
+
+        Raises ExecutionFault for an earlier access that nothing orders before it.
+        """
 
         def check(earlier: Access, wrote: bool, element: tuple[int, ...], writes: bool) -> None:
             finder = self.unordered(earlier, access, wrote, clocks)

@@ -1,7 +1,8 @@
-"""The barriers of a token: which arrivals make it, and whether arrivals and waits are in their own phases.
+"""The barriers of a token: its arrivals, and whether arrivals and waits are in their own phases.
 
-Token k of a ring of `room` barriers is phase ``k // room`` of barrier ``k % room``. Nothing stops an arrival that comes a phase
-early, and who comes to a barrier after its phase has ended twice waits for another one; so each has to *know* that it is in time.
+Token k of a ring of `room` barriers is phase ``k // room`` of barrier ``k % room``. Hardware does not stop an arrival that comes a
+phase early, and a wait that comes after its phase has ended twice waits for a later one; so each agent has to *know*, by its
+clock, that it is in time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Counts = tuple[tuple[Component, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A wait for a token: who waited, and the counts of that."""
+    """A wait for a token: the agent, and its counts at the wait."""
 
     agent: str
     counts: Counts
@@ -27,9 +28,11 @@ class Wait:
 class Ring:
     """The barriers of a token, one for each slot.
 
-    clocks  by number of a token, what each of those knew that arrived
-    bytes   by number, how many have come with the arrivals
-    waits   by number, who has waited for it
+    clocks    by number of a token, the clocks of the agents that arrived
+    bytes     by number, copied by the tiles of the arrivals
+    waits     by number, the waits for it so far
+    arrivals  by number, how many have taken place
+    counts    by number, the counts of the agents that arrived
     """
 
     token: Token
@@ -48,7 +51,7 @@ class Ring:
         return self.count_arrivals(number) >= self.token.count
 
     def too_early(self, number: int, clock: Clock) -> str:
-        """Return why an arrival may be in an earlier phase than its own, by what its agent knows; "" where it cannot."""
+        """Return the reason, as text, that an arrival may fall in an earlier phase than its own; "" if `clock` rules that out."""
         room = self.token.room
         before = number - room
         if before < 0:
@@ -82,7 +85,7 @@ class Ring:
         return "", ""
 
     def incomplete(self) -> tuple[int, int]:
-        """Return a token that has some of its arrivals, and how many; zeros where there is none."""
+        """Return the number of a token that has some of its arrivals but not all, and how many it has; (0, 0) if there is none."""
         for number, count in self.arrivals.items():
             if 0 < count < self.token.count:
                 return number, count

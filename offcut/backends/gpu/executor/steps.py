@@ -1,4 +1,4 @@
-"""What each unit of a program runs, step by step, at given sizes.
+"""Expands a program of units into the steps of each agent, at given sizes.
 
 An *agent* is a unit with the values of the loops around that are bound to units: warp 1 of block 0. A *step* is a statement
 that it runs as a whole: a tile, a store, a nest of plain loops around stores, or a statement of synchronization. Windows are
@@ -111,7 +111,7 @@ class Step:
 
     @property
     def head(self) -> str:
-        """Return its line."""
+        """Return its first line of text, in backquotes."""
         return f"`{format_head(self.stmt)}`"
 
 
@@ -130,7 +130,7 @@ class Streams:
     rooms: dict[tuple[int, UnitPath], tuple[Alloc, int]] = field(default_factory=dict)
 
     def all_steps(self) -> dict[Agent, list[Step]]:
-        """Return the steps of each agent in the order of the text, barriers among them."""
+        """Return the steps of each agent in the order of the text, with barriers."""
         steps = {agent: [*agent_steps] for agent, agent_steps in self.agents.items()}
         for unit, path, step in self.barriers:
             for agent, agent_steps in steps.items():
@@ -162,19 +162,19 @@ class Reader:
     def read(self, body: Sequence[Stmt], values: Mapping[str, int], path: UnitPath = ()) -> Streams:
         """Return the streams of `body`.
 
-        Raises ExecutionFault for what no unit of the machine runs.
+        Raises ExecutionFault for a statement that no unit of the machine runs.
         """
         self.streams = Streams()
         self.block(body, _Scope(values, path))
         return self.streams
 
     def block(self, body: Sequence[Stmt], scope: _Scope) -> None:
-        """Read statements, one after the other."""
+        """Add the steps of statements, one after the other."""
         for stmt in body:
             self.statement(stmt, scope)
 
     def statement(self, stmt: Stmt, scope: _Scope) -> None:
-        """Read a statement: what is in it, or what one agent runs."""
+        """Add the steps of a statement, or the statement as one step."""
         match stmt:
             case Tile() | Store():
                 self.leaf(stmt, scope)
@@ -325,7 +325,7 @@ class Reader:
         return Place(region, starts, extents, buffer.dtype)
 
     def note_room(self, alloc: Alloc, scope: _Scope, extents: tuple[int, ...]) -> None:
-        """Note the elements of the largest window of an ``alloc``, of each of its owners."""
+        """Record the elements of the largest window of an ``alloc``, for each of its owners."""
         layout = alloc.layout or self.buffers[alloc.buffer].layout
         shape = layout.padded(extents) if layout is not None else extents
         key = (id(alloc), scope.path)
@@ -355,7 +355,7 @@ class Reader:
 
 
 def block_of(path: UnitPath) -> UnitPath:
-    """Return the loops around that say which block it is."""
+    """Return the part of a path that says in which block it is."""
     units = [unit for unit, _ in path]
     depth = len(units) - units[::-1].index("block") if "block" in units else 0
     return path[:depth]

@@ -1,4 +1,4 @@
-"""A program of units as CUDA C++: a kernel for each launch, in which every warp finds its part by its number.
+"""Writes a program of units as CUDA C++: a kernel for each launch, in which every warp finds its part by its number.
 
 Warps of loops come first; behind them one more is the load unit, if anything is loaded. Tokens are barriers in shared memory: the
 k-th arrival and the k-th wait of a warp are counted, and token k is phase ``k / room`` of barrier ``k % room``.
@@ -104,7 +104,7 @@ class _Kernel:
                 raise no_text("choose", "options are chosen by the host, which has no text so far")
 
     def buffers(self) -> list[str]:
-        """Return the arrays in main memory that it touches, in the order of the program."""
+        """Return the arrays in main memory that the launch touches, in the order of the program."""
         arrays = accessed_arrays((self.launch,))
         windowed = {stmt.buffer for stmt in walk((self.launch,)) if isinstance(stmt, Alloc)}
         buffers = [b for b in self.program.buffers if b.name in arrays - windowed]
@@ -116,7 +116,7 @@ class _Kernel:
     # -- text
 
     def text(self) -> str:
-        """Return the kernel, behind a line that says how it is launched."""
+        """Return the text of the kernel, after a comment that says how to launch it."""
         writer = Writer(lambda load: "")
         grid: list[str] = []
         inner: list[str] = []
@@ -192,16 +192,16 @@ class _Kernel:
         yield "__syncthreads();"
 
     def kinds_of_copies(self) -> set[bool]:
-        """Return whether some tiles of the load unit are in the background, and whether some are not."""
+        """Return the values of `asynchronous` of the tiles of the load unit."""
         copies = (s for s in walk((self.launch,)) if isinstance(s, Tile) and s.unit == "load")
         return {stmt.asynchronous for stmt in copies}
 
     def arrivals_of(self, token: Token) -> int:
-        """Return the arrivals that one of a unit is: each lane of the load unit, for each way to copy; one lane of a warp."""
+        """Return the arrivals of one unit at a token: every lane of the load unit for each kind of copy; one lane of a warp."""
         return LANES * len(self.kinds_of_copies()) if token.source == "load" else 1
 
     def role(self, unit: str, body: Sequence[Stmt]) -> list[str]:
-        """Return what one unit runs."""
+        """Return the lines of what one unit runs."""
         role = _Role(self, unit)
         role.block(body, 2)
         counters = [f"{name} = 0" for name in role.counters]
@@ -232,7 +232,7 @@ class _Role:
             self.statement(stmt, depth)
 
     def braces(self, opening: str, body: Sequence[Stmt], depth: int) -> None:
-        """Add statements in brackets, if there are any for this unit."""
+        """Add statements in braces after `opening`, if this unit runs any of them."""
         at = len(self.lines)
         self.add(depth, f"{opening} {{")
         self.block(body, depth + 1)

@@ -1,4 +1,4 @@
-"""What one unit runs at a time, as C++: copies, products, and loops whose iterations lanes share."""
+"""Writes the statements that one unit runs, as C++: copies, products, and loops whose iterations lanes share."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class LeafWriter:
 
     @property
     def writer(self) -> Writer:
-        """Return what writes expressions here."""
+        """Return a writer of expressions at this place of the text."""
         return Writer(self.element)
 
     def text(self, expr: Expr) -> str:
-        """Return an index with the number of the warp in it."""
+        """Return the text of an index, with the number of the warp in place of its iterator."""
         return self.writer.text(at_warp(expr, self.warps))
 
     # -- elements
@@ -56,15 +56,15 @@ class LeafWriter:
         return f"{name_of(load.buffer)}[{self.address(load.buffer, load.index)}]"
 
     def shared(self, name: str) -> SharedWindow | None:
-        """Return the window in shared memory of a buffer here."""
+        """Return the window in shared memory that a buffer has at this place of the text; None if it has none."""
         return self.windows.shared.get(self.places.get(name, 0))
 
     def fragments(self, name: str) -> Fragments | None:
-        """Return the accumulators that a buffer is here."""
+        """Return the accumulators that hold a buffer at this place of the text; None if none do."""
         return self.windows.fragments.get(self.places.get(name, 0))
 
     def address(self, name: str, index: tuple[Expr, ...]) -> str:
-        """Return the offset of an element of an array, row by row, in 64 bits where it has several axes."""
+        """Return the text of the offset of an element in an array stored by rows, in 64 bits if it has several axes."""
         shape = self.program.buffer(name).shape
         if not index:
             return "0"
@@ -162,7 +162,7 @@ class LeafWriter:
     def by_fragments(
         self, stmt: Stmt, accumulators: list[Fragments], arrays: set[str]
     ) -> list[str]:
-        """Return loops over the accumulators of a warp, for each of which a statement has one instance."""
+        """Return loops over the accumulators of a warp, with an instance of a statement for each."""
         first = accumulators[0]
         if len({(one.starts, one.extents) for one in accumulators}) > 1:
             raise no_text(format_head(stmt), "it reads accumulators of several tiles")
@@ -236,7 +236,7 @@ class LeafWriter:
     # -- loops that lanes share
 
     def by_lanes(self, stmt: Stmt, lanes: bool = True) -> list[str]:
-        """Return a statement whose outermost independent loop has its iterations on lanes; one lane runs what has none."""
+        """Return a statement with its outermost loop, if independent, spread over lanes; else one lane runs it."""
         match stmt:
             case Tile(axes, body, where):
                 nest: tuple[Stmt, ...] = body if where is None else (If(where, body),)

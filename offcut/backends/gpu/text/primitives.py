@@ -1,6 +1,6 @@
-"""What kernels call: a line or two each, with the hardware behind it in inline PTX, for compute capability 8.0 and later.
+"""The primitives that kernels call: functions with inline PTX, for compute capability 8.0 and later.
 
-Nothing is included. `HEAD` is the whole of them; a kernel's text begins with those that it calls.
+The text includes no header: it begins with the primitives that its kernels call (`head`).
 
 Source: PTX ISA, "mbarrier", "cp.async", "cp.async.mbarrier.arrive", "ldmatrix", "mma.sync.m16n8k16", "bar".
 """
@@ -116,7 +116,7 @@ def _defined(text: str) -> set[str]:
 
 
 PRIMITIVE_NAMES = frozenset(name for one in _PRIMITIVES for name in _defined(one))
-"""The names of all of them."""
+"""The names of all primitives."""
 
 
 def head(body: str) -> str:

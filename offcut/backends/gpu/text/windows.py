@@ -1,4 +1,4 @@
-"""Where windows lie: stages of rows in shared memory, and fragments in the registers of each warp."""
+"""The places of windows: stages of rows in shared memory, and fragments in the registers of each warp."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from offcut.core.text.printer import format_head
 from offcut.polyhedral.sync import slot_of
 
 ROUNDED = 16
-"""Rows and columns of windows in shared memory are multiples of this: of what is past the end, products read zeros."""
+"""Rows and columns of windows in shared memory are multiples of this: products read zeros past the end of a tile."""
 SKEW = 8
-"""Elements between rows, beside those of a row: so that eight rows begin in eight different banks."""
+"""Elements of padding after each row, so that eight rows begin in eight different banks."""
 _ALIGNED = 128
 
 
@@ -78,7 +78,7 @@ class Fragments:
 
 @dataclass
 class Windows:
-    """The windows of a launch: by the place in the text of their ``alloc``."""
+    """The windows of a launch, by the identity of their ``alloc``."""
 
     program: Program
     shared: dict[int, SharedWindow]
