@@ -909,3 +909,19 @@ def test_decisions_that_a_schedule_does_not_have_are_not_taken(count: Any) -> No
         "  because  the schedule has 1\n"
         "  help     a number from 0 to 1"
     )
+
+
+def test_an_order_of_a_loop_that_there_is_not_is_refused_before_what_stands_behind_it() -> None:
+    n = oc.dim("n", max=64)
+    a, k = oc.placeholder((n, 37), name="A"), oc.reduce_axis(37, name="k")
+    w = oc.placeholder((37, 29), name="W")
+    c = oc.compute((n, 29), lambda i, j: oc.sum(a[i, k] * w[k, j], axis=k), name="C")
+    text = "schedule C\nsplit C.i ladder 8 as it ii\norder C zork j ii\ncover C at ii vectors"
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(c, inputs=[a, w], schedule=oc.Schedule.parse(text))
+    assert str(refused.value) == (
+        "order: cannot take zork as an axis\n"
+        "  at       line 3: order C zork j ii\n"
+        "  because  C has no such loop\n"
+        "  help     loops of C: it, ii, j, k"
+    )
