@@ -1,86 +1,25 @@
-"""The cost of a program on a grid of blocks: waves of blocks over multiprocessors, in closed form over the sizes.
-
-Each outermost statement of the program is a launch. A launch has B blocks, each of P multiprocessors runs r of them at a time,
-and all blocks together do W of one kind of work, at a rate per multiprocessor and cycle::
-
-    busy(resource) = ceil(B / P) * W / B / rate          tensor core, lanes, shared memory, its share of L2
-    waiting        = ceil(B / (P * r)) * latency         of a block alone: loads and barriers of its turns, one after the other
-    main memory    = bytes of all arrays once / (P * its share), if these do not fit L2
-    launch         = max of these
-
-Extents that differ from block to block count as in the first block. Warps run whole issues, in tails too.
-"""
+"""The cost of a program on a grid of blocks, whose outermost statements are launches (`launch_cost`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import reduce
+from collections.abc import Mapping, Sequence
 
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays
-from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Binary, Compare, Expr, Load, Select, loads, real, substitute, variables
 from offcut.core.interpret.values import evaluate
-from offcut.core.program import (
-    Action,
-    Alloc,
-    Buffer,
-    Choose,
-    For,
-    If,
-    Let,
-    Program,
-    Stmt,
-    Store,
-    Sync,
-    Tile,
-    walk,
-)
+from offcut.core.program import Choose, Program, Stmt, Sync
 from offcut.costmodel.accelerator import Accelerator, Grid
 from offcut.costmodel.closed.cost import Cost, PieceCost
-from offcut.costmodel.closed.counts import Counts, Piece, Way
+from offcut.costmodel.closed.counts import Way
 from offcut.costmodel.closed.exactness import Exactness, HowExact
 from offcut.costmodel.closed.flop import flop
 from offcut.costmodel.closed.formulas import Formulas
-from offcut.costmodel.closed.operations import operations, picojoules
 from offcut.costmodel.closed.predicted import Predicted, Prediction
-from offcut.costmodel.device import Device, Memory
-from offcut.costmodel.shortened import shortened
+from offcut.costmodel.device import Device
+from offcut.costmodel.launch_cost import LaunchCounter
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import TargetError
 
-TENSOR, LANES, WAITING = "tensor core", "lanes", "waiting"
-"""Resources beside the memories, which have the names of their description."""
-ZERO, ONE = ix.const(0), ix.const(1)
-
-
-@dataclass
-class _Work:
-    """The work of all blocks of a launch, as index expressions over the sizes.
-
-    steps      multiply-adds of tensor cores, in whole issues
-    operations of lanes, one element each
-    shared     bytes that are read from and written to shared memory
-    main       bytes that are read from and written to main memory, through L2
-    flop       floating-point operations of the program, without those of padding
-    instances  of statements
-    picojoules of the operations, in thousandths
-    kernels    names of the microkernels that run, in the order of the text
-    """
-
-    steps: Expr = ZERO
-    operations: Expr = ZERO
-    shared: Expr = ZERO
-    main: Expr = ZERO
-    flop: Expr = ZERO
-    instances: Expr = ZERO
-    picojoules: Expr = ZERO
-    kernels: dict[str, None] = field(default_factory=dict)
-
-    def add(self, what: str, amount: Expr) -> None:
-        """Add `amount` to the field named `what`."""
-        setattr(self, what, ix.add(getattr(self, what), amount))
+ZERO = ix.const(0)
 
 
 def grid_of(machine: Device) -> tuple[Accelerator, Grid]:
@@ -105,14 +44,16 @@ def grid_prediction(
     _, grid = grid_of(machine)
     pieces: list[Predicted] = []
     choices: list[tuple[Way, ...]] = []
-    counter = _Counter(program, machine, grid, {one.name: one for one in microkernels})
+    counter = LaunchCounter(
+        program, machine, grid, {kernel.name: kernel for kernel in microkernels}
+    )
     launches = 0
-    for stmt in _launched(program.body):
+    for stmt in _without_barriers(program.body):
         if isinstance(stmt, Choose):
-            bodies = [_launched(option.body) for option in stmt.options]
+            bodies = [_without_barriers(option.body) for option in stmt.options]
             for number, body in enumerate(bodies):
                 way = len(choices), number
-                pieces += (counter.launch(one, way) for one in body)
+                pieces += (counter.launch(launch, way) for launch in body)
             choices.append(tuple(Way(option.label, option.cost) for option in stmt.options))
             launches += max(map(len, bodies), default=0)
         else:
@@ -129,8 +70,8 @@ def grid_prediction(
     return Prediction(tuple(pieces), tuple(choices), nothing, {}, exactness, call)
 
 
-def _launched(body: Sequence[Stmt]) -> list[Stmt]:
-    """Return the statements that are launches: what waits between them is no launch, it is the end of one."""
+def _without_barriers(body: Sequence[Stmt]) -> list[Stmt]:
+    """Return the statements that are launches: a barrier between them ends one, and is none itself."""
     return [stmt for stmt in body if not isinstance(stmt, Sync)]
 
 
@@ -239,362 +180,10 @@ def _piece_at(predicted: Predicted, sizes: Mapping[str, int]) -> PieceCost:
     )
 
 
-@dataclass(frozen=True)
-class _Counter:
-    """Counts the work of the launches of a program on a machine."""
-
-    program: Program
-    machine: Accelerator
-    grid: Grid
-    kernels: Mapping[str, Microkernel]
-
-    def launch(self, stmt: Stmt, way: tuple[int, int] | None) -> Predicted:
-        """Return the predicted cost of a launch.
-
-        way  the number of a choice and of its option, if the launch is in one
-        """
-        work = _Work()
-        self.count((stmt,), {}, ONE, work)
-        machine, count = self.machine, self.machine.cores
-        blocks = ix.maximum(_blocks((stmt,), {}) or ONE, 1)
-        share = Binary("/", real(ix.ceildiv(blocks, count)), real(blocks))
-
-        def busy(amount: Expr, rate: float) -> Expr:
-            return shortened(Binary("*", Binary("*", real(amount), real(1 / rate)), share))
-
-        shared, l2 = self.shared, machine.memory[-1]
-        resident = count * self.resident((stmt,))
-        waves = real(ix.ceildiv(blocks, resident))
-        waiting = Binary("*", waves, self.latency((stmt,), {}, 1))
-        has_work = Compare(">", work.instances, ZERO)
-        arrays = self.footprint(stmt)
-        fits = Compare("<=", arrays, ix.const(l2.bytes * count))
-        dram_bytes = Select(fits, ZERO, arrays)
-        main = self.machine.dram
-        resources = {
-            TENSOR: busy(work.steps, self.tensor_rate(work.kernels)),
-            LANES: busy(work.operations, self.rate_of("float32")),
-            shared.name: busy(work.shared, shared.bytes_per_cycle),
-            l2.name: busy(work.main, l2.bytes_per_cycle),
-            main.name: Binary("*", real(dram_bytes), real(1 / (main.bytes_per_cycle * count))),
-            WAITING: waiting,
-        }
-        resources = {
-            name: shortened(Select(has_work, cycles, real(0.0)))
-            for name, cycles in resources.items()
-        }
-        cache_bytes = {memory.name: work.main for memory in machine.memory[1:]}  # through caches
-        bytes_ = {shared.name: work.shared, **cache_bytes, main.name: dram_bytes}
-        stores = [store.buffer for store in walk((stmt,)) if isinstance(store, Store)]
-        piece = Piece(stores[-1], "whole", (), next(iter(work.kernels), None), way)
-        counts = Counts(
-            runs=Select(has_work, ONE, ZERO),
-            instances=work.instances,
-            flop=work.flop,
-            instructions=ZERO,
-            picojoules=work.picojoules,
-        )
-        return Predicted(piece, counts, resources, bytes_, self.joules(work, bytes_))
-
-    def count(
-        self, body: Sequence[Stmt], values: Mapping[str, Expr], times: Expr, work: _Work
-    ) -> None:
-        """Add the work of statements that run `times` times.
-
-        values  of the iterators around: the first value of each
-        """
-        for stmt in body:
-            match stmt:
-                case For(name, lo, hi, inner):
-                    lo, hi = substitute(lo, values), substitute(hi, values)
-                    trips = ix.maximum(ix.sub(hi, lo), 0)
-                    self.count(inner, {**values, name: lo}, ix.mul(times, trips), work)
-                case If(condition, then, other):
-                    holds = substitute(condition, values)
-                    if self.is_of_sizes(condition):
-                        self.count(then, values, Select(holds, times, ZERO), work)
-                        self.count(other, values, Select(holds, ZERO, times), work)
-                    else:
-                        self.count((*then, *other), values, times, work)
-                case Let(name, _, _, value, inner):
-                    self.count(inner, {**values, name: substitute(value, values)}, times, work)
-                case Alloc(body=inner):
-                    self.count(inner, values, times, work)
-                case Choose(options):
-                    self.count(options[0].body, values, times, work)
-                case Tile(axes, inner):
-                    starts = {a.iter: substitute(a.start, values) for a in axes}
-                    if self.is_product(stmt):
-                        kernel = self.kernels[stmt.microkernel or ""]
-                        self.product(stmt, {**values, **starts}, times, work, kernel)
-                        continue
-                    extents = (ix.maximum(substitute(a.extent, values), 0) for a in axes)
-                    often = _product((times, *extents))
-                    self.count(inner, {**values, **starts}, often, work)
-                case Store():
-                    self.store(stmt, times, work)
-                case Sync():
-                    pass
-
-    @property
-    def shared(self) -> Memory:
-        """Return the memory of a block's windows: the nearest."""
-        return self.machine.memory[0]
-
-    def is_product(self, tile: Tile) -> bool:
-        """Return whether tensor cores run a tile."""
-        kernel = self.kernels.get(tile.microkernel or "")
-        return kernel is not None and kernel.reducer is not None
-
-    def is_of_sizes(self, condition: Expr) -> bool:
-        """Return whether a condition is about sizes alone: it holds for all blocks or for none."""
-        return variables(condition) <= {size.name for size in self.program.sizes}
-
-    def product(
-        self,
-        tile: Tile,
-        values: Mapping[str, Expr],
-        times: Expr,
-        work: _Work,
-        kernel: Microkernel,
-    ) -> None:
-        """Add the work of a tile of tensor cores, in whole issues of the hardware."""
-        work.kernels[kernel.name] = None
-        unit = next(u for u in self.machine.unit if u.name.startswith("tensor"))
-        rows, columns = (ix.maximum(substitute(a.extent, values), 0) for a in tile.axes[-2:])
-        whole_rows = ix.mul(ix.ceildiv(rows, unit.rows), unit.rows)
-        whole_columns = ix.mul(ix.ceildiv(columns, unit.columns), unit.columns)
-        for stmt in tile.body:
-            inner = stmt
-            terms: Expr = ONE
-            while isinstance(inner, For):
-                lo, hi = substitute(inner.lo, values), substitute(inner.hi, values)
-                terms = ix.mul(terms, ix.maximum(ix.sub(hi, lo), 0))
-                inner = inner.body[0]
-            assert isinstance(inner, Store)
-            instances = ix.mul(ix.mul(ix.mul(rows, columns), terms), times)
-            work.add("instances", instances)
-            if inner.reduce is None:
-                continue
-            whole_terms = ix.mul(ix.ceildiv(terms, unit.terms), unit.terms)
-            work.add("steps", ix.mul(ix.mul(ix.mul(whole_rows, whole_columns), whole_terms), times))
-            work.add("flop", ix.mul(operations(inner), instances))
-            self.energy(inner, instances, work)
-            item = max((ITEM_BYTES[load.dtype] for load, _ in loads(inner.value)), default=2)
-            elements = ix.mul(ix.add(whole_rows, whole_columns), whole_terms)
-            work.add("shared", ix.mul(ix.mul(elements, item), times))
-
-    def store(self, store: Store, times: Expr, work: _Work) -> None:
-        """Add the work of a statement that lanes run `times` times."""
-        work.add("instances", times)
-        work.add("flop", ix.mul(operations(store), times))
-        work.add("operations", ix.mul(operations(store) + 1, times))
-        self.energy(store, times, work)
-        arrays = [load.buffer for load, _ in loads(store.value) if isinstance(load, Load)]
-        for name in (*arrays, store.buffer):
-            buffer = self.program.buffer(name)
-            if buffer.scope is None and not self.is_window(name):
-                work.add("main", ix.mul(ITEM_BYTES[buffer.dtype], times))
-            elif buffer.scope is not None:
-                work.add("shared", ix.mul(ITEM_BYTES[buffer.dtype], times))
-
-    def is_window(self, name: str) -> bool:
-        """Return whether the program has windows of a buffer."""
-        return any(isinstance(s, Alloc) and s.buffer == name for s in walk(self.program))
-
-    def energy(self, store: Store, instances: Expr, work: _Work) -> None:
-        """Add the picojoules of the instances of a statement, if the machine describes energy."""
-        if self.machine.energy is not None:
-            each = round(1000 * picojoules(store, self.program, self.machine.energy))
-            work.add("picojoules", ix.mul(each, instances))
-
-    def joules(self, work: _Work, bytes_by_memory: Mapping[str, Expr]) -> Expr:
-        """Return the estimated energy in joules, of the operations and of the bytes from each memory."""
-        energy = self.machine.energy
-        if energy is None:
-            return real(0.0)
-        rates = {memory.name: energy.on_chip(memory.bytes) for memory in self.machine.memory}
-        rates[self.machine.dram.name] = energy.dram
-        parts = [
-            Binary("*", real(size), real(1e-12 * rates[n])) for n, size in bytes_by_memory.items()
-        ]
-        operation_energy = Binary("*", real(work.picojoules), real(1e-15))
-        return shortened(reduce(lambda a, b: Binary("+", a, b), parts, operation_energy))
-
-    def rate_of(self, dtype: str) -> float:
-        """Return the multiply-adds per cycle of a multiprocessor's lanes."""
-        return next((u.multiply_adds for u in self.machine.unit if dtype in u.of), 1.0)
-
-    def tensor_rate(self, kernels: Mapping[str, None]) -> float:
-        """Return the multiply-adds per cycle of a multiprocessor's tensor cores, for the element types of these microkernels."""
-        types = {t.dtype for name in kernels for t in self.kernels[name].definition.reads}
-        rates = (u.multiply_adds for u in self.machine.unit if types & {*u.of})
-        return max(rates, default=1.0)
-
-    def footprint(self, stmt: Stmt) -> Expr:
-        """Return the bytes of all arrays of main memory that a launch touches, each once."""
-        total: Expr = ZERO
-        for name in sorted(accessed_arrays((stmt,))):
-            buffer = self.program.buffer(name)
-            if buffer.scope is None and not self.is_window(name):
-                total = ix.add(total, _bytes_of(buffer, buffer.shape))
-        return total
-
-    def resident(self, body: Sequence[Stmt]) -> int:
-        """Return the number of blocks that run on a multiprocessor at a time, as shared memory, warps and its own limit allow."""
-        shared = 0
-        for stmt in walk(tuple(body)):
-            if isinstance(stmt, Alloc):
-                buffer = self.program.buffer(stmt.buffer)
-                if "shared" in (stmt.memory, buffer.scope):
-                    limits = (_literal_bound(extent) for _, extent in stmt.axes)
-                    size = reduce(lambda a, b: a * b, limits, ITEM_BYTES[buffer.dtype])
-                    shared += size * stmt.depth
-        fits = self.shared.bytes // shared if shared else self.grid.blocks
-        return max(min(fits, self.grid.warps // max(warps_of(body), 1), self.grid.blocks), 1)
-
-    def latency(self, body: Sequence[Stmt], values: Mapping[str, Expr], depth: int) -> Expr:
-        """Return the cycles from the begin to the end of a block that has its multiprocessor for itself.
-
-        depth  of the ring of windows around: as many loads are in flight
-        """
-        total: Expr = real(0.0)
-        far, near = self.machine.memory[-1].latency_cycles, self.shared.latency_cycles
-        for stmt in body:
-            inner: Expr | None = None
-            match stmt:
-                case For(name, lo, hi, inner_body, unit=unit):
-                    lo, hi = substitute(lo, values), substitute(hi, values)
-                    inner_values = {**values, name: lo}
-                    if unit in ("warp", "thread") and not any(
-                        isinstance(child, Tile | Sync | Alloc) for child in walk(inner_body)
-                    ):
-                        steps = _statements(inner_body, inner_values)
-                        lanes = 32 if unit == "warp" else 1
-                        inner = Binary("*", real(steps), real(_STEP_CYCLES / lanes))
-                        inner = Binary("+", inner, real(far))
-                    else:
-                        inner = self.latency(inner_body, inner_values, depth)
-                    if unit is None and inner != real(0.0):
-                        trips = ix.maximum(ix.sub(hi, lo), 0)
-                        inner = Binary("*", real(trips), inner)
-                case If(_, then, other):
-                    inner = self.latency((*then, *other), values, depth)
-                case Let(name, _, _, value, inner_body):
-                    inner_values = {**values, name: substitute(value, values)}
-                    inner = self.latency(inner_body, inner_values, depth)
-                case Alloc(body=inner_body):
-                    inner = self.latency(inner_body, values, max(depth, stmt.depth))
-                case Choose(options):
-                    inner = self.latency(options[0].body, values, depth)
-                case Tile() if self.is_product(stmt):
-                    inner = real(near)
-                case Tile() | Store():
-                    inner = real(far / depth)
-                case Sync(action=Action.BARRIER | Action.WAIT | Action.WAIT_GROUP):
-                    inner = real(self.grid.barrier_cycles)
-            if inner is not None and inner != real(0.0):
-                total = inner if total == real(0.0) else Binary("+", total, inner)
-        return total
-
-
-_STEP_CYCLES = 8.0
-"""Cycles of a lane between a statement and the next one, which needs its value."""
-
-
-def _statements(body: Sequence[Stmt], values: Mapping[str, Expr]) -> Expr:
-    """Return the number of statement instances in plain loops."""
-    total: Expr = ZERO
-    for stmt in body:
-        match stmt:
-            case For(name, lo, hi, inner):
-                lo, hi = substitute(lo, values), substitute(hi, values)
-                trips = ix.maximum(ix.sub(hi, lo), 0)
-                total = ix.add(total, ix.mul(trips, _statements(inner, {**values, name: lo})))
-            case If(_, then, other):
-                total = ix.add(total, _statements((*then, *other), values))
-            case Let(name, _, _, value, inner):
-                inner_values = {**values, name: substitute(value, values)}
-                total = ix.add(total, _statements(inner, inner_values))
-            case _:
-                total = ix.add(total, ONE)
-    return total
-
-
-def _blocks(body: Sequence[Stmt], values: Mapping[str, Expr]) -> Expr | None:
-    """Return the number of blocks that run statements; None if no loop is bound to blocks."""
-    total: Expr | None = None
-    for stmt in body:
-        count: Expr | None = None
-        match stmt:
-            case For(name, lo, hi, inner, unit=unit):
-                lo, hi = substitute(lo, values), substitute(hi, values)
-                count = _blocks(inner, {**values, name: lo})
-                if unit == "block":
-                    count = ix.mul(ix.maximum(ix.sub(hi, lo), 0), ONE if count is None else count)
-            case If(_, then, other):
-                count = _blocks((*then, *other), values)
-            case Let(name, _, _, value, inner):
-                count = _blocks(inner, {**values, name: substitute(value, values)})
-            case Alloc(body=inner):
-                count = _blocks(inner, values)
-            case _:
-                pass
-        if count is not None:
-            total = count if total is None else ix.add(total, count)
-    return total
-
-
-def warps_of(body: Sequence[Stmt]) -> int:
-    """Return the warps of a block: the trip count of its longest loop over warps, or over threads by 32."""
-    warps = 1
-    for stmt in walk(tuple(body)):
-        if isinstance(stmt, For) and stmt.unit in ("warp", "thread"):
-            count = _literal_bound(ix.sub(stmt.hi, stmt.lo))
-            warps = max(warps, count if stmt.unit == "warp" else -(-count // 32))
-    return warps
-
-
-def _literal_bound(extent: Expr) -> int:
-    """Return an upper bound of an extent, from the literals of its minima; 1 if it has none."""
-    literal = ix.literal_value(extent)
-    if literal is not None:
-        return literal
-    bounds = list(_literal_bounds(extent))
-    return min(bounds) if bounds else 1
-
-
-def _literal_bounds(extent: Expr) -> Iterator[int]:
-    match extent:
-        case Binary("min", a, b):
-            for part in (a, b):
-                literal = ix.literal_value(part)
-                if literal is not None:
-                    yield literal
-                else:
-                    yield from _literal_bounds(part)
-        case Binary("-" | "+", a, _):
-            yield from _literal_bounds(a)
-        case _:
-            return
-
-
-def _bytes_of(buffer: Buffer, extents: Sequence[Expr]) -> Expr:
-    return _product((ix.const(ITEM_BYTES[buffer.dtype]), *extents))
-
-
-def _product(factors: Iterable[Expr]) -> Expr:
-    total: Expr = ONE
-    for factor in factors:
-        total = ix.mul(total, factor)
-    return total
-
-
 __all__ = [
     "grid_cost",
     "grid_formulas",
     "grid_of",
     "grid_prediction",
     "prediction_seconds",
-    "warps_of",
 ]

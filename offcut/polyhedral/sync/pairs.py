@@ -1,0 +1,110 @@
+"""Finds the pairs of instances of which the second must wait for the first: both touch one element, and one writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+
+import islpy as isl
+
+from offcut.core.program import For, Let
+from offcut.core.traversal import walk_with_paths
+from offcut.polyhedral.sync.events import (
+    Access,
+    Event,
+    by_one_lane,
+    fence_between,
+    multicast_keys,
+    refused,
+)
+from offcut.polyhedral.sync.multicast import check_multicast
+from offcut.polyhedral.sync.order import Pair
+from offcut.polyhedral.sync.relations import Relations
+from offcut.polyhedral.units.independence import Independence
+
+
+def pairs_of(relations: Relations) -> list[Pair]:
+    """Return the pairs of instances of which the second must wait for the first.
+
+    Raises PartitionError if iterations of a loop that is bound to a unit need each other.
+    """
+    leaves, units = relations.events.leaves, relations.events.units
+    check_multicast(relations)
+    result = []
+    firsts, lasts = [*leaves], [*leaves]
+    if not relations.keys and not any(leaf.engine for leaf in leaves):
+        firsts, lasts = without_implied(leaves), without_implied(leaves[::-1])
+    for one, other in product(lasts, firsts):
+        own = one.unit == other.unit and not one.engine
+        own = own and not by_one_lane(units, one, other) and not fence_between(units, one, other)
+        if own and not relations.keys:
+            continue  # one agent, which keeps its own order
+        touching = relations.conflicts(one, other)
+        if touching.is_empty():
+            continue
+        if relations.keys:
+            across = touching.intersect(relations.within_one_run(one, other))
+            if not across.is_empty():
+                _check_bound(relations, one, other, across)
+                touching = touching.subtract(across)
+        pairs = touching.intersect(relations.later)
+        pairs = relations.widened(pairs, multicast_keys(other), other).coalesce()
+        if own:
+            pairs = pairs.subtract(relations.next_of_agent(one, other))
+        elif not relations.keys and not one.engine:
+            # Of a leaf whose instances one agent ends in their order, the last one before b says all, and of b the first one behind it.
+            pairs = pairs.reverse().lexmax().reverse().lexmin().coalesce()
+        if not pairs.is_empty():
+            result.append(Pair(one, other, pairs))
+    return result
+
+
+def without_implied(leaves: Sequence[Event]) -> list[Event]:
+    """Return leaves without the accesses that the leaf before makes too, if both are of one unit and stand in one block.
+
+    A unit that has waited for the first of two equal accesses has nothing to wait for at the second. For leaves in reverse
+    order: another unit that waits for the last of them has waited for all.
+    """
+    result = []
+    for before, leaf in zip((None, *leaves), leaves, strict=False):
+        implied = set[Access]()
+        if before is not None and _follow_in_block(before, leaf):
+            implied = {*before.accesses, *(replace(a, writes=False) for a in before.accesses)}
+        accesses = tuple(access for access in leaf.accesses if access not in implied)
+        if accesses:
+            result.append(replace(leaf, accesses=accesses))
+    return result
+
+
+def _follow_in_block(one: Event, other: Event) -> bool:
+    """Return whether two leaves of one unit stand in one block."""
+    return one.unit == other.unit and one.place[:-1] == other.place[:-1]
+
+
+def _check_bound(relations: Relations, one: Event, other: Event, across: isl.Map) -> None:
+    """Check that iterations of loops that are bound to units need nothing of each other, though sets say they do.
+
+    across   ``{ a -> b }``: instances of both, in one run of such a loop, that touch one place
+
+    Raises PartitionError with the least of them.
+    """
+    program = relations.program
+    independence = Independence(program)
+    shared = [loop for key, loop in one.keys.items() if other.keys.get(key) == loop]
+    independent = True
+    for place, stmt in walk_with_paths(program.body):
+        if isinstance(stmt, Let):
+            independence.entered(stmt)
+        if isinstance(stmt, For) and any(loop.at == place for loop in shared):
+            independent = independent and independence.of(stmt, place)
+    if independent:
+        return
+    at, first, sizes = relations.describe(across.domain())
+    units = ", ".join(f"@{loop.key[0]}" for loop in shared if loop.key is not None)
+    raise refused(
+        program,
+        relations.describe(across.intersect_domain(first).range())[0],
+        f"{sizes}it touches what {at} touches: both are in one run of a loop {units}, whose iterations "
+        "run side by side",
+    )
