@@ -1,4 +1,4 @@
-"""What is decided for any target: the plans of its policy, in order of preference, and which of them is the first that is proved."""
+"""Decides the plan of a program for any target: the first plan of its policy, in order of preference, that is proved."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def candidates(target: Target, request: CompileRequest, options: Options) -> Can
 
 @dataclass(frozen=True)
 class _Question:
-    """What a target is asked to plan; equal to another one where all that its plan depends on is.
+    """A program to plan for a target; equal to another one if all that the plan depends on is equal.
 
-    facts  by which the cache knows the target's code
+    facts  the parts of the cache key that tell the target's code
     """
 
     facts: tuple[str, ...]
@@ -58,22 +58,22 @@ class _Question:
 
 
 class Candidates:
-    """The plans of a target's policy for a program, in order of preference: one is made where those before it are not proved.
+    """The plans of a target's policy for a program, in order of preference; each is made only if those before it are not proved.
 
-    first  the plan that is liked best
+    first  the preferred plan
     """
 
-    def __init__(self, asked: _Question) -> None:
-        target, program, options = asked.target, asked.program, asked.options
+    def __init__(self, question: _Question) -> None:
+        target, program, options = question.target, question.program, question.options
         if not target.judges:
             check_windows(program)
-        self._asked, self._by_hand, rest = asked, None, options
+        self._question, self._by_hand, rest = question, None, options
         if options.schedule is not None and not target.applies_schedules:
             self._by_hand = lowered_by_hand(target, program, options)
             rest = replace(options, schedule=None)
         with at_decision(options.schedule):
             start = program if self._by_hand is None else self._by_hand
-            plans = check_result(target, "policy", target.policy(start, asked.users, rest))
+            plans = check_result(target, "policy", target.policy(start, question.users, rest))
             self._others = iter(plans)
             first = next(self._others, None)
         if first is None:
@@ -86,28 +86,28 @@ class Candidates:
 
     @lazy_property
     def proved(self) -> TargetPlan:
-        """Return the first plan that is proved: that its program computes what is asked for, and may run as marked.
+        """Return the first plan that is proved: it computes what the request does, and may run as its marks say.
 
-        Raises PartitionError, with a witness, where none is.
+        Raises PartitionError, with a witness, if no plan is.
         """
         try:
-            with at_decision(self._asked.options.schedule):
+            with at_decision(self._question.options.schedule):
                 return first_proved(self.first, self._others, self._outcome)
         except OffcutError:
             forget_plans()  # whoever asks again hears the same
             raise
         finally:
-            self._others = iter(())  # a policy that waits holds what it planned by
+            self._others = iter(())  # a suspended policy keeps its sets alive
 
     def _outcome(self, plan: TargetPlan) -> TargetPlan | Unproved:
-        """Return a plan whose tiles say the whole of their covers, proved from what is asked for on; or its first step that is not."""
-        target, options = self._asked.target, self._asked.options
+        """Return a plan with complete covers, proved from the requested program on; or its first step that is not proved."""
+        target, options = self._question.target, self._question.options
         if plan is not self.first:
             _checked_plan(target, plan)
         if self._by_hand is not None:
             plan = replace(plan, schedule=options.schedule, by_hand=self._by_hand)
         is_by_hand = options.schedule is not None and bool(hand_steps(options.schedule))
-        source = plan.by_hand if is_by_hand and plan.by_hand is not None else self._asked.program
+        source = plan.by_hand if is_by_hand and plan.by_hand is not None else self._question.program
         steps = (source, *plan.through, plan.program)
         with debug.timed("prove"):
             unproved = unproved_step(steps, options.reassociate)
@@ -120,9 +120,9 @@ class Candidates:
 
 
 @lru_cache(maxsize=4)  # a kernel that was just built is asked for its loops
-def _candidates(asked: _Question) -> Candidates:
-    """Return the plans of a question; notes and timings are of the first time."""
-    return Candidates(asked)
+def _candidates(question: _Question) -> Candidates:
+    """Return the candidates for a question; an equal question gets the same, with the notes and timings of the first."""
+    return Candidates(question)
 
 
 def forget_plans() -> None:
@@ -134,7 +134,7 @@ P = TypeVar("P", bound=TargetPlan)
 E = TypeVar("E", bound=OffcutError)
 T = TypeVar("T")
 Plans = Generator[P, Unproved, None]
-"""Plans in order of preference. A policy may hear why one is not taken: it is what its ``yield`` gives."""
+"""Plans in order of preference. A policy learns from its ``yield`` why the plan is not taken."""
 
 
 def first_proved(
@@ -142,12 +142,12 @@ def first_proved(
     others: Iterator[TargetPlan],
     outcome: Callable[[TargetPlan], TargetPlan | Unproved],
 ) -> TargetPlan:
-    """Return the first of some plans that is proved.
+    """Return the first plan that is proved.
 
-    others   those behind the first, in order of preference: one is asked for where those before it are not proved, and told why
-    outcome  what becomes of a plan
+    others   the plans behind the first, in order of preference; each is made only if those before it are not proved
+    outcome  returns a plan if it is proved, else the step that is not
 
-    Raises PartitionError, of the first plan, where none is proved.
+    Raises PartitionError, of the first plan, if none is proved.
     """
     plan: TargetPlan | None = first
     failures = list[Unproved]()
@@ -161,7 +161,7 @@ def first_proved(
 
 
 def changed_plans(plans: Plans[P], change: Callable[[P], P]) -> Plans[P]:
-    """Yield each of some plans after a change, and hand on why it is not taken."""
+    """Yield plans after a change; the policy behind learns why each is not taken."""
     plan = next(plans, None)
     while plan is not None:
         unproved = yield change(plan)
@@ -171,7 +171,7 @@ def changed_plans(plans: Plans[P], change: Callable[[P], P]) -> Plans[P]:
 _NO_REASON = Unproved(
     -1, PartitionError("prove", UNDECIDED, because="whoever asks does not say why")
 )
-"""What a policy hears of a plan where it is iterated without being told."""
+"""The reason for a policy that is iterated without one."""
 
 
 def _checked_plan(target: Target, plan: object) -> TargetPlan:

@@ -97,11 +97,11 @@ class Covered:
 
 @dataclass(frozen=True)
 class Plans:
-    """The plans of a computation, by what is decided of each axis that a microkernel's tiles go along.
+    """The plans of a computation, by the decisions for each axis that tiles of a microkernel cut.
 
     covered  the stages that a microkernel computes
-    tails    what the default policy takes, in order of preference
-    alone    whether a computation without any such stage has plans, too
+    tails    strategies of the default policy, in order of preference
+    alone    whether a computation without such a stage has plans, too
     """
 
     tails: ClassVar[tuple[Strategy, ...]] = PREFERRED
@@ -114,7 +114,7 @@ class Plans:
 
     @classmethod
     def of(cls, planner: Planner, program: Program, users: Users, options: Options) -> Plans | None:
-        """Return those of a program; None of one that is cut already, is no computation, or has nothing that a microkernel computes."""
+        """Return the plans of a program; None if it is cut already, is not a computation, or has no stage for a microkernel."""
         kernels = planner.microkernels(options)
         if not kernels or analysis(program).of(Tile):
             return None
@@ -140,12 +140,12 @@ class Plans:
         return {(c.stage.buffer, axis): c.largest(axis) for c in self.covered for axis in c.axes}
 
     def schedule(self, cuts: Mapping[tuple[str, str], Level]) -> Schedule:
-        """Return the decisions; of an axis that `cuts` does not name, tiles as large as the microkernel's, then smaller ones."""
+        """Return the decisions for all stages; an axis that `cuts` does not name takes the largest tile of the microkernel."""
         steps = (step for one in self.covered for step in self.decisions(one, cuts))
         return Schedule(self.name, tuple(steps))
 
     def decisions(self, one: Covered, cuts: Mapping[tuple[str, str], Level]) -> Iterator[Primitive]:
-        """Yield what is decided of a stage."""
+        """Yield the decisions for a stage."""
         stage, memory = one.stage.buffer, _memory(one.kernel, one.kernel.computes.name)
         sums = stage
         if memory is not None:
