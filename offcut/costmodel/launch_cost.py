@@ -394,7 +394,7 @@ def _warps_of(body: Sequence[Stmt]) -> int:
 
 
 def _literal_bound(extent: Expr) -> int:
-    """Return an upper bound of an extent, from the literals of its minima; 1 if it has none."""
+    """Return the least literal among the operands of the outermost minimum of an extent; 1 if there is none."""
     literal = ix.literal_value(extent)
     if literal is not None:
         return literal

@@ -38,7 +38,7 @@ def with_nests(
     cut   a program of one nest, cut so that microkernels run it; None where they do not
     """
     nests = _Nests(program, cut)
-    return nests.made(), tuple(nests.taken)
+    return nests.made(), tuple(nests.results)
 
 
 def alone(program: Program, body: tuple[Stmt, ...], around: Sequence[For]) -> Program:
@@ -70,7 +70,7 @@ class _Nests:
     def __init__(self, program: Program, cut: Callable[[Program], Program | None]) -> None:
         self.program, self.cut = program, cut
         self.buffers = {buffer.name: buffer for buffer in program.buffers}
-        self.taken: list[Program] = []
+        self.results: list[Program] = []
 
     def made(self) -> Program:
         body = self.block(self.program.body, (), set())
@@ -117,7 +117,7 @@ class _Nests:
         made = self.cut(nest)
         if made is None or not self.fits(made, bool(around), others):
             return None
-        self.taken.append(made)
+        self.results.append(made)
         for buffer in made.buffers:
             known = self.buffers.get(buffer.name, buffer)
             self.buffers[buffer.name] = replace(buffer, kind=known.kind)

@@ -94,7 +94,7 @@ def vectorized(
     """
     program, scopes = privatized(program)
     notes: list[str] = []
-    taken: list[For] = []
+    bound_loops: list[For] = []
     body: list[Stmt] = []
     for position, stmt in enumerate(program.body):
         inner = {name: path for name, path in scopes.items() if path[:1] == (position,)}
@@ -103,16 +103,16 @@ def vectorized(
             within = vectorized(alone(program, stmt.body, (stmt,)), isa, beside, binds)
             body.append(replace(stmt, body=within.program.body))
             notes += within.notes
-            taken += within.loops
+            bound_loops += within.loops
             continue
         nest = _Nest(replace(program, body=(stmt,)), position, inner, isa, binds)
         loops = try_isl(nest.vectorized, None)
         body.append(stmt if loops is None else loops)
         notes += nest.notes if loops is not None else (_NOT_TOLD,)
-        taken += nest.taken if loops is not None else ()
+        bound_loops += nest.bound_loops if loops is not None else ()
     if tuple(body) != program.body:
         program = replace(program, body=tuple(body))
-    return Vectorized(program, tuple(notes), tuple(taken))
+    return Vectorized(program, tuple(notes), tuple(bound_loops))
 
 
 def _is_of_many(stmt: Stmt) -> bool:
@@ -214,7 +214,7 @@ class _Nest:
     isa: Isa
     binds: Binds
     notes: list[str] = field(default_factory=list)
-    taken: list[For] = field(default_factory=list)
+    bound_loops: list[For] = field(default_factory=list)
     carried: dict[Path, list[Dependence]] = field(default_factory=dict)
     around: list[For] = field(default_factory=list)
 
@@ -288,7 +288,7 @@ class _Nest:
         return sum(cycles for cycles, _ in made), tuple(stmt for _, stmt in made)
 
     def loop(self, loop: For, path: Path) -> tuple[float, Stmt]:
-        noted, before = len(self.notes), len(self.taken)
+        noted, before = len(self.notes), len(self.bound_loops)
         self.notes.append("")
         trips = self.trips(loop)
         carried = self.carried.get(path)
@@ -317,8 +317,8 @@ class _Nest:
             return cycles, made
         forced = loop.unit == LANE or self.binds.force(loop)
         if not taken and (as_lanes < cycles or forced):
-            del self.notes[noted:], self.taken[before:]
-            self.taken.append(loop)
+            del self.notes[noted:], self.bound_loops[before:]
+            self.bound_loops.append(loop)
             self.notes.append(f"loop {loop.iter} as lanes of vectors")
             self.inside(loop.body, path)
             return as_lanes, self.lanes(loop, path)
