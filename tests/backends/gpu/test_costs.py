@@ -125,3 +125,11 @@ def test_stages_that_wait_for_each_other_are_a_launch_each() -> None:
     assert kernel.plan(n=0).pieces == ()
     assert cost.call / cost.hertz == pytest.approx(4e-6)
     assert "the call itself, predicted 4 µs" in str(kernel.plan(n=9))
+
+
+def test_blocks_that_are_resident_are_as_many_as_their_windows_leave_room_for() -> None:
+    # the last tile of an axis is smaller: room is that of the largest
+    rows = [
+        product(1024 + 16 * more).cost(n=4096).pieces[0].resources["waiting"] for more in (0, 1)
+    ]
+    assert rows[1] == pytest.approx(rows[0], rel=0.1)
