@@ -87,11 +87,11 @@ def checked_options(
     }
     for option, is_refused in refused.items():
         if is_refused:
-            raise TargetError(
-                op,
-                f"cannot take {option}= for target={target!r}",
-                because="it has one way to run a program",
-            )
+            because = "it has one way to run a program"
+            if option == "schedule" and schedule is not None and not one_way:
+                line = str(schedule).splitlines()[1 + len(hand_steps(schedule))]
+                because = f"it takes decisions by hand, and `{line}` is none of these"
+            raise TargetError(op, f"cannot take {option}= for target={target!r}", because=because)
     return Options(strategy, reassociate, schedule=schedule)
 
 

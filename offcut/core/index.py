@@ -170,6 +170,24 @@ def parts_of_minimum(expr: Expr) -> Iterator[Expr]:
             yield expr
 
 
+def literal_bound(expr: Expr) -> int | None:
+    """Return a literal upper bound of an extent, from its minima and remainders; None if they give none."""
+    form = to_linear(expr)
+    if not form.terms:
+        return form.const
+    limits: list[int | None] = []
+    for atom, factor in form.terms:
+        if factor == 1 and isinstance(atom, Binary) and atom.op == "min":
+            rest = sub(expr, atom)
+            limits += [literal_bound(add(part, rest)) for part in parts_of_minimum(atom)]
+        if isinstance(atom, Binary) and atom.op == "//" and index(-factor) == atom.b:
+            remainder = to_linear(sub(add(expr, mul(-factor, atom)), atom.a))
+            if not remainder.terms:  # a remainder, and a number
+                limits.append(-factor - 1 + remainder.const)
+    literals = [limit for limit in limits if limit is not None]
+    return min(literals, default=None)
+
+
 def _extreme(op: str, a: Expr, b: Expr) -> Expr:
     difference = to_linear(sub(a, b))
     if not difference.terms:

@@ -13,7 +13,7 @@ Extents that differ from block to block count as in the first block. Warps run w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -285,7 +285,7 @@ class LaunchCounter:
             if isinstance(stmt, Alloc):
                 buffer = self.program.buffer(stmt.buffer)
                 if "shared" in (stmt.memory, buffer.scope):
-                    limits = (_literal_bound(extent) for _, extent in stmt.axes)
+                    limits = (ix.literal_bound(extent) or 1 for _, extent in stmt.axes)
                     size = reduce(lambda a, b: a * b, limits, ITEM_BYTES[buffer.dtype])
                     shared += size * stmt.depth
         fits = self.shared.bytes // shared if shared else self.grid.blocks
@@ -388,33 +388,9 @@ def _warps_of(body: Sequence[Stmt]) -> int:
     warps = 1
     for stmt in walk(tuple(body)):
         if isinstance(stmt, For) and stmt.unit in ("warp", "thread"):
-            count = _literal_bound(ix.sub(stmt.hi, stmt.lo))
+            count = ix.literal_bound(ix.sub(stmt.hi, stmt.lo)) or 1
             warps = max(warps, count if stmt.unit == "warp" else -(-count // 32))
     return warps
-
-
-def _literal_bound(extent: Expr) -> int:
-    """Return the least literal among the operands of the outermost minimum of an extent; 1 if there is none."""
-    literal = ix.literal_value(extent)
-    if literal is not None:
-        return literal
-    bounds = list(_literal_bounds(extent))
-    return min(bounds) if bounds else 1
-
-
-def _literal_bounds(extent: Expr) -> Iterator[int]:
-    match extent:
-        case Binary("min", a, b):
-            for part in (a, b):
-                literal = ix.literal_value(part)
-                if literal is not None:
-                    yield literal
-                else:
-                    yield from _literal_bounds(part)
-        case Binary("-" | "+", a, _):
-            yield from _literal_bounds(a)
-        case _:
-            return
 
 
 def _bytes_of(buffer: Buffer, extents: Sequence[Expr]) -> Expr:

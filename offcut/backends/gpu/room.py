@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from offcut.backends.gpu.text.expressions import most_of
 from offcut.backends.gpu.units import SHARED
+from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.program import Alloc, For, Program, Stmt, blocks
 from offcut.core.text.printer import format_head
@@ -42,7 +42,7 @@ def _shared(stmt: Stmt, program: Program, warps: int) -> list[tuple[Alloc, int]]
         memory = stmt.memory or program.buffer(stmt.buffer).scope
         windows += [(stmt, warps)] if memory == SHARED else []
     if isinstance(stmt, For) and stmt.unit in ("warp", "warpgroup"):
-        warps *= most_of(stmt.hi) or 1
+        warps *= ix.literal_bound(stmt.hi) or 1
     return windows + [
         one for block in blocks(stmt) for inner in block for one in _shared(inner, program, warps)
     ]
@@ -51,7 +51,7 @@ def _shared(stmt: Stmt, program: Program, warps: int) -> list[tuple[Alloc, int]]
 def _bytes(program: Program, alloc: Alloc, warps: int) -> int:
     """Return the bytes of all copies of a window in a block; 0 if an extent has no literal bound."""
     buffer = program.buffer(alloc.buffer)
-    limits = [most_of(extent) for _, extent in alloc.axes]
+    limits = [ix.literal_bound(extent) for _, extent in alloc.axes]
     extents = [extent for extent in limits if extent is not None]
     if len(extents) < len(limits):
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
 
@@ -333,11 +334,32 @@ class HandSchedule:
         ]
         forms = []
         for number in range(len(staged)):
+            absent = set(staged[number:])
+            if self._is_covered_in_memory(absent):
+                continue
             nests = self._undecided
-            for step in without_stages(self._steps, set(staged[number:])):
+            for step in without_stages(self._steps, absent):
                 nests = apply_decision(nests, step)
             forms.append(nests)
         return (*forms, self._nests)
+
+    def _is_covered_in_memory(self, absent: AbstractSet[str]) -> bool:
+        """Return whether a declared instruction asks in which memory a stage finds one of these arrays."""
+        steps = tuple(each_decision(self._steps))
+        readers = {
+            reader
+            for step in steps
+            if isinstance(step, Staging) and step.name in absent
+            for reader in step.readers
+        }
+        own = {kernel.name for kernel in self._nests.microkernels}
+        covers = (s for s in steps if isinstance(s, Cover) and s.stage in readers)
+        names = {cover.microkernel for cover in covers} - own
+        return any(
+            place.memories
+            for name in names
+            for place in covering.find_intrinsic(name, self._nests.intrinsics, "").operands.values()
+        )
 
     def run(self, inputs: Mapping[str, Any], **sizes: int) -> Any:
         """Return the result of the reference interpreter on numpy arrays, by the users' names.

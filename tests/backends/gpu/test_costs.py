@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from tests.agree import nearly
 
 THERE = oc.target("cuda", machine="h200", device="emulated")
 
@@ -30,9 +31,7 @@ def test_waves_of_blocks_are_whole() -> None:
     # 132 multiprocessors, a block for each n: one more than they take at a time is a wave more
     kernel = product()
     tensor = [kernel.cost(n=n).pieces[0].resources["tensor core"] for n in (1, 132, 133, 264, 265)]
-    assert tensor == pytest.approx(
-        [tensor[0], tensor[0], 2 * tensor[0], 2 * tensor[0], 3 * tensor[0]]
-    )
+    assert tensor == nearly([tensor[0], tensor[0], 2 * tensor[0], 2 * tensor[0], 3 * tensor[0]])
 
 
 def test_a_launch_takes_what_binds_it() -> None:
@@ -40,8 +39,8 @@ def test_a_launch_takes_what_binds_it() -> None:
     few, many = kernel.cost(n=1), kernel.cost(n=4096)
     assert few.pieces[0].bound_by == "waiting"
     assert many.pieces[0].bound_by in ("shared", "L2", "HBM3e", "tensor core")
-    assert many.peak == pytest.approx(989.5e12, rel=0.01)
-    assert few.call / few.hertz == pytest.approx(2e-6)
+    assert many.peak == nearly(989.5e12, rel=0.01)
+    assert few.call / few.hertz == nearly(2e-6)
 
 
 def test_plan_cost_and_formulas_are_one_number() -> None:
@@ -50,7 +49,7 @@ def test_plan_cost_and_formulas_are_one_number() -> None:
     parts = kernel.cost().parts
     for n in (0, 1, 131, 4096):
         cost = kernel.cost(n=n)
-        assert kernel.plan(n=n).seconds == pytest.approx(cost.seconds)
+        assert kernel.plan(n=n).seconds == nearly(cost.seconds)
         assert cost.flop == 64 * n * 64 * 75 * 2
     assert "n" in map(str, seconds.free_symbols) or parts
 
@@ -121,7 +120,15 @@ def test_stages_that_wait_for_each_other_are_a_launch_each() -> None:
     assert "barrier block" in str(kernel.loops)
     cost = kernel.cost(n=9)
     assert [piece.stage for piece in cost.pieces] == ["s", "Y"]
-    assert kernel.plan(n=9).seconds == pytest.approx(cost.seconds)
+    assert kernel.plan(n=9).seconds == nearly(cost.seconds)
     assert kernel.plan(n=0).pieces == ()
-    assert cost.call / cost.hertz == pytest.approx(4e-6)
+    assert cost.call / cost.hertz == nearly(4e-6)
     assert "the call itself, predicted 4 µs" in str(kernel.plan(n=9))
+
+
+def test_blocks_that_are_resident_are_as_many_as_their_windows_leave_room_for() -> None:
+    # the last tile of an axis is smaller: room is that of the largest
+    rows = [
+        product(1024 + 16 * more).cost(n=4096).pieces[0].resources["waiting"] for more in (0, 1)
+    ]
+    assert rows[1] == nearly(rows[0], rel=0.1)

@@ -229,24 +229,6 @@ def _is_atom(atom: Expr) -> bool:
     return False
 
 
-def most_of(expr: Expr) -> int | None:
-    """Return a literal upper bound of an extent, from its minima and remainders; None if they give none."""
-    form = ix.to_linear(expr)
-    if not form.terms:
-        return form.const
-    limits: list[int | None] = []
-    for atom, factor in form.terms:
-        if factor == 1 and isinstance(atom, Binary) and atom.op == "min":
-            rest = ix.sub(expr, atom)
-            limits += [most_of(ix.add(part, rest)) for part in ix.parts_of_minimum(atom)]
-        if isinstance(atom, Binary) and atom.op == "//" and ix.index(-factor) == atom.b:
-            remainder = ix.to_linear(ix.sub(ix.add(expr, ix.mul(-factor, atom)), atom.a))
-            if not remainder.terms:  # a remainder, and a number
-                limits.append(-factor - 1 + remainder.const)
-    literals = [limit for limit in limits if limit is not None]
-    return min(literals, default=None)
-
-
 def _literal(value: int | float, dtype: str) -> str:
     if dtype == "float32":
         if value != value:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from offcut.backends.gpu.text.expressions import TYPES, WARP, most_of, name_of, no_text
+from offcut.backends.gpu.text.expressions import TYPES, WARP, name_of, no_text
 from offcut.backends.gpu.units import REGISTERS, SHARED
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
@@ -122,7 +122,7 @@ class Windows:
     def _shared(self, alloc: Alloc, buffer: Buffer, loops: tuple[For, ...]) -> SharedWindow:
         if any(loop.unit == "warp" for loop in loops):
             raise no_text(format_head(alloc), "a window of a warp alone has no text so far")
-        extents = [most_of(extent) for _, extent in alloc.axes]
+        extents = [ix.literal_bound(extent) for _, extent in alloc.axes]
         if len(extents) < 2 or None in extents or prod(map(int, extents[:-2])) != 1:  # type: ignore[arg-type]
             raise no_text(format_head(alloc), "the largest window of two axes is not known")
         rows, columns = (-(-int(e) // ROUNDED) * ROUNDED for e in extents[-2:])  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ class Windows:
             if row is None or column is None:
                 break
             warp_index = {} if iterator is None else {iterator: WARP}
-            extents = most_of(row.extent), most_of(column.extent)
+            extents = ix.literal_bound(row.extent), ix.literal_bound(column.extent)
             if None in extents:
                 break
             starts = substitute(row.start, warp_index), substitute(column.start, warp_index)
