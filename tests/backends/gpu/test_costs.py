@@ -68,6 +68,7 @@ def test_bytes_of_main_memory_are_those_of_all_arrays_where_they_do_not_fit(mach
     assert large.bytes[last] == 2 * 4 * 1024 * (1 << 16)
 
 
+@pytest.mark.slow  # a thousand schedules are priced
 def test_search_prices_by_the_same_formulas(tmp_path: Any) -> None:
     n = oc.dim("n", min=1, max=512)
     a, w = oc.placeholder((n, 64), "bfloat16", "A"), oc.placeholder((64, 64), "bfloat16", "W")
