@@ -100,12 +100,14 @@ class Planner(_Part):
 
     accepts_any_cover  whether tiles may name microkernels that nobody knows, since it runs them by their meaning
     applies_schedules  whether `policy` applies the schedule of its options; else its plans are of what decisions by hand make
+    takes_strategies   whether a strategy other than "auto" decides its cuts; None: where `policy` is the one by default
     judges     whether its lowering asks the judge of its own microkernels, with what it knows of them
     agents     the units for which it checks a program's own synchronization; None: it runs that as it stands
     """
 
     accepts_any_cover: bool = False
     applies_schedules: bool = False
+    takes_strategies: bool | None = None
     judges: bool = False
     agents: Agents | None = None
 
@@ -126,7 +128,8 @@ class Planner(_Part):
 
         Raises TargetError for what the target does not do.
         """
-        one_way = type(self).policy is not Planner.policy
+        takes = self.takes_strategies
+        one_way = type(self).policy is not Planner.policy if takes is None else not takes
         return checked_options(
             _name(self), one_way, op, strategy, reassociate, microkernels, schedule
         )
@@ -277,9 +280,11 @@ class Runtime(_Part, ABC):
     """The runtime of a target: it loads and runs code, and decides in which memory the arrays of a call may lie.
 
     is_simulator  whether the machine is simulated: `simulated_seconds` says what a call takes, and nothing is timed
+    is_predicted  whether these seconds are of a closed form, so that nothing ran
     """
 
     is_simulator: bool = False
+    is_predicted: bool = False
 
     @abstractmethod
     def load(self, lowered: bytes, signature: Signature, options: Options) -> Loaded:
@@ -319,7 +324,9 @@ class Runtime(_Part, ABC):
         raise TargetError(
             "timeline",
             f"cannot time {planned.program.name} for target={_name(self)!r}",
-            because="it has no simulator: a call is timed by calling it",
+            because="it has no simulator with a clock"
+            if self.is_simulator
+            else "it has no simulator: a call is timed by calling it",
             help=("kernel.cost(n=…) predicts",),
         )
 

@@ -118,5 +118,6 @@ def _sampled(
     )
     counts = [f"{many} {outcome.value}" for outcome, many in done.outcomes.items()]
     counts += [f"{done.known} known before"] if done.known else []
-    times = "simulated" if target_of_run.is_simulator else "measured"
+    simulated = "predicted" if target_of_run.is_predicted else "simulated"
+    times = simulated if target_of_run.is_simulator else "measured"
     return f"{done.programs} random programs, seed {seed}: {', '.join(counts)}; times are {times}"

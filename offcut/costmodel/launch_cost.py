@@ -43,6 +43,7 @@ from offcut.costmodel.closed.predicted import Predicted
 from offcut.costmodel.device import Memory
 from offcut.costmodel.shortened import shortened
 from offcut.describe.microkernel import Microkernel
+from offcut.polyhedral.window_room import window_rooms
 
 TENSOR, LANES, WAITING = "tensor core", "lanes", "waiting"
 """Resources beside the memories, which have the names of their description."""
@@ -280,14 +281,12 @@ class LaunchCounter:
 
     def resident(self, body: Sequence[Stmt]) -> int:
         """Return the number of blocks that run on a multiprocessor at a time, as shared memory, warps and its own limit allow."""
-        shared = 0
-        for stmt in walk(tuple(body)):
-            if isinstance(stmt, Alloc):
-                buffer = self.program.buffer(stmt.buffer)
-                if "shared" in (stmt.memory, buffer.scope):
-                    limits = (ix.literal_bound(extent) or 1 for _, extent in stmt.axes)
-                    size = reduce(lambda a, b: a * b, limits, ITEM_BYTES[buffer.dtype])
-                    shared += size * stmt.depth
+        rooms = [
+            room
+            for stmt in body
+            for room in window_rooms(self.program, stmt, self.shared.name, ("warp", "warpgroup"))
+        ]
+        shared = sum(room.bytes or 0 for room in rooms)
         fits = self.shared.bytes // shared if shared else self.grid.blocks
         return max(min(fits, self.grid.warps // max(_warps_of(body), 1), self.grid.blocks), 1)
 

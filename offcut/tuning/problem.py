@@ -60,6 +60,8 @@ class Problem:
     @property
     def source(self) -> Source:
         """Return where its times are from."""
+        if self.target.is_predicted:
+            return Source.PREDICTED
         return Source.SIMULATED if self.target.is_simulator else Source.MEASURED
 
     def scheduled(self, schedule: Schedule | None) -> Options:

@@ -300,9 +300,9 @@ class Accelerator(Target):
         sizes: Mapping[str, int],
     ) -> Plan:
         """Return each nest with its tiles, what its stream is predicted to take, and what competed with it."""
-        made = super().describe_plan(planned, request, options, sizes)
+        plan = super().describe_plan(planned, request, options, sizes)
         names = dict(request.users.sizes)
-        given = {names[user]: size for user, size in made.sizes.items()}
+        given = {names[user]: size for user, size in plan.sizes.items()}
         streams = streams_of(HostDeviceProgram(planned.program, self.spec, told=False), given)
         users, considered = request.users.names, list[PlanAlternative]()
         for stream in streams:
@@ -316,7 +316,7 @@ class Accelerator(Target):
             )
             for piece in pieces_of(planned.program, streams, self.spec, given)
         )
-        return replace(made, pieces=tuple(pieces), considered=tuple(considered))
+        return replace(plan, pieces=tuple(pieces), considered=tuple(considered))
 
     def predict_cost(
         self,

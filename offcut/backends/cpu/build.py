@@ -73,8 +73,8 @@ class LoadedKernel:
         return PackedConstants.of(constants, self.layouts)
 
     def _read(self, constants: Mapping[str, Array]) -> list[PackedBuffer]:
-        held = self.constant_copies(constants)
-        return [held.as_read(layout) for layout in self.layouts]
+        copies = self.constant_copies(constants)
+        return [copies.as_read(layout) for layout in self.layouts]
 
 
 def lower_kernel(made: Planned, signature: Signature, host: Host) -> Lowered:

@@ -17,7 +17,7 @@ from offcut.backends.gpu.room import check_room
 from offcut.backends.gpu.text import cuda_text
 from offcut.backends.gpu.units import AGENTS, SHARED, check_units
 from offcut.backends.host.call import python_callable
-from offcut.backends.options import Loaded, Options, Strategies, TargetPlan, checked_options
+from offcut.backends.options import Loaded, Options, TargetPlan
 from offcut.backends.plan import Plan, PlanAlternative, PlannedPiece, check_sizes
 from offcut.backends.signature import run_by_name, signature_of
 from offcut.backends.target import Target
@@ -59,6 +59,8 @@ class Cuda(Target):
     name: ClassVar[str] = "cuda"  # type: ignore[misc]
     agents: ClassVar[Agents] = AGENTS  # type: ignore[misc]
     is_simulator: ClassVar[bool] = True  # type: ignore[misc]
+    is_predicted: ClassVar[bool] = True  # type: ignore[misc]
+    takes_strategies: ClassVar[bool] = True  # type: ignore[misc]
     source_forms: ClassVar[tuple[str, ...]] = ("cuda",)  # type: ignore[misc]
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
@@ -66,21 +68,6 @@ class Cuda(Target):
         products = tuple(from_shared(dtype) for dtype in _TYPES)
         copies = tuple(rows(dtype, background) for dtype in _TYPES for background in (True, False))
         return (*products, *copies, *MMA, *UNITS)
-
-    def options(
-        self,
-        op: str,
-        strategy: Strategies = "auto",
-        reassociate: bool = True,
-        microkernels: Sequence[Microkernel] = (),
-        threads: int | None = None,
-        schedule: Schedule | None = None,
-    ) -> Options:
-        """Return the checked options of a call of `op`.
-
-        Raises TargetError for external microkernels, and for decisions that are not by hand.
-        """
-        return checked_options(self.name, False, op, strategy, reassociate, microkernels, schedule)
 
     def policy(self, program: Program, users: Users, options: Options) -> Iterator[TargetPlan]:
         """Yield plans on a grid of blocks, then the program as it stands, each with its synchronization.

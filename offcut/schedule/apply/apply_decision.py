@@ -36,8 +36,8 @@ def apply_decision(nests: Nests, step: Primitive) -> Nests:
     Raises PartitionError if it names what is not there, if its theorem fails, if it changes loops
     that an instruction runs, or if it is about a stage that options were chosen for before.
     """
-    chosen = {stage for one in nests.alternatives for stage in one.stages}
-    late = "" if isinstance(step, Choose) else min(stages_in(step) & chosen, default="")
+    stages = {stage for one in nests.alternatives for stage in one.stages}
+    late = "" if isinstance(step, Choose) else min(stages_in(step) & stages, default="")
     if late:
         raise PartitionError(
             primitive_of(step),

@@ -47,12 +47,12 @@ class Operands:
 def operands(request: CompileRequest, sizes: Mapping[str, int], seed: int, draw: Draw) -> Operands:
     """What a call at these sizes, by the user's names, takes and gives."""
     known = inner_sizes(request, sizes)
-    taken, made = boundary_buffers(request.program.buffers)
+    inputs, outputs = boundary_buffers(request.program.buffers)
     arrays = drawn(request.program, known, seed, draw)
     solved = {name for name, _, _ in solving_order(signature_of(request.program, request.users))}
     return Operands(
-        tuple(arrays[buffer.name] for buffer in taken),
-        tuple((shape_of(buffer, known), buffer.dtype) for buffer in made),
+        tuple(arrays[buffer.name] for buffer in inputs),
+        tuple((shape_of(buffer, known), buffer.dtype) for buffer in outputs),
         {name: value for name, value in sizes.items() if name not in solved},
     )
 
@@ -75,10 +75,10 @@ def with_constants(request: CompileRequest, seed: int, draw: Draw) -> CompileReq
 
 def drawn(program: Program, sizes: Mapping[str, int], seed: int, draw: Draw) -> dict[str, Array]:
     """Return an array for each input and each array that is updated, by name."""
-    taken, _ = boundary_buffers(program.buffers)
+    inputs, _ = boundary_buffers(program.buffers)
     return {
         buffer.name: _values(program, buffer.name, shape_of(buffer, sizes), seed, draw)
-        for buffer in taken
+        for buffer in inputs
     }
 
 

@@ -94,10 +94,10 @@ def seconds_of_loops(problem: Problem, schedule: Schedule) -> list[float]:
     target, request = problem.target, problem.request
     options = replace(problem.options, schedule=schedule)
     planned = proved_plan(target, request, options)
-    found = (
+    costs = (
         target.predict_cost(planned, request, options, dict(sizes)) for sizes, _ in problem.sizes
     )
-    return [one.seconds if isinstance(one, Cost) else 0.0 for one in found]
+    return [one.seconds if isinstance(one, Cost) else 0.0 for one in costs]
 
 
 def _calls(problem: Problem) -> Calls:

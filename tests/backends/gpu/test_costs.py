@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from offcut.search import Records, Source
 from tests.agree import nearly
 
 THERE = oc.target("cuda", machine="h200", device="emulated")
@@ -87,6 +88,8 @@ def test_search_prices_by_the_same_formulas(tmp_path: Any) -> None:
         progress=False,
         records=tmp_path / "records.sqlite",
     )
+    records = Records(tmp_path / "records.sqlite")
+    assert {record.source for record in records} == {Source.PREDICTED}
     best = oc.compile(output, inputs=[a, w], target=THERE, schedule=found)
     assert (
         best.cost(n=200).seconds

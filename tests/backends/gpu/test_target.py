@@ -10,6 +10,8 @@ import pytest
 from conftest import slow
 
 import offcut as oc
+from offcut.backends.gpu.room import check_room
+from offcut.polyhedral.window_room import window_rooms
 from tests.agree import nearly
 
 SIZES = (0, 1, 63, 64, 65, 130)
@@ -150,6 +152,43 @@ compile: cannot place the windows of S
   because  a block has 166912 bytes of shared memory, and its windows take 204800
   help     fewer in turn: a smaller depth
   help     smaller tiles"""
+    )
+
+
+WHOLE = """\
+program whole
+size n in 0:101
+input A: float32[n]
+local S: float32[n]
+output C: float32[n]
+for b in 0:1  @block
+  alloc S[0 +: EXTENT] in shared depth 2
+    for w in 0:2  @warp
+      C[w] = A[w]
+"""
+
+
+@pytest.mark.parametrize(
+    ("extent", "expected"),
+    [("n", 800), ("min(n, 8)", 64), ("8*((n + 7)//8) - n", 56), ("n*n", None)],
+)
+def test_the_room_of_a_window_is_that_of_its_largest_size(
+    extent: str, expected: int | None
+) -> None:
+    program = oc.parse(WHOLE.replace("EXTENT", extent))
+    assert [room.bytes for room in window_rooms(program, program.body[0], "shared")] == [expected]
+
+
+def test_a_window_whose_extent_has_no_known_bound_is_refused() -> None:
+    with pytest.raises(oc.PartitionError) as refused:
+        check_room(oc.parse(WHOLE.replace("EXTENT", "n*n")), 1 << 20)
+    assert (
+        str(refused.value)
+        == """\
+compile: cannot place the windows of whole
+  at       alloc S[0 +: n * n] in shared depth 2
+  because  no upper bound of its extents is known
+  help     extents that are affine in sizes and loops"""
     )
 
 

@@ -129,14 +129,14 @@ def formulas_of(
         most = 0
         for number, nest in enumerate(options):
             there = run_of(nest, typical)
-            found, overhead = counted(there), there.overhead
-            bytes_are = found.exact_bytes if overhead.bytes == ZERO else Exactness.ESTIMATE
+            counts, overhead = counted(there), there.overhead
+            bytes_are = counts.exact_bytes if overhead.bytes == ZERO else Exactness.ESTIMATE
             exactness = replace(
                 exactness,
-                flop=worst(exactness.flop, found.exact_counts),
+                flop=worst(exactness.flop, counts.exact_counts),
                 bytes=worst(exactness.bytes, bytes_are),
             )
-            made, cycles = totals(nest, found.leaves, overhead), formula(nest)
+            made, cycles = totals(nest, counts.leaves, overhead), formula(nest)
             choice = (len(choices), number) if len(options) > 1 else None
             pieces.append(_predicted(nest, made, cycles, choice))
             told_apart = (
@@ -144,7 +144,7 @@ def formulas_of(
             )  # by the program itself: a call counts cycles where it is not
             price = costs[number] if told_apart else cycles.formula
             ways.append(Way(phases.labels(at)[number], price))
-            filled.append(found.kept)
+            filled.append(counts.kept)
             within = max(within, cycles.within)
             most = max(most, int(evaluate(made.instructions, dict(typical))))
         issued_ += most

@@ -331,22 +331,22 @@ class InstructionSelection:
         )
         window, rank = leaf.windows.get(buffer), len(index)
         own = None if window is None else window.alloc.layout
-        wanted = own or self.scoped[buffer].layout
-        order = _order(leaf, self.scoped[buffer]) if wanted is None else word_order(wanted, rank)
+        layout = own or self.scoped[buffer].layout
+        order = _order(leaf, self.scoped[buffer]) if layout is None else word_order(layout, rank)
         laid = LaneLayout(axes, shape, order)
-        if wanted is not None and layout_of(laid).canonical() != wanted.canonical():
+        if layout is not None and layout_of(laid).canonical() != layout.canonical():
             raise TargetError(
                 "compile",
-                f"cannot lay {buffer} out in {format_layout(wanted)}",
+                f"cannot lay {buffer} out in {format_layout(layout)}",
                 at=f"buffer {buffer}",
                 because=f"what computes with it has words of {format_layout(layout_of(laid))}",
                 help=("without a layout", "another axis along the lanes, in the cover"),
             )
         known = self.lanes.setdefault(buffer, laid)
-        if wanted is not None and known.axes == axes and known.order != order:
+        if layout is not None and known.axes == axes and known.order != order:
             raise TargetError(
                 "compile",
-                f"cannot lay {buffer} out in {format_layout(wanted)}",
+                f"cannot lay {buffer} out in {format_layout(layout)}",
                 at=f"buffer {buffer}",
                 because=f"another window of it has words of {format_layout(layout_of(known))}",
                 help=("one layout for all windows of an array",),

@@ -230,13 +230,13 @@ class _Deciding:
 
     def covers(self, inner: Sequence[str], parts: Sequence[Staging]) -> Iterator[Primitive]:
         """Yield what runs each stage."""
-        made = self.made
-        if made.lead is not None:
-            yield self.cover(self.lead, microkernel_name(made.lead[1], self.spec), terms=True)
-        last = {store.buffer: store for store in made.steps}
+        operations = self.made
+        if operations.lead is not None:
+            yield self.cover(self.lead, microkernel_name(operations.lead[1], self.spec), terms=True)
+        last = {store.buffer: store for store in operations.steps}
         for stage in (*inner, *(part.name for part in parts)):
             if stage in last:
-                own = [axis.name for axis in made.axes]
+                own = [axis.name for axis in operations.axes]
                 loops = [axis for axis in self.inside(stage, spatial=True) if axis in own]
                 if loops[:1] != own[:1]:  # the tile is all of them
                     yield Order(stage, tuple(loops))

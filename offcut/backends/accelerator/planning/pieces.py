@@ -29,7 +29,7 @@ class Stream:
     options: tuple[PlanAlternative, ...]
 
     @property
-    def taken(self) -> PlanAlternative:
+    def chosen_option(self) -> PlanAlternative:
         """Return the option that is taken."""
         return next(one for one in self.options if one.chosen)
 
@@ -79,7 +79,7 @@ def pieces_of(
             continue
         body: tuple[Stmt, ...] = (top,)
         if isinstance(top, Choose):
-            label = stream.taken.label
+            label = stream.chosen_option.label
             body = next((o.body for o in top.options if o.label == label), top.options[0].body)
         tiles = [stmt for stmt in walk(body) if isinstance(stmt, Tile)]
         of = [tile for tile in tiles if tile.microkernel in products] or [
@@ -100,7 +100,7 @@ def pieces_of(
                         tile=dict(run.tile),
                         microkernel=tile.microkernel or "vector unit",
                         instances=run.instances,
-                        seconds=stream.taken.seconds * run.instances / total,
+                        seconds=stream.chosen_option.seconds * run.instances / total,
                     )
                 )
     return found

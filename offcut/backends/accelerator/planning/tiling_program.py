@@ -99,15 +99,17 @@ class TilingProgram:
 
     def tile(self) -> Iterator[Node]:
         """Yield a tile of results: its sum, the operations behind it, its stores."""
-        made = self.made
-        if made.lead is not None:
-            yield self.compute(start_cost(made.lead[0], made, self.spec), (), fills=True)
+        operations = self.made
+        if operations.lead is not None:
+            yield self.compute(
+                start_cost(operations.lead[0], operations, self.spec), (), fills=True
+            )
             yield from self.sums(len(self.same.results))
-        behind = cost_behind(made, self.spec, self.same.beside(self.order))
-        if behind.instructions or made.lead is None:
-            yield self.compute(behind, self.others, fills=made.lead is None)
+        behind = cost_behind(operations, self.spec, self.same.beside(self.order))
+        if behind.instructions or operations.lead is None:
+            yield self.compute(behind, self.others, fills=operations.lead is None)
         result = self.of.result
-        for _ in range(len(made.steps) - len(self.ends)):
+        for _ in range(len(operations.steps) - len(self.ends)):
             moves = partial(self.same.moves, result)
             yield Run(result.unit.value, moves, reads=(RESULTS,), ends=result.ends)
 
@@ -132,7 +134,7 @@ class TilingProgram:
         start = cost.instructions * self.spec.instruction_cycles[Unit.COMPUTE]
         known: dict[Ends, Work] = {}
 
-        def taken(ends: Ends) -> Work:
+        def work_at(ends: Ends) -> Work:
             if ends not in known:
                 words = np.ones(1)
                 for axis in axes:
@@ -143,4 +145,4 @@ class TilingProgram:
             return known[ends]
 
         ends = frozenset((axis, End.LAST) for axis in axes)
-        return Run(Unit.COMPUTE.value, taken, reads, (RESULTS,), fills, ends)
+        return Run(Unit.COMPUTE.value, work_at, reads, (RESULTS,), fills, ends)

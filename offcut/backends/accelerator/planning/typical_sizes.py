@@ -24,15 +24,15 @@ def typical_sizes(program: Program) -> dict[str, int]:
 def sizes_around(program: Program) -> list[dict[str, int]]:
     """Return typical sizes, then smaller and larger ones, as far as they are allowed, at which a way should be good, too."""
     typical = typical_sizes(program)
-    found = [typical]
+    vectors = [typical]
     for part in AROUND:
         sizes = {
             size.name: max(min(round(typical[size.name] * part), size.max), size.min, 1)
             for size in program.sizes
         }
-        if sizes not in found:
-            found.append(sizes)
-    return found
+        if sizes not in vectors:
+            vectors.append(sizes)
+    return vectors
 
 
 def midpoint_sizes(sizes: Sequence[Size]) -> dict[str, int]:

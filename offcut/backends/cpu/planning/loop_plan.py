@@ -103,17 +103,17 @@ def plan_loops(
             if is_cut(program):
                 check_covers(run, covers, host)
             plain = tuple(dict.fromkeys(plain_notes(run, covers)))
-            settled = without_covers(run, covers.refused)
-        debug.passed("covers", settled.program, run)
+            remaining = without_covers(run, covers.refused)
+        debug.passed("covers", remaining.program, run)
         has_tiles_beside = run is not uncut
         units = bind_units(
-            settled.program, named_schedule, host, options.reassociate, has_tiles_beside
+            remaining.program, named_schedule, host, options.reassociate, has_tiles_beside
         )
         return Planned(
             units.shares.program,
             schedule=with_leading_separate(units.schedule),
             unnamed=schedule,
-            notes=(*notes, *units.notes, *settled.notes, *plain),
+            notes=(*notes, *units.notes, *remaining.notes, *plain),
             seconds=seconds_of_program(units.shares.program, host),
             shares=units.shares,
             through=(program, guarded, *((uncut,) if run is not uncut else ()), *units.divided),

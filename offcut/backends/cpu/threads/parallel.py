@@ -99,7 +99,7 @@ class _Marker(Independence):
         self.known = Facts(Space(program.sizes, program.assumptions))
         self.own = set(self.tiled)
         self.loops: list[str] = []
-        self.taken: list[For | Tile] = []
+        self.cuts: list[For | Tile] = []
         self.names = Names(used_names(program))
 
     def marked(self) -> Parallel:
@@ -115,7 +115,7 @@ class _Marker(Independence):
             return Parallel(self.unmarked(), self.tiled, (), (text,))
         loops = tuple(dict.fromkeys(self.loops))
         own = frozenset(self.own)
-        shared, left = tuple(self.taken), tuple(self.open)
+        shared, left = tuple(self.cuts), tuple(self.open)
         return Parallel(with_barriers(made, THREAD, own), own, loops, left, shared)
 
     def unmarked(self) -> Program:
@@ -162,7 +162,7 @@ class _Marker(Independence):
         if inside or not worth or not self.independent(loop, path):
             return (self.in_step(loop, path),)
         self.loops.append(loop.iter)
-        self.taken.append(loop)
+        self.cuts.append(loop)
         self.own |= {name for name in stored_arrays(loop.body) if self.keeps(name, loop)}
         whole = replace(loop, unit=THREAD, body=self.inner(loop.body, path))
         rest = None if is_bound or serial else self.left(loop, path)
@@ -182,12 +182,12 @@ class _Marker(Independence):
         if not (windows and ends) or _instances(loop.body) < self.threads * self.chunk:
             return None
         start = ix.sub(loop.hi, ix.mod(count, self.threads))
-        kept, taken, own = len(self.loops), len(self.taken), set(self.own)
+        loop_count, cut_count, own = len(self.loops), len(self.cuts), set(self.own)
         rest = self.in_step(replace(loop, lo=start), path)
         alone = self.own - self.tiled - windows_in_step((rest,), THREAD)
         shared = any(self.shared((rest,), name) for name in alone)
         if start == loop.hi or shared or not _is_parallel(rest):
-            del self.loops[kept:], self.taken[taken:]
+            del self.loops[loop_count:], self.cuts[cut_count:]
             self.own = own
             return None
         return rest
@@ -206,7 +206,7 @@ class _Marker(Independence):
             here = (*path, position)
             match stmt:
                 case For() if not is_decided_by_memory(stmt) and self.independent(stmt, here):
-                    self.taken.append(stmt)
+                    self.cuts.append(stmt)
                     inside = self.inner(stmt.body, here)
                     found.append(replace(stmt, unit=THREAD, body=inside))
                 case If(condition, then, other) if not is_decided_by_memory(stmt):
@@ -241,7 +241,7 @@ class _Marker(Independence):
             ix.minimum(self.chunk, ix.sub(axis.extent, before)),
         )
         self.loops.append(name)
-        self.taken.append(tile)
+        self.cuts.append(tile)
         body = (replace(tile, axes=(here,)),)
         count = ix.ceildiv(axis.extent, self.chunk)
         return For(name, ix.const(0), count, body, unit=THREAD)

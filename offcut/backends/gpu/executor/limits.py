@@ -30,21 +30,25 @@ def check_limits(program: Program, streams: Streams, limits: Limits) -> None:
     """
     rooms: dict[UnitPath, int] = defaultdict(int)
     threads: dict[UnitPath, dict[Agent, int]] = defaultdict(dict)
-    window: Alloc | None = None
+    largest: dict[UnitPath, tuple[int, Alloc]] = {}
     for (_, path), (alloc, elements) in streams.rooms.items():
         buffer = program.buffer(alloc.buffer)
         if alloc.inplace is None and (alloc.memory or buffer.scope) == SHARED:
-            rooms[block_of(path)] += elements * ITEM_BYTES[buffer.dtype] * alloc.depth
-            window = alloc
+            window_bytes = elements * ITEM_BYTES[buffer.dtype] * alloc.depth
+            block = block_of(path)
+            rooms[block] += window_bytes
+            if block not in largest or window_bytes > largest[block][0]:
+                largest[block] = window_bytes, alloc
     for agent in streams.agents:
         if agent.unit in THREADS:
             threads[block_of(agent.path)][agent] = THREADS[agent.unit]
     for path, count in rooms.items():
         if count > limits.shared_bytes:
             because = f"its windows take {count} bytes of shared memory, and there are {limits.shared_bytes}"
-            help = (f"a depth below {window.depth}",) if window is not None else ()
+            _, window = largest[path]
+            help = f"a depth below {window.depth}" if window.depth > 1 else "smaller tiles"
             at = str(Agent("block", path))
-            raise fault(program.name, "room", at=at, because=because, help=help)
+            raise fault(program.name, "room", at=at, because=because, help=(help,))
     for path, by_agent in threads.items():
         count = sum(by_agent.values())
         if count > limits.threads:

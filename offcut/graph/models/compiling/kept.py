@@ -65,8 +65,8 @@ def name_of(bound: Bound, decides: Iterable[object]) -> str:
     decides  all that they depend on beside the graph, in texts
     """
     infinite = sorted(name for name, array in bound.arrays.items() if not _is_finite(array))
-    said = (str(bound.graph), repr(infinite), records_fingerprint(), *map(repr, decides))
-    return cache.key("model", *said, rooms=_ROOMS)
+    texts = (str(bound.graph), repr(infinite), records_fingerprint(), *map(repr, decides))
+    return cache.key("model", *texts, rooms=_ROOMS)
 
 
 class _Pickler(pickle.Pickler):
