@@ -18,18 +18,18 @@ def test_panels_that_no_microkernel_reads_are_read_as_vectors(start: int) -> Non
 program p
 size n in 0:60
 size K in 0:60
-input A: {kernel.computes.dtype}[7, K]
+input A: {kernel.computes.dtype}[5, K]
 input B: {kernel.computes.dtype}[K, n]
-output D: {kernel.computes.dtype}[7, n]
+output D: {kernel.computes.dtype}[5, n]
 local P: {kernel.computes.dtype}[K, n] @panels(0, 1, {width})
 for k in 0:K
   tile j in 0 +: n
     P[k, j] = B[k, j]
-for i in 0:7
+for i in 0:5
   for j in 0:min(n, {start})
     D[i, j] = 0
 for u in 0:n//10 + 1
-  tile i in 0 +: 7, j in {start} + 10*u +: min(10, n - {start} - 10*u)  @cover({kernel.name})
+  tile i in 0 +: 5, j in {start} + 10*u +: min(10, n - {start} - 10*u)  @cover({kernel.name})
     D[i, j] = 0
     for k in 0:K
       D[i, j] += A[i, k] * P[k, j]
@@ -40,7 +40,7 @@ for u in 0:n//10 + 1
     rng = np.random.default_rng(0)
     for n in (5, 17, 40, 50):
         A, B = (
-            rng.integers(-3, 4, shape).astype(kernel.computes.dtype) for shape in ((7, 3), (3, n))
+            rng.integers(-3, 4, shape).astype(kernel.computes.dtype) for shape in ((5, 3), (3, n))
         )
         expected = A @ B
         expected[:, :start] = 0
