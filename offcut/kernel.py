@@ -380,7 +380,7 @@ def first_kernel(
     notes: tuple[str, ...] = ()
     for way in ways[:-1]:
         try:
-            checked_schedule(way.options.schedule, "auto", target.microkernels())
+            checked_schedule(way.options.schedule, "auto", target)
             return kernel_of(request, way.options, target, way.notes, log)
         except (OffcutError, InternalError) as refused:
             notes = (*notes, record_ignored_note(way.source, refused))

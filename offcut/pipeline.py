@@ -153,14 +153,13 @@ def compile(
     check_records(records, decided)
     check_reassociate(reassociate, "compile")
     target_of_call = checked_target(target, "compile")
-    microkernels_of_target = (*target_of_call.microkernels(), *microkernels)
     asked = target_of_call.options(
         "compile",
         checked_strategy(strategy),
         reassociate,
         microkernels,
         threads,
-        checked_schedule(schedule, strategy, microkernels_of_target),
+        checked_schedule(schedule, strategy, target_of_call, microkernels),
     )
     options = check_result(target_of_call, "options", asked)
     job = Compilation(output, inputs, constants, target_of_call, options, price, records, decided)

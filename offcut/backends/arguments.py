@@ -90,9 +90,15 @@ def checked_strategy(strategy: object) -> Strategies:
 
 
 def checked_schedule(
-    schedule: object, strategy: object, microkernels: Sequence[Microkernel]
+    schedule: object,
+    strategy: object,
+    target: Target,
+    microkernels: Sequence[Microkernel] = (),
 ) -> Schedule | None:
-    """Return a schedule, where one is given and no strategy beside it; its instructions are known."""
+    """Return a schedule, where one is given and no strategy beside it; its instructions are known.
+
+    microkernels  that covers may name, beside those of `target`
+    """
     if schedule is None:
         return None
     if not isinstance(schedule, Schedule):
@@ -117,9 +123,9 @@ def checked_schedule(
     for step in hand_steps(schedule):
         if isinstance(step, decisions.Cover) and step.microkernel != decisions.VECTORS:
             with at_line(schedule, step):
-                known = [kernel.name for kernel in microkernels]
-                at = f"axis {step.stage}.{step.axis}"
-                find_intrinsic(step.microkernel, microkernels, at, known)
+                kernels = (*target.microkernels(), *microkernels)
+                known = [kernel.name for kernel in kernels]
+                find_intrinsic(step.microkernel, kernels, f"axis {step.stage}.{step.axis}", known)
     return schedule
 
 

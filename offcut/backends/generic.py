@@ -265,6 +265,11 @@ def cut(
 
     Raises PartitionError for tiles along an axis that there is not.
     """
+    places = (
+        place for kernel in planner.microkernels(options) for place in kernel.operands.values()
+    )
+    if not any(place.memories for place in places):
+        return None
     plans = kind.of(planner, program, users, options)
     if plans is None or not any(_is_staged(one) for one in plans.covered):
         return None

@@ -223,6 +223,7 @@ def simplify(expr: Expr) -> Expr:
             return rebuild(expr, parts)
 
 
+@memo(1 << 14)
 def fold_indices(expr: Expr) -> Expr:
     """Return `expr`, of any type, with the index expressions inside it in the canonical form."""
     if dtype_of(expr) == "index":
