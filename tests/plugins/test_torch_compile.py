@@ -71,7 +71,9 @@ def test_options_reach_the_program() -> None:
     model, options = mlp(), {"threads": 2, "distributive": False, "parts": False}
     run = torch.compile(model, backend="offcut", dynamic=True, options=options)
     held(run, model, [(torch.randn(b, 40),) for b in (3, 1)])
-    assert plugin.programs()[-1].how == How(threads=2, distributive=False, parts=False)
+    assert plugin.programs()[-1].how == How(
+        threads=2, distributive=False, parts=False, target=("cpu",)
+    )
     assert left() == set()
 
 
@@ -82,19 +84,21 @@ def test_options_reach_the_program() -> None:
             {"options": {"threads": 2, "nonsense": 1}},
             """\
 torch.compile: cannot take options={'nonsense': 1}
-  because  the options are threads, the most that a call may use, distributive, whether products may be distributed over sums, and parts, whether kernels may run for a part of the batch at a time: True or False
+  because  the options are threads, the most that a call may use, distributive, whether products may be distributed over sums, parts, whether kernels may run for a part of the batch at a time: True or False, and target, which runs them: one, or several in order
   help     options={"threads": 2}
   help     options={"distributive": False}
-  help     options={"parts": False}""",
+  help     options={"parts": False}
+  help     options={"target": "cpu"}""",
         ),
         (
             {"mode": "reduce-overhead"},
             """\
 torch.compile: cannot take mode='reduce-overhead'
-  because  the options are threads, the most that a call may use, distributive, whether products may be distributed over sums, and parts, whether kernels may run for a part of the batch at a time: True or False
+  because  the options are threads, the most that a call may use, distributive, whether products may be distributed over sums, parts, whether kernels may run for a part of the batch at a time: True or False, and target, which runs them: one, or several in order
   help     options={"threads": 2}
   help     options={"distributive": False}
-  help     options={"parts": False}""",
+  help     options={"parts": False}
+  help     options={"target": "cpu"}""",
         ),
         (
             {"options": {"threads": 9999}},

@@ -11,6 +11,7 @@ from offcut.errors import trim_traceback
 from offcut.plugins.torch.report import programs, report
 
 if TYPE_CHECKING:
+    from offcut.graph import Targets
     from offcut.graph.models.batches.parts import Parts
     from offcut.plugins.torch.dynamo import backend
     from offcut.plugins.torch.exported import TorchModel
@@ -39,6 +40,7 @@ def from_torch(
     threads: int | None = None,
     distributive: bool = True,
     parts: Parts = True,
+    target: Targets = "cpu",
 ) -> TorchModel:
     """A module of torch, or a program that ``torch.export`` gave, as a model for all its sizes.
 
@@ -49,6 +51,8 @@ def from_torch(
     distributive    whether products may be distributed over sums, as `offcut.graph.compiled` says
     parts           which kernels run for a part of the batch at a time, likewise: lines as `TorchModel.plan` shows them, or a rule
                     that gives such lines for sizes by argument and axis, ``{"x_0": 8}``: it is asked once for each region that is ours
+    target          a target, or its name; or several: a kernel runs on the first that takes it. What none takes stays with torch,
+                    and `TorchModel.report` lists it with the reason
 
     The model is called with tensors of torch and gives what the module gives; its weights are copies of those that the module has now.
 
@@ -60,5 +64,7 @@ def from_torch(
     from offcut.plugins.torch.how import how_of
 
     check_parts("from_torch", parts)
-    how = how_of("from_torch", {"threads": threads, "distributive": distributive}, {})
+    how = how_of(
+        "from_torch", {"threads": threads, "distributive": distributive, "target": target}, {}
+    )
     return exported.taken(model, args, kwargs, dynamic_shapes, replace(how, parts=parts))

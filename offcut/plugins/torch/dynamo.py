@@ -40,7 +40,7 @@ def backend(
 ) -> Callable[..., Any]:
     """Return a graph of torch, compiled when it is first called; named ``offcut`` among torch's backends.
 
-    options  ``{"threads": 2, "distributive": False}``, as `How` says
+    options  ``{"threads": 2, "distributive": False, "target": "cpu"}``, as `How` says
 
     Raises TargetError for any other, and for what ``torch.compile`` gives beside them: a mode.
     """

@@ -198,7 +198,13 @@ class Program:
             asked = ((name, _order(node.meta["val"])) for node, name, _ in step.outputs)
             orders = {name: order for name, order in asked if order is not None}
             how = self.how
-            model = compiled(step.bound, how.threads, distributive=how.distributive, orders=orders)
+            model = compiled(
+                step.bound,
+                how.threads,
+                how.target,
+                distributive=how.distributive,
+                orders=orders,
+            )
             for node, name in step.known.items():
                 if node in self.inputs and known[node].is_contiguous():
                     self.again[node] = partial(_tensor, model, name)
@@ -495,7 +501,7 @@ def _restrided(tensor: Any, strides: Strides | None, sizes: Mapping[str, int]) -
     wanted = strides(sizes)
     if tensor.stride() == wanted:
         return tensor
-    found = torch.empty_strided(tensor.shape, wanted, dtype=tensor.dtype)
+    found = torch.empty_strided(tensor.shape, wanted, dtype=tensor.dtype, device=tensor.device)
     found.copy_(tensor)
     return found
 
