@@ -24,9 +24,11 @@ from offcut.schedule.decisions import (
     Bind,
     Choose,
     Cover,
+    Level,
     Order,
     Schedule,
     Split,
+    chunk_splits,
     each_decision,
 )
 
@@ -79,7 +81,7 @@ class LoopNames:
         if tiles is None:
             return self._names_on_axis(stmt.iter, stmt.lo, stage)
         axis, start = tiles
-        splits = self._splits_of(axis, stage)
+        splits = self.splits_of(axis, stage)
         step = dict(ix.to_linear(start).terms).get(Var(stmt.iter))
         return tuple(dict.fromkeys(_level(split, step) for split in splits)) or (axis,)
 
@@ -87,14 +89,15 @@ class LoopNames:
         """Return the names of the loop over the coordinates of an axis that begins at `start`."""
         first = ix.literal_value(start) is not None
         names = []
-        for split in self._splits_of(axis, stage):
+        for split in self.splits_of(axis, stage):
             has_one_loop = first and split.levels[-1].room is not None
             names.append(split.names[0 if has_one_loop else -1])
         if first and any(axis not in split for split in self._alternatives.get(stage, ())):
             names.append(axis)
         return tuple(dict.fromkeys(names)) or (axis,)
 
-    def _splits_of(self, axis: str, stage: str) -> list[Split]:
+    def splits_of(self, axis: str, stage: str) -> list[Split]:
+        """Return the splits of an axis in the loops of a stage, those of options among them."""
         return [split for split in self._splits.get(axis, ()) if split.stage in (ANY, stage)]
 
     def known(self, program: Program, stage: str) -> tuple[str, ...]:
@@ -195,8 +198,28 @@ class Binds:
         return self._name(self.forced, stmt)
 
     def name(self, line: Bind, stmt: For | Tile) -> bool:
-        """Return whether a line names a loop."""
-        return line.stage in stages_of(stmt) and line.axis in self.names.names_of(stmt, line.stage)
+        """Return whether a line names a loop, or the chunks of a tile."""
+        if line.stage not in stages_of(stmt):
+            return False
+        chunk = self.chunk_of(stmt)
+        if chunk is not None and (line.stage, line.axis) == (chunk.stage, chunk.names[0]):
+            return True
+        return line.axis in self.names.names_of(stmt, line.stage)
+
+    def chunk_of(self, stmt: Stmt) -> Split | None:
+        """Return the split of a tile of one axis into chunks that threads share; None if the schedule has none."""
+        if not isinstance(stmt, Tile) or len(stmt.axes) != 1:
+            return None
+        stages, axis = stages_of(stmt), stmt.axes[0].iter
+        chunks = chunk_splits(self.schedule)
+        return next((one for one in chunks if one.axis == axis and one.stage in stages), None)
+
+    def new_chunk(self, tile: Tile, size: int) -> Split | None:
+        """Return the split of a tile of one axis into chunks of `size` iterations; None if a decision splits that axis."""
+        stage, axis = self.names.stage_of(tile), tile.axes[0].iter
+        if self.names.splits_of(axis, stage):
+            return None
+        return Split(stage, axis, (Level(size),), (f"{axis}_chunk", f"{axis}_in"))
 
     def _name(self, lines: tuple[Bind, ...], stmt: For | Tile) -> bool:
         named_lines = [line for line in lines if line.stage != ANY]

@@ -116,7 +116,12 @@ def units(kernel: oc.Kernel) -> list[str]:
         ("bind Y.i lane", ["i tile"]),
         ("bind S.j lane", ["j tile"]),
         ("bind S.i lane tree", ["i lane"]),
-        ("bind S.j thread\nbind S.j lane", ["j_chunk thread", "j tile"]),
+        (
+            "split S.j 512 as j_chunk j_in\nbind S.j_in lane\nbind S.j_chunk thread",
+            ["j_chunk thread", "j tile"],
+        ),
+        ("split S.j 7 as c r\nbind S.c thread\nbind S.r lane", ["j_chunk thread", "j tile"]),
+        ("split S.j 200 as c r\nbind S.r lane\nbind S.c thread", ["j_chunk thread", "j tile"]),
         ("bind Y.i thread\nbind Y.j lane", ["i thread", "j tile", "j tile"]),
     ],
 )
@@ -128,7 +133,50 @@ def test_without_threads_the_lines_of_threads_say_nothing() -> None:
     assert units(run("bind Y.i thread\nbind Y.j lane", threads=1)) == ["j tile", "j tile"]
 
 
+def test_a_tile_that_lines_bind_to_threads_is_in_chunks_of_the_machine() -> None:
+    older = oc.Schedule.parse(BEGUN + "bind S.j thread\nbind S.j lane")
+    kernel = oc.compile(oc.parse(CARRIED), threads=2, schedule=older)
+    chunk = oc.target("cpu").machine.threads.chunk
+    lines = f"split S.j {chunk} as j_chunk j_in\nbind S.j_chunk thread\nbind S.j_in lane"
+    assert str(kernel.schedule) == BEGUN + lines
+    assert kernel.loops == run(lines).loops
+
+
+def test_chunks_are_of_as_many_iterations_as_their_line_says() -> None:
+    loops = str(run("split S.j 7 as c r\nbind S.c thread\nbind S.r lane").loops)
+    assert (
+        "for j_chunk in 0:(m + 6)//7  @thread\n  tile j in 7*j_chunk +: min(7, m - 7*j_chunk)"
+        in loops
+    )
+
+
 REFUSED = {
+    "chunks of a loop that is no lanes": (
+        "split S.j 8 as c r\nbind S.c thread",
+        """\
+bind: cannot bind chunks of S.j to thread
+  at       line 4: bind S.c thread
+  because  chunks are of a loop that runs as lanes, and this one does not
+  help     bind S.r lane""",
+    ),
+    "chunks of none": (
+        "split S.j 0 as c r\nbind S.c thread\nbind S.r lane",
+        """\
+partition: cannot cut j by 0
+  at       line 3: split S.j 0 as c r
+  because  a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
+  help     tile={"j": 8}
+  help     tile={"j": (64, 16)} in two levels""",
+    ),
+    "chunks that nothing shares": (
+        "split S.j 8 as c r\nbind S.r lane",
+        """\
+schedule: cannot split j so
+  at       line 3: split S.j 8 as c r
+  because  tiles of a loop as it stands have one size a level, and the last level says what its tail does
+  help     split j ladder 64 then balance 8 as j_group j_tile j_in
+  help     bind S.c thread""",
+    ),
     "what the loop carries": (
         "bind S.i thread",
         """\

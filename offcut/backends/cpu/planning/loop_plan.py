@@ -56,6 +56,7 @@ from offcut.schedule import (
     Separate,
     Split,
     at_line,
+    chunk_splits,
     decisions_about,
     each_decision,
     loop_cuts,
@@ -277,9 +278,9 @@ def check_loops(schedule: Schedule) -> None:
 
     Raises PartitionError, with the line.
     """
-    cuts = set(map(id, loop_cuts(schedule).values()))
+    splits = set(map(id, (*loop_cuts(schedule).values(), *chunk_splits(schedule))))
     for step in schedule.steps:
-        if id(step) in cuts or not isinstance(step, Primitive) or ANY in stages_in(step):
+        if id(step) in splits or not isinstance(step, Primitive) or ANY in stages_in(step):
             continue
         if isinstance(step, Bind) and step.unit is not None:
             continue
@@ -329,6 +330,7 @@ def _strategy(step: Split) -> Strategy:
     plain = all(
         level.heights is None and level.by is None and level.room is None for level in step.levels
     )
+    chunk_like = plain and last.tail is None and not outer
     if not plain or last.tail is None or any(level.tail not in (None, LADDER) for level in outer):
         raise PartitionError(
             "schedule",
@@ -336,6 +338,7 @@ def _strategy(step: Split) -> Strategy:
             because="tiles of a loop as it stands have one size a level, and the last level says what its tail does",
             help=(
                 f"split {step.axis} ladder 64 then balance 8 as {' '.join(split_names(step.axis, 2))}",
+                *((f"bind {step.stage}.{step.names[0]} {THREAD}",) if chunk_like else ()),
             ),
         )
     return last.tail

@@ -25,11 +25,12 @@ from offcut.backends.cpu.planning.row_reductions import marked
 from offcut.backends.cpu.planning.vectorize import vectorized
 from offcut.backends.cpu.threads.parallel import Parallel, mark_parallel_loops, single_threaded
 from offcut.backends.verify import verify_pass
+from offcut.core import index as ix
 from offcut.core.accesses import only_reduces
 from offcut.core.plain_loops import strip_annotations
 from offcut.core.program import LANE, THREAD, For, Program, Stmt, Tile, map_blocks, walk
 from offcut.errors import PartitionError
-from offcut.partition import check_marks
+from offcut.partition import check_marks, checked_tiles
 from offcut.proof import concatenate_loops
 from offcut.schedule import (
     ANY,
@@ -38,7 +39,10 @@ from offcut.schedule import (
     Binds,
     Schedule,
     Separate,
+    Split,
+    Step,
     at_line,
+    chunk_splits,
     each_decision,
     hand_steps,
     stages_of,
@@ -118,16 +122,20 @@ class _UnitBinder:
         self.reassociate, self.beside = reassociate, beside
         self.notes: tuple[str, ...] = ()
         self.open: tuple[str, ...] = ()
+        self.chunks: tuple[Split, ...] = ()
 
     def bind(self, program: Program) -> UnitBinding:
         self.check_units()
         return self.threads(self.lanes(self.rows(program)))
 
     def check_units(self) -> None:
-        """Check that the target has each unit of the schedule.
+        """Check that the target has each unit of the schedule, and that chunks have iterations.
 
         Raises PartitionError, with the line.
         """
+        for split in chunk_splits(self.schedule):
+            with at_line(self.schedule, split):
+                checked_tiles(split.axis, split.levels[0].tile)
         for step in self.schedule.steps:
             if isinstance(step, Bind) and step.unit not in (LANE, THREAD):
                 of = ANY if step.stage == ANY else f"{step.stage}.{step.axis}"
@@ -203,10 +211,11 @@ class _UnitBinder:
             def run(binds: Binds) -> tuple[Parallel, Loops]:
                 with debug.timed("threads"):
                     result = mark_parallel_loops(program, chunk, threads, binds)
-                self.open = result.open
+                self.open, self.chunks = result.open, result.chunks
                 return result, result.shared
 
             result = self.run_unit(program, binds, run, single_threaded(program))
+            self.schedule = _with_chunks(self.schedule, self.chunks)
             debug.passed("threads", result.program, program)
         divided = strip_annotations(result.program) != strip_annotations(program)
         divided = divided and concatenate_loops(result.program) == concatenate_loops(program)
@@ -239,6 +248,14 @@ class _UnitBinder:
         """Raise the error of a line that no loop can follow."""
         name, unit = f"{line.stage}.{line.axis}", f"{line.unit}{' tree' if line.tree else ''}"
         loops = [stmt for stmt in _loops(program) if binds.name(line, stmt)]
+        chunk = _chunk_of(line, self.schedule)
+        if not loops and chunk is not None:
+            raise PartitionError(
+                "bind",
+                f"cannot bind chunks of {chunk.stage}.{chunk.axis} to thread",
+                because="chunks are of a loop that runs as lanes, and this one does not",
+                help=(f"bind {chunk.stage}.{chunk.names[-1]} {LANE}",),
+            )
         if not loops:
             names = binds.names.known(program, line.stage)
             raise PartitionError(
@@ -312,13 +329,29 @@ def _unmatched_lines(program: Program, binds: Binds, loops: Loops) -> tuple[Bind
 def _is_redundant(program: Program, binds: Binds, line: Bind) -> bool:
     """Return whether a line changes nothing: its loop has the unit already, is a tile of vectors, or has one iteration."""
     loops = [loop for loop in _loops(program) if binds.name(line, loop)]
+    chunk = _chunk_of(line, binds.schedule)
     if not loops:
-        return binds.names.says(line)
+        return chunk is None and binds.names.says(line)
+    if chunk is not None:
+        return all(isinstance(loop, Tile) and _is_one_chunk(loop, binds) for loop in loops)
     vectors = line.unit == LANE and not line.tree
     return any(
         loop.unit == line.unit if isinstance(loop, For) else vectors and loop.microkernel is None
         for loop in loops
     )
+
+
+def _chunk_of(line: Bind, schedule: Schedule) -> Split | None:
+    """Return the split whose chunks a line binds to threads; None if it binds other loops."""
+    chunks = chunk_splits(schedule) if line.unit == THREAD else ()
+    same = (one for one in chunks if (one.stage, one.names[0]) == (line.stage, line.axis))
+    return next(same, None)
+
+
+def _is_one_chunk(tile: Tile, binds: Binds) -> bool:
+    """Return whether a tile is known to have no more iterations than a chunk of it."""
+    chunk, extent = binds.chunk_of(tile), ix.literal_value(tile.axes[0].extent)
+    return chunk is not None and extent is not None and extent <= chunk.levels[0].tile
 
 
 def _with_one_unit(program: Program, loop: For, unit: str | None) -> Program:
@@ -347,3 +380,21 @@ def _with_loop_names(schedule: Schedule, binds: Binds, loops: Loops) -> Schedule
     new_lines = tuple(line for line in lines if line not in schedule.steps)
     at = schedule.steps.index(line_of_all)
     return replace(schedule, steps=(*schedule.steps[:at], *new_lines, *schedule.steps[at + 1 :]))
+
+
+def _with_chunks(schedule: Schedule, chunks: Sequence[Split]) -> Schedule:
+    """Return `schedule` with the splits into chunks before its binds, which then name the loops that these make."""
+    new_splits = [split for split in chunks if split not in schedule.steps]
+    if not new_splits:
+        return schedule
+    by_axis = {(split.stage, split.axis): split.names for split in new_splits}
+
+    def rename(step: Step) -> Step:
+        if not isinstance(step, Bind) or (step.stage, step.axis) not in by_axis:
+            return step
+        chunk, inner = by_axis[step.stage, step.axis]
+        return replace(step, axis=chunk if step.unit == THREAD else inner)
+
+    at = next(place for place, step in enumerate(schedule.steps) if isinstance(step, Bind))
+    steps = (*schedule.steps[:at], *new_splits, *map(rename, schedule.steps[at:]))
+    return replace(schedule, steps=steps)

@@ -47,7 +47,7 @@ from offcut.describe.computation import Names
 from offcut.polyhedral import Facts, Space, try_isl
 from offcut.polyhedral.sync import has_loops_of, windows_in_step, with_barriers
 from offcut.polyhedral.units.independence import Independence, Path
-from offcut.schedule import EVERY, Binds
+from offcut.schedule import EVERY, Binds, Split
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ class Parallel:
     loops   the iterators of the outermost marked loops, in the order of the text
     open    what was not found out of loops that are not marked
     shared  the loops that were marked, and tiles whose instances are shared, as they were before
+    chunks  the splits of these tiles
     """
 
     program: Program
@@ -65,6 +66,7 @@ class Parallel:
     loops: tuple[str, ...]
     open: tuple[str, ...] = ()
     shared: tuple[For | Tile, ...] = field(default=(), repr=False, compare=False)
+    chunks: tuple[Split, ...] = field(default=(), repr=False, compare=False)
 
 
 def single_threaded(program: Program, *why: str) -> Parallel:
@@ -80,7 +82,7 @@ def mark_parallel_loops(
 
     A mark that is there already is taken at its word: `check_marks` is what proves it.
 
-    chunk    instances of a tile of one axis that stands alone, in each of the tiles it becomes
+    chunk    instances of a tile of one axis that stands alone, in each of the tiles it becomes where no split says it
     threads  at most, of a call
     binds    which loops may be marked
     """
@@ -100,6 +102,7 @@ class _Marker(Independence):
         self.own = set(self.tiled)
         self.loops: list[str] = []
         self.cuts: list[For | Tile] = []
+        self.chunks: dict[Split, None] = {}
         self.names = Names(used_names(program))
 
     def marked(self) -> Parallel:
@@ -116,7 +119,8 @@ class _Marker(Independence):
         loops = tuple(dict.fromkeys(self.loops))
         own = frozenset(self.own)
         shared, left = tuple(self.cuts), tuple(self.open)
-        return Parallel(with_barriers(made, THREAD, own), own, loops, left, shared)
+        chunks = tuple(self.chunks)
+        return Parallel(with_barriers(made, THREAD, own), own, loops, left, shared, chunks)
 
     def unmarked(self) -> Program:
         """Return the program for one thread."""
@@ -230,20 +234,21 @@ class _Marker(Independence):
         if len(tile.axes) != 1 or tile.microkernel is not None or not self.binds.take(tile):
             return tile
         (axis,) = tile.axes
+        split = self.binds.chunk_of(tile) or self.binds.new_chunk(tile, self.chunk)
         extent = ix.literal_value(axis.extent)
-        if extent is not None and extent <= self.chunk:
+        if split is None or (extent is not None and extent <= split.levels[0].tile):
             return tile
+        size = split.levels[0].tile
         name = self.names.fresh(f"{axis.iter}_chunk")
-        before = ix.mul(self.chunk, Var(name))
+        before = ix.mul(size, Var(name))
         here = TileAxis(
-            axis.iter,
-            ix.add(axis.start, before),
-            ix.minimum(self.chunk, ix.sub(axis.extent, before)),
+            axis.iter, ix.add(axis.start, before), ix.minimum(size, ix.sub(axis.extent, before))
         )
         self.loops.append(name)
         self.cuts.append(tile)
+        self.chunks[split] = None
         body = (replace(tile, axes=(here,)),)
-        count = ix.ceildiv(axis.extent, self.chunk)
+        count = ix.ceildiv(axis.extent, size)
         return For(name, ix.const(0), count, body, unit=THREAD)
 
     def independent(self, loop: For, path: Path) -> bool:
