@@ -18,6 +18,7 @@ from offcut.backends.compile_request import CompileRequest
 from offcut.backends.compiling import Alternative
 from offcut.backends.correction import corrected_cost, corrected_plan
 from offcut.backends.decide import Candidates
+from offcut.backends.no_schedule import no_schedule_error
 from offcut.backends.passes import Log
 from offcut.backends.plan import Plan, check_sizes
 from offcut.backends.predict import choice_notes
@@ -281,11 +282,9 @@ class Kernel:
         """
         made = self.code.planned.schedule
         if made is None:
-            raise TargetError(
-                "schedule",
-                f"cannot show the schedule of {self.signature.name}",
-                because=f"target={self.code.target.name!r} decides nothing that a schedule says",
-            )
+            refused = f"cannot show the schedule of {self.signature.name}"
+            program, target = self.code.request.program, self.code.target.name
+            raise no_schedule_error("schedule", refused, program, target)
         return made
 
     def export(self, folder: str | os.PathLike[str], name: str | None = None) -> Exported:

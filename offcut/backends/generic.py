@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from offcut.backends import decide
 from offcut.backends.compile_request import CompileRequest
+from offcut.backends.no_schedule import no_schedule_error
 from offcut.backends.options import Options, Strategies, TargetPlan
 from offcut.backends.raising import raise_to_computation, unfuse_stages
 from offcut.core.analysis import analysis
@@ -33,7 +34,7 @@ from offcut.core.program import Program, Tile
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.tensor import Compute
-from offcut.errors import PartitionError, TargetError
+from offcut.errors import PartitionError
 from offcut.partition import (
     GUARD,
     LADDER,
@@ -299,11 +300,9 @@ def space(
     plans = kind.of(planner, request.program, request.users, options)
     first = planned.schedule
     if plans is None or first is None:
-        raise TargetError(
-            "tune",
-            f"cannot tune {request.program.name} for target={planner.name!r}",  # type: ignore[attr-defined]
-            because="it decides nothing that a schedule says",
-        )
+        target: str = planner.name  # type: ignore[attr-defined]
+        refused = f"cannot tune {request.program.name} for target={target!r}"
+        raise no_schedule_error("tune", refused, request.program, target)
     tails = tuple(one for one in STRATEGIES if not one.among)
     options_of = [
         (tuple(Level(tile, tail) for tail in tails for tile in range(min(2, most), most + 1)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -116,13 +116,33 @@ def cost_of(
     nothing of loops.
     """
     hardware = resources.hardware(options)
+    programs = request.program, planned.program
+    return cost_at(
+        request,
+        sizes,
+        lambda users: formulas(*programs, hardware, users),
+        lambda user_sizes, at: cost(*programs, hardware, user_sizes, at),
+    )
+
+
+def cost_at(
+    request: CompileRequest,
+    sizes: Mapping[str, int] | None,
+    formulas: Callable[[Mapping[str, str]], Formulas],
+    cost: Callable[[Mapping[str, int], Mapping[str, int]], Cost],
+) -> Cost | Formulas:
+    """Return a cost at `sizes`, by the user's names; None: as formulas.
+
+    formulas  from the user's name of each size, by the program's name
+    cost      from checked sizes: by the user's names, and by the program's
+
+    Raises CallError for a size that is missing or not allowed.
+    """
     users = dict(request.users.sizes)
     if sizes is None:
-        names_of = {name: user for user, name in users.items()}
-        return formulas(request.program, planned.program, hardware, names_of)
+        return formulas({name: user for user, name in users.items()})
     sizes = check_sizes(signature_of(request.program, request.users), sizes, "cost")
-    program_sizes = {users[user]: size for user, size in sizes.items()}
-    return cost(request.program, planned.program, hardware, sizes, program_sizes)
+    return cost(sizes, {users[user]: size for user, size in sizes.items()})
 
 
 def choice_notes(
@@ -143,4 +163,12 @@ def choice_notes(
     return tuple(map(str, choice_errors(planned.schedule, prices)))
 
 
-__all__ = ["choice_notes", "cost_of", "explain_plan", "hardware_of", "plan_of", "pricing"]
+__all__ = [
+    "choice_notes",
+    "cost_at",
+    "cost_of",
+    "explain_plan",
+    "hardware_of",
+    "plan_of",
+    "pricing",
+]

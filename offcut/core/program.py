@@ -45,6 +45,9 @@ UNITS = {
 
 A unit says what runs the iterations of a loop, or a tile; it never changes what they compute.
 """
+COUNTED_UNITS = ("warpgroup", "warp")
+"""Units that each block has a constant number of, whatever it computes: the last ones may have no tile. Each has a copy of the
+windows inside of its loops."""
 
 
 class Form(Enum):

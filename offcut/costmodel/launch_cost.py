@@ -22,6 +22,8 @@ from offcut.core.accesses import accessed_arrays
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Binary, Compare, Expr, Load, Select, loads, real, substitute, variables
 from offcut.core.program import (
+    COUNTED_UNITS,
+    THREAD,
     Action,
     Alloc,
     Buffer,
@@ -43,7 +45,7 @@ from offcut.costmodel.closed.predicted import Predicted
 from offcut.costmodel.device import Memory
 from offcut.costmodel.shortened import shortened
 from offcut.describe.microkernel import Microkernel
-from offcut.polyhedral.window_room import window_rooms
+from offcut.polyhedral.window_room import agent_count, window_rooms
 
 TENSOR, LANES, WAITING = "tensor core", "lanes", "waiting"
 """Resources beside the memories, which have the names of their description."""
@@ -284,11 +286,17 @@ class LaunchCounter:
         rooms = [
             room
             for stmt in body
-            for room in window_rooms(self.program, stmt, self.shared.name, ("warp", "warpgroup"))
+            for room in window_rooms(self.program, stmt, self.shared.name, COUNTED_UNITS)
         ]
         shared = sum(room.bytes or 0 for room in rooms)
         fits = self.shared.bytes // shared if shared else self.grid.blocks
-        return max(min(fits, self.grid.warps // max(_warps_of(body), 1), self.grid.blocks), 1)
+        warps = max([1, *(self.warps(stmt) for stmt in body)])
+        return max(min(fits, self.grid.warps // warps, self.grid.blocks), 1)
+
+    def warps(self, stmt: Stmt) -> int:
+        """Return the warps of a block: those that loops are bound to, or threads by 32."""
+        threads = agent_count(self.program, stmt, THREAD) or 0
+        return max(agent_count(self.program, stmt, "warp") or 0, -(-threads // 32))
 
     def latency(self, body: Sequence[Stmt], values: Mapping[str, Expr], depth: int) -> Expr:
         """Return the cycles from the begin to the end of a block that has its multiprocessor for itself.
@@ -380,16 +388,6 @@ def _blocks(body: Sequence[Stmt], values: Mapping[str, Expr]) -> Expr | None:
         if count is not None:
             total = count if total is None else ix.add(total, count)
     return total
-
-
-def _warps_of(body: Sequence[Stmt]) -> int:
-    """Return the warps of a block: the trip count of its longest loop over warps, or over threads by 32."""
-    warps = 1
-    for stmt in walk(tuple(body)):
-        if isinstance(stmt, For) and stmt.unit in ("warp", "thread"):
-            count = ix.literal_bound(ix.sub(stmt.hi, stmt.lo)) or 1
-            warps = max(warps, count if stmt.unit == "warp" else -(-count // 32))
-    return warps
 
 
 def _bytes_of(buffer: Buffer, extents: Sequence[Expr]) -> Expr:

@@ -1,25 +1,68 @@
-"""Compute the maximum of an index over the loops around it and the sizes, and the range of a quotient of sizes, by isl."""
+"""Compute the maximum of an index over the loops around it and the sizes, and the range of a quotient of sizes, by isl; an upper
+bound of it by interval arithmetic too.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import inf
 
 import islpy as isl
 
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Var
-from offcut.core.intervals import Interval
-from offcut.core.program import Size
+from offcut.core.intervals import Interval, interval
+from offcut.core.program import Program, Size
 from offcut.polyhedral.affine import Set, Space, coordinates
 from offcut.polyhedral.isl_budget import try_isl
+
+Loops = Sequence[tuple[str, Expr, Expr]]
+"""(iterator, lo, hi) of each loop, outermost first."""
+
+
+def upper_bound(
+    expr: Expr, program: Program, loops: Loops, conditions: Sequence[Expr] = ()
+) -> int | None:
+    """Return an upper bound of an index expression: from its literals, else its maximum, else from the range of each name by
+    itself; None if none of these gives one.
+
+    conditions  over the loops and sizes of `program`
+
+    Products of sizes are in no set, but they have intervals.
+    """
+    bound = ix.literal_bound(expr)
+    if bound is None:
+        facts = program.sizes, program.assumptions, loops, conditions
+        bound = try_isl(lambda: maximum(expr, *facts), None)
+    return _interval_end(expr, program, loops) if bound is None else bound
+
+
+def _interval_end(expr: Expr, program: Program, loops: Loops) -> int | None:
+    """Return the greatest value of an expression by interval arithmetic; None if it has no finite one."""
+    ranges: dict[str, tuple[float, float]] = {
+        size.name: (size.min, size.max) for size in program.sizes
+    }
+    for name, lo, hi in loops:
+        ranges[name] = _interval(lo, ranges)[0], _interval(hi, ranges)[1] - 1
+    greatest = _interval(expr, ranges)[1]
+    return int(greatest) if greatest < inf else None
+
+
+def _interval(expr: Expr, ranges: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
+    anything = -inf, inf
+
+    def known(part: Expr) -> tuple[float, float]:
+        return ranges.get(part.name, anything) if isinstance(part, Var) else anything
+
+    return interval(expr, known)
 
 
 def maximum(
     expr: Expr,
     sizes: Sequence[Size],
     assumptions: Sequence[Expr],
-    loops: Sequence[tuple[str, Expr, Expr]],
+    loops: Loops,
     conditions: Sequence[Expr] = (),
 ) -> int | None:
     """Return ``max { expr : loops, sizes, conditions }``; None if there is no maximum, or it is not quasi-affine.

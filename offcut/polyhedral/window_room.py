@@ -1,4 +1,4 @@
-"""The bytes that windows in a memory take at most, over all sizes: from literals in their extents, else as isl finds them."""
+"""The bytes that windows in a memory take at most, and the agents that loops are bound to, over all sizes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from math import prod
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, Logic
-from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Tile
-from offcut.polyhedral.index_maximum import maximum
-from offcut.polyhedral.isl_budget import try_isl
+from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Tile, blocks
+from offcut.polyhedral.index_maximum import upper_bound
 
 Loops = tuple[tuple[str, Expr, Expr], ...]
 
@@ -37,6 +36,35 @@ def window_rooms(
     A window in place of another one takes no room of its own.
     """
     return tuple(_Rooms(program, memory, units).of((stmt,), (), (), 1))
+
+
+def agent_count(program: Program, stmt: Stmt, unit: str) -> int | None:
+    """Return the number of agents of a unit that loops inside of a statement need, at the sizes where it is largest; 0 if no loop
+    is bound to the unit, None if nothing bounds it.
+
+    Agents are numbered from 0 on: a loop ``2:4`` needs four. Those of nested loops are pairs of numbers.
+    """
+    return _agents(program, (stmt,), unit, ())
+
+
+def _agents(program: Program, body: tuple[Stmt, ...], unit: str, loops: Loops) -> int | None:
+    most = 0
+    for stmt in body:
+        inner, around = loops, None
+        match stmt:
+            case For(name, lo, hi, unit=own):
+                inner = (*loops, (name, lo, hi))
+                around = upper_bound(hi, program, loops) if own == unit else None
+                if own == unit and around is None:
+                    return None
+            case Let(name, low, high):
+                inner = (*loops, (name, ix.const(low), ix.const(high)))
+        for block in blocks(stmt):
+            count = _agents(program, block, unit, inner)
+            if count is None:
+                return None
+            most = max(most, count if around is None else max(around, 0) * max(count, 1))
+    return most
 
 
 @dataclass(frozen=True)
@@ -97,11 +125,8 @@ class _Rooms:
 
     def largest(self, extent: Expr, loops: Loops, conditions: tuple[Expr, ...]) -> int | None:
         """Return an upper bound of an extent, at least 0; None if there is none that is known."""
-        bound = ix.literal_bound(extent)
-        if bound is None:
-            facts = self.program.sizes, self.program.assumptions, loops, conditions
-            bound = try_isl(lambda: maximum(extent, *facts), None)
+        bound = upper_bound(extent, self.program, loops, conditions)
         return None if bound is None else max(bound, 0)
 
 
-__all__ = ["WindowRoom", "window_rooms"]
+__all__ = ["WindowRoom", "agent_count", "window_rooms"]

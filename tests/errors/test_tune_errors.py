@@ -214,7 +214,7 @@ tune: cannot take price=says
         {"sizes": {"n": [2]}, "target": "interpret"},
         """\
 tune: cannot tune C for target='interpret'
-  because  it decides nothing that a schedule says""",
+  because  target='interpret' decides nothing that a schedule says""",
     ),
     "no target": (
         DOUBLED,

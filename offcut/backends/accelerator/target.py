@@ -37,9 +37,10 @@ from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.compile_request import CompileRequest
 from offcut.backends.covers import unstaged_covers
 from offcut.backends.host.call import python_callable
-from offcut.backends.plan import Plan, PlanAlternative, check_sizes
+from offcut.backends.plan import Plan, PlanAlternative
+from offcut.backends.predict import cost_at
 from offcut.backends.raising import raise_to_computation
-from offcut.backends.signature import run_by_name, signature_of
+from offcut.backends.signature import run_by_name
 from offcut.backends.target import Loaded, Options, Strategies, Target, TargetPlan
 from offcut.core.analysis import analysis
 from offcut.core.memo import lazy_property
@@ -329,14 +330,15 @@ class Accelerator(Target):
 
         Raises CallError for a size that is missing or not allowed.
         """
-        users = dict(request.users.sizes)
-        if sizes is None:
-            typical = typical_sizes(planned.program)
-            return formulas_of(request.program, planned.program, self.machine, users, typical)
-        sizes = check_sizes(signature_of(request.program, request.users), sizes, "cost")
-        given = {users[user]: size for user, size in sizes.items()}
-        streams = taken(planned.program, self.spec, given)
-        return cost_of(request.program, streams, self.machine, sizes, given)
+        source, program, machine = request.program, planned.program, self.machine
+        return cost_at(
+            request,
+            sizes,
+            lambda users: formulas_of(source, program, machine, users, typical_sizes(program)),
+            lambda user_sizes, given: cost_of(
+                source, taken(program, self.spec, given), machine, user_sizes, given
+            ),
+        )
 
     def space(
         self, planned: TargetPlan, request: CompileRequest, options: Options, most: int

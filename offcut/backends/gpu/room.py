@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from offcut.backends.gpu.units import SHARED
-from offcut.core.program import Program
+from offcut.core.program import COUNTED_UNITS, Program
 from offcut.core.text.printer import format_head
 from offcut.errors import PartitionError
 from offcut.polyhedral.window_room import window_rooms
-
-COPIED_BY = ("warp", "warpgroup")
-"""Units of a block whose agents have a copy each of the windows in their loops."""
 
 
 def check_room(program: Program, bytes: int) -> None:
@@ -19,7 +16,7 @@ def check_room(program: Program, bytes: int) -> None:
     more.
     """
     for launch in program.body:
-        rooms = window_rooms(program, launch, SHARED, COPIED_BY)
+        rooms = window_rooms(program, launch, SHARED, COUNTED_UNITS)
         for room in rooms:
             if room.bytes is None:
                 raise PartitionError(
@@ -27,7 +24,7 @@ def check_room(program: Program, bytes: int) -> None:
                     f"cannot place the windows of {program.name}",
                     at=format_head(room.alloc),
                     because="no upper bound of its extents is known",
-                    help=("extents that are affine in sizes and loops",),
+                    help=("extents of sizes and loops, which have ranges",),
                 )
         total = sum(room.bytes or 0 for room in rooms)
         if total > bytes:

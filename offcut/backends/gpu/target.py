@@ -18,8 +18,9 @@ from offcut.backends.gpu.text import cuda_text
 from offcut.backends.gpu.units import AGENTS, SHARED, check_units
 from offcut.backends.host.call import python_callable
 from offcut.backends.options import Loaded, Options, TargetPlan
-from offcut.backends.plan import Plan, PlanAlternative, PlannedPiece, check_sizes
-from offcut.backends.signature import run_by_name, signature_of
+from offcut.backends.plan import Plan, PlanAlternative, PlannedPiece
+from offcut.backends.predict import cost_at
+from offcut.backends.signature import run_by_name
 from offcut.backends.target import Target
 from offcut.core.program import Program
 from offcut.core.text.parser import parse
@@ -192,14 +193,13 @@ class Cuda(Target):
 
         Raises CallError for a size that is missing or not allowed.
         """
-        kernels, users = self.microkernels(options), dict(request.users.sizes)
-        program, machine = planned.program, self.machine
-        if sizes is None:
-            user_names = {name: user for user, name in users.items()}
-            return grid_formulas(request.program, program, machine, kernels, user_names)
-        sizes = check_sizes(signature_of(request.program, request.users), sizes, "cost")
-        values = {users[user]: size for user, size in sizes.items()}
-        return grid_cost(request.program, program, machine, kernels, sizes, values)
+        counted = request.program, planned.program, self.machine, self.microkernels(options)
+        return cost_at(
+            request,
+            sizes,
+            lambda users: grid_formulas(*counted, users),
+            lambda user_sizes, values: grid_cost(*counted, user_sizes, values),
+        )
 
     def predict_seconds(
         self, request: CompileRequest, options: Options, vectors: Sequence[Mapping[str, int]]

@@ -13,12 +13,21 @@ from functools import reduce
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, walk
 from offcut.core.intervals import Ends, ends
-from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile, TileAxis
+from offcut.core.program import (
+    COUNTED_UNITS,
+    Alloc,
+    Choose,
+    For,
+    If,
+    Let,
+    Stmt,
+    Store,
+    Tile,
+    TileAxis,
+)
 from offcut.polyhedral import Facts
 
 Ranges = Mapping[str, Ends | None]
-COUNTED_UNITS = ("warpgroup", "warp")
-"""Units that each block has a constant number of, whatever it computes: the last ones may have no tile."""
 
 
 def footprint(

@@ -16,6 +16,7 @@ from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import Binary, Expr, Logic, Var, substitute, variables
 from offcut.core.expr import walk as expressions_in
 from offcut.core.program import (
+    COUNTED_UNITS,
     Alloc,
     Choose,
     For,
@@ -47,7 +48,7 @@ from offcut.partition import (
 )
 from offcut.partition.strategies.segment_placement import ITER
 from offcut.polyhedral import Facts, Space
-from offcut.schedule.apply.bounds import COUNTED_UNITS, footprint
+from offcut.schedule.apply.bounds import footprint
 from offcut.schedule.apply.offsets import At
 from offcut.schedule.apply.placing import is_beside
 from offcut.schedule.apply.reading import loads_of

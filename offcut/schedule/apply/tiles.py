@@ -10,12 +10,11 @@ from offcut.core import index as ix
 from offcut.core.conditions import conjunction
 from offcut.core.dtypes import identity
 from offcut.core.expr import Binary, Const, Expr, Select, Var, dtype_of, variables
-from offcut.core.program import UNITS, Cover, For, Form, Stmt, Store, Tile, TileAxis
+from offcut.core.program import COUNTED_UNITS, UNITS, Cover, For, Form, Stmt, Store, Tile, TileAxis
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import LOOP_UNITS
 from offcut.partition import MASK, PAD
 from offcut.polyhedral import Facts
-from offcut.schedule.apply.bounds import COUNTED_UNITS
 from offcut.schedule.apply.offsets import At, Offsets
 from offcut.schedule.apply.reading import loads_of
 from offcut.schedule.apply.staged_form import Nest, Nests, Part, depends_on

@@ -170,7 +170,7 @@ for b in 0:1  @block
 
 @pytest.mark.parametrize(
     ("extent", "expected"),
-    [("n", 800), ("min(n, 8)", 64), ("8*((n + 7)//8) - n", 56), ("n*n", None)],
+    [("n", 800), ("min(n, 8)", 64), ("8*((n + 7)//8) - n", 56), ("n*n", 80000)],
 )
 def test_the_room_of_a_window_is_that_of_its_largest_size(
     extent: str, expected: int | None
@@ -180,16 +180,31 @@ def test_the_room_of_a_window_is_that_of_its_largest_size(
 
 
 def test_a_window_whose_extent_has_no_known_bound_is_refused() -> None:
+    text = WHOLE.replace("EXTENT", "n*index(T[0])").replace("local", "input T: int32[1]\nlocal")
     with pytest.raises(oc.PartitionError) as refused:
-        check_room(oc.parse(WHOLE.replace("EXTENT", "n*n")), 1 << 20)
+        check_room(oc.parse(text), 1 << 20)
     assert (
         str(refused.value)
         == """\
 compile: cannot place the windows of whole
-  at       alloc S[0 +: n * n] in shared depth 2
+  at       alloc S[0 +: n * index(T[0])] in shared depth 2
   because  no upper bound of its extents is known
-  help     extents that are affine in sizes and loops"""
+  help     extents of sizes and loops, which have ranges"""
     )
+
+
+def test_a_text_with_units_and_windows_is_its_own_schedule() -> None:
+    text = oc.parse(WHOLE.replace("EXTENT", "2").replace("in 0:101", "in 2:101"))
+    because = """\
+  because  whole runs as it is written: its tiles, units and windows are its schedule
+  help     kernel.loops, whose text is edited and compiled again
+  help     what it computes as tensors, or as loops without tiles, units and windows"""
+    with pytest.raises(oc.TargetError) as refused:
+        _ = oc.compile(text, target=there()).schedule
+    assert str(refused.value) == f"schedule: cannot show the schedule of whole\n{because}"
+    with pytest.raises(oc.TargetError) as refused:
+        oc.tune(text, sizes={"n": [2]}, target=there())
+    assert str(refused.value) == f"tune: cannot tune whole for target='cuda'\n{because}"
 
 
 REFUSED = {

@@ -178,6 +178,8 @@ class _Execution:
 
     def run_launch(self, body: Sequence[Stmt]) -> None:
         """Run a launch: block by block where blocks are all there is, else as one."""
+        if self.limits is not None:
+            check_limits(self.program, body, self.sizes, self.limits)
         if is_of_blocks(body):
             self.launch(body, dict(self.sizes))
         else:
@@ -226,8 +228,6 @@ class _Execution:
         Raises ExecutionFault for agents of which none can go on, and for arrivals that make no token.
         """
         streams = self.reader.read(body, values, path)
-        if self.limits is not None:
-            check_limits(self.program, streams, self.limits)
         steps = streams.all_steps()
         self.states = [self.state(agent, agent_steps) for agent, agent_steps in steps.items()]
         self.by_agent = {state.agent: state for state in self.states}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from offcut.backends.gpu.executor.faults import fault
-from offcut.backends.gpu.executor.steps import Agent, Streams, UnitPath, block_of
 from offcut.backends.gpu.units import SHARED
-from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.program import Alloc, Program
+from offcut.core.program import COUNTED_UNITS, Program, Size, Stmt, Tile, walk
+from offcut.core.text.printer import format_head
+from offcut.polyhedral.window_room import agent_count, window_rooms
 
 THREADS = {"warp": 32, "warpgroup": 128, "load": 32}
 """Threads of each unit that has threads of its own."""
@@ -23,35 +23,30 @@ class Limits:
     threads: int = 1024
 
 
-def check_limits(program: Program, streams: Streams, limits: Limits) -> None:
-    """Check that each block has room for its windows, and threads for its units.
+def check_limits(
+    program: Program, launch: Sequence[Stmt], sizes: Mapping[str, int], limits: Limits
+) -> None:
+    """Check that each block of a launch has room for its windows, and threads for its units, at given sizes.
 
-    Raises ExecutionFault for a block that has not.
+    Raises ExecutionFault if one has not.
     """
-    rooms: dict[UnitPath, int] = defaultdict(int)
-    threads: dict[UnitPath, dict[Agent, int]] = defaultdict(dict)
-    largest: dict[UnitPath, tuple[int, Alloc]] = {}
-    for (_, path), (alloc, elements) in streams.rooms.items():
-        buffer = program.buffer(alloc.buffer)
-        if alloc.inplace is None and (alloc.memory or buffer.scope) == SHARED:
-            window_bytes = elements * ITEM_BYTES[buffer.dtype] * alloc.depth
-            block = block_of(path)
-            rooms[block] += window_bytes
-            if block not in largest or window_bytes > largest[block][0]:
-                largest[block] = window_bytes, alloc
-    for agent in streams.agents:
-        if agent.unit in THREADS:
-            threads[block_of(agent.path)][agent] = THREADS[agent.unit]
-    for path, count in rooms.items():
-        if count > limits.shared_bytes:
-            because = f"its windows take {count} bytes of shared memory, and there are {limits.shared_bytes}"
-            _, window = largest[path]
-            help = f"a depth below {window.depth}" if window.depth > 1 else "smaller tiles"
-            at = str(Agent("block", path))
-            raise fault(program.name, "room", at=at, because=because, help=(help,))
-    for path, by_agent in threads.items():
-        count = sum(by_agent.values())
-        if count > limits.threads:
-            because = f"it has {count} threads, and a block {limits.threads} at most"
-            at = str(Agent("block", path))
-            raise fault(program.name, "limits", at=at, because=because)
+    here = replace(
+        program, sizes=tuple(Size(s.name, sizes[s.name], sizes[s.name]) for s in program.sizes)
+    )
+    rooms = [room for stmt in launch for room in window_rooms(here, stmt, SHARED, COUNTED_UNITS)]
+    total = sum(room.bytes or 0 for room in rooms)
+    if total > limits.shared_bytes:
+        because = (
+            f"its windows take {total} bytes of shared memory, and there are {limits.shared_bytes}"
+        )
+        window = max(rooms, key=lambda room: room.bytes or 0).alloc
+        help = f"a depth below {window.depth}" if window.depth > 1 else "smaller tiles"
+        raise fault(program.name, "room", at=format_head(window), because=because, help=(help,))
+    loads = any(isinstance(stmt, Tile) and stmt.unit == "load" for stmt in walk(tuple(launch)))
+    counts = {
+        unit: max(agent_count(here, stmt, unit) or 0 for stmt in launch) for unit in COUNTED_UNITS
+    }
+    count = sum(number * THREADS[unit] for unit, number in (*counts.items(), ("load", int(loads))))
+    if count > limits.threads:
+        because = f"it has {count} threads, and a block {limits.threads} at most"
+        raise fault(program.name, "limits", at=format_head(launch[0]), because=because)

@@ -127,7 +127,6 @@ class Streams:
     agents: dict[Agent, list[Step]] = field(default_factory=dict)
     barriers: list[tuple[str, UnitPath, Step]] = field(default_factory=list)
     regions: dict[object, Region] = field(default_factory=dict)
-    rooms: dict[tuple[int, UnitPath], tuple[Alloc, int]] = field(default_factory=dict)
 
     def all_steps(self) -> dict[Agent, list[Step]]:
         """Return the steps of each agent in the order of the text, with barriers."""
@@ -321,16 +320,7 @@ class Reader:
             memory = alloc.memory or buffer.scope or MAIN
             region = self.streams.regions[key] = Region(alloc.buffer, memory, extents)
         region.shape = tuple(map(max, region.shape, extents))
-        self.note_room(alloc, scope, extents)
         return Place(region, starts, extents, buffer.dtype)
-
-    def note_room(self, alloc: Alloc, scope: _Scope, extents: tuple[int, ...]) -> None:
-        """Record the elements of the largest window of an ``alloc``, for each of its owners."""
-        layout = alloc.layout or self.buffers[alloc.buffer].layout
-        shape = layout.padded(extents) if layout is not None else extents
-        key = (id(alloc), scope.path)
-        elements = self.streams.rooms.get(key, (alloc, 0))[1]
-        self.streams.rooms[key] = (alloc, max(elements, int(np.prod(shape, dtype=np.int64))))
 
     def value(self, expr: Expr, stmt: Stmt, scope: _Scope) -> int:
         """Return the value of an expression over sizes and iterators around."""
@@ -352,13 +342,6 @@ class Reader:
         agent = self.runner(None, scope.path)
         at = f"`{format_head(stmt)}` on {agent}"
         return fault(self.program.name, finder, at=at, because=because, help=help)
-
-
-def block_of(path: UnitPath) -> UnitPath:
-    """Return the part of a path that says in which block it is."""
-    units = [unit for unit, _ in path]
-    depth = len(units) - units[::-1].index("block") if "block" in units else 0
-    return path[:depth]
 
 
 def is_of_blocks(body: Sequence[Stmt]) -> bool:

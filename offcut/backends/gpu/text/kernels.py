@@ -41,6 +41,7 @@ from offcut.core.program import (
     walk,
 )
 from offcut.core.text.printer import format_head
+from offcut.polyhedral.window_room import agent_count
 
 LANES = 32
 _GRID = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
@@ -74,7 +75,7 @@ class _Kernel:
         self.windows = Windows.of(self.program, self.launch)
         self.tokens = self.tokens_here()
         self.loads = any(isinstance(s, Tile) and s.unit == "load" for s in walk((self.launch,)))
-        self.warps = self.count_warps()
+        self.warps = agent_count(self.program, self.launch, "warp") or 1
         self.check_units()
 
     # -- what there is
@@ -82,17 +83,6 @@ class _Kernel:
     def tokens_here(self) -> list[Token]:
         names = {stmt.name for stmt in walk((self.launch,)) if isinstance(stmt, Sync)}
         return [token for token in self.program.tokens if token.name in names]
-
-    def count_warps(self) -> int:
-        """Return the number of warps that loops are bound to; 1 if no loop is."""
-        most = 1
-        for stmt in walk((self.launch,)):
-            if isinstance(stmt, For) and stmt.unit == "warp":
-                last = ix.literal_value(stmt.hi)
-                if last is None:
-                    raise no_text(format_head(stmt), "how many warps there are is no number")
-                most = max(most, last)
-        return most
 
     def check_units(self) -> None:
         for stmt in walk((self.launch,)):
@@ -300,10 +290,12 @@ class _Role:
         at = len(self.lines)
         self.warps[loop.iter] = WARP
         lo, hi = ix.literal_value(loop.lo), ix.literal_value(loop.hi)
+        if hi is None:
+            raise no_text(format_head(loop), "how many warps there are is no number")
         bounds = []
         if lo:
             bounds.append(f"warp >= {lo}")
-        if hi is not None and hi < self.kernel.warps:
+        if hi < self.kernel.warps:
             bounds.append(f"warp < {hi}")
         inner = depth + 1 if bounds else depth
         self.block(loop.body, inner)
