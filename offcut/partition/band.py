@@ -14,11 +14,10 @@ tiles that lie wholly inside are separated from those that the bounds cross::
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.conditions import conjunction
 from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, reads_memory, variables
 from offcut.core.intervals import Ends, ends
 from offcut.core.program import Choose, For, Form, If, Let, Option, Role, Stmt, walk
@@ -36,8 +35,10 @@ from offcut.partition.legality import (
 from offcut.partition.strategies.axis_proof import check_axis
 from offcut.partition.strategies.catalog import CUT, GUARD, LADDER, Strategy, runs, segments
 from offcut.partition.strategies.segment_loops import (
+    TilePlace,
     crossing_segment,
     full_segment,
+    possible_segments,
     restrict_heights,
     segment_loops,
     to_outer_axis,
@@ -207,25 +208,21 @@ class Band:
             self.cutting.theorems |= dict.fromkeys(claims)
         around = ranges[step.loop].segment if step.loop in ranges else None
         body: tuple[Stmt, ...] = ()
-        for one in segments(strategy, extent, step.tile):
-            when = one.when
-            if when is not None and self.cutting.folds:
-                when = _undecided(when, at)
-            if when == Const(0, "bool"):
-                continue
-            segment = replace(one, when=when)
+        all_segments: Iterable[Segment] = segments(strategy, extent, step.tile)
+        if self.cutting.folds:
+            all_segments = possible_segments(all_segments, at)
+        for segment in all_segments:
             part = segment if around is None else to_outer_axis(around, segment, extent)
 
             def inside(
-                start: Expr, height: Expr, segment: Segment = segment, part: Segment = part
+                place: TilePlace, segment: Segment = segment, part: Segment = part
             ) -> tuple[Stmt, ...]:
-                here = _counted(at, segment, start, height)
-                start = ix.add(lo, start)
-                hi_here, where = ix.add(start, height), None
+                here, start = place.inside(at), ix.add(lo, place.start)
+                hi_here, where = ix.add(start, place.height), None
                 if segment.predicate:
                     where = ix.compare("<", Var(loop.iter), hi)
                     hi_here = here.extreme("min", hi_here, hi)
-                mine = Range(start, hi_here, (start, height), where, part)
+                mine = Range(start, hi_here, (start, place.height), where, part)
                 return self.level(rest, _with(ranges, step.loop, mine), here)
 
             single = segment.heights == (1, 1) and segment.count is not None
@@ -236,7 +233,7 @@ class Band:
                 mine = Range(*own, (own[0], ix.sub(own[1], own[0])), None, part)
                 body += self.level(rest, _with(ranges, step.loop, mine), at)
                 continue
-            body += segment_loops(segment, loop.iter, self.names, inside)
+            body += segment_loops(segment, f"{loop.iter}_tile", self.names, inside)
         asks = self.cutting.folds or step.loop not in ranges
         if body and asks and not at.holds(Compare(">=", extent, ix.const(0))):
             return (If(Compare("<", lo, hi), body),)
@@ -289,18 +286,20 @@ class Band:
         left = ix.ceildiv(at.extreme("max", ix.sub(hi_max, end), ix.const(0)), tile)
         if left == ix.const(0):
             return body
-        counter = self.names.fresh(f"{loop.iter}_tile")
-        start = ix.add(end, ix.mul(tile, Var(counter)))
         inside = Logic(
             "and",
             (Compare("<=", lo, Var(loop.iter)), Compare("<", Var(loop.iter), hi)),
         )
         form = replace(clipped, form=Form.MASK if free else Form.GUARD)
-        masked = Range(start, ix.add(start, tile), (start, ix.const(tile)), inside, form)
-        here = at.loop(counter, ix.const(0), left)
-        made = self.level(rest, _with(ranges, step.loop, masked), here)
-        self.names.release(counter)
-        return (*body, For(counter, ix.const(0), left, made, Role.TAIL))
+
+        def masked(place: TilePlace) -> tuple[Stmt, ...]:
+            start = ix.add(end, place.start)
+            mine = Range(start, ix.add(start, tile), (start, place.height), inside, form)
+            return self.level(rest, _with(ranges, step.loop, mine), place.inside(at))
+
+        tiles = full_segment(tile, left, ix.mul(tile, left), Role.TAIL)
+        name = f"{loop.iter}_tile"
+        return (*body, *segment_loops(tiles, name, self.names, masked, always_loop=True))
 
     def full_tiles(
         self,
@@ -313,14 +312,15 @@ class Band:
     ) -> tuple[Stmt, ...]:
         """`count` tiles from `lo` on, none of which a bound crosses."""
         tile = step.tile
-        counter = self.names.fresh(f"{self.iters[step.loop]}_tile")
-        start = ix.add(lo, ix.mul(tile, Var(counter)))
-        segment = full_segment(tile, lo, ix.add(lo, ix.mul(tile, count)))
-        inner = Range(start, ix.add(start, tile), (start, ix.const(tile)), None, segment)
-        here = at.loop(counter, ix.const(0), count)
-        made = self.level(rest, _with(ranges, step.loop, inner), here)
-        self.names.release(counter)
-        return (For(counter, ix.const(0), count, made, Role.BODY),)
+        segment = full_segment(tile, count, ix.mul(tile, count))
+
+        def inside(place: TilePlace) -> tuple[Stmt, ...]:
+            start = ix.add(lo, place.start)
+            inner = Range(start, ix.add(start, tile), (start, place.height), None, segment)
+            return self.level(rest, _with(ranges, step.loop, inner), place.inside(at))
+
+        name = f"{self.iters[step.loop]}_tile"
+        return segment_loops(segment, name, self.names, inside, always_loop=True)
 
     def over(self, edge: Expr, box: Mapping[str, Range]) -> tuple[Expr, Expr]:
         """The least and the greatest value of a bound over the loops of the tile around."""
@@ -351,27 +351,6 @@ def _over(bound: Expr, name: str, between: Ends) -> Ends:
             help=(f"cut {name} alone",),
         )
     return found
-
-
-def _undecided(condition: Expr, at: Facts) -> Expr | None:
-    """The part of a conjunction that does not follow from `at`; None where all of it does."""
-    parts = condition.args if isinstance(condition, Logic) else (condition,)
-    left: list[Expr] = []
-    for part in parts:
-        answer = at.decide(part) if isinstance(part, Compare) else None
-        if answer is False:
-            return Const(0, "bool")
-        if answer is None:
-            left.append(part)
-    return conjunction(left) if left else None
-
-
-def _counted(at: Facts, segment: Segment, start: Expr, height: Expr) -> Facts:
-    """`at`, inside the loop over the tiles of `segment` and its bounded values."""
-    new = sorted((variables(start) | variables(height)) - at.known)
-    if len(new) == 1 and segment.count is not None and not segment.lets:
-        return at.loop(new[0], ix.const(0), segment.count)
-    return at
 
 
 def _with(ranges: Mapping[int, Range], number: int, one: Range) -> dict[int, Range]:

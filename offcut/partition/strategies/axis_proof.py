@@ -15,7 +15,7 @@ from offcut.core.program import Size, Stmt, Store, Tile, TileAxis
 from offcut.describe.computation import Names
 from offcut.errors import PartitionError
 from offcut.partition.strategies.catalog import CUT, Strategy, segments
-from offcut.partition.strategies.segment_loops import segment_loops
+from offcut.partition.strategies.segment_loops import TilePlace, segment_loops
 from offcut.partition.strategies.segment_placement import Segment
 from offcut.polyhedral import Space
 from offcut.proof import Theorem
@@ -84,14 +84,14 @@ def _owned_strip(segment: Segment) -> Strip:
 def _run(space: Space, segment: Segment) -> list[Strip]:
     """Return the coordinates that the loops of a segment run, read from their text."""
 
-    def tile(start: Expr, height: Expr) -> tuple[Stmt, ...]:
+    def tile(place: TilePlace) -> tuple[Stmt, ...]:
         where = None
         if segment.predicate:
             where = ix.compare("<", Var("x"), segment.owned[1])
         store = Store("x", (Var("x"),), ix.const(0))
-        return (Tile((TileAxis("x", start, height),), (store,), where, segment.form),)
+        return (Tile((TileAxis("x", place.start, place.height),), (store,), where, segment.form),)
 
-    return strips_of(space, segment_loops(segment, "x", Names(("x", "e")), tile), "x")
+    return strips_of(space, segment_loops(segment, "x_tile", Names(("x", "e")), tile), "x")
 
 
 def _coverage_error(

@@ -1,50 +1,95 @@
-"""Emit the loops that run the tiles of a segment; make segments for axes without a strategy."""
+"""Make loops of the segments of a strategy: the one place where bodies and tails become statements."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Var, substitute
+from offcut.core.conditions import conjunction, conjuncts
+from offcut.core.expr import Expr, Logic, Var, substitute
 from offcut.core.program import For, Form, If, Let, Role, Stmt
 from offcut.describe.computation import Names
 from offcut.partition.strategies.segment_placement import ITER, Segment, fold_conjunction
+from offcut.polyhedral import Facts
 
-EmitTile = Callable[[Expr, Expr], tuple[Stmt, ...]]
+
+@dataclass(frozen=True, slots=True)
+class TilePlace:
+    """One tile of a segment, inside the loop over its tiles.
+
+    start    its first iteration, counted from the start of the loop that is split
+    height   its iterations
+    counter  the loop over the tiles; None: there is one tile, and no loop
+    count    trip count of that loop
+    """
+
+    start: Expr
+    height: Expr
+    counter: Var | None = None
+    count: Expr | None = None
+
+    def inside(self, at: Facts) -> Facts:
+        """Return the facts `at` the segment, inside the loop over its tiles."""
+        if self.counter is None or self.count is None:
+            return at
+        return at.loop(self.counter.name, ix.const(0), self.count)
+
+
+EmitTile = Callable[[TilePlace], tuple[Stmt, ...]]
 
 
 def segment_loops(
-    segment: Segment, axis: str, names: Names, emit_tile: EmitTile
+    segment: Segment,
+    counter: str,
+    names: Names,
+    emit_tile: EmitTile,
+    unit: str | None = None,
+    always_loop: bool = False,
 ) -> tuple[Stmt, ...]:
-    """Return the loops with ``emit_tile(start, height)`` for every tile of `segment`, in ascending order.
+    """Return the loops with what `emit_tile` returns for every tile of `segment`, in ascending order; nothing if that is empty.
 
-    Tile counters and the names of bounded values are new in `names`.
+    counter      name of the loop over the tiles, made new in `names` as the names of bounded values are
+    unit         runs that loop
+    always_loop  whether the one tile of a segment with a count of 1 has a loop too
     """
     values: dict[str, Expr] = {
         let.name: Var(names.fresh(let.name.strip("#"))) for let in segment.lets
     }
 
     def rename(expr: Expr) -> Expr:
-        return substitute(expr, values)
+        return ix.simplify(substitute(expr, values))
 
-    once = segment.count is None or ix.literal_value(segment.count) == 1
-    counter = "" if once else names.fresh(f"{axis}_tile")
-    values[ITER.name] = Var(counter) if counter else ix.const(0)
-    start = ix.simplify(rename(segment.start))
-    body = emit_tile(start, ix.simplify(rename(segment.height)))
-    if counter and segment.count is not None:
-        body = (For(counter, ix.const(0), ix.simplify(rename(segment.count)), body, segment.role),)
+    count = segment.count
+    tiles: Var | None = None
+    if count is not None and (always_loop or ix.literal_value(count) != 1):
+        tiles, count = Var(names.fresh(counter)), rename(count)
+    values[ITER.name] = tiles or ix.const(0)
+    body = emit_tile(TilePlace(rename(segment.start), rename(segment.height), tiles, count))
+    if tiles is not None:
+        assert count is not None
+        loop = For(tiles.name, ix.const(0), count, body, segment.role, unit)
+        body = (loop,) if body else ()
+        names.release(tiles.name)
     for let in reversed(segment.lets):
         name = values[let.name]
         assert isinstance(name, Var)
-        body = (Let(name.name, let.lo, let.hi, let.value, body),)
+        body = (Let(name.name, let.lo, let.hi, let.value, body),) if body else ()
         names.release(name.name)
-    if counter:
-        names.release(counter)
-    if segment.when is not None and ix.literal_value(segment.when) is None:
+    if segment.when is not None and body and ix.literal_value(segment.when) is None:
         body = (If(segment.when, body),)
     return body
+
+
+def possible_segments(segments: Iterable[Segment], at: Facts) -> Iterator[Segment]:
+    """Yield the segments that may exist where `at` is known, each with the part of its condition that is not known."""
+    for segment in segments:
+        when = segment.when
+        if when is None:
+            yield segment
+        elif not at.holds(Logic("not", (when,))):
+            unknown = [part for part in conjuncts(when) if not at.holds(part)]
+            yield replace(segment, when=conjunction(unknown) if unknown else None)
 
 
 def _segment(
@@ -58,10 +103,11 @@ def whole_segment(lo: Expr, hi: Expr, tile: int) -> Segment:
     return _segment(Role.TAIL, (0, tile - 1), (ix.const(0), ix.sub(hi, lo)), None)
 
 
-def full_segment(tile: int, lo: Expr, end: Expr) -> Segment:
-    """Return the segment of full tiles from `lo` to `end`."""
-    count = ix.floordiv(ix.sub(end, lo), tile)
-    return _segment(Role.BODY, (tile, tile), (ix.const(0), ix.sub(end, lo)), count)
+def full_segment(tile: int, count: Expr, extent: Expr, role: Role = Role.BODY) -> Segment:
+    """Return the segment of `count` full tiles, which are all of a loop of `extent` iterations."""
+    return replace(
+        _segment(role, (tile, tile), (ix.const(0), extent), count), start=ix.mul(tile, ITER)
+    )
 
 
 def crossing_segment(tile: int) -> Segment:

@@ -7,13 +7,13 @@ further out, both loops are complete and an instance past the end is left out by
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
 from offcut.core import index as ix
-from offcut.core.conditions import conjunction, conjuncts
-from offcut.core.expr import Binary, Expr, Logic, Var, substitute, variables
+from offcut.core.conditions import conjunction
+from offcut.core.expr import Binary, Expr, Var, substitute, variables
 from offcut.core.expr import walk as expressions_in
 from offcut.core.program import (
     COUNTED_UNITS,
@@ -22,7 +22,6 @@ from offcut.core.program import (
     For,
     Form,
     If,
-    Let,
     Option,
     Program,
     Role,
@@ -46,7 +45,13 @@ from offcut.partition import (
     tiles_alike,
     with_covers,
 )
-from offcut.partition.strategies.segment_placement import ITER
+from offcut.partition.strategies.segment_loops import (
+    TilePlace,
+    full_segment,
+    possible_segments,
+    segment_loops,
+    to_outer_axis,
+)
 from offcut.polyhedral import Facts, Space
 from offcut.schedule.apply.bounds import footprint
 from offcut.schedule.apply.offsets import At
@@ -239,11 +244,8 @@ class _Nest(Tiles):
         inner = replace(at, facts=at.facts.loop(name, lo, hi))
         body = self.opened(axis, offset, parts, inner)
         self.names.release(name)
-        return self.marked(axis, For(name, lo, hi, body, at.role)) if body else ()
-
-    def marked(self, axis: str, loop: For) -> tuple[Stmt, ...]:
-        mark = self.nest.mark(axis)
-        return (replace(loop, unit=mark.unit),)
+        unit = self.nest.mark(axis).unit
+        return (For(name, lo, hi, body, at.role, unit),) if body else ()
 
     def opened(self, axis: str, offset: Expr, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """What is inside the loop over `axis`, whose offset is now known."""
@@ -262,9 +264,8 @@ class _Nest(Tiles):
         if variables(extent) <= {size.name for size in self.nests.sizes}:
             extent = at.facts.extreme("max", extent, ix.const(0))
         if self.divides(split, extent, at):
-            inner = replace(at, extents={**at.extents, split.inner: ix.const(split.factor)})
-            count = ix.floordiv(extent, split.factor)
-            return self.plain_of(split, count, ix.mul(split.factor, ITER), parts, inner)
+            even = full_segment(split.factor, ix.floordiv(extent, split.factor), extent, at.role)
+            return self.segment(split, even, extent, parts, at, always_loop=True)
         strategy = self.strategy(split)
         if not strategy.among:
             return self.tailed(split, strategy, extent, parts, at)
@@ -283,10 +284,7 @@ class _Nest(Tiles):
     ) -> tuple[Stmt, ...]:
         """Return the segments that `strategy` gives."""
         body: tuple[Stmt, ...] = ()
-        found: Sequence[Segment] = segments(strategy, extent, split.factor)
-        for segment in found:
-            if segment.when is not None and at.facts.holds(Logic("not", (segment.when,))):
-                continue
+        for segment in possible_segments(segments(strategy, extent, split.factor), at.facts):
             body += self.segment(split, segment, extent, parts, at)
         return body
 
@@ -305,120 +303,93 @@ class _Nest(Tiles):
             return PAD if padded else LADDER
         return LADDER if split.tail == CUT else split.tail
 
-    def plain_of(
+    def segment(
         self,
         split: SplitPair,
-        count: Expr,
-        start: Expr,
+        segment: Segment,
+        extent: Expr,
         parts: Sequence[Open],
         at: At,
-        opaque: Segment | None = None,
+        always_loop: bool = False,
     ) -> tuple[Stmt, ...]:
-        """``for outer in 0:count`` around tiles that start at `start`, which is in `ITER`.
+        """Return the tiles of one segment of a loop of `extent` iterations."""
+        unit = self.nest.mark(split.outer).unit
+        facts = at.facts if segment.when is None else at.facts.where(segment.when)
+        inner = replace(at, role=segment.role)
+        origins = self.nest.origins(split.axis)
+        if len(origins) == 1:
+            around = at.segments.get(origins[0])
+            whole = segment if around is None else to_outer_axis(around, segment, extent)
+            inner = replace(inner, segments={**at.segments, origins[0]: whole})
+        if segment.predicate:
+            inner = replace(inner, limits={**at.limits, split.axis: segment.owned[1]})
+        last = self.staged and segment.owned[1] == extent
+        lone = segment.count is None and segment.form is Form.FULL and not segment.lets
 
-        opaque  the segment, if it is not asked where its tiles start
+        def tile(place: TilePlace) -> tuple[Stmt, ...]:
+            if last and lone:  # the last tile ends where the loop does
+                place = replace(place, height=ix.sub(extent, place.start))
+            here = replace(inner, facts=place.inside(facts))
+            sets = not segment.lets and _is_affine(place.start) and _is_affine(place.height)
+            if self.staged and not segment.predicate and not sets:
+                return self.opaque(split, segment, place, parts, here)
+            return self.one_tile(split, place, place, parts, here)
+
+        count = segment.count
+        if count is not None and unit in COUNTED_UNITS:
+            always_loop = always_loop or ix.literal_value(count) != 1
+            segment = replace(segment, count=_max_trip_count(count, facts))
+        return segment_loops(segment, split.outer, self.names, tile, unit, always_loop)
+
+    def one_tile(
+        self,
+        split: SplitPair,
+        place: TilePlace,
+        real: TilePlace,
+        parts: Sequence[Open],
+        at: At,
+    ) -> tuple[Stmt, ...]:
+        """Return what is inside the loop over tiles.
+
+        place, real  of the tile; as it is called there, and as it is
         """
-        name = self.names.fresh(split.outer)
-        if self.nest.mark(split.outer).unit in COUNTED_UNITS:
-            count = _max_trip_count(count, at.facts)
-        facts = at.facts.loop(name, ix.const(0), count)
-        begin, inner = _start_of(start, Var(name)), replace(at, facts=facts)
-        if opaque is not None:
-            body = self.opaque(split, opaque, begin, Var(name), parts, inner)
-        else:
-            inner = replace(inner, starts={**at.starts, split.inner: begin})
-            body = self.opened(split.outer, Var(name), parts, inner)
-        self.names.release(name)
-        loop = For(name, ix.const(0), count, body, at.role)
-        return self.marked(split.outer, loop) if body else ()
+        value = real.counter or ix.floordiv(real.start, split.factor)
+        inner = replace(
+            at,
+            starts={**at.starts, split.inner: place.start},
+            extents={**at.extents, split.inner: place.height},
+        )
+        return self.opened(split.outer, value, parts, inner)
 
     def opaque(
         self,
         split: SplitPair,
         segment: Segment,
-        start: Expr,
-        value: Expr,
+        place: TilePlace,
         parts: Sequence[Open],
         at: At,
     ) -> tuple[Stmt, ...]:
-        """What is inside a tile of symbolic height, made for any start and height that lie in the loop that is split.
+        """Return what is inside a tile of symbolic height, made for any start and height that lie in the loop that is split.
 
         That tiles lie there is the theorem of their strategy; products of sizes are in no set.
-
-        start, value  of the tile, and of the outer loop there
         """
-        extent, height = self.extent(split.axis, at), at.extents[split.inner]
+        extent = self.extent(split.axis, at)
         s, h = (Var(self.names.fresh(f"{split.inner}_{what}")) for what in ("start", "height"))
         least, most = segment.heights
         facts = at.facts.loop(s.name, ix.const(0), ix.add(extent, 1))
         facts = facts.loop(h.name, ix.const(least), ix.const(most + 1))
         facts = facts.where(ix.compare("<=", ix.add(s, h), extent))
-        inner = replace(
-            at,
-            facts=facts,
-            starts={**at.starts, split.inner: s},
-            extents={**at.extents, split.inner: h},
-        )
-        body = self.opened(split.outer, value, parts, inner)
+        named = replace(place, start=s, height=h)
+        body = self.one_tile(split, named, place, parts, replace(at, facts=facts))
         for made in (s, h):
             self.names.release(made.name)
-        values = {s.name: start, h.name: height}
+        values = {s.name: place.start, h.name: place.height}
         emitted = map_body(body, lambda expr: ix.simplify(substitute(expr, values)))
         tiles = self.lowering.made
         for old, new in zip(walk(body), walk(emitted), strict=True):
             if id(old) in tiles:
                 tiles[id(new)] = replace(tiles[id(old)], leaf=new)
         return emitted
-
-    def segment(
-        self, split: SplitPair, segment: Segment, extent: Expr, parts: Sequence[Open], at: At
-    ) -> tuple[Stmt, ...]:
-        """Return the tiles of one segment of a loop of `extent` iterations."""
-        bound: dict[str, Expr] = {
-            let.name: Var(self.names.fresh(let.name.strip("#"))) for let in segment.lets
-        }
-        facts = at.facts if segment.when is None else at.facts.where(segment.when)
-        shown = substitute(segment.start, bound), substitute(segment.height, bound)
-        start, height = (ix.simplify(part) for part in shown)
-        lone = segment.count is None and segment.form is Form.FULL and not bound
-        if self.staged and lone and segment.owned[1] == extent:
-            height = ix.sub(extent, start)  # the last tile ends where the loop does
-        inner = replace(
-            at,
-            facts=facts,
-            extents={**at.extents, split.inner: height},
-            role=segment.role,
-            forms={**at.forms, split.inner: segment.form},
-        )
-        origins = self.nest.origins(split.axis)
-        if len(origins) == 1:
-            inner = replace(inner, segments={**at.segments, origins[0]: segment})
-        if segment.predicate:
-            inner = replace(inner, limits={**at.limits, split.axis: segment.owned[1]})
-        sets = not segment.lets and _is_affine(start) and _is_affine(height)
-        opaque = self.staged and not segment.predicate and not sets
-        if segment.count is None or ix.literal_value(segment.count) == 1:
-            begin = _start_of(start, ix.const(0))
-            value = ix.floordiv(begin, split.factor)
-            if opaque:
-                body = self.opaque(split, segment, begin, value, parts, inner)
-            else:
-                once = replace(inner, starts={**at.starts, split.inner: begin})
-                body = self.opened(split.outer, value, parts, once)
-        else:
-            count = ix.simplify(substitute(segment.count, bound))
-            body = self.plain_of(split, count, start, parts, inner, segment if opaque else None)
-        for let in reversed(segment.lets):
-            name = bound[let.name]
-            assert isinstance(name, Var)
-            body = (Let(name.name, let.lo, let.hi, let.value, body),)
-            self.names.release(name.name)
-        left = [] if segment.when is None else [*self.undecided(segment.when, at)]
-        return (If(conjunction(left), body),) if left and body else body
-
-    def undecided(self, condition: Expr, at: At) -> Iterator[Expr]:
-        """Yield the parts of a condition that are not known to hold."""
-        return (part for part in conjuncts(condition) if not self.always(part, at))
 
 
 def _max_trip_count(count: Expr, facts: Facts) -> Expr:
@@ -447,7 +418,3 @@ def _is_affine(expr: Expr) -> bool:
         and (node.op != "*" or variables(node.a))
         for node in expressions_in(expr)
     )
-
-
-def _start_of(start: Expr, tile: Expr) -> Expr:
-    return ix.simplify(substitute(start, {ITER.name: tile}))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from offcut.core import index as ix
 from offcut.core.expr import Const, Expr, substitute
 from offcut.core.intervals import ends
-from offcut.core.program import Form, Role, Stmt, substitute_coordinates
+from offcut.core.program import Role, Stmt, substitute_coordinates
 from offcut.partition import Segment
 from offcut.polyhedral import Facts
 from offcut.schedule.apply.staged_form import Nest, Part, depends_on
@@ -43,7 +43,6 @@ class At:
     starts: Mapping[str, Expr] = field(default_factory=dict)
     extents: Mapping[str, Expr] = field(default_factory=dict)
     limits: Mapping[str, Expr] = field(default_factory=dict)
-    forms: Mapping[str, Form] = field(default_factory=dict)
     segments: Mapping[str, Segment] = field(default_factory=dict)
     role: Role = Role.WHOLE
 
