@@ -18,7 +18,9 @@ from offcut.backends.compile_request import CompileRequest
 from offcut.backends.compiling import Alternative
 from offcut.backends.correction import corrected_cost, corrected_plan
 from offcut.backends.decide import Candidates
+from offcut.backends.host.saved import SavedCode, write_saved
 from offcut.backends.no_schedule import no_schedule_error
+from offcut.backends.options import KernelPart
 from offcut.backends.passes import Log
 from offcut.backends.plan import Plan, check_sizes
 from offcut.backends.predict import choice_notes
@@ -305,6 +307,22 @@ class Kernel:
         return self.code.target.export(
             self.code.planned, self.signature, self._arrays, self.code.options, folder, called
         )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the kernel into a file: its machine code and its packed constants. `offcut.load` runs it where there is no compiler, with
+        the same bits, each call on the thread that makes it.
+
+        Raises TargetError where the target makes no machine code, or the kernel calls external functions; DescribeError where the file
+        cannot be written.
+        """
+        entry = self.entry
+        names = ("entry", "workspace", "fastcall", "supported")
+        symbols = {f"offcut_{name}": f"offcut_{name}" for name in names}
+        part = KernelPart("offcut", self.code.planned, self.signature)
+        target, options = self.code.target, self.code.options
+        code = target.portable_code([part], (), symbols, options, from_python=True)
+        saved = SavedCode("kernel", self.signature, code.triple, code.features)
+        write_saved(path, saved, code, entry.memories)
 
     @property
     def partition(self) -> Partition:

@@ -39,6 +39,7 @@ class Entry:
     address    of the function that `declaration` declares
     workspace  address of ``int64_t offcut_workspace(const int64_t *sizes)``, which gives bytes
     constants  addresses of the packed constants: the last of the pointers
+    memories   the bytes at these, arrays of uint8
     in_turn    address of a function of `offcut.backends.host.call_sequence`, which calls several such entries
     """
 
@@ -48,6 +49,7 @@ class Entry:
     in_turn: int
     declaration: str = ENTRY
     owners: tuple[object, ...] = field(default=(), repr=False, compare=False)
+    memories: tuple[Any, ...] = field(default=(), repr=False, compare=False)
 
 
 @runtime_checkable
@@ -123,6 +125,21 @@ class Signature:
     sizes: tuple[Size, ...]
     relations: tuple[AffineFact, ...] = ()
     updated: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PortableCode:
+    """An object file that runs in any process of a machine like the one that it was made for.
+
+    triple    of the processor, as LLVM has it
+    features  that the processor must have, in LLVM's names
+    provided  symbols that the program must define: functions of external microkernels
+    """
+
+    object: bytes
+    triple: str
+    features: tuple[str, ...]
+    provided: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

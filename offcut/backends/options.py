@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from offcut.backends.abi import Signature
 from offcut.core.program import Program
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
@@ -63,6 +64,18 @@ class TargetPlan:
     tiles: tuple[EmittedTile, ...] = ()
 
 
+@dataclass(frozen=True)
+class KernelPart:
+    """A kernel as a part of an object file.
+
+    symbol     what its functions begin with: ``SYMBOL_entry``, ``SYMBOL_workspace``
+    """
+
+    symbol: str
+    planned: TargetPlan
+    signature: Signature
+
+
 def checked_options(
     target: str,
     one_way: bool,
@@ -95,4 +108,12 @@ def checked_options(
     return Options(strategy, reassociate, schedule=schedule)
 
 
-__all__ = ["DEFAULT", "Loaded", "Options", "Strategies", "TargetPlan", "checked_options"]
+__all__ = [
+    "DEFAULT",
+    "KernelPart",
+    "Loaded",
+    "Options",
+    "Strategies",
+    "TargetPlan",
+    "checked_options",
+]

@@ -8,6 +8,7 @@ from offcut.backends.abi import AffineFact, Argument, Signature
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Compare, Const, Expr, Var, rewrite, substitute
+from offcut.core.extents import is_checked
 from offcut.core.program import Buffer, Kind, Program, Size
 from offcut.core.text.printer import format_expr
 from offcut.describe.request import Array
@@ -40,7 +41,7 @@ def signature_of(program: Program, users: Users) -> Signature:
     updated_pairs = ((inputs.index(b), outputs.index(b)) for b in inputs if b.kind is Kind.INOUT)
     sizes = tuple(Size(sizes_of[s.name], s.min, s.max, s.multiple_of) for s in program.sizes)
     facts = (part for fact in program.assumptions for part in conjuncts(fact))
-    relations = [_relation(fact, sizes_of) for fact in facts]
+    relations = [relation_of(fact, sizes_of) for fact in facts]
     return Signature(
         program.name,
         arguments(inputs),
@@ -93,25 +94,13 @@ def _extent(expr: Expr, users: Mapping[str, Expr], tensor: str) -> Expr:
         return None
 
     extent = ix.simplify(rewrite(substitute(expr, users), rule))
-    if not _is_checked(extent):
+    if not is_checked(extent):
         raise _unsupported_extent(expr, tensor)
     form = ix.to_linear(extent)
     match form.terms:
         case ((Binary("//", a, Const(divisor, _) as by), 1),) if form.const:
             return Binary("//", ix.add(a, form.const * int(divisor)), by)
     return extent
-
-
-def _is_checked(extent: Expr) -> bool:
-    """Return whether a call can compute an extent."""
-    inner = (atom for atom, _ in ix.to_linear(extent).terms if not isinstance(atom, Var))
-    return all(
-        isinstance(atom, Binary)
-        and atom.op == "//"
-        and isinstance(atom.b, Const)
-        and _is_checked(atom.a)
-        for atom in inner
-    )
 
 
 def _unsupported_extent(expr: Expr, tensor: str) -> DescribeError:
@@ -124,7 +113,11 @@ def _unsupported_extent(expr: Expr, tensor: str) -> DescribeError:
     )
 
 
-def _relation(fact: Expr, users: Mapping[str, str]) -> AffineFact | None:
+def relation_of(fact: Expr, users: Mapping[str, str]) -> AffineFact | None:
+    """Return a promise as a call checks it, sizes by the users' names; None where it holds for all.
+
+    Raises DescribeError for one that is not affine.
+    """
     text = format_expr(substitute(fact, {name: Var(user) for name, user in users.items()}))
     if isinstance(fact, Const):
         return None

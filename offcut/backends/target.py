@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from offcut.backends import decide, generic, predict
-from offcut.backends.abi import Exported, Signature
+from offcut.backends.abi import Exported, PortableCode, Signature
 from offcut.backends.checked_results import check_result, check_type
 from offcut.backends.compile_request import CompileRequest, request_by_names
 from offcut.backends.covers import unstaged_covers
 from offcut.backends.host.call import python_callable
 from offcut.backends.options import (
     DEFAULT,
+    KernelPart,
     Loaded,
     Options,
     Strategies,
@@ -273,6 +274,30 @@ class Codegen(_Part, ABC):
             "export",
             f"cannot export for target={_name(self)!r}",
             because="it makes no code that runs without Python",
+        )
+
+    def portable_code(
+        self,
+        parts: Sequence[KernelPart],
+        glue: Sequence[str],
+        symbols: Mapping[str, str],
+        options: Options,
+        from_python: bool = False,
+    ) -> PortableCode:
+        """Return an object file of kernels and of LLVM IR that calls them: it needs no compiler where it runs.
+
+        parts    plans of this target; the functions of each begin with its symbol
+        glue     modules of LLVM IR that call ``SYMBOL_entry`` and ``SYMBOL_workspace`` of these
+        symbols  those that are exported, by their names in these modules
+        from_python  whether the call from Python of each kernel is in it
+
+        Raises TargetError where the target has none.
+        """
+        raise TargetError(
+            "save",
+            f"cannot save a kernel for target={_name(self)!r}",
+            because="it makes no machine code",
+            help=('target="cpu"',),
         )
 
 

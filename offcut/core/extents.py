@@ -34,6 +34,20 @@ def number_at(extent: Expr, sizes: Mapping[str, int]) -> int:
             raise ValueError(f"no extent: {extent}")
 
 
+def is_checked(extent: Expr) -> bool:
+    """Return whether machine code of a call computes an extent: it is a sum of multiples of sizes and of quotients of such sums by
+    positive numbers.
+    """
+    inner = (atom for atom, _ in ix.to_linear(extent).terms if not isinstance(atom, Var))
+    return all(
+        isinstance(atom, Binary)
+        and atom.op == "//"
+        and isinstance(atom.b, Const)
+        and is_checked(atom.a)
+        for atom in inner
+    )
+
+
 def names_of(extent: Expr) -> tuple[str, ...]:
     """Return the sizes in an extent, in the order in which they stand."""
     return tuple(dict.fromkeys(part.name for part in walk(extent) if isinstance(part, Var)))

@@ -294,13 +294,17 @@ class Buffer:
     finite: bool = False
 
 
+MAX_SIZE = 2**31 - 1
+"""The greatest value of a size, and the greatest extent of an axis."""
+
+
 @dataclass(frozen=True, slots=True)
 class Size:
     """``size name in min:max+1``, a multiple of `multiple_of`."""
 
     name: str
     min: int = 0
-    max: int = 2**31 - 1
+    max: int = MAX_SIZE
     multiple_of: int = 1
 
     @property

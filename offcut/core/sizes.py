@@ -19,9 +19,9 @@ from sympy.core.relational import Relational
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Const, Expr, Var, real
 from offcut.core.integers import whole
+from offcut.core.program import MAX_SIZE
 from offcut.errors import DescribeError, trim_traceback
 
-MAX_SIZE = 2**31 - 1
 _POWERS = (*range(-8, 0), *range(1, 9))  # that are written as products
 
 

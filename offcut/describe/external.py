@@ -30,7 +30,8 @@ from typing import Any
 
 from offcut.core.dtypes import DTYPES, ITEM_BYTES
 from offcut.core.expr import Binary, Cast, Expr, Load, Reduce, Var
-from offcut.core.sizes import MAX_SIZE, Dim
+from offcut.core.program import MAX_SIZE
+from offcut.core.sizes import Dim
 from offcut.describe.microkernel import Microkernel, Place, TileShape
 from offcut.describe.tensor import Compute, Tensor
 from offcut.errors import DescribeError, TargetError

@@ -20,7 +20,8 @@ from offcut.core.dtypes import INTEGERS, finite_range, in_range
 from offcut.core.expr import Expr, Load, Reduce, Var, loads, variables
 from offcut.core.layout import Layout
 from offcut.core.memo import lazy_property
-from offcut.core.sizes import MAX_SIZE, Dim
+from offcut.core.program import MAX_SIZE
+from offcut.core.sizes import Dim
 from offcut.describe.tensor import Compute, Tensor
 from offcut.describe.value import Axis
 from offcut.errors import DescribeError

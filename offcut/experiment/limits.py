@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.machine.throughput_loops import NUM_CHAINS
+from offcut.backends.llvm.loader import JitModule
 from offcut.experiment import loops
 from offcut.experiment.machine import Machine, describe
 from offcut.experiment.timing import Clock
@@ -193,7 +194,7 @@ class _Call:
         data: Array,
         count: int,
         kept: Array,
-        loaded: jit.JitModule,
+        loaded: JitModule,
     ) -> None:
         self._held = data, kept, loaded
         self._call = partial(function, data.ctypes.data, count, kept.ctypes.data)

@@ -14,8 +14,8 @@ from typing import Any
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, children, rebuild, variables, walk
-from offcut.core.program import Program, Size
-from offcut.core.sizes import MAX_SIZE, Dim, index_of, sympy_of
+from offcut.core.program import MAX_SIZE, Program, Size
+from offcut.core.sizes import Dim, index_of, sympy_of
 from offcut.describe.tensor import Tensor, placeholder
 from offcut.errors import DescribeError
 from offcut.graph.graph import Argument, Node, Ref, Value, renamed

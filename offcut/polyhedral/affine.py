@@ -17,8 +17,7 @@ import islpy as isl
 from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, variables
 from offcut.core.index import known_divisor, sub, to_linear
 from offcut.core.memo import lazy_property, memo
-from offcut.core.program import Size
-from offcut.core.sizes import MAX_SIZE
+from offcut.core.program import MAX_SIZE, Size
 from offcut.describe.computation import Computation
 
 Set = isl.Set

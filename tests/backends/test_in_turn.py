@@ -10,8 +10,8 @@ import pytest
 import offcut as oc
 from offcut.backends.abi import STATUS_OUT_OF_BOUNDS
 from offcut.backends.cpu import build
-from offcut.backends.cpu.machine.jit import JitModule
 from offcut.backends.host.call_sequence import SYMBOL, CallSequence
+from offcut.backends.llvm.loader import JitModule
 from offcut.errors import CallError, InternalError
 from tests.facade import ENTRY, check_status
 

@@ -20,8 +20,7 @@ from offcut.backends.accelerator.isa import MemorySpace, Unit
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.expr import Binary, Cast, Const, Load, Unary
 from offcut.core.layout import words
-from offcut.core.program import Store
-from offcut.core.sizes import MAX_SIZE
+from offcut.core.program import MAX_SIZE, Store
 from offcut.describe.functions import absolute, maximum, minimum, reduce_axis
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.microkernel import Microkernel, Place, TileShape

@@ -27,6 +27,7 @@ from offcut.backends.host import cache as objects
 from offcut.backends.host.call import make_callable
 from offcut.backends.host.call_sequence import SYMBOL, call_sequence_ir
 from offcut.backends.host.fast_entry import DECLARED, fast_entry_ir
+from offcut.backends.llvm.loader import JitModule
 from offcut.core import index as ix
 from offcut.core.program import Buffer, Kind, Program, canonicalize
 from offcut.core.text.layouts import format_layout, layout_of
@@ -42,7 +43,7 @@ class LoadedKernel:
     """
 
     signature: Signature
-    loaded: jit.JitModule
+    loaded: JitModule
     layouts: tuple[Reading, ...]
     host: Host
 
@@ -66,6 +67,7 @@ class LoadedKernel:
             tuple(one.address for one in packed),
             turn.address(SYMBOL),
             owners=(self.loaded, turn, self.host.external, *(one.owner for one in packed)),
+            memories=tuple(one.memory for one in packed),
         )
 
     def constant_copies(self, constants: Mapping[str, Array]) -> PackedConstants:
@@ -141,7 +143,7 @@ def load_kernel(payload: bytes, signature: Signature, host: Host) -> LoadedKerne
 
 
 @lru_cache(maxsize=8)
-def _in_turn(host: Host) -> jit.JitModule:
+def _in_turn(host: Host) -> JitModule:
     """Return the function that calls entries one after the other. Who takes its address keeps it: threads that ask at once get one each."""
     text = call_sequence_ir()
     name = objects.key("in turn", text, repr(host))

@@ -6,7 +6,7 @@ first to call of a microkernel is one file, and the next kernels take that as it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from offcut.backends.cpu.lowering.lower import Lowered
 from offcut.backends.cpu.machine import jit
@@ -29,9 +29,16 @@ _files: dict[tuple[Host, str, Variant], dict[Shape, bytes]] = {}
 _lock = ForkSafeLock()
 
 
-def microkernel_ir(low: Lowered, host: Host) -> list[str]:
-    """LLVM IR of the microkernels that a kernel calls."""
-    return [_family(host, name).text(variant, shapes) for name, variant, shapes in low.tiles]
+def microkernel_ir(lowered: Iterable[Lowered], host: Host) -> list[str]:
+    """Return LLVM IR of the microkernels that some kernels call, each function once."""
+    shapes_of: dict[tuple[str, Variant], dict[Shape, None]] = {}
+    for low in lowered:
+        for name, variant, shapes in low.tiles:
+            shapes_of.setdefault((name, variant), {}).update(dict.fromkeys(shapes))
+    return [
+        _family(host, name).text(variant, (*shapes,))
+        for (name, variant), shapes in shapes_of.items()
+    ]
 
 
 def compile_microkernels(low: Lowered, host: Host) -> list[bytes]:

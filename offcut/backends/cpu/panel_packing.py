@@ -20,6 +20,7 @@ from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.host import cache as objects
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.ir import FunctionWriter
+from offcut.backends.llvm.loader import JitModule
 
 WORDS = (1, 2, 4, 8)
 """Bytes of the words that can be filled."""
@@ -32,7 +33,7 @@ _FILL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int6
 class PackFunction:
     """The function, as long as this object lives."""
 
-    def __init__(self, code: jit.JitModule) -> None:
+    def __init__(self, code: JitModule) -> None:
         self._code, self._function = code, _FILL(code.address(_SYMBOL))
 
     def __call__(

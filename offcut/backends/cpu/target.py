@@ -6,10 +6,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from offcut.backends.abi import Exported, Signature
+from offcut.backends.abi import Exported, PortableCode, Signature
 from offcut.backends.compile_request import CompileRequest
 from offcut.backends.cpu import build, microkernel_objects
-from offcut.backends.cpu.export import check_name, export
 from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.microkernels import amx
 from offcut.backends.cpu.microkernels.available import families
@@ -22,7 +21,10 @@ from offcut.backends.cpu.planning.policy import pricing
 from offcut.backends.cpu.planning.raised_computation import computation_of
 from offcut.backends.cpu.planning.seconds import threads_note
 from offcut.backends.cpu.planning.words import machine_words
+from offcut.backends.cpu.portable import portable_code
 from offcut.backends.cpu.threads import pool
+from offcut.backends.host.export import C_SUFFIXES, c_functions, check_name, export
+from offcut.backends.options import KernelPart
 from offcut.backends.predict import hardware_of
 from offcut.backends.target import Loaded, Options, Strategies, Target, TargetPlan
 from offcut.core.analysis import analysis
@@ -191,7 +193,7 @@ class Cpu(Target):
         """LLVM IR (``llvm``) or assembly (``asm``)."""
         made, host = _own(planned), self.host(options)
         low = build.lower_kernel(made, signature, host)
-        modules = microkernel_objects.microkernel_ir(low, host)
+        modules = microkernel_objects.microkernel_ir([low], host)
         if form == "llvm":
             parts = [("the entry", low.text), ("loops that it calls", low.loops)]
             parts += [("the call from Python", low.fastcall)]
@@ -221,13 +223,25 @@ class Cpu(Target):
     ) -> Exported:
         """Return an object file and a C header; a call runs on the thread that makes it."""
         check_name(name)
-        made, host = _own(planned), self.host(options)
-        low = build.lower_kernel(made, signature, replace(host, threads=1))
-        packed = (pack(constants[b.name], b.layout, b.dtype) for b in build.constants(made))
-        modules = microkernel_objects.microkernel_ir(low, host)
-        data = (bytes(one.owner) for one in packed)
-        with jit.optimize(low.text, host, passes=True, loops=low.loops) as entry:
-            return export(signature, entry, modules, data, host, folder, name)
+        packed = [
+            pack(constants[b.name], b.layout, b.dtype) for b in build.constants(_own(planned))
+        ]
+        glue = c_functions(signature, [bytes(one.memory) for one in packed])
+        symbols = {symbol: name + suffix for symbol, suffix in C_SUFFIXES.items()}
+        part = KernelPart("offcut", planned, signature)
+        code = self.portable_code([part], [glue], symbols, options)
+        return export(signature, code, len(packed), folder, name)
+
+    def portable_code(
+        self,
+        parts: Sequence[KernelPart],
+        glue: Sequence[str],
+        symbols: Mapping[str, str],
+        options: Options,
+        from_python: bool = False,
+    ) -> PortableCode:
+        """Return an object file; a call runs on the thread that makes it."""
+        return portable_code(parts, glue, symbols, self.host(options), from_python)
 
 
 def target(machine: Device | None) -> Cpu:

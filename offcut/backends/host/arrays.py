@@ -227,6 +227,19 @@ def writable(target: ArrayView, at: str, *, op: str) -> ArrayView:
     return _numpy_view(np.empty(target.shape, numpy_dtype(target.dtype)))
 
 
+def is_dense(source: ArrayView) -> bool:
+    """Return whether the elements of an array that fits lie side by side, row by row; where it has none, or one, they do."""
+    pairs = zip(source.shape, source.strides, c_strides(source.shape), strict=True)
+    return source.fits and (
+        0 in source.shape or all(extent == 1 or stride == own for extent, stride, own in pairs)
+    )
+
+
+def dense_copy(source: ArrayView) -> ArrayView:
+    """Return a copy whose elements lie side by side, row by row."""
+    return _numpy_view(np.array(window(source), dtype=numpy_dtype(source.dtype), order="C"))
+
+
 def window(source: ArrayView) -> Array:
     """The memory of a view as a numpy array, nothing copied."""
     if isinstance(source.owner, np.ndarray):

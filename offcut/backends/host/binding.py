@@ -15,8 +15,7 @@ from offcut.backends.host.arrays import ArrayView
 from offcut.core.expr import Expr
 from offcut.core.extents import factor_of, names_of, number_at
 from offcut.core.integers import whole
-from offcut.core.program import Size
-from offcut.core.sizes import MAX_SIZE
+from offcut.core.program import MAX_SIZE, Size
 from offcut.core.text.printer import format_expr
 from offcut.errors import CallError
 

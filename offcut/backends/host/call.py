@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -100,6 +100,7 @@ class Native:
     workspace   address of `offcut_workspace`
     constants   addresses of the packed constants
     owners      what keeps the code and the constants alive
+    faults      why a call cannot run at its sizes, by the status that says so
     """
 
     signature: Signature
@@ -107,6 +108,7 @@ class Native:
     workspace: int
     constants: tuple[int, ...] = ()
     owners: tuple[object, ...] = ()
+    faults: Mapping[int, str] = field(default_factory=dict)
 
     def __call__(
         self, inputs: Sequence[ArrayView], sizes: Mapping[str, int], outs: Sequence[ArrayView]
@@ -134,7 +136,30 @@ class Native:
         if scratch is not None:
             begins = scratch_address(ctypes.addressof(scratch), outs[0].address if outs else 0)
         status = ENTRY(self.entry)(pointers, extents, strides, begins)
+        if status in self.faults:
+            where = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+            raise CallError(
+                self.signature.name, f"cannot run at {where}", because=self.faults[status]
+            )
         check_status(self.signature.name, status)
+
+
+@dataclass(frozen=True, slots=True)
+class DenseArrays:
+    """What runs machine code that takes dense arrays alone: others are copied before it, and results behind it."""
+
+    run: Runs
+
+    def __call__(
+        self, inputs: Sequence[ArrayView], sizes: Mapping[str, int], outs: Sequence[ArrayView]
+    ) -> None:
+        """Run it."""
+        read = [view if arrays.is_dense(view) else arrays.dense_copy(view) for view in inputs]
+        written = [view if arrays.is_dense(view) else arrays.dense_copy(view) for view in outs]
+        self.run(read, sizes, written)
+        for target, result in zip(outs, written, strict=True):
+            if target is not result:
+                arrays.window(target)[...] = arrays.window(result)
 
 
 def make_callable(
@@ -144,20 +169,22 @@ def make_callable(
     fastcall_address: int | None = None,
     constants: Sequence[tuple[int, object]] = (),
     owner: object = None,
+    faults: Mapping[int, str] | None = None,
 ) -> Callable[..., Any]:
     """What `kernel(*arrays, out=..., size=...)` calls.
 
     fastcall_address   of `offcut_fastcall` of `entry.fast_entry_ir`, or None: the slow path only
     constants          (address, owner) of each packed constant
     owner              keeps the code alive, as do the owners of the constants
+    faults             of code that takes dense arrays alone: why a call cannot run, by its status; None: it takes any strides
 
     The result is no descriptor: as the attribute `__call__` of a class it receives the call's
     arguments alone, without the instance.
     """
     addresses = tuple(address for address, _ in constants)
     owners = (owner, *(held for _, held in constants))
-    native = Native(signature, entry_address, workspace_address, addresses, owners)
-    slow = SlowPath(signature, native)
+    native = Native(signature, entry_address, workspace_address, addresses, owners, faults or {})
+    slow = SlowPath(signature, native if faults is None else DenseArrays(native))
     if fastcall_address is None:
         return slow
     fast = builtin_function.fast_callable(signature, fastcall_address, slow, addresses, owners)

@@ -26,7 +26,7 @@ from offcut.backends.host.builtin_function import (
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Binary, Expr, Var
-from offcut.core.extents import factor_of
+from offcut.core.extents import factor_of, is_checked
 from offcut.core.extents import solving_order as order_of_sizes
 
 RELEASE_ABOVE = 200_000
@@ -54,7 +54,9 @@ declare i64 @offcut_work(ptr)
 """What `fast_entry_ir` calls, for a module that is linked with theirs."""
 
 
-def fast_entry_ir(signature: Signature, *, constants: int = 0, work: bool = False) -> str:
+def fast_entry_ir(
+    signature: Signature, *, constants: int = 0, work: bool = False, dense: bool = False
+) -> str:
     """IR text defining ``ptr @offcut_fastcall(ptr %self, ptr %args, i64 %nargs, ptr %kwnames)``.
 
     It belongs into a module that defines `offcut_entry` and `offcut_workspace`, or declares them (`DECLARED`).
@@ -62,14 +64,16 @@ def fast_entry_ir(signature: Signature, *, constants: int = 0, work: bool = Fals
     constants   number of packed constants that the kernel takes after inputs and outputs
     work        whether the module also defines ``i64 @offcut_work(ptr %sizes)``, the flop of a
                 call; otherwise the number of elements read and written stands in for it
+    dense       whether the kernel takes arrays alone whose elements lie side by side, row by row
 
-    Signatures with sizes that no shape determines go the slow way always.
+    Signatures with sizes that no shape determines go the slow way always, and those with products of sizes.
     """
     order = solving_order(signature)
     text = _Text()
-    fast = len(order) == len(signature.sizes)
+    extents = (extent for one in (*signature.inputs, *signature.outputs) for extent in one.shape)
+    fast = len(order) == len(signature.sizes) and all(map(is_checked, extents))
     if fast:
-        _fast_body(text, signature, order, constants, work)
+        _fast_body(text, signature, order, constants, work, dense)
     slow, call = text.load("slow"), text.load("PyObject_Vectorcall")
     result = text.let(f"call ptr {call}(ptr {slow}, ptr %args, i64 %nargs, ptr %kwnames)")
     text.do(f"ret ptr {result}")
@@ -165,6 +169,7 @@ def _fast_body(
     order: tuple[tuple[str, int, int], ...],
     constants: int,
     work: bool,
+    dense: bool,
 ) -> None:
     """Everything from the first check to the return; falls off the end into the slow path."""
     inputs, outputs = signature.inputs, signature.outputs
@@ -224,6 +229,8 @@ def _fast_body(
             if (number, axis) not in solved:
                 found = text.word(first[number] + axis, "i64", "%shapes")
                 text.require("eq", "i64", found, text.extent(extent, sizes))
+        if dense:
+            _require_dense(text, len(argument.shape), first[number])
     for relation in signature.relations:
         value = text.affine(relation.const, relation.terms, sizes)
         if relation.kind == "mod":
@@ -241,6 +248,8 @@ def _fast_body(
         _read(text, output, number, array, first[number], ALIGNED | WRITEABLE)
         for axis, extent_ in enumerate(extents):
             text.require("eq", "i64", text.word(first[number] + axis, "i64", "%shapes"), extent_)
+        if dense:
+            _require_dense(text, len(extents), first[number])
     _require_disjoint(text, signature, first)
     text.do("br label %run")
 
@@ -291,6 +300,15 @@ def _read(text: _Text, argument: Argument, number: int, array: str, first: int, 
     )
     text.require("ne", "ptr", row, "null")
     return row
+
+
+def _require_dense(text: _Text, rank: int, first: int) -> None:
+    """Elements lie side by side, row by row."""
+    step = "1"
+    for axis in reversed(range(first, first + rank)):
+        text.require("eq", "i64", text.word(axis, "i64", "%strides"), step)
+        if axis > first:
+            step = text.let(f"mul i64 {step}, {text.word(axis, 'i64', '%shapes')}")
 
 
 def _code(dtype: str) -> int:

@@ -137,6 +137,17 @@ class Scalars:
             case _:
                 raise InternalError(f"{format_expr(expr)} is no index")
 
+    def magnitude(self, expr: Expr) -> str:
+        """Return a bound on an index expression that is not negative, in float64."""
+        match expr:
+            case Binary("+" | "*" as op, a, b):
+                x, y = self.magnitude(a), self.magnitude(b)
+                return self.f.let(f"{'fadd' if op == '+' else 'fmul'} double {x}, {y}")
+            case Binary("//", a, Const()) | Binary("-", a, _):
+                return self.magnitude(a)
+            case _:
+                return self.f.let(f"sitofp i64 {self.scalar(expr)} to double")
+
     @contextmanager
     def ahead(self) -> Iterator[None]:
         """Inside, what is written is computed ahead of all else: no condition around holds there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,8 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from offcut import debug
+from offcut.backends.abi import Exported, PortableCode
 from offcut.backends.host import arrays as host
 from offcut.backends.host.call import NO_MEMORY, too_large
+from offcut.backends.host.export import C_SUFFIXES, c_functions, check_name, export
+from offcut.backends.host.fast_entry import DECLARED, fast_entry_ir
+from offcut.backends.host.saved import SavedCode, write_saved
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.gc_scope import freeze_gc
 from offcut.core.integers import whole
@@ -39,6 +44,7 @@ from offcut.graph.models.memory.calls import Calls
 from offcut.graph.models.memory.operands import Operands
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.running import ARENA, Frame, Prepared, extents_of, limits_of, refusal
+from offcut.graph.models.saving import GraphSteps, NativeCode, native_code, options_of
 from offcut.graph.models.slices import open_slices
 from offcut.graph.models.step import Operand, Step
 from offcut.graph.passes import DEFAULT, Pass, improved
@@ -128,6 +134,7 @@ class Model:
         self._lengths |= dict.fromkeys(measured, ONE)
         self._bases = {name: number for number, name in enumerate(bases, ARENA + 1)}
         self._constants = [arrays[name] for name in read]
+        self._read = dict(zip(read, self._constants, strict=True))
         for name, array in zip(read, self._constants, strict=True):
             _check_constant(self._values[name], array)
         lasting = {place.root for place in outputs.values()}
@@ -241,6 +248,72 @@ class Model:
         Raises CallError for a size that is missing.
         """
         return planned(self.bound.graph, self._shared, self.notes, sizes)
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        inputs: Mapping[str, str] | None = None,
+        outputs: Mapping[str, str] | None = None,
+        returns: str = "arrays",
+    ) -> None:
+        """Write the model into a file: machine code, and constants as it reads them. `offcut.load` runs it where there is no compiler, with
+        the same bits, each call on the thread that makes it and each kernel for the whole of a batch.
+
+        inputs, outputs  the names by which a mapping gives the inputs, and a call the outputs, each with the one of the graph; None: these
+        returns  what a call with arrays in order gives: "arrays", or a "mapping" by these names
+
+        Raises TargetError for a kernel that is no machine code; DescribeError where the file cannot be written.
+        """
+        names = "entry", "workspace", "fastcall", "supported"
+        made = self._native("save")
+        fastcall = fast_entry_ir(made.signature, constants=len(made.constants), dense=True)
+        symbols = {f"offcut_{name}": f"offcut_{name}" for name in names}
+        code = self._linked(made, DECLARED + fastcall, symbols)
+        graph = self.bound.graph
+        saved = SavedCode(
+            "model",
+            made.signature,
+            code.triple,
+            code.features,
+            made.faults,
+            _placed(inputs, [value.name for value in graph.inputs]),
+            _placed(outputs, graph.outputs),
+            returns,
+        )
+        write_saved(path, saved, code, made.constants)
+
+    def export(self, folder: str | os.PathLike[str], name: str | None = None) -> Exported:
+        """Return an object file and a C header: the model for programs without Python, as `Kernel.export` has a kernel.
+
+        folder  where ``NAME.o`` and ``NAME.h`` are written; it is made where there is none
+        name    of the C functions; by default that of the graph
+
+        Raises DescribeError for a name that C does not take, or a folder that cannot be written to; TargetError for a kernel that is no
+        machine code.
+        """
+        called = self.bound.graph.name if name is None else name
+        check_name(called)
+        made = self._native("export")
+        glue = c_functions(made.signature, [bytes(one) for one in made.constants], is_dense=True)
+        symbols = {symbol: called + suffix for symbol, suffix in C_SUFFIXES.items()}
+        code = self._linked(made, glue, symbols)
+        return export(made.signature, code, len(made.constants), folder, called, is_dense=True)
+
+    def _native(self, op: str) -> NativeCode:
+        """Return the model as machine code."""
+        plain = self._plain().steps_of_graph if any(step.limits for step in self.steps) else None
+        return native_code(op, self.steps_of_graph, plain)
+
+    def _linked(self, made: NativeCode, glue: str, symbols: Mapping[str, str]) -> PortableCode:
+        """Return the object of a model and of what calls it."""
+        options = options_of(self.steps)
+        return made.target.portable_code(made.parts, (made.glue, glue), symbols, options)
+
+    @property
+    def steps_of_graph(self) -> GraphSteps:
+        """Return the graph with the kernels that run it."""
+        graph = self.bound.graph
+        return GraphSteps(graph, self.steps, self._places, self._read, self._slices)
 
     def in_parts(self, parts: Parts) -> Model:
         """The same kernels, of which these run for a part of the batch at a time, as `compiled` says.
@@ -536,6 +609,12 @@ def _unfused(one: Region | Node, refused: Region) -> Sequence[Region | Node]:
     if one is not refused:
         return (one,)
     return tuple(region_of((node,)) for node in refused.nodes)
+
+
+def _placed(names: Mapping[str, str] | None, of_graph: Sequence[str]) -> dict[str, int]:
+    """Return the places of values of a graph by the names that a file gives them."""
+    given = names if names is not None else {name: name for name in of_graph}
+    return {name: of_graph.index(own) for name, own in given.items()}
 
 
 def _check_constant(value: Value, array: Array) -> None:

@@ -9,7 +9,7 @@ from math import inf
 from offcut.core import index as ix
 from offcut.core.expr import Expr
 from offcut.core.memo import memo
-from offcut.core.sizes import MAX_SIZE
+from offcut.core.program import MAX_SIZE
 from offcut.describe.microkernel import Microkernel
 from offcut.partition.judge.match import Match
 from offcut.partition.judge.question import Question, Refusal

@@ -16,6 +16,7 @@ from offcut.errors import DescribeError, trim_traceback
 from offcut.graph import Graph, Model, Targets, compiled
 
 if TYPE_CHECKING:
+    from offcut.backends.abi import Exported
     from offcut.graph.models.batches.parts import Parts
     from offcut.graph.models.cost import ModelCost
     from offcut.graph.models.plan import ModelPlan
@@ -65,6 +66,14 @@ class OnnxModel:
     def plan(self, **sizes: int) -> ModelPlan:
         """What a call runs, as `Model.plan` says it."""
         return self.model.plan(**sizes)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model into a file, which `offcut.load` runs where there is no compiler, as `Model.save` says."""
+        self.model.save(path, self.imported.inputs, self.imported.outputs, "mapping")
+
+    def export(self, folder: str | os.PathLike[str], name: str | None = None) -> Exported:
+        """Return an object file and a C header, as `Model.export` says."""
+        return self.model.export(folder, name)
 
     def cost(self, **sizes: int) -> ModelCost:
         """What a call is predicted to cost, as `Model.cost` says it."""

@@ -11,7 +11,7 @@ from torch.utils._sympy import functions as sf
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var
-from offcut.core.sizes import MAX_SIZE
+from offcut.core.program import MAX_SIZE
 from offcut.graph.sizes.extents import at, balanced, normal
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.sizes import FLOORS, REMAINDERS, canonical, extent_of, in_sympy

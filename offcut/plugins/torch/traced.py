@@ -15,7 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._sympy import functions as sf
 
-from offcut.core.sizes import MAX_SIZE
+from offcut.core.program import MAX_SIZE
 from offcut.errors import CallError, DescribeError
 from offcut.plugins.torch.conditions import Conditions
 from offcut.plugins.torch.copied import place_of

@@ -10,7 +10,8 @@ import tvm
 from tvm import relax, tirx
 from tvm_ffi import structural_equal
 
-from offcut.core.sizes import MAX_SIZE, Dim
+from offcut.core.program import MAX_SIZE
+from offcut.core.sizes import Dim
 from offcut.describe.tensor import Tensor, placeholder
 from offcut.errors import OffcutError
 from offcut.kernel import Kernel

@@ -29,8 +29,7 @@ from offcut.core.expr import (
     walk,
 )
 from offcut.core.memo import lazy_property
-from offcut.core.program import Action, Size, Sync
-from offcut.core.sizes import MAX_SIZE
+from offcut.core.program import MAX_SIZE, Action, Size, Sync
 from offcut.core.small_sizes import small_sizes
 from offcut.core.traversal import Place
 from offcut.polyhedral.affine import Space

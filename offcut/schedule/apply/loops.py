@@ -12,7 +12,7 @@ from dataclasses import replace
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, variables
 from offcut.core.integers import whole
-from offcut.core.sizes import MAX_SIZE
+from offcut.core.program import MAX_SIZE
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.errors import PartitionError
 from offcut.partition import Strategy, check_axis, check_exact

@@ -34,6 +34,7 @@ from offcut.core.expr import (
 from offcut.core.expr import walk as expressions
 from offcut.core.intervals import Interval, interval
 from offcut.core.program import (
+    MAX_SIZE,
     For,
     If,
     Let,
@@ -45,7 +46,6 @@ from offcut.core.program import (
     substitute_coordinates,
     walk,
 )
-from offcut.core.sizes import MAX_SIZE
 from offcut.core.traversal import bound_names, used_names
 from offcut.describe.computation import Names
 from offcut.polyhedral import quotient_range

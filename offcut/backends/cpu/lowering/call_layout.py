@@ -19,7 +19,7 @@ from offcut.backends.llvm.ir import FunctionWriter
 from offcut.backends.signature import boundary_buffers
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays, statement_arrays, windowed_arrays
-from offcut.core.expr import Binary, Const, Expr, Var, variables
+from offcut.core.expr import Expr, Var, variables
 from offcut.core.layout import Layout
 from offcut.core.program import (
     Alloc,
@@ -223,17 +223,6 @@ class Storage(Vectors):
         """Return `total`, or 2^61 where its magnitude shows that it may have passed int64."""
         huge = self.f.let(f"fcmp ogt double {magnitude}, 0x43C0000000000000")
         self.f.do(f"ret i64 {self.f.let(f'select i1 {huge}, i64 {1 << 61}, i64 {total}')}")
-
-    def magnitude(self, expr: Expr) -> str:
-        """Return a bound on an index expression that is not negative, in float64."""
-        match expr:
-            case Binary("+" | "*" as op, a, b):
-                x, y = self.magnitude(a), self.magnitude(b)
-                return self.f.let(f"{'fadd' if op == '+' else 'fmul'} double {x}, {y}")
-            case Binary("//", a, Const()) | Binary("-", a, _):
-                return self.magnitude(a)
-            case _:
-                return self.f.let(f"sitofp i64 {self.scalar(expr)} to double")
 
     def over_sizes(self, write: Callable[[FunctionWriter], None]) -> FunctionWriter:
         """Return a function of the sizes alone, whose names are none of the entry's."""

@@ -20,6 +20,7 @@ from offcut.backends.cpu.machine import jit
 from offcut.backends.cpu.machine.isa import Host, detect_processor
 from offcut.backends.cpu.machine.throughput_loops import NUM_CHAINS, PARAMETERS, multiply_add
 from offcut.backends.host import cache as objects
+from offcut.backends.llvm.loader import JitModule
 
 ROUNDS = 12  # in which each is timed once
 SECONDS = 0.05  # after which no further round begins
@@ -35,7 +36,7 @@ class Bound:
 
     def __init__(
         self,
-        loaded: jit.JitModule,
+        loaded: JitModule,
         symbol: str,
         parameters: str,
         arguments: Sequence[int | np.ndarray[Any, Any]],
@@ -70,7 +71,7 @@ def loop(host: Host, text: str, count: int = COUNT) -> Bound:
 
 
 @lru_cache(maxsize=8)
-def _loaded(host: Host, text: str) -> jit.JitModule:
+def _loaded(host: Host, text: str) -> JitModule:
     return jit.load([jit.object_code(text, host, passes=False)], host)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
@@ -13,14 +12,10 @@ import llvmlite.binding as llvm
 from llvmlite.binding.newpassmanagers import NewPassManager
 
 from offcut.backends.cpu.machine.isa import Host
-from offcut.core import fork_safety
+from offcut.backends.llvm.loader import JitModule, initialize_native, load_objects
 from offcut.errors import InternalError, TargetError
 
 _MOST_LINES = 30_000  # of LLVM IR that loop passes are given: some seconds
-
-
-# llvmlite's own: what it lets others register is called when a thread has it already, and a fork may come between.
-fork_safety.hold_across_fork(llvm.ffi.lib._lock)
 
 
 @cache
@@ -29,8 +24,7 @@ def _initialize() -> None:
     llvm.set_option("", "-twoaddr-reschedule=0")
     # Addresses are written as they are to be: to search for cheaper ones takes up to half of emission, and gains nothing.
     llvm.set_option("", "-disable-lsr")
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+    initialize_native()
     llvm.initialize_native_asmparser()  # microkernels in assembly
 
 
@@ -252,38 +246,9 @@ def text_bytes(code: bytes) -> int:
     return sum(section.size() for section in sections if section.is_text())
 
 
-@dataclass(frozen=True)
-class JitModule:
-    """Machine code in memory, as long as this object lives."""
-
-    engine: Any
-
-    def address(self, symbol: str) -> int:
-        """The address of a function."""
-        found = int(self.engine.get_function_address(symbol))
-        if not found:
-            raise InternalError(f"the compiled code has no {symbol}")
-        return found
-
-
 def load(
     objects: Sequence[bytes], host: Host, functions: Mapping[str, int] | None = None
 ) -> JitModule:
-    """Object files, linked to each other, as callable code.
-
-    functions   addresses of what they call besides, by symbol, for this code alone
-
-    Raises RuntimeError when the bytes are no object file of this machine.
-    """
-    # It makes code of a module without functions; what is loaded is code already.
-    machine = _machine(host, effort=0)
-    everywhere = llvm.get_global_context()  # what has no content leaves nothing there
-    empty = _parse(f'target triple = "{host.triple}"', everywhere)
-    engine = llvm.create_mcjit_compiler(empty, machine)
-    for symbol, address in (functions or {}).items():
-        declared = _parse(f"declare void @{symbol}()", everywhere).get_function(symbol)
-        engine.add_global_mapping(declared, address)
-    for code in objects:
-        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    return JitModule(engine)
+    """Return object files, linked to each other, as callable code, as `load_objects` does."""
+    _initialize()
+    return load_objects(objects, host.triple, functions)

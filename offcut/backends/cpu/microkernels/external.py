@@ -24,6 +24,7 @@ from offcut.backends.cpu.microkernels.amx_code import ARGUMENTS
 from offcut.backends.cpu.microkernels.family import WIDE_PARAMETERS, Family
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.ir import FunctionWriter
+from offcut.backends.llvm.loader import JitModule
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.describe.external import Foreign, Routine, tiles_of
 from offcut.describe.microkernel import Microkernel
@@ -147,7 +148,7 @@ def _fitted(kernel: Microkernel, host: Host) -> tuple[float, ...]:
 
 
 def _call(
-    kernel: Microkernel, loaded: jit.JitModule, rows: int, columns: int, depth: int
+    kernel: Microkernel, loaded: JitModule, rows: int, columns: int, depth: int
 ) -> instruction_rates.Bound:
     """A call of the shim on zeros."""
     a, b, c = (ITEM_BYTES[dtype] for dtype in _foreign(kernel).types)
@@ -173,7 +174,7 @@ def _fit(shapes: Sequence[tuple[int, int, int]], cycles: Sequence[float]) -> tup
     return tuple(map(float, best))
 
 
-def load(objects: Sequence[bytes], host: Host) -> jit.JitModule:
+def load(objects: Sequence[bytes], host: Host) -> JitModule:
     """Object files as callable code, in which the symbols of the host's external functions lead there.
 
     Raises RuntimeError when the bytes are no object file of this machine.

@@ -18,8 +18,7 @@ from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Cast, Expr, Load, Var, variables
 from offcut.core.layout import Layout
-from offcut.core.program import Kind
-from offcut.core.sizes import MAX_SIZE
+from offcut.core.program import MAX_SIZE, Kind
 from offcut.costmodel import Machine, tile_cycles
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.microkernel import Microkernel

@@ -1,89 +1,58 @@
 """A kernel as an object file and a C header: what a program without Python links.
 
-The modules of a kernel (its entry, its microkernels) become one, with the packed constants as data
-and a function for dense arrays; everything that is not of the header gets internal linkage, and
-what only the call from Python needs is dropped with it. So several kernels link into one program.
-The code is position independent. It names the C library, and the functions of external
-microkernels, which the program defines.
+The object (`Target.portable_code`) holds the packed constants as data and a function for dense arrays. It names the C library,
+and the functions of external microkernels, which the program defines.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from offcut.backends.abi import Argument, Exported, Signature
-from offcut.backends.cpu.c_keywords import LIBRARY, is_word
-from offcut.backends.cpu.header import BROKEN_FACT, Facts, header
-from offcut.backends.cpu.machine import cpuid, jit
-from offcut.backends.cpu.machine.isa import Host
-from offcut.backends.cpu.microkernels.external import PREFIX
+from offcut.backends.abi import Argument, Exported, PortableCode, Signature
+from offcut.backends.host.c_keywords import LIBRARY, is_word
+from offcut.backends.host.header import BROKEN_FACT, Facts, header
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.extents import extent_of, holds
 from offcut.backends.llvm.ir import FunctionWriter
 from offcut.errors import DescribeError
 
-# Symbol of the modules -> what follows the kernel's name in the object file.
-_EXPORTED = {
+C_SUFFIXES = {
     "offcut_entry": "_entry",
     "offcut_workspace": "_workspace",
     "offcut_dense": "",
     "offcut_supported": "_supported",
     "offcut_constants": "_constants",
 }
+"""What follows the kernel's name in an exported object file, by the symbol of the module."""
 _ESCAPED = np.frombuffer(b"".join(b"\\%02X" % byte for byte in range(256)), "S3")
 
 
 def export(
     signature: Signature,
-    entry: Any,
-    tiles: Sequence[str],
-    constants: Iterable[bytes],
-    host: Host,
+    code: PortableCode,
+    constants: int,
     folder: str | os.PathLike[str],
     name: str,
+    is_dense: bool = False,
 ) -> Exported:
     """Write ``NAME.o`` and ``NAME.h`` into `folder`.
 
-    entry      the module of `offcut_entry`, after its passes (`jit.optimized`); it is changed
-    tiles      LLVM IR of the microkernels that it calls
-    constants  as packed, in the order of the entry's pointers
+    constants  how many the object holds
+    is_dense   whether the entry takes dense arrays alone, whatever strides say
 
-    Raises DescribeError for a name that is no C identifier, or a folder that cannot be written to.
+    Raises DescribeError for a folder that cannot be written to.
     """
-    check_name(name)
-    if not isinstance(folder, str | os.PathLike) or "\0" in os.fsdecode(folder):
-        raise DescribeError(
-            "export",
-            f"cannot write into {folder!r}",
-            because="it is no path of a folder",
-            help=('kernel.export("build")',),
-        )
-    where = Path(os.fsdecode(folder))
-    data = tuple(constants)
-    features = cpuid.needed(host, (str(entry), *tiles))
-    glue = [
-        dense(signature, len(data)),
-        cpuid.supported("offcut_supported", features, host.triple),
-        *_embedded(data),
-    ]
-    declared = (
-        "declare i32 @offcut_entry(ptr, ptr, ptr, ptr)\ndeclare i64 @llvm.smax.i64(i64, i64)\n"
-    )
-    for text in (*tiles, declared + "\n\n".join(glue)):
-        jit.link(entry, text)
-    provided = _only_exported(entry, name)
-    code = jit.position_independent(entry, host.triple, features)
-    facts = Facts(name, host.triple, features, len(data), provided)
+    where = _folder(folder)
+    facts = Facts(name, code.triple, code.features, constants, code.provided, is_dense)
     made = Exported(where / f"{name}.o", where / f"{name}.h")
     try:
         where.mkdir(parents=True, exist_ok=True)
-        made.object.write_bytes(code)
+        made.object.write_bytes(code.object)
         made.header.write_text(header(signature, facts), encoding="utf-8")
     except OSError as error:
         raise DescribeError(
@@ -94,6 +63,30 @@ def export(
             help=("a folder that is yours, or that can be made",),
         ) from None
     return made
+
+
+def _folder(folder: object) -> Path:
+    if not isinstance(folder, str | os.PathLike) or "\0" in os.fsdecode(folder):
+        raise DescribeError(
+            "export",
+            f"cannot write into {folder!r}",
+            because="it is no path of a folder",
+            help=('kernel.export("build")',),
+        )
+    return Path(os.fsdecode(folder))
+
+
+def c_functions(signature: Signature, constants: Sequence[bytes], is_dense: bool = False) -> str:
+    """Return LLVM IR of what an exported object has beside the entry: the function for dense arrays, and the constants as data.
+
+    constants  as packed, in the order of the entry's pointers
+    """
+    declared = (
+        "declare i32 @offcut_entry(ptr, ptr, ptr, ptr)\ndeclare i64 @llvm.smax.i64(i64, i64)\n"
+    )
+    return "\n\n".join(
+        [declared, dense(signature, len(constants), is_dense), *_embedded(constants)]
+    )
 
 
 def check_name(name: object) -> None:
@@ -114,8 +107,11 @@ def check_name(name: object) -> None:
     )
 
 
-def dense(signature: Signature, constants: int) -> str:
-    """LLVM IR of ``offcut_dense(inputs…, outputs…, sizes…, workspace)``, for row-major arrays."""
+def dense(signature: Signature, constants: int, is_dense: bool = False) -> str:
+    """Return LLVM IR of ``offcut_dense(inputs…, outputs…, sizes…, workspace)``, for row-major arrays.
+
+    is_dense  whether the entry reads no strides
+    """
     f = FunctionWriter()
     arrays = [*signature.inputs, *signature.outputs]
     pointers = [f"%array{k}" for k in range(len(arrays))]
@@ -123,7 +119,10 @@ def dense(signature: Signature, constants: int) -> str:
     _checked(f, signature, sizes)
     table = _filled(f, "ptr", [*pointers, *(f"@offcut_constant{k}" for k in range(constants))])
     values = _filled(f, "i64", list(sizes.values()))
-    strides = _filled(f, "i64", [step for array in arrays for step in _row_major(f, array, sizes)])
+    strides = "null"
+    if not is_dense:
+        steps = [step for array in arrays for step in _row_major(f, array, sizes)]
+        strides = _filled(f, "i64", steps)
     arguments = f"ptr {table}, ptr {values}, ptr {strides}, ptr %workspace"
     f.do(f"ret i32 {f.let(f'call i32 @offcut_entry({arguments})')}")
     parameters = [*(f"ptr {p}" for p in pointers), *(f"i64 {s}" for s in sizes.values())]
@@ -182,32 +181,3 @@ def _embedded(constants: Sequence[bytes]) -> list[str]:
 
 def _escaped(data: bytes) -> str:
     return _ESCAPED[np.frombuffer(data, np.uint8)].tobytes().decode("ascii")
-
-
-def _only_exported(module: Any, name: str) -> tuple[str, ...]:
-    """Give what is exported its name and hide the rest; the symbols that are left to the program."""
-    everything = [*module.functions, *module.global_variables]
-    defined = [value for value in everything if not value.is_declaration]
-    for value in defined:
-        if value.name not in _EXPORTED:
-            value.linkage = "internal"
-            value.name = f"{name}.{value.name}"  # no name of C: it can meet no other
-    for value in defined:
-        if value.name in _EXPORTED:
-            value.name = name + _EXPORTED[value.name]
-    jit.strip_unused(module)
-    left = [value for value in module.functions if value.is_declaration]
-    external = [value for value in left if value.name.startswith(PREFIX)]
-    own = {name + suffix for suffix in _EXPORTED.values()}
-    for value in external:
-        plain = value.name.removeprefix(PREFIX)
-        if plain in own or plain in LIBRARY or is_word(plain):
-            raise DescribeError(
-                "export",
-                f"cannot leave the microkernel {plain} to the program",
-                because="a function of this name is in the header, or in the C library, or C keeps "
-                "the word for itself",
-                help=("another name for the kernel, or for the microkernel",),
-            )
-        value.name = plain
-    return tuple(sorted(value.name for value in external))

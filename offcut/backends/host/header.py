@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import offcut
 from offcut.backends.abi import STATUS_OUT_OF_BOUNDS, Argument, Signature
-from offcut.backends.cpu.c_keywords import is_word
+from offcut.backends.host.c_keywords import is_word
 from offcut.core.dtypes import HALVES, INTEGERS
 
 BROKEN_FACT = 2
@@ -35,6 +35,7 @@ class Facts:
     features   of the processor, in LLVM's names
     constants  how many constants the object file holds
     provided   symbols that the program must define: microkernels that are not offcut's
+    is_dense   whether the entry takes dense arrays alone
     """
 
     name: str
@@ -42,6 +43,7 @@ class Facts:
     features: tuple[str, ...]
     constants: int
     provided: tuple[str, ...] = ()
+    is_dense: bool = False
 
 
 def header(signature: Signature, facts: Facts) -> str:
@@ -88,7 +90,7 @@ int64_t {name}_workspace(const int64_t *sizes);
  * {name}_LEFT_AN_ARRAY: the outputs are unfinished. */
 int32_t {name}({", ".join(arguments)});
 
-/* Runs the kernel on strided arrays; no size is checked.
+/* Runs the kernel on {"dense row-major arrays, and reads no strides" if facts.is_dense else "strided arrays"}; no size is checked.
  * pointers  {_order([*inputs, *outputs, *(f"{name}_constants[{k}]" for k in range(facts.constants))])}
  * sizes     {_order(sizes)}
  * strides   in elements, of every axis of the arrays in turn, none negative; 1 along the last axis

@@ -1,0 +1,340 @@
+"""Kernels and models as files, which a process runs that has no compiler: the machine code, the constants as it reads them, and how it is
+called.
+
+A file is a container (`container`) of ``code.o``, an object file of ELF that `Target.portable_code` made; of ``constants``, packed, each
+from a multiple of 64 bytes on; and of a manifest::
+
+    format      1; a higher number is a newer layout
+    offcut      the version that wrote it
+    kind        "kernel", or "model": several kernels with memory between them, called as one
+    triple      of the processor, as LLVM has it; features: that it must have
+    signature   inputs, outputs, sizes and their relations (`offcut.backends.abi.Signature`); extents as text
+    constants   [first byte, bytes] of each, in the order of the entry's pointers
+    faults      of a model: why a call cannot run, by the status that says so
+    inputs, outputs  of a model: the names by which a mapping gives the inputs, and a call the outputs, each with its place in the signature
+    returns     "arrays": an array, or a tuple of several; "mapping": by name, always
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import offcut
+from offcut.backends.abi import AffineFact, Argument, PortableCode, Signature
+from offcut.backends.host.call import make_callable
+from offcut.backends.host.container import read_container, write_container
+from offcut.core.program import Size
+from offcut.core.text.expressions import parse_expr
+from offcut.errors import (
+    CallError,
+    DescribeError,
+    InternalError,
+    ParseError,
+    TargetError,
+    trim_traceback,
+    trim_tracebacks,
+)
+
+FORMAT = 1
+"""The layout of the files that this version writes, and the last that it reads."""
+CODE, CONSTANTS = "code.o", "constants"
+_LINE = 64  # bytes: a constant begins at a multiple
+FIRST_FAULT = 16
+"""The least status of the entry of a model that says why it cannot run: the first of its faults."""
+
+
+@dataclass(frozen=True)
+class SavedCode:
+    """What a file says beside its machine code and constants.
+
+    inputs, outputs  places in the signature by name
+    returns  "arrays" or "mapping"
+    """
+
+    kind: str
+    signature: Signature
+    triple: str
+    features: tuple[str, ...]
+    faults: tuple[str, ...] = ()
+    inputs: Mapping[str, int] = field(default_factory=dict)
+    outputs: Mapping[str, int] = field(default_factory=dict)
+    returns: str = "arrays"
+
+
+def write_saved(
+    path: str | os.PathLike[str], saved: SavedCode, code: PortableCode, constants: Sequence[Any]
+) -> None:
+    """Write the file of a kernel or of a model.
+
+    constants  as the code reads them, arrays of uint8, in the order of the entry's pointers
+
+    Raises DescribeError where it cannot be written, TargetError for code that calls functions of other libraries.
+    """
+    if code.provided:
+        raise TargetError(
+            "save",
+            f"cannot save {saved.signature.name}",
+            because=f"it calls {', '.join(code.provided)}, which the process of the caller provides",
+            help=("microkernels=()",),
+        )
+    parts, places, at = list[Any](), list[tuple[int, int]](), 0
+    for constant in constants:
+        padding = -at % _LINE
+        places.append((at + padding, constant.nbytes))
+        parts += [bytes(padding), constant]
+        at += padding + constant.nbytes
+    manifest = {
+        "format": FORMAT,
+        "offcut": offcut.__version__,
+        "kind": saved.kind,
+        "triple": saved.triple,
+        "features": saved.features,
+        "signature": _written(saved.signature),
+        "constants": places,
+        "faults": saved.faults,
+        "inputs": saved.inputs,
+        "outputs": saved.outputs,
+        "returns": saved.returns,
+    }
+    write_container(path, manifest, {CODE: [code.object], CONSTANTS: parts})
+
+
+def _written(signature: Signature) -> Mapping[str, Any]:
+    """Return a signature as JSON has it."""
+    return {
+        "name": signature.name,
+        **{
+            what: [{"name": a.name, "dtype": a.dtype, "shape": a.extents} for a in arguments]
+            for what, arguments in (("inputs", signature.inputs), ("outputs", signature.outputs))
+        },
+        "sizes": [asdict(size) for size in signature.sizes],
+        "relations": [asdict(fact) for fact in signature.relations],
+        "updated": signature.updated,
+    }
+
+
+def _signature(given: Mapping[str, Any]) -> Signature:
+    """Return a signature of what JSON has.
+
+    Raises LookupError, TypeError or ParseError for anything else.
+    """
+    sizes = tuple(Size(**size) for size in given["sizes"])
+    names = [size.name for size in sizes]
+
+    def arguments(of: str) -> tuple[Argument, ...]:
+        return tuple(
+            Argument(
+                str(one["name"]),
+                str(one["dtype"]),
+                tuple(parse_expr(text, "index", names=names) for text in one["shape"]),
+            )
+            for one in given[of]
+        )
+
+    relations = (
+        AffineFact(**{**fact, "terms": tuple((str(n), int(k)) for n, k in fact["terms"])})
+        for fact in given["relations"]
+    )
+    updated = tuple((int(i), int(o)) for i, o in given["updated"])
+    inputs, outputs = arguments("inputs"), arguments("outputs")
+    return Signature(str(given["name"]), inputs, outputs, sizes, tuple(relations), updated)
+
+
+@trim_tracebacks
+class SavedKernel:
+    """A kernel of a file: ``kernel(a, b, out=None, n=12)`` runs as the one that was saved does, on one thread.
+
+    signature  how it is called
+    """
+
+    __call__: Callable[..., Any]
+
+    def __init__(self, path: Path, saved: SavedCode) -> None:
+        self.path, self.saved = path, saved
+
+    @property
+    def signature(self) -> Signature:
+        """Return how it is called."""
+        return self.saved.signature
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It is loaded again where it is read."""
+        return load, (self.path,)
+
+    def __repr__(self) -> str:
+        given = ", ".join(argument.name for argument in self.signature.inputs)
+        sizes = ", ".join(size.name for size in self.signature.sizes)
+        return f"<{self.saved.kind} {self.signature.name}({given}) for any {sizes or 'call'}, of {self.path}>"
+
+
+@trim_tracebacks
+class SavedModel(SavedKernel):
+    """A model of a file: ``model({"x": x})`` gives the outputs by name, ``model(x)`` the output, or a tuple of several."""
+
+    def __init__(self, path: Path, saved: SavedCode, run: Callable[..., Any]) -> None:
+        super().__init__(path, saved)
+        self._run = run
+
+    @trim_traceback
+    def __call__(self, *given: Any, **sizes: Any) -> Any:
+        """Return the outputs.
+
+        given  a mapping with an array for each input, or the arrays in order
+        sizes  those that no shape determines
+
+        Raises CallError where an array does not fit, or the model does not run at these sizes.
+        """
+        is_named = len(given) == 1 and isinstance(given[0], Mapping)
+        arrays = self._in_order(given[0]) if is_named else given
+        results = self._run(*arrays, **sizes)
+        if not is_named and self.saved.returns == "arrays":
+            return results
+        several = results if isinstance(results, tuple) else (results,)
+        return {name: several[place] for name, place in self.saved.outputs.items()}
+
+    def _in_order(self, given: Mapping[str, Any]) -> list[Any]:
+        names = self.saved.inputs
+        if {*given} != {*names}:
+            wrong = sorted(map(str, {*given} ^ {*names}))
+            raise CallError(
+                self.signature.name,
+                f"takes {', '.join(names) or 'no array'}, got {', '.join(map(str, given)) or 'none'}",
+                at=wrong[0],
+                because=f"its inputs are {', '.join(names) or 'none'}",
+            )
+        return [given[name] for name in sorted(names, key=names.__getitem__)]
+
+
+@trim_traceback
+def load(path: str | os.PathLike[str]) -> SavedKernel:
+    """Return the kernel or the model of a file that `save` wrote. No compiler is imported, and constants are read from the mapped file:
+    processes that load one file have them in memory once.
+
+    Raises DescribeError for a file that cannot be read, that is damaged, or that a newer version wrote; TargetError on a processor that it
+    was not made for.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise DescribeError(
+            "load",
+            f"cannot read {path!r}",
+            because="it is no path",
+            help=('oc.load("encoder.offcut")',),
+        )
+    where = Path(os.fsdecode(path)).absolute()
+    manifest, members = read_container(where)
+    newest = manifest.get("format")
+    if not isinstance(newest, int) or newest < 1:
+        raise _unknown(where, f"its manifest has the format {newest!r}")
+    if newest > FORMAT:
+        by = manifest.get("offcut", "a newer version")
+        raise DescribeError(
+            "load",
+            f"cannot read {where}",
+            because=f"offcut {by} wrote it in format {newest}, and {offcut.__version__} reads up to {FORMAT}",
+            help=(f"pip install 'offcut>={by}'", "saved again by this version"),
+        )
+    try:
+        signature = _signature(manifest["signature"])
+        saved = SavedCode(
+            str(manifest["kind"]),
+            signature,
+            str(manifest["triple"]),
+            _texts(manifest["features"]),
+            _texts(manifest["faults"]),
+            _places(manifest["inputs"], len(signature.inputs)),
+            _places(manifest["outputs"], len(signature.outputs)),
+            str(manifest["returns"]),
+        )
+        code, constants = members[CODE], members[CONSTANTS]
+        places = [(int(first), int(count)) for first, count in manifest["constants"]]
+    except (LookupError, TypeError, ValueError, AttributeError, ParseError) as error:
+        raise _unknown(where, f"its manifest is incomplete: {error}") from None
+    if any(first < 0 or first % _LINE or first + count > len(constants) for first, count in places):
+        raise _unknown(where, "its manifest names constants that it does not hold")
+    return _loaded(where, saved, bytes(code), constants, [first for first, _ in places])
+
+
+def _texts(given: Any) -> tuple[str, ...]:
+    """Return a list of texts; raises TypeError for anything else."""
+    if not isinstance(given, list):
+        raise TypeError(f"{given!r} is no list")
+    return tuple(map(str, given))
+
+
+def _places(given: Any, count: int) -> Mapping[str, int]:
+    """Return places below `count` by name; raises TypeError or ValueError for anything else."""
+    if not isinstance(given, dict):
+        raise TypeError(f"{given!r} is no mapping")
+    places = {str(name): int(place) for name, place in given.items()}
+    if any(not 0 <= place < count for place in places.values()):
+        raise ValueError(f"there are {count} arrays, and {given!r} names others")
+    return places
+
+
+def _loaded(
+    where: Path, saved: SavedCode, code: bytes, constants: Any, places: Sequence[int]
+) -> SavedKernel:
+    """Return what a file holds, its code in this process.
+
+    constants  bytes of all of them; places: where each begins
+    """
+    import ctypes
+
+    here = platform.machine()
+    made_for = saved.triple.partition("-")[0]
+    if {made_for, here} - {"x86_64", "AMD64", "amd64"} and made_for != here:
+        raise _other_processor(
+            where, saved, f"it is for {made_for}, and this process runs on {here}"
+        )
+    from offcut.backends.llvm.loader import load_objects
+
+    try:
+        module = load_objects([code], saved.triple)
+        supported = module.address("offcut_supported")
+        entry, workspace, fastcall = (
+            module.address(f"offcut_{name}") for name in ("entry", "workspace", "fastcall")
+        )
+    except (RuntimeError, InternalError) as error:
+        raise _unknown(where, f"its machine code cannot be loaded: {error}") from None
+    if not ctypes.CFUNCTYPE(ctypes.c_int32)(supported)():
+        features = ", ".join(saved.features)
+        raise _other_processor(
+            where, saved, f"it needs {features}, and this machine lacks one of these"
+        )
+    address = constants.__array_interface__["data"][0]
+    is_model = saved.kind == "model"
+    call = make_callable(
+        saved.signature,
+        entry,
+        workspace,
+        fastcall,
+        [(address + first, constants) for first in places],
+        owner=module,
+        faults=dict(enumerate(saved.faults, FIRST_FAULT)) if is_model else None,
+    )
+    if is_model:
+        return SavedModel(where, saved, call)
+    kind = type("SavedKernel", (SavedKernel,), {"__call__": call, "__doc__": SavedKernel.__doc__})
+    kernel: SavedKernel = kind(where, saved)
+    return kernel
+
+
+def _unknown(where: Path, because: str) -> DescribeError:
+    return DescribeError("load", f"cannot read {where}", because=because)
+
+
+def _other_processor(where: Path, saved: SavedCode, because: str) -> TargetError:
+    return TargetError(
+        "load",
+        f"cannot run {saved.signature.name} of {where.name} here",
+        because=because,
+        help=("saved again on a machine like this one",),
+    )
+
+
+__all__ = ["FIRST_FAULT", "SavedCode", "SavedKernel", "SavedModel", "load", "write_saved"]

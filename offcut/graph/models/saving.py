@@ -1,0 +1,187 @@
+"""A model as machine code that needs no compiler: its kernels in one object file, behind one entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from offcut.backends.abi import AffineFact, Argument, Entry, Signature
+from offcut.backends.options import KernelPart, Options
+from offcut.backends.signature import relation_of
+from offcut.backends.target import Target
+from offcut.core.conditions import conjuncts
+from offcut.describe.request import Array
+from offcut.errors import TargetError
+from offcut.graph.graph import Graph
+from offcut.graph.models.memory.arena import arena_of
+from offcut.graph.models.native_entry import NativeModel, entry_ir
+from offcut.graph.models.slices import OpenSlice
+from offcut.graph.models.step import Step
+from offcut.graph.placing.places import ZERO, Place
+from offcut.graph.sizes import extents
+
+
+@dataclass(frozen=True)
+class GraphSteps:
+    """A graph as the kernels that run it.
+
+    outputs    where each lies
+    constants  arrays of the graph that kernels read as they are
+    """
+
+    graph: Graph
+    steps: Sequence[Step]
+    outputs: Mapping[str, Place]
+    constants: Mapping[str, Array]
+    slices: Sequence[OpenSlice]
+
+
+@dataclass(frozen=True)
+class NativeCode:
+    """What an object file of a model is made of.
+
+    parts      its kernels; glue: LLVM IR of the entry that calls them
+    constants  arrays of uint8, in the order of the entry's pointers
+    faults     why a call cannot run, by its status
+    """
+
+    target: Target
+    parts: tuple[KernelPart, ...]
+    glue: str
+    signature: Signature
+    constants: tuple[Array, ...]
+    faults: tuple[str, ...]
+
+
+def native_code(op: str, model: GraphSteps, plain: GraphSteps | None = None) -> NativeCode:
+    """Return a model as machine code.
+
+    op     what is refused, in words of errors
+    plain  the model whose sums are computed as they are written, for data that the first cannot take
+
+    Raises TargetError for a kernel that is no machine code, and for kernels of several targets; DescribeError for a promise that no
+    call can check.
+    """
+    models = [model] if plain is None else [model, plain]
+    steps = [step for one in models for step in one.steps]
+    target = _target(op, model.graph.name, steps)
+    memories = _Memories(len(model.graph.inputs) + len(model.graph.outputs))
+    symbols: dict[int, str] = {}
+    for step in steps:
+        symbols.setdefault(id(step.kernel.code), f"kernel{len(symbols)}")
+    natives = [_native(one, symbols, memories) for one in models]
+    glue, faults = entry_ir(*natives)
+    parts = {
+        symbols[id(step.kernel.code)]: KernelPart(
+            symbols[id(step.kernel.code)], step.kernel.code.planned, step.kernel.signature
+        )
+        for step in steps
+    }
+    return NativeCode(
+        target, (*parts.values(),), glue, signature_of(model), tuple(memories.arrays), faults
+    )
+
+
+def signature_of(model: GraphSteps) -> Signature:
+    """Return how a model is called.
+
+    Raises DescribeError for a promise of the graph that no call can check.
+    """
+    graph = model.graph
+    names = {size.name: size.name for size in graph.sizes}
+    facts = (part for fact in graph.assumptions for part in conjuncts(fact))
+    relations = (relation_of(fact, names) for fact in facts)
+    outputs = ((name, model.outputs[name]) for name in graph.outputs)
+    return Signature(
+        graph.name,
+        tuple(Argument(one.name, one.dtype, one.shape) for one in graph.inputs),
+        tuple(Argument(name, graph.values[at.root].dtype, at.shape) for name, at in outputs),
+        graph.sizes,
+        tuple(one for one in relations if isinstance(one, AffineFact)),
+    )
+
+
+class _Memories:
+    """The constants of an entry, each once, behind its other pointers."""
+
+    def __init__(self, first: int) -> None:
+        self.first, self.arrays = first, list[Array]()
+        self._numbers: dict[int, int] = {}
+
+    def pointer(self, memory: Array) -> int:
+        """Return the number of the pointer of some bytes."""
+        address = memory.__array_interface__["data"][0]
+        if address not in self._numbers:
+            self._numbers[address] = self.first + len(self.arrays)
+            self.arrays.append(memory)
+        return self._numbers[address]
+
+
+def _target(op: str, name: str, steps: Sequence[Step]) -> Target:
+    """Return the target that runs all steps by machine code."""
+    for step in steps:
+        if step.entry is None:
+            raise TargetError(
+                op,
+                f"cannot {op} {name}",
+                at=step.name,
+                because=f"its kernel runs on {step.target}, which makes no machine code",
+                help=('target="cpu"',),
+            )
+    targets: dict[str, Target] = {step.target: step.kernel.code.target for step in steps}
+    if len(targets) > 1:
+        raise TargetError(
+            op,
+            f"cannot {op} {name}",
+            because=f"its kernels run on several targets: {', '.join(targets)}",
+        )
+    if not targets:
+        raise TargetError(
+            op,
+            f"cannot {op} {name}",
+            because="it has no kernels: its outputs are inputs or constants",
+        )
+    (target,) = targets.values()
+    return target
+
+
+def _native(model: GraphSteps, symbols: Mapping[int, str], memories: _Memories) -> NativeModel:
+    graph, steps = model.graph, model.steps
+    bases = {value.name: number for number, value in enumerate(graph.inputs)}
+    bases |= {name: memories.pointer(_bytes(array)) for name, array in model.constants.items()}
+    outputs = [
+        (model.outputs[name], number)
+        for number, name in enumerate(graph.outputs, len(graph.inputs))
+    ]
+    computed = {one.root for step in steps for one in step.outputs}
+    for place, number in outputs:
+        whole = extents.product(place.shape) == extents.product(graph.values[place.root].shape)
+        dense = place.compact and place.offset == ZERO and whole
+        if dense and place.root in computed and place.root not in bases:
+            bases[place.root] = number
+    measured = {o.root for step in steps for o, _ in zip(step.outputs, step.limits, strict=False)}
+    kept = {place.root for place, _ in outputs}
+    arena = arena_of(steps, graph.values, {*bases, *measured}, kept, graph.sizes)
+    entries = [_entry(step) for step in steps]
+    constants = [[memories.pointer(one) for one in entry.memories] for entry in entries]
+    own = [symbols[id(step.kernel.code)] for step in steps]
+    return NativeModel(graph, steps, arena, own, bases, constants, outputs, model.slices)
+
+
+def _entry(step: Step) -> Entry:
+    assert step.entry is not None
+    return step.entry
+
+
+def _bytes(array: Array) -> Array:
+    return array.reshape(-1).view(np.uint8)
+
+
+def options_of(steps: Iterable[Step]) -> Options:
+    """Return the options of the kernels of a model: those of the first."""
+    return next(iter(steps)).kernel.code.options
+
+
+__all__ = ["GraphSteps", "NativeCode", "native_code", "options_of"]
