@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from offcut.backends import generic
 from offcut.backends.abi import Signature
 from offcut.backends.compile_request import CompileRequest
+from offcut.backends.gpu.calls import load_on_device, lowered_kernels
 from offcut.backends.gpu.copies import UNITS, rows
 from offcut.backends.gpu.executor import Limits, execute
 from offcut.backends.gpu.mma import MMA, from_shared
@@ -101,8 +102,13 @@ class Cuda(Target):
         return replace(plan, program=program, through=(*plan.through, plan.program))
 
     def lower(self, planned: TargetPlan, signature: Signature, options: Options) -> bytes:
-        """Return the program's text."""
-        return str(planned.program).encode()
+        """Return the program's text; for a GPU, the text of its kernels and how they are launched.
+
+        Raises TargetError for a GPU, if a statement has no text in CUDA C++ so far.
+        """
+        if self.device == EMULATED:
+            return str(planned.program).encode()
+        return lowered_kernels(planned.program)
 
     def render_form(
         self, planned: TargetPlan, signature: Signature, options: Options, form: str
@@ -114,17 +120,9 @@ class Cuda(Target):
         return cuda_text(planned.program)
 
     def load(self, lowered: bytes, signature: Signature, options: Options) -> Loaded:
-        """Return a callable that runs the program on numpy arrays.
-
-        Raises TargetError if `device` is not `EMULATED`.
-        """
+        """Return a callable: on the emulated device, one that runs the program on numpy arrays; on a GPU, as `load_on_device` says."""
         if self.device != EMULATED:
-            raise TargetError(
-                "compile",
-                f"cannot run on {self.machine.title}",
-                because="programs run on the emulated device alone, so far",
-                help=('oc.target("cuda", machine="h200", device="emulated")',),
-            )
+            return load_on_device(lowered, signature, self.machine.architecture)
         program = parse(lowered.decode())
         kernels = self.microkernels(options)
         limits = Limits(shared_bytes=_bytes_of(self.machine, SHARED))

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from offcut import debug
+from offcut.backends.host import cuda_arrays
 from offcut.core.dtypes import DTYPES, ITEM_BYTES, numpy_dtype
 from offcut.errors import CallError
 
@@ -47,17 +48,7 @@ DLPACK_CODES: dict[str, tuple[int, int]] = {
 
 _NAMES = {code: name for name, code in DLPACK_CODES.items()}
 _KINDS = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex", 6: "bool"}
-_DEVICES = {
-    2: "cuda",
-    4: "opencl",
-    7: "vulkan",
-    8: "metal",
-    10: "rocm",
-    13: "cuda (managed)",
-    14: "oneapi",
-    15: "webgpu",
-    16: "hexagon",
-}
+_DEVICES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 13: "cuda (managed)", 14: "oneapi", 15: "webgpu", 16: "hexagon"}  # fmt: skip
 _HOST = (1, 3, 11)  # plain memory, and memory pinned for CUDA or ROCm
 _READ_ONLY = 1
 _SHARE_WORK = 100_000  # steps of numpy's exact overlap test before two arrays count as overlapping
@@ -128,6 +119,7 @@ class ArrayView:
     kind        "numpy", "torch", or the name of another array package
     fits        a kernel can use the memory in place: native byte order, aligned elements, strides
                 in whole elements, innermost stride 1
+    device      the number of the CUDA device that has the memory; None: the host
     """
 
     address: int
@@ -138,10 +130,13 @@ class ArrayView:
     owner: object
     kind: str
     fits: bool
+    device: int | None = None
 
 
-def view(array: object, at: str, *, op: str) -> ArrayView:
+def view(array: object, at: str, *, op: str, cuda: bool = False) -> ArrayView:
     """The memory of `array`, which is the argument `at` of the kernel `op`.
+
+    cuda  whether it may lie in the memory of a CUDA device
 
     Raises CallError when it is no array, not in CPU memory, or must not be read behind its
     package's back (masked, recording gradients, negated lazily).
@@ -159,7 +154,7 @@ def view(array: object, at: str, *, op: str) -> ArrayView:
             )
         return _numpy_view(array.view(np.ndarray))
     if hasattr(type(array), "__dlpack__") and hasattr(type(array), "__dlpack_device__"):
-        return _dlpack_view(array, at, op)
+        return _dlpack_view(array, at, op, cuda)
     raise CallError(
         op,
         f"{at} is not an array",
@@ -379,7 +374,7 @@ def _numpy_view(array: Array) -> ArrayView:
     )
 
 
-def _dlpack_view(array: Any, at: str, op: str) -> ArrayView:
+def _dlpack_view(array: Any, at: str, op: str, cuda: bool) -> ArrayView:
     kind = "torch" if is_torch(array) else type(array).__module__.partition(".")[0]
     if getattr(array, "requires_grad", False) is True:
         raise CallError(
@@ -399,7 +394,9 @@ def _dlpack_view(array: Any, at: str, op: str) -> ArrayView:
         )
     try:
         device, number = (int(part) for part in array.__dlpack_device__())
-        capsule = _capsule(array) if device in _HOST else None
+        on_device = cuda and device in cuda_arrays.DEVICES
+        stream = cuda_arrays.dlpack_stream(kind) if on_device else None
+        capsule = _capsule(array, stream) if on_device or device in _HOST else None
     except Exception as error:
         raise CallError(
             op,
@@ -415,7 +412,8 @@ def _dlpack_view(array: Any, at: str, op: str) -> ArrayView:
             because=f"it is on {_DEVICES.get(device, f'DLPack device {device}')}:{number}",
             help=(f"{at}.cpu()" if kind == "torch" else "copy it to CPU memory first",),
         )
-    _register(array)
+    if not on_device:
+        _register(array)
     if _capsule_is(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(_address(capsule, b"dltensor_versioned"))
         tensor, writeable = versioned.tensor, not versioned.flags & _READ_ONLY
@@ -446,14 +444,17 @@ def _dlpack_view(array: Any, at: str, op: str) -> ArrayView:
         owner=(array, capsule),
         kind=kind,
         fits=aligned and (not strides or strides[-1] == 1),
+        device=number if on_device else None,
     )
 
 
-def _capsule(array: Any) -> object:
+def _capsule(array: Any, stream: int | None) -> object:
+    """Return the DLPack capsule of an array; of one on a device, for work on a stream."""
+    options = {} if stream is None else {"stream": stream}
     try:
-        return array.__dlpack__(max_version=(1, 0))
+        return array.__dlpack__(max_version=(1, 0), **options)
     except TypeError:
-        return array.__dlpack__()
+        return array.__dlpack__(**options)
 
 
 def _address(capsule: object, name: bytes) -> int:

@@ -97,15 +97,21 @@ def _split_arguments(
     return (*args, *(by_name[each.name] for each in signature.inputs[len(args) :])), rest
 
 
-def bind(signature: Signature, args: Sequence[object], kwargs: Mapping[str, object]) -> Call:
+def bind(
+    signature: Signature, args: Sequence[object], kwargs: Mapping[str, object], cuda: bool = False
+) -> Call:
     """Check a call against the signature, and solve its sizes.
+
+    cuda  whether arrays may lie in the memory of a CUDA device
 
     Nothing is copied, nothing computed. Raises CallError, naming the argument and the fact.
     """
     name = signature.name
     args, kwargs = _split_arguments(signature, args, kwargs)
     inputs = tuple(
-        _check_array(argument, arrays.view(array, argument.name, op=name), argument.name, name)
+        _check_array(
+            argument, arrays.view(array, argument.name, op=name, cuda=cuda), argument.name, name
+        )
         for argument, array in zip(signature.inputs, args, strict=True)
     )
     sizes, sources = _solve(signature, inputs, kwargs)
@@ -114,7 +120,7 @@ def bind(signature: Signature, args: Sequence[object], kwargs: Mapping[str, obje
     for relation in signature.relations:
         _check_relation(signature, relation, sizes, sources)
     shapes = tuple(_result_shape(signature, output, sizes) for output in signature.outputs)
-    outs = _bind_outs(signature, kwargs.get("out"), shapes, sizes, inputs)
+    outs = _bind_outs(signature, kwargs.get("out"), shapes, sizes, inputs, cuda)
     return Call(args, inputs, sizes, shapes, outs)
 
 
@@ -332,6 +338,7 @@ def _bind_outs(
     shapes: tuple[tuple[int, ...], ...],
     sizes: Mapping[str, int],
     inputs: tuple[ArrayView, ...],
+    cuda: bool,
 ) -> tuple[ArrayView, ...]:
     """Return the arrays given as `out=`, checked; none where it is None."""
     if out is None:
@@ -351,7 +358,7 @@ def _bind_outs(
         given = out
     views: list[ArrayView] = []
     for array, label, output, shape in zip(given, labels, signature.outputs, shapes, strict=True):
-        view = _check_array(output, arrays.view(array, label, op=name), label, name)
+        view = _check_array(output, arrays.view(array, label, op=name, cuda=cuda), label, name)
         if view.shape != shape:
             raise CallError(
                 name,

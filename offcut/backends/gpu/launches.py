@@ -1,0 +1,182 @@
+"""The launches of a program as data: grids, threads, shared memory and arguments, which need no compiler and no proof to be read.
+
+Grids and extents are texts over the sizes, ``(n + 63)//64``, evaluated once for each vector of sizes.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeAlias
+
+GRID_LIMITS = (2**31 - 1, 65535, 65535)
+"""Blocks along each axis of a grid, at most."""
+INDEX_LIMIT = 2**31 - 1 - 2**16
+"""The largest index that kernels compute, in 32 bits: they step past an end by less than 2**16."""
+_FUNCTIONS: Mapping[str, Any] = {
+    "__builtins__": {},
+    "min": min,
+    "max": max,
+    "where": lambda condition, a, b: a if condition else b,
+    "true": True,
+    "false": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayParameter:
+    """A pointer to an array in main memory, whose address is a multiple of `alignment` bytes."""
+
+    buffer: str
+    alignment: int
+
+
+@dataclass(frozen=True, slots=True)
+class SizeParameter:
+    """A size, in 32 bits."""
+
+    size: str
+
+
+Parameter: TypeAlias = ArrayParameter | SizeParameter
+"""A parameter of a kernel. What else a kernel takes (a tensor map) is one more of these, which `device.argument_of` makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A launch of a kernel.
+
+    grid     blocks along x, y and z, as texts over the sizes
+    indices  the largest values that it computes in 32 bits, if some allowed sizes make one larger than `INDEX_LIMIT`
+    """
+
+    kernel: str
+    grid: tuple[str, ...]
+    threads: int
+    shared_bytes: int
+    parameters: tuple[Parameter, ...]
+    indices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceArray:
+    """An array in main memory; `kind` is input, output, inout, constant or local, the extents are texts over the sizes."""
+
+    name: str
+    dtype: str
+    kind: str
+    extents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """What sizes exceed: the value of a text, of which a kernel takes `limit` at most."""
+
+    what: str
+    text: str
+    value: int
+    limit: int
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """The launches of a program, one after the other, and the arrays that they take.
+
+    sizes        by the program's names
+    known_grids  by the values of the sizes: no need to check them again
+    """
+
+    name: str
+    sizes: tuple[str, ...]
+    arrays: tuple[DeviceArray, ...]
+    launches: tuple[Launch, ...]
+    known_grids: dict[tuple[int, ...], tuple[tuple[int, int, int], ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _functions: dict[str, Callable[..., Any]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def grids(self, sizes: Mapping[str, int]) -> tuple[tuple[int, int, int], ...]:
+        """Return the grid of each launch, ``(x, y, z)``; a launch without blocks has a number below 1."""
+        texts = ", ".join(f"({', '.join((*one.grid, '1', '1', '1')[:3])})" for one in self.launches)
+        grids: tuple[tuple[int, int, int], ...] = self._evaluated(f"({texts},)", sizes)
+        return grids
+
+    def shape(self, array: DeviceArray, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """Return the shape of an array."""
+        shape: tuple[int, ...] = self._evaluated(f"({''.join(f'{e}, ' for e in array.extents)})", sizes)  # fmt: skip
+        return shape
+
+    def too_large(self, launch: Launch, sizes: Mapping[str, int]) -> TooLarge | None:
+        """Return what is larger at these sizes than the launch takes; None if nothing is."""
+        for axis, (text, limit) in enumerate(zip(launch.grid, GRID_LIMITS, strict=False)):
+            value = self._evaluated(text, sizes)
+            if value > limit:
+                return TooLarge(f"blocks along {'xyz'[axis]} of its grid", text, value, limit)
+        for text in launch.indices:
+            value = self._evaluated(text, sizes)
+            if value > INDEX_LIMIT:
+                return TooLarge("an index in 32 bits", text, value, INDEX_LIMIT)
+        return None
+
+    def smallest_too_large(self, launch: Launch, sizes: Mapping[str, int]) -> tuple[str, int]:
+        """Return the size that is too large in `sizes`, and the smallest value of it that is, with the others as they are."""
+        smallest: tuple[str, int] | None = None
+        for name in self.sizes:
+            low, high = -1, sizes[name]  # too large at `high`, and not at `low`
+            if self.too_large(launch, {**sizes, name: 0}) is not None:
+                continue  # it is another one
+            while high - low > 1:
+                middle = (low + high) // 2
+                if self.too_large(launch, {**sizes, name: middle}) is None:
+                    low = middle
+                else:
+                    high = middle
+            if smallest is None or high < smallest[1]:
+                smallest = name, high
+        return smallest or (self.sizes[0], sizes[self.sizes[0]])
+
+    def _evaluated(self, text: str, sizes: Mapping[str, int]) -> Any:
+        """Return the value of a text, compiled once."""
+        function = self._functions.get(text)
+        if function is None:
+            names = ", ".join(map(python_name, self.sizes))
+            function = self._functions[text] = eval(f"lambda {names}: {text}", dict(_FUNCTIONS))
+        return function(*(sizes[name] for name in self.sizes))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as dictionaries and lists."""
+        return {
+            "name": self.name,
+            "sizes": list(self.sizes),
+            "arrays": [asdict(array) for array in self.arrays],
+            "launches": [asdict(launch) for launch in self.launches],
+        }
+
+    @classmethod
+    def from_json(cls, held: Mapping[str, Any]) -> LaunchPlan:
+        """Return the plan that `to_json` gave."""
+        arrays = tuple(DeviceArray(**{**one, "extents": tuple(one["extents"])}) for one in held["arrays"])  # fmt: skip
+        launches = tuple(
+            Launch(
+                one["kernel"],
+                tuple(one["grid"]),
+                one["threads"],
+                one["shared_bytes"],
+                tuple(map(_parameter, one["parameters"])),
+                tuple(one["indices"]),
+            )
+            for one in held["launches"]
+        )
+        return cls(held["name"], tuple(held["sizes"]), arrays, launches)
+
+
+def python_name(name: str) -> str:
+    """Return the name of a size as texts have it: no word of Python, and none of their functions."""
+    return f"{name}_" if keyword.iskeyword(name) or name in _FUNCTIONS else name
+
+
+def _parameter(held: Mapping[str, Any]) -> Parameter:
+    return ArrayParameter(**held) if "buffer" in held else SizeParameter(**held)

@@ -1,0 +1,144 @@
+"""Compiles CUDA C++ to a cubin by NVRTC, where there is neither a GPU nor a toolkit: two wheels are enough.
+
+The text includes no header. The cubin lies in the cache by the text, the options and the version of the compiler, so a kernel
+is loaded where there is no compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache as remember
+from types import ModuleType
+from typing import Any
+
+from offcut.backends.gpu.ptxas_log import slow_line
+from offcut.backends.host import cache
+from offcut.errors import InternalError, TargetError
+
+VERSION = (13, 0)
+"""The version whose cubins are kept: the drivers that it asks for are those of CUDA 13."""
+WHEELS = ("cuda-bindings", "nvidia-cuda-nvrtc")
+_SUCCESS = 0
+_COMPILATION = 6
+_SPECIFIC = frozenset({"sm_90"})
+"""Architectures whose own instructions (``wgmma``, ``setmaxnreg``) are those of the architecture with an ``a`` behind."""
+
+
+def architecture_of(machine: str) -> str:
+    """Return the architecture that code is made for: ``sm_90a`` for a machine ``sm_90``."""
+    return f"{machine}a" if machine in _SPECIFIC else machine
+
+
+def options_of(architecture: str) -> tuple[str, ...]:
+    """Return the options of the compiler; its log then tells registers and spills."""
+    return (f"--gpu-architecture={architecture}", "--std=c++17", "--ptxas-options=-v")
+
+
+def cached_cubin(op: str, text: str, architecture: str, threads: Mapping[str, int]) -> bytes:
+    """Return the cubin of a text: from the cache where it was made before, with no compiler then.
+
+    threads  of a block, by kernel
+
+    Raises TargetError as `compile_cubin` does.
+    """
+    options = options_of(architecture)
+    name = cache.key("cubin", text, *options, ".".join(map(str, VERSION)))
+    return cache.get_or_build(name, lambda: compile_cubin(op, text, architecture, threads)[0])
+
+
+def compile_cubin(
+    op: str, text: str, architecture: str, threads: Mapping[str, int], library: Any = None
+) -> tuple[bytes, str]:
+    """Return the cubin of a text, and the log of its compilation.
+
+    op       the call that errors name
+    threads  of a block, by kernel: their registers must fit a multiprocessor
+    library  with the functions of ``cuda.bindings.nvrtc``; None: that
+
+    Raises TargetError where the compiler is not installed or does not know the architecture, and for code that is slow: spills,
+    registers that no block gets, products of warpgroups made serial, ``setmaxnreg`` ignored. The text of offcut's own kernels
+    compiles: where it does not, InternalError says the compiler's first error.
+    """
+    nvrtc = library or nvrtc_module(op)
+    program = _checked(op, nvrtc, nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], []))
+    try:
+        options = [option.encode() for option in options_of(architecture)]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+        log = _text(op, nvrtc, program)
+        if int(status) == _COMPILATION:
+            line = next((one for one in log.splitlines() if "error" in one), log)
+            raise InternalError(f"{op}: the text is no CUDA C++ of {architecture}: {line.strip()}")
+        if int(status) != _SUCCESS:
+            raise TargetError(
+                op,
+                f"cannot compile for {architecture}",
+                because=f"NVRTC {'.'.join(map(str, VERSION))} says: {log.strip() or status}",
+                help=("sm_80 and sm_90a are architectures that it knows",),
+            )
+        slow = slow_line(log, dict(threads))
+        if slow is not None:
+            raise TargetError(
+                op,
+                f"does not take slow code for {architecture}",
+                at=slow[0],
+                because=slow[1],
+                help=("smaller tiles", "fewer stages that follow a sum element by element"),
+            )
+        size = _checked(op, nvrtc, nvrtc.nvrtcGetCUBINSize(program))
+        code = bytearray(size)
+        _checked(op, nvrtc, nvrtc.nvrtcGetCUBIN(program, code))
+        return bytes(code), log
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+@remember
+def nvrtc_module(op: str) -> ModuleType:
+    """Return ``cuda.bindings.nvrtc``, whose library is there, too.
+
+    Raises TargetError, naming the wheel, where one of the two is missing or of another version.
+    """
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError:
+        raise _missing(op, WHEELS[0], "it is not installed") from None
+    try:
+        status, *version = nvrtc.nvrtcVersion()
+    except Exception as error:  # its loader raises what it likes where the library is not there
+        raise _missing(op, WHEELS[1], str(error).partition("\n")[0]) from None
+    if int(status) != _SUCCESS or tuple(version) != VERSION:
+        found = ".".join(map(str, version))
+        raise _missing(op, WHEELS[1], f"{'.'.join(map(str, VERSION))} is asked for, and {found} is there")  # fmt: skip
+    module: ModuleType = nvrtc
+    return module
+
+
+def _missing(op: str, wheel: str, because: str) -> TargetError:
+    return TargetError(
+        op,
+        f"cannot compile CUDA C++ without the wheel {wheel}",
+        because=because,
+        help=(
+            'pip install "offcut[gpu]"',
+            'device="emulated" runs on numpy arrays, without a compiler',
+        ),
+    )
+
+
+def _text(op: str, nvrtc: Any, program: object) -> str:
+    size = _checked(op, nvrtc, nvrtc.nvrtcGetProgramLogSize(program))
+    log = bytearray(size)
+    _checked(op, nvrtc, nvrtc.nvrtcGetProgramLog(program, log))
+    return bytes(log).rstrip(b"\0").decode(errors="replace")
+
+
+def _checked(op: str, nvrtc: Any, returned: tuple[Any, ...]) -> Any:
+    """Return what a function of NVRTC gives beside its status; None if nothing.
+
+    Raises InternalError for a status that is no success.
+    """
+    status, *values = returned
+    if int(status) != _SUCCESS:
+        because = nvrtc.nvrtcGetErrorString(status)[1]
+        raise InternalError(f"{op}: NVRTC says {bytes(because).decode()}")
+    return values[0] if values else None
