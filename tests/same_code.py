@@ -91,6 +91,23 @@ for t in 0:2
     for j in 0:8
       H[i, j] = G[i, j] * 0.5
 """
+WINDOW = """program window
+size n in 0:100
+size m in 0:100
+input X: float32[n, m]
+input W: float32[3, m]
+private S: float32[n, m]
+output Y: float32[n, m]
+for j in 0:n
+  for c in 0:m
+    Y[j, c] = 0.0
+for j in 1:n - 1
+  for c in 0:m
+    S[j, c] = 0.0
+    for r in 0:3
+      S[j, c] += X[j + r - 1, c] * W[r, c]
+    Y[j, c] = S[j, c] + 1.0
+"""
 ROWS = """program rows
 size n in 0:4097
 input X: float32[n, 64]
@@ -160,6 +177,23 @@ def _programs() -> dict[str, Callable[[Any], tuple[Any, tuple[str, ...]]]]:
             name="F",
         ), ()
 
+    def depthwise(oc: Any) -> Any:
+        n, r, s = oc.dim("n", max=64), oc.reduce_axis(3, name="r"), oc.reduce_axis(3, name="s")
+        a, w = oc.placeholder((n, 28, 28, 64), name="A"), oc.placeholder((3, 3, 64), name="W")
+
+        def padded(b: Any, y: Any, x: Any, c: Any) -> Any:
+            inside = (y >= 1) & (y < 29) & (x >= 1) & (x < 29)
+            return oc.where(inside, a[b, y - 1, x - 1, c], 0.0)
+
+        total = oc.compute(
+            (n, 28, 28, 64),
+            lambda b, y, x, c: oc.sum(padded(b, y + r, x + s, c) * w[r, s, c], axis=(r, s)),
+            name="S",
+        )
+        return oc.compute(
+            (n, 28, 28, 64), lambda b, y, x, c: oc.maximum(total[b, y, x, c], 0.0), name="D"
+        ), ()
+
     def text(text: str) -> Any:
         return lambda oc: (oc.parse(text), ())
 
@@ -185,6 +219,8 @@ def _programs() -> dict[str, Callable[[Any], tuple[Any, tuple[str, ...]]]]:
         "gather": text(GATHER),
         "recurrence": text(RECURRENCE),
         "rows": text(ROWS),
+        "window": text(WINDOW),
+        "depthwise": depthwise,
     }
 
 
@@ -278,7 +314,7 @@ def cases() -> dict[str, Make]:
     for machine in MACHINES:
         for name, what in programs.items():
             found[f"{name}, {machine}"] = partial(_on_processor, what, machine)
-        for name in ("dense", "softmax", "layernorm", "rows", "conv2d packed"):
+        for name in ("dense", "softmax", "layernorm", "rows", "conv2d packed", "depthwise"):
             found[f"{name} on 2 threads, {machine}"] = partial(
                 _on_processor, programs[name], machine, 2
             )

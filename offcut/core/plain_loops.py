@@ -56,7 +56,7 @@ def to_plain_loops(program: Program) -> Program:
             case For(_, _, _, ()) | If(_, (), ()) | Let(_, _, _, _, ()) | Tile(_, ()):
                 return ()
             case For():
-                bare = replace(stmt, role=Role.WHOLE, unit=None)
+                bare = replace(stmt, role=Role.WHOLE, unit=None, factor=None)
                 return None if bare == stmt else bare
             case If(condition, (), other):
                 return If(Logic("not", (condition,)), other)

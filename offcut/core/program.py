@@ -66,6 +66,7 @@ class For:
 
     unit   what runs its iterations side by side: one of `UNITS`, or a name of the machine's, such as
            ``blockIdx.x``; None: one after the other
+    factor iterations, at least 1, of each tile inside that ``@unroll(4)`` runs together: unroll-and-jam; None: of no such loop
     """
 
     iter: str
@@ -74,6 +75,7 @@ class For:
     body: tuple[Stmt, ...]
     role: Role = Role.WHOLE
     unit: str | None = None
+    factor: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

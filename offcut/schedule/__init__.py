@@ -30,7 +30,6 @@ from offcut.schedule.decisions import (
     SplitPair,
     Staging,
     Step,
-    chunk_splits,
     each_decision,
     loop_cuts,
     loop_name,
@@ -38,6 +37,7 @@ from offcut.schedule.decisions import (
     split_names,
     split_of,
     stages_in,
+    unit_splits,
 )
 from offcut.schedule.loop_names import EVERY, NO_LOOP, Binds, stages_of
 from offcut.schedule.nests import (
@@ -113,7 +113,6 @@ __all__ = [
     "at_line",
     "beside",
     "check_once",
-    "chunk_splits",
     "conversion_stagings",
     "create_schedule",
     "decisions_about",
@@ -137,6 +136,7 @@ __all__ = [
     "split_of",
     "stages_in",
     "stages_of",
+    "unit_splits",
     "whole_stagings",
     "with_parts",
     "with_strategy_options",

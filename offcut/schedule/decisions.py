@@ -376,19 +376,19 @@ def split_names(axis: str, levels: int) -> tuple[str, ...]:
     return (*outer, f"{axis}_tile", f"{axis}_in")
 
 
-def chunk_splits(schedule: Schedule) -> tuple[Split, ...]:
-    """Return the splits into chunks that threads share: of one level, without a tail strategy, whose outer loop is bound to threads."""
-    on_threads = {
-        (step.stage, step.axis)
-        for step in schedule.steps
-        if isinstance(step, Bind) and step.unit == THREAD
+def unit_splits(schedule: Schedule) -> tuple[Split, ...]:
+    """Return the splits that say how many iterations a unit takes: of one level without a tail strategy, whose outer loop is bound to
+    threads (chunks), or whose inner loop is unrolled (unroll-and-jam).
+    """
+    binds = {
+        (step.stage, step.axis, step.unit) for step in schedule.steps if isinstance(step, Bind)
     }
     splits = (step for step in schedule.steps if isinstance(step, Split))
     return tuple(
         step
         for step in splits
         if step.levels == (Level(step.levels[0].tile),)
-        and (step.stage, step.names[0]) in on_threads
+        and {(step.stage, step.names[0], THREAD), (step.stage, step.names[-1], UNROLL)} & binds
     )
 
 
@@ -396,8 +396,8 @@ def loop_cuts(schedule: Schedule) -> dict[str, Split]:
     """Return how loops are split that stand as they are once conditions have left them, by their names, ``C.j`` where it is said of which stage."""
     steps = schedule.steps
     at = next((k for k, step in enumerate(steps) if isinstance(step, Separate)), len(steps))
-    chunks = chunk_splits(schedule)
-    splits = (step for step in steps[at:] if isinstance(step, Split) and step not in chunks)
+    of_units = unit_splits(schedule)
+    splits = (step for step in steps[at:] if isinstance(step, Split) and step not in of_units)
     return {loop_name(s): s for s in splits}
 
 

@@ -13,7 +13,7 @@ A loop that counts tiles is recognized by the starts of its tiles: its iterator 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var, loads, variables
@@ -28,8 +28,9 @@ from offcut.schedule.decisions import (
     Order,
     Schedule,
     Split,
-    chunk_splits,
     each_decision,
+    split_names,
+    unit_splits,
 )
 
 
@@ -211,8 +212,40 @@ class Binds:
         if not isinstance(stmt, Tile) or len(stmt.axes) != 1:
             return None
         stages, axis = stages_of(stmt), stmt.axes[0].iter
-        chunks = chunk_splits(self.schedule)
+        chunks = unit_splits(self.schedule)
         return next((one for one in chunks if one.axis == axis and one.stage in stages), None)
+
+    @lazy_property
+    def _own_names(self) -> LoopNames:
+        """Return the names of loops without the splits that units take."""
+        of_units = unit_splits(self.schedule)
+        steps = tuple(step for step in self.schedule.steps if step not in of_units)
+        return LoopNames(replace(self.schedule, steps=steps))
+
+    def split_of(self, line: Bind) -> Split | None:
+        """Return the split whose inner loop a line unrolls; None if it has none."""
+        splits = unit_splits(self.schedule)
+        name = line.stage, line.axis
+        return next((one for one in splits if (one.stage, one.names[-1]) == name), None)
+
+    def unrolled_split(self, loop: For) -> Split | None:
+        """Return the split of a loop whose inner loop a line unrolls; None if the schedule says nothing of it."""
+        stages = stages_of(loop)
+        splits = (split for line in self.lines if (split := self.split_of(line)) is not None)
+        for split in splits:
+            if split.stage in stages and split.axis in self._own_names.names_of(loop, split.stage):
+                return split
+        return None
+
+    def new_unrolled_splits(self, loop: For, factor: int) -> tuple[Split, ...]:
+        """Return the splits that unroll a loop, one for each of its names; none if another unit splits it."""
+        stage = self._own_names.stage_of(loop)
+        names = self._own_names.names_of(loop, stage)
+        if any(
+            (one.stage, one.axis) == (stage, n) for one in unit_splits(self.schedule) for n in names
+        ):
+            return ()
+        return tuple(Split(stage, n, (Level(factor),), split_names(n, 1)) for n in names)
 
     def new_chunk(self, tile: Tile, size: int) -> Split | None:
         """Return the split of a tile of one axis into chunks of `size` iterations; None if a decision splits that axis."""

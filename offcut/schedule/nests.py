@@ -38,10 +38,10 @@ from offcut.schedule.decisions import (
     Split,
     Staging,
     Step,
-    chunk_splits,
     each_decision,
     split_names,
     stages_in,
+    unit_splits,
 )
 
 WORDS = "words"
@@ -239,7 +239,7 @@ class _Reader:
         """Sort decisions by nest; False where one is of no nest, or a nest says not what covers it."""
         line = self.line
         copies: dict[str, str] = {}
-        chunks = chunk_splits(Schedule("", tuple(self.steps)))
+        of_units = unit_splits(Schedule("", tuple(self.steps)))
         for step in self.steps:
             match step:
                 case Staging("value" | "write" | "prepack") | Separate():
@@ -262,7 +262,7 @@ class _Reader:
                 case Staging("read", _, name, (reader,), (), None, layout) if layout is not None:
                     copies[name] = reader
                     self.add(reader, step, line)
-                case Split(stage) if step in chunks and self.ends(stage):
+                case Split(stage) if step in of_units and self.ends(stage):
                     pass
                 case Split(stage) | Order(stage) | Cover(stage):
                     if stage == ANY:
@@ -662,9 +662,9 @@ def decisions_about(schedule: Schedule, computation: Computation) -> Schedule | 
     """Return the decisions of a schedule about the stages of one nest, without binds; None if they do not cover each group."""
     stages = {stage.buffer for group in computation.groups for stage in group}
     steps: list[Step] = []
-    chunks = chunk_splits(schedule)
+    of_units = unit_splits(schedule)
     for step in schedule.steps:
-        if isinstance(step, Separate | Bind) or step in chunks:
+        if isinstance(step, Separate | Bind) or step in of_units:
             continue
         if isinstance(step, Staging) and step.how == "prepack":
             about = any(step.what == buffer.name for buffer in computation.buffers)

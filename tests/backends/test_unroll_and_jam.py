@@ -67,3 +67,86 @@ def test_rows_that_read_what_others_write_run_in_turn() -> None:
         return wanted
 
     agree(kernel(x, w), computed(sums, x, w))
+
+
+LINES = "schedule window\nseparate 16\nbind Y.c lane\n"
+
+
+def unrolled(lines: str) -> oc.Kernel:
+    return oc.compile(
+        oc.parse(WINDOW.format(more="1.0")), schedule=oc.Schedule.parse(LINES + lines)
+    )
+
+
+@pytest.mark.isa("avx512f")
+def test_how_many_rows_run_together_is_a_decision() -> None:
+    kernel, x, w = window(), floats("x", 13, 40), floats("w", 3, 40)
+    assert "split Y.j 4 as j_tile j_in" in str(kernel.schedule)
+    assert "bind Y.j_in unroll" in str(kernel.schedule)
+    assert "for j in 1:n - 1  @unroll(4)\n" in str(kernel.loops)
+    assert oc.parse(str(kernel.loops)) == kernel.loops
+    again = oc.compile(oc.parse(WINDOW.format(more="1.0")), schedule=kernel.schedule)
+    assert (again.loops, again.schedule) == (kernel.loops, kernel.schedule)
+    assert oc.compile(kernel.loops).source("llvm").count("fma") == again.source("llvm").count("fma")
+    one_row = products(window("Y[j - 1, c]"))
+    for factor, copies in ((1, 1), (2, 3), (3, 4), (8, 9)):
+        edited = unrolled(f"split Y.j {factor} as a b\nbind Y.b unroll")
+        assert products(edited) == copies * one_row
+        np.testing.assert_array_equal(edited(x, w), kernel(x, w))
+    older = unrolled("")  # says nothing of it
+    assert older.loops == kernel.loops
+    assert "bind Y.j_in unroll" in str(older.schedule)
+
+
+REFUSED = {
+    "rows that read other rows": (
+        "split Y.j 4 as a b\nbind Y.b unroll",
+        """\
+bind: cannot run 4 iterations of Y.j together
+  at       line 5: bind Y.b unroll
+  because  an iteration reads what another one writes to Y, or writes it too
+  help     split Y.j 1 as a b""",
+    ),
+    "no number": (
+        "bind Y.j unroll",
+        """\
+schedule: cannot unroll Y.j
+  at       line 4: bind Y.j unroll
+  because  no split says how many iterations run together
+  help     split Y.j 4 as j_tile j_in""",
+    ),
+    "a loop that is none": (
+        "split Y.k 4 as a b\nbind Y.b unroll",
+        """\
+bind: cannot run 4 iterations of Y.k together
+  at       line 5: bind Y.b unroll
+  because  no loop of that name runs in turn around tiles
+  help     split Y.k 1 as a b""",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_line_that_no_loop_may_follow_is_refused(what: str) -> None:
+    lines, message = REFUSED[what]
+    text = WINDOW.format(more="Y[j - 1, c]").replace("output Y", "inout Y")
+    zero = "for j in 0:n\n  for c in 0:m\n    Y[j, c] = 0.0\n"
+    assert zero in text
+    program, schedule = oc.parse(text.replace(zero, "")), oc.Schedule.parse(LINES + lines)
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(program, schedule=schedule)
+    assert str(refused.value) == message
+
+
+def test_a_mark_that_may_not_stand_is_refused() -> None:
+    loops = str(window("Y[j - 1, c]").loops).replace("1:n - 1", "1:n - 1  @unroll(4)")
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(oc.parse(loops))
+    assert str(refused.value) == (
+        "compile: cannot run 4 iterations of j together\n"
+        "  at       for j in 1:n - 1  @unroll(4)\n"
+        "  because  an iteration reads what another one writes to Y, or writes it too\n"
+        "  help     without @unroll(4)"
+    )
+    with pytest.raises(oc.ParseError, match="cannot run 0 iterations together"):
+        oc.parse(loops.replace("unroll(4)", "unroll(0)"))

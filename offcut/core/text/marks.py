@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from offcut.core.program import UNITS, Action, Cover, For, Form, Role, Sync, Tile
+from offcut.core.program import UNITS, UNROLL, Action, Cover, For, Form, Role, Sync, Tile
 from offcut.core.text.expressions import Reader
 from offcut.errors import ParseError
 
@@ -30,7 +30,9 @@ def loop_marks(loop: For) -> Iterator[str]:
     """Return the marks of a loop, in printing order, without their ``@``."""
     if loop.role is not Role.WHOLE:
         yield loop.role.value
-    if loop.unit is not None:
+    if loop.factor is not None:
+        yield f"{UNROLL}({loop.factor})"
+    elif loop.unit is not None:
         yield loop.unit if loop.unit in UNITS else f"bind({loop.unit})"
 
 
@@ -71,8 +73,8 @@ def sync_text(sync: Sync, where: str) -> str:
     return " ".join(words) + (f"  @by({sync.unit})" if sync.unit is not None else "")
 
 
-def read_loop_marks(reader: Reader) -> tuple[Role, str | None]:
-    """Read the marks of a loop to the end of its line; return its role and its unit.
+def read_loop_marks(reader: Reader) -> tuple[Role, str | None, int | None]:
+    """Read the marks of a loop to the end of its line; return its role, its unit and the factor of ``@unroll(4)``.
 
     Raises ParseError for a mark that no loop has, and for a second one of a kind.
     """
@@ -82,11 +84,14 @@ def read_loop_marks(reader: Reader) -> tuple[Role, str | None]:
             marks.take("role", _ROLES[mark])
         elif mark in UNITS or mark in _OLDER_UNITS:
             marks.take("unit", _OLDER_UNITS.get(mark, mark))
+            if mark == UNROLL and reader.token.text == "(":
+                marks.fields["factor"] = marks.size()
         elif mark == "bind":
             marks.take_name("unit", "the name of a unit")
         else:
             raise marks.unknown()
-    return marks.fields.get("role", Role.WHOLE), marks.fields.get("unit")
+    fields = marks.fields
+    return fields.get("role", Role.WHOLE), fields.get("unit"), fields.get("factor")
 
 
 def read_tile_marks(reader: Reader, names: frozenset[str]) -> Mapping[str, Any]:
@@ -205,6 +210,23 @@ class _Marks:
         text = self.fields[name] = self.reader.raw(what, ")")
         self.reader.close(bracket, ")")
         return text
+
+    def size(self) -> int:
+        """Take an integer of at least 1 in brackets.
+
+        Raises ParseError for any other.
+        """
+        bracket = self.reader.expect("(")
+        column, size = self.reader.token.start, self.reader.integer()
+        if size < 1:
+            raise self.reader.refuse(
+                f"cannot run {size} iterations together",
+                "there is one at least",
+                "@unroll(4)",
+                column=column,
+            )
+        self.reader.close(bracket, ")")
+        return size
 
     def unknown(self) -> ParseError:
         """Return the error for a word that is no mark here."""

@@ -198,7 +198,7 @@ class _Statements(Declarations):
                     "cannot read this line", "it ends in `:`", "a loop has no colon at its end"
                 )
             step = self.step(reader)
-        role, unit = read_loop_marks(reader)
+        role, unit, factor = read_loop_marks(reader)
         body = self.block(names | {name})
         if unit == VIRTUAL:
             unit, body = None, _in_turn(body)
@@ -206,7 +206,7 @@ class _Statements(Declarations):
             count = ix.ceildiv(ix.sub(hi, lo), step)
             at = ix.add(lo, ix.mul(step, Var(name)))
             lo, hi, body = ix.const(0), count, substitute_coordinates(body, {name: at})
-        return For(name, lo, hi, body, role, unit)
+        return For(name, lo, hi, body, role, unit, factor)
 
     def step(self, reader: Reader) -> int:
         column, step = reader.token.start, reader.integer()

@@ -7,9 +7,10 @@ from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from offcut.core import index as ix
 from offcut.core.accesses import indices, read_arrays
 from offcut.core.expr import Expr, Load, children, dtype_of, loads, variables, walk
-from offcut.core.program import Stmt, Store, expressions
+from offcut.core.program import STATUS, Program, Stmt, Store, expressions
 from offcut.core.program import walk as statements
 from offcut.core.traversal import all_bound_names
+from offcut.polyhedral import coefficient
 
 
 def is_one_element(buffer: str, body: Sequence[Stmt], inner: Set[str] = frozenset()) -> bool:
@@ -54,6 +55,20 @@ def streamed_buffers(
             if not any(isinstance(node, Load) for part in index for node in walk(part)):
                 found[buffer] = index
     return found if 2 * len(found) > accesses else {}
+
+
+def store_apart(program: Program, memory: Container[str], body: Sequence[Stmt], axis: str) -> bool:
+    """Return whether no two lanes along `axis` write one element, as far as the indices show.
+
+    memory   the buffers that lie in memory
+    """
+    return all(
+        stmt.buffer not in memory
+        or program.buffer(stmt.buffer).scope == STATUS
+        or any(coefficient(part, axis) != 0 for part in stmt.index)
+        for stmt in statements(tuple(body))
+        if isinstance(stmt, Store)
+    )
 
 
 def loaded_buffers(expr: Expr, always: bool) -> set[str]:

@@ -272,6 +272,13 @@ def windows_of(program: Program) -> set[str]:
     return found - kept
 
 
+def buffers_in_memory(program: Program) -> frozenset[str]:
+    """Return the buffers that lie in memory wherever they are accessed: all but private ones that registers stand for."""
+    private = {buffer.name for buffer in program.buffers if buffer.kind is Kind.PRIVATE}
+    registers = private - spilled_buffers(program) - windows_of(program)
+    return frozenset(buffer.name for buffer in program.buffers if buffer.name not in registers)
+
+
 def spilled_buffers(program: Program) -> set[str]:
     """Return the private buffers that need memory.
 

@@ -28,7 +28,7 @@ from offcut.backends.llvm import ir
 from offcut.core.accesses import only_reduces
 from offcut.core.dtypes import FLOATS, HALVES, identity
 from offcut.core.expr import COMBINED, loads
-from offcut.core.program import LANE, For, Program, Store
+from offcut.core.program import LANE, For, Program, Stmt, Store, walk
 
 ACCUMULATORS = 4  # of each reduction: as many operations as are under way while one adds
 
@@ -42,6 +42,14 @@ def reduction_lanes(loop: For, program: Program, isa: Isa) -> int | None:
     dtypes = {program.buffer(stmt.buffer).dtype for stmt in loop.body if isinstance(stmt, Store)}
     widths = {isa.lanes("float32" if dtype in HALVES else dtype) for dtype in dtypes}
     return widths.pop() if len(widths) == 1 else None
+
+
+def has_lane_reductions(body: Sequence[Stmt], program: Program, isa: Isa) -> bool:
+    """Return whether an instance of `body` takes the lanes for a reduction of its own."""
+    return any(
+        isinstance(stmt, For) and reduction_lanes(stmt, program, isa) is not None
+        for stmt in walk(tuple(body))
+    )
 
 
 class Reductions(Expressions):

@@ -22,7 +22,6 @@ from offcut.backends.cpu.lowering.addressing import Lanes
 from offcut.backends.cpu.lowering.call_layout import Storage, runs_as_loops
 from offcut.backends.cpu.lowering.covers import cover, explain_no_cover
 from offcut.backends.cpu.lowering.microkernel_calls import lower_to_microkernel_calls
-from offcut.backends.cpu.lowering.unroll_and_jam import jam_factor
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family, Variant
 from offcut.backends.llvm import ir, math_via_float64, vector_math
@@ -216,8 +215,8 @@ class Lowering(Storage):
                 assert_never(stmt)
 
     def loop(self, loop: For) -> None:
-        """The iterations of a loop in turn; as many as may be jammed, and then those that are left."""
-        start, end, count = self.scalar(loop.lo), self.scalar(loop.hi), jam_factor(self, loop)
+        """Emit the iterations of a loop: groups of `factor` that run together, then those that are left in turn."""
+        start, end, count = self.scalar(loop.lo), self.scalar(loop.hi), loop.factor or 1
         first, last = self.range_of(loop.lo)[0], self.range_of(loop.hi)[1]
         with self.known(Var(loop.iter), first, last - 1):
             self.around.append(loop)

@@ -14,14 +14,14 @@ from functools import partial
 from math import gcd
 
 from offcut.backends.cpu.lowering import unroll_and_jam
-from offcut.backends.cpu.lowering.accesses import streamed_buffers
+from offcut.backends.cpu.lowering.accesses import store_apart, streamed_buffers
 from offcut.backends.cpu.lowering.addressing import Lanes, Memory
 from offcut.backends.cpu.lowering.interleave import (
     emit_interleaved_pack,
     emit_transpose_step,
     interleaves,
 )
-from offcut.backends.cpu.lowering.lane_reductions import reduction_lanes
+from offcut.backends.cpu.lowering.lane_reductions import has_lane_reductions
 from offcut.backends.cpu.lowering.vector_statements import VectorStatements
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Variant
@@ -29,10 +29,10 @@ from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import item_bytes
 from offcut.core import index as ix
 from offcut.core.expr import Expr, dtype_of, loads, variables
-from offcut.core.program import STATUS, For, Form, If, Program, Stmt, Store, Tile, TileAxis
+from offcut.core.program import For, Form, If, Program, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
 from offcut.core.tile_limits import at_most, limits, unlimited
-from offcut.polyhedral import BACK, NEXT, SAME, coefficient
+from offcut.polyhedral import BACK, NEXT, SAME
 
 TILE_SCRATCH = "%tile_scratch"
 
@@ -121,7 +121,8 @@ class Vectors(VectorStatements):
             self.instances(body, Lanes(1, None))
             return
         axis = axes[0]
-        if not self.apart(body, axis.iter) or self.reduces_in_lanes(body):
+        apart = store_apart(self.program, self.memory, body, axis.iter)
+        if not apart or has_lane_reductions(body, self.program, self.isa):
             with self.each_row(tile, axis):
                 self.instances(body, Lanes(1, None))
             return
@@ -229,23 +230,6 @@ class Vectors(VectorStatements):
         if not loops or self.chains == 1 or (most is not None and most < several):
             return (self.width,)
         return several, self.width
-
-    def apart(self, body: Sequence[Stmt], axis: str) -> bool:
-        """Whether no two lanes along `axis` write one element, as far as the indices show."""
-        return all(
-            stmt.buffer not in self.memory
-            or self.program.buffer(stmt.buffer).scope == STATUS
-            or any(coefficient(part, axis) != 0 for part in stmt.index)
-            for stmt in statements(tuple(body))
-            if isinstance(stmt, Store)
-        )
-
-    def reduces_in_lanes(self, body: Sequence[Stmt]) -> bool:
-        """Whether each instance of `body` takes the lanes for a reduction of its own."""
-        return any(
-            isinstance(stmt, For) and reduction_lanes(stmt, self.program, self.isa) is not None
-            for stmt in statements(tuple(body))
-        )
 
     def is_transposition(self, axes: Sequence[TileAxis], body: Sequence[Stmt]) -> bool:
         """Whether the tile reads what lies along its first axis, and writes along its last."""

@@ -56,13 +56,13 @@ from offcut.schedule import (
     Separate,
     Split,
     at_line,
-    chunk_splits,
     decisions_about,
     each_decision,
     loop_cuts,
     parts_of,
     split_names,
     stages_in,
+    unit_splits,
 )
 
 
@@ -181,7 +181,7 @@ class _Nests:
             decisions = nest_schedule(computation, self.host, self.options)
             steps = (step for step in decisions.steps if not isinstance(step, Bind))
             decisions = replace(decisions, steps=tuple(steps))
-        return plan_nests(computation, self.host, self.options, decisions)
+        return plan_nests(computation, self.host, self.options, decisions, is_whole=False)
 
     def with_decisions(self, cut_nests: Sequence[Program]) -> Schedule:
         """Return the schedule with the decisions for the nests that it left open; as it is, if these would fit several nests.
@@ -278,7 +278,7 @@ def check_loops(schedule: Schedule) -> None:
 
     Raises PartitionError, with the line.
     """
-    splits = set(map(id, (*loop_cuts(schedule).values(), *chunk_splits(schedule))))
+    splits = set(map(id, (*loop_cuts(schedule).values(), *unit_splits(schedule))))
     for step in schedule.steps:
         if id(step) in splits or not isinstance(step, Primitive) or ANY in stages_in(step):
             continue

@@ -22,13 +22,14 @@ from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.planning.claims import foreign_in
 from offcut.backends.cpu.planning.planned import Planned
 from offcut.backends.cpu.planning.row_reductions import marked
+from offcut.backends.cpu.planning.unroll_and_jam import unroll_and_jam, without_factors
 from offcut.backends.cpu.planning.vectorize import vectorized
 from offcut.backends.cpu.threads.parallel import Parallel, mark_parallel_loops, single_threaded
 from offcut.backends.verify import verify_pass
 from offcut.core import index as ix
 from offcut.core.accesses import only_reduces
 from offcut.core.plain_loops import strip_annotations
-from offcut.core.program import LANE, THREAD, For, Program, Stmt, Tile, map_blocks, walk
+from offcut.core.program import LANE, THREAD, UNROLL, For, Program, Stmt, Tile, map_blocks, walk
 from offcut.errors import PartitionError
 from offcut.partition import check_marks, checked_tiles
 from offcut.proof import concatenate_loops
@@ -42,10 +43,10 @@ from offcut.schedule import (
     Split,
     Step,
     at_line,
-    chunk_splits,
     each_decision,
     hand_steps,
     stages_of,
+    unit_splits,
 )
 
 
@@ -66,15 +67,23 @@ class UnitBinding:
 
 
 def bind_units(
-    program: Program, schedule: Schedule, host: Host, reassociate: bool, beside: bool = False
+    program: Program,
+    schedule: Schedule,
+    host: Host,
+    reassociate: bool,
+    beside: bool = False,
+    is_whole: bool = True,
 ) -> UnitBinding:
     """Return `program` with its loops bound as `schedule` says.
 
-    beside  whether nests beside tiles may run as lanes
+    beside    whether nests beside tiles may run as lanes
+    is_whole  whether it is no nest of another program, whose other loops are bound later
 
     Raises PartitionError, with the line, if it names no loop, or a loop that may not run so.
     """
-    return _UnitBinder(schedule, host, reassociate, beside).bind(program)
+    binder = _UnitBinder(schedule, host, reassociate, beside)
+    units = binder.bind(program)
+    return binder.unroll(units) if is_whole else units
 
 
 def with_leading_separate(schedule: Schedule) -> Schedule:
@@ -92,9 +101,9 @@ def with_thread_binds(schedule: Schedule, host: Host) -> Schedule:
 def with_threads(planned: Planned, host: Host) -> Planned:
     """Return a plan for one thread with its loops shared among threads; with a note, if that is not proved."""
     unnamed = with_thread_binds(planned.unnamed, host)
-    units = _UnitBinder(with_thread_binds(planned.schedule, host), host, True, False).threads(
-        planned.program
-    )
+    schedule = with_thread_binds(_without_unrolled_splits(planned.schedule), host)
+    binder = _UnitBinder(schedule, host, True, False)
+    units = binder.unroll(binder.threads(without_factors(planned.program)))
     try:
         verify_pass(planned.program, units.shares.program, reassociate=False)
     except PartitionError as refused:
@@ -133,11 +142,23 @@ class _UnitBinder:
 
         Raises PartitionError, with the line.
         """
-        for split in chunk_splits(self.schedule):
+        binds = Binds.of(self.schedule, UNROLL)
+        for split in unit_splits(self.schedule):
             with at_line(self.schedule, split):
                 checked_tiles(split.axis, split.levels[0].tile)
         for step in self.schedule.steps:
-            if isinstance(step, Bind) and step.unit not in (LANE, THREAD):
+            if not isinstance(step, Bind):
+                continue
+            if step.unit == UNROLL and binds.split_of(step) is None:
+                name = f"{step.stage}.{step.axis}"
+                with at_line(self.schedule, step):
+                    raise PartitionError(
+                        "schedule",
+                        f"cannot unroll {name}",
+                        because="no split says how many iterations run together",
+                        help=(f"split {name} 4 as {step.axis}_tile {step.axis}_in",),
+                    )
+            if step.unit not in (LANE, THREAD, UNROLL):
                 of = ANY if step.stage == ANY else f"{step.stage}.{step.axis}"
                 units = (f"{LANE} tree", LANE, THREAD)
                 with at_line(self.schedule, step):
@@ -215,12 +236,22 @@ class _UnitBinder:
                 return result, result.shared
 
             result = self.run_unit(program, binds, run, single_threaded(program))
-            self.schedule = _with_chunks(self.schedule, self.chunks)
+            self.schedule = _with_unit_splits(self.schedule, self.chunks, ())
             debug.passed("threads", result.program, program)
         divided = strip_annotations(result.program) != strip_annotations(program)
         divided = divided and concatenate_loops(result.program) == concatenate_loops(program)
         through = (program,) if divided else ()
         return UnitBinding(result, self.schedule, self.notes, through)
+
+    def unroll(self, units: UnitBinding) -> UnitBinding:
+        """Return a program with loops around tiles unrolled, whose iterations run the tiles together."""
+        shares, binds = units.shares, Binds.of(self.schedule, UNROLL)
+        program, splits = unroll_and_jam(shares.program, self.host.isa, binds, bool(shares.loops))
+        if program is shares.program:
+            return units
+        debug.passed("unroll", program, shares.program)
+        self.schedule = _with_unit_splits(self.schedule, (), splits)
+        return replace(units, shares=replace(shares, program=program), schedule=self.schedule)
 
     def run_unit(
         self, program: Program, binds: Binds, run: Callable[[Binds], tuple[T, Loops]], without: T
@@ -343,7 +374,7 @@ def _is_redundant(program: Program, binds: Binds, line: Bind) -> bool:
 
 def _chunk_of(line: Bind, schedule: Schedule) -> Split | None:
     """Return the split whose chunks a line binds to threads; None if it binds other loops."""
-    chunks = chunk_splits(schedule) if line.unit == THREAD else ()
+    chunks = unit_splits(schedule) if line.unit == THREAD else ()
     same = (one for one in chunks if (one.stage, one.names[0]) == (line.stage, line.axis))
     return next(same, None)
 
@@ -382,19 +413,51 @@ def _with_loop_names(schedule: Schedule, binds: Binds, loops: Loops) -> Schedule
     return replace(schedule, steps=(*schedule.steps[:at], *new_lines, *schedule.steps[at + 1 :]))
 
 
-def _with_chunks(schedule: Schedule, chunks: Sequence[Split]) -> Schedule:
-    """Return `schedule` with the splits into chunks before its binds, which then name the loops that these make."""
-    new_splits = [split for split in chunks if split not in schedule.steps]
+def _with_unit_splits(
+    schedule: Schedule, chunks: Sequence[Split], unrolled: Sequence[Split]
+) -> Schedule:
+    """Return `schedule` with these splits before its binds, which then name the loops that the splits make.
+
+    chunks    of which threads share the outer loops
+    unrolled  of which the inner loops are unrolled
+    """
+    new_splits = [split for split in (*chunks, *unrolled) if split not in schedule.steps]
     if not new_splits:
         return schedule
-    by_axis = {(split.stage, split.axis): split.names for split in new_splits}
+    made_by_splits = {
+        (step.stage, name)
+        for step in each_decision(schedule.steps)
+        if isinstance(step, Split)
+        for name in step.names
+    }
+    by_axis = {(s.stage, s.axis): s for s in new_splits if (s.stage, s.axis) not in made_by_splits}
 
     def rename(step: Step) -> Step:
-        if not isinstance(step, Bind) or (step.stage, step.axis) not in by_axis:
+        split = by_axis.get((step.stage, step.axis)) if isinstance(step, Bind) else None
+        if split is None or not isinstance(step, Bind):
             return step
-        chunk, inner = by_axis[step.stage, step.axis]
-        return replace(step, axis=chunk if step.unit == THREAD else inner)
+        is_chunk = step.unit == THREAD and split in chunks
+        return replace(step, axis=split.names[0 if is_chunk else -1])
 
-    at = next(place for place, step in enumerate(schedule.steps) if isinstance(step, Bind))
-    steps = (*schedule.steps[:at], *new_splits, *map(rename, schedule.steps[at:]))
+    places = (place for place, step in enumerate(schedule.steps) if isinstance(step, Bind))
+    at = next(places, len(schedule.steps))
+    new_binds = (Bind(s.stage, s.names[-1], UNROLL) for s in new_splits if s in unrolled)
+    steps = (*schedule.steps[:at], *new_splits, *map(rename, schedule.steps[at:]), *new_binds)
     return replace(schedule, steps=steps)
+
+
+def _without_unrolled_splits(schedule: Schedule) -> Schedule:
+    """Return `schedule` without the splits whose inner loops are unrolled; other binds name the loops that were split."""
+    binds = Binds.of(schedule, UNROLL)
+    splits = (binds.split_of(line) for line in binds.lines)
+    by_inner = {(s.stage, s.names[-1]): s.axis for s in splits if s is not None}
+    steps = list[Step]()
+    for step in schedule.steps:
+        if isinstance(step, Split) and (step.stage, step.names[-1]) in by_inner:
+            continue
+        if isinstance(step, Bind) and (step.stage, step.axis) in by_inner:
+            if step.unit == UNROLL:
+                continue
+            step = replace(step, axis=by_inner[step.stage, step.axis])
+        steps.append(step)
+    return replace(schedule, steps=tuple(steps))

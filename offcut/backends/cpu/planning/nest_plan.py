@@ -48,9 +48,15 @@ def nest_schedule(computation: Computation, host: Host, options: Options) -> Sch
 
 
 def plan_nests(
-    computation: Computation, host: Host, options: Options, schedule: Schedule
+    computation: Computation,
+    host: Host,
+    options: Options,
+    schedule: Schedule,
+    is_whole: bool = True,
 ) -> Planned:
     """Return the plan of a computation in the nests of a schedule, not proved yet.
+
+    is_whole  whether it is no nest of another program, whose other loops are bound later
 
     Raises PartitionError for a decision that is not legal, or that isl does not judge in bounded work.
     """
@@ -88,7 +94,7 @@ def plan_nests(
                 because=f"{because}: {why}",
                 help=("its loops, as they stand",),
             )
-    units = bind_units(loops, schedule, host, options.reassociate)
+    units = bind_units(loops, schedule, host, options.reassociate, is_whole=is_whole)
     loops = units.shares.program
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
     return Planned(

@@ -168,7 +168,7 @@ class _Marker(Independence):
         self.loops.append(loop.iter)
         self.cuts.append(loop)
         self.own |= {name for name in stored_arrays(loop.body) if self.keeps(name, loop)}
-        whole = replace(loop, unit=THREAD, body=self.inner(loop.body, path))
+        whole = replace(loop, unit=THREAD, factor=None, body=self.inner(loop.body, path))
         rest = None if is_bound or serial else self.left(loop, path)
         if rest is None:
             return (whole,)
@@ -212,7 +212,7 @@ class _Marker(Independence):
                 case For() if not is_decided_by_memory(stmt) and self.independent(stmt, here):
                     self.cuts.append(stmt)
                     inside = self.inner(stmt.body, here)
-                    found.append(replace(stmt, unit=THREAD, body=inside))
+                    found.append(replace(stmt, unit=THREAD, factor=None, body=inside))
                 case If(condition, then, other) if not is_decided_by_memory(stmt):
                     yes = self.inner(then, (*here, 0))
                     found.append(If(condition, yes, self.inner(other, (*here, 1))))
