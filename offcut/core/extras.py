@@ -26,8 +26,12 @@ def is_installed(package: str) -> bool:
 
 
 def installing(package: str) -> str:
-    """How a package is installed, as a help: offcut is on no index, so by its folder."""
-    extra = EXTRAS[package]
+    """How a package is installed, as a help."""
+    return extra_help(EXTRAS[package])
+
+
+def extra_help(extra: str) -> str:
+    """Return how an extra is installed, as a help: offcut is on no index, so by its folder."""
     return f'this needs the extra "{extra}": pip install ".[{extra}]" in the folder of offcut'
 
 

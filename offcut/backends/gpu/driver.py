@@ -20,6 +20,7 @@ from offcut.backends.gpu.launches import (
     Parameter,
     SizeParameter,
 )
+from offcut.core.extras import extra_help
 from offcut.errors import CallError, TargetError
 
 STICKY = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 720})
@@ -284,7 +285,7 @@ def driver_api(op: str) -> Any:
             op,
             "cannot reach a GPU without the wheel cuda-bindings",
             because="it is not installed",
-            help=('pip install "offcut[gpu]"', _EMULATED),
+            help=(extra_help("gpu"), _EMULATED),
         ) from None
     try:
         (status,) = driver.cuInit(0)

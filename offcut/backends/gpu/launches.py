@@ -5,8 +5,9 @@ Grids and extents are texts over the sizes, ``(n + 63)//64``, evaluated once for
 
 from __future__ import annotations
 
+import ast
 import keyword
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
@@ -15,13 +16,25 @@ GRID_LIMITS = (2**31 - 1, 65535, 65535)
 INDEX_LIMIT = 2**31 - 1 - 2**16
 """The largest index that kernels compute, in 32 bits: they step past an end by less than 2**16."""
 _FUNCTIONS: Mapping[str, Any] = {
-    "__builtins__": {},
     "min": min,
     "max": max,
     "where": lambda condition, a, b: a if condition else b,
     "true": True,
     "false": False,
 }
+_ARITHMETIC = (
+    ast.Expression,
+    ast.Tuple,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.Compare,
+    ast.BoolOp,
+    ast.operator,
+    ast.unaryop,
+    ast.cmpop,
+    ast.boolop,
+    ast.expr_context,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +155,11 @@ class LaunchPlan:
         """Return the value of a text, compiled once."""
         function = self._functions.get(text)
         if function is None:
-            names = ", ".join(map(python_name, self.sizes))
-            function = self._functions[text] = eval(f"lambda {names}: {text}", dict(_FUNCTIONS))
+            names = tuple(map(python_name, self.sizes))
+            check_arithmetic(text, names)
+            function = self._functions[text] = eval(
+                f"lambda {', '.join(names)}: {text}", {"__builtins__": {}, **_FUNCTIONS}
+            )
         return function(*(sizes[name] for name in self.sizes))
 
     def to_json(self) -> dict[str, Any]:
@@ -176,6 +192,23 @@ class LaunchPlan:
 def python_name(name: str) -> str:
     """Return the name of a size as texts have it: no word of Python, and none of their functions."""
     return f"{name}_" if keyword.iskeyword(name) or name in _FUNCTIONS else name
+
+
+def check_arithmetic(text: str, names: Sequence[str]) -> None:
+    """Check that a text is arithmetic of names and numbers, before it is evaluated: it may have been read from a file.
+
+    Raises ValueError if it is not.
+    """
+    for node in ast.walk(ast.parse(text, mode="eval")):
+        match node:
+            case ast.Name(name) if name in names or name in _FUNCTIONS:
+                pass
+            case ast.Constant(value) if isinstance(value, int):
+                pass
+            case ast.Call(ast.Name(), _, []):
+                pass
+            case _ if not isinstance(node, _ARITHMETIC):
+                raise ValueError(f"{text!r} is no arithmetic of {', '.join(names)}")
 
 
 def _parameter(held: Mapping[str, Any]) -> Parameter:

@@ -13,6 +13,7 @@ from typing import Any
 
 from offcut.backends.gpu.ptxas_log import slow_line
 from offcut.backends.host import cache
+from offcut.core.extras import extra_help
 from offcut.errors import InternalError, TargetError
 
 VERSION = (13, 0)
@@ -119,7 +120,7 @@ def _missing(op: str, wheel: str, because: str) -> TargetError:
         f"cannot compile CUDA C++ without the wheel {wheel}",
         because=because,
         help=(
-            'pip install "offcut[gpu]"',
+            extra_help("gpu"),
             'device="emulated" runs on numpy arrays, without a compiler',
         ),
     )

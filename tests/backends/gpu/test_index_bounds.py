@@ -9,6 +9,7 @@ from test_text import kernel
 
 import offcut as oc
 from offcut.backends.gpu.index_bounds import index_bounds
+from offcut.backends.gpu.launches import Launch, LaunchPlan
 from offcut.core.expr import Expr, dtype_of, walk
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import For, If, Let, Stmt, Sync, Tile, blocks, expressions
@@ -71,3 +72,10 @@ def test_sizes_that_are_all_small_need_no_check() -> None:
     program = oc.parse(LOOPS)
     assert index_bounds(program, program.body[0], 1000) == ()
     assert index_bounds(program, program.body[0], 60) != ()
+
+
+@pytest.mark.parametrize("text", ["__import__('os')", "n.real", "[n][0]", "(lambda: n)()", "m"])
+def test_a_text_that_is_no_arithmetic_of_sizes_is_not_evaluated(text: str) -> None:
+    plan = LaunchPlan("P", ("n",), (), (Launch("k", (text,), 32, 0, ()),))
+    with pytest.raises(ValueError, match="is no arithmetic of n"):
+        plan.grids({"n": 3})

@@ -174,7 +174,7 @@ def test_a_compiler_that_is_missing_is_named_by_its_wheel(
         f"""\
 compile: cannot compile CUDA C++ without the wheel {name}
   because  {because}
-  help     pip install "offcut[gpu]"
+  help     this needs the extra "gpu": pip install ".[gpu]" in the folder of offcut
   help     device="emulated" runs on numpy arrays, without a compiler"""
     )
 
@@ -185,7 +185,7 @@ DRIVERS = {
         """\
 compile: cannot reach a GPU without the wheel cuda-bindings
   because  it is not installed
-  help     pip install "offcut[gpu]"
+  help     this needs the extra "gpu": pip install ".[gpu]" in the folder of offcut
 """,
     ),
     "no driver": (
