@@ -90,6 +90,10 @@ class Covered:
         """Return the largest extent of a tile along an axis of the stage."""
         return max(tile.extents[self._place(axis)] for tile in self.kernel.tiles)
 
+    def multiple(self, axis: str) -> int:
+        """Return the number that the extents of the microkernel's tiles along an axis of the stage are multiples of."""
+        return self.kernel.extents_of(self.axes[axis]).multiple_of
+
     def _place(self, axis: str) -> int:
         """Return which axis of the microkernel's result a tile goes along there."""
         names = [one.name for one in definition_of(self.kernel).axes]
@@ -139,6 +143,11 @@ class Plans:
     def largest(self) -> dict[tuple[str, str], int]:
         """Return the largest tile of the microkernel along each of these axes."""
         return {(c.stage.buffer, axis): c.largest(axis) for c in self.covered for axis in c.axes}
+
+    def level(self, at: tuple[str, str], tile: int, tail: Strategy) -> Level:
+        """Return the level of a split of an axis, whose tiles have heights that the microkernel has."""
+        (one,) = (one for one in self.covered if one.stage.buffer == at[0])
+        return Level(tile, tail.in_multiples(one.multiple(at[1])))
 
     def schedule(self, cuts: Mapping[tuple[str, str], Level]) -> Schedule:
         """Return the decisions for all stages; an axis that `cuts` does not name takes the largest tile of the microkernel."""
@@ -280,7 +289,8 @@ def cut(
         stages = {stage.buffer for stage in plans.computation.groups[home]}
         for stage, own in plans.axes:
             if stage in stages and own == axis:
-                levels[stage, own] = Level(loop_cut.tiles[-1], loop_cut.strategy)
+                at = stage, own
+                levels[at] = plans.level(at, loop_cut.tiles[-1], loop_cut.strategy)
     if len(levels) < len(cuts):
         return None
     return plans.plan(plans.schedule(levels))
@@ -305,8 +315,10 @@ def space(
         raise no_schedule_error("tune", refused, request.program, target)
     tails = tuple(one for one in STRATEGIES if not one.among)
     options_of = [
-        (tuple(Level(tile, tail) for tail in tails for tile in range(min(2, most), most + 1)))
-        for most in plans.largest.values()
+        tuple(
+            plans.level(at, tile, tail) for tail in tails for tile in range(min(2, most), most + 1)
+        )
+        for at, most in plans.largest.items()
     ]
 
     def written(point: Point) -> Schedule:
@@ -335,13 +347,14 @@ def _levels(plans: Plans, strategy: Strategies) -> dict[tuple[str, str], Level]:
             for axis in c.stage.axes
             if variables(axis.extent)
         }
-        return {at: Level(size, strategy) for at, size in sizes.items() if at in moving}
+        return {at: plans.level(at, size, strategy) for at, size in sizes.items() if at in moving}
     levels = {}
     for name, tail in dict(strategy).items():
         home, axis = axis_named(plans.computation, name)
         for stage in plans.computation.groups[home]:
             if (stage.buffer, axis) in sizes:
-                levels[stage.buffer, axis] = Level(sizes[stage.buffer, axis], tail)
+                at = stage.buffer, axis
+                levels[at] = plans.level(at, sizes[at], tail)
     return levels
 
 

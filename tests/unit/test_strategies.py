@@ -14,9 +14,11 @@ from conftest import edge_sizes, points
 
 import offcut as oc
 from offcut import Partition, assume, dim
+from offcut.core.expr import Var
+from offcut.core.interpret.values import evaluate
 from offcut.describe.computation import computation
 from offcut.ir import Form, Role
-from offcut.partition import cut
+from offcut.partition import cut, parse_strategy, runs
 from tests.agree import agree, exact_matmul
 
 ALWAYS = ["guard", "cut", "mask", "pad", "shift", "ladder", "balance"]
@@ -121,6 +123,32 @@ def test_shift_repeats_pad_runs_past_the_end_and_mask_and_guard_do_not() -> None
     assert executed("pad", Form.PAD) == [(i,) for i in range(8, 16)]
     assert executed("mask", Form.MASK) == [(i,) for i in range(8, 11)]
     assert executed("guard", Form.GUARD) == [(i,) for i in range(11)]
+
+
+@pytest.mark.parametrize("tail", ["balance(4)", "even(4)", "residue(4)"])
+@pytest.mark.parametrize("tile", [4, 8, 16])
+def test_heights_in_multiples_are_a_disjoint_cover(tail: str, tile: int) -> None:
+    p = symbolic_line(tail, tile)
+    for n in (*edge_sizes(tile), *range(2 * tile - 5, 2 * tile + 6)):
+        assert_disjoint_cover(p, {(i,) for i in range(n)}, n)
+        a = numbers(n)
+        np.testing.assert_array_equal(p.run({"A": a}), a * 2 + 1)
+
+
+def test_balance_by_multiples_has_no_more_tiles_than_needed_and_heights_one_multiple_apart() -> (
+    None
+):
+    tiles = runs(parse_strategy("balance(4)", at="axis i"), Var("e"), 16)
+    for n in range(1, 100):
+        counts = [
+            (int(evaluate(count, {"e": n})), int(evaluate(height, {"e": n})))
+            for count, height in tiles
+        ]
+        heights = [height for count, height in counts for _ in range(count)]
+        assert (len(heights), sum(heights)) == (-(-n // 16), n)
+        units = [-(-height // 4) for height in heights]
+        assert max(units) - min(units) <= 1
+        assert sum(height % 4 != 0 for height in heights) <= 1
 
 
 def test_balance_has_two_heights_that_differ_by_one_and_no_more_tiles_than_needed() -> None:

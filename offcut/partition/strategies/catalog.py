@@ -58,7 +58,13 @@ class Strategy:
     @property
     def among(self) -> tuple[Strategy, ...]:
         """Return the strategies of which a call takes the cheapest; none for a single strategy."""
-        return (LADDER, BALANCE, EVEN) if self == MIX else ()
+        if self.name != MIX.name:
+            return ()
+        return (
+            LADDER,
+            replace(BALANCE, arguments=self.arguments),
+            replace(EVEN, arguments=self.arguments),
+        )
 
     @property
     def divides(self) -> bool:
@@ -68,6 +74,13 @@ class Strategy:
     def with_heights(self, heights: tuple[int, ...] | None) -> Strategy:
         """Return the strategy with these heights below a tile; None or none: its own heights."""
         return replace(self, arguments=heights) if heights else self
+
+    def in_multiples(self, of: int) -> Strategy:
+        """Return the strategy whose tiles have heights that are multiples of a number; itself if it has arguments, or its heights do
+        not depend on any such number.
+        """
+        takes = self.name in (BALANCE.name, EVEN.name, RESIDUE.name, MIX.name)
+        return replace(self, arguments=(of,)) if takes and not self.arguments and of > 1 else self
 
     def only(self, tile: int) -> Strategy:
         """Return the strategy, restricted to tiles of this size."""
@@ -219,12 +232,12 @@ def _ladder(axis: TiledAxis, *heights: int) -> Iterator[TileRun]:
         yield axis.masked(min(*heights, axis.tile))
 
 
-def _balance(axis: TiledAxis) -> Iterator[TileRun]:
+def _balance(axis: TiledAxis, multiple: int = 1) -> Iterator[TileRun]:
     """Likewise · ceil(n/t) tiles of nearly equal height, no sliver · none of them is the largest."""
-    yield axis.balanced()
+    yield axis.balanced(multiple)
 
 
-def _even(axis: TiledAxis) -> Iterator[TileRun]:
+def _even(axis: TiledAxis, multiple: int = 1) -> Iterator[TileRun]:
     """Likewise · the largest tile as long as it fits, the last two share what is left · three heights."""
     remainder = axis.extent % axis.tile
     enough = axis.where(axis.extent >= axis.tile)
@@ -232,16 +245,26 @@ def _even(axis: TiledAxis) -> Iterator[TileRun]:
     yield enough.where(remainder == 0).full()
     ragged = enough.where(remainder > 0)
     yield ragged.full(axis.extent // axis.tile - 1)
-    yield ragged.single((remainder + axis.tile + 1) // 2)
-    yield ragged.single((remainder + axis.tile) // 2)
+    if multiple == 1:
+        yield ragged.single((remainder + axis.tile + 1) // 2)
+        yield ragged.single((remainder + axis.tile) // 2)
+    else:
+        yield ragged.single(
+            multiple * ((remainder + axis.tile + 2 * multiple - 1) // (2 * multiple))
+        )
+        yield ragged.tail()
     yield short.tail()
 
 
-def _residue(axis: TiledAxis) -> Iterator[TileRun]:
-    """Always · the rest has a constant height in each of t versions · t copies of the code."""
+def _residue(axis: TiledAxis, multiple: int = 1) -> Iterator[TileRun]:
+    """Always · the rest has a constant height in each of t versions · t copies of the code; of t/g, if heights are multiples of g."""
     yield axis.full()
-    for height in range(1, axis.tile):
+    for height in range(1, axis.tile) if multiple == 1 else ():
         yield axis.where(axis.remaining == height).single(height)
+    for below in range(0, axis.tile, multiple) if multiple > 1 else ():
+        height = min(below + multiple, axis.tile)
+        some = axis.where(axis.remaining > below, axis.remaining <= height)
+        yield some.masked(height)
 
 
 def _version(axis: TiledAxis) -> Iterator[TileRun]:
@@ -288,9 +311,12 @@ def parse_strategy(
         )
 
     name, arguments = _split_name(value)
-    strategy_function = (_BUILTIN | _USERS).get(name) if isinstance(name, str) else None
-    if name == MIX.name and not arguments:
-        return MIX
+    functions = {
+        **_BUILTIN,
+        **_USERS,
+        MIX.name: _balance,
+    }  # what `mix` is of takes what `balance` takes
+    strategy_function = functions.get(name) if isinstance(name, str) else None
     if isinstance(value, tuple) and not isinstance(name, str):
         raise error("it is no name with a tuple of heights", '("ladder", (4, 2, 1))')
     if strategy_function is None or not isinstance(name, str):
@@ -306,7 +332,7 @@ def parse_strategy(
         inspect.signature(strategy_function).bind(None, *heights)
     except TypeError:
         raise error(f"{name} does not take {len(heights)} heights") from None
-    if name in _BUILTIN:
+    if name in _BUILTIN or name == MIX.name:
         return Strategy(name, heights)
     return Strategy(name, heights, _record_by_tile(strategy_function, tuple(tiles), heights))
 

@@ -2,12 +2,12 @@
 
 Every quantity is quasi-affine in the extent, or becomes so once a `let` with a bounded range is
 fixed: balanced tiles have heights q and q + 1 with ``q = left // ceil(left / tile)``, which isl sees
-as a finite union over the literals of q.
+as a finite union over the literals of q. By multiples there are few such q, and each has segments of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from offcut.core import index as ix
@@ -103,6 +103,8 @@ def place_segments(takes: TileRuns, extent: Expr, tile: int) -> tuple[Segment, .
                 segments.append(place.shifted())
             case "guarded":
                 segments.append(place.guarded())
+            case "balanced" if take.multiple > 1:
+                segments += place.balanced_by(take.multiple)
             case "balanced":
                 segments += place.balanced()
     return tuple(segment for segment in segments if not _is_empty(segment))
@@ -249,6 +251,58 @@ class _Place:
             asked=fold_conjunction(*self.when),
         )
         return higher, lower
+
+    def balanced_by(self, multiple: int) -> Iterator[Segment]:
+        """Yield the segments of ``ceil(left/t)`` tiles of q and q + 1 units of `multiple` instances, t the largest multiple that a
+        tile may have; the last unit may be clipped.
+
+        One tile is as high as what is left. There are more only where q is at least half of what a tile holds: for each such q, a
+        literal, ``units - q*tiles`` tiles of ``q + 1``, then those of q.
+        """
+        most = self.tile // multiple
+        remaining, units = self.remaining, ix.ceildiv(self.remaining, multiple)
+        tiles = ix.ceildiv(remaining, most * multiple)
+        one = ix.compare("<=", remaining, most * multiple)
+        several = ix.compare(">", remaining, most * multiple)
+        yield Segment(
+            role=Role.TAIL,
+            form=Form.FULL,
+            start=self.start,
+            height=remaining,
+            heights=(1, most * multiple),
+            owned=(self.start, self.extent),
+            when=fold_conjunction(*self.when, ix.compare(">", remaining, 0), one),
+        )
+        for q in range((most + 1) // 2, most + 1):
+            taller = ix.sub(units, ix.mul(q, tiles))
+            lower_start = self.start
+            when = (*self.when, several, ix.compare(">=", taller, 0))
+            if q < most:
+                when = (*when, ix.compare("<", taller, tiles))
+                height = (q + 1) * multiple
+                lower_start = ix.add(self.start, ix.mul(height, taller))
+                yield Segment(
+                    role=Role.BODY,
+                    form=Form.FULL,
+                    start=ix.add(self.start, ix.mul(height, ITER)),
+                    height=ix.const(height),
+                    heights=(height, height),
+                    owned=(self.start, lower_start),
+                    count=taller,
+                    when=fold_conjunction(*when),
+                )
+            height = q * multiple
+            yield Segment(
+                role=Role.BODY,
+                form=Form.GUARD,
+                start=ix.add(lower_start, ix.mul(height, ITER)),
+                height=ix.const(height),
+                heights=(height, height),
+                owned=(lower_start, self.extent),
+                count=ix.sub(tiles, taller),
+                when=fold_conjunction(*when),
+                predicate=True,
+            )
 
 
 def _literal_height(height: Expr) -> int:

@@ -57,6 +57,7 @@ class TileRun:
     count   how many; None: as many as fit
     when    conditions on `EXTENT` without which there are none
     after   the number of the take that ends where this one starts; None: it starts at 0
+    multiple  of which the heights of balanced tiles are multiples, but for the last one
     """
 
     kind: TileRunKind
@@ -64,9 +65,11 @@ class TileRun:
     count: Expr | None = None
     when: tuple[Expr, ...] = ()
     after: int | None = None
+    multiple: int = 1
 
     def __str__(self) -> str:
         parts = [self.height] if self.kind in ("fixed", "single", "masked", "padded") else []
+        parts += [ix.const(self.multiple)] if self.multiple > 1 else []
         parts += [self.count] if self.kind == "fixed" and self.count is not None else []
         text = f"{self.kind}({', '.join(map(_format, parts))})"
         return f"where({', '.join(map(_format, self.when))}).{text}" if self.when else text
@@ -177,8 +180,17 @@ class TiledAxis:
         """Take the remaining iterations in tiles of `tile`, whose loops have that extent: a condition in each instance."""
         return self._take("guarded", ix.const(self._tile))
 
-    def balanced(self) -> TileRun:
-        """Take the remaining iterations in as few tiles as possible, whose heights differ by at most 1."""
+    def balanced(self, multiple: int = 1) -> TileRun:
+        """Take the remaining iterations in as few tiles as possible, whose heights differ by at most 1.
+
+        multiple  heights are multiples of it, and differ by at most one: each is code of its own, and of the last tile what lies
+                  past the end is left out
+        """
+        self._int(multiple)
+        if multiple > 1:
+            if self._tile // multiple > MAX_RUNS // 2:
+                raise InvalidStrategy(_TOO_MANY_RUNS)
+            return self._take("balanced", ix.const(self._tile), multiple=multiple)
         if self._tile > MAX_BALANCED_HEIGHTS:
             raise InvalidStrategy(
                 f"its tiles may have any of {self._tile} heights, each asked by itself, and "
@@ -203,10 +215,12 @@ class TiledAxis:
             )
         return ix.const(height)
 
-    def _take(self, kind: TileRunKind, height: Expr, count: Expr | None = None) -> TileRun:
+    def _take(
+        self, kind: TileRunKind, height: Expr, count: Expr | None = None, multiple: int = 1
+    ) -> TileRun:
         if len(self._runs) == MAX_RUNS:
             raise InvalidStrategy(_TOO_MANY_RUNS)
-        take = TileRun(kind, height, count, self._when, self._after)
+        take = TileRun(kind, height, count, self._when, self._after, multiple)
         self._after = len(self._runs)
         self._runs.append(take)
         return take

@@ -246,6 +246,7 @@ class Relations:
                     self.program,
                     event.head,
                     "when it runs is told by more than sums of iterators and sizes",
+                    'tiles of literal heights: "balance(16)" for "balance", axis.balanced(16) for axis.balanced()',
                 )
             parts.append(text)
         parts.append(self.space.facts)

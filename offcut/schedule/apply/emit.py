@@ -335,9 +335,8 @@ class _Nest(Tiles):
                 return self.opaque(split, segment, place, parts, here)
             return self.one_tile(split, place, place, parts, here)
 
-        count = segment.count
-        if count is not None and unit in COUNTED_UNITS:
-            always_loop = always_loop or ix.literal_value(count) != 1
+        if unit in COUNTED_UNITS:
+            always_loop, count = True, segment.count or ix.const(1)
             segment = replace(segment, count=_max_trip_count(count, facts))
         return segment_loops(segment, split.outer, self.names, tile, unit, always_loop)
 

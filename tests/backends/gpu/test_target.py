@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
 import ml_dtypes
@@ -13,8 +14,29 @@ import offcut as oc
 from offcut.backends.gpu.room import check_room
 from offcut.polyhedral.window_room import window_rooms
 from tests.agree import nearly
+from tests.facade import own_strategies
 
 SIZES = (0, 1, 63, 64, 65, 130)
+
+
+def uneven(axis: oc.TiledAxis) -> Iterator[oc.TileRun]:
+    """Heights of any number of rows."""
+    yield axis.balanced()
+
+
+@pytest.fixture
+def own() -> Iterator[None]:
+    """Strategies of one's own, for a test."""
+    with own_strategies():
+        oc.strategy("peel")(peel)
+        oc.strategy("uneven")(uneven)
+        yield
+
+
+def peel(axis: oc.TiledAxis) -> Iterator[oc.TileRun]:
+    """What fills no tile comes first, one by one."""
+    yield axis.fixed(1, axis.extent % axis.tile)
+    yield axis.full()
 
 
 def there(machine: str = "h200") -> oc.Target:
@@ -89,14 +111,31 @@ def test_what_goes_on_with_a_sum_is_computed_from_registers() -> None:
 
 
 @pytest.mark.parametrize(
-    "strategy", ["guard", "shift", *map(slow, ("mask", "pad", "cut", "ladder", "even", "version"))]
+    "strategy",
+    [
+        *("guard", "shift", "balance"),
+        *map(slow, ("mask", "pad", "cut", "ladder", "even", "version", "residue", "peel")),
+    ],
 )
+@pytest.mark.usefixtures("own")
 def test_a_strategy_is_right_at_sizes_around_its_tiles(strategy: str) -> None:
-    a, w, s = product(16, 130, most=300)
+    a, w, s = product(16, 20, most=300)
     kernel = oc.compile(s, inputs=[a, w], target=there(), strategy={"i": strategy})
-    x, weights = arrays(16, 130, "bfloat16")
+    x, weights = arrays(16, 20, "bfloat16")
     check(kernel, x, weights, x.astype(np.float32) @ weights.astype(np.float32))
-    assert f"i {strategy} 64 as" in str(kernel.schedule)
+    by = "(16)" if strategy in ("balance", "even", "residue") else ""
+    assert f"i {strategy}{by} 64 as" in str(kernel.schedule)
+
+
+@pytest.mark.usefixtures("own")
+def test_tiles_of_symbolic_heights_are_refused_and_those_of_literal_ones_named() -> None:
+    a, w, s = product(16, 20, most=300)
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(s, inputs=[a, w], target=there(), strategy={"i": "uneven"})
+    assert str(refused.value).splitlines()[2:] == [
+        "  because  when it runs is told by more than sums of iterators and sizes",
+        '  help     tiles of literal heights: "balance(16)" for "balance", axis.balanced(16) for axis.balanced()',
+    ]
 
 
 def test_stages_that_read_each_others_rows_meet_between_launches() -> None:
