@@ -10,7 +10,15 @@ from typing import Any, overload
 
 import numpy as np
 
-from offcut.backends.abi import Entry, Exported, HasCEntry, HoldsConstants, Signature
+from offcut.backends.abi import (
+    DeviceEntry,
+    Entry,
+    Exported,
+    HasCEntry,
+    HasDeviceEntry,
+    HoldsConstants,
+    Signature,
+)
 from offcut.backends.arguments import checked_schedule
 from offcut.backends.checked_results import check_type
 from offcut.backends.coding import DECIDE, LOAD, LOWER, PROVE
@@ -246,6 +254,12 @@ class Kernel:
                 help=("kernel(…) calls it",),
             )
         return self.code.loaded.entry(self._arrays)
+
+    @lazy_property
+    def device_entry(self) -> DeviceEntry | None:
+        """Return what runs it on arrays in the memory of its target; None where that is the memory of the process."""
+        loaded = self.code.loaded
+        return loaded.device_entry(self._arrays) if isinstance(loaded, HasDeviceEntry) else None
 
     @property
     def address(self) -> int:

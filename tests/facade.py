@@ -70,6 +70,8 @@ _NAMES = {
     # Graphs.
     "Bound": "graph",
     "Builder": "graph",
+    "Block": "backends.memory",
+    "Blocks": "graph.models.memory.call_memory",
     "Model": "graph",
     "Ref": "graph",
     "compiled": "graph",

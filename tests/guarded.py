@@ -14,7 +14,7 @@ from compiled import Array
 
 from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.host import arrays as host
-from tests.facade import numpy_dtype
+from tests.facade import Block, numpy_dtype
 
 HOST = isa.host()
 LANES = 16
@@ -306,10 +306,10 @@ class Memory:
             made = made.view(torch.bfloat16) if dtype == "bfloat16" else made
         return made, address
 
-    def arena(self, count: int) -> tuple[int, int, Array]:
-        """Return memory for an arena as `Model._memory` does: of so many bytes, and few beyond."""
+    def arena(self, count: int) -> Block:
+        """Return memory for an arena as `Blocks.take` does: of so many bytes, and few beyond."""
         memory = Walled(-(-count // 64) * 64)
         memory.bytes[:] = 0xFF
         memory.views.append(memory.bytes)
         self.walled.append(memory)
-        return count, memory.bytes.ctypes.data, memory.bytes
+        return Block(memory.bytes.ctypes.data, count, memory.bytes)

@@ -13,7 +13,7 @@ Every kernel has one stable C entry, whatever its back end::
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -58,6 +58,29 @@ class HasCEntry(Protocol):
 
     def entry(self, constants: Mapping[str, Any]) -> Entry:
         """Return the C entry, with the constants, by name, packed as it reads them."""
+
+
+class DeviceEntry(Protocol):
+    """A kernel, with its constants, that is called by addresses in the memory of its target (`Runtime.memory`)."""
+
+    def workspace(self, sizes: Sequence[int]) -> int:
+        """Return the bytes that a call takes beside its arrays: those of its intermediate tensors."""
+
+    def __call__(self, pointers: Sequence[int], sizes: Sequence[int], workspace: int) -> None:
+        """Call the kernel; it allocates nothing, and nobody waits for its end.
+
+        pointers   of the inputs, then of the outputs, each of which lies row by row
+        sizes      in the order of `Signature.sizes`
+        workspace  of as many bytes as the method gives
+        """
+
+
+@runtime_checkable
+class HasDeviceEntry(Protocol):
+    """Loaded code whose kernels run on arrays in the memory of their target."""
+
+    def device_entry(self, constants: Mapping[str, Any]) -> DeviceEntry:
+        """Return the entry, with the constants, by name, copied to that memory."""
 
 
 @runtime_checkable

@@ -28,6 +28,7 @@ from offcut.backends.checked_results import check_result, check_type
 from offcut.backends.compile_request import CompileRequest, request_by_names
 from offcut.backends.covers import unstaged_covers
 from offcut.backends.host.call import python_callable
+from offcut.backends.memory import HOST, Memory
 from offcut.backends.options import (
     DEFAULT,
     KernelPart,
@@ -306,10 +307,14 @@ class Runtime(_Part, ABC):
 
     is_simulator  whether the machine is simulated: `simulated_seconds` says what a call takes, and nothing is timed
     is_predicted  whether these seconds are of a closed form, so that nothing ran
+    takes_strides whether kernels take arrays of any strides but that of the last axis, which is 1; else they lie row by row, from a multiple of 16 bytes on
+    memory        that the arrays of its kernels lie in; of a device, loaded code is `HasDeviceEntry`
     """
 
     is_simulator: bool = False
     is_predicted: bool = False
+    takes_strides: bool = True
+    memory: Memory = HOST
 
     @abstractmethod
     def load(self, lowered: bytes, signature: Signature, options: Options) -> Loaded:

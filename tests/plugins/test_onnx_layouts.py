@@ -17,7 +17,7 @@ from conftest import slow
 
 from offcut.backends.host import arrays as host
 from offcut.plugins.onnx.importing import Imported
-from tests.facade import DTYPES, Model, compiled
+from tests.facade import DTYPES, Blocks, compiled
 from tests.guarded import Memory
 from tests.plugins import onnx_nodes
 from tests.plugins.onnx_nodes import FAILED, cases, outcome
@@ -46,7 +46,7 @@ def test_a_node_reads_and_writes_any_layout(part: int, monkeypatch: pytest.Monke
         yield model.named(found)
 
     monkeypatch.setattr(host, "allocate", memory.allocated)
-    monkeypatch.setattr(Model, "_memory", lambda _, count: memory.arena(count))
+    monkeypatch.setattr(Blocks, "take", lambda _, count: memory.arena(count))
     monkeypatch.setattr(onnx_nodes, "run", run)
     chosen = [case for case in cases() if crc32(case.name.encode()) % PARTS == part]
     found = {case.name: outcome(case) for case in (chosen if part else chosen[:3])}

@@ -20,7 +20,7 @@ from offcut.graph.models.batches.parts import Part, Parts, parse_parts
 from offcut.graph.models.compiling.batch_strides import couplings
 from offcut.graph.sizes.extents import product
 from offcut.ir import Expr
-from tests.facade import Bound, Builder, Model, compiled, interpreted, load_machine
+from tests.facade import Block, Bound, Builder, Model, compiled, interpreted, load_machine
 from tests.graphs import arrays, drawn
 from tests.machines import host_with_memories_of
 from tests.operators import near
@@ -61,14 +61,14 @@ def in_parts(model: Model, size: str, runs: list[tuple[tuple[int, int], int]]) -
     """From now on a model runs so, in memory that holds NaN at first."""
     batches = batches_of(model, text_of(model, size, runs))
     model._shared = model._shared._replace(batches=batches)
-    memory = model._memory
+    take = model._blocks.take
 
-    def poisoned(count: int) -> tuple[int, int, Any]:
-        found = memory(count)
-        found[2].fill(0xFF)
-        return found
+    def poisoned(count: int) -> Block:
+        block = take(count)
+        block.owner.fill(0xFF)  # type: ignore[attr-defined]
+        return block
 
-    model._memory = poisoned  # type: ignore[method-assign]
+    model._blocks.take = poisoned  # type: ignore[method-assign]
     model._known.clear()
 
 

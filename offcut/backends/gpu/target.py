@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from offcut.backends import generic
 from offcut.backends.abi import Signature
 from offcut.backends.compile_request import CompileRequest
 from offcut.backends.gpu.calls import load_on_device, lowered_kernels
 from offcut.backends.gpu.copies import UNITS, rows
-from offcut.backends.gpu.executor import Limits, execute
+from offcut.backends.gpu.emulated import MEMORY, EmulatedCode
+from offcut.backends.gpu.executor import Limits
 from offcut.backends.gpu.mma import MMA, from_shared
 from offcut.backends.gpu.policy import GridPlans
 from offcut.backends.gpu.room import check_room
 from offcut.backends.gpu.text import cuda_text
 from offcut.backends.gpu.units import AGENTS, SHARED, check_units
-from offcut.backends.host.call import python_callable
+from offcut.backends.memory import HOST, Memory
 from offcut.backends.options import Loaded, Options, TargetPlan
 from offcut.backends.plan import Plan, PlanAlternative, PlannedPiece
 from offcut.backends.predict import cost_at
-from offcut.backends.signature import run_by_name
 from offcut.backends.target import Target
 from offcut.core.program import Program
 from offcut.core.text.parser import parse
@@ -34,7 +34,6 @@ from offcut.costmodel.grid import (
     prediction_seconds,
 )
 from offcut.describe.microkernel import Microkernel
-from offcut.describe.request import Array
 from offcut.errors import TargetError
 from offcut.partition import LoopCut, Users
 from offcut.polyhedral.sync import Agents, synchronized
@@ -63,7 +62,13 @@ class Cuda(Target):
     is_simulator: ClassVar[bool] = True  # type: ignore[misc]
     is_predicted: ClassVar[bool] = True  # type: ignore[misc]
     takes_strategies: ClassVar[bool] = True  # type: ignore[misc]
+    takes_strides: ClassVar[bool] = False  # type: ignore[misc]
     source_forms: ClassVar[tuple[str, ...]] = ("cuda",)  # type: ignore[misc]
+
+    @property
+    def memory(self) -> Memory:  # type: ignore[override]
+        """The memory of the device."""
+        return MEMORY if self.device == EMULATED else HOST
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
         """Return products of tiles in shared memory, then copies, then single instructions."""
@@ -120,17 +125,11 @@ class Cuda(Target):
         return cuda_text(planned.program)
 
     def load(self, lowered: bytes, signature: Signature, options: Options) -> Loaded:
-        """Return a callable: on the emulated device, one that runs the program on numpy arrays; on a GPU, as `load_on_device` says."""
+        """Return the program: on the emulated device, it runs on arrays of the host and by addresses in `memory`; on a GPU, as `load_on_device` says."""
         if self.device != EMULATED:
             return load_on_device(lowered, signature, self.machine.architecture)
-        program = parse(lowered.decode())
-        kernels = self.microkernels(options)
         limits = Limits(shared_bytes=_bytes_of(self.machine, SHARED))
-
-        def bind(constants: Mapping[str, Array]) -> Callable[..., Any]:
-            return python_callable(signature, _Run(program, constants, kernels, limits))
-
-        return bind
+        return EmulatedCode(parse(lowered.decode()), signature, self.microkernels(options), limits)
 
     def simulated_seconds(
         self,
@@ -216,25 +215,6 @@ class Cuda(Target):
             ]
 
         return seconds
-
-
-@dataclass(frozen=True)
-class _Run:
-    """Runs a program with its constants on inputs; returns the results in the order of the program."""
-
-    program: Program
-    constants: Mapping[str, Array]
-    kernels: tuple[Microkernel, ...]
-    limits: Limits
-
-    def __call__(self, inputs: Sequence[Array], sizes: Mapping[str, int]) -> Sequence[Array]:
-        def run(arrays: dict[str, Array], values: dict[str, int]) -> Mapping[str, Array]:
-            arguments = {**arrays, **self.constants}
-            return execute(
-                self.program, arguments, values, kernels=self.kernels, limits=self.limits
-            )
-
-        return run_by_name(self.program, run, inputs, sizes)
 
 
 def _bytes_of(machine: Device, memory: str) -> int:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -37,16 +37,24 @@ from offcut.graph.models.compiling.kept import Stepped
 from offcut.graph.models.compiling.kernels import Kernels, NamedRegion
 from offcut.graph.models.compiling.recall import from_kernels, from_later
 from offcut.graph.models.compiling.region_steps import RegionSteps
-from offcut.graph.models.compiling.split import Targets, every, resolved, texts_of
+from offcut.graph.models.compiling.split import (
+    Targets,
+    every,
+    memory_of,
+    resolved,
+    texts_of,
+)
 from offcut.graph.models.cost import ModelCost, cost_of
-from offcut.graph.models.memory.arena import ALIGNMENT, Arena, arena_of
+from offcut.graph.models.memory.arena import Arena, arena_of
+from offcut.graph.models.memory.call_memory import Blocks, Passage, held, rounded
 from offcut.graph.models.memory.calls import Calls
+from offcut.graph.models.memory.lending import Lent, lend
 from offcut.graph.models.memory.operands import Operands
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.running import ARENA, Frame, Prepared, extents_of, limits_of, refusal
 from offcut.graph.models.saving import GraphSteps, NativeCode, native_code, options_of
 from offcut.graph.models.slices import open_slices
-from offcut.graph.models.step import Operand, Step
+from offcut.graph.models.step import Operand, Step, for_memory
 from offcut.graph.passes import DEFAULT, Pass, improved
 from offcut.graph.passes.asked import copy_as_asked
 from offcut.graph.placing.layouts import beside, orders_of, turned
@@ -67,26 +75,14 @@ class _Known:
     fresh   the shape, the strides in elements, and the element type of each output that a call allocates; no strides where it
             lies row by row
     frames  that no call uses now
+    passage  of inputs and results; None: they are where the values are
     """
 
     sizes: Mapping[str, int]
     number: Numbers
     fresh: tuple[tuple[tuple[int, ...], tuple[int, ...] | None, str], ...]
     frames: list[Frame]
-
-
-class _Lent(NamedTuple):
-    """The memory of an input, its elements side by side.
-
-    kind   of array: numpy, torch, or another package
-    owner  keeps the memory alive: the array, or a view of it where that had to be looked at closely
-    """
-
-    address: int
-    shape: tuple[int, ...]
-    dtype: str
-    kind: str
-    owner: object
+    passage: Passage | None
 
 
 class Model:
@@ -111,6 +107,8 @@ class Model:
         how: Mapping[str, Any],
     ) -> None:
         graph, steps, outputs = bound.graph, found.steps, found.outputs
+        self._memory = memory_of(resolved(how["target"]))
+        steps = [for_memory(self._memory, step) for step in steps]
         self.steps, self.notes, self._how, self._found = tuple(steps), found.notes, how, found
         roots = {one.root for step in steps for one in (*step.inputs, *step.outputs)}
         roots |= {place.root for place in outputs.values()}
@@ -133,10 +131,10 @@ class Model:
         )
         self._lengths |= dict.fromkeys(measured, ONE)
         self._bases = {name: number for number, name in enumerate(bases, ARENA + 1)}
-        self._constants = [arrays[name] for name in read]
-        self._read = dict(zip(read, self._constants, strict=True))
-        for name, array in zip(read, self._constants, strict=True):
+        self._read = {name: arrays[name] for name in read}
+        for name, array in self._read.items():
             _check_constant(self._values[name], array)
+        self._constants = [held(self._memory, array) for array in self._read.values()]
         lasting = {place.root for place in outputs.values()}
         self.arena: Arena = arena_of(steps, self._values, set(self._bases), lasting, graph.sizes)
         numbers = {name: number for number, name in enumerate(self._fresh)}
@@ -152,10 +150,11 @@ class Model:
         operands = Operands(self.steps, given_back, self._lengths, self._valued)
         self._shared = Prepared(
             name=graph.name,
+            memory=self._memory,
             steps=self.steps,
             arena=self.arena,
             bases=self._bases,
-            addresses=[array.__array_interface__["data"][0] for array in self._constants],
+            addresses=[block.address for block in self._constants],
             calls=Calls(operands, self._valued),
             numbers=np.array([self._bases.get(root, ARENA) for root in operands.roots], np.int64),
             batches=MicroBatches(operands, self._values, self._lengths, graph.sizes, how["parts"]),
@@ -164,7 +163,7 @@ class Model:
         self._slices = (*open_slices(asked.graph),)
         self._known: dict[object, _Known] = {}
         self._given = [numbers.get(name) for name in graph.outputs]
-        self._arenas: list[tuple[int, int, Array]] = []
+        self._blocks = Blocks(graph.name, self._memory)
         self._lock = threading.Lock()
         self._as_written: Model | None = None
 
@@ -201,7 +200,8 @@ class Model:
 
         Raises what a call does.
         """
-        lent = [self._lent(array, n) for n, array in enumerate(arrays)]
+        graph = self.bound.graph
+        lent = [lend(array, n, graph.inputs, graph.name) for n, array in enumerate(arrays)]
         key = (*[(one.shape, one.dtype) for one in lent], *sorted(sizes.items()))
         known = self._known.get(key) or self._new(key, lent, sizes)
         try:
@@ -210,23 +210,29 @@ class Model:
             frame = Frame(self._shared, known.number, known.sizes)
         kind = lent[0].kind if lent else "numpy"
         results = [self._allocated(kind, *fresh) for fresh in known.fresh]
-        memory = self._memory(frame.arena_bytes)
-        addresses: list[Any] = [
-            memory[1],
-            *[one.address for one in lent],
-            *[at for _, at in results],
-        ]
-        frame.bases[ARENA : ARENA + len(addresses)] = addresses
-        frame.run()
+        addresses = [*[one.address for one in lent], *[at for _, at in results]]
+        passage, arena_bytes = known.passage, frame.arena_bytes
+        if passage is None:
+            block = self._blocks.take(arena_bytes)
+            frame.bases[ARENA : ARENA + len(addresses) + 1] = [block.address, *addresses]
+            frame.run()
+        else:
+            arena_bytes = rounded(arena_bytes)
+            block = self._blocks.take(arena_bytes + passage.bytes)
+            first = block.address + arena_bytes
+            there = passage.enter(first, addresses)
+            frame.bases[ARENA : ARENA + len(there) + 1] = [block.address, *there]
+            frame.run()
+            passage.leave(first, addresses)
         made = [
             results[place][0]
             if place is not None
             else self._copied(name, known.number, frame, kind)
-            for name, place in zip(self.bound.graph.outputs, self._given, strict=True)
+            for name, place in zip(graph.outputs, self._given, strict=True)
         ]
         within = frame.within
         known.frames.append(frame)  # from here on another call may use it
-        self._arenas.append(memory)
+        self._blocks.give_back(block)
         if not within:
             return self._plain().outputs(arrays, sizes)
         if kind in ("numpy", "torch"):
@@ -346,27 +352,7 @@ class Model:
             checked_arrays(self.declared, given)
         return [given[name] for name in names]
 
-    def _lent(self, array: Any, number: int) -> _Lent:
-        """The memory of an input; a copy where its elements do not lie side by side."""
-        plain = host.contiguous_info(array)
-        if plain is not None:
-            return _Lent(*plain, "numpy" if type(array) is np.ndarray else "torch", array)
-        names = self.bound.graph.inputs
-        at = names[number].name if number < len(names) else f"argument {number + 1}"
-        if not hasattr(array, "__dlpack__"):
-            array = np.asarray(array)
-        found = host.view(array, at, op=self.bound.graph.name)
-        step, whole = 1, found.fits
-        for extent, stride in zip(reversed(found.shape), reversed(found.strides), strict=True):
-            whole = whole and (extent == 1 or stride == step)
-            step *= extent
-        kind = found.kind
-        if not whole and step != 0:
-            copy = np.array(host.window(found), numpy_dtype(found.dtype), order="C")
-            found = host.view(copy, at, op=self.bound.graph.name)
-        return _Lent(found.address, found.shape, found.dtype, kind, found)
-
-    def _new(self, key: object, lent: Sequence[_Lent], sizes: Mapping[str, int]) -> _Known:
+    def _new(self, key: object, lent: Sequence[Lent], sizes: Mapping[str, int]) -> _Known:
         """What is known of a call that is met for the first time, which is checked."""
         inputs = self.bound.graph.inputs
         if len(lent) != len(inputs):
@@ -390,7 +376,20 @@ class Model:
         with self._lock:
             if len(self._known) >= MOST_FRAMES:
                 self._known.pop(next(iter(self._known)))
-            return self._known.setdefault(key, _Known(known, number, fresh, []))
+            return self._known.setdefault(
+                key, _Known(known, number, fresh, [], self._passage(lent, number))
+            )
+
+    def _passage(self, lent: Sequence[Lent], number: Numbers) -> Passage | None:
+        """Return the places of inputs and results in the memory of a device; None where values lie in that of the process."""
+        if self._memory.is_host:
+            return None
+        results = [self._bytes(root, number) for root in self._fresh.values()]
+        return Passage(self._memory, [one.bytes for one in lent], results)
+
+    def _bytes(self, root: str, number: Numbers) -> int:
+        """Return the bytes of the memory of a value."""
+        return number(self._lengths[root]) * ITEM_BYTES[self._values[root].dtype]
 
     def _allocation(
         self, output: str, number: Numbers
@@ -399,26 +398,6 @@ class Model:
         place = self._places[output]
         strides = None if self._compact[output] else tuple(map(number, place.strides))
         return tuple(map(number, place.shape)), strides, self._values[output].dtype
-
-    def _memory(self, count: int) -> tuple[int, int, Array]:
-        """Memory for the arena that no other call has: its bytes, where they begin, and what owns them."""
-        while self._arenas:
-            try:
-                found = self._arenas.pop()
-            except IndexError:
-                break
-            if found[0] >= count:
-                return found
-        try:
-            memory = np.empty(count + ALIGNMENT, np.uint8)
-        except NO_MEMORY as error:
-            raise CallError(
-                self.bound.graph.name,
-                "cannot allocate the arena",
-                because=f"values between kernels take {count:,} bytes",
-            ) from error
-        start: int = memory.__array_interface__["data"][0]
-        return count, start + -start % ALIGNMENT, memory
 
     def _allocated(
         self, kind: str, shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str
@@ -443,7 +422,13 @@ class Model:
         place = self._places[output]
         dtype = self._values[output].dtype
         base, start = frame.place(place.root)
-        address = frame.bases[base] + start + number(place.offset) * ITEM_BYTES[dtype]
+        whole = frame.bases[base] + start
+        if not self._memory.is_host:
+            staged = np.empty(self._bytes(place.root, number), np.uint8)
+            at: int = staged.__array_interface__["data"][0]
+            self._memory.read(at, whole, staged.nbytes)
+            whole = at
+        address = whole + number(place.offset) * ITEM_BYTES[dtype]
         shape, strides = tuple(map(number, place.shape)), tuple(map(number, place.strides))
         source = host.ArrayView(address, shape, strides, dtype, False, None, "memory", True)
         order = self._orders.get(output)
@@ -564,12 +549,13 @@ def stepped(
     asked, orders = orders or {}, {**(orders or {}), **orders_of(graph, readings)}
     count = processes()
     while True:
-        placed = laid(graph, fused, readings, orders, asked)
+        placed = laid(graph, fused, readings, orders, asked, kernels.takes_strides)
         try:
             steps, regions, named = list[Step](), list[RegionSteps](), list[NamedRegion]()
             for step in placed.steps:
                 region = step.region
-                named.append(kernels.asked(step, *_constants(region, readings, made, orders)))
+                fixed = _constants(region, readings, made, orders, kernels.packs)
+                named.append(kernels.asked(step, *fixed))
             with kernels.ahead(named, count) as ahead:
                 for one in named:
                     region = one.placed.region
@@ -591,15 +577,22 @@ def stepped(
 
 
 def _constants(
-    region: Region, readings: Readings, made: Bound, orders: Mapping[str, tuple[int, ...]]
+    region: Region,
+    readings: Readings,
+    made: Bound,
+    orders: Mapping[str, tuple[int, ...]],
+    packs: bool,
 ) -> tuple[frozenset[str], dict[str, tuple[int, ...]]]:
-    """The constants of a region that are read as any other operand is, and the orders of axes of others."""
+    """The constants of a region that are read as any other operand is, and the orders of axes of others.
+
+    packs  whether a target packs constants
+    """
     known, unpacked = frozenset(made.arrays), frozenset[str]()
     turns: dict[str, tuple[int, ...]] = {}
     for node in region.nodes:
         if node.op not in VIEWS:
             found = readings.of(node)
-            unpacked |= beside(node, found, known, orders)
+            unpacked |= beside(node, found, known, orders) if packs else frozenset()
             turns |= turned(node, found, known, orders)
     return unpacked, turns
 

@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 
+from offcut.backends.abi import DeviceEntry
 from offcut.backends.host import arrays as host
 from offcut.backends.host.call_sequence import CallSequence, check_status
+from offcut.backends.memory import Memory
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
 from offcut.describe.request import Array
-from offcut.errors import CallError, InternalError
+from offcut.errors import CallError, InternalError, OffcutError
 from offcut.graph.models.batches.arena_plan import ArenaPlan
 from offcut.graph.models.batches.microbatches import MicroBatches, Run
+from offcut.graph.models.compiling.node_errors import of_node
 from offcut.graph.models.memory.arena import Arena
 from offcut.graph.models.memory.calls import Calls, Laid
 from offcut.graph.models.memory.operands import Values
@@ -40,6 +44,7 @@ class Prepared(NamedTuple):
     """What all frames of a model have.
 
     name       of the graph
+    memory     that values lie in
     bases      the numbers of the bases of values that are not in the arena
     addresses  of the last of these: constants; what is measured has an element in each frame
     calls      what no size changes of the calls; numbers: of the base of each array of these
@@ -48,6 +53,7 @@ class Prepared(NamedTuple):
     """
 
     name: str
+    memory: Memory
     steps: Sequence[Step]
     arena: Arena
     bases: Mapping[str, int]
@@ -150,7 +156,7 @@ class Frame:
                 continue
             for n in range(at, behind):
                 places = laid.pointers[arrays[n] : arrays[n + 1], 1:].tolist()
-                yield partial(self._called, steps[n], places)
+                yield self._call(steps[n], places)
 
     def _in_parts(self, steps: Run) -> Callable[[int, int], int]:
         """A run of steps for a part of the batch after the other."""
@@ -238,10 +244,63 @@ class Frame:
         self.arena_bytes = max(self.arena_bytes, self._scratch_at + need)
         return batch
 
+    def _call(self, step: Step, places: Sequence[tuple[int, int]]) -> Callable[[int, int], int]:
+        """Return what runs a kernel that has no machine code.
+
+        places  of its arrays: base, and bytes behind it
+        """
+        memory, number = self._shared.memory, self._number
+        sizes = [number(size) for _, size in step.sizes]
+        if step.device is not None:
+            need = step.device.workspace(sizes)
+            self.arena_bytes = max(self.arena_bytes, self._scratch_at + need)
+            return partial(self._on_device, step, step.device, places, sizes)
+        if memory.is_host:
+            return partial(self._called, step, places)
+        staged = [
+            np.empty(tuple(map(number, one.shape)), numpy_dtype(one.dtype)) for one in step.arrays
+        ]
+        return partial(self._on_host, step, places, staged)
+
+    def _on_device(
+        self,
+        step: Step,
+        entry: DeviceEntry,
+        places: Sequence[tuple[int, int]],
+        sizes: Sequence[int],
+        bases: int,
+        workspace: int,
+    ) -> int:
+        """Call a kernel of a device."""
+        with self._blamed(step):
+            entry([self.bases[base] + behind for base, behind in places], sizes, workspace)
+        return 0
+
+    def _on_host(
+        self,
+        step: Step,
+        places: Sequence[tuple[int, int]],
+        staged: Sequence[Array],
+        bases: int,
+        workspace: int,
+    ) -> int:
+        """Run a kernel of the process on copies of what lies on a device."""
+        memory, count = self._shared.memory, len(step.inputs)
+        copies = [
+            (self.bases[base] + behind, array.__array_interface__["data"][0], array.nbytes)
+            for (base, behind), array in zip(places, staged, strict=True)
+        ]
+        for address, target, bytes_ in copies[:count]:
+            memory.read(target, address, bytes_)
+        self._run_kernel(step, staged)
+        for address, source, bytes_ in copies[count:]:
+            memory.write(address, source, bytes_)
+        return 0
+
     def _called(
         self, step: Step, places: Sequence[tuple[int, int]], bases: int, workspace: int
     ) -> int:
-        """Run a kernel that has no machine code."""
+        """Run a kernel that has no machine code, where its arrays are."""
         number = self._number
         views = [
             host.window(
@@ -258,10 +317,22 @@ class Frame:
             )
             for (base, offset), one in zip(places, step.arrays, strict=True)
         ]
-        inputs, outs = views[: len(step.inputs)], tuple(views[len(step.inputs) :])
-        known = {name: number(size) for name, size in step.sizes}
-        step.kernel(*inputs, out=outs if len(outs) > 1 else outs[0], **known)
+        self._run_kernel(step, views)
         return 0
+
+    def _run_kernel(self, step: Step, arrays: Sequence[Array]) -> None:
+        inputs, outs = arrays[: len(step.inputs)], tuple(arrays[len(step.inputs) :])
+        known = {name: self._number(size) for name, size in step.sizes}
+        with self._blamed(step):
+            step.kernel(*inputs, out=outs if len(outs) > 1 else outs[0], **known)
+
+    @contextmanager
+    def _blamed(self, step: Step) -> Iterator[None]:
+        """Let errors of a kernel name the node of the model."""
+        try:
+            yield
+        except OffcutError as refused:
+            raise of_node(refused, step.name, step.nodes) from refused
 
 
 def limits_of(steps: Sequence[Step]) -> dict[str, dict[str, float]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from offcut.backends.abi import Entry
+from offcut.backends.abi import DeviceEntry, Entry
+from offcut.backends.memory import Memory
 from offcut.core.expr import Expr
 from offcut.core.memo import lazy_property
 from offcut.errors import InternalError
@@ -45,6 +46,7 @@ class Step:
     distributed  whether products are distributed over sums in it
     batch_strides  of each size of the graph that it has: the strides of its inputs and outputs along that, in elements, 0 of what all
                parts read; why it does not run for a part of it, where it may not
+    device  what runs it in the memory of a device
     """
 
     kernel: Kernel
@@ -61,6 +63,7 @@ class Step:
     limits: tuple[float, ...] = ()
     distributed: bool = False
     batch_strides: Mapping[str, tuple[Expr, ...] | str] = field(default_factory=dict)
+    device: DeviceEntry | None = None
 
     @property
     def arrays(self) -> tuple[Operand, ...]:
@@ -96,3 +99,11 @@ class Step:
             if not relation.holds(found):
                 return f"it assumes {relation.text}"
         return ""
+
+
+def for_memory(memory: Memory, step: Step) -> Step:
+    """Return a step as it runs where values lie in a memory: by addresses of the process, or of a device."""
+    if memory.is_host:
+        return step
+    is_there = step.kernel.code.target.memory is memory
+    return replace(step, entry=None, device=step.kernel.device_entry if is_there else None)

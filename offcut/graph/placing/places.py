@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from offcut.core import index as ix
+from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Binary, Expr
 from offcut.graph.fusion.reading import Readings, Strided
 from offcut.graph.fusion.regions import Region, region_of
@@ -22,6 +23,8 @@ from offcut.graph.sizes import extents
 from offcut.graph.views import VIEWS
 
 ZERO, ONE = ix.const(0), ix.const(1)
+ALIGNED = 16
+"""Bytes that the address of an array is a multiple of, if kernels take no strides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,13 +221,15 @@ def laid(
     readings: Readings,
     stored: Mapping[str, tuple[int, ...]] | None = None,
     asked: Mapping[str, tuple[int, ...]] | None = None,
+    strides: bool = True,
 ) -> Laid:
     """The graph in memory: as few copies as are found to do.
 
     stored  the orders of the axes of computed values in memory, where they are not as they are
     asked   those of outputs, which views that lie otherwise are copied for
+    strides whether kernels read at any strides; else what does not lie side by side, or begins at no multiple of `ALIGNED` bytes, is copied
     """
-    laying = _Laying(graph, readings, dict(stored or {}))
+    laying = _Laying(graph, readings, dict(stored or {}), strides)
     laying.settled.update(asked or ())
     maker = {name: n for n, one in enumerate(fused) for name in _results(one)}
     before, number = list[_State](), 0
@@ -276,8 +281,13 @@ class _Laying:
     """
 
     def __init__(
-        self, graph: Graph, readings: Readings, orders: dict[str, tuple[int, ...]]
+        self,
+        graph: Graph,
+        readings: Readings,
+        orders: dict[str, tuple[int, ...]],
+        strides: bool,
     ) -> None:
+        self.strides = strides
         self.settled: set[str] = set()
         self.graph, self.readings, self.orders = graph, readings, orders
         self.maker = {value.name: node for node in graph.nodes for value in node.results}
@@ -331,14 +341,15 @@ class _Laying:
         """Place what a region gives; what it reads is readable from here on."""
         opaque = self.opaque(region)
         for name in region.operands:
-            place = self.places[name]
-            last = len(place.shape) - 1
-            lies = place.shape[last:] == (ONE,) or place.unit == last
-            if last >= 0 and (not lies if opaque else place.unit is None):
+            if not self.is_readable(name, opaque):
                 self.copy(name)
         orders = dict[str, tuple[int, ...]]()
-        if opaque:
-            orders |= {name: tuple(range(len(self.shapes[name]))) for name in region.operands}
+        for name in region.operands:
+            lying = None if self.strides else self.places[name].lying
+            if opaque:
+                orders[name] = tuple(range(len(self.shapes[name])))
+            elif lying is not None:
+                orders[name] = lying
         for name in region.results:
             rows = tuple(range(len(self.shapes[name])))
             order = self.orders.get(name, rows)
@@ -350,6 +361,20 @@ class _Laying:
                 self.computed.add(name)
         used = (*region.operands, *region.results)
         self.steps.append(Placed(region, {name: self.places[name] for name in used}, orders))
+
+    def is_readable(self, name: str, opaque: bool) -> bool:
+        """Return whether a kernel reads a value where it lies.
+
+        opaque  of a loop program
+        """
+        place = self.places[name]
+        if not self.strides:
+            begin = ix.known_divisor(place.offset) * ITEM_BYTES[self.graph.values[name].dtype]
+            lies = place.compact if opaque else place.lying is not None
+            return lies and begin % ALIGNED == 0
+        last = len(place.shape) - 1
+        lies = place.shape[last:] == (ONE,) or place.unit == last
+        return last < 0 or (lies if opaque else place.unit is not None)
 
     def opaque(self, region: Region) -> bool:
         """Whether it is a loop program, whose arrays have their axes in the order that it says."""
@@ -370,7 +395,7 @@ class _Laying:
             if reshaped(self.places[operand], self.shapes[name]) in (None, place):
                 self.copy(operand)
             self.place(node)  # of what another reader may have copied
-            if self.places[name].unit is None:
+            if not self.is_readable(name, opaque=False):
                 self.copy(name)
         else:
             self.orders.pop(name, None)  # it is copied to lie as it is read

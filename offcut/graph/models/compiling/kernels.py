@@ -15,8 +15,17 @@ from offcut.graph.fusion.folding import scaled
 from offcut.graph.graph import Node, Value, renamed
 from offcut.graph.models.compiling.ahead import Ahead, Compilation
 from offcut.graph.models.compiling.batch_strides import batch_strides
+from offcut.graph.models.compiling.node_errors import of_node, with_names
 from offcut.graph.models.compiling.region_steps import Call, Held, RegionSteps, holding
-from offcut.graph.models.compiling.split import TargetKernel, Targets, every, taken
+from offcut.graph.models.compiling.split import (
+    TargetKernel,
+    Targets,
+    every,
+    has_packed_operands,
+    memory_of,
+    resolved,
+    taken,
+)
 from offcut.graph.models.compiling.wanted import (
     Binding,
     CanonicalRegion,
@@ -49,6 +58,8 @@ class Kernels:
     arrays  its constants
     like    of another graph, whose code is taken where it fits
     compiled  one for each code, by its number
+    memory  that the values lie in; takes_strides: whether all targets read and write there at strides
+    packs   whether a target packs constants
     least_filled, distributive  as `offcut.graph.compiled` says
     """
 
@@ -66,6 +77,9 @@ class Kernels:
         self.sizes, self.values, self.arrays = tuple(sizes), values, arrays
         self.targets, self.threads, self.least_filled = targets, threads, least_filled
         self.distributive = distributive
+        run_by = resolved(every(targets))
+        self.memory, self.packs = memory_of(run_by), has_packed_operands(run_by)
+        self.takes_strides = all(one.takes_strides for one in run_by)
         self._known: dict[object, tuple[Call, ...]] = {} if like is None else like._known
         self._numbers: dict[str, int] = {} if like is None else like._numbers
         self.compiled: list[TargetKernel] = [] if like is None else like.compiled
@@ -131,7 +145,9 @@ class Kernels:
                 continue
             constants = {name: zero(a.dtype.name, a.shape) for name, a in one.constants.items()}
             with suppress(OffcutError):  # it is refused where it is made
-                found, _ = wanted(one.asked, constants, self.distributive, Derived.zeros)
+                found, _ = wanted(
+                    one.asked, constants, self.distributive, Derived.zeros, self.memory.is_host
+                )
                 for each in found:
                     kinds = {name: (a.dtype, a.shape) for name, a in each.constants.items()}
                     asked = each.output, each.inputs, kinds, self.threads, target
@@ -149,11 +165,15 @@ class Kernels:
 
         Raises DescribeError, PartitionError or TargetError for what a kernel cannot be made of.
         """
-        calls, held = self._held(region, ahead, priced)
+        nodes, names = region.placed.region.nodes, {new: old for old, new in region.names.items()}
+        try:
+            calls, held = self._held(region, ahead, priced)
+        except OffcutError as error:
+            operators = [node.op for node in nodes]
+            raise of_node(error, nodes[-1].results[0].name, operators, names) from error
         kernels = zip(calls, held.kernels, strict=True)
         made = tuple(self._step(region, call, kernel) for call, kernel in kernels)
-        own = {new: old for old, new in region.names.items()}
-        constants = {name: own[name] for name in region.constants}
+        constants = {name: names[name] for name in region.constants}
         found = RegionSteps(constants, region.asked.orders, calls, made)
         return found, [*found.steps(held, priced)]
 
@@ -168,7 +188,7 @@ class Kernels:
         if known is not None:
             with suppress(DescribeError):  # their code is for finite ones
                 return known, holding(known, self.codes, constants, asked.orders)
-        asks, arrays = wanted(asked, constants, self.distributive, Derived.run)
+        asks, arrays = wanted(asked, constants, self.distributive, Derived.run, self.memory.is_host)
         made = [self.made(one, ahead) for one in asks]
         pairs = zip(made, asks, strict=True)
         calls = self._known[asked.key] = tuple(Call(code, one.binding) for (code, _), one in pairs)
@@ -196,7 +216,7 @@ class Kernels:
             outputs=tuple(results.values()),
             sizes=tuple((n.name, binding.sizes[n.name]) for n in kernel.signature.sizes),
             target=compiled.target,
-            refused=compiled.refused,
+            refused=tuple((by, with_names(why, own)) for by, why in compiled.refused),
             constants=tuple(
                 (own[x], name, asked.orders.get(x) or tuple(range(self.arrays[own[x]].ndim)))
                 for name, x in binding.constants.items()

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from offcut import pipeline
 from offcut.backends.checked_results import check_result
+from offcut.backends.memory import HOST, Memory
 from offcut.backends.target import Target
 from offcut.errors import DescribeError, OffcutError
 from offcut.graph.sizes.typical import typical_sizes
@@ -92,6 +93,33 @@ def resolved(targets: Sequence[str | Target]) -> tuple[Target, ...]:
     Raises TargetError as `offcut.compile` does.
     """
     return tuple(one if isinstance(one, Target) else pipeline.target(one) for one in targets)
+
+
+def memory_of(targets: Sequence[Target]) -> Memory:
+    """Return the memory that the values of a model lie in: that of a device, if a target has one, else that of the process.
+
+    Raises DescribeError for two devices.
+    """
+    devices = {id(one.memory): one for one in targets if not one.memory.is_host}
+    if len(devices) > 1:
+        names = " and ".join(repr(one) for one in devices.values())
+        raise DescribeError(
+            "graph",
+            f"cannot compile for {names}",
+            because="each has a memory of its own, and the values of a model lie in one",
+            help=(f"target=({next(iter(devices.values()))!r}, 'cpu')",),
+        )
+    return next((one.memory for one in devices.values()), HOST)
+
+
+def has_packed_operands(targets: Sequence[Target]) -> bool:
+    """Return whether a microkernel of a target reads an operand from main memory in a layout of its own, as a constant can be packed."""
+    return any(
+        place.layout is not None and not place.memories
+        for target in targets
+        for kernel in target.microkernels()
+        for place in kernel.operands.values()
+    )
 
 
 def texts_of(targets: Sequence[Target], threads: int | None) -> tuple[tuple[str, ...], ...]:

@@ -184,11 +184,16 @@ class _Around:
 
 
 def wanted(
-    asked: CanonicalRegion, constants: Mapping[str, Array], distributive: bool, run: Run
+    asked: CanonicalRegion,
+    constants: Mapping[str, Array],
+    distributive: bool,
+    run: Run,
+    measures: bool = True,
 ) -> tuple[tuple[DescribedKernel, ...], Mapping[str, Array]]:
     """The kernel of a region, and before it one that measures what that assumes something of; and all constants of them.
 
     distributive  as `offcut.graph.compiled` says
+    measures  whether data may be measured before a sum takes fewer products: whoever calls it waits for the measure
     """
     description = Description(asked.sizes)
     results: tuple[Tensor, ...] = ()
@@ -207,7 +212,7 @@ def wanted(
     described = with_lanes_over_groups(
         described, {name: asked.orders[new] for name, new in renames.items()}
     )
-    known = _known(described, constants, distributive, run)
+    known = _known(described, constants, distributive, run, measures)
     every = {**constants, **known.made}
     given += [replace(tensor, definition=None) for tensor in known.derived]
     around = _Around(description.dims, given, known.program, every, asked)
@@ -275,7 +280,11 @@ def _named(
 
 
 def _known(
-    described: tuple[Tensor, ...], constants: Mapping[str, Array], distributive: bool, run: Run
+    described: tuple[Tensor, ...],
+    constants: Mapping[str, Array],
+    distributive: bool,
+    run: Run,
+    measures: bool,
 ) -> _Known:
     """The results, where what depends on constants alone is computed.
 
@@ -284,7 +293,7 @@ def _known(
     """
     if distributive:
         folded = with_folded_factors(described, constants)
-        fewer, assumed = with_fewer_products(folded, constants)
+        fewer, assumed = with_fewer_products(folded, constants) if measures else (folded, ())
         for results, largest in ((fewer, assumed), (folded, ())):
             found = _computed(results, largest, constants, run)
             if are_finite(found.made):
