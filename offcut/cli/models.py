@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
-from zipfile import BadZipFile
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 
+from offcut.backends.abi import Argument
+from offcut.backends.host.saved import SavedModel, load
 from offcut.cli.options import read_number, read_pair
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import Const, Expr
 from offcut.core.interpret.run_arguments import checked_size
+from offcut.core.program import Size
 from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError
 from offcut.graph import extents
@@ -20,14 +24,14 @@ from offcut.pipeline import targets
 from offcut.plugins.onnx import OnnxModel
 
 
-def check_readable(model: Path) -> None:
+def check_readable(model: Path, command: str = "run") -> None:
     """Refuse a model that is no file, in the words of the command."""
     if not model.is_file():
         raise DescribeError(
-            "run",
+            command,
             f"cannot read {model}",
             because="there is no such file",
-            help=("offcut run model.onnx",),
+            help=(f"offcut {command} model.onnx",),
         )
 
 
@@ -103,7 +107,72 @@ def _named_in(arrays: Mapping[str, Array], name: str, path: str) -> Array:
     return arrays[name]
 
 
-def sizes_of(model: OnnxModel, given: Mapping[str, Array], texts: Sequence[str]) -> dict[str, int]:
+def load_saved(path: Path, shown: Mapping[str, bool]) -> SavedModel | None:
+    """Return the model of a file that `offcut build` wrote; None: it is another file.
+
+    shown  whether what only a file of ONNX has is asked for, by option
+
+    Raises DescribeError for a kernel, and for what is asked for; and what `offcut.load` does.
+    """
+    if not is_zipfile(path):
+        return None
+    model = load(path)
+    if not isinstance(model, SavedModel):
+        raise DescribeError("run", f"cannot run {path}", because="it holds a kernel, and no model")
+    for option, is_asked in shown.items():
+        if is_asked:
+            raise DescribeError(
+                "run",
+                f"cannot take {option} with {path}",
+                because="a saved model is machine code: its graph and its plan are not in it",
+                help=(f"offcut run model.onnx {option}",),
+            )
+    return model
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """How a model is called.
+
+    inputs  by the names of the file
+    """
+
+    inputs: Mapping[str, Argument]
+    sizes: tuple[Size, ...]
+
+
+def call_of(model: OnnxModel | SavedModel) -> ModelCall:
+    """Return how a model is called."""
+    if isinstance(model, SavedModel):
+        arguments, places = model.signature.inputs, model.saved.inputs
+        return ModelCall(
+            {name: arguments[at] for name, at in places.items()}, model.signature.sizes
+        )
+    values = {value.name: value for value in model.graph.inputs}
+    inputs = {name: values[own] for name, own in model.imported.inputs.items()}
+    return ModelCall(
+        {name: Argument(name, one.dtype, one.shape) for name, one in inputs.items()}, model.sizes
+    )
+
+
+def bounds_of(texts: Sequence[str]) -> dict[str, int | tuple[int, int]]:
+    """Return the sizes of ``--size batch=8`` and ``--size batch=1:64``: a value, or the least and the greatest.
+
+    Raises DescribeError for any other text.
+    """
+    bounds: dict[str, int | tuple[int, int]] = {}
+    for text in texts:
+        name, value = read_pair("build", "--size", text, ("--size batch=8", "--size batch=1:64"))
+        least, colon, most = value.partition(":")
+        ends = [
+            read_number("build", f"--size {text}", one, f"--size {name}=1:64")
+            for one in ((least, most) if colon else (least,))
+        ]
+        bounds[name] = (ends[0], ends[1]) if colon else ends[0]
+    return bounds
+
+
+def sizes_of(call: ModelCall, given: Mapping[str, Array], texts: Sequence[str]) -> dict[str, int]:
     """The sizes of a call: those that `given` shows, those that are asked for, else 1, or the least there is.
 
     texts  ``batch=3``
@@ -111,7 +180,7 @@ def sizes_of(model: OnnxModel, given: Mapping[str, Array], texts: Sequence[str])
     Raises DescribeError for a size that the model has not, or that a given array has otherwise, CallError for an input that it has
     not, and a size that no call has.
     """
-    declared = {size.name: size for size in model.sizes}
+    declared = {size.name: size for size in call.sizes}
     asked = {}
     for text in texts:
         name, value = read_pair("run", "--size", text, ("--size batch=3",))
@@ -125,18 +194,17 @@ def sizes_of(model: OnnxModel, given: Mapping[str, Array], texts: Sequence[str])
                 because=f"sizes are {listed}",
                 help=tuple(f"--size {one}={max(size.min, 1)}" for one, size in declared.items()),
             )
-    values = {value.name: value for value in model.graph.inputs}
     seen: dict[str, int] = {}
     for name, array in given.items():
-        if name not in model.imported.inputs:
-            listed = ", ".join(model.imported.inputs) or "none"
+        if name not in call.inputs:
+            listed = ", ".join(call.inputs) or "none"
             raise CallError(
                 "run",
                 f"cannot take an input {name}",
                 because=f"inputs are {listed}",
-                help=tuple(f"--input {one}={one}.npy" for one in model.imported.inputs),
+                help=tuple(f"--input {one}={one}.npy" for one in call.inputs),
             )
-        shape = values[model.imported.inputs[name]].shape
+        shape = call.inputs[name].shape
         for extent, actual in zip(map(_named, shape), array.shape, strict=False):
             if extent in declared and asked.get(extent, actual) != actual:
                 raise DescribeError(
@@ -147,26 +215,24 @@ def sizes_of(model: OnnxModel, given: Mapping[str, Array], texts: Sequence[str])
                 )
             if extent in declared:
                 seen.setdefault(extent, actual)
-    least = {size.name: max(size.min, min(1, size.max)) for size in model.sizes}
+    least = {size.name: max(size.min, min(1, size.max)) for size in call.sizes}
     found = {**least, **seen, **asked}
     return {name: checked_size(declared[name], value) for name, value in found.items()}
 
 
 def drawn(
-    model: OnnxModel, given: Mapping[str, Array], sizes: Mapping[str, int], seed: int
+    call: ModelCall, given: Mapping[str, Array], sizes: Mapping[str, int], seed: int
 ) -> dict[str, Array]:
     """An array for each input: as given, else drawn; floats from the normal distribution, integers 0 or 1.
 
     Raises DescribeError where the memory for one is not there.
     """
-    values = {value.name: value for value in model.graph.inputs}
     known = {name: Const(value, "index") for name, value in sizes.items()}
     generator = np.random.default_rng(seed)
     feed: dict[str, Array] = dict(given)
-    for name, own in model.imported.inputs.items():
+    for name, value in call.inputs.items():
         if name in feed:
             continue
-        value = values[own]
         shape = tuple(_count(extents.at(extent, known)) for extent in value.shape)
         try:
             floats = value.dtype in FLOATS

@@ -12,7 +12,9 @@ from offcut.cli.app import app, refusals
 
 @app.command()
 def run(
-    model: Annotated[Path, typer.Argument(help="A file that onnx reads.")],
+    model: Annotated[
+        Path, typer.Argument(help="A file that onnx reads, or that `offcut build` wrote.")
+    ],
     given: Annotated[
         list[str] | None,
         typer.Option(
@@ -55,32 +57,47 @@ def run(
         bool, typer.Option("--cost", help="Print what they are predicted to cost.")
     ] = False,
 ) -> None:
-    """Run an ONNX model once, and print the names, element types and shapes of its outputs.
+    """Run an ONNX model, or one that `offcut build` saved, once, and print the names, element types and shapes of its outputs.
 
     Example: offcut run model.onnx --input x=x.npy --size batch=3 --output results
     """
-    from offcut.cli.models import arrays_of, check_readable, drawn, saved, sizes_of, targets_of
+    from offcut.cli.models import (
+        arrays_of,
+        call_of,
+        check_readable,
+        drawn,
+        load_saved,
+        saved,
+        sizes_of,
+        targets_of,
+    )
     from offcut.plugins.onnx import from_onnx
 
     with refusals():
         check_readable(model)
-        made = from_onnx(
-            model,
-            threads=threads,
-            target=targets_of(target),
-            constants=arrays_of(constant or (), "--constant"),
-            distributive=distributive,
-            parts=parts,
-        )
-        if graph:
-            typer.echo(str(made.graph))
         arrays = arrays_of(given or ())
-        sizes = sizes_of(made, arrays, size or ())
-        if plan:
-            typer.echo(str(made.plan(**sizes)))
-        if cost:
-            typer.echo(str(made.cost(**sizes)))
-        results = made(drawn(made, arrays, sizes, seed))
+        loaded = load_saved(model, {"--graph": graph, "--plan": plan, "--cost": cost})
+        if loaded is not None:
+            call = call_of(loaded)
+            results = loaded(drawn(call, arrays, sizes_of(call, arrays, size or ()), seed))
+        else:
+            made = from_onnx(
+                model,
+                threads=threads,
+                target=targets_of(target),
+                constants=arrays_of(constant or (), "--constant"),
+                distributive=distributive,
+                parts=parts,
+            )
+            if graph:
+                typer.echo(str(made.graph))
+            call = call_of(made)
+            sizes = sizes_of(call, arrays, size or ())
+            if plan:
+                typer.echo(str(made.plan(**sizes)))
+            if cost:
+                typer.echo(str(made.cost(**sizes)))
+            results = made(drawn(call, arrays, sizes, seed))
         if output is not None:
             saved(results, output)
     for name, array in results.items():

@@ -52,7 +52,7 @@ from offcut.graph.models.memory.lending import Lent, lend
 from offcut.graph.models.memory.operands import Operands
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.running import ARENA, Frame, Prepared, extents_of, limits_of, refusal
-from offcut.graph.models.saving import GraphSteps, NativeCode, native_code, options_of
+from offcut.graph.models.saving import GraphSteps, NativeCode, native_code, options_of, renamed
 from offcut.graph.models.slices import open_slices
 from offcut.graph.models.step import Operand, Step, for_memory
 from offcut.graph.passes import DEFAULT, Pass, improved
@@ -271,7 +271,7 @@ class Model:
         Raises TargetError for a kernel that is no machine code; DescribeError where the file cannot be written.
         """
         names = "entry", "workspace", "fastcall", "supported"
-        made = self._native("save")
+        made = self._native("save", inputs, outputs)
         fastcall = fast_entry_ir(made.signature, constants=len(made.constants), dense=True)
         symbols = {f"offcut_{name}": f"offcut_{name}" for name in names}
         code = self._linked(made, DECLARED + fastcall, symbols)
@@ -288,27 +288,37 @@ class Model:
         )
         write_saved(path, saved, code, made.constants)
 
-    def export(self, folder: str | os.PathLike[str], name: str | None = None) -> Exported:
+    def export(
+        self,
+        folder: str | os.PathLike[str],
+        name: str | None = None,
+        inputs: Mapping[str, str] | None = None,
+        outputs: Mapping[str, str] | None = None,
+    ) -> Exported:
         """Return an object file and a C header: the model for programs without Python, as `Kernel.export` has a kernel.
 
         folder  where ``NAME.o`` and ``NAME.h`` are written; it is made where there is none
         name    of the C functions; by default that of the graph
+        inputs, outputs  what the header calls them, as `save` says
 
         Raises DescribeError for a name that C does not take, or a folder that cannot be written to; TargetError for a kernel that is no
         machine code.
         """
         called = self.bound.graph.name if name is None else name
         check_name(called)
-        made = self._native("export")
+        made = self._native("export", inputs, outputs)
         glue = c_functions(made.signature, [bytes(one) for one in made.constants], is_dense=True)
         symbols = {symbol: called + suffix for symbol, suffix in C_SUFFIXES.items()}
         code = self._linked(made, glue, symbols)
         return export(made.signature, code, len(made.constants), folder, called, is_dense=True)
 
-    def _native(self, op: str) -> NativeCode:
-        """Return the model as machine code."""
+    def _native(
+        self, op: str, inputs: Mapping[str, str] | None, outputs: Mapping[str, str] | None
+    ) -> NativeCode:
+        """Return the model as machine code, its arrays by the names that a file gives them."""
         plain = self._plain().steps_of_graph if any(step.limits for step in self.steps) else None
-        return native_code(op, self.steps_of_graph, plain)
+        made = native_code(op, self.steps_of_graph, plain)
+        return replace(made, signature=renamed(made.signature, inputs or {}, outputs or {}))
 
     def _linked(self, made: NativeCode, glue: str, symbols: Mapping[str, str]) -> PortableCode:
         """Return the object of a model and of what calls it."""

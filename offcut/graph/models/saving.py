@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -103,6 +103,20 @@ def signature_of(model: GraphSteps) -> Signature:
     )
 
 
+def renamed(
+    signature: Signature, inputs: Mapping[str, str], outputs: Mapping[str, str]
+) -> Signature:
+    """Return a signature whose arguments have other names: each is given with the one that it has; those without keep theirs."""
+
+    def by(names: Mapping[str, str], arguments: Iterable[Argument]) -> tuple[Argument, ...]:
+        own = {name: given for given, name in reversed([*names.items()])}
+        return tuple(replace(one, name=own.get(one.name, one.name)) for one in arguments)
+
+    return replace(
+        signature, inputs=by(inputs, signature.inputs), outputs=by(outputs, signature.outputs)
+    )
+
+
 class _Memories:
     """The constants of an entry, each once, behind its other pointers."""
 
@@ -184,4 +198,4 @@ def options_of(steps: Iterable[Step]) -> Options:
     return next(iter(steps)).kernel.code.options
 
 
-__all__ = ["GraphSteps", "NativeCode", "native_code", "options_of"]
+__all__ = ["GraphSteps", "NativeCode", "native_code", "options_of", "renamed"]

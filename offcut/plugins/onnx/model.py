@@ -73,7 +73,7 @@ class OnnxModel:
 
     def export(self, folder: str | os.PathLike[str], name: str | None = None) -> Exported:
         """Return an object file and a C header, as `Model.export` says."""
-        return self.model.export(folder, name)
+        return self.model.export(folder, name, self.imported.inputs, self.imported.outputs)
 
     def cost(self, **sizes: int) -> ModelCost:
         """What a call is predicted to cost, as `Model.cost` says it."""

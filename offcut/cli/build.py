@@ -1,0 +1,77 @@
+"""`offcut build`: a model of a file, compiled into a file that needs no compiler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from offcut.cli.app import app, refusals
+
+
+@app.command()
+def build(
+    model: Annotated[Path, typer.Argument(help="A file that onnx reads.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file to write; by default MODEL.offcut, here."),
+    ] = None,
+    size: Annotated[
+        list[str] | None,
+        typer.Option("--size", help="batch=1:64: bounds of a size; batch=8: its value."),
+    ] = None,
+    constant: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--constant",
+            help="to=to.npy: an input that is known before any call, as shapes and axes have to be.",
+        ),
+    ] = None,
+    machine: Annotated[
+        str | None,
+        typer.Option(
+            help="A described machine, or the path of a description; by default this one."
+        ),
+    ] = None,
+    distributive: Annotated[
+        bool,
+        typer.Option(
+            help="Let products be distributed over sums, which rounds otherwise: batch norms go into weights, and windows of three take fewer multiplications."
+        ),
+    ] = True,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder that an object file and a C header go to, in place of one file."
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Of the C functions.")] = None,
+) -> None:
+    """Compile an ONNX model into a file that `offcut.load` and `offcut run` take, or for C.
+
+    Example: offcut build encoder.onnx -o encoder.offcut --size batch=1:64
+    """
+    from offcut.cli.models import arrays_of, bounds_of, check_readable
+    from offcut.pipeline import target
+    from offcut.plugins.onnx import from_onnx
+
+    with refusals():
+        check_readable(model, "build")
+        made = from_onnx(
+            model,
+            sizes=bounds_of(size or ()),
+            threads=1,
+            target=target("cpu", machine),
+            constants=arrays_of(constant or (), "--constant"),
+            distributive=distributive,
+            parts=False,
+        )
+        if export is not None:
+            files = made.export(export, name)
+            for path in (files.object, files.header):
+                typer.echo(f"{path}: {path.stat().st_size:,} bytes")
+            return
+        path = output or Path(f"{model.stem}.offcut")
+        made.save(path)
+        typer.echo(f"{path}: {path.stat().st_size:,} bytes")
