@@ -38,8 +38,8 @@ from offcut.partition.strategies.segment_loops import (
     TilePlace,
     crossing_segment,
     full_segment,
+    height_cases,
     possible_segments,
-    restrict_heights,
     segment_loops,
     to_outer_axis,
     whole_segment,
@@ -50,7 +50,7 @@ from offcut.polyhedral import Facts
 
 
 @dataclass(frozen=True)
-class Step:
+class BandLevel:
     """One level of one loop of the band: how it is cut there.
 
     loop       its number in the band
@@ -118,7 +118,7 @@ class Band:
         """The loops, cut level by level."""
         cuts = [self.cutting.cut_of(loop) for loop in self.band]
         depth = max(len(cut.tiles) for cut in cuts if cut is not None)
-        steps: list[Step] = []
+        steps: list[BandLevel] = []
         for level in range(depth):
             for k, cut in enumerate(cuts):
                 skipped = depth - len(cut.tiles) if cut is not None else 0
@@ -126,11 +126,11 @@ class Band:
                     continue
                 last = level == depth - 1
                 strategy = cut.strategy if last else LADDER
-                steps.append(Step(k, cut.tiles[level - skipped], strategy, last))
+                steps.append(BandLevel(k, cut.tiles[level - skipped], strategy, last))
         return self.level(tuple(steps), {}, at)
 
     def level(
-        self, steps: tuple[Step | For, ...], ranges: Mapping[int, Range], at: Facts
+        self, steps: tuple[BandLevel | For, ...], ranges: Mapping[int, Range], at: Facts
     ) -> tuple[Stmt, ...]:
         """The loops of `steps`, outermost first, around one tile; some are loops of no tile."""
         if not steps:
@@ -163,8 +163,8 @@ class Band:
 
     def by_height(
         self,
-        step: Step,
-        rest: tuple[Step | For, ...],
+        step: BandLevel,
+        rest: tuple[BandLevel | For, ...],
         ranges: Mapping[int, Range],
         at: Facts,
     ) -> tuple[Stmt, ...]:
@@ -173,26 +173,19 @@ class Band:
         rows = ranges[number]
         assert rows.rect is not None
         assert rows.segment is not None
-        low, high = rows.segment.heights
-        body: tuple[Stmt, ...] = ()
-        for (first, last), tile, sizes in reversed(step.by_height):
-            if first > high or last < low:
-                continue
-            own = replace(step, tile=tile, strategy=step.strategy.with_heights(sizes), by_height=())
-            bounds = (max(first, low), min(last, high))
-            limited = replace(rows, segment=restrict_heights(rows.segment, *bounds))
-            inner = self.level((own, *rest), {**ranges, number: limited}, at)
-            condition = ix.compare("<=", rows.rect[1], last)
-            if isinstance(condition, Const):
-                body = inner if condition.value else body
-            else:
-                body = (If(condition, inner, body),) if body else inner
-        return body
+
+        def case(tile: int, sizes: tuple[int, ...], limited: Segment) -> tuple[Stmt, ...]:
+            strategy = step.strategy.with_heights(sizes)
+            own = replace(step, tile=tile, strategy=strategy, by_height=())
+            inside = {**ranges, number: replace(rows, segment=limited)}
+            return self.level((own, *rest), inside, at)
+
+        return height_cases(step.by_height, rows.segment, rows.rect[1], case)
 
     def stripped(
         self,
-        step: Step,
-        rest: tuple[Step | For, ...],
+        step: BandLevel,
+        rest: tuple[BandLevel | For, ...],
         ranges: Mapping[int, Range],
         at: Facts,
         over: tuple[Expr, Expr, Expr],
@@ -239,7 +232,7 @@ class Band:
             return (If(Compare("<", lo, hi), body),)
         return body
 
-    def check(self, loop: For, step: Step, extent: Expr, at: Facts) -> None:
+    def check(self, loop: For, step: BandLevel, extent: Expr, at: Facts) -> None:
         """Refuse a strategy that this loop cannot take."""
         reduction = self.carried.reductions.get(loop.iter)
         sequential = loop.iter in self.carried.sequential
@@ -255,8 +248,8 @@ class Band:
 
     def crossed(
         self,
-        step: Step,
-        rest: tuple[Step | For, ...],
+        step: BandLevel,
+        rest: tuple[BandLevel | For, ...],
         ranges: Mapping[int, Range],
         at: Facts,
         lo: Expr,
@@ -303,8 +296,8 @@ class Band:
 
     def full_tiles(
         self,
-        step: Step,
-        rest: tuple[Step | For, ...],
+        step: BandLevel,
+        rest: tuple[BandLevel | For, ...],
         ranges: Mapping[int, Range],
         at: Facts,
         lo: Expr,

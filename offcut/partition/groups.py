@@ -15,7 +15,7 @@ from offcut.core import index as ix
 from offcut.core.program import For, Program, Stmt
 from offcut.describe.computation import Computation, Names, Stage
 from offcut.describe.source import instance, plain_loop
-from offcut.partition.band import Step
+from offcut.partition.band import BandLevel
 from offcut.partition.cutting import AxisCut, Blame, Carried, Cutting, LoopCut, tiles_alike
 from offcut.partition.judge import Match, match_cover
 from offcut.partition.loops import LoopCutter
@@ -87,15 +87,15 @@ def cut_group(
     return body, cutting
 
 
-def _steps(plan: GroupCut, band: Sequence[For], inner: Sequence[For]) -> Iterator[Step | For]:
+def _steps(plan: GroupCut, band: Sequence[For], inner: Sequence[For]) -> Iterator[BandLevel | For]:
     """What is around a tile, outermost first: the one cache group, loops inside it, the cuts."""
     numbers = {loop.iter: number for number, loop in enumerate(band)}
     for cut in plan.cuts:
         size = ix.literal_value(band[numbers[cut.axis]].hi)
         if cut.group is not None and (size is None or size > cut.group):
-            yield Step(numbers[cut.axis], cut.group, LADDER, False)
+            yield BandLevel(numbers[cut.axis], cut.group, LADDER, False)
             break
     yield from inner
     for cut in plan.cuts:
         strategy = cut.strategy.with_heights(cut.heights)
-        yield Step(numbers[cut.axis], cut.tile, strategy, True, cut.by_height)
+        yield BandLevel(numbers[cut.axis], cut.tile, strategy, True, cut.by_height)

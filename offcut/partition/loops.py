@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from offcut.core.expr import Logic, variables
 from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Sync, Tile
-from offcut.partition.band import Band, Step
+from offcut.partition.band import Band, BandLevel
 from offcut.partition.cutting import Cutting
 from offcut.polyhedral import Facts
 
@@ -30,7 +30,11 @@ class LoopCutter:
         return tuple(made for stmt in body for made in self.statement(stmt, at))
 
     def tiled(
-        self, band: Sequence[For], body: tuple[Stmt, ...], steps: Sequence[Step | For], at: Facts
+        self,
+        band: Sequence[For],
+        body: tuple[Stmt, ...],
+        steps: Sequence[BandLevel | For],
+        at: Facts,
     ) -> tuple[Stmt, ...]:
         """Parallel loops around `body` that are one tile, in the order of its axes.
 

@@ -12,6 +12,7 @@ from offcut.core.text.layouts import format_layout
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition import LADDER, AxisCut, Match, Strategy, checked_tiles, segments
+from offcut.partition.cutting import ByHeight
 
 
 def check_splits(splits: Sequence[AxisCut], sums: frozenset[str]) -> None:
@@ -66,17 +67,22 @@ def _steps(cut: AxisCut) -> list[tuple[int, tuple[int, ...]]]:
 def _check_ranges(cut: AxisCut, before: AxisCut | None) -> None:
     if before is None:
         raise _refused(cut, "no split stands before it whose tiles have heights")
-    next_height = 1
-    for (low, high), _, _ in cut.by_height:
-        if low != next_height or high < low:
-            raise _refused(cut, f"after {next_height - 1}, the range {low}..{high} does not go on")
-        next_height = high + 1
     tallest = max(tile for tile, _ in _steps(before))
-    if next_height <= tallest:
-        because = (
-            f"tiles of {before.axis} are up to {tallest} high, and no range holds {next_height}"
-        )
+    because = gap_in_ranges(cut.by_height, before.axis, tallest)
+    if because is not None:
         raise _refused(cut, because)
+
+
+def gap_in_ranges(classes: ByHeight, axis: str, tallest: int) -> str | None:
+    """Return why the ranges of `classes` do not hold each height of the tiles of `axis`, up to `tallest`, once, in ascending order; None if they do."""
+    next_height = 1
+    for (low, high), _, _ in classes:
+        if low != next_height or high < low:
+            return f"after {next_height - 1}, the range {low}..{high} does not go on"
+        next_height = high + 1
+    if next_height <= tallest:
+        return f"tiles of {axis} are up to {tallest} high, and no range holds {next_height}"
+    return None
 
 
 def check_widths(splits: Sequence[AxisCut], found: Match) -> None:

@@ -52,6 +52,11 @@ class Level:
     classes: ByHeight = ()
     room: int | None = None
 
+    @property
+    def largest_tile(self) -> int:
+        """Return the iterations of a tile, at most."""
+        return max((tile for _, tile, _ in self.classes), default=self.tile)
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
@@ -91,7 +96,7 @@ class SplitPair:
     @property
     def factor(self) -> int:
         """Iterations of a tile, at most."""
-        return self.level.tile
+        return self.level.largest_tile
 
     @property
     def tail(self) -> Strategy | None:

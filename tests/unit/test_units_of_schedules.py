@@ -173,7 +173,7 @@ partition: cannot cut j by 0
         """\
 schedule: cannot split j so
   at       line 3: split S.j 8 as c r
-  because  tiles of a loop as it stands have one size a level, and the last level says what its tail does
+  because  the last level of a loop as it stands says what its tail does, sizes are of a ladder's last level, and no tile depends on another
   help     split j ladder 64 then balance 8 as j_group j_tile j_in
   help     bind S.c thread""",
     ),

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction, conjuncts
-from offcut.core.expr import Expr, Logic, Var, substitute
+from offcut.core.expr import Const, Expr, Logic, Var, substitute
 from offcut.core.program import For, Form, If, Let, Role, Stmt
 from offcut.describe.computation import Names
+from offcut.partition.cutting import ByHeight
 from offcut.partition.strategies.segment_placement import ITER, Segment, fold_conjunction
 from offcut.polyhedral import Facts
 
@@ -90,6 +91,33 @@ def possible_segments(segments: Iterable[Segment], at: Facts) -> Iterator[Segmen
         elif not at.holds(Logic("not", (when,))):
             unknown = [part for part in conjuncts(when) if not at.holds(part)]
             yield replace(segment, when=conjunction(unknown) if unknown else None)
+
+
+def height_cases(
+    classes: ByHeight,
+    segment: Segment,
+    height: Expr,
+    emit_case: Callable[[int, tuple[int, ...], Segment], tuple[Stmt, ...]],
+) -> tuple[Stmt, ...]:
+    """Return what `emit_case` returns for the tiles of `segment`, by their height: one case for each range of heights that they have.
+
+    classes    (range of heights, tile of another loop, sizes of its tiles), in ascending order
+    height     of the tile
+    emit_case  (tile, sizes, `segment` restricted to the range) -> statements
+    """
+    low, high = segment.heights
+    body: tuple[Stmt, ...] = ()
+    for (first, last), tile, sizes in reversed(classes):
+        if first > high or last < low:
+            continue
+        limited = restrict_heights(segment, max(first, low), min(last, high))
+        inner = emit_case(tile, sizes, limited)
+        condition = ix.compare("<=", height, last)
+        if isinstance(condition, Const):
+            body = inner if condition.value else body
+        else:
+            body = (If(condition, inner, body),) if body else inner
+    return body
 
 
 def _segment(

@@ -42,12 +42,12 @@ from offcut.partition import (
     Strategy,
     runs,
     segments,
-    tiles_alike,
     with_covers,
 )
 from offcut.partition.strategies.segment_loops import (
     TilePlace,
     full_segment,
+    height_cases,
     possible_segments,
     segment_loops,
     to_outer_axis,
@@ -59,7 +59,7 @@ from offcut.schedule.apply.placing import is_beside
 from offcut.schedule.apply.reading import loads_of
 from offcut.schedule.apply.staged_form import Alternatives, Covered, Nest, Nests, point_of
 from offcut.schedule.apply.tiles import Open, Tiles
-from offcut.schedule.decisions import Fuse, SplitPair
+from offcut.schedule.decisions import Fuse, Level, SplitPair
 
 MAX_UNITS = 32
 """The most counted units (`COUNTED_UNITS`) that a block may have."""
@@ -223,8 +223,11 @@ class _Nest(Tiles):
     def loop(self, axis: str, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return the loop over `axis` around `parts`; several where its tail is treated apart."""
         made, at = self.nest.made_by(axis), self.fixed(axis, at)
-        if isinstance(made, SplitPair) and axis == made.outer and self.covers(made, parts):
-            return self.segmented(made, parts, at)
+        if isinstance(made, SplitPair) and axis == made.outer:
+            if made.level.by is not None:
+                return self.by_height(made, made.level.by, parts, at)
+            if self.covers(made, parts):
+                return self.segmented(made, parts, at)
         if self.nest.root(axis) is not None:
             return self.plain(axis, self.bound(axis, 0, at), self.bound(axis, 1, at), parts, at)
         return self.plain(axis, ix.const(0), self.extent(axis, at), parts, at)
@@ -245,7 +248,7 @@ class _Nest(Tiles):
         body = self.opened(axis, offset, parts, inner)
         self.names.release(name)
         unit = self.nest.mark(axis).unit
-        return (For(name, lo, hi, body, at.role, unit),) if body else ()
+        return (For(name, lo, hi, body, unit=unit),) if body else ()
 
     def opened(self, axis: str, offset: Expr, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """What is inside the loop over `axis`, whose offset is now known."""
@@ -253,10 +256,33 @@ class _Nest(Tiles):
         facts = known.facts
         for guard in guards:
             facts = facts.where(guard)
-        known = replace(known, facts=facts, role=Role.WHOLE)
+        known = replace(known, facts=facts)
         body = self.block(parts, known)
         body = self.lowering.computed_inside(self.nest, axis, body, known)
         return (If(conjunction(guards), body),) if guards and body else body
+
+    def by_height(
+        self, split: SplitPair, by: str, parts: Sequence[Open], at: At
+    ) -> tuple[Stmt, ...]:
+        """Return the outer loop of a split for each height of the tile that the loop `by` lies inside."""
+        origin = self.nest.origins(by)[0]
+        if by not in at.extents or origin not in at.segments or not self.covers(split, parts):
+            raise PartitionError(
+                "split",
+                f"cannot split {split.axis} by the height of {by}",
+                at=f"axis {self.nest.name}.{split.axis}",
+                because=f"{split.outer} is not inside of the tiles of {by}, or not around {split.inner}",
+                help=(
+                    f"an order with {split.outer} inside of the loop over these, around {split.inner}",
+                ),
+            )
+
+        def case(tile: int, sizes: tuple[int, ...], limited: Segment) -> tuple[Stmt, ...]:
+            own = replace(split, level=Level(tile, split.tail, sizes))
+            known = replace(at, segments={**at.segments, origin: limited})
+            return self.segmented(own, parts, known)
+
+        return height_cases(split.level.classes, at.segments[origin], at.extents[by], case)
 
     def segmented(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return the outer loop of a split, once for its full tiles and once for each kind of tail; neither where its end lies before its start."""
@@ -264,7 +290,8 @@ class _Nest(Tiles):
         if variables(extent) <= {size.name for size in self.nests.sizes}:
             extent = at.facts.extreme("max", extent, ix.const(0))
         if self.divides(split, extent, at):
-            even = full_segment(split.factor, ix.floordiv(extent, split.factor), extent, at.role)
+            count = ix.floordiv(extent, split.factor)
+            even = full_segment(split.factor, count, extent, Role.WHOLE)
             return self.segment(split, even, extent, parts, at, always_loop=True)
         strategy = self.strategy(split)
         if not strategy.among:
@@ -272,7 +299,7 @@ class _Nest(Tiles):
         options = (
             Option(
                 one.name,
-                tiles_alike(runs(one, extent, split.factor), split.factor),
+                self.nests.tile_cost(runs(one, extent, split.factor), split.factor),
                 self.tailed(split, one, extent, parts, at),
             )
             for one in strategy.among
@@ -298,10 +325,11 @@ class _Nest(Tiles):
 
         Loops have every height, so what is left is a ladder of one step.
         """
-        if split.tail is None:
-            padded = split.inner in self.tile_leaves()
-            return PAD if padded else LADDER
-        return LADDER if split.tail == CUT else split.tail
+        tail, heights = split.tail, split.level.heights
+        if tail is None and not heights and split.inner in self.tile_leaves():
+            return PAD
+        strategy = LADDER if tail is None or tail == CUT else tail
+        return strategy.with_heights(heights)
 
     def segment(
         self,
@@ -315,7 +343,7 @@ class _Nest(Tiles):
         """Return the tiles of one segment of a loop of `extent` iterations."""
         unit = self.nest.mark(split.outer).unit
         facts = at.facts if segment.when is None else at.facts.where(segment.when)
-        inner = replace(at, role=segment.role)
+        inner = at
         origins = self.nest.origins(split.axis)
         if len(origins) == 1:
             around = at.segments.get(origins[0])

@@ -18,7 +18,8 @@ from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, PartitionError, trim_traceback, trim_tracebacks
-from offcut.partition import EmittedTile, StrategyLike, parse_strategy
+from offcut.partition import EmittedTile, StrategyLike, parse_strategy, tiles_alike
+from offcut.partition.cutting import PiecesCost
 from offcut.proof import Certificate
 from offcut.schedule.apply import covering, loops
 from offcut.schedule.apply.apply_decision import apply_decision, without_stages
@@ -74,8 +75,7 @@ def _is_of_target(step: Primitive) -> bool:
     """Return whether a decision is one that a target alone applies: of all loops, of whole stages, of tiles by other tiles."""
     match step:
         case Split(stage, _, levels):
-            by = any(level.by is not None or level.room is not None for level in levels)
-            return stage == ANY or by
+            return stage == ANY or any(level.room is not None for level in levels)
         case Bind(stage) | Cover(stage) if stage == ANY:
             return True
         case Cover(_, _, name):
@@ -92,12 +92,14 @@ def replay(
     microkernels: Sequence[Microkernel] = (),
     reassociate: bool = True,
     of_target: Sequence[Microkernel] = (),
+    tile_cost: PiecesCost = tiles_alike,
 ) -> tuple[tuple[Primitive, ...], Program]:
     """Return the primitives that `schedule` begins with, and what they make of `program`, proved.
 
     microkernels  that `tensorize` may name, beside declared instructions
     of_target     that `cover` may name, whose tiles the target judges
     reassociate   whether the terms of a sum may be added in another order
+    tile_cost     predicted seconds of runs of tiles, by which a call chooses among the strategies of a split
 
     Raises PartitionError, with the line, for one that is not legal, or that stands behind what a
     target decides.
@@ -122,13 +124,13 @@ def replay(
                     help=("primitives by hand come first",),
                 )
     made = create_schedule(program)
-    made.with_microkernels(of_target).apply(Schedule(schedule.name, first), microkernels)
+    made.with_microkernels(of_target, tile_cost).apply(Schedule(schedule.name, first), microkernels)
     try:
         return first, made.lower(reassociate)
     except PartitionError as refused:
         whole = refused
     again = create_schedule(program)
-    again.with_microkernels(of_target).apply(Schedule(schedule.name, ()), microkernels)
+    again.with_microkernels(of_target, tile_cost).apply(Schedule(schedule.name, ()), microkernels)
     for step in first:  # the line is that after which it is refused first
         with at_line(schedule, step):
             again._do(step)
@@ -175,7 +177,12 @@ class HandSchedule:
     def _undecided(self) -> Nests:
         """Return the nests before any decision, with the instructions that decisions may name."""
         now = self._nests
-        return replace(self._first, intrinsics=now.intrinsics, microkernels=now.microkernels)
+        return replace(
+            self._first,
+            intrinsics=now.intrinsics,
+            microkernels=now.microkernels,
+            tile_cost=now.tile_cost,
+        )
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -238,9 +245,14 @@ class HandSchedule:
             result._do(step)
         return result
 
-    def with_microkernels(self, kernels: Sequence[Microkernel]) -> HandSchedule:
-        """This, whose covers may name `kernels`, those of a target, which judges their tiles."""
-        self._nests = replace(self._nests, microkernels=tuple(kernels))
+    def with_microkernels(
+        self, kernels: Sequence[Microkernel], tile_cost: PiecesCost = tiles_alike
+    ) -> HandSchedule:
+        """Return this schedule, whose covers may name `kernels`, those of a target, which judges their tiles.
+
+        tile_cost  predicted seconds of runs of tiles, by which a call chooses among the strategies of a split
+        """
+        self._nests = replace(self._nests, microkernels=tuple(kernels), tile_cost=tile_cost)
         return self
 
     def _do(self, step: Primitive) -> None:

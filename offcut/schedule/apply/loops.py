@@ -7,6 +7,7 @@ round, is proved when the schedule is lowered.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from offcut.core import index as ix
@@ -15,10 +16,11 @@ from offcut.core.integers import whole
 from offcut.core.program import MAX_SIZE
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.errors import PartitionError
-from offcut.partition import Strategy, check_axis, check_exact
+from offcut.partition import LADDER, Strategy, check_axis, check_exact
 from offcut.polyhedral import Facts, Space
 from offcut.schedule.apply.axes import Target, check_new
 from offcut.schedule.apply.staged_form import Mark, Nest, Nests, Part, depends_on, literal_extent
+from offcut.schedule.checks import gap_in_ranges
 from offcut.schedule.decisions import UNIT_PRIMITIVES, Bind, Fuse, Order, Split, SplitPair
 from offcut.schedule.refusing import Advice, DecidedError, split_advice
 
@@ -30,10 +32,56 @@ def split(target: Target, step: Split) -> Nests:
     check_new("split", at, target.nest.names(), *step.names)
     for pair in step.pairs:
         checked_factor(target, pair.axis, pair.factor)
-        if pair.tail is not None:
-            check_split(target, pair.axis, pair.factor, pair.tail)
+        if pair.level.by is not None:
+            check_heights_around(target, pair)
+        for tile, tail in _tails(target, pair):
+            check_split(target, pair.axis, tile, tail)
         target = replace(target, nests=build_split(target, pair))
     return target.nests
+
+
+def _tails(target: Target, pair: SplitPair) -> Iterator[tuple[int, Strategy]]:
+    """Yield each tile of a split with the strategy that the decision says for its tail, the sizes of its tiles among it.
+
+    Raises PartitionError if these sizes are for another strategy than a ladder.
+    """
+    level, tail = pair.level, pair.tail
+    sizes = [(tile, heights) for _, tile, heights in level.classes]
+    for tile, heights in sizes or [(level.tile, level.heights or ())]:
+        for size in heights:
+            checked_factor(target, pair.axis, size)
+        if heights and tail not in (None, LADDER):
+            raise PartitionError(
+                "split",
+                f"cannot split {pair.axis} by {tail} in tiles of {' '.join(map(str, heights))}",
+                at=f"axis {target.buffer}.{pair.axis}",
+                because="sizes below a tile are for ladder",
+                help=(f"ladder of {' '.join(map(str, heights))}",),
+            )
+        if heights or tail is not None:
+            yield tile, (tail or LADDER).with_heights(heights)
+
+
+def check_heights_around(target: Target, pair: SplitPair) -> None:
+    """Theorem: each height of the tiles that the loop `by` lies inside is in one range, so each of them has tiles of this split."""
+    level, nest = pair.level, target.nest
+    by = target.axis("split", level.by)
+    outer = nest.made_by(by)
+    because = f"{by} is no loop inside of tiles"
+    if isinstance(outer, SplitPair) and outer.inner == by:
+        gap = gap_in_ranges(level.classes, outer.axis, outer.factor)
+        if gap is None:
+            return
+        because = gap
+    raise PartitionError(
+        "split",
+        f"cannot split {pair.axis} by the height of {by}",
+        at=f"axis {target.buffer}.{pair.axis}",
+        because=because,
+        help=(
+            "a loop inside of the tiles of a split before, and a range for each height of these",
+        ),
+    )
 
 
 def checked_factor(target: Target, axis: str, factor: object) -> int:

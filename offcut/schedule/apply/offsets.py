@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from offcut.core import index as ix
 from offcut.core.expr import Const, Expr, substitute
 from offcut.core.intervals import ends
-from offcut.core.program import Role, Stmt, substitute_coordinates
+from offcut.core.program import Stmt, substitute_coordinates
 from offcut.partition import Segment
 from offcut.polyhedral import Facts
 from offcut.schedule.apply.staged_form import Nest, Part, depends_on
-from offcut.schedule.decisions import Fuse, Level, SplitPair
+from offcut.schedule.decisions import Fuse, SplitPair
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,6 @@ class At:
     extents: Mapping[str, Expr] = field(default_factory=dict)
     limits: Mapping[str, Expr] = field(default_factory=dict)
     segments: Mapping[str, Segment] = field(default_factory=dict)
-    role: Role = Role.WHOLE
 
 
 class Offsets:
@@ -120,10 +119,10 @@ class Offsets:
         match made:
             case None:
                 return ix.sub(self.bound(axis, 1, at), self.bound(axis, 0, at))
-            case SplitPair(parent, outer, _, Level(factor)):
+            case SplitPair(parent, outer):
                 if axis != outer:
-                    return ix.const(factor)
-                return ix.ceildiv(self.extent(parent, at), factor)
+                    return ix.const(made.factor)
+                return ix.ceildiv(self.extent(parent, at), made.factor)
             case Fuse(_, outer, inner):
                 return ix.mul(self.extent(outer, at), self.extent(inner, at))
 
@@ -146,7 +145,7 @@ class Offsets:
                         count = self.extent(inner, here)
                         pending.append((inner, ix.mod(value, count)))
                         pending.append((outer, ix.floordiv(value, count)))
-                    case SplitPair(parent, outer, inner, Level(factor)):
+                    case SplitPair(parent, outer, inner):
                         if name not in (outer, inner) or parent in offsets:
                             continue
                         if inner not in offsets or (
@@ -155,7 +154,7 @@ class Offsets:
                             continue
                         start = at.starts.get(inner)
                         if start is None:
-                            whole = ix.add(ix.mul(factor, offsets[outer]), offsets[inner])
+                            whole = ix.add(ix.mul(relation.factor, offsets[outer]), offsets[inner])
                             ends = ix.compare("<", whole, self.extent(parent, here))
                             guards += [] if self.always(ends, at) else [ends]
                         else:

@@ -21,7 +21,9 @@ from offcut.core.expr import Expr, Var, variables
 from offcut.core.program import Buffer, Cover, Program, Size, Stmt, Store, walk
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
-from offcut.schedule.decisions import At, Bind, Fuse, Level, Order, SplitPair
+from offcut.partition import tiles_alike
+from offcut.partition.cutting import PiecesCost
+from offcut.schedule.decisions import At, Bind, Fuse, Order, SplitPair
 from offcut.schedule.decisions import Cover as CoverDecision
 
 
@@ -246,6 +248,7 @@ class Nests:
     rewrites    every change of stages
     intrinsics  instructions that `tensorize` may name, beside those that were declared
     microkernels  those of a target, which judges the tiles that they cover itself
+    tile_cost   predicted seconds of runs of tiles, by which a call chooses among the strategies of a split
     alternatives  nests that several ways compete for
     """
 
@@ -261,6 +264,7 @@ class Nests:
     intrinsics: tuple[Microkernel, ...] = ()
     microkernels: tuple[Microkernel, ...] = ()
     alternatives: tuple[Alternatives, ...] = ()
+    tile_cost: PiecesCost = tiles_alike
 
     def buffer(self, name: str) -> Buffer:
         """Return the buffer of that name."""
@@ -335,11 +339,11 @@ def literal_extent(nest: Nest, axis: str) -> int | None:
     match nest.made_by(axis):
         case None:
             return None
-        case SplitPair(parent, outer, _, Level(factor)):
+        case SplitPair(parent, outer, _, level) as pair:
             whole = literal_extent(nest, parent)
             if axis != outer:
-                return factor
-            return None if whole is None else -(-whole // factor)
+                return pair.factor
+            return None if whole is None or level.by is not None else -(-whole // pair.factor)
         case Fuse(_, outer, inner):
             a, b = literal_extent(nest, outer), literal_extent(nest, inner)
             return None if a is None or b is None else a * b

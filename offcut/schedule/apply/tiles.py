@@ -8,12 +8,12 @@ from functools import reduce
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction
-from offcut.core.dtypes import identity
-from offcut.core.expr import Binary, Const, Expr, Select, Var, dtype_of, variables
-from offcut.core.program import COUNTED_UNITS, UNITS, Cover, For, Form, Stmt, Store, Tile, TileAxis
+from offcut.core.expr import Binary, Expr, Var, variables
+from offcut.core.program import COUNTED_UNITS, UNITS, Cover, For, Form, Stmt, Tile, TileAxis
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import LOOP_UNITS
 from offcut.partition import MASK, PAD
+from offcut.partition.tile import neutral_outside
 from offcut.polyhedral import Facts
 from offcut.schedule.apply.offsets import At, Offsets
 from offcut.schedule.apply.reading import loads_of
@@ -159,7 +159,8 @@ class Tiles(Offsets):
             stmts = self.leaf(part, inner)
             if part.stores[0].reduce is not None:
                 if terms:
-                    stmts = _masked(stmts, conjunction(terms))
+                    inside = conjunction(terms)
+                    stmts = tuple(neutral_outside(stmt, inside) for stmt in stmts)
                 for name, lo, hi in reversed(reductions):
                     stmts = (For(name, lo, hi, stmts),)
             body += stmts
@@ -175,7 +176,7 @@ class Tiles(Offsets):
             cover = Cover(cover.microkernel, tuple(along), covered.wanted.operands)
         if only is None and terms:
             form = Form.FULL
-        made_tile = Tile(tuple(axes), body, only, form, at.role, cover)
+        made_tile = Tile(tuple(axes), body, only, form, cover=cover)
         kernel = covered.intrinsic if covered is not None and cover is not None else None
         if kernel is None or kernel.unit not in UNITS or kernel.unit in LOOP_UNITS:
             return made_tile
@@ -199,15 +200,3 @@ def _without_implied_bounds(extent: Expr, facts: Facts) -> Expr:
         if any(facts.holds(ix.compare("<=", other, part)) for other in others):
             parts.remove(part)
     return reduce(ix.minimum, parts)
-
-
-def _masked(body: tuple[Stmt, ...], inside: Expr) -> tuple[Stmt, ...]:
-    """Updates whose term is neutral where `inside` does not hold: -0.0 leaves every float sum."""
-    made: list[Stmt] = []
-    for stmt in body:
-        assert isinstance(stmt, Store)
-        assert stmt.reduce is not None
-        dtype = dtype_of(stmt.value)
-        nothing = Const(identity(stmt.reduce, dtype), dtype)
-        made.append(replace(stmt, value=Select(inside, stmt.value, nothing)))
-    return tuple(made)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from offcut.core import index as ix
+from offcut.core.conditions import negate
 from offcut.core.expr import Binary, Expr, Var, loads, substitute, variables, walk
 from offcut.core.program import (
     LANE,
@@ -178,8 +179,11 @@ class _Reader:
                     )
                 nodes = self.block(body, at.inside(name))
                 return (Repeat(name, value, ix.add(value, 1), nodes, (lo, hi)),)
-            case If(condition, then, ()):
-                return (Guard(condition, self.block(then, at)),)
+            case If(condition, then, other):
+                guards = (Guard(condition, self.block(then, at)),)
+                return guards + (
+                    (Guard(negate(condition), self.block(other, at)),) if other else ()
+                )
         nest = box(stmt)
         if nest is not None:
             if (tile := tile_of(stmt)) is not None and tile.multicast is not None:

@@ -327,18 +327,18 @@ def _strategy(step: Split) -> Strategy:
     Raises PartitionError for levels that only the loops of a nest may have.
     """
     *outer, last = step.levels
-    plain = all(
-        level.heights is None and level.by is None and level.room is None for level in step.levels
-    )
+    plain = all(level.by is None and level.room is None for level in step.levels)
+    plain = plain and all(level.heights is None for level in outer)
+    plain = plain and (last.heights is None or last.tail == LADDER)
     chunk_like = plain and last.tail is None and not outer
     if not plain or last.tail is None or any(level.tail not in (None, LADDER) for level in outer):
         raise PartitionError(
             "schedule",
             f"cannot split {step.axis} so",
-            because="tiles of a loop as it stands have one size a level, and the last level says what its tail does",
+            because="the last level of a loop as it stands says what its tail does, sizes are of a ladder's last level, and no tile depends on another",
             help=(
                 f"split {step.axis} ladder 64 then balance 8 as {' '.join(split_names(step.axis, 2))}",
                 *((f"bind {step.stage}.{step.names[0]} {THREAD}",) if chunk_like else ()),
             ),
         )
-    return last.tail
+    return last.tail.with_heights(last.heights)

@@ -39,6 +39,7 @@ from offcut.backends.decide import Plans, attempt, changed_plans
 from offcut.backends.options import DEFAULT, Options, Strategies
 from offcut.backends.verify import Unproved, verify_pass
 from offcut.core.program import Program, canonicalize
+from offcut.costmodel import tile_price
 from offcut.describe.computation import Computation
 from offcut.describe.source import source
 from offcut.errors import PartitionError
@@ -76,7 +77,10 @@ def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT
         verify_pass(program, create_schedule(program).source, options.reassociate)
         own = [family.microkernel for family in families(host)]
         first = replace(schedule, steps=by_hand)
-        program_by_hand = replay(program, first, options.microkernels, options.reassociate, own)[1]
+        cost = tile_price(own[0], host.machine)
+        program_by_hand = replay(
+            program, first, options.microkernels, options.reassociate, own, cost
+        )[1]
         program_by_hand = canonicalize(program_by_hand)
     debug.passed("primitives", program_by_hand, program)
     words = machine_words(program_by_hand, host.machine, "compile")
