@@ -35,6 +35,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition import (
     CUT,
+    GUARD,
     LADDER,
     PAD,
     EmittedTile,
@@ -52,6 +53,7 @@ from offcut.partition.strategies.segment_loops import (
     segment_loops,
     to_outer_axis,
 )
+from offcut.partition.strategies.tiled_axis import EXTENT
 from offcut.polyhedral import Facts, Space
 from offcut.schedule.apply.bounds import footprint
 from offcut.schedule.apply.offsets import At
@@ -227,7 +229,7 @@ class _Nest(Tiles):
             if made.level.by is not None:
                 return self.by_height(made, made.level.by, parts, at)
             if self.covers(made, parts):
-                return self.segmented(made, parts, at)
+                return self.split_loop(made, parts, at)
         if self.nest.root(axis) is not None:
             return self.plain(axis, self.bound(axis, 0, at), self.bound(axis, 1, at), parts, at)
         return self.plain(axis, ix.const(0), self.extent(axis, at), parts, at)
@@ -280,14 +282,50 @@ class _Nest(Tiles):
         def case(tile: int, sizes: tuple[int, ...], limited: Segment) -> tuple[Stmt, ...]:
             own = replace(split, level=Level(tile, split.tail, sizes))
             known = replace(at, segments={**at.segments, origin: limited})
-            return self.segmented(own, parts, known)
+            return self.split_loop(own, parts, known)
 
         return height_cases(split.level.classes, at.segments[origin], at.extents[by], case)
+
+    def split_loop(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
+        """Return the outer loop of a split. Where the bounds of what is split differ inside of a tile around, as in a triangle, tiles
+        that lie in all rows are apart from those that some bounds cross, in which each instance is asked, as it is in all by `guard`.
+
+        Tiles around whose starts are products of sizes, and tiles of symbolic heights, are in no sets: then all instances are asked.
+        """
+        root, tile = split.axis, split.factor
+        if root not in at.early:
+            return self.segmented(split, parts, at)
+        strategy = self.strategy(split)
+        bounds = [self.ends_of_bound(root, end, at, self.open_tile) for end in (0, 1)]
+        one_code = not strategy.among and all(
+            not segment.lets for segment in segments(strategy, EXTENT, tile)
+        )
+        if not one_code or not all(_is_affine(one) for ends in bounds for one in ends):
+            return self.segmented(split, parts, at)
+        (start, first), (last, stop) = bounds
+        if strategy == GUARD:
+            rows = replace(at, window={**at.window, root: (start, stop)})
+            return self.segmented(split, parts, rows)
+        count = ix.floordiv(at.facts.extreme("max", ix.sub(last, first), ix.const(0)), tile)
+        full = ix.mul(tile, count)
+        between = (start, first), (first, ix.add(first, full)), (ix.add(first, full), stop)
+        before, inside, after = (replace(at, window={**at.window, root: one}) for one in between)
+        body: tuple[Stmt, ...] = ()
+        if not at.facts.holds(ix.compare(">=", start, first)):
+            body += self.segmented(split, parts, before)
+        if count != ix.const(0):
+            segment = full_segment(tile, count, full)
+            whole = replace(inside, early=at.early - {root})
+            body += self.segment(split, segment, full, parts, whole, always_loop=True)
+        if not at.facts.holds(ix.compare("<=", stop, ix.add(first, full))):
+            body += self.segmented(split, parts, after)
+        return body
 
     def segmented(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return the outer loop of a split, once for its full tiles and once for each kind of tail; neither where its end lies before its start."""
         extent = self.extent(split.axis, at)
-        if variables(extent) <= {size.name for size in self.nests.sizes}:
+        over_sizes = variables(extent) <= {size.name for size in self.nests.sizes}
+        if over_sizes or split.axis in at.early:
             extent = at.facts.extreme("max", extent, ix.const(0))
         if self.divides(split, extent, at):
             count = ix.floordiv(extent, split.factor)

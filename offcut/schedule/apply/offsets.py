@@ -8,12 +8,12 @@ Going inwards, an offset is known as soon as the loops that it is made of are op
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from offcut.core import index as ix
 from offcut.core.expr import Const, Expr, substitute
-from offcut.core.intervals import ends
+from offcut.core.intervals import Ends, ends
 from offcut.core.program import Stmt, substitute_coordinates
 from offcut.partition import Segment
 from offcut.polyhedral import Facts
@@ -68,21 +68,40 @@ class Offsets:
 
     def own_bound(self, root: str, end: int, at: At) -> Expr:
         """Return the bound that the source gives it; the widest, where it depends on a loop further in."""
+        return self.ends_of_bound(root, end, at, self.whole_loop)[end]
+
+    def ends_of_bound(self, root: str, end: int, at: At, reach: Callable[[str, At], Ends]) -> Ends:
+        """Return the least and the greatest value of the lower (0) or upper (1) bound of a root.
+
+        reach  the least and the greatest value of a root whose value is not known here
+        """
         loop = self.nest.root(root)
         assert loop is not None
         wanted = loop.hi if end else loop.lo
         needed = sorted(self.needed(root))
         values = {name: self.coordinate(name, at) for name in needed if name in at.offsets}
-        ranges = {
-            name: (self.bound(name, 0, at), ix.sub(self.bound(name, 1, at), 1))
-            for name in needed
-            if name not in values
-        }
-        if ranges:
-            found = ends(wanted, ranges)
-            assert found is not None
-            wanted = found[end]
-        return ix.simplify(substitute(wanted, values)) if values else wanted
+        ranges = {name: reach(name, at) for name in needed if name not in values}
+        found = ends(wanted, ranges)
+        assert found is not None
+        if not values:
+            return found
+        least, greatest = (ix.simplify(substitute(one, values)) for one in found)
+        return least, greatest
+
+    def whole_loop(self, root: str, at: At) -> Ends:
+        """Return the least and the greatest value of a root."""
+        return self.bound(root, 0, at), ix.sub(self.bound(root, 1, at), 1)
+
+    def open_tile(self, root: str, at: At) -> Ends:
+        """Return the least and the greatest value of a root in the innermost tile of it that is open; in all of its loop if none is."""
+        axis: str | None = None
+        made = self.nest.taken_apart(root)
+        while isinstance(made, SplitPair) and made.inner in at.starts:
+            axis = made.inner
+            made = self.nest.taken_apart(axis)
+        if axis is None:
+            return self.whole_loop(root, at)
+        return self.base(axis, at), ix.sub(self.end(axis, at), 1)
 
     def needed(self, root: str) -> set[str]:
         """Return the roots in the bounds of a root."""
