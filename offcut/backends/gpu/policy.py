@@ -19,27 +19,31 @@ For a product that is followed by a stage element by element, the decisions are:
     cover S at i_row mma_m16n8k16_shared_bfloat16
 
 A block has a warp for every 16 rows of its tile; the load unit fills the ring, and waits for these warps alone. If no stage
-element by element follows, the sums are staged in registers and copied out. Warps run every other stage, a row each.
+element by element follows, the sums are staged in registers and copied out. `plain_stages` decides for every other stage.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from offcut.backends.generic import Covered, Plans, definition_of
 from offcut.backends.gpu.copies import rows
 from offcut.backends.gpu.mma import DEPTH, ROWS
+from offcut.backends.gpu.plain_stages import plain_decisions
 from offcut.backends.gpu.units import REGISTERS, SHARED
-from offcut.backends.options import TargetPlan
+from offcut.backends.options import Options, TargetPlan
 from offcut.core import index as ix
 from offcut.core.expr import Load, Var, variables, walk
-from offcut.core.program import Kind
+from offcut.core.program import Kind, Program
 from offcut.describe.computation import Stage
-from offcut.partition import CUT, GUARD, LADDER, MASK, PAD, Strategy
+from offcut.partition import CUT, GUARD, LADDER, MASK, PAD, Strategy, Users
 from offcut.schedule import Primitive, Schedule, Staging, create_schedule
 from offcut.schedule.decisions import At, Bind, Cover, Inline, Level, Order, Split
+
+if TYPE_CHECKING:
+    from offcut.backends.target import Planner
 
 TILE = (64, 128)
 """Rows and columns of the tile of a block."""
@@ -47,19 +51,30 @@ TERMS = 2 * DEPTH
 """Terms of a stage of the ring."""
 STAGES = 4
 """Stages of the ring."""
-PLAIN_ROWS = 4
-"""Rows of a block where no microkernel computes them: one for each warp."""
-
 _AT_TILES = (GUARD, MASK, PAD, CUT, LADDER)
 """Strategies whose tiles all begin at multiples of the tile size."""
 
 
 @dataclass(frozen=True)
 class GridPlans(Plans):
-    """The plans of a computation on a grid of blocks."""
+    """The plans of a computation on a grid of blocks.
+
+    reassociate  whether the terms of a sum may be added in another order
+    """
 
     tails: ClassVar[tuple[Strategy, ...]] = (GUARD, MASK)
     alone: ClassVar[bool] = True
+    reassociate: bool = True
+
+    @classmethod
+    def of(
+        cls, planner: Planner, program: Program, users: Users, options: Options
+    ) -> GridPlans | None:
+        """Return the plans of a program; None if it is cut already or is not a computation."""
+        plans = super().of(planner, program, users, options)
+        if not isinstance(plans, GridPlans):
+            return None
+        return replace(plans, reassociate=options.reassociate)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -89,7 +104,7 @@ class GridPlans(Plans):
             buffers |= {one.stage.buffer, *(stage.buffer for stage in chain)}
         for stage in self.stages:
             if stage.buffer not in buffers:
-                steps += plain_decisions(stage)
+                steps += plain_decisions(stage, self.reassociate)
         return Schedule(self.name, tuple(steps))
 
     def plan(self, schedule: Schedule) -> TargetPlan:
@@ -188,17 +203,6 @@ class GridPlans(Plans):
         return first, rows(load.dtype, aligned).name
 
 
-def plain_decisions(stage: Stage) -> Iterator[Primitive]:
-    """Yield the decisions for a stage without a microkernel: a block for every `PLAIN_ROWS` rows, a warp for each row."""
-    if not stage.axes:
-        return
-    axis = stage.axes[0].name
-    names = f"{axis}_block", f"{axis}_warp"
-    yield Split(stage.buffer, axis, (Level(PLAIN_ROWS, GUARD),), names)
-    yield Bind(stage.buffer, names[0], "block")
-    yield Bind(stage.buffer, names[1], "warp")
-
-
 def _reads(stage: Stage, buffer: str) -> bool:
     return any(isinstance(node, Load) and node.buffer == buffer for node in walk(stage.body))
 
@@ -214,4 +218,4 @@ def _is_elementwise(stage: Stage, of: Stage) -> bool:
     )
 
 
-__all__ = ["GridPlans", "plain_decisions"]
+__all__ = ["GridPlans"]

@@ -66,6 +66,15 @@ static inline int warp_of() { return threadIdx.x / 32; }
 static inline int lane_of() { return threadIdx.x % 32; }
 static inline void __syncwarp() { block->warps[warp_of()]->arrive_and_wait(); }
 static inline void __syncthreads() { block->all.arrive_and_wait(); }
+template <class T> static inline T __shfl_xor_sync(unsigned, T x, int lanes) {
+  const int w = warp_of(), l = lane_of();
+  T y;
+  memcpy(block->given[w][l], &x, sizeof x);
+  __syncwarp();
+  memcpy(&y, block->given[w][l ^ lanes], sizeof y);
+  __syncwarp();
+  return y;
+}
 DEVICE float to_float(bf16 x) { return __uint_as_float((unsigned)x.bits << 16); }
 DEVICE float to_float(f16 x) { _Float16 y; memcpy(&y, &x, 2); return (float)y; }
 DEVICE bf16 to_bf16(float x) {
@@ -172,7 +181,7 @@ def compiled(text: str) -> ctypes.CDLL:
     source, made = folder / "kernel.cpp", folder / "kernel.so"
     source.write_text("\n".join([HEAD, *own, kernels, wrappers]))
     assert COMPILER is not None
-    command = [COMPILER, "-std=c++20", "-O1", "-shared", "-fPIC", "-pthread", "-w"]
+    command = [COMPILER, "-std=c++20", "-O1", "-shared", "-fPIC", "-pthread", "-w", "-fwrapv"]
     subprocess.run([*command, "-o", str(made), str(source)], check=True, timeout=120)
     library = ctypes.CDLL(str(made))
     shutil.rmtree(folder)
@@ -191,7 +200,8 @@ def run_text(
             shape = [int(evaluate(extent, sizes)) for extent in buffer.shape]
             kinds = {array.dtype.name: array.dtype for array in arrays.values()}
             dtype = kinds.get(buffer.dtype) or np.dtype(buffer.dtype)
-            held[buffer.name] = np.full([max(one, 1) for one in shape], np.nan, dtype)
+            poison = np.frombuffer(b"\x7f" * dtype.itemsize, dtype)[0]
+            held[buffer.name] = np.full([max(one, 1) for one in shape], poison, dtype)
     for launch, grid in zip(plan.launches, plan.grids(sizes), strict=True):
         arguments = [
             ctypes.c_void_p(held[one.buffer].ctypes.data)

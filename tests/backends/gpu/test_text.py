@@ -114,19 +114,21 @@ source: cannot show "cuda"
   because  what a warpgroup runs has no text so far
   help     source("loops")""",
     ),
-    "a conversion": (
+    "lanes that update one element": (
         """\
-program whole
+program counts
 size n in 0:99
-input A: float32[n]
-output C: int32[n]
-for b in 0:n  @block
-  C[b] = int32(A[b])
+input A: int32[n]
+inout C: int32[8]
+output D: int32[n]
+for i in 0:n  @lane
+  C[index(A[i] % 8)] += 1
+  D[i] = A[i]
 """,
         """\
 source: cannot show "cuda"
-  at       float32 to int32
-  because  this conversion has no text in CUDA C++ so far
+  at       for i in 0:n  @lane
+  because  lanes that update one element have no text so far
   help     source("loops")""",
     ),
 }

@@ -62,7 +62,7 @@ DEVICE int fragment_row(int lane, int e) { return lane / 4 + e / 2 * 8; }
 DEVICE int fragment_column(int lane, int e) { return lane % 4 * 2 + e % 2; }
 
 // launch: grid ((n + 63) / 64), 160 threads, 30752 bytes of shared memory
-extern "C" __global__ void __launch_bounds__(160) offcut_C(const f16 *A, const f16 *W, f16 *C, int n) {
+extern "C" __global__ void __launch_bounds__(160) offcut_C(const f16 *__restrict__ A, const f16 *__restrict__ W, f16 *__restrict__ C, int n) {
   extern __shared__ __align__(128) unsigned char shared[];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int i_block = (int)blockIdx.x;

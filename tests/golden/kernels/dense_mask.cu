@@ -69,7 +69,7 @@ DEVICE int fragment_row(int lane, int e) { return lane / 4 + e / 2 * 8; }
 DEVICE int fragment_column(int lane, int e) { return lane % 4 * 2 + e % 2; }
 
 // launch: grid (n / 64, 2), 160 threads, 55328 bytes of shared memory
-extern "C" __global__ void __launch_bounds__(160) offcut_C_1(const bf16 *A, const bf16 *W, bf16 *C, int n) {
+extern "C" __global__ void __launch_bounds__(160) offcut_C_1(const bf16 *__restrict__ A, const bf16 *__restrict__ W, bf16 *__restrict__ C, int n) {
   extern __shared__ __align__(128) unsigned char shared[];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int i_block = (int)blockIdx.x;
@@ -115,7 +115,7 @@ extern "C" __global__ void __launch_bounds__(160) offcut_C_1(const bf16 *A, cons
 }
 
 // launch: grid (2), 160 threads, 55328 bytes of shared memory
-extern "C" __global__ void __launch_bounds__(160) offcut_C_2(const bf16 *A, const bf16 *W, bf16 *C, int n) {
+extern "C" __global__ void __launch_bounds__(160) offcut_C_2(const bf16 *__restrict__ A, const bf16 *__restrict__ W, bf16 *__restrict__ C, int n) {
   extern __shared__ __align__(128) unsigned char shared[];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   if (!(64 * (n / 64) < n)) return;

@@ -186,10 +186,13 @@ class _Execution:
             self.run_agents(body, dict(self.sizes), ())
 
     def meet(self) -> None:
-        """Let all that comes later know of all that was before."""
+        """Let all that comes later know of all that was before, however it reads it: a launch ends behind a fence of every kind."""
         for lane in self.lanes.values():
             self.common.join(lane.clock)
             lane.clock.counts[lane.component] += 1
+        for unit in self.units.values():
+            if unit.fence:
+                self.common.join(Clock({}, {unit.fence: self.common.counts}))
         for lane in self.lanes.values():
             lane.clock.join(self.common)
 

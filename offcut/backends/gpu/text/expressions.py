@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from offcut.backends.gpu.text.primitives import PRIMITIVE_NAMES
 from offcut.core import index as ix
-from offcut.core.dtypes import FLOATS
+from offcut.core.dtypes import FLOATS, HALVES, ITEM_BYTES
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -42,10 +42,11 @@ TYPES: Mapping[str, str] = {
     "index": "int",
 }
 """The types of elements, and of indices."""
-NARROW = ("bfloat16", "float16")
 WARP = Var("the warp")
 """The number of the warp, which iterators of loops over warps stand for; no program can name it so."""
 _OPERATORS = {"bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>"}
+_WIDENED = ("int8", "uint8", "int16", "uint16")
+_SHIFTS = {"shl": "shift_left", "shr": "shift_right"}
 _OR, _AND, _COMPARE, _SUM, _PRODUCT, _UNARY = range(6)
 
 
@@ -148,18 +149,23 @@ class Writer:
     def _level_and_text(self, expr: Expr) -> tuple[int, str]:
         match expr:
             case Const(value, dtype):
-                return _UNARY, _literal(value, dtype)
+                return _UNARY, literal(value, dtype)
             case Var(name):
                 return _UNARY, "warp" if name == WARP.name else name_of(name)
             case Load():
                 return _UNARY, self.element(expr)
             case Cast(a, dtype):
                 return _UNARY, self.cast(a, dtype)
+            case Unary(op, a) if dtype_of(a) in HALVES:
+                wide = Unary(op, Cast(a, "float32"))
+                return _UNARY, f"to_{TYPES[dtype_of(a)]}({self.text(wide)})"
             case Unary("neg", a):
-                return _UNARY, f"-{self.text(a, _UNARY)}"
-            case Unary(op, a) if op in FUNCTIONS and dtype_of(a) in ("float32", "float64"):
-                suffix = "f" if dtype_of(a) == "float32" else ""
-                return _UNARY, f"{FUNCTIONS[op].libm}{suffix}({self.text(a)})"
+                narrow = f"({TYPES[dtype_of(a)]})" if dtype_of(a) in _WIDENED else ""
+                return _UNARY, f"{narrow}-{self.text(a, _UNARY)}"
+            case Unary("abs", a) if dtype_of(a) not in FLOATS:
+                return _UNARY, f"magnitude({self.text(a)})"
+            case Unary(op, a) if op in FUNCTIONS and dtype_of(a) in FLOATS:
+                return _UNARY, f"{function_name(op, dtype_of(a))}({self.text(a)})"
             case Binary(op, a, b):
                 return self.binary(op, a, b)
             case Compare(op, a, b):
@@ -179,37 +185,70 @@ class Writer:
         source = dtype_of(a)
         if source == dtype:
             return self.text(a, _UNARY)
-        if source in NARROW and dtype == "float32":
-            return f"to_float({self.text(a)})"
-        if dtype in NARROW and source == "float32":
-            return f"to_{TYPES[dtype]}({self.text(a)})"
-        if source in NARROW or dtype in NARROW or (source in FLOATS and dtype not in FLOATS):
-            what = f"{source} to {dtype}"
-            raise no_text(what, "this conversion has no text in CUDA C++ so far")
-        return f"({TYPES[dtype]}){self.text(a, _UNARY)}"
+        if source in HALVES:
+            value = f"to_float({self.text(a)})"
+            return value if dtype == "float32" else self.converted(value, "float32", dtype)
+        return self.converted(self.text(a), source, dtype)
+
+    def converted(self, value: str, source: str, dtype: str) -> str:
+        """Return the text of a value as another type."""
+        if dtype in HALVES:
+            exact = source == "float32" or (source, dtype) == ("float64", "float16")
+            return f"to_{TYPES[dtype]}({value if exact else f'(float)({value})'})"
+        if dtype == "bool":
+            return f"({value} != 0)"
+        if source in FLOATS and dtype not in FLOATS:
+            return f"to_whole<{TYPES[dtype]}>({value})"
+        return f"({TYPES[dtype]}){_bracketed(value)}"
 
     def binary(self, op: str, a: Expr, b: Expr) -> tuple[int, str]:
-        """Return an operation, with how tightly it binds."""
+        """Return an operation, with how tightly it binds; of integers that C++ widens to int, the result is narrowed."""
         dtype = dtype_of(a)
-        if dtype in NARROW:
-            raise no_text(op, f"{dtype} is computed with as float32 alone")
+        level, text = self.operation(op, a, b, dtype)
+        if dtype in _WIDENED and op in ("+", "-", "*", "shl"):
+            return _UNARY, f"({TYPES[dtype]})({text})"
+        return level, text
+
+    def operation(self, op: str, a: Expr, b: Expr, dtype: str) -> tuple[int, str]:
+        """Return an operation on values of a type, as C++ has it."""
+        if dtype in HALVES:
+            wide = Binary(op, Cast(a, "float32"), Cast(b, "float32"))
+            return _UNARY, f"to_{TYPES[dtype]}({self.text(wide)})"
         if op in ("+", "-"):
             return _SUM, f"{self.text(a, _SUM)} {op} {self.text(b, _SUM + (op == '-'))}"
         if op in ("*", "/"):
             return _PRODUCT, f"{self.text(a, _PRODUCT)} {op} {self.text(b, _UNARY)}"
-        if op in ("//", "%") and dtype not in FLOATS:
-            if is_nonnegative(a):
+        if op in ("//", "%"):
+            if dtype not in FLOATS and is_nonnegative(a):
                 sign = "/" if op == "//" else "%"
                 return _PRODUCT, f"{self.text(a, _PRODUCT)} {sign} {self.text(b, _UNARY)}"
             name = "floor_div" if op == "//" else "floor_mod"
             return _UNARY, f"{name}({self.text(a)}, {self.text(b)})"
-        if op in ("min", "max"):
-            floats = {"min": "lesser", "max": "greater"}
-            name = floats[op] if dtype in FLOATS else op
-            return _UNARY, f"{name}({self.text(a)}, {self.text(b)})"
+        if op in _SHIFTS and not (isinstance(b, Const) and 0 <= b.value < 8 * ITEM_BYTES[dtype]):
+            return _UNARY, f"{_SHIFTS[op]}({self.text(a)}, {self.text(b)})"
         if op in _OPERATORS:
             return -1, f"{self.text(a, _UNARY)} {_OPERATORS[op]} {self.text(b, _UNARY)}"
+        if op in ("min", "max") or op in FUNCTIONS:
+            return _UNARY, self.combined(op, dtype, self.text(a), self.text(b))
         raise no_text(op, "this operation has no text in CUDA C++ so far")
+
+    def combined(self, op: str, dtype: str, a: str, b: str) -> str:
+        """Return the text of a sum, or of a function of two values of a type, of which the texts are given."""
+        if dtype in HALVES:
+            wide = self.combined(op, "float32", f"to_float({a})", f"to_float({b})")
+            return f"to_{TYPES[dtype]}({wide})"
+        if op == "+":
+            return f"{a} + {b}"
+        if op in ("min", "max"):
+            floats = {"min": "lesser", "max": "greater"}
+            return f"{floats[op] if dtype in FLOATS else op}({a}, {b})"
+        return f"{function_name(op, dtype)}({a}, {b})"
+
+
+def function_name(op: str, dtype: str) -> str:
+    """Return the name of a function of floats in the library of the language."""
+    name = {"round": "rint", "abs": "fabs"}.get(op, FUNCTIONS[op].libm)
+    return f"{name}{'f' if dtype == 'float32' else ''}"
 
 
 def is_nonnegative(expr: Expr) -> bool:
@@ -229,17 +268,23 @@ def _is_atom(atom: Expr) -> bool:
     return False
 
 
-def _literal(value: int | float, dtype: str) -> str:
-    if dtype == "float32":
+def _bracketed(text: str) -> str:
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+
+def literal(value: int | float, dtype: str) -> str:
+    """Return the text of a number of a type."""
+    if dtype in HALVES:
+        return f"to_{TYPES[dtype]}({literal(value, 'float32')})"
+    if dtype in FLOATS:
         if value != value:
             return "__uint_as_float(0x7fc00000)"
         if value in (float("inf"), float("-inf")):
             return f"__uint_as_float(0x{'7f' if value > 0 else 'ff'}800000)"
-        return f"{float(value)!r}f"
-    if dtype == "float64":
-        return repr(float(value))
-    if dtype in NARROW:
-        return f"to_{TYPES[dtype]}({float(value)!r}f)"
+        return f"{float(value)!r}{'f' if dtype == 'float32' else ''}"
     if dtype == "bool":
         return "true" if value else "false"
-    return str(int(value))
+    suffix = {"uint32": "u", "int64": "ll", "uint64": "ull"}.get(dtype, "")
+    if value in (-(2**31), -(2**63)):  # a sign is no part of a number in C++
+        return f"(-{-value - 1}{suffix} - 1)"
+    return f"{int(value)}{suffix}"

@@ -227,7 +227,7 @@ class _Kernel:
         for name in self.buffers():
             buffer = self.program.buffer(name)
             const = "const " if buffer.kind in kinds else ""
-            parameters.append(f"{const}{TYPES[buffer.dtype]} *{name_of(name)}")
+            parameters.append(f"{const}{TYPES[buffer.dtype]} *__restrict__ {name_of(name)}")
         return ", ".join(
             [*parameters, *(f"int {name_of(size.name)}" for size in self.program.sizes)]
         )

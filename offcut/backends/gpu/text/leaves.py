@@ -1,20 +1,19 @@
-"""Writes the statements that one unit runs, as C++: copies, products, and loops whose iterations lanes share."""
+"""Writes the statements that one unit runs, as C++: copies, products, and loops over what lies in registers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from offcut.backends.gpu.text.expressions import TYPES, Writer, is_nonnegative, name_of, no_text
+from offcut.backends.gpu.text.expressions import Writer, name_of, no_text
+from offcut.backends.gpu.text.lanes import MEET, LaneWriter
 from offcut.backends.gpu.text.windows import Fragments, SharedWindow, Windows, at_warp
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays
-from offcut.core.expr import Expr, Load, Var, all_loads, rewrite, substitute, variables
-from offcut.core.loop_independence import is_independent
-from offcut.core.program import For, If, Kind, Let, Program, Stmt, Store, Tile, expressions, walk
+from offcut.core.dtypes import HALVES
+from offcut.core.expr import COMBINED, Expr, Load, Var, all_loads, rewrite, substitute, variables
+from offcut.core.program import For, If, Kind, Program, Stmt, Store, Tile, expressions, walk
 from offcut.core.text.printer import format_head
-
-_UPDATES = {"sum": "{0} += {1};", "max": "{0} = greater({0}, {1});", "min": "{0} = lesser({0}, {1});"}  # fmt: skip
 
 
 @dataclass
@@ -105,7 +104,7 @@ class LeafWriter:
         accumulators = [one for one in (self.fragments(name) for name in arrays) if one is not None]
         if accumulators:
             return self.by_fragments(stmt, accumulators, arrays)
-        return [*self.by_lanes(stmt), "__syncwarp();"]
+        return [*LaneWriter(self).lines(stmt), MEET]
 
     def copy(self, tile: Tile, background: bool) -> str:
         """Return the copy of a rectangle into shared memory."""
@@ -233,52 +232,6 @@ class LeafWriter:
         lines.append("    }")
         return lines
 
-    # -- loops that lanes share
-
-    def by_lanes(self, stmt: Stmt, lanes: bool = True) -> list[str]:
-        """Return a statement with its outermost loop, if independent, spread over lanes; else one lane runs it."""
-        match stmt:
-            case Tile(axes, body, where):
-                nest: tuple[Stmt, ...] = body if where is None else (If(where, body),)
-                for axis in reversed(axes):
-                    loop = For(axis.iter, axis.start, ix.add(axis.start, axis.extent), nest)
-                    nest = (loop,)
-                return [line for inner in nest for line in self.by_lanes(inner, lanes)]
-            case For(name, lo, hi, body):
-                if not is_nonnegative(lo):
-                    raise no_text(
-                        format_head(stmt), "a loop that may begin below 0 has no text so far"
-                    )
-                kinds = {buffer.name: buffer.kind for buffer in self.program.buffers}
-                on_lanes = lanes and is_independent(stmt, kinds)
-                begin = self.text(lo)
-                if on_lanes:
-                    begin = "lane" if begin == "0" else f"{begin} + lane"
-                iterator = name_of(name)
-                step = f"{iterator} += 32" if on_lanes else f"++{iterator}"
-                if lanes and not on_lanes:
-                    return ["if (lane == 0) {", *_indented(self.by_lanes(stmt, False)), "}"]
-                head = f"for (int {iterator} = {begin}; {iterator} < {self.text(hi)}; {step}) {{"
-                lines = [line for inner in body for line in self.by_lanes(inner, False)]
-                return [head, *_indented(lines), "}"]
-            case If(condition, then, other):
-                lines = [f"if ({self.text(condition)}) {{"]
-                for inner in then:
-                    lines += _indented(self.by_lanes(inner, lanes))
-                if other:
-                    lines.append("} else {")
-                    for inner in other:
-                        lines += _indented(self.by_lanes(inner, lanes))
-                return [*lines, "}"]
-            case Let(name, _, _, value, body):
-                lines = [f"{{ const int {name_of(name)} = {self.text(value)};"]
-                for inner in body:
-                    lines += _indented(self.by_lanes(inner, lanes))
-                return [*lines, "}"]
-            case Store():
-                return [f"if (lane == 0) {self.store(stmt)}" if lanes else self.store(stmt)]
-        raise no_text(format_head(stmt), "this statement has no text so far")
-
     def store(self, stmt: Store) -> str:
         """Return an assignment, or an update."""
         buffer = self.program.buffer(stmt.buffer)
@@ -288,9 +241,13 @@ class LeafWriter:
         value = self.writer.text(rewrite(stmt.value, self.at_warp))
         if stmt.reduce is None:
             return f"{to} = {value};"
-        if buffer.dtype in ("bfloat16", "float16"):
-            raise no_text(stmt.buffer, f"a sum in {TYPES[buffer.dtype]} has no text")
-        return _UPDATES[stmt.reduce].format(to, value)
+        return self.update(stmt.reduce, buffer.dtype, to, value)
+
+    def update(self, reduce: str, dtype: str, to: str, value: str) -> str:
+        """Return the update of an element of a type by a value of it."""
+        if reduce == "sum" and dtype not in HALVES:
+            return f"{to} += {value};"
+        return f"{to} = {self.writer.combined(COMBINED[reduce], dtype, to, value)};"
 
     def at_warp(self, node: Expr) -> Expr | None:
         """Return the number of the warp for an iterator of a loop over warps."""
@@ -329,10 +286,6 @@ def _name(part: Expr, tile: Tile) -> str:
     if len(names) != 1 or part != Var(names[0]):
         raise no_text(format_head(tile), "a copy that is no rectangle of rows has no text")
     return names[0]
-
-
-def _indented(lines: list[str]) -> list[str]:
-    return ["  " + line for line in lines]
 
 
 def _bracketed(text: str) -> str:

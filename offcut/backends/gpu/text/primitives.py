@@ -22,11 +22,47 @@ _PRIMITIVES = (
     'DEVICE bf16 to_bf16(float x) { bf16 y; asm("{ .reg .b32 t; cvt.rn.bf16x2.f32 t, 0f00000000, %1; cvt.u16.u32 %0, t; }" : "=h"(y.bits) : "f"(x)); return y; }',
     'DEVICE f16 to_f16(float x) { f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y; }',
     # whole numbers, rounded down
-    "DEVICE int floor_div(int a, int b) { return a / b - (a % b < 0); }",
-    "DEVICE int floor_mod(int a, int b) { return a % b + (a % b < 0 ? b : 0); }",
+    "template <class T> DEVICE T floor_div(T a, T b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }",
+    "template <class T> DEVICE T floor_mod(T a, T b) { return a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0); }",
+    "template <class T> DEVICE T magnitude(T a) { return a < 0 ? -a : a; }",
+    "template <class T> DEVICE T shift_left(T a, T b) { return b < 0 || b >= 8 * (int)sizeof(T) ? 0 : a << b; }",
+    "template <class T> DEVICE T shift_right(T a, T b) { return b < 0 || b >= 8 * (int)sizeof(T) ? (a < 0 ? -1 : 0) : a >> b; }",
     # floats: what is no number stays none
+    """\
+// toward zero, the nearest that there is; 0 for what is no number
+template <class T, class F> DEVICE T to_whole(F x) {
+  const bool is_signed = (T)-1 < (T)1;
+  const T most = (T)(~0ull >> (64 - 8 * sizeof(T) + is_signed)), least = is_signed ? (T)(-(long long)most - 1) : (T)0;
+  return x >= (F)most ? most : x <= (F)least ? least : x != x ? (T)0 : (T)x;
+}""",
+    "DEVICE float floor_mod(float a, float b) { const float r = fmodf(a, b); return r != 0 && (r < 0) != (b < 0) ? r + b : copysignf(r, b); }",
+    "DEVICE double floor_mod(double a, double b) { const double r = fmod(a, b); return r != 0 && (r < 0) != (b < 0) ? r + b : copysign(r, b); }",
+    """\
+template <class F> DEVICE F floor_of_quotient(F a, F b, F r) {
+  if (b == 0) return a / b;
+  const F q = (a - r) / b, whole = floor(q);
+  return q == 0 ? copysign((F)0, a / b) : whole + (q - whole > (F)0.5);
+}
+DEVICE float floor_div(float a, float b) { return floor_of_quotient(a, b, floor_mod(a, b)); }
+DEVICE double floor_div(double a, double b) { return floor_of_quotient(a, b, floor_mod(a, b)); }""",
     "template <class T> DEVICE T greater(T a, T b) { return a > b || a != a ? a : b; }",
     "template <class T> DEVICE T lesser(T a, T b) { return a < b || a != a ? a : b; }",
+    # of the values of 32 lanes, in halves: the same in all of them
+    """\
+template <class T> DEVICE T sum_of_lanes(T x) {
+  for (int lanes = 16; lanes; lanes /= 2) x = x + (T)__shfl_xor_sync(~0u, x, lanes);
+  return x;
+}""",
+    """\
+template <class T> DEVICE T greatest_of_lanes(T x) {
+  for (int lanes = 16; lanes; lanes /= 2) x = greater(x, (T)__shfl_xor_sync(~0u, x, lanes));
+  return x;
+}""",
+    """\
+template <class T> DEVICE T least_of_lanes(T x) {
+  for (int lanes = 16; lanes; lanes /= 2) x = lesser(x, (T)__shfl_xor_sync(~0u, x, lanes));
+  return x;
+}""",
     # barriers in shared memory: a token is a phase
     "DEVICE unsigned at(const void *p) { return (unsigned)__cvta_generic_to_shared(p); }",
     'DEVICE void init(barrier *b, int count) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(at(b)), "r"(count) : "memory"); }',

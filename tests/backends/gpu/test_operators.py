@@ -1,0 +1,140 @@
+"""Operators on the emulated device against float64, at sizes around their tiles; their texts on a CPU; bits in every batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import ml_dtypes
+import numpy as np
+import pytest
+from conftest import slow
+from on_cpu import COMPILER, run_text
+
+import offcut as oc
+from tests.agree import Array, agree, of_program
+
+SIZES = (0, 1, 4, 5)
+FEW = (0, 1, 5)
+Described = tuple[oc.Tensor, list[oc.Tensor]]
+
+
+def rows() -> object:
+    return oc.dim("n", min=0, max=512)
+
+
+def of(
+    op: str, *shapes: tuple[object, ...], dtype: str = "float32", **options: object
+) -> Described:
+    """An operator of placeholders ``A``, ``B``, …, of which ``"n"`` is the number of rows."""
+    n = rows()
+    inputs = [
+        oc.placeholder(tuple(n if one == "n" else one for one in shape), dtype, name)
+        for shape, name in zip(shapes, "ABCD", strict=False)
+    ]
+    return getattr(oc.ops, op)(*inputs, **options), inputs
+
+
+def looked_up() -> Described:
+    table, ids = oc.placeholder((9, 20), name="A"), oc.placeholder((rows(),), "int32", "I")
+    return oc.ops.embedding(table, ids), [table, ids]
+
+
+def halves() -> Described:
+    """Differences in bfloat16, their greatest by column in float16, whole numbers of what is scaled."""
+    n = rows()
+    a = oc.placeholder((n, 40), "bfloat16", "A")
+    d = oc.compute((n, 40), lambda i, j: (a[i, j] - a[i, 0]) * 8.0, name="D")
+    c = oc.compute((n, 40), lambda i, j: oc.cast(oc.round(d[i, j]), "int8"), name="C")
+    return c, [a]
+
+
+OPERATORS: dict[str, Callable[[], Described]] = {
+    "softmax": lambda: of("softmax", ("n", 70)),
+    "layernorm": lambda: of("layernorm", ("n", 70)),
+    "rmsnorm": lambda: of("rmsnorm", (3, "n", 33)),
+    "sum of columns": lambda: of("sum", ("n", 300), axis=0),
+    "greatest": lambda: of("max", ("n", 30, 7), axis=(0, 2)),
+    "sum of all": lambda: of("sum", ("n", 30), axis=(0, 1)),
+    "embedding": looked_up,
+    "halves": halves,
+    "convolution": lambda: of("conv2d", ("n", 3, 5, 6), (4, 3, 3, 3), padding=1),
+    "pool": lambda: of("max_pool2d", ("n", 3, 7, 7), window=3, stride=2),
+    "remainder": lambda: of("remainder", ("n", 9), ("n", 9)),
+    "attention": lambda: of("attention", (2, "n", 8), (2, "n", 8), (2, "n", 8), causal=True),
+}
+SLOW = ("convolution", "attention")
+ALIKE = ("layernorm", "greatest", "pool", "remainder")
+"""Operators of which others have what is in them."""
+
+
+@cache
+def kernel(name: str) -> tuple[oc.Kernel, oc.Program]:
+    """The kernel of an operator, and the program that it is of."""
+    result, inputs = OPERATORS[name]()
+    target = oc.target("cuda", machine="h200", device="emulated")
+    source = oc.compile(result, inputs=inputs, target="interpret").loops
+    return oc.compile(result, inputs=inputs, target=target), source
+
+
+def arrays(program: oc.Program, n: int) -> dict[str, Array]:
+    """Inputs at ``n`` rows; the first rows are those of any other number of rows."""
+    made = {}
+    for buffer in program.buffers:
+        if buffer.kind.value == "input":
+            shape = [int(getattr(extent, "value", 64)) for extent in buffer.shape]
+            place = [k for k, extent in enumerate(buffer.shape) if not hasattr(extent, "value")]
+            draw = np.random.default_rng([*buffer.name.encode()])
+            values = draw.normal(size=shape)
+            if buffer.dtype in ("bfloat16", "int32"):
+                values = draw.integers(0, 9, shape) / (8 if buffer.dtype == "bfloat16" else 1)
+            kinds = {"bfloat16": ml_dtypes.bfloat16}
+            cut = [slice(n) if k in place else slice(None) for k in range(len(shape))]
+            made[buffer.name] = values.astype(kinds.get(buffer.dtype, buffer.dtype))[tuple(cut)]
+    return made
+
+
+@pytest.mark.parametrize("name", [slow(n) if n in ALIKE else n for n in OPERATORS])
+def test_an_operator_has_the_values_of_float64(name: str) -> None:
+    made, source = kernel(name)
+    for n in FEW if name in SLOW else SIZES:
+        given = arrays(source, n)
+        agree(made(**given), of_program(source, given, n=n))
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
+@pytest.mark.parametrize("name", [n if n in ("softmax", "halves") else slow(n) for n in OPERATORS])
+def test_the_text_of_an_operator_has_its_values_on_a_cpu(name: str) -> None:
+    made, source = kernel(name)
+    given = arrays(source, 5)
+    (found,) = run_text(made.loops, given, {"n": 5}).values()
+    agree(found, of_program(source, given, n=5))
+
+
+@pytest.mark.parametrize("name", ["softmax", *map(slow, ("layernorm", "convolution"))])
+def test_a_row_has_the_same_bits_in_every_batch(name: str) -> None:
+    made, source = kernel(name)
+    sizes = FEW if name in SLOW else SIZES
+    whole = np.asarray(made(**arrays(source, sizes[-1])))
+    for n in sizes[:-1]:
+        assert np.asarray(made(**arrays(source, n))).tobytes() == whole[:n].tobytes()
+
+
+def test_lanes_are_decisions() -> None:
+    text = str(kernel("softmax")[0].schedule)
+    assert "bind softmax_A_sum.k lane tree" in text
+    assert "bind softmax_A.j lane" in text
+    result, inputs = OPERATORS["softmax"]()
+    target = oc.target("cuda", machine="h200", device="emulated")
+    none = oc.Schedule.parse(
+        "\n".join(
+            line
+            for line in text.splitlines()
+            if not any(word in line for word in ("lane", "_share"))
+        )
+    )
+    source = oc.compile(result, inputs=inputs, target=target, schedule=none).source("cuda")
+    assert "+= 32" not in source
+    kept = oc.compile(result, inputs=inputs, target=target, reassociate=False)
+    assert "softmax_A_sum.k lane" not in str(kept.schedule)
+    assert "bind softmax_A_max.k lane tree" in str(kept.schedule)
