@@ -325,16 +325,17 @@ def test_what_has_no_text_is_refused_for_a_gpu(gpu: FakeDriver) -> None:
 program whole
 size n in 0:99
 input A: float32[n]
-output C: int32[n]
+output C: float32[n]
 for b in 0:n  @block
-  C[b] = int32(A[b])
+  for g in 0:1  @warpgroup
+    C[b] = A[b]
 """
     target = oc.target("cuda", machine="h200")
     assert refusal(lambda: oc.compile(oc.parse(text), target=target)) == (
         """\
 compile: cannot run whole on a GPU
-  at       float32 to int32
-  because  this conversion has no text in CUDA C++ so far
+  at       for g in 0:1  @warpgroup
+  because  what a warpgroup runs has no text so far
   help     device="emulated" runs it on numpy arrays"""
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 from offcut.backends.gpu.index_bounds import index_bounds
 from offcut.backends.gpu.launches import (
@@ -174,27 +175,19 @@ class _Kernel:
     def text(self) -> str:
         """Return the text of the kernel, after a comment that says how to launch it."""
         writer = Writer(lambda load: "")
-        self.grid = []
+        heads, body = self.heads()
+        blocks = [one for one in heads if isinstance(one, For)]
+        places = self.places_in_grid([loop.hi for loop in blocks])
         inner: list[str] = []
-        body: tuple[Stmt, ...] = (self.launch,)
-        while len(body) == 1:
-            match body[0]:
-                case If(condition, then, ()):
-                    inner.append(f"if (!({writer.text(condition)})) return;")
-                    body = then
-                case For(name, lo, hi, inner_body, unit="block") as loop if len(self.grid) < len(
-                    _GRID
-                ):
-                    self.check_begin(loop)
-                    place, last, iterator = _GRID[len(self.grid)], writer.text(hi), name_of(name)
-                    self.grid.append(hi)
-                    begin = "" if ix.literal_value(lo) == 0 else f"{writer.text(lo)} + "
-                    inner.append(f"const int {iterator} = {begin}(int){place};")
-                    if begin:
-                        inner.append(f"if ({iterator} >= {last}) return;")
-                    body = inner_body
-                case _:
-                    break
+        for one in heads:
+            if not isinstance(one, For):
+                inner.append(f"if (!({writer.text(one)})) return;")
+                continue
+            iterator, place = name_of(one.iter), places[blocks.index(one)]
+            begin = "" if ix.literal_value(one.lo) == 0 else f"{writer.text(one.lo)} + "
+            inner.append(f"const int {iterator} = {begin}{place};")
+            if begin:
+                inner.append(f"if ({iterator} >= {writer.text(one.hi)}) return;")
         if any(isinstance(s, For) and s.unit == "block" for s in walk(body)):
             raise no_text(self.name, "a loop over blocks inside of what a block runs has no text")
         grid = ", ".join(writer.text(extent) for extent in self.grid) or "1"
@@ -220,6 +213,40 @@ class _Kernel:
         out += [line[2:] for line in self.role("warp", body)]
         out.append("}")
         return "\n".join(out)
+
+    def heads(self) -> tuple[list[For | Expr], tuple[Stmt, ...]]:
+        """Return the loops over blocks and the conditions around what a block runs, and that."""
+        heads: list[For | Expr] = []
+        body: tuple[Stmt, ...] = (self.launch,)
+        while len(body) == 1:
+            match body[0]:
+                case If(condition, then, ()):
+                    heads.append(condition)
+                    body = then
+                case For(body=inner, unit="block") as loop:
+                    self.check_begin(loop)
+                    heads.append(loop)
+                    body = inner
+                case _:
+                    break
+        return heads, body
+
+    def places_in_grid(self, extents: Sequence[Expr]) -> list[str]:
+        """Return the number of a block in each of its loops; the first loops share an axis of the grid, if there are more than three.
+
+        extents  of the loops, outermost first
+        """
+        writer = Writer(lambda load: "")
+        merged = max(len(extents) - len(_GRID) + 1, 1)
+        shared = [*extents[:merged]]
+        self.grid = [reduce(ix.mul, shared), *extents[merged:]] if extents else []
+        places = [f"(int){axis}" for axis in _GRID[1 : len(extents) - merged + 1]]
+        for number in range(len(shared) - 1, -1, -1):
+            inside = shared[number + 1 :]
+            quotient = f" / ({writer.text(reduce(ix.mul, inside))})" if inside else ""
+            rest = f" % ({writer.text(shared[number])})" if number else ""
+            places.insert(0, f"(int){_GRID[0]}{quotient}{rest}")
+        return places
 
     def parameters(self) -> str:
         kinds = (Kind.INPUT, Kind.CONSTANT)
