@@ -11,7 +11,8 @@ from a multiple of 64 bytes on; and of a manifest::
     signature   inputs, outputs, sizes and their relations (`offcut.backends.abi.Signature`); extents as text
     constants   [first byte, bytes] of each, in the order of the entry's pointers
     faults      of a model: why a call cannot run, by the status that says so
-    inputs, outputs  of a model: the names by which a mapping gives the inputs, and a call the outputs, each with its place in the signature
+    inputs, outputs  of a model: the names by which a mapping gives the inputs, and a call the outputs, each with its place in the signature,
+                in the order of a call
     returns     "arrays": an array, or a tuple of several; "mapping": by name, always
 """
 
@@ -189,15 +190,21 @@ class SavedModel(SavedKernel):
 
         Raises CallError where an array does not fit, or the model does not run at these sizes.
         """
-        is_named = len(given) == 1 and isinstance(given[0], Mapping)
-        arrays = self._in_order(given[0]) if is_named else given
-        results = self._run(*arrays, **sizes)
-        if not is_named and self.saved.returns == "arrays":
-            return results
+        is_named, inputs, outputs = False, self.saved.inputs, self.saved.outputs
+        if len(given) == 1 and isinstance(given[0], Mapping):
+            is_named, given = True, self._arrays(given[0])
+        if len(given) == len(inputs):
+            places = [*inputs.values()]
+            given = tuple(given[places.index(place)] for place in range(len(places)))
+        results = self._run(*given, **sizes)
         several = results if isinstance(results, tuple) else (results,)
-        return {name: several[place] for name, place in self.saved.outputs.items()}
+        if is_named or self.saved.returns == "mapping":
+            return {name: several[place] for name, place in outputs.items()}
+        in_order = tuple(several[place] for place in outputs.values())
+        return in_order if len(in_order) > 1 else in_order[0]
 
-    def _in_order(self, given: Mapping[str, Any]) -> list[Any]:
+    def _arrays(self, given: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the arrays of a mapping, in the order of a call."""
         names = self.saved.inputs
         if {*given} != {*names}:
             wrong = sorted(map(str, {*given} ^ {*names}))
@@ -207,7 +214,7 @@ class SavedModel(SavedKernel):
                 at=wrong[0],
                 because=f"its inputs are {', '.join(names) or 'none'}",
             )
-        return [given[name] for name in sorted(names, key=names.__getitem__)]
+        return tuple(given[name] for name in names)
 
 
 @trim_traceback

@@ -60,6 +60,11 @@ class Conditions:
         self._guards = tuple(_HOLDS[type(one)] for one in guards)
         self._sides = values_of([side for one in guards for side in one.args])
 
+    @property
+    def has_guards(self) -> bool:
+        """Return whether the program branches on sizes."""
+        return bool(self._guards)
+
     def check(self, values: Mapping[Any, Any], sizes: Mapping[str, int]) -> None:
         """Raises Unlike where the sizes of a call are not such."""
         if tuple([values[node].shape[axis] for node, axis in self._places]) != self._extents(sizes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import os
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ import torch
 from torch.export._remove_effect_tokens_pass import _remove_effect_tokens
 from torch.utils import _pytree as pytree
 
+from offcut.backends.abi import Exported
 from offcut.core.program import Size
 from offcut.errors import CallError, DescribeError, InternalError, trim_traceback
 from offcut.graph import ModelCost, ModelPlan
@@ -163,6 +165,23 @@ class TorchModel:
     def cost(self, **sizes: int) -> ModelCost:
         """What the kernels of a call are predicted to cost, as `Model.cost` says it: what stays with torch has no price."""
         return self.program.cost(**sizes)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model into a file, which `offcut.load` runs where there is no torch, as `Model.save` says: called with the same arrays in
+        order, numpy's or torch's, or with a mapping by the names of the arguments.
+
+        Raises DescribeError where torch runs a part of it, or it branches on sizes; TargetError for a kernel that is no machine code.
+        """
+        model, inputs, outputs = self.program.whole_region("save")
+        model.save(path, inputs, outputs)
+
+    def export(self, folder: str | os.PathLike[str], name: str) -> Exported:
+        """Return an object file and a C header, as `Model.export` says.
+
+        Raises what `save` does.
+        """
+        model, inputs, outputs = self.program.whole_region("export")
+        return model.export(folder, name, inputs, outputs)
 
     @property
     def sizes(self) -> tuple[Size, ...]:

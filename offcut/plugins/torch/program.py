@@ -16,7 +16,7 @@ import torch
 from torch.utils._sympy.functions import Max
 
 from offcut.describe.request import lent
-from offcut.errors import CallError, OffcutError, PartitionError
+from offcut.errors import CallError, DescribeError, OffcutError, PartitionError
 from offcut.graph import Model, ModelCost, ModelPlan, compiled
 from offcut.plugins.torch.conditions import Conditions
 from offcut.plugins.torch.dtypes import array_of, is_held, plain_of, tensor_of
@@ -178,6 +178,35 @@ class Program:
     def cost(self, **sizes: int) -> ModelCost:
         """What the kernels of a call are predicted to cost, as `Model.cost` says it: what stays with torch has no price."""
         return self.predicted.cost(sizes)
+
+    def whole_region(self, op: str) -> tuple[Model, dict[str, str], dict[str, str]]:
+        """Return the model that is all of it; its inputs by the names of the arguments, and its outputs by those of the results, each in order.
+
+        op  what is refused, in words of errors
+
+        Raises DescribeError where torch runs a part of it, or sizes are read from numbers.
+        """
+        because = ""
+        if self.left or len(self.steps) != 1 or not self._ran:
+            made = ", ".join(str(one.node) for one in self.steps if isinstance(one, _Called))
+            because = self.report().replace("\n", ";") + (f"; views by torch: {made}" if made else "")
+        elif self.conditions is not None and self.conditions.has_guards:
+            because = "it was traced for sizes that hold conditions, and a file has one trace"
+        elif self._ran[0].sizes:
+            because = f"{', '.join(self._ran[0].sizes)} is in no shape of what kernels read"
+        if because:
+            raise DescribeError(op, f"cannot {op} a model of torch", because=because)
+        (step,) = self._ran
+        graph = step.region.bound.graph
+        given = {node: value.name for node, value in zip(step.inputs, graph.inputs, strict=True)}
+        results = {node: graph.outputs[place] for node, place, *_ in step.outputs}
+        others = [one for one in self.results if one not in results]
+        if others:
+            because = f"its result {others[0]} is no array that kernels give"
+            raise DescribeError(op, f"cannot {op} a model of torch", because=because)
+        inputs = {node.name: given[node] for node in self.inputs if node in given}
+        outputs = {f"output_{n}": results[node] for n, node in enumerate(self.results)}
+        return step.model, inputs, outputs
 
     def report(self) -> str:
         """How many operators are ours, and which stay with torch, why."""

@@ -1,0 +1,62 @@
+"""Models of torch as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offcut as oc
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+
+class Layers(torch.nn.Module):
+    """Two results of two arguments, the second of which is read last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = torch.nn.Linear(6, 8), torch.nn.Linear(8, 5)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        """Return them."""
+        hidden = torch.relu(self.one(x))
+        return torch.softmax(self.two(hidden), -1) + y, hidden * 2
+
+
+def test_a_saved_model_of_torch_gives_the_bits_of_the_model(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = oc.from_torch(Layers().eval(), (torch.randn(2, 3, 6), torch.randn(2, 3, 5)))
+    model.save(tmp_path / "layers.offcut")
+    loaded = oc.load(tmp_path / "layers.offcut")
+    for batch, rows in ((1, 1), (2, 3), (4, 7)):
+        x, y = torch.randn(batch, rows, 6), torch.randn(batch, rows, 5)
+        with torch.no_grad():
+            wanted = model(x, y)
+        for results in (loaded(x, y), loaded({"x": x, "y": y}).values()):
+            assert all(torch.equal(one, other) for one, other in zip(results, wanted, strict=True))
+        plain = loaded(x.numpy(), y.numpy())
+        np.testing.assert_array_equal(plain[0], wanted[0].numpy())
+
+
+def test_what_torch_runs_a_part_of_is_no_file(tmp_path: Path) -> None:
+    class Places(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.where(x > 0)[0], x * 2
+
+    model = oc.from_torch(Places(), (torch.randn(4),))
+    with pytest.raises(oc.DescribeError) as refused:
+        model.save(tmp_path / "places.offcut")
+    assert str(refused.value).startswith(
+        "save: cannot save a model of torch\n  because  1 regions of 2 operators by offcut, 2 operators by torch;"
+    )
+
+    class Turned(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return (x * 2).transpose(0, 1)
+
+    model = oc.from_torch(Turned(), (torch.randn(4, 3),))
+    with pytest.raises(oc.DescribeError, match="views by torch: "):
+        model.export(tmp_path, "turned")
