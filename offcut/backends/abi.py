@@ -66,8 +66,10 @@ class DeviceEntry(Protocol):
     def workspace(self, sizes: Sequence[int]) -> int:
         """Return the bytes that a call takes beside its arrays: those of its intermediate tensors."""
 
-    def __call__(self, pointers: Sequence[int], sizes: Sequence[int], workspace: int) -> None:
-        """Call the kernel; it allocates nothing, and nobody waits for its end.
+    def __call__(
+        self, pointers: Sequence[int], sizes: Sequence[int], workspace: int, stream: int = 0
+    ) -> None:
+        """Call the kernel on a stream; it allocates nothing, and nobody waits for its end.
 
         pointers   of the inputs, then of the outputs, each of which lies row by row
         sizes      in the order of `Signature.sizes`

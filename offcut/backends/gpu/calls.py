@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 from offcut import debug
 from offcut.backends.abi import Signature
 from offcut.backends.gpu.driver import Device, Module, open_device
-from offcut.backends.gpu.launches import ArrayParameter, LaunchPlan
+from offcut.backends.gpu.launches import ArrayParameter, DeviceArray, LaunchPlan
 from offcut.backends.gpu.nvrtc import architecture_of, cached_cubin
 from offcut.backends.gpu.text import cuda_kernels
 from offcut.backends.host import arrays
@@ -32,6 +32,9 @@ from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.program import Program
 from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError, TargetError, trim_traceback
+
+SLOT = 256
+"""Bytes of which the address of each intermediate array in a workspace is a multiple."""
 
 
 @dataclass
@@ -162,7 +165,7 @@ class DeviceKernel:
 
     def usable(self, name: str, view: ArrayView, copies: list[Any]) -> ArrayView:
         """Return a view that the kernel can use; where that is of a copy, the copy is added to `copies`."""
-        if _is_by_rows(view) and view.address % self.alignments.get(name, 1) == 0:
+        if arrays.is_by_rows(view) and view.address % self.alignments.get(name, 1) == 0:
             return view
         debug.note(2, f"{self.signature.name}: {name} is copied on the device, by rows")
         copies.append(rows_of(_array_of(view)))
@@ -217,7 +220,7 @@ class DeviceKernel:
         """Launch, with the constants and with room for intermediate arrays."""
         addresses.update(resident.constants)
         for array in self.locals:
-            size = math.prod(self.plan.shape(array, sizes)) * ITEM_BYTES[array.dtype]
+            size = _array_bytes(self.plan, array, sizes)
             addresses[array.name] = resident.room(stream, array.name, size, self.signature.name)
         resident.device.run(resident.module, self.plan, addresses, sizes, stream)
 
@@ -243,6 +246,70 @@ class DeviceKernel:
         """Return sizes by the program's names, in its order."""
         users = (facts.name for facts in self.signature.sizes)
         return {name: sizes[user] for name, user in zip(self.plan.sizes, users, strict=True)}
+
+
+@dataclass(frozen=True)
+class DeviceCode:
+    """The cubin of a kernel: a function of the constants, which returns what a user calls."""
+
+    signature: Signature
+    plan: LaunchPlan
+    code: bytes
+
+    def __call__(self, constants: Mapping[str, Array]) -> DeviceKernel:
+        """Return the kernel of some constants."""
+        return DeviceKernel(self.signature, self.plan, self.code, constants)
+
+    def device_entry(self, constants: Mapping[str, Array]) -> LaunchEntry:
+        """Return the kernel of some constants, which takes addresses on device 0, where both are loaded."""
+        kernel = self(constants)
+        kernel.resident(0)
+        return LaunchEntry(kernel)
+
+
+@dataclass(frozen=True)
+class LaunchEntry:
+    """A kernel, with its constants on device 0, that is called by addresses there."""
+
+    kernel: DeviceKernel
+
+    def workspace(self, sizes: Sequence[int]) -> int:
+        """Return the bytes of intermediate arrays."""
+        return sum(count for _, count in self._local_arrays(sizes))
+
+    def __call__(
+        self, pointers: Sequence[int], sizes: Sequence[int], workspace: int, stream: int = 0
+    ) -> None:
+        """Launch, after copies of the arrays that are updated.
+
+        Raises CallError as `Device.run` does.
+        """
+        kernel, op = self.kernel, self.kernel.signature.name
+        inputs, outputs = pointers[: len(kernel.inputs)], pointers[len(kernel.inputs) :]
+        values = dict(zip(kernel.plan.sizes, sizes, strict=True))
+        addresses = dict(zip((*kernel.inputs, *kernel.outputs), pointers, strict=True))
+        for name, count in self._local_arrays(sizes):
+            addresses[name] = workspace
+            workspace += count
+        with kernel.lock:
+            resident = kernel.resident(0)
+            device = resident.device
+            with device.current():
+                for source, target in kernel.signature.updated:
+                    array = next(a for a in kernel.plan.arrays if a.name == kernel.inputs[source])
+                    count = _array_bytes(kernel.plan, array, values)
+                    device.copy_within(outputs[target], inputs[source], count, stream, op)
+                addresses.update(resident.constants)
+                device.run(resident.module, kernel.plan, addresses, values, stream)
+
+    def _local_arrays(self, sizes: Sequence[int]) -> list[tuple[str, int]]:
+        """Return the intermediate arrays, and the bytes of a workspace that each takes."""
+        plan = self.kernel.plan
+        values = dict(zip(plan.sizes, sizes, strict=True))
+        return [
+            (array.name, -(-_array_bytes(plan, array, values) // SLOT) * SLOT)
+            for array in self.kernel.locals
+        ]
 
 
 def lowered_kernels(program: Program) -> bytes:
@@ -280,10 +347,7 @@ def load_on_device(lowered: bytes, signature: Signature, machine: str) -> Loaded
     threads = {launch.kernel: launch.threads for launch in plan.launches}
     code = cached_cubin("compile", held["text"], architecture, threads)
 
-    def bind_constants(constants: Mapping[str, Array]) -> Callable[..., Any]:
-        return DeviceKernel(signature, plan, code, constants)
-
-    return bind_constants
+    return DeviceCode(signature, plan, code)
 
 
 def check_capability(device: Device, architecture: str) -> None:
@@ -310,11 +374,9 @@ def _array_of(view: ArrayView) -> Any:
     return view.owner[0]
 
 
+def _array_bytes(plan: LaunchPlan, array: DeviceArray, sizes: Mapping[str, int]) -> int:
+    return math.prod(plan.shape(array, sizes)) * ITEM_BYTES[array.dtype]
+
+
 def _bytes_of(view: ArrayView) -> int:
     return math.prod(view.shape) * ITEM_BYTES[view.dtype]
-
-
-def _is_by_rows(view: ArrayView) -> bool:
-    """Return whether the elements lie side by side, the last axis innermost."""
-    steps = zip(view.shape, view.strides, arrays.c_strides(view.shape), strict=True)
-    return 0 in view.shape or all(extent <= 1 or own == other for extent, own, other in steps)

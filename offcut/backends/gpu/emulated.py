@@ -36,15 +36,15 @@ SLOT = 256
 class EmulatedMemory(Memory):
     """The memory of the emulated device.
 
-    allocations, writes, reads  how many there were in this process
+    allocations, writes, reads, waits  how many there were in this process
     """
 
     def __init__(self) -> None:
-        self.allocations = self.writes = self.reads = 0
+        self.allocations = self.writes = self.reads = self.waits = 0
         self._blocks: weakref.WeakSet[_Bytes] = weakref.WeakSet()
         self._lock = threading.Lock()
 
-    def allocate(self, count: int) -> Block:
+    def allocate(self, count: int, stream: int = 0) -> Block:
         """Return a block whose bytes are all 255: floats that are NaN."""
         block = _Bytes(count)
         with self._lock:
@@ -52,7 +52,7 @@ class EmulatedMemory(Memory):
             self._blocks.add(block)
         return Block(block.address, count, block)
 
-    def write(self, address: int, source: int, count: int) -> None:
+    def write(self, address: int, source: int, count: int, stream: int = 0) -> None:
         """Copy bytes to the device.
 
         Raises InternalError for an illegal address.
@@ -61,7 +61,7 @@ class EmulatedMemory(Memory):
         self.check(address, count)
         ctypes.memmove(address, source, count)
 
-    def read(self, target: int, address: int, count: int) -> None:
+    def read(self, target: int, address: int, count: int, stream: int = 0) -> None:
         """Copy bytes from the device.
 
         Raises InternalError for an illegal address.
@@ -69,6 +69,10 @@ class EmulatedMemory(Memory):
         self.reads += 1
         self.check(address, count)
         ctypes.memmove(target, address, count)
+
+    def wait(self, stream: int = 0) -> None:
+        """Count that somebody waited: what is called here has ended."""
+        self.waits += 1
 
     def check(self, address: int, count: int) -> None:
         """Check that bytes lie in one block.
@@ -178,7 +182,9 @@ class EmulatedEntry:
             if buffer.kind is Kind.LOCAL and buffer.name not in windowed
         )
 
-    def __call__(self, pointers: Sequence[int], sizes: Sequence[int], workspace: int) -> None:
+    def __call__(
+        self, pointers: Sequence[int], sizes: Sequence[int], workspace: int, stream: int = 0
+    ) -> None:
         """Run the kernel.
 
         Raises InternalError for an illegal address, ExecutionFault as `EmulatedCode.results` does.

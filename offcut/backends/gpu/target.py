@@ -11,6 +11,7 @@ from offcut.backends.abi import Signature
 from offcut.backends.compile_request import CompileRequest
 from offcut.backends.gpu.calls import load_on_device, lowered_kernels
 from offcut.backends.gpu.copies import UNITS, rows
+from offcut.backends.gpu.device_memory import DeviceMemory
 from offcut.backends.gpu.emulated import MEMORY, EmulatedCode
 from offcut.backends.gpu.executor import Limits
 from offcut.backends.gpu.mma import MMA, from_shared
@@ -18,7 +19,7 @@ from offcut.backends.gpu.policy import GridPlans
 from offcut.backends.gpu.room import check_room
 from offcut.backends.gpu.text import cuda_text
 from offcut.backends.gpu.units import AGENTS, SHARED, check_units
-from offcut.backends.memory import HOST, Memory
+from offcut.backends.memory import Memory
 from offcut.backends.options import Loaded, Options, TargetPlan
 from offcut.backends.plan import Plan, PlanAlternative, PlannedPiece
 from offcut.backends.predict import cost_at
@@ -43,6 +44,8 @@ from offcut.search import Points
 EMULATED = "emulated"
 """The device that runs programs without a GPU: units side by side, on numpy arrays."""
 DEFAULT = "h200"
+GPU_MEMORY = DeviceMemory()
+"""The memory of the first GPU."""
 _TYPES = ("bfloat16", "float16")
 
 
@@ -68,7 +71,7 @@ class Cuda(Target):
     @property
     def memory(self) -> Memory:  # type: ignore[override]
         """The memory of the device."""
-        return MEMORY if self.device == EMULATED else HOST
+        return MEMORY if self.device == EMULATED else GPU_MEMORY
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
         """Return products of tiles in shared memory, then copies, then single instructions."""

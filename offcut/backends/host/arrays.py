@@ -470,6 +470,12 @@ def _dtype_name(tensor: _DLTensor) -> str:
     return f"{_KINDS.get(tensor.code, f'type{tensor.code}_')}{tensor.bits}{lanes}"
 
 
+def is_by_rows(view: ArrayView) -> bool:
+    """Return whether the elements lie side by side, the last axis innermost."""
+    steps = zip(view.shape, view.strides, c_strides(view.shape), strict=True)
+    return 0 in view.shape or all(extent <= 1 or own == other for extent, own, other in steps)
+
+
 def c_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides in elements of an array whose elements lie side by side, the last axis innermost."""
     return tuple(math.prod(shape[axis + 1 :]) or 1 for axis in range(len(shape)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -48,7 +49,7 @@ from offcut.graph.models.cost import ModelCost, cost_of
 from offcut.graph.models.memory.arena import Arena, arena_of
 from offcut.graph.models.memory.call_memory import Blocks, Passage, held, rounded
 from offcut.graph.models.memory.calls import Calls
-from offcut.graph.models.memory.lending import Lent, lend
+from offcut.graph.models.memory.lending import Lent, empty_there, lend, stream_of
 from offcut.graph.models.memory.operands import Operands
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.running import ARENA, Frame, Prepared, extents_of, limits_of, refusal
@@ -201,15 +202,17 @@ class Model:
         Raises what a call does.
         """
         graph = self.bound.graph
-        lent = [lend(array, n, graph.inputs, graph.name) for n, array in enumerate(arrays)]
-        key = (*[(one.shape, one.dtype) for one in lent], *sorted(sizes.items()))
+        memory = self._memory
+        lent = [lend(array, n, graph.inputs, graph.name, memory) for n, array in enumerate(arrays)]
+        key = (*[(one.shape, one.dtype, one.is_there) for one in lent], *sorted(sizes.items()))
         known = self._known.get(key) or self._new(key, lent, sizes)
         try:
             frame = known.frames.pop()
         except IndexError:
             frame = Frame(self._shared, known.number, known.sizes)
-        kind = lent[0].kind if lent else "numpy"
-        results = [self._allocated(kind, *fresh) for fresh in known.fresh]
+        kind, is_there = (lent[0].kind, lent[0].is_there) if lent else ("numpy", False)
+        stream = frame.stream = stream_of(memory, lent, graph.name)
+        results = [self._allocated(kind, *fresh, is_there) for fresh in known.fresh]
         addresses = [*[one.address for one in lent], *[at for _, at in results]]
         passage, arena_bytes = known.passage, frame.arena_bytes
         if passage is None:
@@ -218,24 +221,24 @@ class Model:
             frame.run()
         else:
             arena_bytes = rounded(arena_bytes)
-            block = self._blocks.take(arena_bytes + passage.bytes)
+            block = self._blocks.take(arena_bytes + passage.bytes, stream)
             first = block.address + arena_bytes
-            there = passage.enter(first, addresses)
+            there = passage.enter(first, addresses, stream)
             frame.bases[ARENA : ARENA + len(there) + 1] = [block.address, *there]
             frame.run()
-            passage.leave(first, addresses)
+            passage.leave(first, addresses, stream)
         made = [
             results[place][0]
             if place is not None
-            else self._copied(name, known.number, frame, kind)
+            else self._copied(name, known.number, frame, kind, is_there)
             for name, place in zip(graph.outputs, self._given, strict=True)
         ]
         within = frame.within
         known.frames.append(frame)  # from here on another call may use it
-        self._blocks.give_back(block)
+        self._blocks.give_back(block, stream)
         if not within:
             return self._plain().outputs(arrays, sizes)
-        if kind in ("numpy", "torch"):
+        if is_there or kind in ("numpy", "torch"):
             return tuple(made)
         return tuple(host.convert_like(kind, arrays[0], array) for array in made)
 
@@ -373,7 +376,7 @@ class Model:
             )
         windows = {
             value.name: host.window(one.owner)
-            if isinstance(one.owner, host.ArrayView)
+            if isinstance(one.owner, host.ArrayView) and not one.is_there
             else np.broadcast_to(numpy_dtype(one.dtype).type(0), one.shape)
             for value, one in zip(inputs, lent, strict=True)
         }
@@ -394,8 +397,10 @@ class Model:
         """Return the places of inputs and results in the memory of a device; None where values lie in that of the process."""
         if self._memory.is_host:
             return None
-        results = [self._bytes(root, number) for root in self._fresh.values()]
-        return Passage(self._memory, [one.bytes for one in lent], results)
+        is_there = bool(lent) and lent[0].is_there
+        inputs = [None if one.is_there else one.bytes for one in lent]
+        results = [None if is_there else self._bytes(root, number) for root in self._fresh.values()]
+        return Passage(self._memory, inputs, results)
 
     def _bytes(self, root: str, number: Numbers) -> int:
         """Return the bytes of the memory of a value."""
@@ -410,13 +415,22 @@ class Model:
         return tuple(map(number, place.shape)), strides, self._values[output].dtype
 
     def _allocated(
-        self, kind: str, shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str
+        self,
+        kind: str,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...] | None,
+        dtype: str,
+        is_there: bool = False,
     ) -> tuple[Any, int]:
         """Return an uninitialised result and its address.
+
+        is_there  whether it lies in the memory of the device
 
         Raises CallError where there is no memory for it.
         """
         try:
+            if is_there:
+                return empty_there(self._memory, kind, shape, strides, dtype, self.bound.graph.name)
             return host.allocate(kind, shape, strides, dtype)
         except NO_MEMORY as error:
             raise too_large(self.bound.graph.name, shape, dtype) from error
@@ -427,16 +441,18 @@ class Model:
         number: Numbers,
         frame: Frame,
         kind: str,
+        is_there: bool,
     ) -> Any:
         """A fresh array of an output that lies in other memory, or otherwise than it is asked for."""
         place = self._places[output]
         dtype = self._values[output].dtype
         base, start = frame.place(place.root)
-        whole = frame.bases[base] + start
+        whole: int = frame.bases[base] + start
         if not self._memory.is_host:
             staged = np.empty(self._bytes(place.root, number), np.uint8)
-            at: int = staged.__array_interface__["data"][0]
-            self._memory.read(at, whole, staged.nbytes)
+            at = staged.__array_interface__["data"][0]
+            self._memory.read(at, whole, staged.nbytes, frame.stream)
+            self._memory.wait(frame.stream)
             whole = at
         address = whole + number(place.offset) * ITEM_BYTES[dtype]
         shape, strides = tuple(map(number, place.shape)), tuple(map(number, place.strides))
@@ -444,10 +460,14 @@ class Model:
         order = self._orders.get(output)
         wanted = None if order is None else own_place(output, place.shape, order).strides
         steps = None if wanted is None else tuple(map(number, wanted))
-        made, at = self._allocated(kind, shape, steps, dtype)
+        made, to = self._allocated(kind, shape, steps, dtype, is_there)
+        copy = np.empty(math.prod(shape) if is_there else 0, numpy_dtype(dtype))
+        at = copy.__array_interface__["data"][0] if is_there else to
         own = steps or host.c_strides(shape)
         target = replace(source, address=at, strides=own, writeable=True)
         host.window(target)[...] = host.window(source)
+        if is_there:
+            self._memory.write(to, at, copy.nbytes, frame.stream)
         return made
 
 

@@ -79,6 +79,7 @@ class Frame:
     bases        addresses: 0, the arena, values, constants, by the numbers of `Prepared`; then one for each array that is a part of the
                  batch, of another base and another stride each: where that of the part that runs begins
     arena_bytes  that a run needs, with scratch
+    stream       of a device, on which it runs
     """
 
     def __init__(self, shared: Prepared, number: Numbers, sizes: Mapping[str, int]) -> None:
@@ -88,7 +89,7 @@ class Frame:
 
         Raises CallError for sizes at which an array reaches outside of another, or that a kernel was not compiled for.
         """
-        self._shared, self._number, self._sizes = shared, number, sizes
+        self._shared, self._number, self._sizes, self.stream = shared, number, sizes, 0
         operands = shared.calls.operands
         if max(number.values, default=0) > MOST:
             raise refusal(shared.name, sizes, "", f"an extent is more than {MOST:,}")
@@ -273,7 +274,8 @@ class Frame:
     ) -> int:
         """Call a kernel of a device."""
         with self._blamed(step):
-            entry([self.bases[base] + behind for base, behind in places], sizes, workspace)
+            pointers = [self.bases[base] + behind for base, behind in places]
+            entry(pointers, sizes, workspace, self.stream)
         return 0
 
     def _on_host(
@@ -291,10 +293,11 @@ class Frame:
             for (base, behind), array in zip(places, staged, strict=True)
         ]
         for address, target, bytes_ in copies[:count]:
-            memory.read(target, address, bytes_)
+            memory.read(target, address, bytes_, self.stream)
+        memory.wait(self.stream)
         self._run_kernel(step, staged)
         for address, source, bytes_ in copies[count:]:
-            memory.write(address, source, bytes_)
+            memory.write(address, source, bytes_, self.stream)
         return 0
 
     def _called(

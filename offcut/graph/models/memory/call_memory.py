@@ -5,6 +5,7 @@ Blocks are kept for later calls. A device grants more than is asked for, so that
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -25,22 +26,23 @@ class Blocks:
 
     def __init__(self, name: str, memory: Memory) -> None:
         self.name, self.memory = name, memory
-        self._free: list[Block] = []
+        self._free = defaultdict[int, list[Block]](list)  # by stream, in whose order all use them
 
-    def take(self, count: int) -> Block:
-        """Return a block of at least so many bytes that no other call has.
+    def take(self, count: int, stream: int = 0) -> Block:
+        """Return a block of at least so many bytes that no other call has, for a stream.
 
         Raises CallError if there is no memory for it.
         """
-        while self._free:
+        free = self._free[stream]
+        while free:
             try:
-                block = self._free.pop()
+                block = free.pop()
             except IndexError:  # another thread took it
                 break
             if block.bytes >= count:
                 return block
         try:
-            return self.memory.allocate(self.memory.size_class(count))
+            return self.memory.allocate(self.memory.size_class(count), stream)
         except NO_MEMORY as error:
             raise CallError(
                 self.name,
@@ -48,39 +50,49 @@ class Blocks:
                 because=f"values between kernels take {count:,} bytes",
             ) from error
 
-    def give_back(self, block: Block) -> None:
-        """Let other calls take a block."""
-        self._free.append(block)
+    def give_back(self, block: Block, stream: int = 0) -> None:
+        """Let other calls on a stream take a block."""
+        self._free[stream].append(block)
 
 
 class Passage:
-    """Places for the inputs and results of a call behind its arena, in the memory of a device.
+    """Places for the inputs and results of a call behind its arena, in the memory of a device, of those that do not lie there themselves.
 
-    inputs, results  the bytes of each
+    inputs, results  the bytes of each; None of one that lies there
     """
 
-    def __init__(self, memory: Memory, inputs: Sequence[int], results: Sequence[int]) -> None:
-        self.memory, self.inputs = memory, len(inputs)
-        self.counts = (*inputs, *results)
-        *self.starts, self.bytes = accumulate(map(rounded, self.counts), initial=0)
+    def __init__(
+        self, memory: Memory, inputs: Sequence[int | None], results: Sequence[int | None]
+    ) -> None:
+        self.memory, counts = memory, (*inputs, *results)
+        *starts, self.bytes = accumulate((rounded(count or 0) for count in counts), initial=0)
+        moved = [
+            (number, start, count)
+            for number, (start, count) in enumerate(zip(starts, counts, strict=True))
+            if count is not None
+        ]
+        self.inputs = [one for one in moved if one[0] < len(inputs)]
+        self.results = [one for one in moved if one[0] >= len(inputs)]
 
-    def enter(self, first: int, addresses: Sequence[int]) -> list[int]:
+    def enter(self, first: int, addresses: Sequence[int], stream: int) -> list[int]:
         """Copy the inputs to the device; return the addresses that inputs and results have there.
 
         first      where the places begin
-        addresses  of inputs and results in the process
+        addresses  of inputs and results
         """
-        for start, source, count in self._each(addresses)[: self.inputs]:
-            self.memory.write(first + start, source, count)
-        return [first + start for start in self.starts]
+        for number, start, count in self.inputs:
+            self.memory.write(first + start, addresses[number], count, stream)
+        there = [*addresses]
+        for number, start, _ in (*self.inputs, *self.results):
+            there[number] = first + start
+        return there
 
-    def leave(self, first: int, addresses: Sequence[int]) -> None:
-        """Wait for the results, and copy them to the process."""
-        for start, target, count in self._each(addresses)[self.inputs :]:
-            self.memory.read(target, first + start, count)
-
-    def _each(self, addresses: Sequence[int]) -> list[tuple[int, int, int]]:
-        return [*zip(self.starts, addresses, self.counts, strict=True)]
+    def leave(self, first: int, addresses: Sequence[int], stream: int) -> None:
+        """Copy the results to the process, and wait for them, if there are any."""
+        for number, start, count in self.results:
+            self.memory.read(addresses[number], first + start, count, stream)
+        if self.results:
+            self.memory.wait(stream)
 
 
 def rounded(count: int) -> int:
@@ -95,4 +107,5 @@ def held(memory: Memory, array: Array) -> Block:
         return Block(address, array.nbytes, array)
     block = memory.allocate(array.nbytes)
     memory.write(block.address, address, array.nbytes)
+    memory.wait()
     return block

@@ -1,0 +1,159 @@
+"""Whole models on a GPU, by a driver that records its calls and runs the text of kernels: values, copies, memory, streams."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from fake_driver import FakeArray, FakeDriver, FakeNvrtc, aligned, fake_package, install, launches
+from on_cpu import COMPILER
+
+import offcut as oc
+from offcut.errors import CallError, TargetError
+from tests.agree import agree, computed
+from tests.facade import Bound, Builder, compiled
+
+STREAM = 77
+GPU = oc.target("cuda", machine="h200")
+rng = np.random.default_rng(0)
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    fake = FakeDriver()
+    install(monkeypatch, fake, FakeNvrtc())
+    return fake
+
+
+@pytest.fixture
+def package() -> Iterator[list[tuple[int, ...]]]:
+    with fake_package(STREAM) as shapes:
+        yield shapes
+
+
+def floats(*shape: int) -> Any:
+    return rng.standard_normal(shape, dtype=np.float32)
+
+
+def mlp() -> Bound:
+    """A dense layer, and the share of each of its results."""
+    made = Builder("mlp")
+    x = made.input("x", "float32", (made.size("n", 0, 4096), 5))
+    made.output(made.node("softmax", made.node("dense", x, made.constant("w", floats(5, 3)))))
+    return made.bound
+
+
+def of_mlp(x: Any, w: Any) -> Any:
+    scores = np.exp(x @ w)
+    return scores / scores.sum(-1, keepdims=True)
+
+
+def counts(fake: FakeDriver) -> Counter[str]:
+    """Return how often each function was called that allocates, copies, waits or launches; forget it."""
+    ours = ("cuMem", "cuStream", "cuLaunch", "cuModule")
+    found = Counter(name for name in fake.names() if name.startswith(ours))
+    fake.calls.clear()
+    return found
+
+
+@needs_compiler
+def test_a_model_copies_its_inputs_launches_and_waits_for_its_results_alone(
+    gpu: FakeDriver,
+) -> None:
+    bound = mlp()
+    model = compiled(bound, target=GPU)
+    model(floats(7, 5))
+    counts(gpu)
+    for n in (7, 1, 2, 7):
+        x = floats(n, 5)
+        found = model(x)
+        assert counts(gpu) == {
+            "cuMemcpyHtoDAsync": 1,
+            "cuLaunchKernel": sum(
+                len(step.kernel.source("cuda").split("__global__")) - 1 for step in model.steps
+            ),
+            "cuMemcpyDtoHAsync": 1,
+            "cuStreamSynchronize": 1,
+        }
+        agree(found, computed(of_mlp, x, bound.arrays["w"]))
+    assert model(floats(0, 5)).shape == (0, 3)
+
+
+@needs_compiler
+def test_arrays_of_the_device_are_read_in_place_on_the_stream_of_their_package(
+    gpu: FakeDriver, package: list[tuple[int, ...]]
+) -> None:
+    bound = mlp()
+    model = compiled(bound, target=GPU)
+    model(FakeArray(aligned(floats(7, 5))))
+    counts(gpu)
+    for n in (7, 1, 2):
+        x = FakeArray(aligned(floats(n, 5)))
+        found = model(x)
+        assert {launch[8] for launch in launches(gpu)} == {STREAM}
+        assert counts(gpu).keys() == {"cuLaunchKernel"}
+        assert isinstance(found, FakeArray)
+        agree(found.held, computed(of_mlp, x.held, bound.arrays["w"]))
+    assert package == [(n, 3) for n in (7, 7, 1, 2)]
+    offset = FakeArray(
+        aligned(floats(2, 5), offset=1)
+    )  # no multiple of 16 bytes: its package copies it
+    agree(model(offset).held, computed(of_mlp, offset.held, bound.arrays["w"]))
+
+
+def test_arrays_of_another_device_are_refused(
+    gpu: FakeDriver, package: list[tuple[int, ...]]
+) -> None:
+    model = compiled(mlp(), target=GPU)
+    with pytest.raises(CallError) as refused:
+        model(FakeArray(aligned(floats(2, 5)), 1))
+    assert (
+        str(refused.value)
+        == """\
+mlp: cannot take x from cuda:1
+  at       x
+  because  the model lies on cuda:0"""
+    )
+
+
+def test_blocks_are_freed_with_the_model(gpu: FakeDriver) -> None:
+    model = compiled(mlp(), target=GPU)
+    before = len(gpu.memory)
+    gpu.runs = False
+    model(floats(7, 5))
+    assert len(gpu.memory) == before + 1
+    model._blocks._free.clear()
+    assert len(gpu.memory) == before
+
+
+def pooled() -> Bound:
+    """What has no text in CUDA C++ so far, behind what has one."""
+    made = Builder("pooled")
+    x = made.input("x", "bfloat16", (made.size("n", 1, 16), 2, 4, 4))
+    made.output(made.node("max_pool2d", made.node("relu", x), 2))
+    return made.bound
+
+
+def test_a_kernel_without_a_text_is_refused_by_the_name_of_its_node(gpu: FakeDriver) -> None:
+    with pytest.raises(TargetError) as refused:
+        compiled(pooled(), target=GPU)
+    assert (refused.value.refused, refused.value.at) == (
+        "cannot run max_pool2d on a GPU",
+        "max_pool2d: max_pool2d",
+    )
+
+
+@needs_compiler
+def test_what_the_gpu_does_not_run_runs_on_the_host_and_is_listed(gpu: FakeDriver) -> None:
+    model = compiled(pooled(), target=(GPU, "cpu"))
+    assert {step.target for step in model.steps} >= {"cpu"}
+    assert any("since cuda refuses it" in line for line in model.plan().split)
+    for n in (1, 2):
+        x = rng.standard_normal((n, 2, 4, 4)).astype(ml_dtypes.bfloat16)
+        exact = np.maximum(x.astype(float), 0).reshape(n, 2, 2, 2, 2, 2).max((3, 5))
+        np.testing.assert_array_equal(model(x).astype(float), exact)
