@@ -173,7 +173,7 @@ def lent(
 
     returned  is told of an array that was copied, and will hardly be read again
     """
-    roots = dict.fromkeys((id(_root(array)) for array in arrays), returned)
+    roots = dict.fromkeys((id(root_of(array)) for array in arrays), returned)
     before = _LENT.set({**_LENT.get(), **roots})
     try:
         yield
@@ -183,13 +183,14 @@ def lent(
 
 def give_back(array: Array) -> None:
     """Say to whom an array, or what it is a view of, is lent from that it was copied."""
-    root = _root(array)
+    root = root_of(array)
     returned = _LENT.get().get(id(root))
     if returned is not None:
         returned(root)
 
 
-def _root(array: Array) -> Array:
+def root_of(array: Array) -> Array:
+    """Return the array that an array is a view of, through others; itself where it is of none."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
@@ -197,7 +198,7 @@ def _root(array: Array) -> Array:
 
 def kept(array: Array) -> Array:
     """Return a constant to compile with: a copy, but of an array that offcut made, or that is lent; its elements lie side by side."""
-    if array.flags.c_contiguous and (is_owned(array) or id(_root(array)) in _LENT.get()):
+    if array.flags.c_contiguous and (is_owned(array) or id(root_of(array)) in _LENT.get()):
         return array
     return own(np.array(array, order="C"))
 

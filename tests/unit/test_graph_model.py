@@ -464,3 +464,18 @@ def test_sizes_whose_product_no_machine_has_are_planned_all_the_same() -> None:
     plan = compiled(made.bound, threads=1).plan(a=most, b=most, c=most)
     assert plan.parts == ()
     assert f"{most}" in str(plan)
+
+
+def test_a_weight_of_several_products_is_packed_once() -> None:
+    made = Builder("again")
+    n = made.size("n", 1, 9)
+    weight = made.constant("w", floats("w", 48, 48))
+    x = made.input("x", "float32", (n, 48))
+    for _ in range(4):
+        x = made.node("tanh", made.node("dense", x, weight))
+    made.output(x)
+    model = compiled(made.bound, threads=1)
+    entries = [step.entry for step in model.steps if step.entry is not None]
+    addresses = [address for entry in entries for address in entry.constants]
+    assert len(addresses) == 4
+    assert len({*addresses}) == 1

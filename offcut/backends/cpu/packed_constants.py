@@ -6,7 +6,7 @@ They are the one copy: where somebody asks for the array that one was made of, i
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -20,7 +20,7 @@ from offcut.backends.cpu.panel_packing import WORDS, pack_function
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.layout import Layout, as_panels
 from offcut.describe.recalled import Recalled
-from offcut.describe.request import Array, give_back, is_owned, own, settled
+from offcut.describe.request import Array, give_back, is_owned, own, root_of, settled
 
 _LINE = 64  # bytes of a cache line
 _HUGE = 2 << 20  # bytes of a large page: packed weights are read in streams
@@ -40,13 +40,14 @@ class PackedBuffer:
 
 
 class _Shared:
-    """A copy that several may hold, and the array that it was made of."""
+    """A copy that several may hold, and the array that owns the memory that it was made of."""
 
     def __init__(self, made: PackedBuffer, source: ref[Array]) -> None:
         self.made, self.source = made, source
 
 
-_shared: WeakValueDictionary[tuple[int, Layout | None, str], _Shared] = WeakValueDictionary()
+_shared: WeakValueDictionary[Hashable, _Shared] = WeakValueDictionary()
+"""By what was packed, where its memory lies, and how it was laid out."""
 
 Reading = tuple[str, Layout | None, str]
 """The name of a constant, how code reads it, and the element type."""
@@ -83,13 +84,14 @@ class PackedConstants(Recalled):
 
 
 def _packed(array: Array, layout: Layout | None, dtype: str) -> PackedBuffer:
-    """Return `pack`, done once for one array as long as somebody holds what it gave."""
-    key = id(array), layout, dtype
-    found = _shared.get(key)
-    if found is None or found.source() is not array:
-        found = _shared[key] = _Shared(pack(array, layout, dtype), ref(array))
-        give_back(array)
-    return PackedBuffer(found.made.address, found.made.memory, found)
+    """Return `pack`, done once for the same elements of one memory, by whatever view, as long as somebody holds what it gave."""
+    root, address = root_of(array), array.__array_interface__["data"][0]
+    key = address, array.shape, array.strides, array.dtype, layout, dtype
+    shared = _shared.get(key)
+    if shared is None or shared.source() is not root:
+        shared = _shared[key] = _Shared(pack(array, layout, dtype), ref(root))
+    give_back(array)
+    return PackedBuffer(shared.made.address, shared.made.memory, shared)
 
 
 def pack(array: Array, layout: Layout | None, dtype: str) -> PackedBuffer:
