@@ -66,8 +66,11 @@ def probe(
     loaded: Annotated[
         bool, typer.Option("--loaded", help="Take what is measured on a machine with other work.")
     ] = False,
+    gpu: Annotated[
+        bool, typer.Option("--gpu", help="Measure the first GPU, and not the processor.")
+    ] = False,
 ) -> None:
-    """Measure this machine, in under 30 seconds, and write its description.
+    """Measure this machine, in under 30 seconds, and write its description; with --gpu, of its first GPU.
 
     Clock, peaks of its units, bandwidths of its memories, throughputs of its microkernels; without --out
     the description is printed. On a machine that is too loaded to be measured, nothing is written and the
@@ -75,6 +78,10 @@ def probe(
 
     Example: offcut target probe --out mine.toml
     """
+    if gpu:
+        with refusals():
+            _probe_gpu(out)
+        return
     with refusals():
         from offcut.experiment.outputs import check_writable
         from offcut.experiment.probe import measured
@@ -95,3 +102,26 @@ def probe(
         wide_console(stderr=out is None).print(found.table())
         for line in complaints(found):
             typer.echo(line, err=True)
+
+
+def _probe_gpu(out: Path | None) -> None:
+    from rich.table import Table
+
+    from offcut.experiment.device.probe import described_device, measured_device, rows
+    from offcut.experiment.outputs import check_writable
+    from offcut.experiment.probed import check_path, written
+    from offcut.experiment.table import wide_console
+
+    if out is not None:
+        check_path(out)
+        check_writable(out, "probe")
+    found = measured_device()
+    text = described_device(found, "gpu" if out is None else out.stem)
+    if out is None:
+        typer.echo(text)
+    else:
+        written(text, out)
+    table = Table("measured", "median", "spread", box=None, padding=(0, 1))
+    for row in rows(found):
+        table.add_row(*row)
+    wide_console(stderr=out is None).print(table)

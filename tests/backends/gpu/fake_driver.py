@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -39,7 +39,10 @@ class FakeDriver:
     calls     name and arguments of each call
     statuses  what a function answers at its next call, where that is no success
     runs      whether kernels run
+    times     milliseconds between events, by the kernel that was launched last; else 1
     """
+
+    times: Mapping[str, float] = {}
 
     runs = COMPILER is not None
 
@@ -110,6 +113,12 @@ class FakeDriver:
         ctypes.memmove(to, source, size)
 
     _cuMemcpyDtoHAsync = _cuMemcpyDtoDAsync = _cuMemcpyHtoDAsync
+
+    def _cuEventCreate(self, flags: int) -> int:
+        return len(self.calls)
+
+    def _cuEventElapsedTime(self, begin: int, end: int) -> float:
+        return self.times.get(launches(self)[-1][0][1] if launches(self) else "", 1.0)
 
     def _cuLaunchKernel(self, function: tuple[str, str], *arguments: Any) -> None:
         text, name = function
