@@ -31,6 +31,7 @@ from offcut.schedule.decisions import (
     Staging,
     Step,
     each_decision,
+    is_of_loops,
     loop_cuts,
     loop_name,
     schedule_of,
@@ -39,7 +40,7 @@ from offcut.schedule.decisions import (
     stages_in,
     unit_splits,
 )
-from offcut.schedule.loop_names import EVERY, NO_LOOP, Binds, stages_of
+from offcut.schedule.loop_names import EVERY, NO_LOOP, Binds, LoopNames, stages_of
 from offcut.schedule.nests import (
     KernelAxes,
     Nest,
@@ -88,6 +89,7 @@ __all__ = [
     "Inline",
     "KernelAxes",
     "Level",
+    "LoopNames",
     "Nest",
     "NestView",
     "Order",
@@ -121,6 +123,7 @@ __all__ = [
     "find_intrinsic",
     "hand_steps",
     "in_loops",
+    "is_of_loops",
     "label_of",
     "loop_cuts",
     "loop_name",

@@ -24,6 +24,7 @@ import hashlib
 import html
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from offcut.core.cached_hash import CachedHash
 from offcut.core.expr import Expr
@@ -32,6 +33,9 @@ from offcut.core.program import LANE, THREAD, UNROLL
 from offcut.errors import trim_tracebacks
 from offcut.partition import LADDER, LoopCut, Strategy
 from offcut.partition.cutting import ByHeight
+
+ANY = "*"
+"""What a decision names that is about all that there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +239,16 @@ class Separate:
     """Conditions on coordinates leave the loops, which are split where they change.
 
     copies  of a statement that this may make, at most
+    stage   `ANY`: all loops; else a sum, whose terms that padding makes zero are left out: loops over them end where padding begins.
+            With 0 copies, all terms stay
+    axis    the loop in a tile of the sum whose conditions leave, too: tiles are then of as many rows as a term has; "": none does
 
     Halide: loop partitioning; TVM: `LoopPartition`.
     """
 
     copies: int
+    stage: str = ANY
+    axis: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,9 +313,6 @@ _PRIMITIVES: dict[type, str] = {
     Cover: "tensorize",
     Choose: "choose",
 }
-ANY = "*"
-"""What a decision names that is about all that there are."""
-
 ANY_TREE, ANY_LANES, ANY_THREADS = (
     Bind(ANY, ANY, LANE, tree=True),
     Bind(ANY, ANY, LANE),
@@ -381,6 +387,11 @@ def split_names(axis: str, levels: int) -> tuple[str, ...]:
     return (*outer, f"{axis}_tile", f"{axis}_in")
 
 
+def is_of_loops(step: object) -> TypeGuard[Separate]:
+    """Return whether a decision moves conditions out of all loops, and not those on terms out of one sum."""
+    return isinstance(step, Separate) and step.stage == ANY
+
+
 def unit_splits(schedule: Schedule) -> tuple[Split, ...]:
     """Return the splits that say how many iterations a unit takes: of one level without a tail strategy, whose outer loop is bound to
     threads (chunks), or whose inner loop is unrolled (unroll-and-jam).
@@ -400,7 +411,7 @@ def unit_splits(schedule: Schedule) -> tuple[Split, ...]:
 def loop_cuts(schedule: Schedule) -> dict[str, Split]:
     """Return how loops are split that stand as they are once conditions have left them, by their names, ``C.j`` where it is said of which stage."""
     steps = schedule.steps
-    at = next((k for k, step in enumerate(steps) if isinstance(step, Separate)), len(steps))
+    at = next((k for k, step in enumerate(steps) if is_of_loops(step)), len(steps))
     of_units = unit_splits(schedule)
     splits = (step for step in steps[at:] if isinstance(step, Split) and step not in of_units)
     return {loop_name(s): s for s in splits}

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var, loads, variables
 from offcut.core.memo import lazy_property
-from offcut.core.program import LANE, For, Program, Stmt, Store, Tile, walk
+from offcut.core.program import LANE, THREAD, For, Program, Stmt, Store, Tile, walk
 from offcut.schedule.decisions import (
     ANY,
     Bind,
@@ -199,13 +199,20 @@ class Binds:
         return self._name(self.forced, stmt)
 
     def name(self, line: Bind, stmt: For | Tile) -> bool:
-        """Return whether a line names a loop, or the chunks of a tile."""
+        """Return whether a line names a loop; a line about chunks names the tiles of them, and loops over the same axis beside."""
         if line.stage not in stages_of(stmt):
             return False
-        chunk = self.chunk_of(stmt)
-        if chunk is not None and (line.stage, line.axis) == (chunk.stage, chunk.names[0]):
-            return True
+        chunk = self.chunk_split(line)
+        if chunk is not None:
+            iters = [stmt.iter] if isinstance(stmt, For) else [axis.iter for axis in stmt.axes]
+            return iters == [chunk.axis]
         return line.axis in self.names.names_of(stmt, line.stage)
+
+    def chunk_split(self, line: Bind) -> Split | None:
+        """Return the split whose chunks a line binds to threads; None if it binds other loops."""
+        chunks = unit_splits(self.schedule) if line.unit == THREAD else ()
+        name = line.stage, line.axis
+        return next((one for one in chunks if (one.stage, one.names[0]) == name), None)
 
     def chunk_of(self, stmt: Stmt) -> Split | None:
         """Return the split of a tile of one axis into chunks that threads share; None if the schedule has none."""

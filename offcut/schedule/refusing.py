@@ -9,6 +9,7 @@ from typing import Any
 
 from offcut.errors import PartitionError, TargetError
 from offcut.schedule.decisions import (
+    ANY,
     UNIT_PRIMITIVES,
     At,
     Bind,
@@ -181,8 +182,10 @@ def check_once(schedule: Schedule) -> None:
     separate, key = False, object()
     for step in schedule.steps:
         match step:
-            case Separate():
-                separate, key, what = True, Separate, "separate conditions"
+            case Separate(_, stage):
+                separate = separate or stage == ANY
+                of = "" if stage == ANY else f" of {stage}"
+                key, what = (Separate, stage), f"separate conditions{of}"
             case Split(stage, axis) if separate:
                 key, what = (stage, axis), f"split {stage}.{axis}"
             case Staging("prepack", buffer):

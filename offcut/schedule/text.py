@@ -80,8 +80,9 @@ def lines_of(schedule: Schedule) -> Iterator[tuple[str, Decision | None]]:
 
 def _lines(step: Step, indent: str) -> Iterator[tuple[str, Decision | None]]:
     match step:
-        case Separate(copies):
-            yield f"{indent}separate {copies}", step
+        case Separate(copies, stage, axis):
+            of = "" if stage == ANY else f"{stage}.{axis} " if axis else f"{stage} "
+            yield f"{indent}separate {of}{copies}", step
         case Choose(options):
             yield f"{indent}choose", step
             for option in options:
@@ -330,10 +331,14 @@ def _read_pairs(line: Line, text: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_separate(line: Line) -> Separate:
-    copies = line.size(line.match(r"separate (\d+)", "separate 16")[1])
-    if not copies:
+    shown = "separate 16", "separate C 1", "separate C.i_in 1"
+    found = line.match(r"separate (?:([^\s.]+)(?:\.([^\s.]+))? )?(\d+)", *shown)
+    copies = line.size(found[3])
+    if found[1] is None and not copies:
         line.refuse("a statement becomes one at least", "separate 1")
-    return Separate(copies)
+    if found[1] is not None and (copies > 1 or (found[2] is not None and not copies)):
+        line.refuse("terms of a sum are left out, or stay", "separate C 0", *shown[1:])
+    return Separate(copies, found[1] or ANY, found[2] or "")
 
 
 def _read_bind(line: Line) -> Bind:

@@ -43,6 +43,7 @@ from offcut.schedule import (
     Staging,
     Step,
     decisions_of,
+    is_of_loops,
     loop_cuts,
     loop_name,
     nests_of,
@@ -319,7 +320,7 @@ class Space:
             match step:
                 case Bind() | _ if isinstance(step, Bind) or step == ANY_PRODUCTS:
                     marks.append((step, None))
-                case Separate(copies):
+                case Separate(copies) if is_of_loops(step):
                     every = (2**k for k in range((2 * copies).bit_length()))
                     found.append(tuple(dict.fromkeys((step, *map(Separate, every)))))
                 case Split() if step in cuts.values():

@@ -22,7 +22,7 @@ from offcut.costmodel.learned.values import Values
 from offcut.costmodel.nests import NestCost
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import STRATEGIES
-from offcut.schedule import Binds, Separate, Staging, Step
+from offcut.schedule import Binds, Staging, Step, is_of_loops
 
 Numbers = Mapping[str, Values | float]
 _TINY = 1e-15
@@ -157,7 +157,7 @@ def competing(case: Case) -> Numbers:
         "lanes": bool(Binds.of(schedule, LANE).lines),
         "threads": bool(Binds.of(schedule, THREAD).lines),
     }
-    copies = [step.copies for step in case.schedule.steps if isinstance(step, Separate)]
+    copies = [step.copies for step in case.schedule.steps if is_of_loops(step)]
     return {
         "nests": float(len(ways)),
         "ways": float(max(ways.values(), default=0)),

@@ -50,11 +50,11 @@ from offcut.schedule import (
     Bind,
     Primitive,
     Schedule,
-    Separate,
     Staging,
     Step,
     check_once,
     each_decision,
+    is_of_loops,
     replay,
     stages_in,
 )
@@ -159,7 +159,7 @@ def _apply_decisions(
             whole = Schedule(schedule.name, schedule.steps)
             program = _replay_steps(program, whole, tuple(decisions), microkernels)
             decisions = []
-        if isinstance(step, Separate):
+        if is_of_loops(step):
             try:
                 program = partition(program, target="interpret", copies=step.copies).loops
             except OffcutError as error:
@@ -200,7 +200,7 @@ def _unsupported_reason(step: Step, features: HostFeatures) -> tuple[str, ...]:
     if isinstance(step, Bind) and not of_all and step.unit is not None and step.unit not in units:
         help_ = (f"bind {step.stage}.{step.axis} {one}" for one in units[:4])
         return f"{features.host} has no {step.unit} that runs a loop: {', '.join(units)}", *help_
-    if isinstance(step, Separate | Primitive) and not of_all:
+    if is_of_loops(step) or (isinstance(step, Primitive) and not of_all):
         return ("",)
     return (
         f"a target decides so, and {features.host} has none",

@@ -15,7 +15,7 @@ nothing. Elements of an integer type are finite; those of a constant of floats a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from math import copysign
 
@@ -33,6 +33,7 @@ from offcut.core.expr import (
     reads_memory,
     variables,
 )
+from offcut.core.memo import memo
 from offcut.core.program import (
     If,
     Kind,
@@ -46,12 +47,19 @@ from offcut.polyhedral import try_isl
 from offcut.proof.normal_forms.copy_forwarding import forward_copies
 
 
-def guard_zero_terms(program: Program, rows: bool = True) -> Program:
+def guard_zero_terms(
+    program: Program, rows: bool = True, stages: Container[str] | None = None
+) -> Program:
     """`program` with conditions on the terms of its sums; itself where padding makes none of them zero.
 
-    rows   whether those on axes of tiles are among them: else all instances of a tile have the same terms
+    rows    whether those on axes of tiles are among them: else all instances of a tile have the same terms
+    stages  the sums; None: all
     """
-    asked = conditions(program)
+    asked = {
+        store: one
+        for store, one in conditions(program).items()
+        if stages is None or store.buffer in stages
+    }
 
     def rule(stmt: Stmt, axes: frozenset[str]) -> Stmt:
         if isinstance(stmt, Tile) and not rows:
@@ -69,6 +77,7 @@ def guard_zero_terms(program: Program, rows: bool = True) -> Program:
     )
 
 
+@memo(16)
 def conditions(program: Program, finite: bool = False) -> dict[Store, Expr]:
     """Where a term of a sum may be anything but zero, by its store, of those that padding makes zero elsewhere.
 

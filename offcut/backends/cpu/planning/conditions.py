@@ -9,7 +9,7 @@ from offcut.core.expr import walk as nodes
 from offcut.core.program import Choose, For, Let, Program, Store, Tile, expressions
 from offcut.costmodel import Machine, copies_worth
 from offcut.partition import separate
-from offcut.schedule import Schedule, Separate, Step
+from offcut.schedule import Schedule, Separate, Step, is_of_loops
 
 
 def separations(program: Program, machine: Machine) -> tuple[Step, ...]:
@@ -27,7 +27,7 @@ def separated(program: Program, schedule: Schedule) -> tuple[Program, tuple[str,
     notes: tuple[str, ...] = ()
     with debug.timed("separate"):
         for step in schedule.steps:
-            if isinstance(step, Separate):
+            if is_of_loops(step):
                 apart = separate(program, step.copies)
                 program = apart.program
                 notes += tuple(f"loop {note.loop}: {note.text}" for note in apart.notes)

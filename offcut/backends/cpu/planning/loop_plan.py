@@ -53,11 +53,11 @@ from offcut.schedule import (
     Cover,
     Primitive,
     Schedule,
-    Separate,
     Split,
     at_line,
     decisions_about,
     each_decision,
+    is_of_loops,
     loop_cuts,
     parts_of,
     split_names,
@@ -302,7 +302,7 @@ def cut_loops(
         return program, ()
     kernels = [family.microkernel for family in families(host)]
     price = tile_price(kernels[0], host.machine)
-    copies = next((step.copies for step in schedule.steps if isinstance(step, Separate)), 1)
+    copies = next((step.copies for step in schedule.steps if is_of_loops(step)), 1)
     tiles: dict[str, LoopCut] = {}
     for axis, step in cuts.items():
         with at_line(schedule, step):

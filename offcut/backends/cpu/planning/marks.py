@@ -279,8 +279,8 @@ class _UnitBinder:
         """Raise the error of a line that no loop can follow."""
         name, unit = f"{line.stage}.{line.axis}", f"{line.unit}{' tree' if line.tree else ''}"
         loops = [stmt for stmt in _loops(program) if binds.name(line, stmt)]
-        chunk = _chunk_of(line, self.schedule)
-        if not loops and chunk is not None:
+        chunk = binds.chunk_split(line)
+        if chunk is not None and not any(isinstance(stmt, Tile) for stmt in loops):
             raise PartitionError(
                 "bind",
                 f"cannot bind chunks of {chunk.stage}.{chunk.axis} to thread",
@@ -353,30 +353,31 @@ def _loops(program: Program) -> Iterator[For | Tile]:
 def _unmatched_lines(program: Program, binds: Binds, loops: Loops) -> tuple[Bind, ...]:
     """Return the lines that none of `loops` follows, and that are not redundant."""
     unmatched = [line for line in binds.lines if line.stage != ANY]
-    unmatched = [line for line in unmatched if not any(binds.name(line, loop) for loop in loops)]
+    unmatched = [
+        line for line in unmatched if not any(_follows(loop, binds, line) for loop in loops)
+    ]
     return tuple(line for line in unmatched if not _is_redundant(program, binds, line))
+
+
+def _follows(loop: For | Tile, binds: Binds, line: Bind) -> bool:
+    """Return whether a loop that was bound is one that a line names; of a line about chunks, a tile in chunks."""
+    is_chunk = binds.chunk_split(line) is not None
+    return binds.name(line, loop) and (isinstance(loop, Tile) or not is_chunk)
 
 
 def _is_redundant(program: Program, binds: Binds, line: Bind) -> bool:
     """Return whether a line changes nothing: its loop has the unit already, is a tile of vectors, or has one iteration."""
     loops = [loop for loop in _loops(program) if binds.name(line, loop)]
-    chunk = _chunk_of(line, binds.schedule)
+    if binds.chunk_split(line) is not None:
+        tiles = [loop for loop in loops if isinstance(loop, Tile)]
+        return bool(tiles) and all(_is_one_chunk(tile, binds) for tile in tiles)
     if not loops:
-        return chunk is None and binds.names.says(line)
-    if chunk is not None:
-        return all(isinstance(loop, Tile) and _is_one_chunk(loop, binds) for loop in loops)
+        return binds.names.says(line)
     vectors = line.unit == LANE and not line.tree
     return any(
         loop.unit == line.unit if isinstance(loop, For) else vectors and loop.microkernel is None
         for loop in loops
     )
-
-
-def _chunk_of(line: Bind, schedule: Schedule) -> Split | None:
-    """Return the split whose chunks a line binds to threads; None if it binds other loops."""
-    chunks = unit_splits(schedule) if line.unit == THREAD else ()
-    same = (one for one in chunks if (one.stage, one.names[0]) == (line.stage, line.axis))
-    return next(same, None)
 
 
 def _is_one_chunk(tile: Tile, binds: Binds) -> bool:

@@ -12,7 +12,7 @@ from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.planning.claims import covers_of, plain_notes
 from offcut.backends.cpu.planning.conditions import separated
 from offcut.backends.cpu.planning.marks import bind_units, with_thread_binds
-from offcut.backends.cpu.planning.padding import in_padded_order, without_padding
+from offcut.backends.cpu.planning.padded_terms import PaddedTerms
 from offcut.backends.cpu.planning.planned import Planned
 from offcut.backends.cpu.planning.policy import policy, pricing
 from offcut.backends.cpu.planning.seconds import seconds_of_choices
@@ -74,8 +74,9 @@ def plan_nests(
     loops = applied.partition.loops
     debug.passed("cut", loops)
     padded = loops
+    named = schedule
     if not undecided:
-        loops = _unpadded(loops, host, options)
+        loops, named = PaddedTerms(loops, host, options, schedule).leave_out()
     unpadded: tuple[Program, ...] = (padded,) if loops is not padded else ()
     if undecided:
         loops = insert_bounds_guards(loops)
@@ -94,7 +95,7 @@ def plan_nests(
                 because=f"{because}: {why}",
                 help=("its loops, as they stand",),
             )
-    units = bind_units(loops, schedule, host, options.reassociate, is_whole=is_whole)
+    units = bind_units(loops, named, host, options.reassociate, is_whole=is_whole)
     loops = units.shares.program
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
     return Planned(
@@ -130,21 +131,3 @@ def _covered_stages(parts: Sequence[Nest | Together]) -> frozenset[str]:
         elif any(way.cover is not None for way in part.ways):
             stages.add(part.stage)
     return frozenset(stages)
-
-
-def _unpadded(loops: Program, host: Host, options: Options) -> Program:
-    """Return `loops` without products that padding makes zero, if microkernels can compute the others."""
-    if not options.reassociate or options.keep_padding_terms:
-        return loops
-    reordered = in_padded_order(loops)
-    if reordered is loops:
-        return loops
-    for candidate in (
-        without_padding(reordered, True),
-        without_padding(reordered, False),
-        reordered,
-    ):
-        if not covers_of(candidate, host, options.reassociate).refused:
-            debug.passed("padding", candidate, loops)
-            return candidate
-    return loops

@@ -15,50 +15,72 @@ Terms are added in the same order whichever of both it is, and where they are no
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from offcut.core.accesses import stored_arrays
 from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import Expr, variables
-from offcut.core.program import For, Form, If, Kind, Program, Stmt, Store, Tile, map_blocks
+from offcut.core.program import For, Form, If, Kind, Program, Stmt, Store, Tile, map_blocks, walk
 from offcut.proof.normal_forms.condition_hoisting import bound, hoist_conditions
 from offcut.proof.normal_forms.zero_terms import conditions, guard_zero_terms
 
 
-def in_padded_order(program: Program) -> Program:
-    """`program` with sums of which padding makes terms zero in the order in which these can be left out, if finite."""
-    asked = conditions(program, finite=True)
+def padded_sums(program: Program) -> tuple[str, ...]:
+    """Return the sums of which padding makes terms zero, if all numbers are finite, in the order of the text."""
+    return tuple(dict.fromkeys(store.buffer for store in conditions(program, finite=True)))
 
-    def turned(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+
+def reorder_padded_sums(program: Program, stages: Container[str]) -> Program:
+    """Return `program` with these sums in the order in which terms that padding makes zero can be left out."""
+    held = {s: one for s, one in conditions(program, finite=True).items() if s.buffer in stages}
+
+    def reorder(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(
-            one for stmt in body for one in _turned(stmt, asked) or (map_blocks(stmt, turned),)
+            one for stmt in body for one in _turned(stmt, held) or (map_blocks(stmt, reorder),)
         )
 
-    return replace(program, body=turned(program.body)) if asked else program
+    return replace(program, body=reorder(program.body)) if held else program
 
 
-def without_padding(program: Program, rows: bool) -> Program:
-    """`program`, which is in that order, without such terms.
+def leave_out_padding(program: Program, rows: bool, stages: Container[str]) -> Program:
+    """Return `program`, whose sums are in that order, without terms that padding makes zero; itself if there are none.
 
-    rows   whether tiles are taken apart for their rows; else only what all rows of a tile have in common is left out
+    rows    whether tiles are split for their rows; else only what all rows of a tile have in common is left out
+    stages  the sums
     """
     private = {buffer.name for buffer in program.buffers if buffer.kind is Kind.PRIVATE}
 
-    def apart(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    def split_tiles(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(
-            made
+            part
             for stmt in body
-            for made in (
-                _apart(stmt, private) if isinstance(stmt, Tile) else (map_blocks(stmt, apart),)
+            for part in (
+                _split_tile(stmt, private)
+                if isinstance(stmt, Tile)
+                else (map_blocks(stmt, split_tiles),)
             )
         )
 
-    asked = guard_zero_terms(program, rows)
-    if asked is program:
+    guarded = guard_zero_terms(program, rows, stages)
+    if guarded is program:
         return program
-    made = hoist_conditions(asked)
-    return replace(made, body=apart(made.body))
+    hoisted = hoist_conditions(guarded)
+    return replace(hoisted, body=split_tiles(hoisted.body))
+
+
+def row_axes(program: Program, stage: str) -> tuple[tuple[Tile, str], ...]:
+    """Return the tiles of a sum with an axis each on which padding makes terms zero."""
+    held = conditions(program)
+    return tuple(
+        (tile, axis.iter)
+        for tile in walk(program.body)
+        if isinstance(tile, Tile)
+        for store in walk(tile.body)
+        if isinstance(store, Store) and store.buffer == stage and store in held
+        for axis in tile.axes
+        if axis.iter in variables(held[store])
+    )
 
 
 def _turned(stmt: Stmt, asked: Mapping[Store, Expr]) -> tuple[Stmt, ...]:
@@ -86,7 +108,7 @@ def _last_axis(name: str, store: Store, condition: Expr) -> int:
     return max(axes, default=-1)
 
 
-def _apart(tile: Tile, private: set[str]) -> tuple[Stmt, ...]:
+def _split_tile(tile: Tile, private: set[str]) -> tuple[Stmt, ...]:
     """A tile whose sum asks its rows, as tiles of the rows at which it holds."""
     axes = {axis.iter for axis in tile.axes}
     for place, stmt in enumerate(tile.body):
