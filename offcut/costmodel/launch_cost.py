@@ -183,7 +183,7 @@ class LaunchCounter:
         return self.machine.memory[0]
 
     def is_product(self, tile: Tile) -> bool:
-        """Return whether tensor cores run a tile."""
+        """Return whether a microkernel that reduces runs a tile."""
         kernel = self.kernels.get(tile.microkernel or "")
         return kernel is not None and kernel.reducer is not None
 
@@ -199,9 +199,12 @@ class LaunchCounter:
         work: Work,
         kernel: Microkernel,
     ) -> None:
-        """Add the work of a tile of tensor cores, in whole issues of the hardware."""
+        """Add the work of a product of a tile, in whole issues of the hardware: of tensor cores, else of lanes."""
         work.kernels[kernel.name] = None
-        unit = next(u for u in self.machine.unit if u.name.startswith("tensor"))
+        types = {tensor.dtype for tensor in kernel.definition.reads}
+        units = [u for u in self.machine.unit if types & {*u.of}]
+        on_lanes = not any(u.name.startswith(TENSOR) for u in units)
+        unit = (units or [*self.machine.unit])[0]
         rows, columns = (ix.maximum(substitute(a.extent, values), 0) for a in tile.axes[-2:])
         whole_rows = ix.mul(ix.ceildiv(rows, unit.rows), unit.rows)
         whole_columns = ix.mul(ix.ceildiv(columns, unit.columns), unit.columns)
@@ -218,7 +221,8 @@ class LaunchCounter:
             if inner.reduce is None:
                 continue
             whole_terms = ix.mul(ix.ceildiv(terms, unit.terms), unit.terms)
-            work.add("steps", ix.mul(ix.mul(ix.mul(whole_rows, whole_columns), whole_terms), times))
+            steps = ix.mul(ix.mul(ix.mul(whole_rows, whole_columns), whole_terms), times)
+            work.add("operations" if on_lanes else "steps", steps)
             work.add("flop", ix.mul(operations(inner), instances))
             self.energy(inner, instances, work)
             item = max((ITEM_BYTES[load.dtype] for load, _ in loads(inner.value)), default=2)

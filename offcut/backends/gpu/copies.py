@@ -10,6 +10,7 @@ from offcut.backends.gpu import mma
 from offcut.backends.gpu.layouts import MMA_A
 from offcut.backends.gpu.units import MAIN as MAIN_MEMORY
 from offcut.backends.gpu.units import SHARED as SHARED_MEMORY
+from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.sizes import dim
 from offcut.describe.functions import reduce_axis
 from offcut.describe.functions import sum as sum_over
@@ -20,6 +21,8 @@ from offcut.describe.value import cast
 
 MAIN, SHARED = (MAIN_MEMORY,), (SHARED_MEMORY,)
 WGMMA_ROWS, WGMMA_DEPTH, WGMMA_COLUMNS = 64, 16, 256
+CELL_BYTES = 16
+"""Bytes that ``cp.async`` copies at once, at a multiple of them."""
 _MAX_BOX = 256  # elements of a box of a bulk copy, along an axis
 
 
@@ -103,7 +106,7 @@ def rows(dtype: str, background: bool) -> Microkernel:
     background  True: cells of 16 bytes move while the unit goes on (``cp.async``), and rows begin at multiples of a cell;
                 False: elements move through registers
     """
-    cell = 8 if background else 1
+    cell = CELL_BYTES // ITEM_BYTES[dtype] if background else 1
     beside = "p" if background else ""
     a = placeholder((dim("i", min=1, max=_MAX_BOX), dim("p", min=1, max=_MAX_BOX)), dtype, name="A")
     both = frozenset({"i", "p"})

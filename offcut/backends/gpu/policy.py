@@ -35,6 +35,7 @@ from offcut.backends.gpu.plain_stages import plain_decisions
 from offcut.backends.gpu.units import REGISTERS, SHARED
 from offcut.backends.options import Options, TargetPlan
 from offcut.core import index as ix
+from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Load, Var, variables, walk
 from offcut.core.program import Kind, Program
 from offcut.describe.computation import Stage
@@ -47,10 +48,10 @@ if TYPE_CHECKING:
 
 TILE = (64, 128)
 """Rows and columns of the tile of a block."""
-TERMS = 2 * DEPTH
-"""Terms of a stage of the ring."""
-STAGES = 4
-"""Stages of the ring."""
+TERMS, TERM_BYTES = 2 * DEPTH, 4 * DEPTH
+"""Terms of a stage of the ring, and bytes of those of a row, at least."""
+STAGES, STAGE_BYTES = 4, 16
+"""Stages of the ring, at most; of large elements, as many as take so many bytes of one."""
 _AT_TILES = (GUARD, MASK, PAD, CUT, LADDER)
 """Strategies whose tiles all begin at multiples of the tile size."""
 
@@ -172,11 +173,14 @@ class GridPlans(Plans):
         yield At(sums, to, blocks[-1], REGISTERS)
         (terms,) = (axis.name for axis in own.reduce_axes)
         turn, warp, in_warp = f"{terms}_stage", f"{row}_warp", f"{row}_row"
-        yield Split(sums, terms, (Level(TERMS, GUARD),), (turn, f"{terms}_in"))
+        narrowest = min(ITEM_BYTES[load.dtype] for load in loads.values())
+        size = max(TERMS, TERM_BYTES // narrowest)
+        yield Split(sums, terms, (Level(size, GUARD),), (turn, f"{terms}_in"))
         yield Split(sums, row, (Level(ROWS, GUARD),), (warp, in_warp))
         yield Order(sums, (*others, turn, warp, in_warp, column, f"{terms}_in"))
-        for buffer in loads:
-            yield At(f"{buffer}_in", sums, turn, SHARED, STAGES)
+        for buffer, load in loads.items():
+            stages = min(STAGES, STAGE_BYTES // ITEM_BYTES[load.dtype])
+            yield At(f"{buffer}_in", sums, turn, SHARED, stages)
         for name in (*batch, *blocks):
             yield Bind(to, name, "block")
         yield Bind(to, f"{row}_warp_out", "warp")

@@ -14,7 +14,7 @@ from offcut.backends.gpu.copies import UNITS, rows
 from offcut.backends.gpu.device_memory import DeviceMemory
 from offcut.backends.gpu.emulated import MEMORY, EmulatedCode
 from offcut.backends.gpu.executor import Limits
-from offcut.backends.gpu.mma import MMA, from_shared
+from offcut.backends.gpu.mma import MMA, PRODUCTS
 from offcut.backends.gpu.policy import GridPlans
 from offcut.backends.gpu.room import check_room
 from offcut.backends.gpu.text import cuda_text
@@ -46,7 +46,6 @@ EMULATED = "emulated"
 DEFAULT = "h200"
 GPU_MEMORY = DeviceMemory()
 """The memory of the first GPU."""
-_TYPES = ("bfloat16", "float16")
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,8 +74,9 @@ class Cuda(Target):
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
         """Return products of tiles in shared memory, then copies, then single instructions."""
-        products = tuple(from_shared(dtype) for dtype in _TYPES)
-        copies = tuple(rows(dtype, background) for dtype in _TYPES for background in (True, False))
+        products = tuple(one.kernel for one in PRODUCTS)
+        types = dict.fromkeys(dtype for one in PRODUCTS for dtype in (one.a, one.b))
+        copies = tuple(rows(dtype, background) for dtype in types for background in (True, False))
         return (*products, *copies, *MMA, *UNITS)
 
     def policy(self, program: Program, users: Users, options: Options) -> Iterator[TargetPlan]:

@@ -142,6 +142,33 @@ template <class T> static void multiply(float (&c)[4], const unsigned (&a)[4], c
   }
   __syncwarp();
 }
+template <class A, class B> static void multiply_bytes(int (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], A, B) {
+  const int w = warp_of(), l = lane_of();
+  memcpy(block->given[w][l], a, 16);
+  memcpy(block->given[w][l] + 4, b, 8);
+  __syncwarp();
+  for (int e = 0; e < 4; ++e)
+    for (int p = 0; p < 32; ++p) {
+      const int i = l / 4 + e / 2 * 8, j = l % 4 * 2 + e % 2;
+      const A x = (A)(block->given[w][i % 8 * 4 + p % 16 / 4][i / 8 + p / 16 * 2] >> p % 4 * 8);
+      const B y = (B)(block->given[w][j * 4 + p % 16 / 4][4 + p / 16] >> p % 4 * 8);
+      c[e] += (int)x * (int)y;
+    }
+  __syncwarp();
+}
+DEVICE unsigned to_tf32(float x) { uint32_t bits; memcpy(&bits, &x, 4); return x != x ? bits : (bits + 0x1000) & ~0x1fffu; }
+DEVICE void multiply_tf32(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  const int w = warp_of(), l = lane_of();
+  memcpy(block->given[w][l], a, 16);
+  memcpy(block->given[w][l] + 4, b, 8);
+  __syncwarp();
+  for (int e = 0; e < 4; ++e)
+    for (int p = 0; p < 8; ++p) {
+      const int i = l / 4 + e / 2 * 8, j = l % 4 * 2 + e % 2;
+      c[e] += __uint_as_float(block->given[w][i % 8 * 4 + p % 4][i / 8 + p / 4 * 2]) * __uint_as_float(block->given[w][j * 4 + p % 4][4 + p / 4]);
+    }
+  __syncwarp();
+}
 """
 LAUNCH = """
 extern "C" void launch_{name}(int gx, int gy, int gz, int threads, {parameters}) {{

@@ -21,10 +21,10 @@ DEVICE void copy_rows(T *to, const T *from, long long pitch, int rows, int colum
 }
 template <int ROWS, int COLUMNS, int PITCH, class T>
 DEVICE void copy_rows_in_background(T *to, const T *from, long long pitch, int rows, int columns, int lane) {
-  const int CELLS = COLUMNS / 8;  // of 16 bytes
+  const int EACH = 16 / sizeof(T), CELLS = COLUMNS / EACH;  // of 16 bytes
   for (int e = lane; e < ROWS * CELLS; e += 32) {
-    const int i = e / CELLS, j = e % CELLS * 8, left = i < rows ? min(max(columns - j, 0), 8) : 0;
-    copy_cell(to + i * PITCH + j, left ? from + i * pitch + j : from, 2 * left);  // the rest of a cell is zero
+    const int i = e / CELLS, j = e % CELLS * EACH, left = i < rows ? min(max(columns - j, 0), EACH) : 0;
+    copy_cell(to + i * PITCH + j, left ? from + i * pitch + j : from, (int)sizeof(T) * left);  // the rest of a cell is zero
   }
 }
 DEVICE void load_matrices(unsigned (&d)[4], const void *row) { asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(at(row)) : "memory"); }
@@ -61,9 +61,9 @@ DEVICE void multiply_tile(float (&d)[M][N][4], const T *a, const T *b, int terms
     }
   }
 }
-template <int M, int N> DEVICE void zero(float (&d)[M][N][4]) {
+template <int M, int N, class T> DEVICE void zero(T (&d)[M][N][4]) {
   #pragma unroll
-  for (int e = 0; e < M * N * 4; ++e) d[e / (4 * N)][e / 4 % N][e % 4] = 0.0f;
+  for (int e = 0; e < M * N * 4; ++e) d[e / (4 * N)][e / 4 % N][e % 4] = 0;
 }
 DEVICE int fragment_row(int lane, int e) { return lane / 4 + e / 2 * 8; }
 DEVICE int fragment_column(int lane, int e) { return lane % 4 * 2 + e % 2; }

@@ -50,9 +50,9 @@ DEVICE void multiply_tile(float (&d)[M][N][4], const T *a, const T *b, int terms
     }
   }
 }
-template <int M, int N> DEVICE void zero(float (&d)[M][N][4]) {
+template <int M, int N, class T> DEVICE void zero(T (&d)[M][N][4]) {
   #pragma unroll
-  for (int e = 0; e < M * N * 4; ++e) d[e / (4 * N)][e / 4 % N][e % 4] = 0.0f;
+  for (int e = 0; e < M * N * 4; ++e) d[e / (4 * N)][e / 4 % N][e % 4] = 0;
 }
 DEVICE int fragment_row(int lane, int e) { return lane / 4 + e / 2 * 8; }
 DEVICE int fragment_column(int lane, int e) { return lane % 4 * 2 + e % 2; }

@@ -363,7 +363,7 @@ class _Role:
         at = len(self.lines)
         if fragments is not None and self.unit == "warp":
             m, n = fragments.shape
-            self.add(depth, f"float {fragments.name}[{m}][{n}][4];")
+            self.add(depth, f"{TYPES[fragments.dtype]} {fragments.name}[{m}][{n}][4];")
         outer = self.places.get(stmt.buffer)
         self.places[stmt.buffer] = id(stmt)
         self.block(stmt.body, depth)

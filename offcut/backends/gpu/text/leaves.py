@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from offcut.backends.gpu.mma import BY_NAME
 from offcut.backends.gpu.text.expressions import Writer, name_of, no_text
 from offcut.backends.gpu.text.lanes import MEET, LaneWriter
 from offcut.backends.gpu.text.windows import Fragments, SharedWindow, Windows, at_warp
@@ -94,7 +95,7 @@ class LeafWriter:
         name = (stmt.microkernel or "") if isinstance(stmt, Tile) else ""
         if isinstance(stmt, Tile) and "_rows_" in name:
             return [self.copy(stmt, name.startswith("cp_async"))]
-        if isinstance(stmt, Tile) and name.startswith("mma_m16n8k16_shared_"):
+        if isinstance(stmt, Tile) and name in BY_NAME:
             return [self.multiply(stmt)]
         if isinstance(stmt, Tile) and name == "zero_accumulators":
             return [f"zero({name_of(_store_of(stmt).buffer)});"]
@@ -154,7 +155,8 @@ class LeafWriter:
         m, n = accumulators.shape
         kind = ", ".join([str(m), str(n), *pitches, *turned])
         count = self.text(ix.simplify(ix.sub(terms.hi, terms.lo)))
-        return f"multiply_tile<{kind}>({accumulators.name}, {texts[0]}, {texts[1]}, {count}, lane);"
+        name = BY_NAME[tile.cover.microkernel].primitive
+        return f"{name}<{kind}>({accumulators.name}, {texts[0]}, {texts[1]}, {count}, lane);"
 
     # -- loops over elements in registers
 

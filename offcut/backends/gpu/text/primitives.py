@@ -2,7 +2,8 @@
 
 The text includes no header: it begins with the primitives that its kernels call (`head`).
 
-Source: PTX ISA, "mbarrier", "cp.async", "cp.async.mbarrier.arrive", "ldmatrix", "mma.sync.m16n8k16", "bar".
+Source: PTX ISA, "mbarrier", "cp.async", "cp.async.mbarrier.arrive", "ldmatrix", "mma.sync" of m16n8k16, m16n8k32
+and m16n8k8, "bar".
 """
 
 from __future__ import annotations
@@ -85,10 +86,10 @@ DEVICE void copy_rows(T *to, const T *from, long long pitch, int rows, int colum
     """\
 template <int ROWS, int COLUMNS, int PITCH, class T>
 DEVICE void copy_rows_in_background(T *to, const T *from, long long pitch, int rows, int columns, int lane) {
-  const int CELLS = COLUMNS / 8;  // of 16 bytes
+  const int EACH = 16 / sizeof(T), CELLS = COLUMNS / EACH;  // of 16 bytes
   for (int e = lane; e < ROWS * CELLS; e += 32) {
-    const int i = e / CELLS, j = e % CELLS * 8, left = i < rows ? min(max(columns - j, 0), 8) : 0;
-    copy_cell(to + i * PITCH + j, left ? from + i * pitch + j : from, 2 * left);  // the rest of a cell is zero
+    const int i = e / CELLS, j = e % CELLS * EACH, left = i < rows ? min(max(columns - j, 0), EACH) : 0;
+    copy_cell(to + i * PITCH + j, left ? from + i * pitch + j : from, (int)sizeof(T) * left);  // the rest of a cell is zero
   }
 }""",
     # products of fragments
@@ -131,9 +132,106 @@ DEVICE void multiply_tile(float (&d)[M][N][4], const T *a, const T *b, int terms
   }
 }""",
     """\
-template <int M, int N> DEVICE void zero(float (&d)[M][N][4]) {
+template <int M, int N, class T> DEVICE void zero(T (&d)[M][N][4]) {
   #pragma unroll
-  for (int e = 0; e < M * N * 4; ++e) d[e / (4 * N)][e / 4 % N][e % 4] = 0.0f;
+  for (int e = 0; e < M * N * 4; ++e) d[e / (4 * N)][e / 4 % N][e % 4] = 0;
+}""",
+    # products of bytes: 32 terms at a time, four in a register
+    *(
+        f"""\
+DEVICE void multiply_bytes(int (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], {types}) {{
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.{a}.{b}.s32 {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
+    : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}}"""
+        for a, b, types in (
+            ("s8", "s8", "signed char, signed char"),
+            ("u8", "s8", "unsigned char, signed char"),
+            ("u8", "u8", "unsigned char, unsigned char"),
+        )
+    ),
+    """\
+// four bytes side by side, or one of each of four rows
+template <bool APART, class T> DEVICE unsigned four_bytes(const T *from, int pitch) {
+  if (!APART) return *(const unsigned *)from;
+  unsigned four = 0;
+  #pragma unroll
+  for (int e = 0; e < 4; ++e) four |= (unsigned)(unsigned char)from[e * pitch] << 8 * e;
+  return four;
+}""",
+    """\
+template <int M, int N, int A_PITCH, int B_PITCH, bool A_TURNED, bool B_TURNED, class A, class B>
+DEVICE void multiply_tile_of_bytes(int (&d)[M][N][4], const A *a, const B *b, int terms, int lane) {
+  for (int p = 0; p < terms; p += 32) {
+    unsigned x[M][4], y[2];
+    #pragma unroll
+    for (int m = 0; m < M; ++m)
+      #pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int i = 16 * m + lane / 4 + e % 2 * 8, q = p + lane % 4 * 4 + e / 2 * 16;
+        x[m][e] = four_bytes<A_TURNED>(A_TURNED ? a + q * A_PITCH + i : a + i * A_PITCH + q, A_PITCH);
+      }
+    #pragma unroll
+    for (int n = 0; n < N; ++n) {
+      #pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int j = 8 * n + lane / 4, q = p + lane % 4 * 4 + e * 16;
+        y[e] = four_bytes<!B_TURNED>(B_TURNED ? b + j * B_PITCH + q : b + q * B_PITCH + j, B_PITCH);
+      }
+      #pragma unroll
+      for (int m = 0; m < M; ++m) multiply_bytes(d[m][n], x[m], y, A(), B());
+    }
+  }
+}""",
+    # products of float32 on tensor cores, of 10 bits behind the point, 8 terms at a time
+    'DEVICE unsigned to_tf32(float x) { unsigned y; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x)); return y; }',
+    """\
+DEVICE void multiply_tf32(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}""",
+    """\
+template <int M, int N, int A_PITCH, int B_PITCH, bool A_TURNED, bool B_TURNED>
+DEVICE void multiply_tile_of_tf32(float (&d)[M][N][4], const float *a, const float *b, int terms, int lane) {
+  for (int p = 0; p < terms; p += 8) {
+    unsigned x[M][4], y[2];
+    #pragma unroll
+    for (int m = 0; m < M; ++m)
+      #pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int i = 16 * m + lane / 4 + e % 2 * 8, q = p + lane % 4 + e / 2 * 4;
+        x[m][e] = to_tf32(A_TURNED ? a[q * A_PITCH + i] : a[i * A_PITCH + q]);
+      }
+    #pragma unroll
+    for (int n = 0; n < N; ++n) {
+      #pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int j = 8 * n + lane / 4, q = p + lane % 4 + e * 4;
+        y[e] = to_tf32(B_TURNED ? b[j * B_PITCH + q] : b[q * B_PITCH + j]);
+      }
+      #pragma unroll
+      for (int m = 0; m < M; ++m) multiply_tf32(d[m][n], x[m], y);
+    }
+  }
+}""",
+    """\
+// the same on lanes, term by term: each lane has the elements of C that it has of a fragment
+template <int M, int N, int A_PITCH, int B_PITCH, bool A_TURNED, bool B_TURNED, class T>
+DEVICE void multiply_tile_on_lanes(T (&d)[M][N][4], const T *a, const T *b, int terms, int lane) {
+  for (int p = 0; p < terms; ++p) {
+    #pragma unroll
+    for (int n = 0; n < N; ++n) {
+      T y[2];
+      #pragma unroll
+      for (int e = 0; e < 2; ++e) y[e] = b[B_TURNED ? (8 * n + lane % 4 * 2 + e) * B_PITCH + p : p * B_PITCH + 8 * n + lane % 4 * 2 + e];
+      #pragma unroll
+      for (int m = 0; m < M; ++m)
+        #pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int i = 16 * m + lane / 4 + e / 2 * 8;
+          d[m][n][e] += a[A_TURNED ? p * A_PITCH + i : i * A_PITCH + p] * y[e % 2];
+        }
+    }
+  }
 }""",
     # the row and the column of an element of a fragment
     "DEVICE int fragment_row(int lane, int e) { return lane / 4 + e / 2 * 8; }",

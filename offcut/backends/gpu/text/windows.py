@@ -15,10 +15,11 @@ from offcut.core.program import Alloc, Buffer, For, Program, Stmt, Tile, blocks
 from offcut.core.text.printer import format_head
 from offcut.polyhedral.sync import slot_of
 
-ROUNDED = 16
-"""Rows and columns of windows in shared memory are multiples of this: products read zeros past the end of a tile."""
-SKEW = 8
-"""Elements of padding after each row, so that eight rows begin in eight different banks."""
+ROUNDED, ROUNDED_BYTES = 16, 32
+"""Rows and columns of windows in shared memory are multiples of so many elements, and of as many as have so many bytes: products read
+zeros past the end of a tile, up to the terms of an instruction."""
+SKEW_BYTES = 16
+"""Bytes of padding after each row, so that eight rows begin in eight different banks."""
 _ALIGNED = 128
 
 
@@ -44,7 +45,7 @@ class SharedWindow:
     @property
     def pitch(self) -> int:
         """Return the elements from a row to the next one."""
-        return self.columns + SKEW
+        return self.columns + SKEW_BYTES // ITEM_BYTES[self.dtype]
 
     @property
     def bytes(self) -> int:
@@ -67,6 +68,7 @@ class Fragments:
     """
 
     name: str
+    dtype: str
     starts: tuple[Expr, Expr]
     extents: tuple[int, int]
 
@@ -125,7 +127,8 @@ class Windows:
         extents = [ix.literal_bound(extent) for _, extent in alloc.axes]
         if len(extents) < 2 or None in extents or prod(map(int, extents[:-2])) != 1:  # type: ignore[arg-type]
             raise no_text(format_head(alloc), "the largest window of two axes is not known")
-        rows, columns = (-(-int(e) // ROUNDED) * ROUNDED for e in extents[-2:])  # type: ignore[arg-type]
+        whole = max(ROUNDED, ROUNDED_BYTES // ITEM_BYTES[buffer.dtype])
+        rows, columns = (-(-int(e) // whole) * whole for e in extents[-2:])  # type: ignore[arg-type]
         serial = [(loop.iter, loop.lo, loop.hi) for loop in loops if loop.unit is None]
         slot: Expr = ix.const(0)
         if alloc.depth > 1 and serial:
@@ -156,7 +159,10 @@ class Windows:
                 break
             starts = substitute(row.start, warp_index), substitute(column.start, warp_index)
             return Fragments(
-                name_of(alloc.buffer), starts, (int(extents[0] or 0), int(extents[1] or 0))
+                name_of(alloc.buffer),
+                self.program.buffer(alloc.buffer).dtype,
+                starts,
+                (int(extents[0] or 0), int(extents[1] or 0)),
             )
         raise no_text(
             format_head(alloc), "what lies in registers has no text but as sums of products"
