@@ -81,7 +81,7 @@ _NAMES = {
     "Cpu": "backends.cpu.target",
     "Host": "backends.cpu.machine.isa",
     "Parallel": "backends.cpu.threads.parallel",
-    "Planned": "backends.cpu.planning.planned",
+    "Planned": "backends.cpu.planning.cpu_plan:CpuPlan",
     "alone": "backends.cpu.threads.parallel:single_threaded",
     "check_shared": "backends.cpu.threads.race_proof:check_race_free",
     "parallel": "backends.cpu.threads.parallel:mark_parallel_loops",
@@ -127,13 +127,13 @@ _NAMES = {
 HOOKS = {
     # Passes of the CPU's planner.
     "cut": "backends.cpu.planning.nest_plan:apply",
-    "lanes of rows": "backends.cpu.planning.marks:marked",
+    "lanes of rows": "backends.cpu.planning.unit_binding:mark_row_reductions",
     "keep inside": "backends.cpu.planning.loop_plan:insert_bounds_guards",
-    "separate": "backends.cpu.planning.loop_plan:separated",
+    "separate": "backends.cpu.planning.loop_plan:separate_conditions",
     "cut nests": "backends.cpu.planning.loop_plan:with_products",
     "cover": "backends.cpu.planning.loop_plan:without_covers",
-    "vectorize": "backends.cpu.planning.marks:vectorized",
-    "threads": "backends.cpu.planning.marks:mark_parallel_loops",
+    "vectorize": "backends.cpu.planning.unit_binding:vectorize",
+    "threads": "backends.cpu.planning.unit_binding:mark_parallel_loops",
     "prove": "backends.decide:unproved_step",
     # The host.
     "host": "backends.cpu.machine.isa:host",
@@ -352,7 +352,7 @@ def passes_of_planning() -> list[str]:
 
 def with_threads(made: Any, host: Any) -> Any:
     """Return a plan for one thread, shared by the threads of `host`."""
-    return _module("backends.cpu.planning.marks").with_threads(made, host)
+    return _module("backends.cpu.planning.unit_binding").with_threads(made, host)
 
 
 def microkernels_here() -> list[str]:

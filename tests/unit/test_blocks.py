@@ -9,7 +9,7 @@ import pytest
 
 import offcut as oc
 from offcut import Kernel
-from offcut.backends.cpu.planning.policy import without_blocks
+from offcut.backends.cpu.planning.policy import unblock_shared_loops
 from offcut.ir import For, If
 from offcut.proof import UNDECIDED
 from tests.agree import agree, nearly
@@ -31,7 +31,7 @@ def softmax(most: int = 4096, threads: int = 1, schedule: str = "") -> Kernel:
 def schedule_of(block: str) -> str:
     """The schedule of the policy with other blocks, ``4 if fits 2000``, or with none."""
     if not block:
-        return str(without_blocks(softmax().schedule))
+        return str(unblock_shared_loops(softmax().schedule))
     return re.sub(r"8 if fits \d+", block, str(softmax().schedule))
 
 
@@ -197,7 +197,7 @@ def attention(schedule: oc.Schedule | None = None) -> Kernel:
 def test_blocks_inside_of_other_loops_are_proved_and_have_the_bits_of_single_iterations() -> None:
     blocks = attention()
     assert str(blocks.schedule).count(" 8 if fits ") == 2
-    by_row = attention(without_blocks(blocks.schedule))
+    by_row = attention(unblock_shared_loops(blocks.schedule))
     assert "i_block" in str(blocks.loops)
     assert "i_block" not in str(by_row.loops)
     for batch, rows in ((1, 1), (3, 7), (2, 8), (1, 9), (2, 24), (1, 29), (1, 700)):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.backends.cpu.planning.policy import without_blocks
+from offcut.backends.cpu.planning.policy import unblock_shared_loops
 from offcut.describe.computation import computation
 from offcut.ir import Alloc, Choose, For, Stmt, Tile, blocks
 from offcut.partition import Shared, fused, turned, with_scratch, with_shared
@@ -90,7 +90,7 @@ def test_inner_runs_share_more_loops() -> None:
 
 def test_what_an_iteration_keeps_to_itself_lives_in_a_window() -> None:
     y = softmax()
-    by_row = without_blocks(oc.compile(y).schedule)
+    by_row = unblock_shared_loops(oc.compile(y).schedule)
     program = oc.compile(y, schedule=by_row).loops
     windows = ["alloc S", ["alloc E", ["alloc P", ["k_tile"], ["k_tile"]]]]
     assert loops(program.body) == [["i", windows]]

@@ -17,9 +17,9 @@ from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels import external
 from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.packed_constants import PackedBuffer, PackedConstants, Reading
-from offcut.backends.cpu.planning.planned import Planned
-from offcut.backends.cpu.planning.row_reductions import marked
-from offcut.backends.cpu.planning.vectorize import vectorized
+from offcut.backends.cpu.planning.cpu_plan import CpuPlan
+from offcut.backends.cpu.planning.row_reductions import mark_row_reductions
+from offcut.backends.cpu.planning.vectorize import vectorize
 from offcut.backends.cpu.threads import pool
 from offcut.backends.cpu.threads.race_proof import check_race_free
 from offcut.backends.cpu.threads.spmd_lowering import lower_spmd
@@ -79,7 +79,7 @@ class LoadedKernel:
         return [copies.as_read(layout) for layout in self.layouts]
 
 
-def lower_kernel(made: Planned, signature: Signature, host: Host) -> Lowered:
+def lower_kernel(made: CpuPlan, signature: Signature, host: Host) -> Lowered:
     """LLVM IR of a kernel: its entry and the fast call; its microkernels are modules of their own."""
     program, chains = made.program, host.machine.loops.chains
     work = ix.const(0) if made.work is None else made.work
@@ -95,12 +95,12 @@ def lower_kernel(made: Planned, signature: Signature, host: Host) -> Lowered:
 
 def code_bytes(program: Program, host: Host) -> int:
     """Bytes of the instructions of a cut program as they are emitted, microkernels not counted."""
-    loops = vectorized(marked(canonicalize(program), reassociate=True), host.isa)
+    loops = vectorize(mark_row_reductions(canonicalize(program), reassociate=True), host.isa)
     low = lower(loops.program, host.isa, families(host), ix.const(0), host.machine.loops.chains)
     return jit.text_bytes(jit.object_code(low.text, host, passes=True, loops=low.loops))
 
 
-def compile_kernel(made: Planned, signature: Signature, host: Host) -> bytes:
+def compile_kernel(made: CpuPlan, signature: Signature, host: Host) -> bytes:
     """Return a kernel's object files, and how its constants lie."""
     with debug.timed("lower"):
         low = lower_kernel(made, signature, host)
@@ -116,7 +116,7 @@ def compile_kernel(made: Planned, signature: Signature, host: Host) -> bytes:
     return _framed([json.dumps(layouts).encode(), *parts])
 
 
-def constants(made: Planned) -> list[Buffer]:
+def constants(made: CpuPlan) -> list[Buffer]:
     """Return the constants that the code of a plan reads, in the order of the entry's pointers."""
     return [buffer for buffer in made.program.buffers if buffer.kind is Kind.CONSTANT]
 

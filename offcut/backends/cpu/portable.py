@@ -18,7 +18,7 @@ from offcut.backends.cpu.machine import cpuid, jit
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernel_objects import microkernel_ir
 from offcut.backends.cpu.microkernels.external import PREFIX
-from offcut.backends.cpu.planning.planned import Planned
+from offcut.backends.cpu.planning.cpu_plan import CpuPlan
 from offcut.backends.host.c_keywords import LIBRARY, is_word
 from offcut.backends.options import KernelPart
 from offcut.errors import DescribeError
@@ -48,7 +48,7 @@ def portable_code(
     lowered, texts = list[Lowered](), list[str]()
     with jit.parse_ir(f'target triple = "{host.triple}"') as module:
         for part in parts:
-            assert isinstance(part.planned, Planned)
+            assert isinstance(part.planned, CpuPlan)
             low = lower_kernel(part.planned, part.signature, host)
             lowered.append(low)
             fastcall = low.fastcall if from_python else ""

@@ -15,12 +15,12 @@ from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.microkernels.external import check_external, time_kernels
 from offcut.backends.cpu.packed_constants import pack
 from offcut.backends.cpu.planning import planner
-from offcut.backends.cpu.planning.claims import check_covers, covers_of, foreign_in
-from offcut.backends.cpu.planning.planned import Planned as CpuPlanned
-from offcut.backends.cpu.planning.policy import pricing
+from offcut.backends.cpu.planning.cover_report import check_covers, external_kernels, report_covers
+from offcut.backends.cpu.planning.cpu_plan import CpuPlan as CpuPlanned
+from offcut.backends.cpu.planning.policy import variant_cost_model
+from offcut.backends.cpu.planning.predicted_seconds import threads_note
 from offcut.backends.cpu.planning.raised_computation import computation_of
-from offcut.backends.cpu.planning.seconds import threads_note
-from offcut.backends.cpu.planning.words import machine_words
+from offcut.backends.cpu.planning.words import check_machine_words
 from offcut.backends.cpu.portable import portable_code
 from offcut.backends.cpu.threads import pool
 from offcut.backends.host.export import C_SUFFIXES, c_functions, check_name, export
@@ -132,7 +132,7 @@ class Cpu(Target):
         """By the microkernels of the host, each way at the price by which ways compete."""
         host = self.host(options)
         lent = families(host)
-        price = pricing(lent, host.isa, legible=False)
+        price = variant_cost_model(lent, host.isa, legible=False)
         return Resolving(computation, [one.microkernel for one in lent], price)
 
     def lower(self, planned: TargetPlan, signature: Signature, options: Options) -> bytes:
@@ -161,15 +161,15 @@ class Cpu(Target):
         """
         notes = super().check_text(program, options, op)
         if op != "partition":
-            notes = (*notes, *machine_words(program, self.machine, op))
+            notes = (*notes, *check_machine_words(program, self.machine, op))
         if op == "partition" and any(tile.cover for tile in analysis(program).of(Tile)):
             host = self.host(options)
-            check_covers(program, covers_of(program, host, options.reassociate), host, op)
+            check_covers(program, report_covers(program, host, options.reassociate), host, op)
         return notes
 
     def rejected_covers(self, program: Program, options: Options) -> Mapping[int, str]:
         """What the lowering finds of the tiles that name a microkernel."""
-        return covers_of(program, self.host(options), options.reassociate).refused
+        return report_covers(program, self.host(options), options.reassociate).refused
 
     def called_microkernels(
         self, planned: TargetPlan, signature: Signature, options: Options
@@ -183,7 +183,7 @@ class Cpu(Target):
     ) -> tuple[str, ...]:
         """Return how many threads a call takes, and what they share; which functions were not compared with what they claim."""
         made, host = _own(planned), self.host(options)
-        foreign = foreign_in(made.program, host)
+        foreign = external_kernels(made.program, host)
         notes = threads_note(made.seconds, made.shares, host.threads, sizes, host.machine, foreign)
         return (*notes, *unverified_notes(host.external, foreign))
 

@@ -14,14 +14,18 @@ from offcut.backends.bounds_guards import insert_bounds_guards
 from offcut.backends.cpu.lowering.call_layout import windows_of
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.available import families
-from offcut.backends.cpu.planning.claims import check_covers, covers_of, plain_notes
-from offcut.backends.cpu.planning.conditions import is_cut, reads_bounds, separated
-from offcut.backends.cpu.planning.marks import bind_units, with_leading_separate
+from offcut.backends.cpu.planning.condition_placement import (
+    is_cut,
+    reads_bounds,
+    separate_conditions,
+)
+from offcut.backends.cpu.planning.cover_report import check_covers, report_covers, vector_tile_notes
+from offcut.backends.cpu.planning.cpu_plan import CpuPlan
+from offcut.backends.cpu.planning.embedded_nests import cut_nests, has_product
 from offcut.backends.cpu.planning.nest_plan import nest_schedule, plan_nests
-from offcut.backends.cpu.planning.nests import has_product, with_nests
-from offcut.backends.cpu.planning.planned import Planned
+from offcut.backends.cpu.planning.predicted_seconds import seconds_of_program
 from offcut.backends.cpu.planning.raised_computation import computation_of
-from offcut.backends.cpu.planning.seconds import seconds_of_program
+from offcut.backends.cpu.planning.unit_binding import bind_units, with_leading_separate
 from offcut.backends.decide import attempt
 from offcut.backends.options import Options
 from offcut.core.analysis import analysis
@@ -68,7 +72,7 @@ from offcut.schedule import (
 
 def plan_loops(
     program: Program, host: Host, options: Options, schedule: Schedule, why: str
-) -> Planned:
+) -> CpuPlan:
     """Return the plan of a program in its own loops, not proved yet: conditions out of loops, nests cut, units bound.
 
     schedule  says which of these
@@ -88,7 +92,7 @@ def plan_loops(
         debug.passed("bounds", guarded, program)
         notes: tuple[str, ...] = ()
         if not is_cut(program):
-            run, notes = separated(run, schedule)
+            run, notes = separate_conditions(run, schedule)
         debug.passed("separate", run, guarded)
         uncut, named_schedule = run, schedule
         if ANY_PRODUCTS in schedule.steps or parts_of(schedule):
@@ -100,17 +104,17 @@ def plan_loops(
                 debug.passed("products", run, uncut)
         notes = (*_uncovered_note(run, why), *notes)
         with debug.timed("covers"):
-            covers = covers_of(run, host, options.reassociate)
+            covers = report_covers(run, host, options.reassociate)
             if is_cut(program):
                 check_covers(run, covers, host)
-            plain = tuple(dict.fromkeys(plain_notes(run, covers)))
+            plain = tuple(dict.fromkeys(vector_tile_notes(run, covers)))
             remaining = without_covers(run, covers.refused)
         debug.passed("covers", remaining.program, run)
         has_tiles_beside = run is not uncut
         units = bind_units(
             remaining.program, named_schedule, host, options.reassociate, has_tiles_beside
         )
-        return Planned(
+        return CpuPlan(
             units.shares.program,
             schedule=with_leading_separate(units.schedule),
             unnamed=schedule,
@@ -135,11 +139,11 @@ def with_products(program: Program, host: Host, options: Options, schedule: Sche
 
     Raises PartitionError, with the line, for decisions about a nest that is none, or may not be cut so.
     """
-    nests, cut_nests = _Nests(host, options, schedule), tuple[Program, ...]()
+    nests, nest_programs = _Nests(host, options, schedule), tuple[Program, ...]()
     if not is_cut(program) and not reads_bounds(program) and has_product(program.body):
         with debug.timed("products"):
-            program, cut_nests = with_nests(program, nests.cut)
-    return CutNests(program, nests.with_decisions(cut_nests))
+            program, nest_programs = cut_nests(program, nests.cut)
+    return CutNests(program, nests.with_decisions(nest_programs))
 
 
 class _Nests:
@@ -175,7 +179,7 @@ class _Nests:
         self.decided[id(plan.program)] = plan.program, computation, plan.unnamed
         return plan.program
 
-    def plan(self, computation: Computation, decisions: Schedule | None) -> Planned:
+    def plan(self, computation: Computation, decisions: Schedule | None) -> CpuPlan:
         """Return the plan of a nest, by `decisions`; None: by the policy, whose binds are left out: units are of the whole program."""
         if decisions is None:
             decisions = nest_schedule(computation, self.host, self.options)
@@ -183,14 +187,14 @@ class _Nests:
             decisions = replace(decisions, steps=tuple(steps))
         return plan_nests(computation, self.host, self.options, decisions, is_whole=False)
 
-    def with_decisions(self, cut_nests: Sequence[Program]) -> Schedule:
+    def with_decisions(self, nest_programs: Sequence[Program]) -> Schedule:
         """Return the schedule with the decisions for the nests that it left open; as it is, if these would fit several nests.
 
-        cut_nests  the nests that are cut
+        nest_programs  the nests that are cut
 
         Raises PartitionError, with the line, for decisions about a nest that is not.
         """
-        nests = [self.decided[id(program)][1:] for program in cut_nests]
+        nests = [self.decided[id(program)][1:] for program in nest_programs]
         self.check(frozenset[str]().union(*(_covered_stages(decisions) for _, decisions in nests)))
         if not self.is_open:
             return self.schedule
@@ -259,7 +263,7 @@ def _check_window_layouts(program: Program) -> None:
 
 def plan_cut_loops(
     program: Program, users: Users, host: Host, options: Options, schedule: Schedule
-) -> Planned:
+) -> CpuPlan:
     """Return a program in its own loops, cut as a schedule without nests says, not proved yet.
 
     Raises PartitionError, with the line, for a decision that is not legal.
@@ -267,7 +271,7 @@ def plan_cut_loops(
     check_loops(schedule)
     loops, notes = cut_loops(program, users, host, schedule)
     # The user did not ask for the covers that cutting adds: one that cannot run is dropped, not an error.
-    runnable = without_covers(loops, covers_of(loops, host, options.reassociate).refused)
+    runnable = without_covers(loops, report_covers(loops, host, options.reassociate).refused)
     why = "no nest of its schedule covers it"
     plan = plan_loops(runnable.program, host, options, schedule, why)
     return replace(plan, notes=(*notes, *runnable.notes, *plan.notes))

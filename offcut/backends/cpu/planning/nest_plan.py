@@ -9,13 +9,13 @@ from offcut import debug
 from offcut.backends.bounds_guards import insert_bounds_guards
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.available import families
-from offcut.backends.cpu.planning.claims import covers_of, plain_notes
-from offcut.backends.cpu.planning.conditions import separated
-from offcut.backends.cpu.planning.marks import bind_units, with_thread_binds
+from offcut.backends.cpu.planning.condition_placement import separate_conditions
+from offcut.backends.cpu.planning.cover_report import report_covers, vector_tile_notes
+from offcut.backends.cpu.planning.cpu_plan import CpuPlan
 from offcut.backends.cpu.planning.padded_terms import PaddedTerms
-from offcut.backends.cpu.planning.planned import Planned
-from offcut.backends.cpu.planning.policy import policy, pricing
-from offcut.backends.cpu.planning.seconds import seconds_of_choices
+from offcut.backends.cpu.planning.policy import policy, variant_cost_model
+from offcut.backends.cpu.planning.predicted_seconds import seconds_of_choices
+from offcut.backends.cpu.planning.unit_binding import bind_units, with_thread_binds
 from offcut.backends.options import Options
 from offcut.core.program import Program
 from offcut.describe.computation import Computation
@@ -53,7 +53,7 @@ def plan_nests(
     options: Options,
     schedule: Schedule,
     is_whole: bool = True,
-) -> Planned:
+) -> CpuPlan:
     """Return the plan of a computation in the nests of a schedule, not proved yet.
 
     is_whole  whether it is no nest of another program, whose other loops are bound later
@@ -63,13 +63,13 @@ def plan_nests(
     microkernels = families(host)
     kernels, price = (
         [family.microkernel for family in microkernels],
-        pricing(microkernels, host.isa),
+        variant_cost_model(microkernels, host.isa),
     )
     with debug.timed("cut"), request_budget("compile", f"cannot cut {computation.name}"):
         applied = apply(computation, schedule, kernels, price, options.schedule is not None)
         undecided = accesses_outside(applied.partition.source)
     cut = applied.partition
-    covers = covers_of(cut.loops, host, options.reassociate)
+    covers = report_covers(cut.loops, host, options.reassociate)
     applied = applied.settled(covers.refused)
     loops = applied.partition.loops
     debug.passed("cut", loops)
@@ -81,14 +81,14 @@ def plan_nests(
     if undecided:
         loops = insert_bounds_guards(loops)
         debug.passed("bounds", loops, applied.partition.loops)
-    unseparated, (loops, notes) = loops, separated(loops, schedule)
+    unseparated, (loops, notes) = loops, separate_conditions(loops, schedule)
     if loops is not unseparated:
         debug.passed("separate", loops, unseparated)
         unpadded = (*unpadded, unseparated) if unpadded else ()
     if undecided or notes:
         why_undecided = "its accesses are asked at run time, and a tile that asks is none"
         because = "its conditions leave its loops" if notes else why_undecided
-        for why in covers_of(loops, host, options.reassociate).refused.values():
+        for why in report_covers(loops, host, options.reassociate).refused.values():
             raise PartitionError(
                 "compile",
                 f"cannot cover {computation.name} by a microkernel",
@@ -98,7 +98,7 @@ def plan_nests(
     units = bind_units(loops, named, host, options.reassociate, is_whole=is_whole)
     loops = units.shares.program
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
-    return Planned(
+    return CpuPlan(
         loops,
         schedule=units.schedule,
         unnamed=schedule,
@@ -108,13 +108,15 @@ def plan_nests(
         work=computation.instances,
         notes=(
             *notes,
-            *dict.fromkeys(plain_notes(cut.loops, covers, _covered_stages(parts_of(schedule)))),
+            *dict.fromkeys(
+                vector_tile_notes(cut.loops, covers, _covered_stages(parts_of(schedule)))
+            ),
         ),
         through=(source(computation), applied.staged, *unpadded, *units.divided),
     )
 
 
-def plan_best_nests(computation: Computation, host: Host, options: Options) -> Planned:
+def plan_best_nests(computation: Computation, host: Host, options: Options) -> CpuPlan:
     """Return the plan of a computation in the nests that the policy prefers, not proved yet.
 
     Raises PartitionError where these do not apply.

@@ -15,8 +15,8 @@ from typing import NoReturn
 
 from offcut import debug
 from offcut.backends.cpu.machine.isa import Host
-from offcut.backends.cpu.planning.claims import covers_of
-from offcut.backends.cpu.planning.padding import (
+from offcut.backends.cpu.planning.cover_report import report_covers
+from offcut.backends.cpu.planning.padding_elimination import (
     leave_out_padding,
     padded_sums,
     reorder_padded_sums,
@@ -72,7 +72,7 @@ class PaddedTerms:
         result = leave_out_padding(reordered, True, by_row) if by_row else reordered
         if stages - by_row:
             result = leave_out_padding(result, False, stages - by_row)
-        for why in covers_of(result, self.host, self.options.reassociate).refused.values():
+        for why in report_covers(result, self.host, self.options.reassociate).refused.values():
             self.refuse(next(iter(self.lines.values())), why)
         return self.log(result), self.schedule
 
@@ -83,11 +83,11 @@ class PaddedTerms:
             return self.loops, self.schedule
         for rows in (True, False):
             result = leave_out_padding(reordered, rows, sums)
-            if not covers_of(result, self.host, self.options.reassociate).refused:
+            if not report_covers(result, self.host, self.options.reassociate).refused:
                 lines = (self.line(reordered, stage, rows) for stage in sums)
                 named = self.named(lines) if result is not reordered else self.schedule
                 return self.log(result), named
-        if not covers_of(reordered, self.host, self.options.reassociate).refused:
+        if not report_covers(reordered, self.host, self.options.reassociate).refused:
             return self.log(reordered), self.schedule
         return self.loops, self.schedule
 

@@ -27,14 +27,18 @@ from functools import partial
 from offcut import debug
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.available import families
-from offcut.backends.cpu.planning.conditions import asks_lanes, asks_loops, separations
+from offcut.backends.cpu.planning.condition_placement import (
+    default_separation,
+    depends_on_lanes,
+    depends_on_loops,
+)
+from offcut.backends.cpu.planning.cpu_plan import CpuPlan
 from offcut.backends.cpu.planning.loop_plan import plan_cut_loops, plan_loops
-from offcut.backends.cpu.planning.marks import with_thread_binds, with_threads
 from offcut.backends.cpu.planning.nest_plan import nest_schedule, plan_best_nests, plan_nests
-from offcut.backends.cpu.planning.planned import Planned
-from offcut.backends.cpu.planning.policy import without_blocks
+from offcut.backends.cpu.planning.policy import unblock_shared_loops
 from offcut.backends.cpu.planning.raised_computation import computation_of
-from offcut.backends.cpu.planning.words import machine_words
+from offcut.backends.cpu.planning.unit_binding import with_thread_binds, with_threads
+from offcut.backends.cpu.planning.words import check_machine_words
 from offcut.backends.decide import Plans, attempt, changed_plans
 from offcut.backends.options import DEFAULT, Options, Strategies
 from offcut.backends.verify import Unproved, verify_pass
@@ -61,7 +65,7 @@ from offcut.schedule import (
 )
 
 
-def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT) -> Plans[Planned]:
+def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT) -> Plans[CpuPlan]:
     """Return the plans of `program` as the host runs it, in order of preference, not proved yet.
 
     users  what the user calls what is in it
@@ -83,11 +87,11 @@ def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT
         )[1]
         program_by_hand = canonicalize(program_by_hand)
     debug.passed("primitives", program_by_hand, program)
-    words = machine_words(program_by_hand, host.machine, "compile")
+    words = check_machine_words(program_by_hand, host.machine, "compile")
     rest = schedule.steps[len(by_hand) :]
     undecided = replace(options, schedule=replace(schedule, steps=rest) if rest else None)
 
-    def after_hand(plan: Planned) -> Planned:
+    def after_hand(plan: CpuPlan) -> CpuPlan:
         """Return a plan of the program that the primitives make as a plan of the program before them."""
         full, unnamed = (
             replace(schedule, steps=(*by_hand, *rest.steps))
@@ -102,7 +106,7 @@ def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT
     )
 
 
-def _with_line_offset(plans: Plans[Planned], lines: int) -> Plans[Planned]:
+def _with_line_offset(plans: Plans[CpuPlan], lines: int) -> Plans[CpuPlan]:
     """Yield plans of a schedule that stands below `lines` lines of another one; errors count these lines."""
     try:
         yield from plans
@@ -113,7 +117,7 @@ def _with_line_offset(plans: Plans[Planned], lines: int) -> Plans[Planned]:
         raise
 
 
-def _plans_in_order(program: Program, users: Users, host: Host, options: Options) -> Plans[Planned]:
+def _plans_in_order(program: Program, users: Users, host: Host, options: Options) -> Plans[CpuPlan]:
     """Yield the plans of a program without primitives by hand, in order of preference."""
     if options.schedule is not None:
         check_once(options.schedule)
@@ -148,7 +152,7 @@ class _Preferences:
         """Return whether the policy decides all: no schedule and no strategy is given."""
         return self.options.schedule is None and self.options.strategy == "auto"
 
-    def plans(self) -> Plans[Planned]:
+    def plans(self) -> Plans[CpuPlan]:
         """Yield the preferred plan, then plans that are easier to prove.
 
         Raises PartitionError for a plan that computes something else: what applied it is wrong.
@@ -172,15 +176,15 @@ class _Preferences:
         if first.applied is not None and conditions(self.program):
             preferences = self.with_padding(f"products with padding stay: {unproved.why}")
             padded = attempt(preferences.first)
-            if isinstance(padded, Planned):
+            if isinstance(padded, CpuPlan):
                 first = padded
                 unproved = yield preferences.with_notes(padded)
                 _check_undecided(unproved)
         why = unproved.why
-        by_row = without_blocks(first.unnamed)
+        by_row = unblock_shared_loops(first.unnamed)
         if self.options.schedule is None and by_row != first.unnamed:
             plan = attempt(partial(preferences.in_nests, by_row))
-            if isinstance(plan, Planned):
+            if isinstance(plan, CpuPlan):
                 unproved = yield preferences.with_notes(plan, f"no blocks of shared loops: {why}")
                 _check_undecided(unproved)
         if not self.decides:
@@ -214,11 +218,11 @@ class _Preferences:
         options = replace(self.options, keep_padding_terms=True)
         return replace(self, options=options, notes=(*self.notes, note))
 
-    def with_notes(self, plan: Planned, *notes: str) -> Planned:
+    def with_notes(self, plan: CpuPlan, *notes: str) -> CpuPlan:
         """Return a plan with notes on how it differs from those that are preferred to it."""
         return replace(plan, notes=(*plan.notes, *self.notes, *notes))
 
-    def first(self) -> Planned:
+    def first(self) -> CpuPlan:
         """Return the preferred plan.
 
         Raises PartitionError for a schedule or a strategy that does not apply.
@@ -242,14 +246,16 @@ class _Preferences:
             return self.uncut(f"{cut.refused}: {cut.because}").in_loops()
         if not _keeps_conditions(cut):
             return cut
-        if not asks_lanes(cut.program):
+        if not depends_on_lanes(cut.program):
             separate = self.with_separate_conditions(self.computation, cut.unnamed)
             in_separate_nests = attempt(partial(self.in_nests, separate))
-            if isinstance(in_separate_nests, Planned) and not asks_loops(in_separate_nests.program):
+            if isinstance(in_separate_nests, CpuPlan) and not depends_on_loops(
+                in_separate_nests.program
+            ):
                 return in_separate_nests
         return self.uncut("its conditions are moved out of its loops").in_loops()
 
-    def scheduled(self, schedule: Schedule) -> Planned:
+    def scheduled(self, schedule: Schedule) -> CpuPlan:
         """Return the program as a schedule says.
 
         Raises PartitionError, with the line, for a decision that is not legal.
@@ -260,14 +266,14 @@ class _Preferences:
             return plan_loops(self.program, self.host, self.options, schedule, self.why)
         return self.in_nests(schedule)
 
-    def in_nests(self, schedule: Schedule) -> Planned:
+    def in_nests(self, schedule: Schedule) -> CpuPlan:
         """Return the computation in the nests of a schedule."""
         assert self.computation is not None
         return plan_nests(self.computation, self.host, self.options, schedule)
 
-    def in_loops(self) -> Planned:
+    def in_loops(self) -> CpuPlan:
         """Return the program in its own loops, conditions out of them."""
-        steps = (*separations(self.program, self.host.machine), *self.own_loops)
+        steps = (*default_separation(self.program, self.host.machine), *self.own_loops)
         schedule = with_thread_binds(Schedule(self.program.name, steps), self.host)
         return plan_loops(self.program, self.host, self.options, schedule, self.why)
 
@@ -275,7 +281,7 @@ class _Preferences:
         """Return a schedule of a computation that also moves conditions out of the loops of its nests."""
         nests = [step for step in schedule.steps if not isinstance(step, Bind)]
         marks = [step for step in schedule.steps if isinstance(step, Bind)]
-        steps = (*nests, *separations(source(computation), self.host.machine), *marks)
+        steps = (*nests, *default_separation(source(computation), self.host.machine), *marks)
         return replace(schedule, steps=steps)
 
 
@@ -285,13 +291,13 @@ def _check_undecided(unproved: Unproved) -> None:
         raise unproved.error
 
 
-def _keeps_conditions(plan: Planned) -> bool:
+def _keeps_conditions(plan: CpuPlan) -> bool:
     """Return whether a plan in nests leaves conditions in loops that separation would move out of them."""
     assert plan.applied is not None
     cut = plan.applied.partition
     has_microkernel = any(piece.microkernel is not None for piece in cut.pieces)
     shares = any(isinstance(part, Together) for part in parts_of(plan.schedule))
-    return not has_microkernel and not shares and asks_loops(cut.source)
+    return not has_microkernel and not shares and depends_on_loops(cut.source)
 
 
 def _format_strategies(strategy: Strategies) -> str:

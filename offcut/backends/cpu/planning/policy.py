@@ -17,8 +17,8 @@ from typing import Literal, TypeGuard
 
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family
-from offcut.backends.cpu.planning.operands import Operand, Operands
-from offcut.backends.cpu.planning.row_reductions import along_rows
+from offcut.backends.cpu.planning.operand_layout import OperandChoice, OperandPlanner
+from offcut.backends.cpu.planning.row_reductions import is_row_reduction
 from offcut.backends.cpu.planning.tile_sizes import Tiles
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
@@ -96,7 +96,7 @@ def policy(
     return planner.schedule()
 
 
-def without_blocks(schedule: Schedule) -> Schedule:
+def unblock_shared_loops(schedule: Schedule) -> Schedule:
     """Return a schedule whose shared loops run one iteration after the other."""
 
     blocks: dict[tuple[str, str], str] = {}
@@ -121,7 +121,7 @@ def _is_block(step: Step) -> TypeGuard[Split]:
     return isinstance(step, Split) and any(level.room is not None for level in step.levels)
 
 
-def pricing(families: Sequence[Family], isa: Isa, legible: bool = True) -> WayPrice:
+def variant_cost_model(families: Sequence[Family], isa: Isa, legible: bool = True) -> WayPrice:
     """Return the price of a way, by the cost model of these cores.
 
     legible  whether it is written as one would write it: somebody reads it, or code evaluates it
@@ -145,7 +145,7 @@ def pricing(families: Sequence[Family], isa: Isa, legible: bool = True) -> WayPr
         key = group[0], match, packed, way.splits, laid, computation.buffers
         if key not in known:
             how = "panels" if found.by_columns.buffer in laid else "direct"
-            operand = Operand(found, "packed" if packed else how)
+            operand = OperandChoice(found, "packed" if packed else how)
             tiles = Tiles(computation, by_name, isa.machine, 1)
             seconds = tiles.seconds(group[0], operand, way)
             known[key] = shortened(seconds) if legible else seconds
@@ -200,7 +200,7 @@ class _Planner:
     def hold(self, computation: Computation) -> None:
         """Plan this computation from here on."""
         self.given = computation
-        self.operands = Operands(
+        self.operands = OperandPlanner(
             computation, self.families, self.machine, self.auto, self.reassociate
         )
         self.tiles = Tiles(computation, self.families, self.machine, self.threads)
@@ -284,7 +284,7 @@ class _Planner:
         plain = all(
             isinstance(nest, Nest) and all(way.cover is None for way in nest.ways) for nest in nests
         )
-        sums = any(along_rows(self.given.groups[position][0]) for position in part.groups)
+        sums = any(is_row_reduction(self.given.groups[position][0]) for position in part.groups)
         if not plain or not sums or sizes.block < 2:
             return None
         room = int(sizes.block_share * self.machine.memory[0].bytes)
@@ -316,7 +316,7 @@ class _Planner:
             if again and not self.held(found.by_columns.buffer):
                 return min(limit, 1)
             return limit
-        return limit if along_rows(lead) else min(limit, len(lead.axes) - 1)
+        return limit if is_row_reduction(lead) else min(limit, len(lead.axes) - 1)
 
     def held(self, buffer: str) -> bool:
         """Return whether the last cache of a core holds an array beside what passes through, as far as its extents are known."""
@@ -369,7 +369,7 @@ class _Planner:
         mapped = [axis.name for axis in lead.axes if axis.name in (found.rows, found.columns)]
         return GUARD in (self.named, *(self.by_axis.get((position, name)) for name in mapped))
 
-    def as_it_lies(self, operand: Operand) -> Operand:
+    def as_it_lies(self, operand: OperandChoice) -> OperandChoice:
         """Return an operand of plain loops: they read rows of columns where these lie, and panels of any others."""
         found = operand.found
         direct = found.columns is not None and beside(found.by_columns, found.columns)
@@ -434,7 +434,7 @@ class _Planner:
         self,
         position: int,
         lead: Stage,
-        operand: Operand,
+        operand: OperandChoice,
         reduced: tuple[AxisCut, ...],
         candidates: Sequence[Strategy],
         shared: tuple[str, ...],
@@ -497,7 +497,7 @@ class _Planner:
         return self.divided(lead, AxisCut(found.rows, strategy, self.tiles.tallest(found)))
 
     def column_cut(
-        self, lead: Stage, operand: Operand, asked: Mapping[str, Strategy]
+        self, lead: Stage, operand: OperandChoice, asked: Mapping[str, Strategy]
     ) -> tuple[AxisCut, ...]:
         name, lanes = operand.found.columns, operand.found.microkernel.panel
         if name is None:

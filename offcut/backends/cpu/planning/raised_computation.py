@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from offcut import debug
-from offcut.backends.cpu.planning.vectorize import privatized
+from offcut.backends.cpu.planning.vectorize import privatize
 from offcut.backends.raising import raise_to_computation
 from offcut.core.program import Program
 from offcut.describe.computation import Computation
@@ -17,7 +17,7 @@ def computation_of(
     """Return `program` as a computation, in the user's names; else None, and the reason as text."""
     try:
         with debug.timed("raise"), pass_budget():
-            computation = raise_to_computation(*privatized(program))
+            computation = raise_to_computation(*privatize(program))
     except BudgetExceeded:
         return None, "isl takes too long to tell whether it is a computation"
     if computation is None:

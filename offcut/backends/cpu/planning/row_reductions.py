@@ -42,7 +42,7 @@ from offcut.schedule import EVERY, Binds
 FEW = 7  # terms
 
 
-def marked(program: Program, reassociate: bool, binds: Binds = EVERY) -> Program:
+def mark_row_reductions(program: Program, reassociate: bool, binds: Binds = EVERY) -> Program:
     """`program` with the loops marked that run as lanes of their reductions.
 
     reassociate   whether float sums may take part; where not, a mark on one is taken away
@@ -52,7 +52,7 @@ def marked(program: Program, reassociate: bool, binds: Binds = EVERY) -> Program
     return program if body == program.body else replace(program, body=body)
 
 
-def along_rows(stage: Stage) -> bool:
+def is_row_reduction(stage: Stage) -> bool:
     """Whether the innermost reduction of `stage` is over rows of memory, many terms each."""
     if stage.reducer is None or not stage.reduce_axes:
         return False

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from offcut.backends.cpu.microkernels.family import Family
-from offcut.backends.cpu.planning.operands import Operand, is_narrow
+from offcut.backends.cpu.planning.operand_layout import OperandChoice, is_narrow
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Binary, Expr, real, variables
@@ -57,7 +57,7 @@ class Tiles:
         step = row * ITEM_BYTES[a.dtype]
         return min(tall, max(self.machine.rows_in_l1(step), 1)) if step else tall
 
-    def columns(self, lead: Stage, operand: Operand) -> AxisCut:
+    def columns(self, lead: Stage, operand: OperandChoice) -> AxisCut:
         """Columns by the widest tile of the rows' height, then by the narrower ones, in turn."""
         found = operand.found
         name, lanes = found.columns, found.microkernel.panel
@@ -83,7 +83,7 @@ class Tiles:
             return AxisCut(name, LADDER, tile, heights, group=limit)
         return AxisCut(name, LADDER, 0, None, tuple(classes), group=limit)
 
-    def widths(self, operand: Operand) -> Mapping[int, tuple[int, ...]]:
+    def widths(self, operand: OperandChoice) -> Mapping[int, tuple[int, ...]]:
         """Rows -> the widths of tiles in panels, widest first: one row reads no more panels than pay."""
         widths = self.families[operand.found.microkernel.name].widths
         if not widths or operand.how == "direct":
@@ -120,7 +120,7 @@ class Tiles:
         )
         return next(fitting, width) * kernel.panel
 
-    def seconds(self, lead: Stage, operand: Operand, way: Way) -> Expr:
+    def seconds(self, lead: Stage, operand: OperandChoice, way: Way) -> Expr:
         """Predicted seconds of a sum in a way, as an expression in the sizes: by these, ways compete."""
         found = operand.found
         cuts = {cut.axis: cut for cut in way.splits}

@@ -25,7 +25,7 @@ from typing import assert_never
 
 from offcut.backends.cpu.lowering.lane_reductions import reduction_lanes
 from offcut.backends.cpu.machine.isa import Isa
-from offcut.backends.cpu.planning.nests import alone
+from offcut.backends.cpu.planning.embedded_nests import extract_nest
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays, statement_arrays
 from offcut.core.expr import (
@@ -72,7 +72,7 @@ _NOT_TOLD = "a nest stays scalar: isl does not say which of its loops are indepe
 
 
 @dataclass(frozen=True, slots=True)
-class Vectorized:
+class VectorizedProgram:
     """A program as the vector lowering takes it.
 
     notes   what became of each loop, in the order of the text
@@ -84,15 +84,15 @@ class Vectorized:
     loops: tuple[For, ...]
 
 
-def vectorized(
+def vectorize(
     program: Program, isa: Isa, beside: bool = False, binds: Binds = EVERY
-) -> Vectorized:
+) -> VectorizedProgram:
     """Return `program` with loops turned into tiles of lanes; equal to it, sums in the same order.
 
     beside  whether a loop around tiles is entered, for the nests beside these
     binds   which loops may become lanes
     """
-    program, scopes = privatized(program)
+    program, scopes = privatize(program)
     notes: list[str] = []
     bound_loops: list[For] = []
     body: list[Stmt] = []
@@ -100,19 +100,19 @@ def vectorized(
         inner = {name: path for name, path in scopes.items() if path[:1] == (position,)}
         entered = _is_of_many(stmt) or (beside and _is_around_tiles(stmt))
         if entered and not inner and isinstance(stmt, For):
-            within = vectorized(alone(program, stmt.body, (stmt,)), isa, beside, binds)
+            within = vectorize(extract_nest(program, stmt.body, (stmt,)), isa, beside, binds)
             body.append(replace(stmt, body=within.program.body))
             notes += within.notes
             bound_loops += within.loops
             continue
         nest = _Nest(replace(program, body=(stmt,)), position, inner, isa, binds)
-        loops = try_isl(nest.vectorized, None)
+        loops = try_isl(nest.vectorize, None)
         body.append(stmt if loops is None else loops)
         notes += nest.notes if loops is not None else (_NOT_TOLD,)
         bound_loops += nest.bound_loops if loops is not None else ()
     if tuple(body) != program.body:
         program = replace(program, body=tuple(body))
-    return Vectorized(program, tuple(notes), tuple(bound_loops))
+    return VectorizedProgram(program, tuple(notes), tuple(bound_loops))
 
 
 def _is_of_many(stmt: Stmt) -> bool:
@@ -133,7 +133,7 @@ def _is_around_tiles(loop: Stmt) -> bool:
     return any(tiled) and not all(tiled)
 
 
-def privatized(program: Program) -> tuple[Program, dict[str, Path]]:
+def privatize(program: Program) -> tuple[Program, dict[str, Path]]:
     """Return `program` with each scalar that lives in a block only as a private buffer of that block.
 
     The second result is the path of the block, by the buffer's name. A scalar lives in blocks only
@@ -218,7 +218,7 @@ class _Nest:
     carried: dict[Path, list[Dependence]] = field(default_factory=dict)
     around: list[For] = field(default_factory=list)
 
-    def vectorized(self) -> Stmt:
+    def vectorize(self) -> Stmt:
         (stmt,) = self.program.body
         inside = list(statements((stmt,)))
         if any(isinstance(inner, Tile | Choose) for inner in inside):

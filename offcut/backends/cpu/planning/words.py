@@ -35,7 +35,7 @@ _ELSEWHERE = r"(block|thread)Idx\.[xyz]|vthread(\.[xyz])?"
 _SERIAL = "one iteration after the other"
 
 
-def machine_words(program: Program, machine: Machine, op: str) -> tuple[str, ...]:
+def check_machine_words(program: Program, machine: Machine, op: str) -> tuple[str, ...]:
     """Return a line for each word about memories and units that a processor does not use.
 
     Raises TargetError, in the name of `op`, for a memory or a unit that it does not have.

@@ -13,7 +13,7 @@ from itertools import combinations
 from math import inf
 
 from offcut.backends.cpu.microkernels.family import Family
-from offcut.backends.cpu.planning.row_reductions import along_rows
+from offcut.backends.cpu.planning.row_reductions import is_row_reduction
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Cast, Expr, Load, Var, variables
@@ -29,7 +29,7 @@ ACROSS = 2  # the first of the forms in which a tile is one column, or packs for
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class OperandChoice:
     """A microkernel over a sum, and how it reads the columns' operand.
 
     how  ``direct``, ``panels`` or ``packed``
@@ -40,7 +40,7 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class Operands:
+class OperandPlanner:
     """The ways to lay microkernels over the sums of a computation.
 
     families     whose microkernels there are, by name
@@ -59,13 +59,13 @@ class Operands:
         """Return the microkernels, in the order of their declaration."""
         return tuple(family.microkernel for family in self.families.values())
 
-    def best(self, lead: Stage) -> list[Operand]:
+    def best(self, lead: Stage) -> list[OperandChoice]:
         """Return the best way to lay a microkernel over `lead`; several where packing, or other rows, compete at run time."""
         first = self.cheapest(lead)
         if first is None:
             return []
         price, best = first
-        others = list[Operand]()
+        others = list[OperandChoice]()
         if (known := self.known_rows(lead, best)) is not None:
             if known[0] <= price * (1 + self.machine.policy.gain):
                 best = known[1]
@@ -77,7 +77,7 @@ class Operands:
             others.insert(0, replace(best, how="packed"))
         return [best, *others]
 
-    def known_rows(self, lead: Stage, best: Operand) -> tuple[float, Operand] | None:
+    def known_rows(self, lead: Stage, best: OperandChoice) -> tuple[float, OperandChoice] | None:
         """Return `best` with its rows along an axis whose extent is known, the longest, where that of its own is not;
         with its price.
 
@@ -103,7 +103,7 @@ class Operands:
         """Return the axes of a group in an order that is worth a copy of its result: the columns of a
         microkernel last. None where the group is best as it is.
         """
-        if along_rows(group[0]):
+        if is_row_reduction(group[0]):
             return None
         turned = self.best_turned(group)
         if turned is None:
@@ -205,12 +205,12 @@ class Operands:
                 return some
         return every
 
-    def cheapest(self, lead: Stage) -> tuple[float, Operand] | None:
+    def cheapest(self, lead: Stage) -> tuple[float, OperandChoice] | None:
         """Return the microkernel of the least price, in its best form, and that price.
 
         One that reads vectors across its tiles comes after all others.
         """
-        by_kernel: dict[str, tuple[tuple[int, float], Operand]] = {}
+        by_kernel: dict[str, tuple[tuple[int, float], OperandChoice]] = {}
         for key, operand in self.candidates(lead):
             name = operand.found.microkernel.name
             if name not in by_kernel or key < by_kernel[name][0]:
@@ -222,9 +222,9 @@ class Operands:
         )
         return price, operand
 
-    def candidates(self, lead: Stage) -> list[tuple[tuple[int, float], Operand]]:
+    def candidates(self, lead: Stage) -> list[tuple[tuple[int, float], OperandChoice]]:
         """Return every way to lay a microkernel over `lead`: its form, less is better, and its price."""
-        ranked: list[tuple[tuple[int, float], Operand]] = []
+        ranked: list[tuple[tuple[int, float], OperandChoice]] = []
         for found in all_matches(lead, self.kernels):
             if not self.reassociate and found.depth != lead.reduce_axes[-1].name:
                 continue
@@ -238,14 +238,14 @@ class Operands:
             one = any(
                 a.name == found.columns and ix.literal_value(a.extent) == 1 for a in lead.axes
             )
-            if (across or one) and along_rows(lead):
+            if (across or one) and is_row_reduction(lead):
                 continue
             form = 1 if how == "packed" else 0
             if found.columns is None:
                 form = ACROSS
             elif how == "packed" and found.rows is None:
                 form = ACROSS + 1
-            ranked.append(((form, self.price(lead, found, how)), Operand(found, how)))
+            ranked.append(((form, self.price(lead, found, how)), OperandChoice(found, how)))
         return ranked
 
     def is_stored(self, lead: Stage) -> bool:

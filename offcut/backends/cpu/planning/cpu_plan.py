@@ -11,7 +11,7 @@ from offcut.schedule import Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planned(target.TargetPlan):
+class CpuPlan(target.TargetPlan):
     """A program as the host runs it.
 
     unnamed  the schedule before its units had loops by name: what is the target's choice stays so, whatever else is varied

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from offcut.backends.cpu.lowering.cover_check import CoverChecker
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.available import families
-from offcut.backends.cpu.planning.row_reductions import marked
+from offcut.backends.cpu.planning.row_reductions import mark_row_reductions
 from offcut.core.analysis import analysis
 from offcut.core.program import Program, Store, Tile, walk
 from offcut.errors import PartitionError
@@ -16,7 +16,7 @@ from offcut.partition import Refusal
 
 
 @dataclass(frozen=True)
-class Covers:
+class CoverReport:
     """What became of the tiles of a cut program, each by its position among the statements.
 
     refused  why the microkernel that a tile names does not compute it
@@ -29,7 +29,7 @@ class Covers:
     judged: Mapping[int, Refusal] = field(default_factory=dict)
 
 
-def covers_of(program: Program, host: Host, reassociate: bool = True) -> Covers:
+def report_covers(program: Program, host: Host, reassociate: bool = True) -> CoverReport:
     """Return which tiles of a cut program run without a microkernel in a kernel of it, and why.
 
     They are judged on the way that the lowering takes, so it is what a kernel does. Positions are
@@ -38,7 +38,7 @@ def covers_of(program: Program, host: Host, reassociate: bool = True) -> Covers:
     statements = analysis(program).statements
     refused, plain, judged = dict[int, str](), dict[int, str](), dict[int, Refusal]()
     if any(isinstance(stmt, Tile) for stmt in statements):
-        run = marked(program, reassociate)
+        run = mark_row_reductions(program, reassociate)
         lent = families(host)
         judging = CoverChecker(run, host.isa, lent)
         mixed = {one.microkernel.name for one in lent if not one.microkernel.ascending}
@@ -55,10 +55,10 @@ def covers_of(program: Program, host: Host, reassociate: bool = True) -> Covers:
                 refused[position] = "its sums run as lanes of their own"
             elif refusal is not None:
                 refused[position], judged[position] = str(refusal), refusal
-    return Covers(refused, plain, judged)
+    return CoverReport(refused, plain, judged)
 
 
-def check_covers(program: Program, covers: Covers, host: Host, op: str = "compile") -> None:
+def check_covers(program: Program, covers: CoverReport, host: Host, op: str = "compile") -> None:
     """Check that the microkernels of `host` that tiles of a text name run these tiles.
 
     Raises PartitionError, in the name of `op`, with the question of the judge that the first one fails.
@@ -76,8 +76,8 @@ def check_covers(program: Program, covers: Covers, host: Host, op: str = "compil
             )
 
 
-def plain_notes(
-    program: Program, covers: Covers, covered: Collection[str] | None = None
+def vector_tile_notes(
+    program: Program, covers: CoverReport, covered: Collection[str] | None = None
 ) -> Iterator[str]:
     """Yield a line for every tile that runs as vectors.
 
@@ -92,7 +92,7 @@ def plain_notes(
             yield f"tile {axes} as vectors: {covers.plain[position]}"
 
 
-def foreign_in(program: Program, host: Host) -> tuple[str, ...]:
+def external_kernels(program: Program, host: Host) -> tuple[str, ...]:
     """Return the names of the external microkernels that `program` calls."""
     tiles = analysis(program).of(Tile)
     called = {tile.microkernel for tile in tiles}

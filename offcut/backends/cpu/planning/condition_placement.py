@@ -12,7 +12,7 @@ from offcut.partition import separate
 from offcut.schedule import Schedule, Separate, Step, is_of_loops
 
 
-def separations(program: Program, machine: Machine) -> tuple[Step, ...]:
+def default_separation(program: Program, machine: Machine) -> tuple[Step, ...]:
     """Return how far conditions leave the loops of a program: not at all where it was cut, and they were separated,
     nor where an array says how often a loop runs, since no set knows where its conditions change.
     """
@@ -22,7 +22,7 @@ def separations(program: Program, machine: Machine) -> tuple[Step, ...]:
     return (Separate(min(machine.policy.copies, copies_worth(machine, stores))),)
 
 
-def separated(program: Program, schedule: Schedule) -> tuple[Program, tuple[str, ...]]:
+def separate_conditions(program: Program, schedule: Schedule) -> tuple[Program, tuple[str, ...]]:
     """Return `program` with conditions moved out of its loops where `schedule` says so, and what was done at which loop."""
     notes: tuple[str, ...] = ()
     with debug.timed("separate"):
@@ -34,12 +34,12 @@ def separated(program: Program, schedule: Schedule) -> tuple[Program, tuple[str,
     return program, notes
 
 
-def asks_loops(program: Program) -> bool:
+def depends_on_loops(program: Program) -> bool:
     """Return whether what is read depends on conditions on the coordinates of loops."""
     return _asks(program, analysis(program).iterators)
 
 
-def asks_lanes(program: Program) -> bool:
+def depends_on_lanes(program: Program) -> bool:
     """Return whether what is read depends on conditions on the coordinates of tiles: they cannot leave these."""
     tiles = analysis(program).of(Tile)
     return _asks(program, frozenset(axis.iter for tile in tiles for axis in tile.axes))

@@ -19,11 +19,11 @@ from typing import NoReturn, TypeVar
 
 from offcut import debug
 from offcut.backends.cpu.machine.isa import Host
-from offcut.backends.cpu.planning.claims import foreign_in
-from offcut.backends.cpu.planning.planned import Planned
-from offcut.backends.cpu.planning.row_reductions import marked
+from offcut.backends.cpu.planning.cover_report import external_kernels
+from offcut.backends.cpu.planning.cpu_plan import CpuPlan
+from offcut.backends.cpu.planning.row_reductions import mark_row_reductions
 from offcut.backends.cpu.planning.unroll_and_jam import unroll_and_jam, without_factors
-from offcut.backends.cpu.planning.vectorize import vectorized
+from offcut.backends.cpu.planning.vectorize import vectorize
 from offcut.backends.cpu.threads.parallel import Parallel, mark_parallel_loops, single_threaded
 from offcut.backends.verify import verify_pass
 from offcut.core import index as ix
@@ -98,7 +98,7 @@ def with_thread_binds(schedule: Schedule, host: Host) -> Schedule:
     return replace(schedule, steps=(*schedule.steps, *threads))
 
 
-def with_threads(planned: Planned, host: Host) -> Planned:
+def with_threads(planned: CpuPlan, host: Host) -> CpuPlan:
     """Return a plan for one thread with its loops shared among threads; with a note, if that is not proved."""
     unnamed = with_thread_binds(planned.unnamed, host)
     schedule = with_thread_binds(_without_unrolled_splits(planned.schedule), host)
@@ -182,7 +182,7 @@ class _UnitBinder:
         """Return `program` with reductions bound to lanes."""
 
         def run(binds: Binds) -> tuple[Program, Loops]:
-            result = marked(program, self.reassociate, binds)
+            result = mark_row_reductions(program, self.reassociate, binds)
             old_loops = set(_loops(program))
             new_loops = (
                 loop for loop in _loops(result) if isinstance(loop, For) and loop not in old_loops
@@ -197,7 +197,7 @@ class _UnitBinder:
 
         def run(binds: Binds) -> tuple[Program, Loops]:
             with debug.timed("lanes"):
-                result = vectorized(program, self.host.isa, self.beside, binds)
+                result = vectorize(program, self.host.isa, self.beside, binds)
             self.notes = result.notes
             return result.program, result.loops
 
@@ -224,7 +224,7 @@ class _UnitBinder:
         binds = Binds.of(self.schedule, THREAD)
         if not binds.lines:
             result = single_threaded(program, "its schedule binds no loop to thread")
-        elif self.host.threads == 1 or foreign_in(program, self.host):
+        elif self.host.threads == 1 or external_kernels(program, self.host):
             result = single_threaded(program)
         else:
             chunk, threads = self.host.machine.threads.chunk, self.host.threads

@@ -30,7 +30,7 @@ from offcut.core.program import Buffer, For, Kind, Program, Size, Stmt, Store, w
 _OWN = (Kind.LOCAL, Kind.PRIVATE)
 
 
-def with_nests(
+def cut_nests(
     program: Program, cut: Callable[[Program], Program | None]
 ) -> tuple[Program, tuple[Program, ...]]:
     """`program` with its nests of products of sums cut, and what these were cut into; `program` itself where there is none.
@@ -41,7 +41,7 @@ def with_nests(
     return nests.made(), tuple(nests.results)
 
 
-def alone(program: Program, body: tuple[Stmt, ...], around: Sequence[For]) -> Program:
+def extract_nest(program: Program, body: tuple[Stmt, ...], around: Sequence[For]) -> Program:
     """`body`, which stands in loops of `program`, as a program of any iteration of these: their iterators are sizes."""
     most = {size.name: size.max for size in program.sizes}
 
@@ -107,7 +107,7 @@ class _Nests:
         """What runs instead of a nest; None where it stays."""
         inside, written = accessed_arrays((loop,)), stored_arrays((loop,))
         nest = replace(
-            alone(self.program, (loop,), around),
+            extract_nest(self.program, (loop,), around),
             buffers=tuple(
                 replace(buffer, kind=_role(buffer, written, others))
                 for buffer in self.buffers.values()
