@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import offcut as oc
 from offcut.backends.abi import AffineFact, Argument
 from offcut.backends.host import arrays, builtin_function, fast_entry
 from offcut.backends.host.binding import bind
@@ -672,3 +673,21 @@ define i32 @offcut_entry(ptr %pointers, ptr %sizes, ptr %strides, ptr %workspace
     assert out == 4
     assert slow_calls == []
     assert kernel.slow() == 4
+
+
+def test_sizes_are_by_name_where_inputs_have_them_in_another_order() -> None:
+    text = """\
+program P
+size n in 0:99
+size m in 0:99
+input A: float32[m, n]
+output C: float32[n, m]
+for i in 0:n
+  for j in 0:m
+    C[i, j] = A[j, i]
+"""
+    array = np.arange(15, dtype=np.float32).reshape(3, 5)
+    emulated = oc.target("cuda", machine="h200", device="emulated")
+    for target in ("cpu", "interpret", emulated):
+        kernel = oc.compile(oc.parse(text), target=target)
+        np.testing.assert_array_equal(np.asarray(kernel(array)), array.T)

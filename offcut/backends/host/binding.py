@@ -179,7 +179,7 @@ def _check_array(argument: Argument, view: ArrayView, at: str, op: str) -> Array
 def _solve(
     signature: Signature, inputs: tuple[ArrayView, ...], kwargs: Mapping[str, object]
 ) -> tuple[dict[str, int], dict[str, _Axis | str]]:
-    """Value of every size, and where it came from."""
+    """Value of every size, in the order of the signature, and where it came from."""
     sizes: dict[str, int] = {}
     sources: dict[str, _Axis | str] = {}
     for facts in signature.sizes:
@@ -201,7 +201,7 @@ def _solve(
             because=f"no shape of the inputs determines {names}",
             help=(_usage(signature, missing),),
         )
-    return sizes, sources
+    return {facts.name: sizes[facts.name] for facts in signature.sizes}, sources
 
 
 def _solved(

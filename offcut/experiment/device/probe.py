@@ -161,17 +161,21 @@ def measured_device() -> MeasuredDevice:
         "L2": _rates(near_cells * _CELL * NEAR_ROUNDS, near),
         "DRAM": _rates(FAR_BYTES, reads),
     }
-    count = facts["MULTIPROCESSOR_COUNT"]
-    return MeasuredDevice(device.title, nearest(capability, count), capability, _rates(SPIN_CYCLES, spins), memories, Reading.of(launches), facts)  # fmt: skip
+    count, rate = facts["MULTIPROCESSOR_COUNT"], memories["DRAM"].value
+    return MeasuredDevice(device.title, nearest(capability, count, rate), capability, _rates(SPIN_CYCLES, spins), memories, Reading.of(launches), facts)  # fmt: skip
 
 
-def nearest(capability: tuple[int, int], count: int) -> Accelerator:
-    """Return the shipped GPU whose compute capability, then whose number of multiprocessors, is nearest."""
+def nearest(capability: tuple[int, int], count: int, rate: float) -> Accelerator:
+    """Return the shipped GPU whose compute capability, then whose number of multiprocessors, then the rate of whose main memory, in
+    bytes a second, is nearest.
+    """
     gpus = [one for one in map(load, shipped()) if isinstance(one, Accelerator) and one.grid]
     number = 10 * capability[0] + capability[1]
 
-    def distance(one: Accelerator) -> tuple[int, int]:
-        return abs(int(one.architecture.removeprefix("sm_")) - number), abs(one.engine.count - count)  # fmt: skip
+    def distance(one: Accelerator) -> tuple[int, int, float]:
+        own_rate = one.dram.bytes_per_cycle * one.hertz * one.engine.count
+        own_number = int(one.architecture.removeprefix("sm_"))
+        return abs(own_number - number), abs(one.engine.count - count), abs(own_rate - rate)
 
     return min(gpus, key=distance)
 

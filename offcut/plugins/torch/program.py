@@ -189,7 +189,9 @@ class Program:
         because = ""
         if self.left or len(self.steps) != 1 or not self._ran:
             made = ", ".join(str(one.node) for one in self.steps if isinstance(one, _Called))
-            because = self.report().replace("\n", ";") + (f"; views by torch: {made}" if made else "")
+            because = self.report().replace("\n", ";") + (
+                f"; views by torch: {made}" if made else ""
+            )
         elif self.conditions is not None and self.conditions.has_guards:
             because = "it was traced for sizes that hold conditions, and a file has one trace"
         elif self._ran[0].sizes:

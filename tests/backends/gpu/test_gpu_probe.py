@@ -55,11 +55,19 @@ def test_a_gpu_is_measured_and_its_description_is_read_back(
     assert target.machine == machine
 
 
-def test_the_nearest_description_is_of_the_same_capability_and_count() -> None:
-    nearest = [probe.nearest(capability, count).name for capability, count in (((8, 0), 108), ((9, 0), 132), ((9, 0), 114), ((8, 9), 128))]  # fmt: skip
-    assert nearest[0] == "a100"
-    assert nearest[1] in ("h100", "h200")
-    assert nearest[3] in ("h100", "h200")
+@pytest.mark.parametrize(
+    ("capability", "count", "rate", "name"),
+    [
+        ((8, 0), 108, 1.9e12, "a100"),
+        ((9, 0), 132, 4.3e12, "h200"),
+        ((9, 0), 132, 3.0e12, "h100"),
+        ((8, 7), 16, 2e11, "h100"),
+    ],
+)
+def test_the_nearest_description_is_of_the_same_capability_count_and_rate(
+    capability: tuple[int, int], count: int, rate: float, name: str
+) -> None:
+    assert probe.nearest(capability, count, rate).name == name
 
 
 def test_without_a_gpu_the_command_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
