@@ -25,7 +25,6 @@ from offcut.plugins.onnx.making.operands import (
     said,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
-from offcut.plugins.onnx.rules.products import without_zero
 from offcut.plugins.onnx.rules.reductions import reduced
 from offcut.plugins.onnx.rules.shapes import unsqueezed
 
@@ -114,15 +113,6 @@ def _conv(g: Context, call: Call) -> Results:
     x, w = call[0], call[1]
     placed = windows_of(g, call, x, window_sizes(g, w))
     return convolved(g, x, w, call.input(2), placed, call.get("group", 1))
-
-
-def _conv_integer(g: Context, call: Call) -> Results:
-    """Zero points are taken away before, so that padding is 0."""
-    x = without_zero(g, call[0], call.input(2))
-    w = without_zero(g, call[1], call.input(3), 0)
-    return convolved(
-        g, x, w, None, windows_of(g, call, x, window_sizes(g, w)), call.get("group", 1)
-    )
 
 
 def _conv_transposed(g: Context, call: Call) -> Results:
@@ -465,7 +455,6 @@ WINDOWS: Mapping[str, Operator] = {
     "AveragePool": _average_pool,
     "Col2Im": _laid_over,
     "Conv": _conv,
-    "ConvInteger": _conv_integer,
     "ConvTranspose": _conv_transposed,
     "GlobalAveragePool": _whole_image("mean"),
     "GlobalLpPool": _global_power,

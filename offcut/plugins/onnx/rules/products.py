@@ -10,6 +10,7 @@ from offcut.graph.composed import MOST_ROWS, determinant
 from offcut.graph.sizes.numbers import product
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Element, Known, Operand, Refused, Results
+from offcut.plugins.onnx.rules.byte_products import byte_matmul
 from offcut.plugins.onnx.rules.elementwise import Operator, scalar
 from offcut.plugins.onnx.rules.reductions import reduced
 from offcut.plugins.onnx.rules.shapes import unsqueezed
@@ -152,10 +153,18 @@ def without_zero(g: Context, x: Operand, zero: Operand | None, axis: int = -1) -
     return g.binary("subtract", wide, points)
 
 
+def integer_matmul(
+    g: Context, a: Operand, a_zero: Operand | None, b: Operand, b_zero: Operand | None
+) -> Operand:
+    """Return ``(a - a_zero) @ (b - b_zero)`` in int32."""
+    total = byte_matmul(g, a, a_zero, b, b_zero)
+    if total is not None:
+        return total
+    return multiplied(g, without_zero(g, a, a_zero, -2), without_zero(g, b, b_zero, -1))
+
+
 def _matmul_integer(g: Context, call: Call) -> Results:
-    a, b = call[0], call[1]
-    left = without_zero(g, a, call.input(2), -2)
-    return multiplied(g, left, without_zero(g, b, call.input(3), -1))
+    return integer_matmul(g, call[0], call.input(2), call[1], call.input(3))
 
 
 def _determinant(g: Context, call: Call) -> Results:

@@ -15,7 +15,7 @@ from offcut.plugins.onnx.images.windows import WINDOWS
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import ELEMENTWISE, Operator, scalar
-from offcut.plugins.onnx.rules.products import multiplied, without_zero
+from offcut.plugins.onnx.rules.products import integer_matmul, multiplied
 from offcut.plugins.onnx.rules.reductions import REDUCTIONS
 from offcut.plugins.onnx.rules.shapes import SHAPES
 from offcut.plugins.onnx.tables.quantization import (
@@ -70,10 +70,8 @@ def _turned(g: Context, x: Operand, turned: Any) -> Operand:
 
 def _gemm(g: Context, call: Call) -> Results:
     """``alpha * a @ b + c`` of small integers, c in units of the product; floats where no scale of the result is given."""
-    a = _turned(g, without_zero(g, call[0], call.input(2)), call.get("transA", 0))
-    right = call.get("transB", 0)
-    b = _turned(g, without_zero(g, call[3], call.input(5), 0 if right else 1), right)
-    total = multiplied(g, a, b)
+    a, b = (_turned(g, call[n], call.get(name, 0)) for n, name in ((0, "transA"), (3, "transB")))
+    total = integer_matmul(g, a, call.input(2), b, call.input(5))
     if call.input(6) is not None:
         total = g.binary("add", total, call[6])
     real, alpha = g.cast(total, "float32"), call.get("alpha", 1.0)
@@ -91,9 +89,9 @@ def _added(g: Context, x: Operand, bias: Operand | None) -> Operand:
 
 def _to_float(g: Context, call: Call) -> Results:
     """The product of small integers, in floats."""
-    a, b = without_zero(g, call[0], call.input(4), -2), without_zero(g, call[1], call.input(5))
+    total = integer_matmul(g, call[0], call.input(4), call[1], call.input(5))
     scale = g.binary("multiply", call[2], call[3])
-    made = g.binary("multiply", g.cast(multiplied(g, a, b), "float32"), scale)
+    made = g.binary("multiply", g.cast(total, "float32"), scale)
     return _added(g, made, call.input(6))
 
 

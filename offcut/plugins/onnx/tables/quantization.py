@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from offcut.graph.sizes.numbers import arithmetic
+from offcut.plugins.onnx.images.byte_windows import byte_convolution
 from offcut.plugins.onnx.images.windows import convolved, window_sizes, windows_of
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.dtypes import dtype_of
 from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results, said
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
-from offcut.plugins.onnx.rules.products import multiplied, without_zero
+from offcut.plugins.onnx.rules.products import integer_matmul, without_zero
 
 RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767), "uint16": (0, 65535)}
 
@@ -103,17 +104,41 @@ def dynamically(g: Context, call: Call) -> Results:
 
 def _matmul(g: Context, call: Call) -> Results:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (call[n] for n in range(8))
-    left, right = without_zero(g, a, a_zero, -2), without_zero(g, b, b_zero, -1)
-    total = g.cast(multiplied(g, left, right), "float32")
+    total = g.cast(integer_matmul(g, a, a_zero, b, b_zero), "float32")
     ratio = ratio_of(g, a_scale, b_scale, y_scale)
     return quantized(g, total, ratio, y_zero, g.dtype(y_zero), g.rank(total) - 1)
 
 
+def _integer_convolution(
+    g: Context,
+    call: Call,
+    image: tuple[Operand, Operand | None],
+    weights: tuple[Operand, Operand | None],
+    bias: Operand | None,
+) -> Operand:
+    """Return the convolution of a node in int32, zero points taken away.
+
+    image, weights  each with its zero point
+    """
+    placed, groups = (
+        windows_of(g, call, image[0], window_sizes(g, weights[0])),
+        call.get("group", 1),
+    )
+    total = byte_convolution(g, image, weights, bias, placed, groups)
+    if total is not None:
+        return total
+    x, w = without_zero(g, *image), without_zero(g, *weights, 0)
+    return convolved(g, x, w, bias, placed, groups)
+
+
+def _conv_integer(g: Context, call: Call) -> Results:
+    image, weights = (call[0], call.input(2)), (call[1], call.input(3))
+    return _integer_convolution(g, call, image, weights, None)
+
+
 def _conv(g: Context, call: Call) -> Results:
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (call[n] for n in range(8))
-    left, right = without_zero(g, x, x_zero), without_zero(g, w, w_zero, 0)
-    placed = windows_of(g, call, x, window_sizes(g, w))
-    total = convolved(g, left, right, call.input(8), placed, call.get("group", 1))
+    total = _integer_convolution(g, call, (x, x_zero), (w, w_zero), call.input(8))
     ratio = ratio_of(g, x_scale, w_scale, y_scale)
     return quantized(g, g.cast(total, "float32"), ratio, y_zero, g.dtype(y_zero), 1)
 
@@ -132,6 +157,7 @@ def ratio_of(g: Context, one: Operand, other: Operand, result: Operand) -> Opera
 
 
 QUANTIZATION: Mapping[str, Operator] = {
+    "ConvInteger": _conv_integer,
     "DequantizeLinear": _dequantize,
     "DynamicQuantizeLinear": dynamically,
     "QLinearConv": _conv,
