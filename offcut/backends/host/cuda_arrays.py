@@ -21,7 +21,9 @@ def _torch_stream(ordinal: int) -> int:
 
 
 def _cupy_stream(ordinal: int) -> int:
-    return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
+    cuda = sys.modules["cupy"].cuda
+    with cuda.Device(ordinal):  # each device has a current stream of its own
+        return int(cuda.get_current_stream().ptr)
 
 
 _STREAMS: Mapping[str, Callable[[int], int]] = {"torch": _torch_stream, "cupy": _cupy_stream}

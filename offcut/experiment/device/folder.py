@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from offcut.backends.gpu.launches import LaunchPlan
+from offcut.errors import OffcutError
 
 INDEX = "kernels.json"
 RESULTS = "results.json"
@@ -56,7 +57,17 @@ def write_index(folder: Path, kernels: list[Prepared], about: Mapping[str, Any])
 
 
 def read_index(folder: Path) -> tuple[list[Prepared], dict[str, Any]]:
-    """Return the kernels of a run, and what was said of all of them."""
+    """Return the kernels of a run, and what was said of all of them.
+
+    Raises OffcutError for a folder in which nothing was prepared.
+    """
+    if not (folder / INDEX).exists():
+        raise OffcutError(
+            "bench",
+            f"cannot run what is in {folder.name}",
+            because=f"it has no {INDEX}",
+            help=(f"python bench/gpu.py {folder.name} --prepare",),
+        )
     about = json.loads((folder / INDEX).read_text(encoding="utf-8"))
     return [Prepared.from_json(one) for one in about.pop("kernels")], about
 

@@ -141,6 +141,21 @@ def test_the_figures_of_a_table_are_those_of_its_cells() -> None:
     assert fit["rest_seconds"] == pytest.approx(1e-4)
 
 
+def test_what_cannot_run_is_refused_in_full(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, tmp_path / "none") == 2
+    assert capsys.readouterr().err == (
+        """\
+bench: cannot run what is in none
+  because  it has no kernels.json
+  help     python bench/gpu.py none --prepare
+"""
+    )
+    assert run(monkeypatch, tmp_path, "--stages", "speed", "--device", "emulated") == 2
+    assert "the emulated device runs meaning, bits and edges" in capsys.readouterr().err
+
+
 BLOCKED = """\
 import runpy, sys
 for name in ("islpy", "llvmlite", "sympy", "ml_dtypes", "platformdirs", "typer", "rich", "torch", "cuda"):
