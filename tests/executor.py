@@ -595,8 +595,6 @@ class Machine:
 
     def touch(self, component, clock, fences, agent, step: Step, touches) -> None:
         kind = self.units[step.engine].fence if step.engine else ""
-        if not step.engine and agent is not None:
-            kind = self.units[agent[0]].fence
         for place, writes in touches:
             for other, time, wrote, at, whose, was in self.touched[place]:
                 if not (writes or wrote) or other == component:

@@ -128,7 +128,7 @@ class Plans:
             return None
         stages = (stage for group in computation.groups for stage in group)
         products = tuple(
-            one for stage in stages if (one := _cover_stage(stage, kernels)) is not None
+            one for stage in stages if (one := cover_stage(stage, kernels)) is not None
         )
         if not products and not cls.alone:
             return None
@@ -148,6 +148,11 @@ class Plans:
         """Return the level of a split of an axis, whose tiles have heights that the microkernel has."""
         (one,) = (one for one in self.covered if one.stage.buffer == at[0])
         return Level(tile, tail.in_multiples(one.multiple(at[1])))
+
+    @property
+    def fallback(self) -> Plans | None:
+        """Return the plans to try where these are not legal, or not proved; None if there are none."""
+        return None
 
     def schedule(self, cuts: Mapping[tuple[str, str], Level]) -> Schedule:
         """Return the decisions for all stages; an axis that `cuts` does not name takes the largest tile of the microkernel."""
@@ -225,7 +230,8 @@ def policy(
         return
     refusals: list[PartitionError] = []
     for some, cuts in _preferred(plans):
-        notes = () if some is plans else _notes("no tile is a microkernel's", refusals)
+        what = "other microkernels" if some.covered else "no tile is a microkernel's"
+        notes = () if some is plans else _notes(what, refusals)
         plan = decide.attempt(partial(_completed, some, cuts, notes, complete))
         if isinstance(plan, TargetPlan):
             unproved = yield plan
@@ -243,8 +249,10 @@ def _preferred(plans: Plans | None) -> Iterator[tuple[Plans, Mapping[tuple[str, 
     """Yield plans, each with what is decided of its axes: by each tail; then those without a microkernel, where there are such."""
     if plans is None:
         return
-    for tail in plans.tails:
-        yield plans, {at: Level(size, tail) for at, size in plans.largest.items()}
+    others = (plans.fallback,) if plans.fallback is not None else ()
+    for some in (plans, *others):
+        for tail in some.tails:
+            yield some, {at: Level(size, tail) for at, size in some.largest.items()}
     if plans.alone and plans.covered:
         yield replace(plans, covered=()), {}
 
@@ -358,7 +366,7 @@ def _levels(plans: Plans, strategy: Strategies) -> dict[tuple[str, str], Level]:
     return levels
 
 
-def _cover_stage(stage: Stage, kernels: Sequence[Microkernel]) -> Covered | None:
+def cover_stage(stage: Stage, kernels: Sequence[Microkernel]) -> Covered | None:
     """Return a stage with the first microkernel that computes it, copies aside: whether its tiles fit is asked of each later."""
     axes = tuple(axis.name for axis in stage.axes)
     terms = tuple(axis.name for axis in stage.reduce_axes)
@@ -396,4 +404,4 @@ def _is_staged(one: Covered) -> bool:
     return any(_memory(one.kernel, n) for n in (*names, one.kernel.computes.name))
 
 
-__all__ = ["cut", "policy", "space"]
+__all__ = ["cover_stage", "cut", "policy", "space"]

@@ -170,8 +170,10 @@ class LaunchCounter:
                         self.product(stmt, {**values, **starts}, times, work, kernel)
                         continue
                     extents = (ix.maximum(substitute(a.extent, values), 0) for a in axes)
-                    often = _product((times, *extents))
+                    often, before = _product((times, *extents)), work.operations
                     self.count(inner, {**values, **starts}, often, work)
+                    if self.is_background_copy(stmt):
+                        work.operations = before
                 case Store():
                     self.store(stmt, times, work)
                 case Sync():
@@ -181,6 +183,11 @@ class LaunchCounter:
     def shared(self) -> Memory:
         """Return the memory of a block's windows: the nearest."""
         return self.machine.memory[0]
+
+    def is_background_copy(self, tile: Tile) -> bool:
+        """Return whether a tile is copied without an operation of a lane for each element."""
+        kernel = self.kernels.get(tile.microkernel or "")
+        return kernel is not None and kernel.reducer is None and kernel.issue == "async"
 
     def is_product(self, tile: Tile) -> bool:
         """Return whether a microkernel that reduces runs a tile."""
@@ -199,14 +206,19 @@ class LaunchCounter:
         work: Work,
         kernel: Microkernel,
     ) -> None:
-        """Add the work of a product of a tile, in whole issues of the hardware: of tensor cores, else of lanes."""
+        """Add the work of a product of a tile, in whole issues of the hardware: of tensor cores, else of lanes.
+
+        Each issue of a warpgroup reads both operands from shared memory, which binds those of few columns.
+        """
         work.kernels[kernel.name] = None
         types = {tensor.dtype for tensor in kernel.definition.reads}
         units = [u for u in self.machine.unit if types & {*u.of}]
         on_lanes = not any(u.name.startswith(TENSOR) for u in units)
         unit = (units or [*self.machine.unit])[0]
         rows, columns = (ix.maximum(substitute(a.extent, values), 0) for a in tile.axes[-2:])
-        whole_rows = ix.mul(ix.ceildiv(rows, unit.rows), unit.rows)
+        issue = kernel.extents_of(kernel.rows).multiple_of if self.is_grouped(kernel) else unit.rows
+        issues = ix.ceildiv(rows, issue)
+        whole_rows = ix.mul(issues, issue)
         whole_columns = ix.mul(ix.ceildiv(columns, unit.columns), unit.columns)
         for stmt in tile.body:
             inner = stmt
@@ -226,8 +238,13 @@ class LaunchCounter:
             work.add("flop", ix.mul(operations(inner), instances))
             self.energy(inner, instances, work)
             item = max((ITEM_BYTES[load.dtype] for load, _ in loads(inner.value)), default=2)
-            elements = ix.mul(ix.add(whole_rows, whole_columns), whole_terms)
+            reads = ix.mul(issues, whole_columns) if self.is_grouped(kernel) else whole_columns
+            elements = ix.mul(ix.add(whole_rows, reads), whole_terms)
             work.add("shared", ix.mul(ix.mul(elements, item), times))
+
+    def is_grouped(self, kernel: Microkernel) -> bool:
+        """Return whether a warpgroup runs a microkernel."""
+        return kernel.unit == "warpgroup"
 
     def store(self, store: Store, times: Expr, work: Work) -> None:
         """Add the work of a statement that lanes run `times` times."""
@@ -294,6 +311,8 @@ class LaunchCounter:
         ]
         shared = sum(room.bytes or 0 for room in rooms)
         fits = self.shared.bytes // shared if shared else self.grid.blocks
+        if any(agent_count(self.program, stmt, "warpgroup") for stmt in body):
+            return 1  # warpgroups split all registers
         warps = max([1, *(self.warps(stmt) for stmt in body)])
         return max(min(fits, self.grid.warps // warps, self.grid.blocks), 1)
 

@@ -276,7 +276,7 @@ for g in 0:1  @{unit}
   for k in 0:n
     tile i in 0 +: 64, p in 64*k +: 64  @by({by})  @async  @cover(tma_load_2d_float16)
       As[i, p] = A[i, p]
-    tile i in 0 +: 64, j in 0 +: 128  @async  @cover(wgmma_m64nNk16_float16)
+    tile i in 0 +: 64, j in 0 +: 128  @async  @cover(wgmma_m64nNk16_kn_float16)
       for p in 64*k:64*k + 64
         acc[i, j] += float32(As[i, p]) * float32(Bs[p, j])
 """
@@ -286,7 +286,7 @@ def test_copies_and_products_of_a_gpu_are_covers_of_their_units() -> None:
     kernels = {kernel.name: kernel for kernel in copies.UNITS}
     covered = str(with_covers(oc.parse(RING.format(unit="warpgroup", by="load")), kernels.get))
     assert "@cover(tma_load_2d_float16; i=i, p=p; A=A, C=As)" in covered
-    assert "@cover(wgmma_m64nNk16_float16; i=i, j=j, p=p; A=As, B=Bs, C=acc)" in covered
+    assert "@cover(wgmma_m64nNk16_kn_float16; i=i, j=j, p=p; A=As, B=Bs, C=acc)" in covered
     for unit, by in (("warp", "load"), ("warpgroup", "store")):
         with pytest.raises(oc.PartitionError) as refused:
             with_covers(oc.parse(RING.format(unit=unit, by=by)), kernels.get)

@@ -19,7 +19,12 @@ import numpy as np
 from offcut import debug
 from offcut.backends.abi import Signature
 from offcut.backends.gpu.driver import Device, Module, open_device
-from offcut.backends.gpu.launches import ArrayParameter, DeviceArray, LaunchPlan
+from offcut.backends.gpu.launches import (
+    ArrayParameter,
+    DeviceArray,
+    LaunchPlan,
+    TensorMapParameter,
+)
 from offcut.backends.gpu.nvrtc import architecture_of, cached_cubin
 from offcut.backends.gpu.text import cuda_kernels
 from offcut.backends.host import arrays
@@ -81,7 +86,7 @@ class DeviceKernel:
         self.alignments: dict[str, int] = {}
         for launch in self.plan.launches:
             for one in launch.parameters:
-                if isinstance(one, ArrayParameter):
+                if isinstance(one, ArrayParameter | TensorMapParameter):
                     known = self.alignments.get(one.buffer, 1)
                     self.alignments[one.buffer] = max(known, one.alignment)
 

@@ -17,9 +17,10 @@ from offcut.backends.gpu.launches import (
     ArrayParameter,
     Launch,
     LaunchPlan,
-    Parameter,
     SizeParameter,
+    TensorMapParameter,
 )
+from offcut.backends.gpu.tensor_maps import TensorMap, encode, encode_function
 from offcut.core.extras import extra_help
 from offcut.errors import CallError, TargetError
 
@@ -30,7 +31,7 @@ _PREFERENCE = "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"
 _WITHOUT_ASKING = 48 * 1024
 """Bytes of shared memory that a block has without asking."""
 MAX_KNOWN_GRIDS = 4096
-"""Vectors of sizes of which the grids of a plan are kept."""
+"""Vectors of sizes of which the grids of a plan are kept; tensor maps that a device keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class Device:
     ordinal: int
     handle: Any = field(init=False, repr=False)
     context: Any = field(init=False, repr=False)
+    encode: Any = field(default=None, init=False, repr=False)
+    maps: dict[object, TensorMap] = field(default_factory=dict, init=False, repr=False)
     last: tuple[Launch, Sequence[int], Mapping[str, int]] | None = field(
         default=None, init=False, repr=False
     )
@@ -215,8 +218,17 @@ class Device:
         for launch, grid in zip(plan.launches, checked_grids(plan, sizes), strict=True):
             if min(grid) < 1:
                 continue  # no blocks
-            values = [argument_of(one, addresses, sizes) for one in launch.parameters]
-            pointers = (ctypes.c_void_p * max(len(values), 1))(*map(ctypes.addressof, values))
+            values = [
+                self.tensor_map(one, plan, addresses, sizes)
+                if isinstance(one, TensorMapParameter)
+                else argument_of(one, addresses, sizes)
+                for one in launch.parameters
+            ]
+            places = [
+                one.address if isinstance(one, TensorMap) else ctypes.addressof(one)
+                for one in values
+            ]
+            pointers = (ctypes.c_void_p * max(len(values), 1))(*places)
             (status,) = self.api.cuLaunchKernel(
                 module.functions[launch.kernel], *grid, launch.threads, 1, 1, launch.shared_bytes,
                 stream, ctypes.addressof(pointers), 0,
@@ -226,9 +238,40 @@ class Device:
                 raise self.error(status, "cuLaunchKernel", plan.name, at)
             self.last = launch, grid, sizes
 
+    def tensor_map(
+        self,
+        parameter: TensorMapParameter,
+        plan: LaunchPlan,
+        addresses: Mapping[str, int],
+        sizes: Mapping[str, int],
+    ) -> TensorMap:
+        """Return the tensor map of an array at an address, kept for later calls with the same.
+
+        Raises CallError for an array that the driver makes no map of.
+        """
+        array = next(one for one in plan.arrays if one.name == parameter.buffer)
+        address, shape = addresses[array.name], plan.shape(array, sizes)
+        key = address, shape, parameter.box
+        made = self.maps.get(key)
+        if made is None:
+            if self.encode is None:
+                status, self.encode = encode_function(self.api)
+                if int(status) != _SUCCESS:
+                    raise self.error(status, "cuGetProcAddress", plan.name, "")
+            code, made = encode(self.encode, address, shape, parameter.box)
+            if code != _SUCCESS:
+                at = f"{array.name} of {' × '.join(map(str, shape))} elements"
+                raise self.error(code, "cuTensorMapEncodeTiled", plan.name, at)
+            if len(self.maps) >= MAX_KNOWN_GRIDS:
+                self.maps.clear()
+            self.maps[key] = made
+        return made
+
 
 def argument_of(
-    parameter: Parameter, addresses: Mapping[str, int], sizes: Mapping[str, int]
+    parameter: ArrayParameter | SizeParameter,
+    addresses: Mapping[str, int],
+    sizes: Mapping[str, int],
 ) -> Any:
     """Return the argument of a launch for a parameter, as ctypes has it."""
     match parameter:

@@ -52,8 +52,21 @@ class SizeParameter:
     size: str
 
 
-Parameter: TypeAlias = ArrayParameter | SizeParameter
-"""A parameter of a kernel. What else a kernel takes (a tensor map) is one more of these, which `device.argument_of` makes."""
+@dataclass(frozen=True, slots=True)
+class TensorMapParameter:
+    """A tensor map of an array in main memory, of elements of 16 bits stored by rows.
+
+    box        elements of a box along each axis of the array; 64 along the last one, whose cells of 16 bytes are swizzled
+    alignment  bytes that the address of the array is a multiple of
+    """
+
+    buffer: str
+    box: tuple[int, ...]
+    alignment: int = 16
+
+
+Parameter: TypeAlias = ArrayParameter | SizeParameter | TensorMapParameter
+"""A parameter of a kernel, of which `driver.argument_of` makes an argument."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,4 +225,6 @@ def check_arithmetic(text: str, names: Sequence[str]) -> None:
 
 
 def _parameter(held: Mapping[str, Any]) -> Parameter:
+    if "box" in held:
+        return TensorMapParameter(**{**held, "box": tuple(held["box"])})
     return ArrayParameter(**held) if "buffer" in held else SizeParameter(**held)

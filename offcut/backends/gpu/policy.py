@@ -28,32 +28,31 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from offcut.backends.generic import Covered, Plans, definition_of
-from offcut.backends.gpu.copies import rows
-from offcut.backends.gpu.mma import DEPTH, ROWS
+from offcut.backends.generic import Covered, Plans, cover_stage, definition_of
+from offcut.backends.gpu.boxes import has_whole_rows
+from offcut.backends.gpu.copies import boxes, rows
 from offcut.backends.gpu.plain_stages import plain_decisions
+from offcut.backends.gpu.product_kinds import (
+    ProductKind,
+    begins_at_cells,
+    kind_of,
+    with_groups,
+)
 from offcut.backends.gpu.units import REGISTERS, SHARED
 from offcut.backends.options import Options, TargetPlan
-from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Load, Var, variables, walk
+from offcut.core.expr import Load, Var, walk
 from offcut.core.program import Kind, Program
 from offcut.describe.computation import Stage
-from offcut.partition import CUT, GUARD, LADDER, MASK, PAD, Strategy, Users
+from offcut.partition import GUARD, MASK, Strategy, Users
 from offcut.schedule import Primitive, Schedule, Staging, create_schedule
 from offcut.schedule.decisions import At, Bind, Cover, Inline, Level, Order, Split
 
 if TYPE_CHECKING:
     from offcut.backends.target import Planner
 
-TILE = (64, 128)
-"""Rows and columns of the tile of a block."""
-TERMS, TERM_BYTES = 2 * DEPTH, 4 * DEPTH
-"""Terms of a stage of the ring, and bytes of those of a row, at least."""
 STAGES, STAGE_BYTES = 4, 16
 """Stages of the ring, at most; of large elements, as many as take so many bytes of one."""
-_AT_TILES = (GUARD, MASK, PAD, CUT, LADDER)
-"""Strategies whose tiles all begin at multiples of the tile size."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +70,14 @@ class GridPlans(Plans):
     def of(
         cls, planner: Planner, program: Program, users: Users, options: Options
     ) -> GridPlans | None:
-        """Return the plans of a program; None if it is cut already or is not a computation."""
+        """Return the plans of a program, by warpgroups if all of its products can be; None if it is cut already or is not a computation."""
         plans = super().of(planner, program, users, options)
         if not isinstance(plans, GridPlans):
             return None
-        return replace(plans, reassociate=options.reassociate)
+        covered = plans.covered
+        if all(map(plans.is_tiled, covered)):
+            covered = with_groups(plans.computation, covered, plans.kernels) or covered
+        return replace(plans, covered=covered, reassociate=options.reassociate)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -87,14 +89,22 @@ class GridPlans(Plans):
         """Return the tile sizes of a block, in elements, by stage and axis: rows and columns of each product."""
         tiles = {}
         for cover in self.covered:
-            for kernel_axis, size in zip(definition_of(cover.kernel).axes, TILE, strict=True):
+            for kernel_axis, size in zip(
+                definition_of(cover.kernel).axes, kind_of(cover.kernel).tile, strict=True
+            ):
                 axis = cover.match.axis(kernel_axis.name)
                 if axis in cover.axes:
                     tiles[cover.stage.buffer, axis] = size
         return tiles
 
     def schedule(self, cuts: Mapping[tuple[str, str], Level]) -> Schedule:
-        """Return the decisions for all stages; an axis that `cuts` does not name takes the default tile."""
+        """Return the decisions for all stages; an axis that `cuts` does not name takes the default tile.
+
+        Products of warpgroups are those of warps if some of their tiles begin inside of a cell: all of them, so that a kernel
+        has one kind of product.
+        """
+        if not all(self.has_cells(one, cuts) for one in self.covered):
+            return self.with_warps().schedule(cuts)
         steps: list[Primitive] = []
         buffers: set[str] = set()
         for one in self.covered:
@@ -121,6 +131,31 @@ class GridPlans(Plans):
         by_hand = create_schedule(before).apply(Schedule(schedule.name, inlined))
         programs, _ = by_hand.forms()
         return replace(plan, through=(before, programs[-1], *forms))
+
+    def with_warps(self) -> GridPlans:
+        """Return the plans whose products are those of warps."""
+        kernels = [one for one in self.kernels if not kind_of(one).boxes]
+        covers = (cover_stage(one.stage, kernels) for one in self.covered)
+        return replace(self, covered=tuple(one for one in covers if one is not None))
+
+    @property
+    def fallback(self) -> GridPlans | None:
+        """Return the plans to try where these are not proved."""
+        return self.with_warps() if any(kind_of(one.kernel).boxes for one in self.covered) else None
+
+    def levels(self, one: Covered, cuts: Mapping[tuple[str, str], Level]) -> dict[str, Level]:
+        """Return how each axis of a product is cut."""
+        own = one.stage.buffer
+        return {
+            axis: cuts.get((own, axis), Level(self.largest[own, axis], self.tails[0]))
+            for axis in one.axes
+        }
+
+    def has_cells(self, one: Covered, cuts: Mapping[tuple[str, str], Level]) -> bool:
+        """Return whether tiles are cut as a product wants them: of warpgroups, their boxes begin at whole cells."""
+        levels = self.levels(one, cuts)
+        loads = (load for _, load in one.match.operands)
+        return not kind_of(one.kernel).boxes or all(begins_at_cells(one, levels) for one in loads)
 
     def is_tiled(self, one: Covered) -> bool:
         """Return whether a stage is a product of rows by columns over one axis of terms."""
@@ -149,13 +184,12 @@ class GridPlans(Plans):
             sums = f"{own.buffer}_sum"
             yield Staging("write", own.buffer, sums, memory=REGISTERS)
         reader_axes = {a.name: b.name for a, b in zip(own.axes, reader.axes, strict=True)}
-        levels = {
-            axis: cuts.get((own.buffer, axis), Level(self.largest[own.buffer, axis], self.tails[0]))
-            for axis in one.axes
-        }
+        levels, kind = self.levels(one, cuts), kind_of(one.kernel)
         loads = {load.buffer: load for _, load in one.match.operands}
-        for buffer in loads:
-            yield Staging("read", buffer, f"{buffer}_in", (sums,), (), SHARED)
+        windows = {buffer: self.window_name(buffer, own) for buffer in loads}
+        for buffer, window in windows.items():
+            layout = kind.layout(len(loads[buffer].index))
+            yield Staging("read", buffer, window, (sums,), (), SHARED, layout)
         row, column = (one.match.axis(axis.name) for axis in definition_of(one.kernel).axes)
         assert row is not None
         assert column is not None
@@ -169,41 +203,48 @@ class GridPlans(Plans):
         others = [axis.name for axis in own.axes if axis.name not in (row, column)]
         batch = [reader_axes[axis] for axis in others]
         yield Order(to, (*batch, *blocks, *inner))
-        yield Split(to, inner[0], (Level(ROWS, GUARD),), (f"{row}_warp_out", f"{row}_row_out"))
+        rows = Level(kind.rows, GUARD)
+        yield Split(to, inner[0], (rows,), (f"{row}_{kind.unit}_out", f"{row}_row_out"))
         yield At(sums, to, blocks[-1], REGISTERS)
         (terms,) = (axis.name for axis in own.reduce_axes)
-        turn, warp, in_warp = f"{terms}_stage", f"{row}_warp", f"{row}_row"
+        turn, warp, in_warp = f"{terms}_stage", f"{row}_{kind.unit}", f"{row}_row"
         narrowest = min(ITEM_BYTES[load.dtype] for load in loads.values())
-        size = max(TERMS, TERM_BYTES // narrowest)
+        size = max(kind.terms, kind.term_bytes // narrowest)
         yield Split(sums, terms, (Level(size, GUARD),), (turn, f"{terms}_in"))
-        yield Split(sums, row, (Level(ROWS, GUARD),), (warp, in_warp))
+        yield Split(sums, row, (rows,), (warp, in_warp))
         yield Order(sums, (*others, turn, warp, in_warp, column, f"{terms}_in"))
         for buffer, load in loads.items():
             stages = min(STAGES, STAGE_BYTES // ITEM_BYTES[load.dtype])
-            yield At(f"{buffer}_in", sums, turn, SHARED, stages)
+            yield At(windows[buffer], sums, turn, SHARED, stages)
         for name in (*batch, *blocks):
             yield Bind(to, name, "block")
-        yield Bind(to, f"{row}_warp_out", "warp")
-        yield Bind(sums, warp, "warp")
+        yield Bind(to, f"{row}_{kind.unit}_out", kind.unit)
+        yield Bind(sums, warp, kind.unit)
         for buffer, load in loads.items():
-            first, kernel = self.copy(load, levels)
-            yield Cover(f"{buffer}_in", first, kernel)
+            first, kernel = self.copy(load, levels, kind)
+            yield Cover(windows[buffer], first, kernel)
         yield Cover(sums, in_warp, one.kernel.name)
 
-    def copy(self, load: Load, levels: Mapping[str, Level]) -> tuple[str, str]:
+    def window_name(self, buffer: str, stage: Stage) -> str:
+        """Return the name of the window of an array that a product reads; with the product's, if several read it."""
+        readers = [
+            one.stage for one in self.covered if buffer in {x.buffer for _, x in one.match.operands}
+        ]
+        return f"{buffer}_in" if len(readers) == 1 else f"{buffer}_in_{stage.buffer}"
+
+    def copy(self, load: Load, levels: Mapping[str, Level], kind: ProductKind) -> tuple[str, str]:
         """Return the first loop of the copy of an operand, and the name of its microkernel.
 
-        The copy runs in the background (``cp.async``) if all rows of all tiles begin at multiples of 16 bytes.
+        Rows are copied in the background (``cp.async``) if all of them, of all tiles, begin at multiples of 16 bytes.
         """
         names = [part.name for part in load.index if isinstance(part, Var)]
         first = names[0] if len({*names}) == len(load.index) else "a0"
-        cell = rows(load.dtype, True).tiles[0].columns
-        pitch = self.computation.buffer(load.buffer).shape[-1]
-        column_levels = [
-            level for axis, level in levels.items() if axis in variables(load.index[-1])
-        ]
-        starts = all(one.tail in _AT_TILES and one.tile % cell == 0 for one in column_levels)
-        aligned = starts and isinstance(load.index[-1], Var) and ix.known_divisor(pitch) % cell == 0
+        if kind.boxes:
+            return first, boxes(load.dtype).name
+        shape = self.computation.buffer(load.buffer).shape
+        aligned = begins_at_cells(load, levels) and has_whole_rows(
+            shape, load.dtype, self.computation.sizes
+        )
         return first, rows(load.dtype, aligned).name
 
 

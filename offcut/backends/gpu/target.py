@@ -9,6 +9,7 @@ from typing import ClassVar
 from offcut.backends import generic
 from offcut.backends.abi import Signature
 from offcut.backends.compile_request import CompileRequest
+from offcut.backends.gpu.boxes import check_boxes
 from offcut.backends.gpu.calls import load_on_device, lowered_kernels
 from offcut.backends.gpu.copies import UNITS, rows
 from offcut.backends.gpu.device_memory import DeviceMemory
@@ -16,6 +17,7 @@ from offcut.backends.gpu.emulated import MEMORY, EmulatedCode
 from offcut.backends.gpu.executor import Limits
 from offcut.backends.gpu.mma import MMA, PRODUCTS
 from offcut.backends.gpu.policy import GridPlans
+from offcut.backends.gpu.registers import check_registers
 from offcut.backends.gpu.room import check_room
 from offcut.backends.gpu.text import cuda_text
 from offcut.backends.gpu.units import AGENTS, SHARED, check_units
@@ -46,6 +48,8 @@ EMULATED = "emulated"
 DEFAULT = "h200"
 GPU_MEMORY = DeviceMemory()
 """The memory of the first GPU."""
+HOPPER = "sm_90"
+"""The architecture that has warpgroups, and copies by tensor maps."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,11 +77,12 @@ class Cuda(Target):
         return MEMORY if self.device == EMULATED else GPU_MEMORY
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
-        """Return products of tiles in shared memory, then copies, then single instructions."""
+        """Return products of tiles in shared memory, then copies, then single instructions: those that the machine has."""
         products = tuple(one.kernel for one in PRODUCTS)
         types = dict.fromkeys(dtype for one in PRODUCTS for dtype in (one.a, one.b))
         copies = tuple(rows(dtype, background) for dtype in types for background in (True, False))
-        return (*products, *copies, *MMA, *UNITS)
+        has_groups = self.machine.architecture == HOPPER
+        return (*products, *copies, *MMA, *(UNITS if has_groups else ()))
 
     def policy(self, program: Program, users: Users, options: Options) -> Iterator[TargetPlan]:
         """Yield plans on a grid of blocks, then the program as it stands, each with its synchronization.
@@ -107,6 +112,8 @@ class Cuda(Target):
         check_units(plan.program)
         program = synchronized(plan.program, AGENTS)
         check_room(program, _bytes_of(self.machine, SHARED))
+        check_boxes(program, self.microkernels())
+        check_registers(program, grid_of(self.machine)[1].registers)
         return replace(plan, program=program, through=(*plan.through, plan.program))
 
     def lower(self, planned: TargetPlan, signature: Signature, options: Options) -> bytes:

@@ -15,7 +15,7 @@ ASYNC_SHARED = "async_shared"
 AGENTS = Agents(
     (
         Unit("load", ends=Ends.TOKEN, fence=ASYNC_SHARED),
-        Unit("warpgroup", ends=Ends.GROUP, lanes=True, in_order=True),
+        Unit("warpgroup", ends=Ends.GROUP, lanes=True, in_order=True, fence=ASYNC_SHARED),
         Unit("warp", ends=Ends.GROUP),
         Unit("store", ends=Ends.GROUP, engine=True, fence=ASYNC_SHARED),
         Unit("block"),
@@ -23,6 +23,7 @@ AGENTS = Agents(
     default="block",
     pitched=True,
     grid="block",
+    own=frozenset({REGISTERS}),
 )
 """A warp runs in step, and its copies in the background (cp.async) end when it has waited for their group. Four warps of a
 warpgroup are lanes that meet. The load unit is a thread of its own, which arrives at a barrier with what it has copied."""

@@ -34,7 +34,7 @@ class Unit:
     lanes     whether several lanes run what it runs, of which one issues an engine's tile
     in_order  whether its asynchronous tiles touch memory one after the other, whenever they end
     arrivals  the number of arrivals that one `arrive` of it makes: one a warp, say
-    fence     the kind of fence that makes its tiles see what others wrote by ordinary stores; "": none is needed
+    fence     the kind of fence that makes its asynchronous tiles see what ordinary stores wrote; "": none is needed
     fixed     whether agent k runs the iteration in which the iterator of a loop bound to it is k; False: any may run it
     """
 
@@ -58,6 +58,7 @@ class Agents:
     blocks   whether an arrival waits for room, as in a queue in hardware, which has to be empty at the end. Else a
              token is a phase of a barrier: nothing stops an arrival that comes too early, and what is left is dropped
     grid     the unit of which all agents begin anew with each outermost statement of a program; None: there is none
+    own      memories of which each agent has its own, so that what it writes there needs no fence
     pitched  whether rows of a window lie at places that do not depend on its extents: each has room for the largest
     """
 
@@ -68,6 +69,7 @@ class Agents:
     blocks: bool = False
     pitched: bool = False
     grid: str | None = None
+    own: frozenset[str] = frozenset()
 
     @property
     def by_name(self) -> Mapping[str, Unit]:

@@ -76,6 +76,7 @@ class Access:
     inner   iterators inside of the leaf, which count from 0, each with its trip count
     where   conditions inside of the leaf
     writes  whether it is a store
+    fenced  whether a fence stands between an ordinary store there and an engine that reads it: not in a memory of an agent's own
     """
 
     region: str
@@ -83,6 +84,7 @@ class Access:
     inner: tuple[tuple[str, Expr], ...]
     where: tuple[Expr, ...]
     writes: bool
+    fenced: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +155,9 @@ def events(program: Program, agents: Agents, own: frozenset[str] = frozenset()) 
 
 def fence_between(units: Mapping[str, Unit], one: Event, other: Event) -> str:
     """Return the kind of fence that the second of two leaves needs to see what the first one writes; "" for none."""
-    kind = units[other.engine or other.unit].fence
-    theirs = {access.region for access in other.accesses}
+    mine, kind = (units[leaf.engine].fence if leaf.engine else "" for leaf in (one, other))
+    theirs = {access.region for access in other.accesses if access.fenced}
     writes = any(access.writes and access.region in theirs for access in one.accesses)
-    mine = units[one.engine or one.unit].fence
     return kind if writes and kind != mine else ""
 
 
@@ -193,6 +194,7 @@ class _Window:
     slot: Expr | None
     starts: tuple[Expr, ...]
     known: tuple[bool, ...]
+    fenced: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +296,9 @@ class _Reader:
             serial = [(one.name, one.lo, one.hi) for one in scope.loops if one.key is None]
             slot = slot_of(serial, alloc.depth) if alloc.depth > 1 and serial else None
             region = f"{alloc.buffer}@{'.'.join(map(str, place))}"
-            window = _Window(region, owner, slot, starts, known)
+            memory = alloc.memory or self.program.buffer(alloc.buffer).scope
+            fenced = memory not in self.agents.own
+            window = _Window(region, owner, slot, starts, known, fenced)
         return replace(scope, windows={**scope.windows, alloc.buffer: window})
 
     def add(self, stmt: Stmt, place: Place, scope: _Scope, at: list[int]) -> None:
@@ -462,7 +466,8 @@ class _Inside:
         )
         slot = () if window.slot is None else (window.slot,)
         owner = map(Var, window.owner)
-        yield Access(window.region, (*owner, *slot, *offsets), at.inner, at.where, writes)
+        where = (*owner, *slot, *offsets)
+        yield Access(window.region, where, at.inner, at.where, writes, window.fenced)
 
 
 def _indices(value: Expr) -> Iterator[Expr]:

@@ -178,9 +178,12 @@ class Tiles(Offsets):
             form = Form.FULL
         made_tile = Tile(tuple(axes), body, only, form, cover=cover)
         kernel = covered.intrinsic if covered is not None and cover is not None else None
-        if kernel is None or kernel.unit not in UNITS or kernel.unit in LOOP_UNITS:
+        if kernel is None or kernel.unit not in UNITS:
             return made_tile
-        return replace(made_tile, unit=kernel.unit, asynchronous=kernel.issue == "async")
+        late = kernel.issue == "async"
+        if kernel.unit in LOOP_UNITS:
+            return replace(made_tile, asynchronous=late and microkernel != kernel.reset)
+        return replace(made_tile, unit=kernel.unit, asynchronous=late)
 
 
 def _reach(start: Expr, end: Expr) -> Expr:

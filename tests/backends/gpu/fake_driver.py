@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from groups_on_cpu import map_of
 from on_cpu import COMPILER, compiled, parameters_of
 
 from offcut.backends.gpu import driver, nvrtc
+from offcut.backends.gpu.tensor_maps import Encode
 
 H200 = {
     "MULTIPROCESSOR_COUNT": 132,
@@ -120,6 +122,33 @@ class FakeDriver:
     def _cuEventElapsedTime(self, begin: int, end: int) -> float:
         return self.times.get(launches(self)[-1][0][1] if launches(self) else "", 1.0)
 
+    def cuGetProcAddress(self, name: bytes, version: int, flags: int) -> tuple[int, int, int]:
+        assert name == b"cuTensorMapEncodeTiled"
+        self.encode = Encode(self.encode_map)
+        return 0, ctypes.cast(self.encode, ctypes.c_void_p).value or 0, 0
+
+    def encode_map(
+        self,
+        to: int,
+        dtype: int,
+        rank: int,
+        address: int,
+        extents: Any,
+        strides: Any,
+        box: Any,
+        steps: Any,
+        *modes: int,
+    ) -> int:
+        """Encode a tensor map as `on_cpu` reads it; an address or a stride between cells of 16 bytes is refused."""
+        self.calls.append(("cuTensorMapEncodeTiled", (address, tuple(extents[:rank]))))
+        held = [1, *(one // 2 for one in strides[: rank - 1]), *[1] * (3 - rank)]
+        if to % 64 or address % 16 or any(one % 16 for one in strides[: rank - 1]):
+            return 1
+        fill = [1] * (3 - rank)
+        made = map_of(address, [*extents[:rank], *fill], held, [*box[:rank], *fill])
+        ctypes.memmove(to, ctypes.addressof(made), ctypes.sizeof(made))
+        return 0
+
     def _cuLaunchKernel(self, function: tuple[str, str], *arguments: Any) -> None:
         text, name = function
         x, y, z, threads, _, _, _, _, pointers, _ = arguments
@@ -130,7 +159,9 @@ class FakeDriver:
         places = ctypes.cast(pointers, ctypes.POINTER(ctypes.c_void_p))
         for number, declared in enumerate(parameters_of(text)[name]):
             kind = ctypes.c_void_p if "*" in declared else ctypes.c_int
-            values.append(kind.from_address(places[number]))
+            is_map = "tensor_map" in declared
+            place = places[number]
+            values.append(ctypes.c_void_p(place) if is_map else kind.from_address(place))
         getattr(compiled(text), f"launch_{name}")(x, y, z, threads, *values)
 
 

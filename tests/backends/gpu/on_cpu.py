@@ -15,8 +15,10 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import numpy as np
+from groups_on_cpu import HEAD as GROUPS
+from groups_on_cpu import tensor_map
 
-from offcut.backends.gpu.launches import ArrayParameter
+from offcut.backends.gpu.launches import ArrayParameter, SizeParameter
 from offcut.backends.gpu.text import cuda_kernels
 from offcut.backends.gpu.text.primitives import _PRIMITIVES
 from offcut.core.interpret.values import evaluate
@@ -37,18 +39,18 @@ HEAD = r"""
 #define __global__
 #define __shared__
 #define __align__(n)
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 #define DEVICE static inline
 typedef unsigned long long barrier;
 struct bf16 { unsigned short bits; };
 struct f16 { unsigned short bits; };
 struct Place { unsigned x, y, z; };
 thread_local Place threadIdx, blockIdx;
-alignas(128) unsigned char shared[232448];
+alignas(1024) unsigned char shared[232448];
 template <class A, class B> static inline auto min(A a, B b) { return a < b ? a : b; }
 template <class A, class B> static inline auto max(A a, B b) { return a > b ? a : b; }
 static inline float __uint_as_float(unsigned x) { float y; memcpy(&y, &x, 4); return y; }
-struct Phase { int count, pending, phase; };
+struct Phase { int count, pending, phase; long bytes; };
 struct Block {
   std::barrier<> all;
   std::vector<std::unique_ptr<std::barrier<>>> warps;
@@ -83,11 +85,13 @@ DEVICE bf16 to_bf16(float x) {
   return {(unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
 }
 DEVICE f16 to_f16(float x) { _Float16 y = (_Float16)x; f16 z; memcpy(&z, &y, 2); return z; }
-DEVICE void init(barrier *b, int count) { std::lock_guard<std::mutex> hold(block->lock); block->phases[b] = {count, count, 0}; }
+GROUPS
+DEVICE void init(barrier *b, int count) { std::lock_guard<std::mutex> hold(block->lock); block->phases[b] = {count, count, 0, 0}; }
 DEVICE void arrive(barrier *b) {
   std::lock_guard<std::mutex> hold(block->lock);
   Phase &p = block->phases.at(b);
-  if (--p.pending == 0) { p.pending = p.count; ++p.phase; }
+  --p.pending;
+  settle(p);
 }
 DEVICE void arrive_with_copies(barrier *b) {
   for (Copy &c : copies) { memset(c.to, 0, 16); memcpy(c.to, c.from, c.bytes); }
@@ -95,8 +99,13 @@ DEVICE void arrive_with_copies(barrier *b) {
   arrive(b);
 }
 DEVICE bool is_over(barrier *b, int parity) {
+  thread_local long seen = -1;
+  thread_local std::chrono::steady_clock::time_point since;
   std::this_thread::yield();
+  if (warp_of() == lagging) std::this_thread::sleep_for(std::chrono::microseconds(200));
+  if (stands_still(seen, since)) return true;
   std::lock_guard<std::mutex> hold(block->lock);
+  deliver(b);
   return (block->phases.at(b).phase & 1) != parity;
 }
 DEVICE void meet(int which, int threads) {
@@ -169,13 +178,16 @@ DEVICE void multiply_tf32(float (&c)[4], const unsigned (&a)[4], const unsigned 
     }
   __syncwarp();
 }
-"""
+""".replace("GROUPS", GROUPS)
 LAUNCH = """
 extern "C" void launch_{name}(int gx, int gy, int gz, int threads, {parameters}) {{
   for (int z = 0; z < gz; ++z) for (int y = 0; y < gy; ++y) for (int x = 0; x < gx; ++x) {{
     memset(shared, 0xff, sizeof shared);
     Block one(threads);
     block = &one;
+    boxes.clear();
+    spare = 0;
+    lagging = (x + y + z) % (threads / 32);
     std::vector<std::thread> running;
     for (int t = 0; t < threads; ++t) running.emplace_back([=] {{
       threadIdx = {{(unsigned)t, 0, 0}};
@@ -186,7 +198,9 @@ extern "C" void launch_{name}(int gx, int gy, int gz, int threads, {parameters})
   }}
 }}
 """
-_KERNEL = re.compile(r"__launch_bounds__\(\d+\) (\w+)\((.*)\) {")
+PATIENCE = 20
+"""Seconds without an arrival after which a wait is a standstill."""
+_KERNEL = re.compile(r"__launch_bounds__\([\d, ]+\) (\w+)\((.*)\) {")
 
 
 def parameters_of(text: str) -> dict[str, list[str]]:
@@ -194,19 +208,26 @@ def parameters_of(text: str) -> dict[str, list[str]]:
     return {name: held.split(", ") for name, held in _KERNEL.findall(text)}
 
 
+class DeviceFault(Exception):
+    """What a device would not run, or not end."""
+
+
 @cache
 def compiled(text: str) -> ctypes.CDLL:
     """Return the library of a text: ``launch_KERNEL(x, y, z, threads, arguments…)`` for each of its kernels."""
-    of_device = ("asm", "__uint_as_float", "__cvta_generic_to_shared")
+    of_device = ("asm", "__uint_as_float", "__cvta_generic_to_shared", "__shfl_sync")
     own = [one for one in _PRIMITIVES if not any(word in one for word in of_device)]
-    kernels = text[text.index("// launch") :]
+    kernels = text[min(text.find(one) for one in ("// tensor map", "// launch") if one in text) :]
     wrappers = ""
     for name, parameters in parameters_of(text).items():
-        arguments = ", ".join(re.split(r"[ *]", one)[-1] for one in parameters)
-        wrappers += LAUNCH.format(name=name, parameters=", ".join(parameters), arguments=arguments)
+        arguments = ", ".join(
+            ("*" if "tensor_map" in one else "") + re.split(r"[ *]", one)[-1] for one in parameters
+        )
+        held = ", ".join(parameters).replace("__grid_constant__ tensor_map ", "tensor_map *")
+        wrappers += LAUNCH.format(name=name, parameters=held, arguments=arguments)
     folder = Path(mkdtemp(prefix="offcut-kernel-"))
     source, made = folder / "kernel.cpp", folder / "kernel.so"
-    source.write_text("\n".join([HEAD, *own, kernels, wrappers]))
+    source.write_text("\n".join([f"#define PATIENCE {PATIENCE}", HEAD, *own, kernels, wrappers]))
     assert COMPILER is not None
     command = [COMPILER, "-std=c++20", "-O1", "-shared", "-fPIC", "-pthread", "-w", "-fwrapv"]
     subprocess.run([*command, "-o", str(made), str(source)], check=True, timeout=120)
@@ -216,11 +237,17 @@ def compiled(text: str) -> ctypes.CDLL:
 
 
 def run_text(
-    program: Program, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]
+    program: Program,
+    arrays: Mapping[str, np.ndarray],
+    sizes: Mapping[str, int],
+    text: str | None = None,
 ) -> dict[str, np.ndarray]:
-    """Return the results of a program, by its text."""
-    text, plan = cuda_kernels(program)
-    library = compiled(text)
+    """Return the results of a program, by its text; `text` stands in place of it.
+
+    Raises DeviceFault for what is no run of a device.
+    """
+    own, plan = cuda_kernels(program)
+    library = compiled(text or own)
     held = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     for buffer in program.buffers:
         if buffer.name not in held:
@@ -230,14 +257,20 @@ def run_text(
             poison = np.frombuffer(b"\x7f" * dtype.itemsize, dtype)[0]
             held[buffer.name] = np.full([max(one, 1) for one in shape], poison, dtype)
     for launch, grid in zip(plan.launches, plan.grids(sizes), strict=True):
-        arguments = [
-            ctypes.c_void_p(held[one.buffer].ctypes.data)
-            if isinstance(one, ArrayParameter)
-            else ctypes.c_int(sizes[one.size])
-            for one in launch.parameters
-        ]
+        arguments = []
+        for one in launch.parameters:
+            if isinstance(one, SizeParameter):
+                arguments.append(ctypes.c_int(sizes[one.size]))
+            elif isinstance(one, ArrayParameter):
+                arguments.append(ctypes.c_void_p(held[one.buffer].ctypes.data))
+            else:
+                arguments.append(ctypes.byref(tensor_map(held[one.buffer], one.box)))
         if all(grid):
             getattr(library, f"launch_{launch.kernel}")(*grid, launch.threads, *arguments)
+    library.fault_found.restype = ctypes.c_char_p
+    fault = library.fault_found().decode()
+    if fault:
+        raise DeviceFault(fault)
     results = {}
     for buffer in program.buffers:
         if buffer.kind in (Kind.OUTPUT, Kind.INOUT):

@@ -99,7 +99,7 @@ def test_arrays_of_a_device_are_used_where_they_lie(
         np.testing.assert_array_equal(found.held, exact)
     assert package == [(n, 24) for n in SIZES]
     made = [launch for launch in launches(gpu) if launch[0][1] == "offcut_S"]
-    assert [launch[1] for launch in made] == [-(-n // 64) for n in SIZES if n]
+    assert [launch[1] for launch in made] == [-(-n // 128) for n in SIZES if n]
     assert {launch[8] for launch in made} == {STREAM}
     assert not {"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuStreamSynchronize"} & {*gpu.names()}
 
@@ -166,7 +166,7 @@ def test_a_block_asks_for_more_shared_memory_than_it_has_without_asking(
     (launch,) = launches(gpu)
     assert attribute == "shared"
     assert count == launch[7] > 48 * 1024
-    assert launch[1:7] == (1, 1, 1, 160, 1, 1)
+    assert launch[1:7] == (1, 1, 1, 384, 1, 1)
 
 
 def test_a_kernel_is_pickled_and_loaded_without_a_compiler(
@@ -236,7 +236,7 @@ def test_shared_memory_that_the_device_does_not_have_is_refused(
     assert refusal(lambda: kernel(*operands(1, 64, 128))) == (
         """\
 S: cannot run offcut_S on FAKE H200
-  because  a block takes 55328 bytes of shared memory, and has 50000 at most
+  because  a block takes 131080 bytes of shared memory, and has 50000 at most
   help     smaller tiles
   help     a smaller depth"""
     )
@@ -253,7 +253,7 @@ compile: cannot run code of sm_90a on FAKE H200
     )
 
 
-LAUNCH = "offcut_S at n = 3: 1 × 1 × 1 blocks of 160 threads, 30752 bytes of shared memory each"
+LAUNCH = "offcut_S at n = 3: 1 × 1 × 1 blocks of 384 threads, 90120 bytes of shared memory each"
 FAILED = {
     "a launch": (
         "cuLaunchKernel",
@@ -334,8 +334,8 @@ for b in 0:n  @block
     assert refusal(lambda: oc.compile(oc.parse(text), target=target)) == (
         """\
 compile: cannot run whole on a GPU
-  at       for g in 0:1  @warpgroup
-  because  what a warpgroup runs has no text so far
+  at       C[b] = A[b]
+  because  what lanes of a warpgroup run has no text so far
   help     device="emulated" runs it on numpy arrays"""
     )
 

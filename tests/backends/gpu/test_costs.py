@@ -14,7 +14,7 @@ from tests.agree import nearly
 THERE = oc.target("cuda", machine="h200", device="emulated")
 
 
-def product(depth: int = 1024, rows: int = 64) -> Any:
+def product(depth: int = 1024, rows: int = 128) -> Any:
     """A product of `rows` rows for each n, and 64 columns."""
     n = oc.dim("n", min=0, max=4096)
     a = oc.placeholder((n * rows, depth), "bfloat16", name="A")
@@ -38,7 +38,7 @@ def test_waves_of_blocks_are_whole() -> None:
 def test_a_launch_takes_what_binds_it() -> None:
     kernel = product()
     few, many = kernel.cost(n=1), kernel.cost(n=4096)
-    assert few.pieces[0].bound_by == "waiting"
+    assert few.pieces[0].bound_by in ("waiting", "L2")
     assert many.pieces[0].bound_by in ("shared", "L2", "HBM3e", "tensor core")
     assert many.peak == nearly(989.5e12, rel=0.01)
     assert few.call / few.hertz == nearly(2e-6)
@@ -51,7 +51,7 @@ def test_plan_cost_and_formulas_are_one_number() -> None:
     for n in (0, 1, 131, 4096):
         cost = kernel.cost(n=n)
         assert kernel.plan(n=n).seconds == nearly(cost.seconds)
-        assert cost.flop == 64 * n * 64 * 75 * 2
+        assert cost.flop == 128 * n * 64 * 75 * 2
     assert "n" in map(str, seconds.free_symbols) or parts
 
 

@@ -14,6 +14,7 @@ from executor import fault_of
 import offcut as oc
 from offcut.backends.gpu import copies, mma
 from offcut.backends.gpu.executor import FINDERS, ExecutionFault, Limits, execute
+from offcut.backends.gpu.registers import RegisterSplit, split_registers
 from offcut.backends.gpu.units import AGENTS
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Kind
@@ -62,10 +63,10 @@ for b in 0:n//32  @block
 
 RING = """program ring
 size n in 0:513 multiple_of 128
-input A: bfloat16[n, 160]
-input W: bfloat16[160, 16]
-local As: bfloat16[n, 160]
-local Ws: bfloat16[160, 16]
+input A: bfloat16[n, 320]
+input W: bfloat16[320, 16]
+local As: bfloat16[n, 320] @digits(box: 1//64, row: 0, element: 1%64) multiple(0: 16) swizzle(3, 4, 7)
+local Ws: bfloat16[320, 16] @digits(box: 1//64, row: 0, element: 1%64) multiple(0: 16) swizzle(3, 4, 7)
 local acc: float32[n, 16]
 local Cs: bfloat16[n, 16]
 output C: bfloat16[n, 16]
@@ -75,15 +76,15 @@ for b in 0:n//128  @block
       tile i in 128*b + 64*g +: 64, j in 0 +: 16
         acc[i, j] = 0.0
     for k in 0:5
-      alloc As[128*b +: 128, 32*k +: 32] in shared depth 2
-        alloc Ws[32*k +: 32, 0 +: 16] in shared depth 2
-          tile i in 128*b +: 128, p in 32*k +: 32  @by(load)  @async  @cover(tma_load_2d_bfloat16; i=i, p=p; A=A, C=As)
+      alloc As[128*b +: 128, 64*k +: 64] in shared depth 2
+        alloc Ws[64*k +: 64, 0 +: 16] in shared depth 2
+          tile i in 128*b +: 128, p in 64*k +: 64  @by(load)  @async  @cover(tma_load_2d_bfloat16; i=i, p=p; A=A, C=As)
             As[i, p] = A[i, p]
-          tile p in 32*k +: 32, j in 0 +: 16  @by(load)  @async  @cover(tma_load_2d_bfloat16; i=p, p=j; A=W, C=Ws)
+          tile p in 64*k +: 64, j in 0 +: 16  @by(load)  @async  @cover(tma_load_2d_bfloat16; i=p, p=j; A=W, C=Ws)
             Ws[p, j] = W[p, j]
           for g in 0:2  @warpgroup
-            tile i in 128*b + 64*g +: 64, j in 0 +: 16  @async  @cover(wgmma_m64nNk16_bfloat16; i=i, j=j, p=p; A=As, B=Ws, C=acc)
-              for p in 32*k:32*k + 32
+            tile i in 128*b + 64*g +: 64, j in 0 +: 16  @async  @cover(wgmma_m64nNk16_kn_bfloat16; i=i, j=j, p=p; A=As, B=Ws, C=acc)
+              for p in 64*k:64*k + 64
                 acc[i, j] += float32(As[i, p]) * float32(Ws[p, j])
     for g in 0:2  @warpgroup
       for c in 0:4
@@ -166,11 +167,16 @@ FAULTS = [
     ("what is loaded is never said", "ring", "arrive load_to_warpgroup", "", "standstill"),
     ("a stage is never given back", "ring", "arrive warpgroup_to_load", "", "standstill"),
     ("a barrier for two stages", "ring", "warpgroup count 1 room 2", "warpgroup count 1 room 1", "phase"),
-    ("one stage for two turns", "ring", "As[128*b +: 128, 32*k +: 32] in shared depth 2", "As[128*b +: 128, 32*k +: 32] in shared", "async"),
-    ("a box inside of a cell", "ring", "p in 32*k +: 32  @by", "p in 32*k + 1 +: 32  @by", "alignment"),
+    ("one stage for two turns", "ring", "As[128*b +: 128, 64*k +: 64] in shared depth 2", "As[128*b +: 128, 64*k +: 64] in shared", "async"),
+    ("a box inside of a cell", "ring", "p in 64*k +: 64  @by", "p in 64*k + 1 +: 64  @by", "alignment"),
     ("half of a stage is loaded", "ring", "i in 128*b +: 128, p", "i in 128*b +: 64, p", "uninitialized"),
-    ("the tail of K is lost", "ring", "p in 32*k +: 32, j in 0 +: 16  @by", "p in 32*k +: 16, j in 0 +: 16  @by", "uninitialized"),
-    ("products of 48 rows", "ring", "i in 128*b + 64*g +: 64, j in 0 +: 16  @async", "i in 128*b + 64*g +: 48, j in 0 +: 16  @async", "cover"),
+    ("the tail of K is lost", "ring", "p in 64*k +: 64, j in 0 +: 16  @by", "p in 64*k +: 48, j in 0 +: 16  @by", "uninitialized"),
+    ("products of 40 terms of a box", "ring", "for p in 64*k:64*k + 64", "for p in 64*k:64*k + 40", "cover"),
+    ("the swizzle of an operand is off", "ring", "Ws: bfloat16[320, 16] @digits(box: 1//64, row: 0, element: 1%64) multiple(0: 16) swizzle(3, 4, 7)", "Ws: bfloat16[320, 16] @digits(box: 1//64, row: 0, element: 1%64) multiple(0: 16)", "layout"),
+    ("an operand lies along the other axis", "ring", "wgmma_m64nNk16_kn", "wgmma_m64nNk16_kk", "layout"),
+    ("a box inside of another one", "ring", "i in 128*b +: 128, p", "i in 128*b + 4 +: 124, p", "alignment"),
+    ("products inside of a box", "ring", "i in 128*b + 64*g +: 64, j in 0 +: 16  @async", "i in 128*b + 60*g +: 64, j in 0 +: 16  @async", "alignment"),
+    ("an ordinary copy without a fence", "ring", "j in 0 +: 16  @by(load)  @async  @cover(tma_load_2d_bfloat16; i=p, p=j; A=W, C=Ws)", "j in 0 +: 16  @by(load)", "fence"),
     ("an operand in main memory", "ring", "B=Ws", "B=W", "memory"),
     ("stages larger than a block", "ring", "shared depth 2", "shared depth 24", "room"),
     ("warps copy without meeting", "warps", "barrier warp", "", "async"),
@@ -216,17 +222,38 @@ def test_a_planted_fault_is_found_by_its_finder(
         assert refused.value.finder in finder.split(), str(refused.value)
 
 
-BYTES = {"load_to_warpgroup": 2 * (128 * 32 + 32 * 16)}
+BYTES = {"load_to_warpgroup": 2 * (128 * 64 + 64 * 64)}  # in boxes of 64 columns
 
 
 def test_a_barrier_gets_the_bytes_that_it_expects() -> None:
     text, sizes = ordered("ring"), TEXTS["ring"][1]
     run(text, sizes, expects=BYTES)
     with pytest.raises(
-        ExecutionFault, match=r"9216 bytes arrive .* its barrier expects 9214"
+        ExecutionFault, match=r"24576 bytes arrive .* its barrier expects 24574"
     ) as refused:
         run(text, sizes, expects={"load_to_warpgroup": BYTES["load_to_warpgroup"] - 2})
     assert refused.value.finder == "bytes"
+
+
+def test_sums_that_registers_have_no_room_for_are_found() -> None:
+    with pytest.raises(ExecutionFault, match=r"it takes 8 registers of a thread, and 2") as refused:
+        run(ordered("ring"), TEXTS["ring"][1], limits=Limits(registers=384 * 40))
+    assert refused.value.finder == "limits"
+
+
+def test_a_split_of_registers_adds_up() -> None:
+    assert split_registers(2, 65536) == RegisterSplit(2, 168, 40, 232)
+    assert split_registers(1, 65536) == RegisterSplit(1, 240, 40, 240)
+    with pytest.raises(oc.PartitionError) as refused:
+        RegisterSplit(2, 168, 40, 240)
+    assert (
+        str(refused.value)
+        == """\
+compile: cannot split the registers of 3 warpgroups
+  because  40 + 2 * 240 = 520 a thread of each, and there are 504"""
+    )
+    with pytest.raises(oc.PartitionError, match="20 a thread are not from 24 to 240"):
+        RegisterSplit(2, 168, 20, 232)
 
 
 def test_every_finder_finds_a_planted_fault() -> None:

@@ -80,7 +80,7 @@ def test_a_product_is_right_at_sizes_around_its_tiles(
     k_size: int, n_size: int, dtype: str, turned: bool
 ) -> None:
     a, w, s = product(k_size, n_size, dtype, turned=turned)
-    kernel = oc.compile(s, inputs=[a, w], target=there())
+    kernel = oc.compile(s, inputs=[a, w], target=there("a100"))
     x, weights = arrays(k_size, n_size, dtype, turned)
     exact = x.astype(np.float32) @ (weights.T if turned else weights).astype(np.float32)
     check(kernel, x, weights, exact)
@@ -89,7 +89,7 @@ def test_a_product_is_right_at_sizes_around_its_tiles(
     aligned = k_size % 8 == 0
     assert ("cp_async_rows" in text) == aligned
     assert oc.Schedule.parse(str(kernel.schedule)) == kernel.schedule
-    again = oc.compile(s, inputs=[a, w], target=there(), schedule=kernel.schedule)
+    again = oc.compile(s, inputs=[a, w], target=there("a100"), schedule=kernel.schedule)
     assert again.loops == kernel.loops
 
 
@@ -154,7 +154,7 @@ def test_stages_that_read_each_others_rows_meet_between_launches() -> None:
 @cache
 def small() -> oc.Kernel:
     a, w, s = product(96, 16, most=200)
-    return oc.compile(s, inputs=[a, w], target=there())
+    return oc.compile(s, inputs=[a, w], target=there("a100"))
 
 
 def test_a_plan_and_a_cost_say_the_same_seconds() -> None:

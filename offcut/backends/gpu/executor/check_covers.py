@@ -7,24 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from offcut.backends.gpu.boxes import CELL, accesses
+from offcut.backends.gpu.executor.box_faults import BoxChecker
 from offcut.backends.gpu.executor.faults import fault
 from offcut.backends.gpu.executor.steps import Agent, Place, Step
 from offcut.backends.gpu.units import REGISTERS
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Expr, all_loads
 from offcut.core.interpret.values import evaluate
-from offcut.core.program import Cover, For, Program, Store, Tile, walk
+from offcut.core.program import Cover, For, Program, Tile, walk
 from offcut.describe.microkernel import LOOP_UNITS, Microkernel
-
-CELL = 16
-"""Bytes that copies in the background move at once, and that their addresses are multiples of."""
 
 
 class CoverChecker:
     """Checks covers against the declarations of the microkernels that they name."""
 
     def __init__(self, program: Program, kernels: Sequence[Microkernel]) -> None:
-        self.program = program
+        self.program, self.boxes = program, BoxChecker(program)
         self.by_name: dict[str, Microkernel] = {}
         for kernel in kernels:
             for name in (kernel.update, kernel.reset, kernel.name):
@@ -45,6 +43,15 @@ class CoverChecker:
         for finder, because in self.mismatches(agent, step, tile, tile.cover, kernel, places):
             at = f"{step.head} on {agent}"
             raise fault(self.program.name, finder, at=at, because=because)
+
+    def box_bytes(self, step: Step) -> int:
+        """Return the bytes that arrive with a copy in boxes, whole boxes always; 0 of any other step."""
+        tile = step.stmt
+        if not isinstance(tile, Tile) or tile.cover is None:
+            return 0
+        kernel = self.by_name.get(tile.cover.microkernel)
+        result = "" if kernel is None else dict(tile.cover.operands).get(kernel.computes.name, "")
+        return self.boxes.box_bytes(kernel, step.places.get(result))
 
     def mismatches(
         self,
@@ -80,6 +87,7 @@ class CoverChecker:
                 place = places.get(name)
                 if place is not None and kernel.place_of(operand).beside:
                     yield from self.alignment_faults(step, tile, name, place)
+        yield from self.boxes.faults(step, tile, kernel, places)
 
     def extents(self, step: Step, tile: Tile) -> dict[str, int]:
         """Return the extents of axes of a tile, and of loops inside whose bounds are known around it."""
@@ -100,7 +108,7 @@ class CoverChecker:
             return
         item = ITEM_BYTES[place.dtype]
         starts = {axis.iter: int(evaluate(axis.start, step.values)) for axis in tile.axes}
-        index = next(iter(_indices_of(tile, name)), None)
+        index = next(accesses(tile, name), None)
         if index is None:
             return
         values = {**step.values, **starts}
@@ -123,12 +131,3 @@ def _takes(kernel: Microkernel, axis: str, extent: int) -> bool:
     if axis in kernel.repeats:
         return is_off or extent % (limits.only or limits.multiple_of) == 0
     return extent in limits or (is_off and extent <= limits.most)
-
-
-def _indices_of(tile: Tile, name: str) -> Iterator[tuple[Expr, ...]]:
-    """Yield the indices at which a tile touches a buffer."""
-    for stmt in walk(tile.body):
-        if isinstance(stmt, Store):
-            if stmt.buffer == name:
-                yield stmt.index
-            yield from (load.index for load in all_loads(stmt.value) if load.buffer == name)

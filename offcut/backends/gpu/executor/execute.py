@@ -323,7 +323,7 @@ class _Execution:
         self.races.compare(access, footprint, clocks)
         tile = AsyncTile(access, engine, number, self.put_off(footprint, late))
         state.issued[engine].append(tile)
-        state.bytes += _bytes_of(footprint)
+        state.bytes += self.covers.box_bytes(step) or _bytes_of(footprint)
         state.advance()
 
     def late_places(self, step: Step) -> dict[Place, tuple[Array | None, Array | None]]:

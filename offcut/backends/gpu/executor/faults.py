@@ -24,8 +24,9 @@ FINDERS: Final = {
     "limits": "a launch is larger than the machine takes",
     "unit": "a tile or a loop is on a unit that cannot run it",
     "cover": "a tile is not as its microkernel takes it",
+    "layout": "an operand does not lie as its microkernel reads or writes it",
     "memory": "an operand of a microkernel lies in a memory that it cannot reach",
-    "alignment": "a copy of whole cells begins inside of one",
+    "alignment": "what moves in whole cells or boxes begins inside of one",
     "promise": "a value is outside of its promised range",
 }
 """The finders, each with what is wrong where it finds something."""

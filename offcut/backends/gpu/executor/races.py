@@ -45,7 +45,8 @@ class Races:
         """
 
         def check(earlier: Access, wrote: bool, element: tuple[int, ...], writes: bool) -> None:
-            finder = self.unordered(earlier, access, wrote, clocks)
+            fenced = wrote and place.region.memory != REGISTERS
+            finder = self.unordered(earlier, access, fenced, clocks)
             if finder:
                 raise self.race(finder, earlier, access, place, element, wrote, writes)
 
@@ -57,12 +58,17 @@ class Races:
             self.shadows[key].touch(access, box_of(ends), mask, writes, check)
 
     def unordered(
-        self, earlier: Access, later: Access, wrote: bool, clocks: Sequence[Clock]
+        self, earlier: Access, later: Access, fenced: bool, clocks: Sequence[Clock]
     ) -> str:
-        """Return the finder of two accesses that nothing orders; "" where one has ended before the other begins."""
+        """Return the finder of two accesses that nothing orders; "" where one has ended before the other begins.
+
+        fenced  whether an engine sees what the earlier one wrote behind a fence alone
+        """
         first = self.units[earlier.engine or earlier.agent.unit]
-        second = self.units[later.engine or later.agent.unit]
-        fence = second.fence if wrote and second.fence != first.fence else ""
+        written, seen = (
+            self.units[access.engine].fence if access.engine else "" for access in (earlier, later)
+        )
+        fence = seen if fenced and seen != written else ""
         same_agent = earlier.agent == later.agent
         engines = [bool(one.engine) and self.units[one.engine].engine for one in (earlier, later)]
         lanes = self.units[earlier.agent.unit].lanes and engines[0] != engines[1]
@@ -94,7 +100,7 @@ class Races:
         because = f"it {does} {place.region.name}[{index}], which {earlier} {did}"
         match finder:
             case "fence":
-                kind = self.units[later.engine or later.agent.unit].fence
+                kind = self.units[later.engine].fence
                 return self._fault(finder, str(later), because, f"fence {kind}, behind the first")
             case "async":
                 because += LATE

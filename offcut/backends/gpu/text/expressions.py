@@ -44,6 +44,9 @@ TYPES: Mapping[str, str] = {
 """The types of elements, and of indices."""
 WARP = Var("the warp")
 """The number of the warp, which iterators of loops over warps stand for; no program can name it so."""
+GROUP = Var("the warpgroup")
+"""The number of the warpgroup, which iterators of loops over warpgroups stand for."""
+NUMBERS = {WARP.name: "warp", GROUP.name: "group"}
 _OPERATORS = {"bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>"}
 _WIDENED = ("int8", "uint8", "int16", "uint16")
 _SHIFTS = {"shl": "shift_left", "shr": "shift_right"}
@@ -53,7 +56,9 @@ _OR, _AND, _COMPARE, _SUM, _PRODUCT, _UNARY = range(6)
 TAKEN = frozenset(
     [
         "warp",
+        "group",
         "lane",
+        "bytes",
         "shared",
         "row_tile",
         "column_tile",
@@ -151,7 +156,7 @@ class Writer:
             case Const(value, dtype):
                 return _UNARY, literal(value, dtype)
             case Var(name):
-                return _UNARY, "warp" if name == WARP.name else name_of(name)
+                return _UNARY, NUMBERS.get(name) or name_of(name)
             case Load():
                 return _UNARY, self.element(expr)
             case Cast(a, dtype):

@@ -1,6 +1,7 @@
 """Writes a program of units as CUDA C++: a kernel for each launch, in which every warp finds its part by its number.
 
-Warps of loops come first; behind them one more is the load unit, if anything is loaded. Tokens are barriers in shared memory: the
+Warps of loops come first; behind them one more is the load unit, if anything is loaded: beside warpgroups, the first warp of a
+warpgroup of its own, which leaves its registers to the others. Tokens are barriers in shared memory: the
 k-th arrival and the k-th wait of a warp are counted, and token k is phase ``k / room`` of barrier ``k % room``.
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
+from offcut.backends.gpu.boxes import CELL, is_box_copy
 from offcut.backends.gpu.index_bounds import index_bounds
 from offcut.backends.gpu.launches import (
     INDEX_LIMIT,
@@ -18,19 +20,21 @@ from offcut.backends.gpu.launches import (
     Launch,
     LaunchPlan,
     SizeParameter,
+    TensorMapParameter,
     python_name,
 )
+from offcut.backends.gpu.registers import RegisterSplit, split_registers
 from offcut.backends.gpu.text.expressions import (
     TYPES,
-    WARP,
     Writer,
     is_nonnegative,
     name_of,
     no_text,
 )
+from offcut.backends.gpu.text.groups import KERNELS, arrays_but_in_boxes, tensor_maps
 from offcut.backends.gpu.text.leaves import LeafWriter
 from offcut.backends.gpu.text.primitives import head
-from offcut.backends.gpu.text.windows import Windows
+from offcut.backends.gpu.text.windows import NUMBER_OF, Windows
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays
 from offcut.core.conditions import negate
@@ -50,14 +54,17 @@ from offcut.core.program import (
     Sync,
     Tile,
     Token,
+    map_blocks,
+    substitute_coordinates,
     walk,
 )
 from offcut.core.text.printer import format_expr, format_head
 from offcut.polyhedral.window_room import agent_count
 
 LANES = 32
-CELL = 16
-"""Bytes that are copied at once in the background; the address of each is a multiple of it."""
+WARPS_OF_A_GROUP = 4
+REGISTERS = 65536
+"""Registers of 32 bits of a multiprocessor, of compute capability 9.0 as of 8.0."""
 _ARGUMENTS = (Kind.INPUT, Kind.OUTPUT, Kind.INOUT, Kind.CONSTANT)
 _GRID = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 
@@ -106,10 +113,17 @@ class _Kernel:
     grid: list[Expr] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        (self.launch,) = map_single_trips((self.launch,))
         self.windows = Windows.of(self.program, self.launch)
+        self.maps = tensor_maps(self.program, self.launch, self.windows)
         self.tokens = self.tokens_here()
         self.loads = any(isinstance(s, Tile) and s.unit == "load" for s in walk((self.launch,)))
-        self.warps = agent_count(self.program, self.launch, "warp") or 1
+        units = {s.unit for s in walk((self.launch,)) if isinstance(s, For)}
+        self.unit = "warpgroup" if "warpgroup" in units else "warp"
+        if {*NUMBER_OF} <= units:
+            raise no_text(self.name, "warps beside warpgroups have no text so far")
+        count = agent_count(self.program, self.launch, self.unit) or 1
+        self.warps = count * (WARPS_OF_A_GROUP if self.unit == "warpgroup" else 1)
         self.check_units()
 
     # -- what there is
@@ -118,10 +132,16 @@ class _Kernel:
         names = {stmt.name for stmt in walk((self.launch,)) if isinstance(stmt, Sync)}
         return [token for token in self.program.tokens if token.name in names]
 
+    @property
+    def threads(self) -> int:
+        """Return the threads of a block: what loads for warpgroups is one of them."""
+        loading = WARPS_OF_A_GROUP if self.unit == "warpgroup" else 1
+        return LANES * (self.warps + self.loads * loading)
+
     def check_units(self) -> None:
         for stmt in walk((self.launch,)):
             unit = stmt.unit if isinstance(stmt, For | Tile) else None
-            units = ("block", "warp", "lane", "unroll") if isinstance(stmt, For) else ("load",)
+            units = ("block", self.unit, "lane", "unroll") if isinstance(stmt, For) else ("load",)
             if unit is not None and unit not in units:
                 raise no_text(format_head(stmt), f"what a {unit} runs has no text so far")
             if isinstance(stmt, Choose):
@@ -137,10 +157,10 @@ class _Kernel:
                 raise no_text(buffer.name, "an array that is private, or in a layout, has no text")
         return [buffer.name for buffer in buffers]
 
-    @property
-    def threads(self) -> int:
-        """Return the threads of a block."""
-        return LANES * (self.warps + self.loads)
+    def plain_buffers(self) -> list[str]:
+        """Return the arrays of `buffers` that are touched by their addresses, and not in boxes."""
+        touched = arrays_but_in_boxes((self.launch,))
+        return [name for name in self.buffers() if name in touched]
 
     @property
     def shared_bytes(self) -> int:
@@ -152,7 +172,8 @@ class _Kernel:
 
         names  of the sizes in its texts
         """
-        arrays = (ArrayParameter(name, self.alignment(name)) for name in self.buffers())
+        arrays = [ArrayParameter(name, self.alignment(name)) for name in self.plain_buffers()]
+        maps = [TensorMapParameter(one.array, one.box) for one in self.maps]
         sizes = (SizeParameter(size.name) for size in self.program.sizes)
         bounds = index_bounds(self.program, self.launch, INDEX_LIMIT)
         return Launch(
@@ -160,7 +181,7 @@ class _Kernel:
             _texts(self.grid, names),
             self.threads,
             self.shared_bytes,
-            (*arrays, *sizes),
+            (*arrays, *maps, *sizes),
             _texts(bounds, names),
         )
 
@@ -191,26 +212,38 @@ class _Kernel:
         if any(isinstance(s, For) and s.unit == "block" for s in walk(body)):
             raise no_text(self.name, "a loop over blocks inside of what a block runs has no text")
         grid = ", ".join(writer.text(extent) for extent in self.grid) or "1"
-        out = [
-            f"// launch: grid ({grid}), {self.threads} threads, {self.shared_bytes} bytes of shared memory"
-        ]
+        out = [str(one) for one in self.maps]
         out.append(
-            f'extern "C" __global__ void __launch_bounds__({self.threads}) {self.name}({self.parameters()}) {{'
+            f"// launch: grid ({grid}), {self.threads} threads, {self.shared_bytes} bytes of shared memory"
+        )
+        out.append(
+            f'extern "C" __global__ void __launch_bounds__({self.launch_bounds}) {self.name}({self.parameters()}) {{'
         )
         if self.shared_bytes:
-            out.append("  extern __shared__ __align__(128) unsigned char shared[];")
+            alignment = self.windows.alignment
+            out.append(f"  extern __shared__ __align__({alignment}) unsigned char shared[];")
         out.append("  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;")
+        if self.unit == "warpgroup":
+            out.append("  const int group = same(threadIdx.x / 128);")
         out += [f"  {line}" for line in inner]
         out += [f"  {window.declaration}" for window in self.windows.shared.values()]
         out += [f"  {line}" for line in self.barriers()]
         if self.loads:
-            out.append(f"  if (warp == {self.warps}) {{  // the load unit")
+            split = self.register_split
+            if split is None:
+                out.append(f"  if (warp == {self.warps}) {{  // the load unit")
+            else:
+                out.append(f"  if (group == {split.groups}) {{  // the load unit")
+                out.append(f"    fewer_registers<{split.load}>();")
+                out.append(f"    if (warp > {self.warps}) return;")
             out += self.role("load", body)
-            if True in self.kinds_of_copies():
+            if "cells" in self.kinds_of_copies():
                 out.append("    wait_for_copies();")
             out.append("    return;")
             out.append("  }")
-        out += [line[2:] for line in self.role("warp", body)]
+        if self.register_split is not None:
+            out.append(f"  more_registers<{self.register_split.group}>();")
+        out += [line[2:] for line in self.role(self.unit, body)]
         out.append("}")
         return "\n".join(out)
 
@@ -248,13 +281,26 @@ class _Kernel:
             places.insert(0, f"(int){_GRID[0]}{quotient}{rest}")
         return places
 
+    @property
+    def launch_bounds(self) -> str:
+        """Return the bounds of a launch; of one block on a multiprocessor, where warpgroups share its registers."""
+        return f"{self.threads}, 1" if self.register_split is not None else str(self.threads)
+
+    @property
+    def register_split(self) -> RegisterSplit | None:
+        """Return how warpgroups and the one that loads for them split registers; None if there are none such."""
+        if self.unit == "warp" or not self.loads:
+            return None
+        return split_registers(self.warps // WARPS_OF_A_GROUP, REGISTERS)
+
     def parameters(self) -> str:
         kinds = (Kind.INPUT, Kind.CONSTANT)
         parameters = []
-        for name in self.buffers():
+        for name in self.plain_buffers():
             buffer = self.program.buffer(name)
             const = "const " if buffer.kind in kinds else ""
             parameters.append(f"{const}{TYPES[buffer.dtype]} *__restrict__ {name_of(name)}")
+        parameters += [f"const __grid_constant__ tensor_map {one.name}" for one in self.maps]
         return ", ".join(
             [*parameters, *(f"int {name_of(size.name)}" for size in self.program.sizes)]
         )
@@ -272,22 +318,44 @@ class _Kernel:
         for token in self.tokens:
             count = token.count * self.arrivals_of(token)
             yield f"  for (int k = 0; k < {token.room}; ++k) init({name_of(token.name)} + k, {count});"
+        if "boxes" in self.kinds_of_copies():
+            yield "  barriers_ready();"
         yield "}"
         yield "__syncthreads();"
 
-    def kinds_of_copies(self) -> set[bool]:
-        """Return the values of `asynchronous` of the tiles of the load unit."""
-        copies = (s for s in walk((self.launch,)) if isinstance(s, Tile) and s.unit == "load")
-        return {stmt.asynchronous for stmt in copies}
+    def kinds_of_copies(self) -> set[str]:
+        """Return how the load unit copies: boxes, cells in the background, elements at once."""
+        kinds = set()
+        for stmt in walk((self.launch,)):
+            if isinstance(stmt, Tile) and stmt.unit == "load":
+                kernel = KERNELS.get(stmt.microkernel or "")
+                late = "cells" if stmt.asynchronous else "elements"
+                kinds.add("boxes" if kernel is not None and is_box_copy(kernel) else late)
+        return kinds
 
     def arrivals_of(self, token: Token) -> int:
-        """Return the arrivals of one unit at a token: every lane of the load unit for each kind of copy; one lane of a warp."""
-        return LANES * len(self.kinds_of_copies()) if token.source == "load" else 1
+        """Return the arrivals of one unit at a token: one lane of each warp; of the load unit, one lane for boxes, and every
+        lane for each other kind of copy.
+        """
+        if token.source == "load":
+            return sum(1 if kind == "boxes" else LANES for kind in self.kinds_of_copies())
+        return WARPS_OF_A_GROUP if token.source == "warpgroup" else 1
+
+    @property
+    def loaded(self) -> str:
+        """Return the barrier at which the next copies of boxes arrive: of the only token of the load unit."""
+        tokens = [token for token in self.tokens if token.source == "load"]
+        if len(tokens) != 1:
+            raise no_text(self.name, "boxes for several units have no text so far")
+        (token,) = tokens
+        return f"{name_of(token.name)} + {token.name}_arrivals % {token.room}"
 
     def role(self, unit: str, body: Sequence[Stmt]) -> list[str]:
         """Return the lines of what one unit runs."""
         role = _Role(self, unit)
         role.block(body, 2)
+        if unit == "load" and "boxes" in self.kinds_of_copies():
+            role.counters["bytes"] = None
         counters = [f"{name} = 0" for name in role.counters]
         begin = [f"    int {', '.join(counters)};"] if counters else []
         return [*begin, *role.lines]
@@ -299,7 +367,7 @@ class _Kernel:
 
 @dataclass
 class _Role:
-    """The text of what one unit runs: the load unit, or the warps."""
+    """The text of what one unit runs: the load unit, the warps, or the warpgroups."""
 
     kernel: _Kernel
     unit: str
@@ -307,6 +375,11 @@ class _Role:
     counters: dict[str, None] = field(default_factory=dict)
     warps: dict[str, Expr] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)  # of buffers: the alloc around
+
+    @property
+    def computes(self) -> bool:
+        """Return whether it is what loops are bound to: not the load unit."""
+        return self.unit == self.kernel.unit
 
     def add(self, depth: int, line: str) -> None:
         self.lines.append("  " * depth + line)
@@ -327,18 +400,20 @@ class _Role:
 
     def statement(self, stmt: Stmt, depth: int) -> None:
         leaves = LeafWriter(self.kernel.program, self.kernel.windows, self.places, self.warps)
+        if self.unit == "load" and "boxes" in self.kernel.kinds_of_copies():
+            leaves.barrier = self.kernel.loaded
         match stmt:
             case Sync():
                 self.sync(stmt, depth, leaves.writer)
             case Alloc():
                 self.alloc(stmt, depth)
             case Tile(unit=unit):
-                if (unit or "warp") == self.unit:
+                if (unit or self.kernel.unit) == self.unit:
                     self.leaf(leaves, stmt, depth)
-            case For() if stmt.unit == "warp":
+            case For() if stmt.unit in NUMBER_OF:
                 self.warp_loop(stmt, depth)
             case For() | If() | Let() | Store() if self.is_leaf(stmt):
-                if self.unit == "warp":
+                if self.computes:
                     self.leaf(leaves, stmt, depth)
             case For(name, lo, hi, body):
                 self.kernel.check_begin(stmt)
@@ -361,7 +436,7 @@ class _Role:
     def alloc(self, stmt: Alloc, depth: int) -> None:
         fragments = self.kernel.windows.fragments.get(id(stmt))
         at = len(self.lines)
-        if fragments is not None and self.unit == "warp":
+        if fragments is not None and self.computes:
             m, n = fragments.shape
             self.add(depth, f"{TYPES[fragments.dtype]} {fragments.name}[{m}][{n}][4];")
         outer = self.places.get(stmt.buffer)
@@ -371,7 +446,7 @@ class _Role:
             del self.places[stmt.buffer]
         else:
             self.places[stmt.buffer] = outer
-        if len(self.lines) > at and fragments is not None and self.unit == "warp":
+        if len(self.lines) > at and fragments is not None and self.computes:
             self.lines[at:] = [
                 "  " * depth + "{",
                 *("  " + line for line in self.lines[at:]),
@@ -379,18 +454,19 @@ class _Role:
             ]
 
     def warp_loop(self, loop: For, depth: int) -> None:
-        if self.unit != "warp":
+        if not self.computes:
             return
-        at = len(self.lines)
-        self.warps[loop.iter] = WARP
+        at, unit = len(self.lines), loop.unit or ""
+        self.warps[loop.iter], name = NUMBER_OF[unit], "group" if unit == "warpgroup" else "warp"
+        count = self.kernel.warps // (WARPS_OF_A_GROUP if unit == "warpgroup" else 1)
         lo, hi = ix.literal_value(loop.lo), ix.literal_value(loop.hi)
         if hi is None:
             raise no_text(format_head(loop), "how many warps there are is no number")
         bounds = []
         if lo:
-            bounds.append(f"warp >= {lo}")
-        if hi < self.kernel.warps:
-            bounds.append(f"warp < {hi}")
+            bounds.append(f"{name} >= {lo}")
+        if hi < count:
+            bounds.append(f"{name} < {hi}")
         inner = depth + 1 if bounds else depth
         self.block(loop.body, inner)
         if bounds and len(self.lines) > at:
@@ -398,7 +474,9 @@ class _Role:
             self.add(depth, "}")
 
     def leaf(self, leaves: LeafWriter, stmt: Stmt, depth: int) -> None:
-        single_warp = self.unit == "warp" and not self.warps
+        single_warp = self.computes and not self.warps
+        if self.unit == "warpgroup" and not _is_of_accumulators(leaves, stmt):
+            raise no_text(format_head(stmt), "what lanes of a warpgroup run has no text so far")
         lines = leaves.lines(stmt)
         if single_warp and self.kernel.warps > 1:
             self.add(depth, "if (warp == 0) {")
@@ -422,9 +500,16 @@ class _Role:
                 lines += [*self.arrive(place), f"++{count};"]
             case Action.ARRIVE | Action.WAIT:
                 return
-            case Action.BARRIER if stmt.name == "warp":
-                if self.unit == "warp":
+            case Action.BARRIER if stmt.name == self.kernel.unit and not self.warps:
+                if self.computes:
                     lines.append(f"meet(1, {LANES * self.kernel.warps});")
+            case Action.WAIT_GROUP if self.kernel.unit == "warpgroup" and stmt.unit is None:
+                if self.computes:  # whatever the condition: what has ended is waited for at once
+                    lines.append(f"wait_for_products<{stmt.pending}>();")
+                    held = (self.kernel.windows.fragments.get(at) for at in self.places.values())
+                    lines += [f"end_of({one.name});" for one in held if one is not None]
+                    self.lines += ["  " * depth + line for line in lines]
+                return
             case _:
                 raise no_text(format_head(stmt), "this statement has no text so far")
         if stmt.where is not None and lines:
@@ -440,15 +525,42 @@ class _Role:
 
     def arrive(self, place: str) -> list[str]:
         """Return the lines by which a unit arrives."""
-        if self.unit == "warp":
+        if self.computes:
             return ["__syncwarp();", f"if (lane == 0) arrive({place});"]
+        words = {
+            "boxes": "if (lane == 0) arrive_and_expect({0}, bytes);",
+            "cells": "arrive_with_copies({0});",
+            "elements": "arrive({0});",
+        }
         kinds = self.kernel.kinds_of_copies()
-        words = ["arrive_with_copies"] * (True in kinds) + ["arrive"] * (False in kinds)
-        return [f"{word}({place});" for word in words]
+        lines = [text.format(place) for kind, text in words.items() if kind in kinds]
+        return [*lines, *["bytes = 0;"] * ("boxes" in kinds)]
+
+
+def map_single_trips(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Return statements with what plain loops of one trip run in place of them."""
+    out: list[Stmt] = []
+    for stmt in body:
+        inner = map_blocks(stmt, map_single_trips)
+        if (
+            isinstance(inner, For)
+            and inner.unit is None
+            and ix.literal_value(ix.sub(inner.hi, inner.lo)) == 1
+            and any(isinstance(one, Tile | Alloc | Sync) for one in inner.body)
+        ):
+            out += substitute_coordinates(inner.body, {inner.iter: inner.lo})
+        else:
+            out.append(inner)
+    return tuple(out)
 
 
 def _is_bound(stmt: Stmt) -> bool:
-    return isinstance(stmt, For) and stmt.unit in ("block", "warp")
+    return isinstance(stmt, For) and stmt.unit in ("block", *NUMBER_OF)
+
+
+def _is_of_accumulators(leaves: LeafWriter, stmt: Stmt) -> bool:
+    """Return whether a statement touches what lies in registers."""
+    return any(leaves.fragments(name) is not None for name in accessed_arrays((stmt,)))
 
 
 __all__ = ["cuda_kernels", "cuda_text"]

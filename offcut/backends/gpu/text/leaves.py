@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 from offcut.backends.gpu.mma import BY_NAME
 from offcut.backends.gpu.text.expressions import Writer, name_of, no_text
+from offcut.backends.gpu.text.groups import GroupWriter
 from offcut.backends.gpu.text.lanes import MEET, LaneWriter
 from offcut.backends.gpu.text.windows import Fragments, SharedWindow, Windows, at_warp
+from offcut.backends.gpu.wgmma import RESET
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays
 from offcut.core.dtypes import HALVES
@@ -22,7 +24,8 @@ class LeafWriter:
     """Writes statements that one unit runs.
 
     places  the ``alloc`` around by buffer, by its identity
-    warps   what stands for the iterators of loops over warps
+    warps    what stands for the iterators of loops over warps, and over warpgroups
+    barrier  at which copies of boxes arrive
     """
 
     program: Program
@@ -30,6 +33,7 @@ class LeafWriter:
     places: Mapping[str, int]
     warps: Mapping[str, Expr]
     fragment: Mapping[str, str] = field(default_factory=dict)  # by buffer, inside of its loops
+    barrier: str = ""
 
     @property
     def writer(self) -> Writer:
@@ -82,6 +86,10 @@ class LeafWriter:
             ix.simplify(ix.sub(part, start))
             for part, start in zip(index, window.starts, strict=True)
         ]
+        if window.boxes:
+            first = self.text(ix.mul(window.slot, window.rows * window.columns))
+            place = ", ".join(self.text(part) for part in parts[-2:])
+            return f"{first} + in_boxes({place}, {window.rows})"
         row = ix.add(ix.mul(window.slot, window.rows), parts[-2])
         return self.text(ix.simplify(ix.add(ix.mul(row, window.pitch), parts[-1])))
 
@@ -95,9 +103,13 @@ class LeafWriter:
         name = (stmt.microkernel or "") if isinstance(stmt, Tile) else ""
         if isinstance(stmt, Tile) and "_rows_" in name:
             return [self.copy(stmt, name.startswith("cp_async"))]
+        if isinstance(stmt, Tile) and name.startswith("tma_load_2d_"):
+            return GroupWriter(self).load_boxes(stmt, _store_of(stmt))
+        if isinstance(stmt, Tile) and name.startswith("wgmma_m64nNk16_"):
+            return GroupWriter(self).multiply(stmt)
         if isinstance(stmt, Tile) and name in BY_NAME:
             return [self.multiply(stmt)]
-        if isinstance(stmt, Tile) and name == "zero_accumulators":
+        if isinstance(stmt, Tile) and name in ("zero_accumulators", RESET):
             return [f"zero({name_of(_store_of(stmt).buffer)});"]
         if name:
             raise no_text(format_head(stmt), f"{name} has no text so far")
@@ -177,8 +189,9 @@ class LeafWriter:
         loops, conditions, body = _nest(stmt)
         if len(body) != 1 or not isinstance(body[0], Store):
             raise no_text(format_head(stmt), "several statements on accumulators have no text")
+        row = "64 * row_tile + 16 * (warp % 4)" if first.warps > 1 else "16 * row_tile"
         places = (
-            "16 * row_tile + fragment_row(lane, element)",
+            f"{row} + fragment_row(lane, element)",
             "8 * column_tile + fragment_column(lane, element)",
         )
         values: dict[str, str] = {}
@@ -213,7 +226,9 @@ class LeafWriter:
                 lines.append(f"      const int {name_of(name)} = {values[name]};")
                 if not (values[name] in places and ix.literal_value(lo) == 0):
                     guards.append(f"{name_of(name)} >= {self.text(lo)}")
-                extent = 16 * first.shape[0] if values[name] == places[0] else 8 * first.shape[1]
+                extent = (
+                    first.rows * first.shape[0] if values[name] == places[0] else 8 * first.shape[1]
+                )
                 ends = ix.literal_value(hi)
                 if values[name] not in places or ends is None or ends < extent:
                     guards.append(f"{name_of(name)} < {self.text(hi)}")

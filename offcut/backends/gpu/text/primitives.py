@@ -1,14 +1,17 @@
-"""The primitives that kernels call: functions with inline PTX, for compute capability 8.0 and later.
+"""The primitives that kernels call: functions with inline PTX, for compute capability 8.0 and later, for 9.0 alone by tensor
+maps and warpgroups.
 
 The text includes no header: it begins with the primitives that its kernels call (`head`).
 
 Source: PTX ISA, "mbarrier", "cp.async", "cp.async.mbarrier.arrive", "ldmatrix", "mma.sync" of m16n8k16, m16n8k32
-and m16n8k8, "bar".
+and m16n8k8, "bar", "cp.async.bulk.tensor", "wgmma.mma_async", "setmaxnreg"; descriptors: CUTLASS, mma_sm90_desc.hpp,
+mma_traits_sm90_gmma.hpp.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _TYPES = """\
 typedef unsigned long long barrier;
@@ -91,6 +94,53 @@ DEVICE void copy_rows_in_background(T *to, const T *from, long long pitch, int r
     const int i = e / CELLS, j = e % CELLS * EACH, left = i < rows ? min(max(columns - j, 0), EACH) : 0;
     copy_cell(to + i * PITCH + j, left ? from + i * pitch + j : from, (int)sizeof(T) * left);  // the rest of a cell is zero
   }
+}""",
+    # boxes from main to shared memory, by tensor maps
+    'DEVICE void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }',
+    'DEVICE void arrive_and_expect(barrier *b, int bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(at(b)), "r"(bytes) : "memory"); }',
+    'template <class T> DEVICE void load_box(T *to, const tensor_map *map, barrier *b, int x, int y) { asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" :: "r"(at(to)), "l"(map), "r"(at(b)), "r"(x), "r"(y) : "memory"); }',
+    'template <class T> DEVICE void load_box(T *to, const tensor_map *map, barrier *b, int x, int y, int z) { asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" :: "r"(at(to)), "l"(map), "r"(at(b)), "r"(x), "r"(y), "r"(z) : "memory"); }',
+    """\
+template <int ROWS, int COLUMNS, class T, class... Outer>
+DEVICE int load_boxes(T *to, const tensor_map *map, barrier *b, int x, Outer... outer) {
+  #pragma unroll
+  for (int j = 0; j < COLUMNS; j += 64) load_box(to + j * ROWS, map, b, x + j, outer...);
+  return ROWS * COLUMNS * sizeof(T);  // what is outside of the array arrives as zeros
+}""",
+    "DEVICE int in_boxes(int i, int j, int rows) { return j / 64 * 64 * rows + i * 64 + (j % 64 ^ i % 8 * 8); }",
+    'DEVICE void fence_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }',
+    # products of warpgroups, in the background
+    "DEVICE int same(int x) { return __shfl_sync(0xffffffffu, x, 0); }",
+    'template <int R> DEVICE void fewer_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(R)); }',
+    'template <int R> DEVICE void more_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(R)); }',
+    'DEVICE void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }',
+    'DEVICE void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }',
+    'template <int MOST> DEVICE void wait_for_products() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(MOST) : "memory"); }',
+    """\
+template <int M, int N> DEVICE void end_of(float (&d)[M][N][4]) {  // no read of a sum moves before the wait
+  #pragma unroll
+  for (int e = 0; e < M * N * 4; ++e) asm volatile("" : "+f"(d[e / (4 * N)][e / 4 % N][e % 4]) :: "memory");
+}""",
+    """\
+// where rows of boxes of 128 bytes begin, 8 of them 1024 bytes apart, boxes `box` bytes apart; cells of 16 bytes swizzled
+DEVICE unsigned long long descriptor(const void *p, int box) {
+  return (at(p) & 0x3ffff) >> 4 | (unsigned long long)(box >> 4) << 16 | (unsigned long long)(1024 >> 4) << 32 | 1ull << 62;
+}
+template <int ROWS, bool TURNED, class T>
+DEVICE unsigned long long operand(const T *tile, int row, int p) {  // from a row and a term on; TURNED where terms lie apart
+  return descriptor(TURNED ? tile + row * ROWS + p * 64 : tile + p / 64 * 64 * ROWS + row * 64 + p % 64, 128 * ROWS);
+}""",
+    """\
+// d += a * b of 64 * M rows, 8 * N columns and TERMS, as a group in the background
+template <int N, int A_ROWS, bool A_TURNED, int B_ROWS, bool B_TURNED, int TERMS, int M, class T>
+DEVICE void multiply_boxes(float (&d)[M][N][4], const T *a, const T *b) {
+  begin_products();
+  #pragma unroll
+  for (int p = 0; p < TERMS; p += 16)
+    #pragma unroll
+    for (int m = 0; m < M; ++m)
+      multiply_async<A_TURNED, B_TURNED>(d[m], operand<A_ROWS, A_TURNED>(a, 64 * m, p), operand<B_ROWS, B_TURNED>(b, 0, p), T());
+  commit_products();
 }""",
     # products of fragments
     'DEVICE void load_matrices(unsigned (&d)[4], const void *row) { asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(at(row)) : "memory"); }',
@@ -238,6 +288,8 @@ DEVICE void multiply_tile_on_lanes(T (&d)[M][N][4], const T *a, const T *b, int 
     "DEVICE int fragment_column(int lane, int e) { return lane % 4 * 2 + e % 2; }",
 )  # fmt: skip
 
+_TENSOR_MAP = "struct __align__(64) tensor_map { unsigned char opaque[128]; };"
+_COLUMNS = re.compile(r"multiply_boxes<(\d+),")
 _NAME = re.compile(r"(\w+)\(")
 
 
@@ -265,4 +317,36 @@ def head(body: str) -> str:
             break
         included |= more
         words |= {word for at in more for word in re.findall(r"\w+", _PRIMITIVES[at])}
-    return "\n".join([_TYPES, *(_PRIMITIVES[at] for at in sorted(included))])
+    columns = sorted({int(found) for found in _COLUMNS.findall(body)})
+    types = [_TYPES, *[_TENSOR_MAP] * ("tensor_map" in words)]
+    products = (product(n, kind) for n in columns for kind in ("bf16", "f16") if kind in words)
+    return "\n".join([*types, *products, *(_PRIMITIVES[at] for at in sorted(included))])
+
+
+def product(columns: int, kind: str) -> str:
+    """Return the primitive that multiplies 64 rows by 16 terms in the background.
+
+    columns  of eight
+    kind     "bf16" or "f16"
+    """
+    sums = 4 * columns
+    to = _wrapped([f"%{e}" for e in range(sums)])
+    outputs = _wrapped([f'"+f"(d[{e // 4}][{e % 4}])' for e in range(sums)])
+    a, b, *turned = (f"%{sums + e}" for e in range(4))
+    return f"""\
+template <int A_TURNED, int B_TURNED>
+DEVICE void multiply_async(float (&d)[{columns}][4], unsigned long long a, unsigned long long b, {kind}) {{
+  asm volatile("wgmma.mma_async.sync.aligned.m64n{8 * columns}k16.f32.{kind}.{kind} {{"
+    "{to.replace(_BREAK, '"' + _BREAK + '"')}}}, {a}, {b}, 1, 1, 1, {", ".join(turned)};"
+    : {outputs}
+    : "l"(a), "l"(b), "n"(A_TURNED), "n"(B_TURNED));
+}}"""
+
+
+_BREAK = "\n    "
+
+
+def _wrapped(items: Sequence[str]) -> str:
+    """Return a list in lines of 16 items."""
+    lines = (", ".join(items[at : at + 16]) for at in range(0, len(items), 16))
+    return f",{_BREAK}".join(lines)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from offcut.backends.gpu.text.expressions import TYPES, WARP, name_of, no_text
+from offcut.backends.gpu.layouts import ATOM_BYTES, BOXES
+from offcut.backends.gpu.text.expressions import GROUP, TYPES, WARP, name_of, no_text
 from offcut.backends.gpu.units import REGISTERS, SHARED
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
@@ -21,6 +22,8 @@ zeros past the end of a tile, up to the terms of an instruction."""
 SKEW_BYTES = 16
 """Bytes of padding after each row, so that eight rows begin in eight different banks."""
 _ALIGNED = 128
+NUMBER_OF = {"warp": WARP, "warpgroup": GROUP}
+"""What stands for the iterator of a loop that is bound to a unit."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class SharedWindow:
     rows, columns, pitch  of a stage, in elements
     offset   in bytes
     slot     which stage it is
+    boxes    whether it lies in boxes of 64 columns, swizzled (`layouts.BOXES`): one after the other, without padding
     """
 
     name: str
@@ -41,11 +45,13 @@ class SharedWindow:
     depth: int
     offset: int
     slot: Expr
+    boxes: bool = False
 
     @property
     def pitch(self) -> int:
-        """Return the elements from a row to the next one."""
-        return self.columns + SKEW_BYTES // ITEM_BYTES[self.dtype]
+        """Return the elements from a row to the next one, times the number of boxes."""
+        skew = 0 if self.boxes else SKEW_BYTES // ITEM_BYTES[self.dtype]
+        return self.columns + skew
 
     @property
     def bytes(self) -> int:
@@ -55,27 +61,34 @@ class SharedWindow:
     @property
     def declaration(self) -> str:
         """Return the line that declares it."""
-        stages = f"{self.depth} of {self.rows} rows of {self.columns}"
+        stages = f"{self.depth} of {self.rows} rows of {self.columns}{' in boxes' * self.boxes}"
         return f"{TYPES[self.dtype]} *const {self.name} = ({TYPES[self.dtype]} *)(shared + {self.offset});  // {stages}"
 
 
 @dataclass(frozen=True)
 class Fragments:
-    """A window in registers, as accumulators of products: 16 rows by 8 columns each.
+    """A window in registers, as accumulators of products: 16 rows of a warp by 8 columns each.
 
-    starts   the coordinates of a warp's first element
-    extents  of a warp's rows and columns, at most
+    starts   the coordinates of the first element of a warp, or of a warpgroup
+    extents  of its rows and columns, at most
+    warps    that have 16 rows each, one after the other
     """
 
     name: str
     dtype: str
     starts: tuple[Expr, Expr]
     extents: tuple[int, int]
+    warps: int = 1
+
+    @property
+    def rows(self) -> int:
+        """Return the rows that each accumulator of a lane is of."""
+        return 16 * self.warps
 
     @property
     def shape(self) -> tuple[int, int]:
         """Return the number of fragments along rows and columns."""
-        return -(-self.extents[0] // 16), -(-self.extents[1] // 8)
+        return -(-self.extents[0] // self.rows), -(-self.extents[1] // 8)
 
 
 @dataclass
@@ -86,6 +99,11 @@ class Windows:
     shared: dict[int, SharedWindow]
     fragments: dict[int, Fragments]
     bytes: int = 0
+
+    @property
+    def alignment(self) -> int:
+        """Return the bytes that shared memory begins at a multiple of."""
+        return ATOM_BYTES if any(one.boxes for one in self.shared.values()) else _ALIGNED
 
     @classmethod
     def of(cls, program: Program, launch: Stmt) -> Windows:
@@ -110,10 +128,13 @@ class Windows:
     def _place(self, alloc: Alloc, loops: tuple[For, ...]) -> None:
         buffer = self.program.buffer(alloc.buffer)
         memory = alloc.memory or buffer.scope
-        if alloc.inplace is not None or alloc.layout is not None or buffer.layout is not None:
-            raise no_text(format_head(alloc), "a window in a layout has no text so far")
+        layout = alloc.layout or buffer.layout
+        rank = len(alloc.axes)
+        boxes = layout is not None and layout == BOXES.on(rank - 2, rank - 1)
+        if alloc.inplace is not None or (layout is not None and not (boxes and memory == SHARED)):
+            raise no_text(format_head(alloc), "a window in this layout has no text so far")
         if memory == SHARED:
-            window = self._shared(alloc, buffer, loops)
+            window = self._shared(alloc, buffer, loops, boxes)
             self.shared[id(alloc)] = window
             self.bytes = -(-(window.offset + window.bytes) // _ALIGNED) * _ALIGNED
         elif memory == REGISTERS:
@@ -121,14 +142,19 @@ class Windows:
         else:
             raise no_text(format_head(alloc), f"a window in {memory} has no text")
 
-    def _shared(self, alloc: Alloc, buffer: Buffer, loops: tuple[For, ...]) -> SharedWindow:
-        if any(loop.unit == "warp" for loop in loops):
+    def _shared(
+        self, alloc: Alloc, buffer: Buffer, loops: tuple[For, ...], boxes: bool
+    ) -> SharedWindow:
+        if any(loop.unit in NUMBER_OF for loop in loops):
             raise no_text(format_head(alloc), "a window of a warp alone has no text so far")
         extents = [ix.literal_bound(extent) for _, extent in alloc.axes]
         if len(extents) < 2 or None in extents or prod(map(int, extents[:-2])) != 1:  # type: ignore[arg-type]
             raise no_text(format_head(alloc), "the largest window of two axes is not known")
         whole = max(ROUNDED, ROUNDED_BYTES // ITEM_BYTES[buffer.dtype])
-        rows, columns = (-(-int(e) // whole) * whole for e in extents[-2:])  # type: ignore[arg-type]
+        multiples = BOXES.multiple if boxes else (whole, whole)
+        rows, columns = (
+            -(-(extent or 0) // of) * of for extent, of in zip(extents[-2:], multiples, strict=True)
+        )
         serial = [(loop.iter, loop.lo, loop.hi) for loop in loops if loop.unit is None]
         slot: Expr = ix.const(0)
         if alloc.depth > 1 and serial:
@@ -138,13 +164,14 @@ class Windows:
         name = name_of(alloc.buffer)
         while name in names:
             name += "_"
+        offset = -(-self.bytes // ATOM_BYTES) * ATOM_BYTES if boxes else self.bytes
         return SharedWindow(
-            name, buffer.dtype, starts, rows, columns, alloc.depth, self.bytes, slot
+            name, buffer.dtype, starts, rows, columns, alloc.depth, offset, slot, boxes
         )
 
     def _fragments(self, alloc: Alloc) -> Fragments:
-        """Return the accumulators of a warp: the part of the window that its product tile computes."""
-        for tile, iterator in _tiles((alloc,), None):
+        """Return the accumulators of a warp, or of a warpgroup: the part of the window that its product tile computes."""
+        for tile, loop in _tiles((alloc,), None):
             cover = tile.cover
             operands = {} if cover is None else dict(cover.operands)
             if operands.get("C") != alloc.buffer or len(operands) < 2 or cover is None:
@@ -153,27 +180,27 @@ class Windows:
             row, column = (axes.get(dict(cover.axes).get(name, "")) for name in ("i", "j"))
             if row is None or column is None:
                 break
-            warp_index = {} if iterator is None else {iterator: WARP}
+            warp_index = {} if loop is None else {loop.iter: NUMBER_OF[loop.unit or ""]}
+            warps = 4 if loop is not None and loop.unit == "warpgroup" else 1
             extents = ix.literal_bound(row.extent), ix.literal_bound(column.extent)
             if None in extents:
                 break
             starts = substitute(row.start, warp_index), substitute(column.start, warp_index)
-            return Fragments(
-                name_of(alloc.buffer),
-                self.program.buffer(alloc.buffer).dtype,
-                starts,
+            shape, dtype = (
                 (int(extents[0] or 0), int(extents[1] or 0)),
+                self.program.buffer(alloc.buffer).dtype,
             )
+            return Fragments(name_of(alloc.buffer), dtype, starts, shape, warps)
         raise no_text(
             format_head(alloc), "what lies in registers has no text but as sums of products"
         )
 
 
-def _tiles(body: tuple[Stmt, ...], warp: str | None) -> list[tuple[Tile, str | None]]:
-    """Return the tiles inside, each with the iterator of the loop over warps around it."""
-    tiles: list[tuple[Tile, str | None]] = []
+def _tiles(body: tuple[Stmt, ...], warp: For | None) -> list[tuple[Tile, For | None]]:
+    """Return the tiles inside, each with the loop over warps, or over warpgroups, around it."""
+    tiles: list[tuple[Tile, For | None]] = []
     for stmt in body:
-        inner = stmt.iter if isinstance(stmt, For) and stmt.unit == "warp" else warp
+        inner = stmt if isinstance(stmt, For) and stmt.unit in NUMBER_OF else warp
         if isinstance(stmt, Tile):
             tiles.append((stmt, inner))
             continue
