@@ -46,6 +46,10 @@ class At:
     segments: Mapping[str, Segment] = field(default_factory=dict)
 
 
+# (loops of a part that are not open yet, the part)
+Open = tuple[tuple[str, ...], Part]
+
+
 class Offsets:
     """The bounds, extents and values of the axes of `nest`, as far as they are known at a place."""
 

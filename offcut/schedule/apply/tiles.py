@@ -10,26 +10,19 @@ from offcut.core import index as ix
 from offcut.core.conditions import conjunction
 from offcut.core.expr import Binary, Expr, Var, variables
 from offcut.core.program import COUNTED_UNITS, UNITS, Cover, For, Form, Stmt, Tile, TileAxis
-from offcut.describe.computation import Names
 from offcut.describe.microkernel import LOOP_UNITS
 from offcut.partition import MASK, PAD
 from offcut.partition.tile import neutral_outside
 from offcut.polyhedral import Facts
-from offcut.schedule.apply.offsets import At, Offsets
+from offcut.schedule.apply.nest_loops import NestLoops
+from offcut.schedule.apply.offsets import At, Open
 from offcut.schedule.apply.reading import loads_of
-from offcut.schedule.apply.staged_form import Nest, Nests, Part, depends_on
+from offcut.schedule.apply.staged_form import Part, depends_on
 from offcut.schedule.decisions import SplitPair
 
-# (loops of a part that are not open yet, the part)
-Open = tuple[tuple[str, ...], Part]
 
-
-class Tiles(Offsets):
+class Tiles(NestLoops):
     """The loops of `nest` that form tiles: what an intrinsic runs, and copies between memories."""
-
-    def __init__(self, nests: Nests, nest: Nest, names: Names) -> None:
-        super().__init__(nest)
-        self.nests, self.names = nests, names
 
     @property
     def in_counted_units(self) -> bool:
