@@ -13,9 +13,8 @@ from offcut.partition.cut import (
     labelled,
     users_of,
 )
-from offcut.partition.cutting import AxisCut, EmittedTile, LoopCut, tiles_alike
+from offcut.partition.cutting import AxisCut, EmittedTile, GroupCut, LoopCut, tiles_alike
 from offcut.partition.drop_refused_covers import drop_refused_covers, without_covers
-from offcut.partition.groups import GroupCut, cut_group
 from offcut.partition.judge import (
     BEFORE_STAGING,
     Coverage,
@@ -146,7 +145,6 @@ __all__ = [
     "converted",
     "cover",
     "cut",
-    "cut_group",
     "cut_program",
     "cuts_of",
     "drop_refused_covers",

@@ -23,7 +23,7 @@ from offcut.core.intervals import Ends, ends
 from offcut.core.program import Choose, For, Form, If, Let, Option, Role, Stmt, walk
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
-from offcut.partition.cutting import ByHeight, Cutting, LoopCut
+from offcut.partition.cutting import Cutting, LoopCut
 from offcut.partition.legality import (
     check_crossed,
     check_exact,
@@ -38,7 +38,6 @@ from offcut.partition.strategies.segment_loops import (
     TilePlace,
     crossing_segment,
     full_segment,
-    height_cases,
     possible_segments,
     segment_loops,
     to_outer_axis,
@@ -55,14 +54,12 @@ class BandLevel:
 
     loop       its number in the band
     last       whether this is its innermost level
-    by_height  instead of one tile, one for each height of the tile of the loop that was cut before
     """
 
     loop: int
     tile: int
     strategy: Strategy
     last: bool
-    by_height: ByHeight = ()
 
 
 class Band:
@@ -130,17 +127,12 @@ class Band:
         return self.level(tuple(steps), {}, at)
 
     def level(
-        self, steps: tuple[BandLevel | For, ...], ranges: Mapping[int, Range], at: Facts
+        self, steps: tuple[BandLevel, ...], ranges: Mapping[int, Range], at: Facts
     ) -> tuple[Stmt, ...]:
-        """The loops of `steps`, outermost first, around one tile; some are loops of no tile."""
+        """The loops of `steps`, outermost first, around one tile."""
         if not steps:
             return self.innermost.emitted(ranges, at)
         step, rest = steps[0], steps[1:]
-        if isinstance(step, For):
-            body = self.level(rest, ranges, at.loop(step.iter, step.lo, step.hi))
-            return (replace(step, body=body),)
-        if step.by_height:
-            return self.by_height(step, rest, ranges, at)
         loop = self.band[step.loop]
         lo, hi, extent = loop.lo, loop.hi, ix.sub(loop.hi, loop.lo)
         if step.loop in ranges:
@@ -161,31 +153,10 @@ class Band:
             return self.level(rest, _with(ranges, step.loop, one), at)
         return self.stripped(step, rest, ranges, at, (lo, hi, extent))
 
-    def by_height(
-        self,
-        step: BandLevel,
-        rest: tuple[BandLevel | For, ...],
-        ranges: Mapping[int, Range],
-        at: Facts,
-    ) -> tuple[Stmt, ...]:
-        """A loop whose tiles depend on the height of the tile that was cut before: a case for each."""
-        number = list(ranges)[-1]
-        rows = ranges[number]
-        assert rows.rect is not None
-        assert rows.segment is not None
-
-        def case(tile: int, sizes: tuple[int, ...], limited: Segment) -> tuple[Stmt, ...]:
-            strategy = step.strategy.with_heights(sizes)
-            own = replace(step, tile=tile, strategy=strategy, by_height=())
-            inside = {**ranges, number: replace(rows, segment=limited)}
-            return self.level((own, *rest), inside, at)
-
-        return height_cases(step.by_height, rows.segment, rows.rect[1], case)
-
     def stripped(
         self,
         step: BandLevel,
-        rest: tuple[BandLevel | For, ...],
+        rest: tuple[BandLevel, ...],
         ranges: Mapping[int, Range],
         at: Facts,
         over: tuple[Expr, Expr, Expr],
@@ -249,7 +220,7 @@ class Band:
     def crossed(
         self,
         step: BandLevel,
-        rest: tuple[BandLevel | For, ...],
+        rest: tuple[BandLevel, ...],
         ranges: Mapping[int, Range],
         at: Facts,
         lo: Expr,
@@ -297,7 +268,7 @@ class Band:
     def full_tiles(
         self,
         step: BandLevel,
-        rest: tuple[BandLevel | For, ...],
+        rest: tuple[BandLevel, ...],
         ranges: Mapping[int, Range],
         at: Facts,
         lo: Expr,

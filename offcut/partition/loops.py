@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from offcut.core.expr import Logic, variables
 from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Sync, Tile
-from offcut.partition.band import Band, BandLevel
+from offcut.partition.band import Band
 from offcut.partition.cutting import Cutting
 from offcut.polyhedral import Facts
 
@@ -28,19 +28,6 @@ class LoopCutter:
     def block(self, body: Sequence[Stmt], at: Facts) -> tuple[Stmt, ...]:
         """`body` with the loops in it cut."""
         return tuple(made for stmt in body for made in self.statement(stmt, at))
-
-    def tiled(
-        self,
-        band: Sequence[For],
-        body: tuple[Stmt, ...],
-        steps: Sequence[BandLevel | For],
-        at: Facts,
-    ) -> tuple[Stmt, ...]:
-        """Parallel loops around `body` that are one tile, in the order of its axes.
-
-        steps  what is around the tile, outermost first: levels of these loops, and other loops
-        """
-        return Band(self.cutting, band, body, self.block).level(tuple(steps), {}, at)
 
     def statement(self, stmt: Stmt, at: Facts) -> tuple[Stmt, ...]:
         """`stmt` with the loops in it cut."""

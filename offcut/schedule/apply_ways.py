@@ -31,7 +31,6 @@ from offcut.partition import (
     Shared,
     all_matches,
     check_shared,
-    cut_group,
     pieces_of,
     users_of,
     window,
@@ -42,6 +41,7 @@ from offcut.polyhedral import space_of
 from offcut.proof import Certificate, Theorem
 from offcut.schedule import decisions
 from offcut.schedule.applied import Applied, Choice
+from offcut.schedule.apply.cut_group import cut_group
 from offcut.schedule.checks import check_layout, check_splits, check_widths
 from offcut.schedule.costs import check_cost
 from offcut.schedule.decisions import ANY, VECTORS, Cover, Order, Schedule, Split, Staging

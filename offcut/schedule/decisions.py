@@ -56,11 +56,6 @@ class Level:
     classes: ByHeight = ()
     room: int | None = None
 
-    @property
-    def largest_tile(self) -> int:
-        """Return the iterations of a tile, at most."""
-        return max((tile for _, tile, _ in self.classes), default=self.tile)
-
 
 @dataclass(frozen=True, slots=True)
 class Split:
@@ -100,7 +95,8 @@ class SplitPair:
     @property
     def factor(self) -> int:
         """Iterations of a tile, at most."""
-        return self.level.largest_tile
+        level = self.level
+        return level.tile if level.by is None else max(tile for _, tile, _ in level.classes)
 
     @property
     def tail(self) -> Strategy | None:

@@ -592,9 +592,9 @@ def _way_steps(stage: str, way: Way, sums: frozenset[str]) -> Iterator[Primitive
     way, pack = way.plain, way.pack
     if pack is not None:
         yield Staging("read", pack.buffer, pack.name, (stage,), layout=pack.layout)
-        yield from _loop_steps(pack.name, pack.splits, pack.loops, (), sums, {})
+        yield from loop_steps(pack.name, pack.splits, pack.loops, (), sums, {})
     inside: dict[str, str] = {}
-    yield from _loop_steps(stage, way.splits, way.loops, way.inner, sums, inside)
+    yield from loop_steps(stage, way.splits, way.loops, way.inner, sums, inside)
     if way.depth is not None:
         axis, windows = way.depth
         yield At(stage, stage, f"{axis}_tile" if axis in inside else axis, depth=windows)
@@ -607,7 +607,7 @@ def _way_steps(stage: str, way: Way, sums: frozenset[str]) -> Iterator[Primitive
     yield Cover(stage, at, way.cover.microkernel, axes)
 
 
-def _loop_steps(
+def loop_steps(
     stage: str,
     splits: Sequence[AxisCut],
     outer: Sequence[str],

@@ -26,11 +26,11 @@ from offcut.partition import (
 )
 from offcut.polyhedral import Facts, Space
 from offcut.schedule.apply.bounds import footprint
-from offcut.schedule.apply.offsets import At
+from offcut.schedule.apply.offsets import At, Open
 from offcut.schedule.apply.placing import is_beside
 from offcut.schedule.apply.reading import loads_of
 from offcut.schedule.apply.staged_form import Alternatives, Covered, Nest, Nests, point_of
-from offcut.schedule.apply.tiles import Open, Tiles
+from offcut.schedule.apply.tiles import Tiles
 from offcut.schedule.decisions import SplitPair
 
 

@@ -54,7 +54,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Statements without loops, in terms of the roots, and the loops around them by name."""
+    """Statements in terms of the roots, and the loops around them by name. Those of a group of stages hold the loops of its sums."""
 
     loops: tuple[str, ...]
     body: tuple[Stmt, ...]
@@ -143,25 +143,21 @@ class Nest:
     def made_by(self, axis: str) -> SplitPair | Fuse | None:
         """Return the relation that made `axis`; None for a root."""
         for relation in self.relations:
-            made = (
-                (relation.outer, relation.inner)
-                if isinstance(relation, SplitPair)
-                else (relation.fused,)
-            )
-            if axis in made:
-                return relation
+            match relation:
+                case SplitPair(_, outer, inner) if axis in (outer, inner):
+                    return relation
+                case Fuse(fused=fused) if axis == fused:
+                    return relation
         return None
 
     def taken_apart(self, axis: str) -> SplitPair | Fuse | None:
         """Return the relation by which other axes stand for `axis`; None for a loop."""
         for relation in self.relations:
-            gone = (
-                (relation.axis,)
-                if isinstance(relation, SplitPair)
-                else (relation.outer, relation.inner)
-            )
-            if axis in gone:
-                return relation
+            match relation:
+                case SplitPair(parent) if axis == parent:
+                    return relation
+                case Fuse(_, outer, inner) if axis in (outer, inner):
+                    return relation
         return None
 
     def mark(self, axis: str) -> Mark:

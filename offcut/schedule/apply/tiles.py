@@ -146,7 +146,7 @@ class Tiles(NestLoops):
                 axes.append(TileAxis(name, start, extent))
             else:
                 reductions.append((name, start, ix.add(start, extent)))
-        inner = replace(at, offsets=offsets)
+        inner = at.updated(offsets=offsets)
         body: tuple[Stmt, ...] = ()
         for part in parts:
             stmts = self.leaf(part, inner)

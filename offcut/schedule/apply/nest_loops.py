@@ -1,0 +1,343 @@
+"""The loops of one nest: decisions about them go in, full tiles and tails around what a tile holds come out.
+
+The outer loop of a split decides what the inner one covers: a segment of full tiles, then the tail
+as its strategy wants it (`partition.segments`). Where that cannot be, because the inner loop is
+further out, both loops are complete and an instance past the end is left out by a condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from offcut.core import index as ix
+from offcut.core.conditions import conjunction
+from offcut.core.expr import Binary, Expr, Var, substitute, variables
+from offcut.core.expr import walk as expressions_in
+from offcut.core.program import COUNTED_UNITS, Choose, For, Form, If, Option, Role, Stmt, map_body
+from offcut.describe.computation import Names
+from offcut.errors import PartitionError
+from offcut.partition import CUT, GUARD, LADDER, PAD, Segment, Strategy, runs, segments
+from offcut.partition.strategies.segment_loops import (
+    TilePlace,
+    full_segment,
+    height_cases,
+    possible_segments,
+    segment_loops,
+    to_outer_axis,
+)
+from offcut.partition.strategies.tiled_axis import EXTENT
+from offcut.polyhedral import Facts
+from offcut.schedule.apply.offsets import At, Offsets, Open
+from offcut.schedule.apply.staged_form import Nest, Nests
+from offcut.schedule.decisions import Fuse, Level, SplitPair
+
+MAX_UNITS = 32
+"""The most counted units (`COUNTED_UNITS`) that a block may have."""
+
+
+class NestLoops(Offsets):
+    """The loops of `nest`, which is one of `nests`; what is inside of them is a subclass's matter.
+
+    staged  whether windows or tiles of a target lie in the loops: then tiles of symbolic heights are made for any start and height
+    """
+
+    def __init__(self, nests: Nests, nest: Nest, names: Names, staged: bool = False) -> None:
+        super().__init__(nest)
+        self.nests, self.names, self.staged = nests, names, staged
+
+    def is_tile(self, first: str, parts: Sequence[Open]) -> bool:
+        """Return whether the loops from `first` inwards are one tile."""
+        raise NotImplementedError
+
+    def tile_leaves(self) -> frozenset[str]:
+        """Return the loops that an instruction runs."""
+        return frozenset()
+
+    def emit_tiles(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
+        """Return the statements of `parts`, whose loops are one tile."""
+        raise NotImplementedError
+
+    def computed_inside(self, axis: str, body: tuple[Stmt, ...], at: At) -> tuple[Stmt, ...]:
+        """Return `body`, the inside of the loop over `axis`, with what else is computed there."""
+        return body
+
+    def note_copy(self, body: tuple[Stmt, ...], copy: tuple[Stmt, ...]) -> None:
+        """Note that `copy` stands for `body`, statement by statement."""
+
+    def block(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
+        """Return `parts` in order, neighbours in one loop where they begin with the same."""
+        body: tuple[Stmt, ...] = ()
+        for first, group in groupby(parts, key=lambda part: part[0][:1]):
+            inside = list(group)
+            if not first:
+                for _, part in inside:
+                    body += self.leaf(part, at)
+            elif self.is_tile(first[0], inside):
+                body += self.emit_tiles(inside, at)
+            else:
+                body += self.loop(first[0], [(loops[1:], part) for loops, part in inside], at)
+        return body
+
+    def loop(self, axis: str, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
+        """Return the loop over `axis` around `parts`; several where its tail is treated apart."""
+        made, at = self.nest.made_by(axis), self.fixed(axis, at)
+        if isinstance(made, SplitPair) and axis == made.outer:
+            if made.level.by is not None:
+                return self.by_height(made, made.level.by, parts, at)
+            if self.covers(made, parts):
+                return self.split_loop(made, parts, at)
+        if self.nest.root(axis) is not None:
+            return self.plain(axis, self.bound(axis, 0, at), self.bound(axis, 1, at), parts, at)
+        return self.plain(axis, ix.const(0), self.extent(axis, at), parts, at)
+
+    def covers(self, split: SplitPair, parts: Sequence[Open]) -> bool:
+        """Return whether all loops of the inner axis are still to come, so that a segment bounds them."""
+        inner = set(self.nest.leaves(split.inner))
+        fused = any(isinstance(self.nest.made_by(leaf), Fuse) for leaf in inner)
+        return not fused and all(inner <= set(loops) for loops, _ in parts)
+
+    def plain(
+        self, axis: str, lo: Expr, hi: Expr, parts: Sequence[Open], at: At
+    ) -> tuple[Stmt, ...]:
+        """``for axis in lo:hi``; the offset of a root is counted from `lo`."""
+        name = self.names.fresh(axis)
+        offset = ix.sub(Var(name), lo)
+        inner = at.updated(facts=at.facts.loop(name, lo, hi))
+        body = self.opened(axis, offset, parts, inner)
+        self.names.release(name)
+        unit = self.nest.mark(axis).unit
+        return (For(name, lo, hi, body, unit=unit),) if body else ()
+
+    def opened(self, axis: str, offset: Expr, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
+        """What is inside the loop over `axis`, whose offset is now known."""
+        known, guards = self.completed(axis, offset, at)
+        for guard in guards:
+            known = known.updated(facts=known.facts.where(guard))
+        body = self.block(parts, known)
+        body = self.computed_inside(axis, body, known)
+        return (If(conjunction(guards), body),) if guards and body else body
+
+    def by_height(
+        self, split: SplitPair, by: str, parts: Sequence[Open], at: At
+    ) -> tuple[Stmt, ...]:
+        """Return the outer loop of a split for each height of the tile that the loop `by` lies inside."""
+        origin = self.nest.origins(by)[0]
+        if by not in at.extents or origin not in at.segments or not self.covers(split, parts):
+            raise PartitionError(
+                "split",
+                f"cannot split {split.axis} by the height of {by}",
+                at=f"axis {self.nest.name}.{split.axis}",
+                because=f"{split.outer} is not inside of the tiles of {by}, or not around {split.inner}",
+                help=(
+                    f"an order with {split.outer} inside of the loop over these, around {split.inner}",
+                ),
+            )
+
+        def case(tile: int, sizes: tuple[int, ...], limited: Segment) -> tuple[Stmt, ...]:
+            own = replace(split, level=Level(tile, split.tail, sizes))
+            known = at.updated(segments={**at.segments, origin: limited})
+            return self.split_loop(own, parts, known)
+
+        return height_cases(split.level.classes, at.segments[origin], at.extents[by], case)
+
+    def split_loop(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
+        """Return the outer loop of a split. Where the bounds of what is split differ inside of a tile around, as in a triangle, tiles
+        that lie in all rows are apart from those that some bounds cross, in which each instance is asked, as it is in all by `guard`.
+
+        Tiles around whose starts are products of sizes, and tiles of symbolic heights, are in no sets: then all instances are asked.
+        """
+        root, tile = split.axis, split.factor
+        if root not in at.early:
+            return self.segmented(split, parts, at)
+        strategy = self.strategy(split)
+        bounds = [self.ends_of_bound(root, end, at, self.open_tile) for end in (0, 1)]
+        one_code = not strategy.among and all(
+            not segment.lets for segment in segments(strategy, EXTENT, tile)
+        )
+        if not one_code or not all(_is_affine(one) for ends in bounds for one in ends):
+            return self.segmented(split, parts, at)
+        (start, first), (last, stop) = bounds
+        if strategy == GUARD:
+            rows = at.updated(window={**at.window, root: (start, stop)})
+            return self.segmented(split, parts, rows)
+        count = ix.floordiv(at.facts.extreme("max", ix.sub(last, first), ix.const(0)), tile)
+        full = ix.mul(tile, count)
+        between = (start, first), (first, ix.add(first, full)), (ix.add(first, full), stop)
+        before, inside, after = (at.updated(window={**at.window, root: one}) for one in between)
+        body: tuple[Stmt, ...] = ()
+        if not at.facts.holds(ix.compare(">=", start, first)):
+            body += self.segmented(split, parts, before)
+        if count != ix.const(0):
+            segment = full_segment(tile, count, full)
+            whole = inside.updated(early=at.early - {root})
+            body += self.segment(split, segment, full, parts, whole, always_loop=True)
+        if not at.facts.holds(ix.compare("<=", stop, ix.add(first, full))):
+            body += self.segmented(split, parts, after)
+        return body
+
+    def segmented(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
+        """Return the outer loop of a split, once for its full tiles and once for each kind of tail; neither where its end lies before its start."""
+        extent = self.extent(split.axis, at)
+        over_sizes = variables(extent) <= {size.name for size in self.nests.sizes}
+        if over_sizes or split.axis in at.early:
+            extent = at.facts.extreme("max", extent, ix.const(0))
+        if self.divides(split, extent, at):
+            count = ix.floordiv(extent, split.factor)
+            even = full_segment(split.factor, count, extent, Role.WHOLE)
+            return self.segment(split, even, extent, parts, at, always_loop=True)
+        strategy = self.strategy(split)
+        if not strategy.among:
+            return self.tailed(split, strategy, extent, parts, at)
+        options = (
+            Option(
+                one.name,
+                self.nests.tile_cost(runs(one, extent, split.factor), split.factor),
+                self.tailed(split, one, extent, parts, at),
+            )
+            for one in strategy.among
+        )
+        return (Choose(tuple(options)),)
+
+    def tailed(
+        self, split: SplitPair, strategy: Strategy, extent: Expr, parts: Sequence[Open], at: At
+    ) -> tuple[Stmt, ...]:
+        """Return the segments that `strategy` gives."""
+        body: tuple[Stmt, ...] = ()
+        for segment in possible_segments(segments(strategy, extent, split.factor), at.facts):
+            body += self.segment(split, segment, extent, parts, at)
+        return body
+
+    def divides(self, split: SplitPair, extent: Expr, at: At) -> bool:
+        """Return whether every tile of a loop of `extent` iterations is full."""
+        rest = ix.mod(extent, split.factor)
+        asked = split.tail is not None and split.tail.divides
+        return asked or self.always(ix.compare("==", rest, 0), at)
+
+    def strategy(self, split: SplitPair) -> Strategy:
+        """Return how the tail of `split` runs; cutting it off by default, padding it for an intrinsic.
+
+        Loops have every height, so what is left is a ladder of one step.
+        """
+        tail, heights = split.tail, split.level.heights
+        if tail is None and not heights and split.inner in self.tile_leaves():
+            return PAD
+        strategy = LADDER if tail is None or tail == CUT else tail
+        return strategy.with_heights(heights)
+
+    def counter(self, split: SplitPair) -> str:
+        """Return what the loop over the tiles of `split` is called."""
+        return split.outer
+
+    def segment(
+        self,
+        split: SplitPair,
+        segment: Segment,
+        extent: Expr,
+        parts: Sequence[Open],
+        at: At,
+        always_loop: bool = False,
+    ) -> tuple[Stmt, ...]:
+        """Return the tiles of one segment of a loop of `extent` iterations."""
+        unit = self.nest.mark(split.outer).unit
+        facts = at.facts if segment.when is None else at.facts.where(segment.when)
+        origins, by_root, limits = self.nest.origins(split.axis), at.segments, at.limits
+        if len(origins) == 1:
+            around = by_root.get(origins[0])
+            whole = segment if around is None else to_outer_axis(around, segment, extent)
+            by_root = {**by_root, origins[0]: whole}
+        if segment.predicate:
+            limits = {**limits, split.axis: segment.owned[1]}
+        last = self.staged and segment.owned[1] == extent
+        lone = segment.count is None and segment.form is Form.FULL and not segment.lets
+
+        def tile(place: TilePlace) -> tuple[Stmt, ...]:
+            if last and lone:  # the last tile ends where the loop does
+                place = replace(place, height=ix.sub(extent, place.start))
+            here = at.updated(facts=place.inside(facts), segments=by_root, limits=limits)
+            if self.staged and not segment.predicate:
+                sets = not segment.lets and _is_affine(place.start) and _is_affine(place.height)
+                if not sets:
+                    return self.opaque(split, segment, place, parts, here)
+            return self.one_tile(split, place, place, parts, here)
+
+        if unit in COUNTED_UNITS:
+            always_loop, count = True, segment.count or ix.const(1)
+            segment = replace(segment, count=_max_trip_count(count, facts))
+        name = self.counter(split)
+        return segment_loops(segment, name, self.names, tile, unit, always_loop)
+
+    def one_tile(
+        self,
+        split: SplitPair,
+        place: TilePlace,
+        real: TilePlace,
+        parts: Sequence[Open],
+        at: At,
+    ) -> tuple[Stmt, ...]:
+        """Return what is inside the loop over tiles.
+
+        place, real  of the tile; as it is called there, and as it is
+        """
+        value = real.counter or ix.floordiv(real.start, split.factor)
+        inner = at.updated(
+            starts={**at.starts, split.inner: place.start},
+            extents={**at.extents, split.inner: place.height},
+        )
+        return self.opened(split.outer, value, parts, inner)
+
+    def opaque(
+        self,
+        split: SplitPair,
+        segment: Segment,
+        place: TilePlace,
+        parts: Sequence[Open],
+        at: At,
+    ) -> tuple[Stmt, ...]:
+        """Return what is inside a tile of symbolic height, made for any start and height that lie in the loop that is split.
+
+        That tiles lie there is the theorem of their strategy; products of sizes are in no set.
+        """
+        extent = self.extent(split.axis, at)
+        s, h = (Var(self.names.fresh(f"{split.inner}_{what}")) for what in ("start", "height"))
+        least, most = segment.heights
+        facts = at.facts.loop(s.name, ix.const(0), ix.add(extent, 1))
+        facts = facts.loop(h.name, ix.const(least), ix.const(most + 1))
+        facts = facts.where(ix.compare("<=", ix.add(s, h), extent))
+        named = replace(place, start=s, height=h)
+        body = self.one_tile(split, named, place, parts, at.updated(facts=facts))
+        for made in (s, h):
+            self.names.release(made.name)
+        values = {s.name: place.start, h.name: place.height}
+        emitted = map_body(body, lambda expr: ix.simplify(substitute(expr, values)))
+        self.note_copy(body, emitted)
+        return emitted
+
+
+def _max_trip_count(count: Expr, facts: Facts) -> Expr:
+    """Return the greatest trip count of a loop over counted units, as a literal; `count` if facts do not bound it by `MAX_UNITS`.
+
+    Each block has the same number of units, so the loop over them has a constant trip count, and the last may have no tile.
+    """
+    if ix.literal_value(count) is not None or not facts.holds(ix.compare("<=", count, MAX_UNITS)):
+        return count
+    low, high = 0, MAX_UNITS
+    while high - low > 1:
+        middle = (low + high) // 2
+        if facts.holds(ix.compare("<=", count, middle)):
+            high = middle
+        else:
+            low = middle
+    return ix.const(high)
+
+
+def _is_affine(expr: Expr) -> bool:
+    """Return whether an expression has no product and no quotient of two parts that sizes change: whether it is in sets."""
+    return not any(
+        isinstance(node, Binary)
+        and node.op in ("*", "//", "%")
+        and variables(node.b)
+        and (node.op != "*" or variables(node.a))
+        for node in expressions_in(expr)
+    )
