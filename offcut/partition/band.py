@@ -38,6 +38,7 @@ from offcut.partition.strategies.segment_loops import (
     TilePlace,
     crossing_segment,
     full_segment,
+    inner_segment,
     possible_segments,
     segment_loops,
     to_outer_axis,
@@ -229,20 +230,20 @@ class Band:
         """A loop whose bounds depend on another of the band: full tiles, and what bounds cross."""
         loop = self.band[step.loop]
         box = {self.iters[k]: one for k, one in ranges.items()}
-        bounds = [self.over(edge, box) for edge in (lo, hi)]
-        (lo_min, lo_max), (hi_min, hi_max) = bounds
+        lower, upper = (self.over(edge, box) for edge in (lo, hi))
+        (lo_min, lo_max), (_, hi_max) = lower, upper
         tile = step.tile
         free = step.strategy != GUARD
-        count = ix.floordiv(at.extreme("max", ix.sub(hi_min, lo_max), ix.const(0)), tile)
-        end = ix.add(lo_max, ix.mul(tile, count)) if free else lo_min
+        full = inner_segment(lower, upper, tile, at)
+        end = ix.add(lo_max, full.owned[1]) if free else lo_min
         clipped = crossing_segment(step.tile)
         body: tuple[Stmt, ...] = ()
         if free:
             if not at.holds(Compare(">=", lo_min, lo_max)):
                 before = Range(lo, at.extreme("min", hi, lo_max), None, None, clipped)
                 body += self.level(rest, _with(ranges, step.loop, before), at)
-            if count != ix.const(0):
-                body += self.full_tiles(step, rest, ranges, at, lo_max, count)
+            if full.count != ix.const(0):
+                body += self.full_tiles(step, rest, ranges, at, lo_max, full)
         if step.strategy == CUT:
             start = lo if lo_min == lo_max == end else _later(at, lo, end, lo_max)
             after = Range(start, hi, None, None, clipped)
@@ -272,15 +273,14 @@ class Band:
         ranges: Mapping[int, Range],
         at: Facts,
         lo: Expr,
-        count: Expr,
+        segment: Segment,
     ) -> tuple[Stmt, ...]:
-        """`count` tiles from `lo` on, none of which a bound crosses."""
-        tile = step.tile
-        segment = full_segment(tile, count, ix.mul(tile, count))
+        """The tiles of `segment`, which begins at `lo`; no bound crosses them."""
 
         def inside(place: TilePlace) -> tuple[Stmt, ...]:
             start = ix.add(lo, place.start)
-            inner = Range(start, ix.add(start, tile), (start, place.height), None, segment)
+            end = ix.add(start, place.height)
+            inner = Range(start, end, (start, place.height), None, segment)
             return self.level(rest, _with(ranges, step.loop, inner), place.inside(at))
 
         name = f"{self.iters[step.loop]}_tile"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import Const, Expr, Logic, Var, substitute
+from offcut.core.intervals import Ends
 from offcut.core.program import For, Form, If, Let, Role, Stmt
 from offcut.describe.computation import Names
 from offcut.partition.cutting import ByHeight
@@ -136,6 +137,16 @@ def full_segment(tile: int, count: Expr, extent: Expr, role: Role = Role.BODY) -
     return replace(
         _segment(role, (tile, tile), (ix.const(0), extent), count), start=ix.mul(tile, ITER)
     )
+
+
+def inner_segment(lower: Ends, upper: Ends, tile: int, at: Facts) -> Segment:
+    """Return the segment of the full tiles of a loop whose bounds differ between the rows of a tile around: those that lie in all rows.
+
+    lower, upper  the least and the greatest value of its bounds in these rows; the segment begins at the greatest lower bound
+    """
+    length = at.extreme("max", ix.sub(upper[0], lower[1]), ix.const(0))
+    count = ix.floordiv(length, tile)
+    return full_segment(tile, count, ix.mul(tile, count))
 
 
 def crossing_segment(tile: int) -> Segment:

@@ -23,6 +23,7 @@ from offcut.partition.strategies.segment_loops import (
     TilePlace,
     full_segment,
     height_cases,
+    inner_segment,
     possible_segments,
     segment_loops,
     to_outer_axis,
@@ -152,25 +153,24 @@ class NestLoops(Offsets):
         if root not in at.early:
             return self.segmented(split, parts, at)
         strategy = self.strategy(split)
-        bounds = [self.ends_of_bound(root, end, at, self.open_tile) for end in (0, 1)]
+        lower, upper = (self.ends_of_bound(root, end, at, self.open_tile) for end in (0, 1))
         one_code = not strategy.among and all(
             not segment.lets for segment in segments(strategy, EXTENT, tile)
         )
-        if not one_code or not all(_is_affine(one) for ends in bounds for one in ends):
+        if not one_code or not all(_is_affine(one) for one in (*lower, *upper)):
             return self.segmented(split, parts, at)
-        (start, first), (last, stop) = bounds
+        (start, first), (_, stop) = lower, upper
         if strategy == GUARD:
             rows = at.updated(window={**at.window, root: (start, stop)})
             return self.segmented(split, parts, rows)
-        count = ix.floordiv(at.facts.extreme("max", ix.sub(last, first), ix.const(0)), tile)
-        full = ix.mul(tile, count)
+        segment = inner_segment(lower, upper, tile, at.facts)
+        full = segment.owned[1]
         between = (start, first), (first, ix.add(first, full)), (ix.add(first, full), stop)
         before, inside, after = (at.updated(window={**at.window, root: one}) for one in between)
         body: tuple[Stmt, ...] = ()
         if not at.facts.holds(ix.compare(">=", start, first)):
             body += self.segmented(split, parts, before)
-        if count != ix.const(0):
-            segment = full_segment(tile, count, full)
+        if segment.count != ix.const(0):
             whole = inside.updated(early=at.early - {root})
             body += self.segment(split, segment, full, parts, whole, always_loop=True)
         if not at.facts.holds(ix.compare("<=", stop, ix.add(first, full))):
