@@ -122,8 +122,8 @@ FAULTS = (
     Fault(
         "the rows of A are one element apart",
         "row_blocks",
-        "row, depth = (self.step(memory, load.index, axis) for axis in along)",
-        "row, depth = str(self.item), self.step(memory, load.index, along[1])",
+        "row, depth = (self.step(memory, load.index, axis) for axis in axes)",
+        "row, depth = str(self.item), self.step(memory, load.index, axes[1])",
     ),
     Fault(
         "the last vector of columns is one short",
@@ -232,8 +232,8 @@ FAULTS = (
     Fault(
         "what is left of a row is not run",
         "vectors",
-        "if width == 1 or (known is not None and known % width == 0):",
-        "if width == 1 or known is not None:",
+        "if width == 1 or (literal_count is not None and literal_count % width == 0):",
+        "if width == 1 or literal_count is not None:",
     ),
     Fault(
         "the mask of a row's rest is one lane short",
@@ -268,8 +268,8 @@ FAULTS = (
     Fault(
         "a register stands for several elements",
         "accesses",
-        "and len(found) <= 1",
-        "and len(found) <= 2",
+        "and len(found_indices) <= 1",
+        "and len(found_indices) <= 2",
     ),
     Fault(
         "the other branch runs in the lanes of the first",
@@ -839,13 +839,13 @@ FAULTS = (
     Fault(
         "the columns of a tile are as many as there may be",
         "row_blocks",
-        "known = ir.literal(columns)",
-        "known = low.range_of(self.column_axis.extent)[1] if self.column_axis else 1",
+        "literal = ir.literal(columns)",
+        "literal = low.range_of(self.column_axis.extent)[1] if self.column_axis else 1",
     ),
     Fault(
         "what may be a multiple of a vector has no rest",
         "vectors",
-        "if width == 1 or (known is not None and known % width == 0):",
+        "if width == 1 or (literal_count is not None and literal_count % width == 0):",
         "if width == 1 or (most is not None and most % width == 0):",
     ),
     Fault(

@@ -147,5 +147,5 @@ def _in_turn(host: Host) -> JitModule:
     """Return the function that calls entries one after the other. Who takes its address keeps it: threads that ask at once get one each."""
     text = call_sequence_ir()
     name = objects.key("in turn", text, repr(host))
-    kept = objects.get_or_build(name, lambda: jit.object_code(text, host, passes=True))
-    return jit.load([kept], host)
+    object_code = objects.get_or_build(name, lambda: jit.object_code(text, host, passes=True))
+    return jit.load([object_code], host)

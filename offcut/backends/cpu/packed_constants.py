@@ -125,8 +125,8 @@ def unpack(packed: PackedBuffer, layout: Layout | None, dtype: str, shape: Seque
     """Return the array of that shape that `pack` was given, bit for bit, where it was of that type; nobody may write to it."""
     kind = numpy_dtype(dtype)
     if layout is None:
-        held = packed.memory[: prod(shape) * kind.itemsize]
-        return own(held.view(kind).reshape(shape))
+        payload = packed.memory[: prod(shape) * kind.itemsize]
+        return own(payload.view(kind).reshape(shape))
     extents = layout.extents(shape, kind.itemsize)
     view = packed.memory[: prod(extents) * kind.itemsize].view(f"u{kind.itemsize}")
     array = layout.taken(view.reshape(extents), shape)

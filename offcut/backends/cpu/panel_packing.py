@@ -105,15 +105,15 @@ class _Panel:
         """So many rows of as many columns as a vector has words."""
         f, side = self.f, _SIDE[self.word]
         kind = f"<{side} x i{8 * self.word}>"
-        found = []
+        lanes = []
         for line in range(rows):
             at = (row, ir.add(f, column, str(line))) if self.turned else (row, column)
-            found.append(f.let(f"load {kind}, ptr {self.source(*at)}, align 1"))
+            lanes.append(f.let(f"load {kind}, ptr {self.source(*at)}, align 1"))
         step = side // 2 if self.turned else 0
         while step:
-            found = emit_transpose_step(f, found, step, kind)
+            lanes = emit_transpose_step(f, lanes, step, kind)
             step //= 2
-        for line, vector in enumerate(found):
+        for line, vector in enumerate(lanes):
             place = self.target(ir.add(f, row, str(line)), column)
             f.do(f"store {kind} {vector}, ptr {place}, align 1")
 

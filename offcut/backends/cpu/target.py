@@ -58,9 +58,9 @@ class Cpu(Target):
 
     def host(self, options: Options | None = None) -> isa.Host:
         """Return the machine as a kernel may use it."""
-        given, host = Options() if options is None else options, self._found
-        external = tuple(kernel for kernel in given.microkernels if kernel.unit == "core")
-        return replace(host, external=external, threads=given.threads)
+        requested, host = Options() if options is None else options, self._found
+        external = tuple(kernel for kernel in requested.microkernels if kernel.unit == "core")
+        return replace(host, external=external, threads=requested.threads)
 
     @lazy_property
     def _found(self) -> isa.Host:
@@ -182,17 +182,17 @@ class Cpu(Target):
         self, planned: TargetPlan, sizes: Mapping[str, int], options: Options
     ) -> tuple[str, ...]:
         """Return how many threads a call takes, and what they share; which functions were not compared with what they claim."""
-        made, host = _own(planned), self.host(options)
-        foreign = external_kernels(made.program, host)
-        notes = threads_note(made.seconds, made.shares, host.threads, sizes, host.machine, foreign)
+        plan, host = _own(planned), self.host(options)
+        foreign = external_kernels(plan.program, host)
+        notes = threads_note(plan.seconds, plan.shares, host.threads, sizes, host.machine, foreign)
         return (*notes, *unverified_notes(host.external, foreign))
 
     def render_form(
         self, planned: TargetPlan, signature: Signature, options: Options, form: str
     ) -> str:
         """LLVM IR (``llvm``) or assembly (``asm``)."""
-        made, host = _own(planned), self.host(options)
-        low = build.lower_kernel(made, signature, host)
+        plan, host = _own(planned), self.host(options)
+        low = build.lower_kernel(plan, signature, host)
         modules = microkernel_objects.microkernel_ir([low], host)
         if form == "llvm":
             parts = [("the entry", low.text), ("loops that it calls", low.loops)]

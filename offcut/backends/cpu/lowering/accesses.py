@@ -18,12 +18,12 @@ def is_one_element(buffer: str, body: Sequence[Stmt], inner: Set[str] = frozense
 
     inner   names that are bound around `body`, and make a difference
     """
-    found = _indices(buffer, body)
+    found_indices = _indices(buffer, body)
     names = inner | all_bound_names(tuple(body))
     return (
-        found is not None
-        and len(found) <= 1
-        and not any(variables(part) & names for index in found for part in index)
+        found_indices is not None
+        and len(found_indices) <= 1
+        and not any(variables(part) & names for index in found_indices for part in index)
     )
 
 
@@ -41,7 +41,7 @@ def streamed_buffers(
     written = {tuple(map(ix.simplify, s.index)) for s in stores if s.buffer in memory}
     buffers = {store.buffer: None for store in stores}
     buffers |= {load.buffer: None for store in stores for load, _ in loads(store.value)}
-    found: dict[str, tuple[Expr, ...]] = {}
+    indices_by_buffer: dict[str, tuple[Expr, ...]] = {}
     accesses = 0
     for buffer in buffers:
         if buffer not in memory:
@@ -53,8 +53,8 @@ def streamed_buffers(
         if len(accessed) == 1 and accessed <= written:
             (index,) = accessed
             if not any(isinstance(node, Load) for part in index for node in walk(part)):
-                found[buffer] = index
-    return found if 2 * len(found) > accesses else {}
+                indices_by_buffer[buffer] = index
+    return indices_by_buffer if 2 * len(indices_by_buffer) > accesses else {}
 
 
 def store_apart(program: Program, memory: Container[str], body: Sequence[Stmt], axis: str) -> bool:

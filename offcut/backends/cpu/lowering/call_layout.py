@@ -62,7 +62,7 @@ class Storage(Vectors):
         """Where every buffer lies: arguments in the order of the stable entry, then scratch."""
         inputs, outputs = boundary_buffers(self.program.buffers)
         constants = [b for b in self.program.buffers if b.kind is Kind.CONSTANT]
-        given: dict[str, Memory] = {}
+        updated_arrays: dict[str, Memory] = {}
         stride = 0
         for position, buffer in enumerate([*inputs, *outputs, *constants]):
             address = self.f.let(f"getelementptr ptr, ptr %pointers, i64 {position}")
@@ -82,10 +82,10 @@ class Storage(Vectors):
             origins = ("0",) * len(strides)
             memory = Memory(base, buffer.dtype, tuple(strides), origins)
             if buffer.kind is Kind.INOUT and position < len(inputs):
-                given[buffer.name] = memory
+                updated_arrays[buffer.name] = memory
             else:
                 self.memory[buffer.name] = memory
-        self.updated(given)
+        self.updated(updated_arrays)
         outside = spilled_buffers(self.program)
         self.windows = windows_of(self.program)
         for buffer in self.program.buffers:
@@ -102,12 +102,12 @@ class Storage(Vectors):
     def home(self, buffer: Buffer) -> str:
         """Return the address of a buffer that belongs to the call."""
         if not buffer.shape and buffer.layout is None:
-            found = self.f.slot(STORED[buffer.dtype])
+            address = self.f.slot(STORED[buffer.dtype])
         else:
-            found = self.scratch_of(buffer_bytes(buffer, self.row_bytes(buffer)))
+            address = self.scratch_of(buffer_bytes(buffer, self.row_bytes(buffer)))
         if all(extent == ix.const(1) for extent in buffer.shape) and buffer.layout is None:
-            self.single[found] = item_bytes(buffer.dtype)
-        return found
+            self.single[address] = item_bytes(buffer.dtype)
+        return address
 
     def window(self, alloc: Alloc) -> dict[str, Memory]:
         """Where a buffer lies that lives in a window; nothing where it lies in memory as a whole."""
@@ -227,10 +227,10 @@ class Storage(Vectors):
     def over_sizes(self, write: Callable[[FunctionWriter], None]) -> FunctionWriter:
         """Return a function of the sizes alone, whose names are none of the entry's."""
         f = FunctionWriter(prefix="s")
-        kept, self.f, values = self.f, f, dict(self.values)
+        old_writer, self.f, values = self.f, f, dict(self.values)
         self.sizes(f)
         write(f)
-        self.f, self.values = kept, values
+        self.f, self.values = old_writer, values
         self.f.declares |= f.declares
         return f
 
@@ -258,8 +258,8 @@ def windows_of(program: Program) -> set[str]:
         for stmt in walk(tile.body)
         if isinstance(stmt, Alloc)
     ]
-    kept = {alloc.buffer for alloc in inside}
-    found: set[str] = set()
+    whole_arrays = {alloc.buffer for alloc in inside}
+    windows: set[str] = set()
     for stmt in walk(program.body):
         if isinstance(stmt, Alloc):
             layout = stmt.layout or program.buffer(stmt.buffer).layout
@@ -268,8 +268,8 @@ def windows_of(program: Program) -> set[str]:
                 and (layout is None or is_multiple(start, layout.multiple_of(axis)))
                 for axis, (start, extent) in enumerate(stmt.axes)
             )
-            (found if fixed else kept).add(stmt.buffer)
-    return found - kept
+            (windows if fixed else whole_arrays).add(stmt.buffer)
+    return windows - whole_arrays
 
 
 def buffers_in_memory(program: Program) -> frozenset[str]:

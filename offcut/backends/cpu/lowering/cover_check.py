@@ -40,8 +40,8 @@ class CoverChecker(Lowering):
 
     def tile(self, tile: Tile) -> None:
         """Who computes a tile, or those inside it."""
-        found = self.cover(tile)
-        if isinstance(found, Refusal):
-            self.refused.setdefault(id(tile), found)
+        cover = self.cover(tile)
+        if isinstance(cover, Refusal):
+            self.refused.setdefault(id(tile), cover)
         if runs_as_loops(tile):
             self.block(tile_to_loops(tile))

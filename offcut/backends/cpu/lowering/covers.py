@@ -82,8 +82,8 @@ def _varying_rows(low: Addressing, tile: Tile, one: Covered) -> str | None:
     if rows is None or tile.form is not Form.PAD or not any(limits(tile, rows.iter)):
         return None
     terms = ix.sub(one.loop.hi, one.loop.lo)
-    known = {size.name for size in low.program.sizes}
-    if variables(ix.mul(rows.extent, terms)) <= known:
+    sizes = {size.name for size in low.program.sizes}
+    if variables(ix.mul(rows.extent, terms)) <= sizes:
         return None
     return f"the rows that are padded are as long as {one.loop.iter} is, which varies"
 

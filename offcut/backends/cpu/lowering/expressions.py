@@ -92,8 +92,8 @@ class Expressions(Addressing):
                 # As where the condition has left the loop: the product is not rounded before it is added.
                 holds = self.value(inside, lanes, slots)
                 new = self.reduced(op, old, then, dtype, self.on(lanes, holds), slots)
-                kept = e.binary("+", dtype, old, self.value(zero, lanes, slots))
-                return e.select(holds, new, kept, dtype)
+                unchanged = e.binary("+", dtype, old, self.value(zero, lanes, slots))
+                return e.select(holds, new, unchanged, dtype)
         if op == "sum" and isinstance(term, Binary) and term.op == "*" and dtype in FLOATS:
             a, b = self.value(term.a, lanes, slots), self.value(term.b, lanes, slots)
             return e.multiply_add(dtype, a, b, old)

@@ -90,9 +90,9 @@ def emit_interleaved_pack(
             f.do(f"store <{UNIT * COLUMNS} x i8> {value}, ptr {target}, align 1")
         else:
             units = _turned(low, source, axes, at, wide, last)
-            left = ir.sub(f, counts[0], k)
+            remaining = ir.sub(f, counts[0], k)
             for group, unit in enumerate(units):
-                there = f.let(f"icmp slt i64 {group * side}, {left}")
+                there = f.let(f"icmp slt i64 {group * side}, {remaining}")
                 with f.when(there):
                     place = f.let(f"getelementptr i8, ptr {target}, i64 {group * UNIT * COLUMNS}")
                     f.do(f"store <{COLUMNS} x i32> {unit}, ptr {place}, align 1")
@@ -147,7 +147,7 @@ def _turned(
     f, (rows, columns) = low.f, axes
     item = item_bytes(source.dtype)
     bytes_left = ir.mul(f, ir.sub(f, last, at[0]), str(item))
-    found = []
+    interleaved = []
     for column in range(COLUMNS):
         place = ir.add(f, at[1], str(column))
         inside = f.let(f"icmp slt i64 {column}, {wide}")
@@ -155,12 +155,12 @@ def _turned(
         with low.bound(rows.iter, at[0]), low.bound(columns.iter, place):
             address = low.address(low.memory[source.buffer], source.index)
         vector = _load(f, address, "i8", UNIT * COLUMNS, count)
-        found.append(f.let(f"bitcast <{UNIT * COLUMNS} x i8> {vector} to <{COLUMNS} x i32>"))
+        interleaved.append(f.let(f"bitcast <{UNIT * COLUMNS} x i8> {vector} to <{COLUMNS} x i32>"))
     step = COLUMNS // 2
     while step:
-        found = emit_transpose_step(f, found, step, f"<{COLUMNS} x i32>")
+        interleaved = emit_transpose_step(f, interleaved, step, f"<{COLUMNS} x i32>")
         step //= 2
-    return found
+    return interleaved
 
 
 def _load(f: FunctionWriter, address: str, kind: str, lanes: int, count: str) -> str:

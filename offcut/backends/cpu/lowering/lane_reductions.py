@@ -65,7 +65,7 @@ class Reductions(Expressions):
         start = self.scalar(loop.lo)
         count = ir.sub(f, self.scalar(loop.hi), start)
         terms = _Terms(self, loop, [self._reducer(s, width, wide) for s in stores], width, start)
-        totals, known = terms.slots(), ir.literal(count)
+        totals, literal_count = terms.slots(), ir.literal(count)
 
         def few() -> None:
             terms.keep(totals, terms.reduced(terms.identities(), "0", count))
@@ -77,8 +77,8 @@ class Reductions(Expressions):
             terms.run(accumulators, count)
             terms.keep(totals, terms.tree([terms.kept(own) for own in accumulators]))
 
-        if known is not None:
-            (few if known <= width else many)()
+        if literal_count is not None:
+            (few if literal_count <= width else many)()
         else:
             short = f.let(f"icmp sle i64 {count}, {width}")
             with f.when(short):
@@ -120,19 +120,19 @@ class Reductions(Expressions):
         self, stores: Sequence[Store], width: int, slots: Mapping[str, str]
     ) -> dict[str, str]:
         """Registers that hold in every lane what `slots` hold in one, where the terms read it."""
-        found: dict[str, str] = {}
+        widened: dict[str, str] = {}
         for load in (load for store in stores for load, _ in loads(store.value)):
-            if load.buffer not in slots or load.buffer in found:
+            if load.buffer not in slots or load.buffer in widened:
                 continue
             one, e = self.elements(1).kind(load.dtype), self.elements(width)
             vector = self.f.let(f"load {one}, ptr {slots[load.buffer]}")
             scalar = self.f.let(f"extractelement {one} {vector}, i32 0")
-            found[load.buffer] = self.f.slot(e.kind(load.dtype))
+            widened[load.buffer] = self.f.slot(e.kind(load.dtype))
             self.f.do(
                 f"store {e.kind(load.dtype)} {e.splat(scalar, load.dtype)}, "
-                f"ptr {found[load.buffer]}"
+                f"ptr {widened[load.buffer]}"
             )
-        return found
+        return widened
 
 
 @dataclass(frozen=True)
@@ -294,8 +294,8 @@ class _Terms:
         self, accumulators: Sequence[Sequence[State]], number: int, done: str, rest: str
     ) -> None:
         """Fewer terms than the accumulators hold, from accumulator `number` on."""
-        f, known = self.low.f, ir.literal(rest)
-        if number == len(accumulators) or (known is not None and known <= 0):
+        f, literal_count = self.low.f, ir.literal(rest)
+        if number == len(accumulators) or (literal_count is not None and literal_count <= 0):
             return
 
         def step() -> None:
@@ -304,7 +304,7 @@ class _Terms:
             after = ir.add(f, done, str(self.width)), ir.sub(f, rest, str(self.width))
             self._rest(accumulators, number + 1, *after)
 
-        if known is not None:
+        if literal_count is not None:
             step()
             return
         with f.when(f.let(f"icmp sgt i64 {rest}, 0")):

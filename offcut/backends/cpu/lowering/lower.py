@@ -288,14 +288,18 @@ class Lowering(Storage):
         if runs_as_loops(tile):
             self.block(tile_to_loops(tile))
             return
-        found = self.cover(tile)
+        cover_or_refusal = self.cover(tile)
         with self.outline.piece(self.f, loops=self.is_of_loops(tile)):
-            if isinstance(found, Refusal):
+            if isinstance(cover_or_refusal, Refusal):
                 if tile.microkernel in self.families:
-                    raise InternalError(f"a tile is not what {tile.microkernel} computes: {found}")
+                    raise InternalError(
+                        f"a tile is not what {tile.microkernel} computes: {cover_or_refusal}"
+                    )
                 self.vectors(tile, tile.body, {})
             else:
-                lower_to_microkernel_calls(self, tile, self.families[tile.microkernel or ""], found)
+                lower_to_microkernel_calls(
+                    self, tile, self.families[tile.microkernel or ""], cover_or_refusal
+                )
 
     def cover(self, tile: Tile) -> Parts | Refusal:
         """How the microkernel that `tile` names computes it."""

@@ -82,8 +82,8 @@ class _KernelTile:
     def scratch_for(self, buffer: str, found: Match) -> dict[str, Memory]:
         """Memory of the sum, where it is private to the tile or the tile is padded."""
         low = self.low
-        held = buffer in low.memory
-        if held and self.tile.form is not Form.PAD:
+        is_in_memory = buffer in low.memory
+        if is_in_memory and self.tile.form is not Form.PAD:
             return {}
         info = low.program.buffer(buffer)
         item = item_bytes(info.dtype)
@@ -204,7 +204,7 @@ class _Block:
         c_memory = low.memory[self.store.buffer]
         c = low.address(c_memory, self.store.index)
         c_row = self.step(c_memory, self.store.index, self.found.rows)
-        known = ir.literal(columns)
+        literal = ir.literal(columns)
         aligned = b_memory.layout is None or self.aligned()
         call = _Call(self, variant, a, c_row, rows, depth)
         if not call.heights:
@@ -212,8 +212,8 @@ class _Block:
         if self.family.wide and aligned:
             b = low.address(b_memory, self.b.index)
             call.wide(c, b, columns, b_memory)
-        elif known is not None and aligned:
-            call.columns(c, b_memory, known)
+        elif literal is not None and aligned:
+            call.columns(c, b_memory, literal)
         else:
             call.chunks(b_memory, columns, aligned)
 
@@ -236,8 +236,8 @@ class _Block:
 
     def steps(self, load: Load) -> tuple[str, str]:
         memory = self.low.memory[load.buffer]
-        along = (self.found.rows, self.found.depth)
-        row, depth = (self.step(memory, load.index, axis) for axis in along)
+        axes = (self.found.rows, self.found.depth)
+        row, depth = (self.step(memory, load.index, axis) for axis in axes)
         return row, depth
 
     def around(self) -> Iterator[str]:
@@ -330,14 +330,14 @@ class _Call:
         """A literal number of columns: the widest tiles that fit, in turn, then a masked one."""
         lanes, shapes = self.block.panel, self.block.family.widths
         common = set.intersection(*(set(shapes[h]) for h in self.heights))
-        left, done = count, 0
-        while left > 0:
-            vectors = -(-left // lanes)
+        remaining, done = count, 0
+        while remaining > 0:
+            vectors = -(-remaining // lanes)
             width = max(w for w in common if w <= vectors)
-            covered = min(left, width * lanes)
+            covered = min(remaining, width * lanes)
             last = covered - (width - 1) * lanes
             self.write(self.moved(c, done), self.b_at(b, done), width, str(last), b)
-            left, done = left - covered, done + covered
+            remaining, done = remaining - covered, done + covered
 
     def moved(self, c: str, columns: int) -> str:
         step = self.block.step(
@@ -401,9 +401,9 @@ class _Call:
     def write(self, c: str, b: str, width: int, last: str, memory: Memory) -> None:
         block, low, family = self.block, self.low, self.block.family
         name = family.microkernel.name
-        wanted = low.tiles.setdefault((name, self.variant), set())
+        shapes_called = low.tiles.setdefault((name, self.variant), set())
         shapes = family.widths
-        wanted |= {(h, width) for h in self.heights if width in shapes[h]}
+        shapes_called |= {(h, width) for h in self.heights if width in shapes[h]}
         b_step = block.step(memory, block.b.index, block.found.depth)
         b_panel = memory.panels if memory.layout is not None else "0"
         arguments = (
@@ -429,10 +429,10 @@ class _Call:
         """What the function asks for ahead of its use: where, and how far that moves with each step."""
         block = self.block
         columns = block.column_axis
-        found = None if block.split else reuse(self.low, block.b, memory, columns)
+        reuse_of_columns = None if block.split else reuse(self.low, block.b, memory, columns)
         at, moved = b, "0"
-        if found is not None and columns is not None:
-            at, moved = prefetch_slice(self.low, found, block.b, columns, panels, step)
+        if reuse_of_columns is not None and columns is not None:
+            at, moved = prefetch_slice(self.low, reuse_of_columns, block.b, columns, panels, step)
         return f"ptr {at}, i64 {moved}"
 
 
@@ -444,7 +444,7 @@ def _point(tile: Tile, buffer: str) -> tuple[str, ...]:
 
 def _over_sizes(size: Expr, low: Vectors) -> Expr:
     """Return a bound on `size` that names only symbolic sizes."""
-    known = {s.name for s in low.program.sizes}
-    if variables(size) <= known:
+    sizes = {s.name for s in low.program.sizes}
+    if variables(size) <= sizes:
         return size
     raise InternalError(f"scratch of {format_expr(size)} bytes depends on a loop")

@@ -64,7 +64,7 @@ def reuse(low: Vectors, operand: Load, memory: Memory, columns: TileAxis | None)
 
 
 def prefetch_slice(
-    low: Vectors, found: Reuse, operand: Load, columns: TileAxis, panels: int, step: str
+    low: Vectors, reused: Reuse, operand: Load, columns: TileAxis, panels: int, step: str
 ) -> tuple[str, str]:
     """Where a call's share of the next group starts, and how far it goes on with each step of terms.
 
@@ -73,15 +73,15 @@ def prefetch_slice(
     """
     f = low.f
     parts, position = "1", "0"
-    for loop in found.again:
+    for loop in reused.again:
         length = low.scalar(ix.sub(loop.hi, loop.lo))
         now = ir.sub(f, low.values[loop.iter], low.scalar(loop.lo))
         position = ir.add(f, ir.mul(f, position, length), now)
         parts = ir.mul(f, parts, length)
-    following = ir.add(f, low.values[found.group.iter], "1")
-    last = f.let(f"icmp sge i64 {following}, {low.scalar(found.group.hi)}")
+    following = ir.add(f, low.values[reused.group.iter], "1")
+    last = f.let(f"icmp sge i64 {following}, {low.scalar(reused.group.hi)}")
     memory = low.memory[operand.buffer]
-    with low.bound(found.group.iter, following):
+    with low.bound(reused.group.iter, following):
         start = low.scalar(columns.start)
     with low.bound(columns.iter, start):
         group = low.address(memory, operand.index)

@@ -212,26 +212,26 @@ class VectorStatements(Reductions):
         else:
             first, last = self.scalar(loop.lo), self.scalar(loop.hi)
         written = {s.buffer: s for s in statements(loop.body) if isinstance(s, Store)}
-        kept = [
+        stores_in_registers = [
             store
             for buffer, store in written.items()
             if buffer in self.memory
             and buffer not in slots
             and self.held(buffer, loop.body, {loop.iter})
         ]
-        if not kept:
+        if not stores_in_registers:
             self.iterations(loop, (first, last), apart, lanes, slots)
             return
         e = self.elements(lanes.width)
         with f.when(f.let(f"icmp slt i64 {first}, {last}")):
             own = dict(slots)
-            for store in kept:
+            for store in stores_in_registers:
                 dtype = self.program.buffer(store.buffer).dtype
                 own[store.buffer] = f.slot(e.kind(dtype))
                 old = self.load(store.buffer, store.index, dtype, inside)
                 f.do(f"store {e.kind(dtype)} {old}, ptr {own[store.buffer]}")
             self.iterations(loop, (first, last), apart, lanes, own)
-            for store in kept:
+            for store in stores_in_registers:
                 dtype = self.program.buffer(store.buffer).dtype
                 new = f.let(f"load {e.kind(dtype)}, ptr {own[store.buffer]}")
                 self.save(store.buffer, store.index, new, inside)
@@ -278,9 +278,9 @@ class VectorStatements(Reductions):
         count = ix.literal_value(loop.hi) if ix.literal_value(loop.lo) == 0 else None
         stores = (stmt for stmt in loop.body if isinstance(stmt, Store))
         read = (load for store in stores for load, _ in loads(store.value))
-        asked = count is not None and any(
+        has_condition = count is not None and any(
             self.says_member(loop.iter, count, self.memory[load.buffer], load.index, lanes)
             for load in read
             if load.buffer in self.memory
         )
-        return count if asked else None
+        return count if has_condition else None

@@ -121,8 +121,8 @@ class Vectors(VectorStatements):
             self.instances(body, Lanes(1, None))
             return
         axis = axes[0]
-        apart = store_apart(self.program, self.memory, body, axis.iter)
-        if not apart or has_lane_reductions(body, self.program, self.isa):
+        stores_apart = store_apart(self.program, self.memory, body, axis.iter)
+        if not stores_apart or has_lane_reductions(body, self.program, self.isa):
             with self.each_row(tile, axis):
                 self.instances(body, Lanes(1, None))
             return
@@ -131,8 +131,8 @@ class Vectors(VectorStatements):
             return
         start = self.scalar(axis.start)
         count = ir.maximum(self.f, self.active(tile, axis), "0")
-        known, done = ir.literal(count), "0"
-        most = at_most(axis.extent) if known is None else known
+        literal_count, done = ir.literal(count), "0"
+        most = at_most(axis.extent) if literal_count is None else literal_count
         for width in self.widths(body, most):
             if most is not None and most < width:
                 continue
@@ -145,7 +145,7 @@ class Vectors(VectorStatements):
                         self.fetched_ahead(body, lanes)
                     self.instances(body, lanes)
             done = full
-        if width == 1 or (known is not None and known % width == 0):
+        if width == 1 or (literal_count is not None and literal_count % width == 0):
             return
         rest = ir.sub(self.f, count, done)
         some = self.f.let(f"icmp sgt i64 {rest}, 0")
@@ -288,9 +288,9 @@ class Vectors(VectorStatements):
             square, edge, end = f.name("square"), f.name("edge"), f.name("end")
             deep = f.let(f"icmp sge i64 {rows}, {width}")
             f.do(f"br i1 {deep}, label {square}, label {edge}")
-            for label, left in ((square, None), (edge, rows)):
+            for label, remaining in ((square, None), (edge, rows)):
                 with f.within(label):
-                    turned(rows=left)
+                    turned(rows=remaining)
                 f.do(f"br label {end}")
             f.start(end)
 
@@ -337,5 +337,5 @@ class Vectors(VectorStatements):
 
 def _divides(width: int, extent: str) -> bool:
     """Whether an extent is known, and vectors of `width` lanes fill it."""
-    known = ir.literal(extent)
-    return known is not None and known % width == 0
+    literal = ir.literal(extent)
+    return literal is not None and literal % width == 0

@@ -127,8 +127,8 @@ def _unless(f: FunctionWriter, condition: str) -> None:
 
 def _state(features: Sequence[str]) -> int:
     states = (("avx", _AVX_STATE), ("avx512", _AVX512_STATE), ("amx", _TILE_STATE))
-    wanted = 0
+    state_bits = 0
     for prefix, state in states:
         if any(name.startswith(prefix) for name in features):
-            wanted |= state
-    return wanted
+            state_bits |= state
+    return state_bits

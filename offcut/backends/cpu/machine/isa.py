@@ -97,8 +97,8 @@ class Host:
         """LLVM's spelling: every known feature on or off, so that hidden ones are never used."""
         if not self.here:
             return ",".join(f"+{name}" for name in sorted(self.features))
-        known = set(_host_features()) | self.features
-        return ",".join(f"{'+' if f in self.features else '-'}{f}" for f in sorted(known))
+        llvm_features = set(_host_features()) | self.features
+        return ",".join(f"{'+' if f in self.features else '-'}{f}" for f in sorted(llvm_features))
 
     @property
     def lacking(self) -> tuple[str, ...]:
@@ -230,8 +230,8 @@ def _said(index: int, fact: str) -> str:
 
 
 def _architecture(triple: str) -> str:
-    found = triple.partition("-")[0]
-    return {"amd64": "x86_64", "arm64": "aarch64"}.get(found, found)
+    architecture = triple.partition("-")[0]
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(architecture, architecture)
 
 
 _BASELINE = frozenset({"sse", "sse2", "fxsr", "mmx", "cmov", "cx8", "64bit"})
@@ -243,8 +243,8 @@ def _visible(hidden_text: str) -> frozenset[str]:
     hidden = frozenset(filter(None, (part.strip() for part in hidden_text.split(","))))
     there = _host_features()
     sets = (one for each in _SETS.values() for one in each)
-    known = frozenset(there).union(*(features for *_, features in sets))
-    unknown = hidden - known
+    visible_features = frozenset(there).union(*(features for *_, features in sets))
+    unknown = hidden - visible_features
     if unknown:
         raise TargetError(
             "OFFCUT_HIDE_FEATURES",

@@ -47,14 +47,16 @@ def _machine(host: Host, effort: int = 1) -> Any:
             f"cannot make code for {host.machine.name}",
             because=f"this LLVM has no architecture {host.machine.architecture}",
         ) from None
-    made = target.create_target_machine(features=host.feature_string, opt=effort, jit=True)
-    if found := re.search(r"-p:(?!64)(\d+)", str(made.target_data)):
+    target_machine = target.create_target_machine(
+        features=host.feature_string, opt=effort, jit=True
+    )
+    if found := re.search(r"-p:(?!64)(\d+)", str(target_machine.target_data)):
         raise TargetError(
             "compile",
             f"cannot make code for {host.machine.name}",
             because=f"its addresses have {found[1]} bits, and offcut's have 64",
         )
-    return made
+    return target_machine
 
 
 @lru_cache(maxsize=8)

@@ -28,9 +28,9 @@ def separate_conditions(program: Program, schedule: Schedule) -> tuple[Program, 
     with debug.timed("separate"):
         for step in schedule.steps:
             if is_of_loops(step):
-                apart = separate(program, step.copies)
-                program = apart.program
-                notes += tuple(f"loop {note.loop}: {note.text}" for note in apart.notes)
+                result = separate(program, step.copies)
+                program = result.program
+                notes += tuple(f"loop {note.loop}: {note.text}" for note in result.notes)
     return program, notes
 
 

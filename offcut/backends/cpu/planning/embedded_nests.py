@@ -77,8 +77,8 @@ class _Nests:
         if body == self.program.body:
             return self.program
         used = accessed_arrays(body)
-        left = (b for b in self.buffers.values() if b.kind not in _OWN or b.name in used)
-        return replace(self.program, buffers=tuple(left), body=body)
+        used_buffers = (b for b in self.buffers.values() if b.kind not in _OWN or b.name in used)
+        return replace(self.program, buffers=tuple(used_buffers), body=body)
 
     def block(
         self, body: tuple[Stmt, ...], around: tuple[For, ...], others: set[str]
@@ -88,20 +88,20 @@ class _Nests:
         around   the loops that it stands in, outermost first
         others   arrays that statements outside of it touch
         """
-        found: list[Stmt] = []
+        statements: list[Stmt] = []
         for place, stmt in enumerate(body):
             if not isinstance(stmt, For) or not has_product((stmt,)):
-                found.append(stmt)
+                statements.append(stmt)
                 continue
             rest = others | accessed_arrays((*body[:place], *body[place + 1 :]))
-            made = self.nest(stmt, around, rest)
-            if made is not None:
-                found += made
+            cut_body = self.nest(stmt, around, rest)
+            if cut_body is not None:
+                statements += cut_body
             elif stmt.unit is None and _first(stmt) is not None:
-                found.append(replace(stmt, body=self.block(stmt.body, (*around, stmt), rest)))
+                statements.append(replace(stmt, body=self.block(stmt.body, (*around, stmt), rest)))
             else:
-                found.append(stmt)
-        return tuple(found)
+                statements.append(stmt)
+        return tuple(statements)
 
     def nest(self, loop: For, around: tuple[For, ...], others: set[str]) -> tuple[Stmt, ...] | None:
         """What runs instead of a nest; None where it stays."""
@@ -114,27 +114,27 @@ class _Nests:
                 if buffer.name in inside
             ),
         )
-        made = self.cut(nest)
-        if made is None or not self.fits(made, bool(around), others):
+        cut_nest = self.cut(nest)
+        if cut_nest is None or not self.fits(cut_nest, bool(around), others):
             return None
-        self.results.append(made)
-        for buffer in made.buffers:
-            known = self.buffers.get(buffer.name, buffer)
-            self.buffers[buffer.name] = replace(buffer, kind=known.kind)
-        return made.body
+        self.results.append(cut_nest)
+        for buffer in cut_nest.buffers:
+            old_buffer = self.buffers.get(buffer.name, buffer)
+            self.buffers[buffer.name] = replace(buffer, kind=old_buffer.kind)
+        return cut_nest.body
 
-    def fits(self, made: Program, inner: bool, others: set[str]) -> bool:
+    def fits(self, cut_nest: Program, inner: bool, others: set[str]) -> bool:
         """Whether the arrays of a nest that was cut may be those of the program."""
         sizes = {size.name for size in self.program.sizes}
-        for buffer in made.buffers:
-            known = self.buffers.get(buffer.name)
-            if known is None and buffer.kind is Kind.PRIVATE:
+        for buffer in cut_nest.buffers:
+            old_buffer = self.buffers.get(buffer.name)
+            if old_buffer is None and buffer.kind is Kind.PRIVATE:
                 if buffer.name in sizes:
                     return False
-            elif known is None:
+            elif old_buffer is None:
                 if inner or any(variables(extent) - sizes for extent in buffer.shape):
                     return False
-            elif replace(buffer, kind=known.kind) != known and buffer.name in others:
+            elif replace(buffer, kind=old_buffer.kind) != old_buffer and buffer.name in others:
                 return False
         return True
 

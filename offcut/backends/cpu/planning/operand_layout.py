@@ -35,7 +35,7 @@ class OperandChoice:
     how  ``direct``, ``panels`` or ``packed``
     """
 
-    found: Match
+    match: Match
     how: str
 
 
@@ -66,14 +66,14 @@ class OperandPlanner:
             return []
         price, best = first
         others = list[OperandChoice]()
-        if (known := self.known_rows(lead, best)) is not None:
-            if known[0] <= price * (1 + self.machine.policy.gain):
-                best = known[1]
+        if (known_rows := self.known_rows(lead, best)) is not None:
+            if known_rows[0] <= price * (1 + self.machine.policy.gain):
+                best = known_rows[1]
             else:
-                others.append(known[1])
-        may_pack = best.found.columns is not None and self.packs(lead, best.found)
-        may_pack = may_pack and not is_narrow(self.computation, best.found, self.machine)
-        if best.how == "direct" and self.auto and best.found.rows is not None and may_pack:
+                others.append(known_rows[1])
+        may_pack = best.match.columns is not None and self.packs(lead, best.match)
+        may_pack = may_pack and not is_narrow(self.computation, best.match, self.machine)
+        if best.how == "direct" and self.auto and best.match.rows is not None and may_pack:
             others.insert(0, replace(best, how="packed"))
         return [best, *others]
 
@@ -84,17 +84,17 @@ class OperandPlanner:
         A call may have fewer rows along the latter than there are along the former: one image, of 7 columns.
         """
         axes = {axis.name: ix.literal_value(axis.extent) for axis in lead.axes}
-        taken = best.found
-        if not self.auto or taken.rows is None or axes[taken.rows] is not None:
+        best_match = best.match
+        if not self.auto or best_match.rows is None or axes[best_match.rows] is not None:
             return None
         alike = (
-            (axes[found.rows], -key[1], operand)
+            (axes[match.rows], -key[1], operand)
             for key, operand in self.candidates(lead)
-            if (found := operand.found).rows is not None
-            and axes[found.rows] is not None
+            if (match := operand.match).rows is not None
+            and axes[match.rows] is not None
             and operand.how == best.how
-            and found.microkernel is taken.microkernel
-            and (found.columns, found.depth) == (taken.columns, taken.depth)
+            and match.microkernel is best_match.microkernel
+            and (match.columns, match.depth) == (best_match.columns, best_match.depth)
         )
         longest = max(alike, default=None, key=lambda one: one[:2])
         return None if longest is None else (-longest[1], longest[2])
@@ -123,7 +123,7 @@ class OperandPlanner:
         """
         lead = group[0]
         names = [axis.name for axis in lead.axes]
-        found: list[tuple[tuple[int, float], tuple[str, ...]]] = []
+        priced_orders: list[tuple[tuple[int, float], tuple[str, ...]]] = []
         terms = 1
         for axis in lead.reduce_axes:
             terms *= ix.literal_value(axis.extent) or self.machine.policy.terms
@@ -140,9 +140,9 @@ class OperandPlanner:
                     ITEM_BYTES[match.by_columns.dtype] / self.machine.traffic.pack_bytes_per_cycle
                 )
                 price += item / max(ix.literal_value(rows) or self.machine.policy.trips, 1)
-            found.append(((0 if how == "panels" else 1, price), order))
+            priced_orders.append(((0 if how == "panels" else 1, price), order))
         whole = all(len(self.computation.buffer(s.buffer).shape) == len(names) for s in group)
-        return min(found, default=None) if whole else None
+        return min(priced_orders, default=None) if whole else None
 
     def is_computed(self, lead: Stage, exact: bool) -> bool:
         """Return whether some microkernel computes a stage; its operands converted, if not `exact`."""
@@ -155,21 +155,21 @@ class OperandPlanner:
         """
         group = self.computation.groups[position]
         lead, now = group[0], self.least(group)
-        found: list[tuple[float, Load, str]] = []
+        priced_copies: list[tuple[float, Load, str]] = []
         for match in all_matches(lead, self.kernels):
             unit_depth = self.families[match.microkernel.name].unit_depth
             if not unit_depth or beside(match.by_rows, match.depth) or match.columns is None:
                 continue
-            made = with_copy(self.computation, position, match.by_rows, match.depth)
-            if made is not self.computation:
+            copied = with_copy(self.computation, position, match.by_rows, match.depth)
+            if copied is not self.computation:
                 columns = next(a.extent for a in lead.axes if a.name == match.columns)
                 reused = ix.literal_value(columns) or self.machine.policy.trips
-                then = replace(self, computation=made).least(made.groups[position + 1])
+                then = replace(self, computation=copied).least(copied.groups[position + 1])
                 price = then + self.machine.traffic.copy_cycles / max(reused, 1)
-                found.append((price, match.by_rows, match.depth))
-        if not found:
+                priced_copies.append((price, match.by_rows, match.depth))
+        if not priced_copies:
             return None
-        price, load, depth = min(found, key=lambda one: one[0])
+        price, load, depth = min(priced_copies, key=lambda one: one[0])
         return (load, depth) if price * (1 + self.machine.traffic.convert_share) < now else None
 
     def least(self, group: tuple[Stage, ...]) -> float:
@@ -212,7 +212,7 @@ class OperandPlanner:
         """
         by_kernel: dict[str, tuple[tuple[int, float], OperandChoice]] = {}
         for key, operand in self.candidates(lead):
-            name = operand.found.microkernel.name
+            name = operand.match.microkernel.name
             if name not in by_kernel or key < by_kernel[name][0]:
                 by_kernel[name] = key, operand
         if not by_kernel:
@@ -225,27 +225,27 @@ class OperandPlanner:
     def candidates(self, lead: Stage) -> list[tuple[tuple[int, float], OperandChoice]]:
         """Return every way to lay a microkernel over `lead`: its form, less is better, and its price."""
         ranked: list[tuple[tuple[int, float], OperandChoice]] = []
-        for found in all_matches(lead, self.kernels):
-            if not self.reassociate and found.depth != lead.reduce_axes[-1].name:
+        for match in all_matches(lead, self.kernels):
+            if not self.reassociate and match.depth != lead.reduce_axes[-1].name:
                 continue
             last = lead.axes[-1].name if lead.axes else None
-            if found.columns not in (None, last) and self.is_stored(lead):
+            if match.columns not in (None, last) and self.is_stored(lead):
                 continue
-            how = self.how(lead, found)
+            how = self.how(lead, match)
             if how is None:
                 continue
-            across = found.columns is None or (how == "packed" and found.rows is None)
+            across = match.columns is None or (how == "packed" and match.rows is None)
             one = any(
-                a.name == found.columns and ix.literal_value(a.extent) == 1 for a in lead.axes
+                a.name == match.columns and ix.literal_value(a.extent) == 1 for a in lead.axes
             )
             if (across or one) and is_row_reduction(lead):
                 continue
             form = 1 if how == "packed" else 0
-            if found.columns is None:
+            if match.columns is None:
                 form = ACROSS
-            elif how == "packed" and found.rows is None:
+            elif how == "packed" and match.rows is None:
                 form = ACROSS + 1
-            ranked.append(((form, self.price(lead, found, how)), OperandChoice(found, how)))
+            ranked.append(((form, self.price(lead, match, how)), OperandChoice(match, how)))
         return ranked
 
     def is_stored(self, lead: Stage) -> bool:
@@ -254,21 +254,21 @@ class OperandPlanner:
         kinds = (self.computation.buffer(stage.buffer).kind for stage in group)
         return any(kind is not Kind.PRIVATE for kind in kinds)
 
-    def price(self, lead: Stage, found: Match, how: str) -> float:
+    def price(self, lead: Stage, match: Match, how: str) -> float:
         """Predicted cycles of a multiply–add, by which ways that read the operands alike compete.
 
         In the largest tile that a call has: the fewer rows it has, the more each pays for reading the
         columns' operand, and the smaller it is, the more for the tile's start, which counts for every
         run of its depth: of the axes that it may run innermost, the longest is the best.
         """
-        kernel = found.microkernel
+        kernel = match.microkernel
         axes = {axis.name: axis.extent for axis in (*lead.axes, *lead.reduce_axes)}
         extents = {name: ix.literal_value(extent) for name, extent in axes.items()}
-        columns, depth = extents.get(found.columns or "", 1), extents[found.depth]
-        rows = 1 if found.rows is None else self.at_most(axes[found.rows])
+        columns, depth = extents.get(match.columns or "", 1), extents[match.depth]
+        rows = 1 if match.rows is None else self.at_most(axes[match.rows])
         height = max(min(rows, kernel.max_rows), 1)
         widest, term, start = tile_cycles(kernel).of(height)
-        near = ITEM_BYTES[found.by_columns.dtype] / self.machine.nearest.bytes_per_cycle
+        near = ITEM_BYTES[match.by_columns.dtype] / self.machine.nearest.bytes_per_cycle
         cycles = max(term / (height * widest), near / height)
         width = max(min(columns or widest, widest), 1)
         cycles += start / (height * width * max(depth or self.machine.policy.terms, 1))
@@ -279,41 +279,41 @@ class OperandPlanner:
         if (
             how == "direct"
             and kernel.packed
-            and not is_narrow(self.computation, found, self.machine)
+            and not is_narrow(self.computation, match, self.machine)
         ):
             cycles *= self.machine.traffic.unpacked_near
         return (
-            cycles if beside(found.by_rows, found.depth) else cycles * self.machine.traffic.strided
+            cycles if beside(match.by_rows, match.depth) else cycles * self.machine.traffic.strided
         )
 
     def at_most(self, extent: Expr) -> int:
         """What an extent is at most."""
-        known = ix.literal_value(extent)
-        if known is not None:
-            return known
+        literal = ix.literal_value(extent)
+        if literal is not None:
+            return literal
         return next((s.max for s in self.computation.sizes if Var(s.name) == extent), MAX_SIZE)
 
-    def how(self, lead: Stage, found: Match) -> str | None:
+    def how(self, lead: Stage, match: Match) -> str | None:
         """Return how the columns' operand can be read; None where the operands do not lie as they must."""
-        load, kernel = found.by_columns, found.microkernel
+        load, kernel = match.by_columns, match.microkernel
         buffer = self.computation.buffer(load.buffer)
         unit_depth = self.families[kernel.name].unit_depth
-        if unit_depth and not beside(found.by_rows, found.depth):
+        if unit_depth and not beside(match.by_rows, match.depth):
             return None
-        if found.columns is None:
+        if match.columns is None:
             return "direct" if kernel.interleave == 1 else None
-        if buffer.kind is Kind.CONSTANT and self.layout(lead, found) is not None:
+        if buffer.kind is Kind.CONSTANT and self.layout(lead, match) is not None:
             return "panels"
-        if kernel.interleave == 1 and beside(load, found.columns):
+        if kernel.interleave == 1 and beside(load, match.columns):
             return "direct"
-        return "packed" if self.packs(lead, found) else None
+        return "packed" if self.packs(lead, match) else None
 
-    def packs(self, lead: Stage, found: Match) -> bool:
+    def packs(self, lead: Stage, match: Match) -> bool:
         """Return whether a packed copy of the columns' operand holds each element of it once."""
-        load = found.by_columns
+        load = match.by_columns
         used = set().union(*(variables(part) for part in load.index))
         axes = [axis for axis in (*lead.axes, *lead.reduce_axes) if axis.name in used]
-        return bool(found.microkernel.packed) and len(axes) <= len(load.index)
+        return bool(match.microkernel.packed) and len(axes) <= len(load.index)
 
     def layout(self, lead: Stage, match: Match) -> Layout | None:
         """Return the panels of a constant that only this sum reads, at its depth and column themselves."""
@@ -330,9 +330,9 @@ class OperandPlanner:
         return kernel.layout_on(load.index.index(depth), load.index.index(columns))
 
 
-def is_narrow(computation: Computation, found: Match, machine: Machine) -> bool:
+def is_narrow(computation: Computation, match: Match, machine: Machine) -> bool:
     """Return whether the rows of the columns' operand are so short that they lie as near as in panels."""
-    load = found.by_columns
+    load = match.by_columns
     shape = computation.buffer(load.buffer).shape
     extent = ix.literal_value(shape[-1]) if shape else None
     return extent is not None and extent * ITEM_BYTES[load.dtype] <= machine.traffic.narrow_bytes

@@ -99,8 +99,8 @@ class PaddedTerms:
 
     def names(self, tile: Tile, axis: str, stage: str) -> tuple[str, ...]:
         """Return the names of the loop of a tile along an axis."""
-        (alone,) = (one for one in tile.axes if one.iter == axis)
-        return LoopNames(self.schedule).names_of(replace(tile, axes=(alone,)), stage)
+        (tile_axis,) = (one for one in tile.axes if one.iter == axis)
+        return LoopNames(self.schedule).names_of(replace(tile, axes=(tile_axis,)), stage)
 
     def named(self, lines: Iterable[Separate]) -> Schedule:
         """Return the schedule with these decisions before its binds."""

@@ -33,14 +33,18 @@ def padded_sums(program: Program) -> tuple[str, ...]:
 
 def reorder_padded_sums(program: Program, stages: Container[str]) -> Program:
     """Return `program` with these sums in the order in which terms that padding makes zero can be left out."""
-    held = {s: one for s, one in conditions(program, finite=True).items() if s.buffer in stages}
+    conditions_by_store = {
+        s: one for s, one in conditions(program, finite=True).items() if s.buffer in stages
+    }
 
     def reorder(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(
-            one for stmt in body for one in _turned(stmt, held) or (map_blocks(stmt, reorder),)
+            one
+            for stmt in body
+            for one in _turned(stmt, conditions_by_store) or (map_blocks(stmt, reorder),)
         )
 
-    return replace(program, body=reorder(program.body)) if held else program
+    return replace(program, body=reorder(program.body)) if conditions_by_store else program
 
 
 def leave_out_padding(program: Program, rows: bool, stages: Container[str]) -> Program:
@@ -71,28 +75,31 @@ def leave_out_padding(program: Program, rows: bool, stages: Container[str]) -> P
 
 def row_axes(program: Program, stage: str) -> tuple[tuple[Tile, str], ...]:
     """Return the tiles of a sum with an axis each on which padding makes terms zero."""
-    held = conditions(program)
+    conditions_by_store = conditions(program)
     return tuple(
         (tile, axis.iter)
         for tile in walk(program.body)
         if isinstance(tile, Tile)
         for store in walk(tile.body)
-        if isinstance(store, Store) and store.buffer == stage and store in held
+        if isinstance(store, Store) and store.buffer == stage and store in conditions_by_store
         for axis in tile.axes
-        if axis.iter in variables(held[store])
+        if axis.iter in variables(conditions_by_store[store])
     )
 
 
-def _turned(stmt: Stmt, asked: Mapping[Store, Expr]) -> tuple[Stmt, ...]:
+def _turned(stmt: Stmt, conditions_by_store: Mapping[Store, Expr]) -> tuple[Stmt, ...]:
     """A sum with the loops that its conditions name in front, those that are asked together with later axes of the result first;
     nothing where it is none.
     """
     loops, inner = _chain(stmt)
-    if not loops or not isinstance(inner, Store) or inner not in asked:
+    if not loops or not isinstance(inner, Store) or inner not in conditions_by_store:
         return ()
     own = [loop for loop in loops if loop.iter not in set().union(*map(variables, inner.index))]
-    named = [loop for loop in own[:-1] if loop.iter in variables(asked[inner])]
-    late = [(_last_axis(loop.iter, inner, asked[inner]), at) for at, loop in enumerate(named)]
+    named = [loop for loop in own[:-1] if loop.iter in variables(conditions_by_store[inner])]
+    late = [
+        (_last_axis(loop.iter, inner, conditions_by_store[inner]), at)
+        for at, loop in enumerate(named)
+    ]
     named = [named[at] for _, at in sorted(late, reverse=True)]
     rest = [loop for loop in loops if loop not in named]
     first = len([loop for loop in loops if loop not in own])
@@ -101,10 +108,10 @@ def _turned(stmt: Stmt, asked: Mapping[Store, Expr]) -> tuple[Stmt, ...]:
 
 def _last_axis(name: str, store: Store, condition: Expr) -> int:
     """The last axis of what is stored that a condition asks together with an iterator; -1 where it asks this alone."""
-    beside = set().union(
+    other_variables = set().union(
         *(variables(one) for one in conjuncts(condition) if name in variables(one))
     )
-    axes = (axis for axis, part in enumerate(store.index) if variables(part) & beside)
+    axes = (axis for axis, part in enumerate(store.index) if variables(part) & other_variables)
     return max(axes, default=-1)
 
 
@@ -133,8 +140,8 @@ def _split_tile(tile: Tile, private: set[str]) -> tuple[Stmt, ...]:
 
 def _limit(atom: Expr, axes: set[str]) -> Expr | None:
     """A condition on one axis of a tile as a limit of it; None where it is on none, or on several."""
-    along = variables(atom) & axes
-    return bound(atom, *along) if len(along) == 1 else None
+    tile_axes = variables(atom) & axes
+    return bound(atom, *tile_axes) if len(tile_axes) == 1 else None
 
 
 def _chain(stmt: Stmt) -> tuple[list[For], Stmt]:

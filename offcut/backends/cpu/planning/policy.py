@@ -113,8 +113,8 @@ def unblock_shared_loops(schedule: Schedule) -> Schedule:
             case _:
                 return step
 
-    left = (single(step) for step in schedule.steps if not _is_block(step))
-    return replace(schedule, steps=tuple(left)) if blocks else schedule
+    remaining = (single(step) for step in schedule.steps if not _is_block(step))
+    return replace(schedule, steps=tuple(remaining)) if blocks else schedule
 
 
 def _is_block(step: Step) -> TypeGuard[Split]:
@@ -127,29 +127,31 @@ def variant_cost_model(families: Sequence[Family], isa: Isa, legible: bool = Tru
     legible  whether it is written as one would write it: somebody reads it, or code evaluates it
     """
     by_name = {family.microkernel.name: family for family in families}
-    known: dict[object, Expr] = {}
+    costs_by_key: dict[object, Expr] = {}
 
     def price(
         computation: Computation,
         group: Sequence[Stage],
         found: Match | None,
         way: Way,
-        laid: frozenset[str],
+        prepacked: frozenset[str],
     ) -> Expr:
         if found is None:
             stages = tuple(group)
-            if stages not in known:
-                known[stages] = reduce(_plus, (_plain_seconds(stage, isa) for stage in group))
-            return known[stages]
+            if stages not in costs_by_key:
+                costs_by_key[stages] = reduce(
+                    _plus, (_plain_seconds(stage, isa) for stage in group)
+                )
+            return costs_by_key[stages]
         packed, match = way.pack is not None, (found.microkernel.name, found.axes)
-        key = group[0], match, packed, way.splits, laid, computation.buffers
-        if key not in known:
-            how = "panels" if found.by_columns.buffer in laid else "direct"
+        key = group[0], match, packed, way.splits, prepacked, computation.buffers
+        if key not in costs_by_key:
+            how = "panels" if found.by_columns.buffer in prepacked else "direct"
             operand = OperandChoice(found, "packed" if packed else how)
             tiles = Tiles(computation, by_name, isa.machine, 1)
             seconds = tiles.seconds(group[0], operand, way)
-            known[key] = shortened(seconds) if legible else seconds
-        return known[key]
+            costs_by_key[key] = shortened(seconds) if legible else seconds
+        return costs_by_key[key]
 
     return price
 
@@ -257,10 +259,10 @@ class _Planner:
         """
         for narrow in (True, False):
             position = position_of(self.given, stage)
-            made = with_scratch(self.given, position, narrow)
-            if made is self.given:
+            with_factors = with_scratch(self.given, position, narrow)
+            if with_factors is self.given:
                 continue
-            lead = made.groups[position_of(made, stage)][0]
+            lead = with_factors.groups[position_of(with_factors, stage)][0]
             if self.operands.is_computed(lead, narrow):
                 what = NARROW if narrow else FACTORS
                 self.decide(*self.whole(Staging("value", what, ANY, (stage,))))
@@ -299,30 +301,32 @@ class _Planner:
         read again in each iteration of all of them, but of one loop around, so that what lives between the groups is of one of its iterations.
         """
         limit = len(lead.axes)
-        asked = [k for k, axis in enumerate(lead.axes) if (position, axis.name) in self.by_axis]
-        if asked:
-            limit = min(asked)
+        requested_axes = [
+            k for k, axis in enumerate(lead.axes) if (position, axis.name) in self.by_axis
+        ]
+        if requested_axes:
+            limit = min(requested_axes)
         operands = self.operands.best(lead)
         if operands:
-            found = operands[0].found
-            kept = {found.columns, *(operand.found.rows for operand in operands)}
-            mapped = [k for k, a in enumerate(lead.axes) if a.name in kept]
+            match = operands[0].match
+            kernel_axes = {match.columns, *(operand.match.rows for operand in operands)}
+            mapped = [k for k, a in enumerate(lead.axes) if a.name in kernel_axes]
             limit = min([limit, *mapped])
             packs = any(operand.how == "packed" for operand in operands)
-            used = set().union(*(variables(part) for part in found.by_columns.index))
+            used = set().union(*(variables(part) for part in match.by_columns.index))
             again = any(axis.name not in used for axis in lead.axes[:limit])
             if again and packs:
                 return 0
-            if again and not self.held(found.by_columns.buffer):
+            if again and not self.held(match.by_columns.buffer):
                 return min(limit, 1)
             return limit
         return limit if is_row_reduction(lead) else min(limit, len(lead.axes) - 1)
 
     def held(self, buffer: str) -> bool:
         """Return whether the last cache of a core holds an array beside what passes through, as far as its extents are known."""
-        known = self.given.buffer(buffer)
-        parts = (ix.literal_value(extent) for extent in known.shape)
-        whole = ITEM_BYTES[known.dtype] * prod(part for part in parts if part is not None)
+        buffer_type = self.given.buffer(buffer)
+        parts = (ix.literal_value(extent) for extent in buffer_type.shape)
+        whole = ITEM_BYTES[buffer_type.dtype] * prod(part for part in parts if part is not None)
         return whole <= self.machine.policy.group_share * self.machine.memory[-1].bytes
 
     def group(self, position: int, shared: tuple[str, ...]) -> list[Way]:
@@ -334,17 +338,17 @@ class _Planner:
                 lead,
                 AxisCut(
                     axis.name,
-                    asked,
-                    sizes.residue_tile if asked == RESIDUE else sizes.reduce_tile,
+                    strategy,
+                    sizes.residue_tile if strategy == RESIDUE else sizes.reduce_tile,
                 ),
             )
             for axis in lead.reduce_axes
-            if (asked := self.by_axis.get((position, axis.name))) is not None
+            if (strategy := self.by_axis.get((position, axis.name))) is not None
         )
         operands = self.operands.best(lead)
         if not operands:
             return [self.plain(position, group, reduced, shared)]
-        if self.is_guarded(position, lead, operands[0].found):
+        if self.is_guarded(position, lead, operands[0].match):
             operands = [self.as_it_lies(operands[0])]
         packs = any(operand.how == "packed" for operand in operands)
         ways: list[Way] = []
@@ -353,26 +357,26 @@ class _Planner:
             candidates: tuple[Strategy, ...] = CANDIDATES
             if packs and operand.how == "direct":
                 candidates = (LADDER,)  # where rows are many, packing wins
-            also = operand.found.rows if operand.found.rows != operands[0].found.rows else None
+            also = operand.match.rows if operand.match.rows != operands[0].match.rows else None
             for way in self.matched(position, lead, operand, reduced, candidates, shared):
                 ways.append(way if also is None else replace(way, label=f"{way.label}_{also}"))
                 costs.append(self.tiles.seconds(lead, operand, way))
         if self.every:
             return ways
-        given = self.given
+        computation = self.given
         gain, call = self.machine.policy.gain, self.machine.call
-        stay = worth(costs, given.sizes, given.assumptions, gain, call)
+        stay = worth(costs, computation.sizes, computation.assumptions, gain, call)
         return [ways[position] for position in stay]
 
-    def is_guarded(self, position: int, lead: Stage, found: Match) -> bool:
+    def is_guarded(self, position: int, lead: Stage, match: Match) -> bool:
         """Return whether the tiles of a sum that a microkernel could compute are loops with conditions inside."""
-        mapped = [axis.name for axis in lead.axes if axis.name in (found.rows, found.columns)]
+        mapped = [axis.name for axis in lead.axes if axis.name in (match.rows, match.columns)]
         return GUARD in (self.named, *(self.by_axis.get((position, name)) for name in mapped))
 
     def as_it_lies(self, operand: OperandChoice) -> OperandChoice:
         """Return an operand of plain loops: they read rows of columns where these lie, and panels of any others."""
-        found = operand.found
-        direct = found.columns is not None and beside(found.by_columns, found.columns)
+        match = operand.match
+        direct = match.columns is not None and beside(match.by_columns, match.columns)
         return replace(operand, how="direct") if direct else operand
 
     def plain(
@@ -390,19 +394,19 @@ class _Planner:
         if len(group) == 1 and lead.reducer is None:
             # A square of vectors is turned in registers, so what lies along memory is in the tile too.
             read = [load for load, _ in loads(lead.body)]
-            along = [n for n in outer if read and all(beside(load, n) for load in read)]
-            outer = [name for name in outer if name not in along[:1]]
+            contiguous = [n for n in outer if read and all(beside(load, n) for load in read)]
+            outer = [name for name in outer if name not in contiguous[:1]]
         sizes = self.machine.policy
         for axis in axes:
-            asked = self.by_axis.get((position, axis.name))
+            strategy = self.by_axis.get((position, axis.name))
             last = axis is lead.axes[-1]
-            if asked is None and last:
-                asked = self.named or MASK
-            if asked is not None:
+            if strategy is None and last:
+                strategy = self.named or MASK
+            if strategy is not None:
                 # each rest of a residue is code of its own
-                vectors = 1 if asked == RESIDUE else self.vectors(axis.extent)
+                vectors = 1 if strategy == RESIDUE else self.vectors(axis.extent)
                 tile = vectors * self.isa.lanes("float32") if last else sizes.axis_tile
-                cuts += (self.divided(lead, AxisCut(axis.name, asked, tile)),)
+                cuts += (self.divided(lead, AxisCut(axis.name, strategy, tile)),)
                 outer = [name for name in outer if name != axis.name]
         return Way("loops", None, None, None, (*cuts, *reduced), tuple(outer))
 
@@ -410,10 +414,10 @@ class _Planner:
         """Vectors of a tile of plain loops: as many as the machine says; of an extent that is known, no more than spread it evenly
         over as few tiles.
         """
-        most, known = self.machine.policy.loop_vectors, ix.literal_value(extent)
-        if not known:
+        most, literal = self.machine.policy.loop_vectors, ix.literal_value(extent)
+        if not literal:
             return most
-        every = -(-known // self.isa.lanes("float32"))
+        every = -(-literal // self.isa.lanes("float32"))
         return -(-every // -(-every // most))
 
     def divided(self, lead: Stage, cut: AxisCut) -> AxisCut:
@@ -425,9 +429,9 @@ class _Planner:
         if not cut.strategy.divides:
             return replace(cut, strategy=cut.strategy.only(cut.tile))
         axis = next(a for a in (*lead.axes, *lead.reduce_axes) if a.name == cut.axis)
-        known = Facts(self.space)
+        facts = Facts(self.space)
         tiles = range(cut.tile, 1, -1)
-        fits = (t for t in tiles if known.holds(ix.compare("==", ix.mod(axis.extent, t), 0)))
+        fits = (t for t in tiles if facts.holds(ix.compare("==", ix.mod(axis.extent, t), 0)))
         return replace(cut, tile=next(fits, cut.tile))
 
     def matched(
@@ -440,40 +444,40 @@ class _Planner:
         shared: tuple[str, ...],
     ) -> list[Way]:
         """Return the ways in which a microkernel computes a sum."""
-        found, pack = operand.found, None
+        match, pack = operand.match, None
         if operand.how == "panels":
-            layout = self.operands.layout(lead, found)
+            layout = self.operands.layout(lead, match)
             assert layout is not None
-            constant = found.by_columns.buffer
+            constant = match.by_columns.buffer
             lay = Staging("prepack", constant, constant, layout=layout)
             if lay not in self.laid:
                 self.laid.append(lay)
         elif operand.how == "packed":
             name = self.copies.get(position)
             if name is None:
-                name = self.names.fresh(f"{found.by_columns.buffer}_panels")
+                name = self.names.fresh(f"{match.by_columns.buffer}_panels")
                 self.copies[position] = name
-            pack = pack_of(lead, found, name, shared)
-        cut = {found.rows, found.columns}
-        asked = {
+            pack = pack_of(lead, match, name, shared)
+        cut = {match.rows, match.columns}
+        requested = {
             a.name: self.by_axis[position, a.name]
             for a in lead.axes
             if (position, a.name) in self.by_axis
         }
         others = tuple(
             self.divided(lead, AxisCut(name, strategy, self.machine.policy.axis_tile))
-            for name, strategy in asked.items()
+            for name, strategy in requested.items()
             if name not in cut
         )
-        moving = set().union(*(variables(part) for part in found.by_columns.index))
-        loops = [a.name for a in lead.axes if a.name not in (*cut, *asked, *shared)]
+        moving = set().union(*(variables(part) for part in match.by_columns.index))
+        loops = [a.name for a in lead.axes if a.name not in (*cut, *requested, *shared)]
         outer = tuple(name for name in loops if name in moving)
         inner = tuple(name for name in loops if name not in moving)
-        columns = self.column_cut(lead, operand, asked)
-        cover = KernelAxes(found.microkernel.name, found.rows, found.columns, found.depth)
+        columns = self.column_cut(lead, operand, requested)
+        cover = KernelAxes(match.microkernel.name, match.rows, match.columns, match.depth)
         ways = []
-        for strategy in self.row_strategies(found, asked, candidates):
-            rows = () if strategy is None else (self.row_cut(lead, found, strategy),)
+        for strategy in self.row_strategies(match, requested, candidates):
+            rows = () if strategy is None else (self.row_cut(lead, match, strategy),)
             label = "whole" if strategy is None else strategy.name
             if pack is not None:
                 label += "_packed"
@@ -482,27 +486,27 @@ class _Planner:
         return ways
 
     def row_strategies(
-        self, found: Match, asked: Mapping[str, Strategy], candidates: Sequence[Strategy]
+        self, match: Match, requested: Mapping[str, Strategy], candidates: Sequence[Strategy]
     ) -> Sequence[Strategy | None]:
-        if found.rows is None:
+        if match.rows is None:
             return (None,)
-        if found.rows in asked:
-            return candidates if asked[found.rows].among else (asked[found.rows],)
+        if match.rows in requested:
+            return candidates if requested[match.rows].among else (requested[match.rows],)
         if self.named is not None:
             return (self.named,)
         return candidates if self.auto else (LADDER,)
 
-    def row_cut(self, lead: Stage, found: Match, strategy: Strategy) -> AxisCut:
-        assert found.rows is not None
-        return self.divided(lead, AxisCut(found.rows, strategy, self.tiles.tallest(found)))
+    def row_cut(self, lead: Stage, match: Match, strategy: Strategy) -> AxisCut:
+        assert match.rows is not None
+        return self.divided(lead, AxisCut(match.rows, strategy, self.tiles.tallest(match)))
 
     def column_cut(
-        self, lead: Stage, operand: OperandChoice, asked: Mapping[str, Strategy]
+        self, lead: Stage, operand: OperandChoice, requested: Mapping[str, Strategy]
     ) -> tuple[AxisCut, ...]:
-        name, lanes = operand.found.columns, operand.found.microkernel.panel
+        name, lanes = operand.match.columns, operand.match.microkernel.panel
         if name is None:
             return ()
-        strategy = asked.get(name) or (self.named if self.named == GUARD else None)
+        strategy = requested.get(name) or (self.named if self.named == GUARD else None)
         if strategy is None:
             return (self.tiles.columns(lead, operand),)
         steps = (2 * lanes, lanes) if strategy == LADDER else None

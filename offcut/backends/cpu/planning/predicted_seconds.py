@@ -135,9 +135,9 @@ class _Seconds:
         """Cycles of a statement where the loops around are at their middle."""
         body = substitute_coordinates((stmt,), dict(middle))
         program = replace(self.program, body=body)
-        found = counted(program, self.hardware, {}, bytes_of=BytesOf.NOTHING)
-        total = ix.add(*(one.cycles for one in found.counts))
-        for name, value in reversed([*found.values.items()]):
+        counts = counted(program, self.hardware, {}, bytes_of=BytesOf.NOTHING)
+        total = ix.add(*(one.cycles for one in counts.counts))
+        for name, value in reversed([*counts.values.items()]):
             total = substitute(total, {name: value})
         return _times(real(ix.simplify(total)), real(1.0 / THOUSANDTHS))
 

@@ -65,8 +65,8 @@ def is_row_reduction(stage: Stage) -> bool:
 
 
 def _few(extent: Expr) -> bool:
-    known = ix.literal_value(extent)
-    return known is not None and known <= FEW
+    literal = ix.literal_value(extent)
+    return literal is not None and literal <= FEW
 
 
 def _covered(program: Program) -> set[str]:
@@ -174,8 +174,8 @@ def _on_rows(store: Store, axis: str, around: Sequence[str], products: bool) -> 
     """
     if not products and _is_product(store, around):
         return False
-    along = set(_steps(store, axis))
-    if NEXT not in along or not along <= {NEXT, SAME}:
+    row_spacings = set(_steps(store, axis))
+    if NEXT not in row_spacings or not row_spacings <= {NEXT, SAME}:
         return False
     return not any(
         _step(store.index, name) == NEXT and set(_steps(store, name)) <= {NEXT, SAME}

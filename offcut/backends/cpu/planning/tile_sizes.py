@@ -41,14 +41,14 @@ class Tiles:
     machine: Machine
     threads: int
 
-    def tallest(self, found: Match) -> int:
+    def tallest(self, match: Match) -> int:
         """Rows of the largest tile: what the microkernel has, and what L1 holds of A's rows."""
-        tall = found.microkernel.max_rows
-        if self.families[found.microkernel.name].wide:
+        tall = match.microkernel.max_rows
+        if self.families[match.microkernel.name].wide:
             return tall
-        a = found.by_rows
+        a = match.by_rows
         shape = self.computation.buffer(a.buffer).shape
-        on_rows = [axis for axis, part in enumerate(a.index) if found.rows in variables(part)]
+        on_rows = [axis for axis, part in enumerate(a.index) if match.rows in variables(part)]
         if len(on_rows) != 1:
             return tall
         row = 1
@@ -59,14 +59,14 @@ class Tiles:
 
     def columns(self, lead: Stage, operand: OperandChoice) -> AxisCut:
         """Columns by the widest tile of the rows' height, then by the narrower ones, in turn."""
-        found = operand.found
-        name, lanes = found.columns, found.microkernel.panel
+        match = operand.match
+        name, lanes = match.columns, match.microkernel.panel
         assert name is not None
         widths = self.widths(operand)
-        limit = self.group_size(lead, found, widths)
+        limit = self.group_size(lead, match, widths)
         if not widths:
             return AxisCut(name, LADDER, limit)
-        tallest = self.tallest(found) if found.rows is not None else 1
+        tallest = self.tallest(match) if match.rows is not None else 1
         classes: list[tuple[tuple[int, int], int, tuple[int, ...]]] = []
         for rows, options in widths.items():
             if rows > tallest:
@@ -78,38 +78,38 @@ class Tiles:
                 classes[-1] = ((classes[-1][0][0], rows), heights[0], heights)
             else:
                 classes.append(((rows, rows), heights[0], heights))
-        if found.rows is None:
+        if match.rows is None:
             _, tile, heights = classes[0]
             return AxisCut(name, LADDER, tile, heights, group=limit)
         return AxisCut(name, LADDER, 0, None, tuple(classes), group=limit)
 
     def widths(self, operand: OperandChoice) -> Mapping[int, tuple[int, ...]]:
         """Rows -> the widths of tiles in panels, widest first: one row reads no more panels than pay."""
-        widths = self.families[operand.found.microkernel.name].widths
+        widths = self.families[operand.match.microkernel.name].widths
         if not widths or operand.how == "direct":
             return widths
         few = tuple(w for w in widths[1] if w <= self.machine.tiles.row_panels)
         return {**widths, 1: few}
 
-    def group_size(self, lead: Stage, found: Match, widths: Mapping[int, tuple[int, ...]]) -> int:
+    def group_size(self, lead: Stage, match: Match, widths: Mapping[int, tuple[int, ...]]) -> int:
         """Columns of B that a cache group holds: of the panels that the policy has, what fits the nearest cache,
         and leaves no thread without a group; of a family without fixed widths, no more than it takes.
         """
-        kernel, policy = found.microkernel, self.machine.policy
-        extent = next(a.extent for a in lead.reduce_axes if a.name == found.depth)
+        kernel, policy = match.microkernel, self.machine.policy
+        extent = next(a.extent for a in lead.reduce_axes if a.name == match.depth)
         depth = ix.literal_value(extent) or policy.group_terms
         for axis in lead.reduce_axes:
-            if axis.name != found.depth:
+            if axis.name != match.depth:
                 depth *= ix.literal_value(axis.extent) or 1
-        panel_bytes = kernel.panel * max(depth, 1) * ITEM_BYTES[found.by_columns.dtype]
+        panel_bytes = kernel.panel * max(depth, 1) * ITEM_BYTES[match.by_columns.dtype]
         room = policy.group_share * self.machine.nearest.bytes
-        tallest = self.tallest(found) if found.rows is not None else 1
+        tallest = self.tallest(match) if match.rows is not None else 1
         most = policy.group_panels[0]
         width = widths[tallest][0] if widths else policy.wide_panels
         if not widths and not kernel.any_columns:
             most = kernel.columns_for(tallest) // kernel.panel
             width = min(width, most)
-        columns = next(ix.literal_value(a.extent) for a in lead.axes if a.name == found.columns)
+        columns = next(ix.literal_value(a.extent) for a in lead.axes if a.name == match.columns)
         if self.threads > 1 and columns is not None:
             each = columns // (self.threads * kernel.panel)
             most = min(most, each) if each >= self.machine.threads.panels else most
@@ -122,28 +122,28 @@ class Tiles:
 
     def seconds(self, lead: Stage, operand: OperandChoice, way: Way) -> Expr:
         """Predicted seconds of a sum in a way, as an expression in the sizes: by these, ways compete."""
-        found = operand.found
+        match = operand.match
         cuts = {cut.axis: cut for cut in way.splits}
-        cut, along = cuts.get(found.rows or ""), cuts.get(found.columns or "")
+        cut, column_cut = cuts.get(match.rows or ""), cuts.get(match.columns or "")
         extents = {a.name: a.extent for a in (*lead.axes, *lead.reduce_axes)}
-        inside = (found.depth, *found.turned(lead))
+        inside = (match.depth, *match.turned(lead))
         repeats, depth = cast("Expr", ix.const(1)), cast("Expr", ix.const(1))
         for name, extent in extents.items():
             if name in inside:
                 depth = ix.mul(depth, extent)
-            elif name not in (found.rows, found.columns):
+            elif name not in (match.rows, match.columns):
                 repeats = ix.mul(repeats, extent)
-        columns = extents.get(found.columns or "", ix.const(1))
-        summed = SumExtents(columns, depth, repeats, ITEM_BYTES[found.by_columns.dtype])
-        blocks = blocks_of(found.microkernel, along, ix.literal_value(columns))
+        columns = extents.get(match.columns or "", ix.const(1))
+        summed = SumExtents(columns, depth, repeats, ITEM_BYTES[match.by_columns.dtype])
+        blocks = blocks_of(match.microkernel, column_cut, ix.literal_value(columns))
         tiles: tuple[tuple[Expr, Expr], ...] = ((ix.const(1), ix.const(1)),)
         most = 1
         if cut is not None:
-            rows, most = extents.get(found.rows or "", ix.const(1)), cut.tile
+            rows, most = extents.get(match.rows or "", ix.const(1)), cut.tile
             tiles = runs(cut.strategy.with_heights(cut.heights), rows, most)
-        direct = operand.how == "direct" and found.microkernel.packed
-        apart = direct and not is_narrow(self.computation, found, self.machine)
-        times = unpacked_factor(summed, self.machine) if apart else real(1.0)
+        direct = operand.how == "direct" and match.microkernel.packed
+        is_strided = direct and not is_narrow(self.computation, match, self.machine)
+        times = unpacked_factor(summed, self.machine) if is_strided else real(1.0)
         total = choice_seconds(summed, blocks, tiles, most, self.machine, times)
         if operand.how == "packed":
             return Binary("+", total, pack_seconds(summed, self.machine))

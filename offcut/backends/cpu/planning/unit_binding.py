@@ -71,17 +71,17 @@ def bind_units(
     schedule: Schedule,
     host: Host,
     reassociate: bool,
-    beside: bool = False,
+    has_tiles_beside: bool = False,
     is_whole: bool = True,
 ) -> UnitBinding:
     """Return `program` with its loops bound as `schedule` says.
 
-    beside    whether nests beside tiles may run as lanes
-    is_whole  whether it is no nest of another program, whose other loops are bound later
+    has_tiles_beside  whether nests beside tiles may run as lanes
+    is_whole          whether it is no nest of another program, whose other loops are bound later
 
     Raises PartitionError, with the line, if it names no loop, or a loop that may not run so.
     """
-    binder = _UnitBinder(schedule, host, reassociate, beside)
+    binder = _UnitBinder(schedule, host, reassociate, has_tiles_beside)
     units = binder.bind(program)
     return binder.unroll(units) if is_whole else units
 
@@ -126,9 +126,11 @@ Loops = Sequence[For | Tile]
 class _UnitBinder:
     """Binds the loops of a program to the units of a schedule, in order: lanes of reductions, lanes, threads."""
 
-    def __init__(self, schedule: Schedule, host: Host, reassociate: bool, beside: bool) -> None:
+    def __init__(
+        self, schedule: Schedule, host: Host, reassociate: bool, has_tiles_beside: bool
+    ) -> None:
         self.schedule, self.host = schedule, host
-        self.reassociate, self.beside = reassociate, beside
+        self.reassociate, self.has_tiles_beside = reassociate, has_tiles_beside
         self.notes: tuple[str, ...] = ()
         self.open: tuple[str, ...] = ()
         self.chunks: tuple[Split, ...] = ()
@@ -197,7 +199,7 @@ class _UnitBinder:
 
         def run(binds: Binds) -> tuple[Program, Loops]:
             with debug.timed("lanes"):
-                result = vectorize(program, self.host.isa, self.beside, binds)
+                result = vectorize(program, self.host.isa, self.has_tiles_beside, binds)
             self.notes = result.notes
             return result.program, result.loops
 

@@ -85,11 +85,11 @@ class VectorizedProgram:
 
 
 def vectorize(
-    program: Program, isa: Isa, beside: bool = False, binds: Binds = EVERY
+    program: Program, isa: Isa, has_tiles_beside: bool = False, binds: Binds = EVERY
 ) -> VectorizedProgram:
     """Return `program` with loops turned into tiles of lanes; equal to it, sums in the same order.
 
-    beside  whether a loop around tiles is entered, for the nests beside these
+    has_tiles_beside  whether a loop around tiles is entered, for the nests beside these
     binds   which loops may become lanes
     """
     program, scopes = privatize(program)
@@ -98,9 +98,11 @@ def vectorize(
     body: list[Stmt] = []
     for position, stmt in enumerate(program.body):
         inner = {name: path for name, path in scopes.items() if path[:1] == (position,)}
-        entered = _is_of_many(stmt) or (beside and _is_around_tiles(stmt))
+        entered = _is_of_many(stmt) or (has_tiles_beside and _is_around_tiles(stmt))
         if entered and not inner and isinstance(stmt, For):
-            within = vectorize(extract_nest(program, stmt.body, (stmt,)), isa, beside, binds)
+            within = vectorize(
+                extract_nest(program, stmt.body, (stmt,)), isa, has_tiles_beside, binds
+            )
             body.append(replace(stmt, body=within.program.body))
             notes += within.notes
             bound_loops += within.loops
@@ -144,12 +146,12 @@ def privatize(program: Program) -> tuple[Program, dict[str, Path]]:
     for buffer in program.buffers:
         if buffer.kind not in (Kind.LOCAL, Kind.PRIVATE) or buffer.shape or buffer.scope:
             continue
-        found = _scopes(buffer.name, body, ())
-        if not found or () in found:
+        block_paths = _scopes(buffer.name, body, ())
+        if not block_paths or () in block_paths:
             continue
         position = buffers.index(buffer)
         buffers.pop(position)
-        for number, path in enumerate(found):
+        for number, path in enumerate(block_paths):
             name = buffer.name if not number else names.fresh(buffer.name)
             scopes[name] = path
             buffers.insert(position + number, replace(buffer, name=name, kind=Kind.PRIVATE))
@@ -164,7 +166,7 @@ def _scopes(buffer: str, body: Sequence[Stmt], path: Path) -> list[Path] | None:
     """Return the outermost blocks that write `buffer` first, where they hold all accesses of it; else None."""
     if begins_with_store(buffer, body):
         return [path]
-    found: list[Path] = []
+    paths: list[Path] = []
     for position, stmt in enumerate(body):
         here = (*path, position)
         if buffer in statement_arrays(stmt):
@@ -178,8 +180,8 @@ def _scopes(buffer: str, body: Sequence[Stmt], path: Path) -> list[Path] | None:
             deeper = _scopes(buffer, block, here if len(inside) == 1 else (*here, number))
             if deeper is None:
                 return None
-            found += deeper
-    return found
+            paths += deeper
+    return paths
 
 
 def _renamed(body: tuple[Stmt, ...], path: Path, old: str, new: str) -> tuple[Stmt, ...]:
@@ -229,8 +231,8 @@ class _Nest:
         if stores > MOST_STORES:
             self.notes.append(f"{stores} statements: sequential, too many to compare in pairs")
             return stmt
-        known = try_isl(lambda: carried_by(self.program), None)
-        for path, dependences in (known or {}).items():
+        dependences_by_path = try_isl(lambda: carried_by(self.program), None)
+        for path, dependences in (dependences_by_path or {}).items():
             own = [one for one in dependences if not self.within(one, path)]
             self.carried[self.position, *path[1:]] = own
         return self.best(stmt, (self.position,))[1]
@@ -272,9 +274,9 @@ class _Nest:
             case If(condition, then, other):
                 yes, then = self.block(then, (*path, 0))
                 no, other = self.block(other, (*path, 1))
-                made = If(condition, then, other)
+                branch = If(condition, then, other)
                 sides = (yes + no) * self.loops.branch_share
-                return self.prices.branch(condition, Inside()) + sides, made
+                return self.prices.branch(condition, Inside()) + sides, branch
             case Let() | Alloc():
                 cycles, body = self.block(stmt.body, path)
                 return cycles + self.loops.bind_cycles, replace(stmt, body=body)
@@ -284,8 +286,8 @@ class _Nest:
                 assert_never(stmt)
 
     def block(self, body: Sequence[Stmt], path: Path) -> tuple[float, tuple[Stmt, ...]]:
-        made = [self.best(stmt, (*path, position)) for position, stmt in enumerate(body)]
-        return sum(cycles for cycles, _ in made), tuple(stmt for _, stmt in made)
+        cheapest = [self.best(stmt, (*path, position)) for position, stmt in enumerate(body)]
+        return sum(cycles for cycles, _ in cheapest), tuple(stmt for _, stmt in cheapest)
 
     def loop(self, loop: For, path: Path) -> tuple[float, Stmt]:
         noted, before = len(self.notes), len(self.bound_loops)
@@ -332,15 +334,15 @@ class _Nest:
     def trips(self, loop: For) -> float:
         """Iterations, where the text says how many at most, also by the loops around; else the policy's."""
         extent = ix.sub(loop.hi, loop.lo)
-        found = [at_most(extent)]
+        bounds = [at_most(extent)]
         for outer in reversed(self.around):
             factor = dict(ix.to_linear(extent).terms).get(Var(outer.iter), 0)
             if factor:
                 end = outer.lo if factor < 0 else ix.sub(outer.hi, 1)
                 extent = ix.simplify(substitute(extent, {outer.iter: end}))
-                found.append(at_most(extent))
-        known = [value for value in found if value is not None]
-        return float(max(min(known), 0) if known else self.isa.machine.policy.trips)
+                bounds.append(at_most(extent))
+        known_bounds = [value for value in bounds if value is not None]
+        return float(max(min(known_bounds), 0) if known_bounds else self.isa.machine.policy.trips)
 
     def inside(self, body: Sequence[Stmt], path: Path) -> None:
         """Say of the loops inside a loop of lanes that each lane runs them."""

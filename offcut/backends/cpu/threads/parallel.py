@@ -110,7 +110,7 @@ class _Marker(Independence):
         if body is None:
             text = "isl does not say which loops are independent"
             return Parallel(self.unmarked(), self.tiled, (), (text,))
-        made = replace(self.program, body=body)
+        program = replace(self.program, body=body)
         self.own -= windows_in_step(body, THREAD)
         both = [name for name in sorted(self.own - self.tiled) if self.shared(body, name)]
         if both:
@@ -118,9 +118,11 @@ class _Marker(Independence):
             return Parallel(self.unmarked(), self.tiled, (), (text,))
         loops = tuple(dict.fromkeys(self.loops))
         own = frozenset(self.own)
-        shared, left = tuple(self.cuts), tuple(self.open)
+        shared, open_questions = tuple(self.cuts), tuple(self.open)
         chunks = tuple(self.chunks)
-        return Parallel(with_barriers(made, THREAD, own), own, loops, left, shared, chunks)
+        return Parallel(
+            with_barriers(program, THREAD, own), own, loops, open_questions, shared, chunks
+        )
 
     def unmarked(self) -> Program:
         """Return the program for one thread."""
@@ -128,32 +130,36 @@ class _Marker(Independence):
 
     def together(self, body: Sequence[Stmt], path: Path, serial: bool) -> tuple[Stmt, ...]:
         """Return a block that all threads run, inside a loop they run in step where `serial`."""
-        found: list[Stmt] = []
+        statements_of_team: list[Stmt] = []
         for position, stmt in enumerate(body):
             here = (*path, position)
             if is_decided_by_memory(stmt):
-                found += _unmarked((stmt,))
+                statements_of_team += _unmarked((stmt,))
                 continue
             match stmt:
                 case For():
-                    found += self.loop(stmt, here, serial)
+                    statements_of_team += self.loop(stmt, here, serial)
                 case If(condition, then, other):
                     yes = self.together(then, (*here, 0), serial)
-                    found.append(If(condition, yes, self.together(other, (*here, 1), serial)))
+                    statements_of_team.append(
+                        If(condition, yes, self.together(other, (*here, 1), serial))
+                    )
                 case Let() | Alloc():
                     self.entered(stmt)
-                    found.append(replace(stmt, body=self.together(stmt.body, here, serial)))
+                    statements_of_team.append(
+                        replace(stmt, body=self.together(stmt.body, here, serial))
+                    )
                 case Choose(options):
-                    made = [
+                    new_options = [
                         replace(option, body=self.together(option.body, (*here, number), serial))
                         for number, option in enumerate(options)
                     ]
-                    found.append(Choose(tuple(made)))
+                    statements_of_team.append(Choose(tuple(new_options)))
                 case Tile() if not serial:
-                    found.append(self.chunked(stmt))
+                    statements_of_team.append(self.chunked(stmt))
                 case _:
-                    found.append(stmt)
-        return tuple(found)
+                    statements_of_team.append(stmt)
+        return tuple(statements_of_team)
 
     def loop(self, loop: For, path: Path, serial: bool) -> tuple[For, ...]:
         """Return a loop that all threads reach together: shared, run in step, or both, one after the other."""
@@ -188,8 +194,8 @@ class _Marker(Independence):
         start = ix.sub(loop.hi, ix.mod(count, self.threads))
         loop_count, cut_count, own = len(self.loops), len(self.cuts), set(self.own)
         rest = self.in_step(replace(loop, lo=start), path)
-        alone = self.own - self.tiled - windows_in_step((rest,), THREAD)
-        shared = any(self.shared((rest,), name) for name in alone)
+        own_buffers = self.own - self.tiled - windows_in_step((rest,), THREAD)
+        shared = any(self.shared((rest,), name) for name in own_buffers)
         if start == loop.hi or shared or not _is_parallel(rest):
             del self.loops[loop_count:], self.cuts[cut_count:]
             self.own = own
@@ -205,29 +211,29 @@ class _Marker(Independence):
         pairs = ((a, b) for k, a in enumerate(body) for b in body[:k])
         if any(self.conflicts.between(a, b) for a, b in pairs):
             return _unmarked(body)
-        found: list[Stmt] = []
+        new_body: list[Stmt] = []
         for position, stmt in enumerate(body):
             here = (*path, position)
             match stmt:
                 case For() if not is_decided_by_memory(stmt) and self.independent(stmt, here):
                     self.cuts.append(stmt)
                     inside = self.inner(stmt.body, here)
-                    found.append(replace(stmt, unit=THREAD, factor=None, body=inside))
+                    new_body.append(replace(stmt, unit=THREAD, factor=None, body=inside))
                 case If(condition, then, other) if not is_decided_by_memory(stmt):
                     yes = self.inner(then, (*here, 0))
-                    found.append(If(condition, yes, self.inner(other, (*here, 1))))
+                    new_body.append(If(condition, yes, self.inner(other, (*here, 1))))
                 case Let() if not is_decided_by_memory(stmt):
                     self.entered(stmt)
-                    found.append(replace(stmt, body=self.inner(stmt.body, here)))
+                    new_body.append(replace(stmt, body=self.inner(stmt.body, here)))
                 case Choose(options) if not is_decided_by_memory(stmt):
-                    made = [
+                    new_options = [
                         Option(option.label, option.cost, self.inner(option.body, (*here, number)))
                         for number, option in enumerate(options)
                     ]
-                    found.append(Choose(tuple(made)))
+                    new_body.append(Choose(tuple(new_options)))
                 case _:
-                    found += _unmarked((stmt,))
-        return tuple(found)
+                    new_body += _unmarked((stmt,))
+        return tuple(new_body)
 
     def chunked(self, tile: Tile) -> Stmt:
         """Return a tile of one long axis, as a marked loop of tiles: its instances are independent."""

@@ -260,8 +260,8 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
             first = ir.add(f, f.let(f"mul i64 {thread}, {each}"), ir.minimum(f, thread, rest))
             end = ir.add(f, ir.add(f, first, each), f.let(f"zext i1 {more} to i64"))
             ends = ir.add(f, lo, first), ir.add(f, lo, end)
-            apart = self.outline.piece(f, loops=True) if self.is_of_loops(loop) else nullcontext()
-            with apart, f.loop(*ends) as now, self.alone(), self.bound(loop.iter, now):
+            piece = self.outline.piece(f, loops=True) if self.is_of_loops(loop) else nullcontext()
+            with piece, f.loop(*ends) as now, self.alone(), self.bound(loop.iter, now):
                 self.block(loop.body)
             return
         mine, team = self.of_rest(rest)
@@ -271,7 +271,7 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
             full = f.let(f"icmp slt i64 {now}, {each}")
             own, shared = ir.add(f, whole, now), ir.add(f, first, mine)
             at = f.let(f"select i1 {full}, i64 {own}, i64 {shared}")
-            kept, steps = (self.team, self.steps)
+            old_team, steps = (self.team, self.steps)
             self.team = (
                 f.let(f"select i1 {full}, i64 0, i64 {team[0]}"),
                 f.let(f"select i1 {full}, i64 1, i64 {team[1]}"),
@@ -279,7 +279,7 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
             self.steps = False
             with self.bound(loop.iter, ir.add(f, lo, at)):
                 self.block(loop.body)
-            self.team, self.steps = kept, steps
+            self.team, self.steps = old_team, steps
 
     def of_rest(self, rest: str) -> tuple[str, tuple[str, str]]:
         """Of `rest` iterations, fewer than there are threads: this thread's, and its part of the team.
