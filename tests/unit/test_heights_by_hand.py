@@ -226,3 +226,24 @@ def test_sizes_are_listed_behind_separate_too() -> None:
     for n_rows in (0, 1, 7, 8, 9, 24, 29):
         rows = np.arange(n_rows * 5, dtype="int32").reshape(n_rows, 5)
         assert np.array_equal(kernel(rows), 2 * rows)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "split C.i ladder of 16 4 1 as io ii",
+        "split C.i ladder 4 as io ii\n"
+        "split C.j ladder by ii 1..2: 8 4, 3..4: 16 4 as jo ji\norder C io jo ii ji",
+    ],
+)
+def test_blocks_of_a_gpu_run_tiles_of_listed_heights(lines: str) -> None:
+    n = oc.dim("n", max=64)
+    a = oc.placeholder((n, 20), "int32", "A")
+    c = oc.compute((n, 20), lambda i, j: a[i, j] * 3, name="C")
+    target = oc.target("cuda", machine="h200", device="emulated")
+    schedule = oc.Schedule.parse(f"schedule C\n{lines}\nbind C.io block")
+    kernel = oc.compile(c, target=target, schedule=schedule)
+    assert kernel.schedule == schedule
+    for rows in (0, 1, 3, 4, 5, 17, 53):
+        given = np.arange(rows * 20, dtype="int32").reshape(rows, 20)
+        assert np.array_equal(kernel(given), 3 * given)
