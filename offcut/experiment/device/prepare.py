@@ -38,15 +38,16 @@ def dense(
 ) -> tuple[Any, list[Any]]:
     """Return a product of n rows, and its inputs A and W."""
     n, k = oc.dim("n", min=0), oc.reduce_axis(k_size, name="k")
+    sums = "int32" if dtype == "int8" else "float32"
     a = oc.placeholder((n, k_size), dtype, name="A")
     w = oc.placeholder((n_size, k_size) if turned else (k_size, n_size), dtype, name="W")
 
     def term(i: Any, j: Any) -> Any:
         other = w[j, k] if turned else w[k, j]
-        return oc.sum(a[i, k].astype("float32") * other.astype("float32"), axis=k)
+        return oc.sum(a[i, k].astype(sums) * other.astype(sums), axis=k)
 
     s = oc.compute((n, n_size), term, name="S")
-    if out == "float32" and not relu:
+    if out == sums and not relu:
         return s, [a, w]
 
     def last(i: Any, j: Any) -> Any:
@@ -78,6 +79,8 @@ def cases() -> Iterator[Case]:
         (64, 128, "bfloat16", "bfloat16", False, True, "auto"),
         (37, 133, "bfloat16", "bfloat16", False, False, "auto"),
         (40, 20, "bfloat16", "bfloat16", True, False, "auto"),
+        (72, 40, "int8", "int32", False, False, "auto"),
+        (37, 40, "float32", "float32", False, False, "auto"),
         *((96, 130, "bfloat16", "bfloat16", False, False, one) for one in ("guard", "mask", "shift", "cut")),
     ]  # fmt: skip
     for k, n, dtype, out, turned, relu, strategy in products:

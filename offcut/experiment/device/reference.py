@@ -12,17 +12,28 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-STORED = {"bfloat16": np.uint16, "float16": np.float16, "float32": np.float32}
-_UNIT = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24}
+STORED = {
+    "bfloat16": np.uint16,
+    "float16": np.float16,
+    "float32": np.float32,
+    "int8": np.int8,
+    "int32": np.int32,
+}
+_UNIT = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "int32": 0.0}
 """Half the distance of neighbours, over their value."""
-_TINY = {"bfloat16": 2.0**-134, "float16": 2.0**-25, "float32": 2.0**-150}
+_ROUNDING = {"int8": 0.0}
+"""The largest error of an operation on sums of a type, over their magnitude, where that is not of float32."""
+_TINY = {"bfloat16": 2.0**-134, "float16": 2.0**-25, "float32": 2.0**-150, "int32": 0.0}
 
 
 def to_stored(values: Array, dtype: str) -> Array:
-    """Return float32 values as a type stores them, rounded to the nearest, ties to even."""
+    """Return values as a type stores them, rounded from float32 to the nearest, ties to even."""
+    if dtype.startswith("int"):
+        return values.astype(STORED[dtype])
+    values = values.astype(np.float32)
     if dtype != "bfloat16":
         return values.astype(STORED[dtype])
-    bits = values.astype(np.float32).view(np.uint32)
+    bits = values.view(np.uint32)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
@@ -57,7 +68,7 @@ def expected(computes: Mapping[str, Any], inputs: Mapping[str, Array]) -> tuple[
             exact, sums, terms = 2.0 * values["X"], np.abs(values["X"]), 1
         case other:
             raise ValueError(f"there is no reference of {other}")
-    bound = (terms + 2) * 2.0**-24 * sums
+    bound = (terms + 2) * _ROUNDING.get(dtype, 2.0**-24) * sums
     return exact, bound + _UNIT[out] * (np.abs(exact) + bound) + _TINY[out]
 
 
@@ -71,8 +82,10 @@ def drawn(
     draw = np.random.default_rng(seed)
 
     def one(shape: tuple[int, ...]) -> Array:
+        if computes["dtype"].startswith("int"):
+            return to_stored(draw.integers(-128, 128, shape), computes["dtype"])
         values = draw.integers(-4, 5, shape) if whole else draw.standard_normal(shape)
-        return to_stored(values.astype(np.float32), computes["dtype"])
+        return to_stored(values, computes["dtype"])
 
     return {name: one(shape) for name, shape in shapes.items()}
 
@@ -89,7 +102,7 @@ def wrong(
     if found.shape != exact.shape:
         return f"the shape is {found.shape}, and should be {exact.shape}"
     if whole:
-        rounded = from_stored(to_stored(exact.astype(np.float32), computes["out"]), computes["out"])
+        rounded = from_stored(to_stored(exact, computes["out"]), computes["out"])
         misses = ~((found == rounded) | (np.isnan(found) & np.isnan(rounded)))
     else:
         misses = ~(np.abs(found - exact) <= bound)

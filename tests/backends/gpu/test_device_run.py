@@ -193,3 +193,14 @@ def test_a_result_within_the_error_of_its_sums_is_right_and_one_beyond_is_wrong(
     assert wrong(computes, inputs, result, whole=False) == ""
     result[2, 3] += 1e-2
     assert wrong(computes, inputs, result, whole=False).startswith("1 of 20 are wrong, the first at (2, 3): ")  # fmt: skip
+
+
+def test_sums_of_bytes_are_exact_and_one_off_is_wrong() -> None:
+    computes = {"op": "dense", "dtype": "int8", "out": "int32", "turned": True}
+    inputs = drawn(computes, {"A": (5, 300), "W": (4, 300)}, 1, whole=False)
+    result = inputs["A"].astype(np.int32) @ inputs["W"].T.astype(np.int32)
+    assert wrong(computes, inputs, result, whole=True) == ""
+    assert wrong(computes, inputs, result, whole=False) == ""
+    result[0, 1] += 1
+    for whole in (True, False):
+        assert wrong(computes, inputs, result, whole).startswith("1 of 20 are wrong, the first at (0, 1)")  # fmt: skip
