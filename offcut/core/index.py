@@ -247,7 +247,15 @@ def compare(op: str, a: Expr | int, b: Expr | int) -> Expr:
 def known_divisor(expr: Expr) -> int:
     """Return a number that divides an index expression, from its form; 0 for 0."""
     form = to_linear(expr)
-    return gcd(form.const, *(factor for _, factor in form.terms))
+
+    def of(atom: Expr) -> int:
+        match atom:
+            case Binary("min" | "max", a, b):
+                return gcd(known_divisor(a), known_divisor(b))
+            case _:
+                return 1
+
+    return gcd(form.const, *(factor * of(atom) for atom, factor in form.terms))
 
 
 def literal_value(expr: Expr) -> int | None:

@@ -72,4 +72,7 @@ def tile_cycles(kernel: Microkernel) -> TileCycles:
         own = slice(int(widest[shape.rows]) + 1, shape.columns + 1)
         term[shape.rows, own], start[shape.rows, own] = shape.cycles, shape.startup
         widest[shape.rows] = max(int(widest[shape.rows]), shape.columns)
+    for rows in range(tallest - 1, 0, -1):  # rows that no tile has alone run in the next higher one
+        if widest[rows] == 0:
+            widest[rows], term[rows], start[rows] = (one[rows + 1] for one in (widest, term, start))
     return TileCycles(widest, term, start)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import cycle
 from math import prod
 
 from offcut.core import index as ix
@@ -44,23 +45,31 @@ def agent_count(program: Program, stmt: Stmt, unit: str) -> int | None:
 
     Agents are numbered from 0 on: a loop ``2:4`` needs four. Those of nested loops are pairs of numbers.
     """
-    return _agents(program, (stmt,), unit, ())
+    return _agents(program, (stmt,), unit, (), ())
 
 
-def _agents(program: Program, body: tuple[Stmt, ...], unit: str, loops: Loops) -> int | None:
+def _agents(
+    program: Program,
+    body: tuple[Stmt, ...],
+    unit: str,
+    loops: Loops,
+    conditions: tuple[Expr, ...],
+) -> int | None:
     most = 0
     for stmt in body:
-        inner, around = loops, None
+        inner, around, where = loops, None, [conditions]
         match stmt:
             case For(name, lo, hi, unit=own):
                 inner = (*loops, (name, lo, hi))
-                around = upper_bound(hi, program, loops) if own == unit else None
+                around = upper_bound(hi, program, loops, conditions) if own == unit else None
                 if own == unit and around is None:
                     return None
             case Let(name, low, high):
                 inner = (*loops, (name, ix.const(low), ix.const(high)))
-        for block in blocks(stmt):
-            count = _agents(program, block, unit, inner)
+            case If(condition):
+                where = [(*conditions, condition), (*conditions, Logic("not", (condition,)))]
+        for block, here in zip(blocks(stmt), cycle(where), strict=False):
+            count = _agents(program, block, unit, inner, here)
             if count is None:
                 return None
             most = max(most, count if around is None else max(around, 0) * max(count, 1))

@@ -11,6 +11,7 @@ from offcut.backends.abi import Signature
 from offcut.backends.compile_request import CompileRequest
 from offcut.backends.gpu.boxes import check_boxes
 from offcut.backends.gpu.calls import load_on_device, lowered_kernels
+from offcut.backends.gpu.cells import check_cells
 from offcut.backends.gpu.copies import UNITS, rows
 from offcut.backends.gpu.device_memory import DeviceMemory
 from offcut.backends.gpu.emulated import MEMORY, EmulatedCode
@@ -110,6 +111,7 @@ class Cuda(Target):
         do not fit in its shared memory.
         """
         check_units(plan.program)
+        check_cells(plan.program, self.microkernels())
         program = synchronized(plan.program, AGENTS)
         check_room(program, _bytes_of(self.machine, SHARED))
         check_boxes(program, self.microkernels())

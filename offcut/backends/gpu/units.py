@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from offcut.core.analysis import analysis
-from offcut.core.program import LANE, UNROLL, Alloc, For, Program
+from offcut.core.expr import all_loads
+from offcut.core.program import (
+    LANE,
+    UNROLL,
+    Alloc,
+    For,
+    Program,
+    Stmt,
+    Store,
+    blocks,
+    expressions,
+)
 from offcut.core.text.printer import format_head
 from offcut.errors import TargetError
 from offcut.polyhedral.sync import Agents, Ends, Unit
@@ -30,10 +43,20 @@ warpgroup are lanes that meet. The load unit is a thread of its own, which arriv
 
 
 def check_units(program: Program) -> None:
-    """Check that loops are run by units, and windows kept in memories, that a GPU has.
+    """Check that loops are run by units, and windows kept in memories, that a GPU has; and that memories of a block hold windows.
 
     Raises TargetError with the first one that is not.
     """
+    scopes = {buffer.name: buffer.scope for buffer in program.buffers if buffer.scope is not None}
+    for stmt, name in _outside_windows(program.body, frozenset()):
+        if scopes.get(name) in (SHARED, REGISTERS):
+            raise TargetError(
+                "compile",
+                f"cannot keep {name} in {scopes[name]}",
+                at=format_head(stmt),
+                because=f"it is no window there: what {scopes[name]} holds is of one block, and gone when that ends",
+                help=(f"at {name} … in {scopes[name]}: a window inside of a loop of its reader",),
+            )
     units, memories = (*(unit.name for unit in AGENTS.units), LANE, UNROLL), (SHARED, REGISTERS)
     for loop in analysis(program).of(For):
         if loop.unit is not None and loop.unit not in units:
@@ -44,6 +67,7 @@ def check_units(program: Program) -> None:
                 because=f"a GPU has no unit {loop.unit}",
                 help=(*(f"@{name}" for name in units), "without it, one iteration after the other"),
             )
+    _check_nesting(program.body, None)
     for window in analysis(program).of(Alloc):
         memory = window.memory or program.buffer(window.buffer).scope
         if memory not in (None, *memories):
@@ -54,3 +78,41 @@ def check_units(program: Program) -> None:
                 because=f"a block of a GPU has no memory {memory}",
                 help=(*(f"in {name}" for name in memories), f"without in {memory}, in {MAIN}"),
             )
+
+
+_NESTED = ("block", "warpgroup", "warp", LANE)
+"""Units of which each stands inside of those before it."""
+
+
+def _check_nesting(body: Sequence[Stmt], around: For | None) -> None:
+    """Check that loops on units stand inside of larger ones, blocks inside of blocks as the axes of a grid.
+
+    around   the innermost loop around that is on a unit
+    """
+    for stmt in body:
+        inner = around
+        if isinstance(stmt, For) and stmt.unit in _NESTED:
+            if around is not None and around.unit is not None:
+                here, outer = _NESTED.index(stmt.unit), _NESTED.index(around.unit)
+                if here < outer or (here == outer and stmt.unit != AGENTS.grid):
+                    raise TargetError(
+                        "compile",
+                        f"cannot run loop {stmt.iter} on {stmt.unit}",
+                        at=format_head(stmt),
+                        because=f"the loop {around.iter} around it is on {around.unit}, which has no {stmt.unit} of its own",
+                        help=(f"{around.iter} on a unit before {stmt.unit}: {', '.join(_NESTED)}",),
+                    )
+            inner = stmt
+        for block in blocks(stmt):
+            _check_nesting(block, inner)
+
+
+def _outside_windows(body: Sequence[Stmt], windows: frozenset[str]) -> Iterator[tuple[Stmt, str]]:
+    """Yield the statements that touch a buffer of which they are in no window, each with its name."""
+    for stmt in body:
+        names = {load.buffer for expr in expressions(stmt) for load in all_loads(expr)}
+        names |= {stmt.buffer} if isinstance(stmt, Store) else set()
+        yield from ((stmt, name) for name in sorted(names - windows))
+        inner = windows | {stmt.buffer} if isinstance(stmt, Alloc) else windows
+        for block in blocks(stmt):
+            yield from _outside_windows(block, inner)

@@ -58,7 +58,7 @@ class Agents:
     blocks   whether an arrival waits for room, as in a queue in hardware, which has to be empty at the end. Else a
              token is a phase of a barrier: nothing stops an arrival that comes too early, and what is left is dropped
     grid     the unit of which all agents begin anew with each outermost statement of a program; None: there is none
-    own      memories of which each agent has its own, so that what it writes there needs no fence
+    own      the memories of which each agent has its own: no other agent touches a window there, and what it writes there needs no fence
     pitched  whether rows of a window lie at places that do not depend on its extents: each has room for the largest
     """
 

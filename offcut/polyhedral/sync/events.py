@@ -131,6 +131,7 @@ class Events:
     derived  values of `let` over sizes alone, each with its promised range, half open; `lets` has the values
     parts    the number of elements of an array; None where it is not a literal
     units    the units by name
+    own      the regions of which each agent has its own
     """
 
     program: Program
@@ -141,6 +142,7 @@ class Events:
     parts: Mapping[str, int | None]
     units: Mapping[str, Unit]
     lets: Mapping[str, Expr]
+    own: frozenset[str]
 
 
 def events(program: Program, agents: Agents, own: frozenset[str] = frozenset()) -> Events:
@@ -215,6 +217,7 @@ class _Reader:
         self.syncs: list[Event] = []
         self.derived: dict[str, tuple[int, int]] = {}
         self.lets: dict[str, Expr] = {}
+        self.own_regions: set[str] = set()
         self.parts: dict[str, int | None] = {}
         for buffer in program.buffers:
             extents = [ix.literal_value(extent) for extent in buffer.shape]
@@ -232,6 +235,7 @@ class _Reader:
             self.parts,
             self.units,
             self.lets,
+            frozenset(self.own_regions),
         )
 
     def block(self, body: Sequence[Stmt], place: Place, scope: _Scope, at: list[int]) -> None:
@@ -298,6 +302,8 @@ class _Reader:
             region = f"{alloc.buffer}@{'.'.join(map(str, place))}"
             memory = alloc.memory or self.program.buffer(alloc.buffer).scope
             fenced = memory not in self.agents.own
+            if not fenced:
+                self.own_regions.add(region)
             window = _Window(region, owner, slot, starts, known, fenced)
         return replace(scope, windows={**scope.windows, alloc.buffer: window})
 

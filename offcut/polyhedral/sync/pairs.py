@@ -20,7 +20,7 @@ from offcut.polyhedral.sync.events import (
 )
 from offcut.polyhedral.sync.multicast import check_multicast
 from offcut.polyhedral.sync.order import Pair
-from offcut.polyhedral.sync.relations import Relations
+from offcut.polyhedral.sync.relations import Relations, alike
 from offcut.polyhedral.units.independence import Independence
 
 
@@ -48,6 +48,7 @@ def pairs_of(relations: Relations) -> list[Pair]:
             if not across.is_empty():
                 _check_bound(relations, one, other, across)
                 touching = touching.subtract(across)
+        _check_own(relations, one, other, touching)
         pairs = touching.intersect(relations.later)
         pairs = relations.widened(pairs, multicast_keys(other), other).coalesce()
         if own:
@@ -58,6 +59,32 @@ def pairs_of(relations: Relations) -> list[Pair]:
         if not pairs.is_empty():
             result.append(Pair(one, other, pairs))
     return result
+
+
+def _check_own(relations: Relations, one: Event, other: Event, touching: isl.Map) -> None:
+    """Check that no agent touches a window in the own memory of another one.
+
+    touching   ``{ a -> b }``: b touches a place that a touches
+
+    Raises PartitionError with the least instance that does.
+    """
+    own = relations.events.own
+    if not any(access.region in own for access in one.accesses):
+        return
+    touching = touching.intersect(relations.conflicts(one, other, own))
+    if one.unit == other.unit and one.keys.keys() == other.keys.keys():
+        touching = touching.subtract(relations.map(alike(relations.agents)))
+    if touching.is_empty():
+        return
+    at, first, sizes = relations.describe(touching.domain())
+    (memory,) = relations.events.agents.own
+    raise refused(
+        relations.program,
+        relations.describe(touching.intersect_domain(first).range())[0],
+        f"{sizes}it touches what {at} touches, in {memory} of another {one.unit}",
+        "loops over the same elements, bound to the same unit",
+        "a window in a memory that they share",
+    )
 
 
 def without_implied(leaves: Sequence[Event]) -> list[Event]:

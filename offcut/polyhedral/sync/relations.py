@@ -151,10 +151,17 @@ class Relations:
         """Return the coordinate of a unit's agents."""
         return self.agents[self.keys.index(key)]
 
-    def conflicts(self, one: Event, other: Event) -> isl.Map:
-        """Return ``{ a -> b }``: b touches a place that a touches, one of them writing."""
+    def conflicts(
+        self, one: Event, other: Event, regions: Collection[str] | None = None
+    ) -> isl.Map:
+        """Return ``{ a -> b }``: b touches a place that a touches, one of them writing.
+
+        regions  those of the places; None: any
+        """
         pairs = self.no_pairs
         for region in dict.fromkeys(access.region for access in one.accesses):
+            if regions is not None and region not in regions:
+                continue
             for first, second in ((True, False), (False, True)):
                 mine, theirs = self.touched(one, region, first), self.touched(other, region, second)
                 if mine is not None and theirs is not None:
