@@ -32,9 +32,11 @@ class Memory(ABC):
     """A memory with addresses of its own.
 
     is_host  whether code of the process reads and writes there
+    kind     what packages of arrays call the devices whose arrays may be read in place; "": there are none
     """
 
     is_host: ClassVar[bool] = False
+    kind: ClassVar[str] = ""
 
     @abstractmethod
     def allocate(self, count: int, stream: int = 0) -> Block:

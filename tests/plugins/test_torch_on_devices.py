@@ -15,10 +15,14 @@ import torch._dynamo
 import torch.nn.functional as F
 from torch import nn
 from torch._dynamo.utils import counters
+from torch._subclasses.fake_tensor import FakeTensor
 
 import offcut as oc
 from offcut.errors import TargetError
 from offcut.plugins import torch as plugin
+from offcut.plugins.torch.facts import Facts
+from offcut.plugins.torch.how import How
+from offcut.plugins.torch.splitting import split
 from tests.plugins.torch_models import Bessel, held, like, wide
 
 EMULATED = oc.target("cuda", machine="h200", device="emulated")
@@ -127,6 +131,20 @@ def test_a_model_runs_on_the_emulated_gpu_at_every_size_by_one_compile(name: str
     assert run.report.endswith("operators by offcut, 0 operators by torch")
 
 
+@pytest.mark.parametrize("name", ["mlp", "encoder"])
+def test_a_model_in_bfloat16_runs_on_the_emulated_gpu(name: str) -> None:
+    model, calls = CALLS[name]
+    model, calls = copy.deepcopy(model).eval().bfloat16(), [(x.bfloat16(),) for (x,) in calls]
+    run = oc.from_torch(model, calls[0], target=EMULATED)
+    exact = copy.deepcopy(model).double()
+    with torch.no_grad():
+        for call in calls[:2]:
+            like(run(*call), exact(*map(wide, call)))
+    (ours,) = run.program.predicted.models
+    assert any("mma" in str(step.kernel.loops) for step in ours.steps)
+    assert run.report.endswith("operators by offcut, 0 operators by torch")
+
+
 def test_torch_compile_takes_the_target_as_an_option_and_compiles_once() -> None:
     model = mlp().eval()
     run = torch.compile(model, backend="offcut", dynamic=True, options={"target": EMULATED})
@@ -152,6 +170,31 @@ def test_of_several_targets_the_first_that_takes_a_kernel_runs_it() -> None:
     held(run, model, [tensors((n, 8)) for n in (1, 7)])
     assert {row[2] for row in run.plan().rows} == {"cuda"}
     assert all("since vta refuses it" in line for line in run.plan().split)
+
+
+def test_tensors_of_a_gpu_are_taken_where_the_target_is_one_and_left_to_torch_where_not() -> None:
+    """No GPU is needed to translate: the exported tensors have no elements."""
+    exported = torch.export.export(
+        mlp(), tensors((3, 8)), dynamic_shapes=({0: torch.export.Dim.AUTO},)
+    )
+    graph = exported.run_decompositions().graph
+    for node in graph.nodes:
+        fake = node.meta.get("val")
+        if isinstance(fake, FakeTensor):
+            node.meta["val"] = FakeTensor(fake.fake_mode, fake.to("meta"), torch.device("cuda"))
+    facts = Facts(lambda symbol: (0, None))
+    on_gpu, on_cpu = How(target=oc.target("cuda", machine="h200")), How()
+    assert (on_gpu.devices, on_cpu.devices) == ({"cpu", "cuda"}, {"cpu"})
+    assert [on_cpu.on({kind}).target for kind in ("cpu", "cuda", "xpu")] == [
+        ("cpu",),
+        ("cuda",),
+        ("cpu",),
+    ]
+    assert on_gpu.on({"cpu"}) is on_gpu
+    (region,) = split(graph, facts, {}, {}, on_gpu.devices).steps
+    assert {node.op for node in region.bound.graph.nodes} >= {"gelu"}
+    left = split(graph, facts, {}, {}, on_cpu.devices).left
+    assert {reason for _, reason in left} == {"it is on cuda, in the layout torch.strided"}
 
 
 def test_token_queues_leave_floats_to_torch_and_say_which_node_and_why() -> None:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.backends.gpu.emulated import MEMORY, EmulatedMemory
+from offcut.backends.gpu.emulated import MEMORY, EmulatedCode, EmulatedMemory
+from offcut.backends.gpu.executor.faults import fault
 from offcut.backends.interpret.target import Interpret
 from offcut.backends.target import TargetPlan
 from offcut.errors import CallError, DescribeError, InternalError, TargetError
@@ -244,6 +245,17 @@ def test_a_call_that_fails_names_the_node() -> None:
     with pytest.raises(CallError) as refused:
         model(np.array([3, 4], np.int32))
     assert refused.value.at.startswith("embedding: embedding, ")
+
+
+def test_a_fault_that_no_data_causes_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = compiled(mlp(), target=EMULATED)
+
+    def racing(*_: Any) -> None:
+        raise fault("v1", "race", because="two warps write v1[0, 0]")
+
+    monkeypatch.setattr(EmulatedCode, "results", racing)
+    with pytest.raises(InternalError, match="race"):
+        model(floats(3, 5))
 
 
 def test_two_devices_are_refused() -> None:

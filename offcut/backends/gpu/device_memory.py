@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from offcut.backends.gpu.driver import Device, open_device
 from offcut.backends.host import arrays
@@ -21,6 +21,8 @@ _OP = "cuda"
 @dataclass(frozen=True)
 class DeviceMemory(Memory):
     """The memory of the GPU of a number."""
+
+    kind: ClassVar[str] = "cuda"
 
     ordinal: int = 0
 

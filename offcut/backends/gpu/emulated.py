@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from offcut.backends.abi import Signature
-from offcut.backends.gpu.executor import Limits, execute
+from offcut.backends.gpu.executor import ExecutionFault, Limits, execute
 from offcut.backends.host.call import python_callable
 from offcut.backends.memory import Block, Memory
 from offcut.backends.signature import boundary_buffers, run_by_name
@@ -187,7 +187,7 @@ class EmulatedEntry:
     ) -> None:
         """Run the kernel.
 
-        Raises InternalError for an illegal address, ExecutionFault as `EmulatedCode.results` does.
+        Raises InternalError for an illegal address, and for a fault that no data causes; ExecutionFault for an index out of bounds.
         """
         values = self._values(sizes)
         MEMORY.check(workspace, self.workspace(sizes))
@@ -197,7 +197,12 @@ class EmulatedEntry:
             for buffer, pointer in zip((*inputs, *outputs), pointers, strict=True)
         ]
         constants = {name: held.array for name, held in self.constants.items()}
-        results = self.code.results(arrays[: len(inputs)], constants, values)
+        try:
+            results = self.code.results(arrays[: len(inputs)], constants, values)
+        except ExecutionFault as fault:
+            if fault.finder == "bounds":  # an index that data says
+                raise
+            raise InternalError(str(fault)) from fault
         for target, result in zip(arrays[len(inputs) :], results, strict=True):
             target[...] = result
 

@@ -40,7 +40,7 @@ def from_torch(
     threads: int | None = None,
     distributive: bool = True,
     parts: Parts = True,
-    target: Targets = "cpu",
+    target: Targets | None = None,
 ) -> TorchModel:
     """A module of torch, or a program that ``torch.export`` gave, as a model for all its sizes.
 
@@ -51,8 +51,8 @@ def from_torch(
     distributive    whether products may be distributed over sums, as `offcut.graph.compiled` says
     parts           which kernels run for a part of the batch at a time, likewise: lines as `TorchModel.plan` shows them, or a rule
                     that gives such lines for sizes by argument and axis, ``{"x_0": 8}``: it is asked once for each region that is ours
-    target          a target, or its name; or several: a kernel runs on the first that takes it. What none takes stays with torch,
-                    and `TorchModel.report` lists it with the reason
+    target          a target, or its name; or several: a kernel runs on the first that takes it; None: that of the device of the
+                    tensors. What none takes stays with torch, and `TorchModel.report` lists it with the reason
 
     The model is called with tensors of torch and gives what the module gives; its weights are copies of those that the module has now.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import ml_dtypes
@@ -30,10 +30,13 @@ NAMES: Mapping[Any, str] = {
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
-def is_held(tensor: Any) -> bool:
-    """Whether the memory of a tensor can be an array: of which elements, where, and how it lies."""
+def is_held(tensor: Any, devices: Collection[str] = ("cpu",)) -> bool:
+    """Whether the elements of a tensor can be those of an array: of which type, where, and how they lie.
+
+    devices  whose tensors may be constants, too
+    """
     strided = tensor.layout is torch.strided
-    return strided and tensor.device.type == "cpu" and tensor.dtype in NAMES
+    return strided and tensor.device.type in devices and tensor.dtype in NAMES
 
 
 def plain_of(tensor: Any) -> Any:
@@ -43,8 +46,8 @@ def plain_of(tensor: Any) -> Any:
 
 
 def array_of(tensor: Any) -> Array:
-    """The memory of a tensor as an array, of its strides."""
-    found = plain_of(tensor)
+    """The memory of a tensor as an array, of its strides; of a tensor on a device, that of a copy."""
+    found = plain_of(tensor).cpu()
     if found.dtype is torch.bfloat16:
         taken: Array = found.view(torch.int16).numpy().view(_BFLOAT16)
         return taken

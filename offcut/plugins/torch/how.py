@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from offcut.backends.target import Target
 from offcut.errors import TargetError
 from offcut.graph import Targets
 from offcut.graph.models.batches.parts import Parts
-from offcut.graph.models.compiling.split import every, resolved
+from offcut.graph.models.compiling.split import every, memory_of, resolved
+from offcut.pipeline import targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +21,32 @@ class How:
     threads       the most that a call may use; None: as `offcut.compile` says
     distributive  as `offcut.graph.compiled` says
     parts         likewise, in sizes by argument and axis: ``x_0``
-    target        a target, or several: a kernel runs on the first that takes it, and torch runs what none of them takes
+    target        a target, or several: a kernel runs on the first that takes it, and torch runs what none of them takes; None: that
+                  of the device of the tensors
     """
 
     threads: int | None = None
     distributive: bool = True
     parts: Parts = True
-    target: Targets = "cpu"
+    target: Targets | None = None
+
+    def on(self, kinds: Collection[str]) -> How:
+        """Return the same with a target: where none was asked for, the first of a device of these kinds, else the CPU.
+
+        kinds  of devices of tensors, as torch calls them
+        """
+        if self.target is not None:
+            return self
+        own = (
+            kind for kind in targets() if kind in kinds and resolved((kind,))[0].memory.kind == kind
+        )
+        return replace(self, target=(next(own, "cpu"),))
+
+    @property
+    def devices(self) -> frozenset[str]:
+        """Return the kinds of devices whose tensors its targets take, as torch calls them."""
+        kind = memory_of(resolved(every(self.target or "cpu"))).kind
+        return frozenset(("cpu", kind)) if kind else frozenset(("cpu",))
 
 
 DEFAULT = How()
@@ -43,12 +63,12 @@ def how_of(op: str, options: Mapping[str, Any], others: Mapping[str, Any]) -> Ho
     Raises TargetError for what is none of them, and for a target that is not there, or refuses them.
     """
     left = dict(options)
-    targets = left.pop("target", "cpu")
+    target = left.pop("target", None)
     how = How(
         left.pop("threads", None),
         left.pop("distributive", True),
         left.pop("parts", True),
-        every(targets) if _are_targets(targets) else "cpu",
+        every(target) if target is not None and _are_targets(target) else None,
     )
     unknown = [f"{name}={value!r}" for name, value in others.items()]
     unknown += [f"options={left}"] if left else []
@@ -56,8 +76,8 @@ def how_of(op: str, options: Mapping[str, Any], others: Mapping[str, Any]) -> Ho
         unknown.append(f"options={{'distributive': {how.distributive!r}}}")
     if not isinstance(how.parts, bool):
         unknown.append(f"options={{'parts': {how.parts!r}}}")
-    if not _are_targets(targets):
-        unknown.append(f"options={{'target': {targets!r}}}")
+    if not (target is None or _are_targets(target)):
+        unknown.append(f"options={{'target': {target!r}}}")
     if unknown:
         raise TargetError(
             op,
@@ -67,8 +87,8 @@ def how_of(op: str, options: Mapping[str, Any], others: Mapping[str, Any]) -> Ho
             "target, which runs them: one, or several in order",
             help=tuple(f"options={{{one}}}" for one in _EXAMPLES),
         )
-    for target in resolved(every(how.target)):
-        target.options(op, threads=how.threads)  # they are checked there
+    for one in resolved(every(how.target or "cpu")):
+        one.options(op, threads=how.threads)  # they are checked there
     return how
 
 

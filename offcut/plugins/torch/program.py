@@ -79,8 +79,11 @@ class Program:
         how: How = DEFAULT,
         conditions: Conditions | None = None,
     ) -> None:
-        graph, self.how, self.conditions = module.graph, how, conditions
+        graph, self.conditions = module.graph, conditions
         self.inputs = tuple(node for node in graph.nodes if node.op == "placeholder")
+        fakes = (node.meta["val"] for node in self.inputs)
+        how = how.on({one.device.type for one in fakes if isinstance(one, torch.Tensor)})
+        self.how = how
         (output,) = (node for node in graph.nodes if node.op == "output")
         self.results: Sequence[Any] = output.args[0]
         attributes = {
@@ -89,7 +92,7 @@ class Program:
         fixed = {
             node: array_of(one)
             for node, one in {**known, **attributes}.items()
-            if isinstance(one, torch.Tensor) and is_held(one)
+            if isinstance(one, torch.Tensor) and is_held(one, how.devices)
         }
         self.again: dict[Any, Callable[[], Any]] = {}
         solutions, refused = _solutions(self.inputs), dict[Any, str]()
@@ -98,7 +101,7 @@ class Program:
         self.quotients = tuple(one for one in facts.quotients if one[1] in solutions)
         with lent(fixed.values()):
             while True:
-                found = split(graph, facts, fixed, refused)
+                found = split(graph, facts, fixed, refused, how.devices)
                 self.left = list(found.left)
                 try:
                     self.steps = [self._step(module, step, known) for step in found.steps]
@@ -232,13 +235,13 @@ class Program:
             model = compiled(
                 step.bound,
                 how.threads,
-                how.target,
+                how.target or "cpu",
                 distributive=how.distributive,
                 orders=orders,
             )
             for node, name in step.known.items():
                 if node in self.inputs and known[node].is_contiguous():
-                    self.again[node] = partial(_tensor, model, name)
+                    self.again[node] = partial(_tensor, model, name, known[node].device)
             return _Ran(replace(step, bound=model.asked), model, instead, refused)
         except OffcutError as failed:
             node = step.origin.get(failed.value or "")
@@ -283,9 +286,9 @@ class Whole:
         return f"0 regions by offcut, all by torch: {self.reason}"
 
 
-def _tensor(model: Model, name: str) -> Any:
-    """A constant of a model, as a tensor of its own memory."""
-    return tensor_of(model.asked.arrays[name].copy())
+def _tensor(model: Model, name: str, device: Any) -> Any:
+    """A constant of a model, as a tensor of its own memory on a device."""
+    return tensor_of(model.asked.arrays[name].copy()).to(device)
 
 
 class _Ran:
@@ -311,7 +314,13 @@ class _Ran:
         plain = {str(getattr(extent, "name", "")) for extent in shapes}
         self.sizes = tuple(size.name for size in graph.sizes if size.name not in plain)
         self.outputs = tuple(
-            (node, graph.outputs.index(name), shared, _strides(node.meta["val"]))
+            (
+                node,
+                graph.outputs.index(name),
+                shared,
+                _strides(node.meta["val"]),
+                node.meta["val"].device,
+            )
             for node, name, shared in region.outputs
         )
 
@@ -334,9 +343,11 @@ class _Ran:
             self.failed = True
             self.instead(values, sizes)
             return
-        for node, place, shared, strides in self.outputs:
+        for node, place, shared, strides, device in self.outputs:
             made = found[place]
             tensor = tensor_of(made) if isinstance(made, np.ndarray) else made
+            if tensor.device.type != device.type:  # the first operand was elsewhere
+                tensor = tensor.to(device)
             if shared:
                 tensor = tensor.clone()
             values[node] = _restrided(tensor, strides, sizes)

@@ -62,14 +62,19 @@ class Split:
 
 
 def split(
-    graph: Any, facts: Facts, arrays: Mapping[Any, Array], refused: Mapping[Any, str]
+    graph: Any,
+    facts: Facts,
+    arrays: Mapping[Any, Array],
+    refused: Mapping[Any, str],
+    devices: frozenset[str] = frozenset(("cpu",)),
 ) -> Split:
     """The steps of an FX graph.
 
     arrays   of the placeholders whose values are known
     refused  the nodes that no kernel can be made of, and why
+    devices  whose tensors regions take
     """
-    found, effect = _Found({}, {}, set(), {}, []), -1
+    found, effect = _Found({}, {}, set(), {}, [], devices), -1
     for node in graph.nodes:
         if node.op != "call_function" or is_size(node):
             continue
@@ -94,6 +99,7 @@ class _Found:
     free    those of them that need constants alone: any region may calculate them
     place   the stage after which a node of torch runs
     left    why, for the nodes of torch
+    devices whose tensors regions take
     """
 
     ours: dict[int, Translation]
@@ -101,6 +107,7 @@ class _Found:
     free: set[Any]
     place: dict[Any, int]
     left: list[tuple[Any, str]]
+    devices: frozenset[str]
 
     def offered(self, node: Any, facts: Facts, arrays: Mapping[Any, Array]) -> str | None:
         """Why a node is not ours; None where it is, at its stage."""
@@ -113,7 +120,7 @@ class _Found:
         ]
         stage = max((self._ready(one) for one in needs), default=0)
         if stage not in self.ours:
-            self.ours[stage] = Translation(facts, arrays, self.free)
+            self.ours[stage] = Translation(facts, arrays, self.free, self.devices)
         try:
             self.ours[stage].take(node)
         except Left as refused:

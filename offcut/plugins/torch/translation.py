@@ -47,8 +47,14 @@ class Translation:
     rounded  constants of its rule, of 16 bits, that stand for numbers that these do not hold
     """
 
-    def __init__(self, facts: Facts, arrays: Mapping[Any, Array], free: Set[Any]) -> None:
-        self.builder = Builder("torch")
+    def __init__(
+        self,
+        facts: Facts,
+        arrays: Mapping[Any, Array],
+        free: Set[Any],
+        devices: frozenset[str] = frozenset(("cpu",)),
+    ) -> None:
+        self.builder, self.devices = Builder("torch"), devices
         self.facts, self.arrays, self.free = facts, arrays, free
         self.held: dict[Any, Any] = {}
         self.known: dict[Any, Ref] = {}
@@ -168,7 +174,7 @@ class Translation:
 
     def declare(self, fake: Any) -> None:
         """Take the sizes in the shape of a tensor among those of the graph."""
-        if fake.device.type != "cpu" or fake.layout is not torch.strided:
+        if fake.device.type not in self.devices or fake.layout is not torch.strided:
             raise Left(f"it is on {fake.device.type}, in the layout {fake.layout}")
         if fake.dtype not in NAMES:
             raise Left(f"its elements are {str(fake.dtype).removeprefix('torch.')}")

@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from fake_driver import FakeArray, FakeDriver, FakeNvrtc, aligned, fake_package, install, launches
 from on_cpu import COMPILER
 
 import offcut as oc
-from offcut.errors import CallError, TargetError
+from offcut.backends.gpu import calls
+from offcut.backends.gpu.text import cuda_kernels
+from offcut.errors import CallError, DescribeError, TargetError
 from tests.agree import agree, computed
 from tests.facade import Bound, Builder, compiled
 
@@ -131,29 +132,52 @@ def test_blocks_are_freed_with_the_model(gpu: FakeDriver) -> None:
     assert len(gpu.memory) == before
 
 
-def pooled() -> Bound:
-    """What has no text in CUDA C++ so far, behind what has one."""
-    made = Builder("pooled")
-    x = made.input("x", "bfloat16", (made.size("n", 1, 16), 2, 4, 4))
-    made.output(made.node("max_pool2d", made.node("relu", x), 2))
+def shares() -> Bound:
+    """A dense layer, and the share of each of its results: of other widths than `mlp`, whose code may lie in the cache."""
+    made = Builder("shares")
+    x = made.input("x", "float32", (made.size("n", 1, 16), 6))
+    made.output(made.node("softmax", made.node("dense", x, made.constant("w", floats(6, 4)))))
     return made.bound
 
 
-def test_a_kernel_without_a_text_is_refused_by_the_name_of_its_node(gpu: FakeDriver) -> None:
+@pytest.fixture
+def no_powers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``exp`` have no text."""
+
+    def kernels(program: oc.Program) -> Any:
+        if "exp(" in str(program):
+            because = "a power has no text"
+            raise DescribeError("source", "cannot show 'cuda'", at="exp", because=because)
+        return cuda_kernels(program)
+
+    monkeypatch.setattr(calls, "cuda_kernels", kernels)
+
+
+def test_a_kernel_without_a_text_is_refused_by_the_name_of_its_node(
+    gpu: FakeDriver, no_powers: None
+) -> None:
     with pytest.raises(TargetError) as refused:
-        compiled(pooled(), target=GPU)
-    assert (refused.value.refused, refused.value.at) == (
-        "cannot run max_pool2d on a GPU",
-        "max_pool2d: max_pool2d",
+        compiled(shares(), target=GPU)
+    assert (
+        str(refused.value)
+        == """\
+compile: cannot run softmax on a GPU
+  at       softmax: softmax, exp
+  because  a power has no text
+  help     device="emulated" runs it on numpy arrays"""
     )
 
 
 @needs_compiler
-def test_what_the_gpu_does_not_run_runs_on_the_host_and_is_listed(gpu: FakeDriver) -> None:
-    model = compiled(pooled(), target=(GPU, "cpu"))
-    assert {step.target for step in model.steps} >= {"cpu"}
-    assert any("since cuda refuses it" in line for line in model.plan().split)
+def test_what_the_gpu_does_not_run_runs_on_the_host_and_is_listed(
+    gpu: FakeDriver, no_powers: None
+) -> None:
+    bound = shares()
+    model = compiled(bound, target=(GPU, "cpu"))
+    assert [step.target for step in model.steps] == ["cuda", "cpu"]
+    assert model.plan().split == (
+        "softmax: runs on cpu, since cuda refuses it: a power has no text",
+    )
     for n in (1, 2):
-        x = rng.standard_normal((n, 2, 4, 4)).astype(ml_dtypes.bfloat16)
-        exact = np.maximum(x.astype(float), 0).reshape(n, 2, 2, 2, 2, 2).max((3, 5))
-        np.testing.assert_array_equal(model(x).astype(float), exact)
+        x = floats(n, 6)
+        agree(model(x), computed(of_mlp, x, bound.arrays["w"]))
