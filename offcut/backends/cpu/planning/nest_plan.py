@@ -13,9 +13,10 @@ from offcut.backends.cpu.planning.condition_placement import separate_conditions
 from offcut.backends.cpu.planning.cover_report import report_covers, vector_tile_notes
 from offcut.backends.cpu.planning.cpu_plan import CpuPlan
 from offcut.backends.cpu.planning.padded_terms import PaddedTerms
-from offcut.backends.cpu.planning.policy import policy, variant_cost_model
+from offcut.backends.cpu.planning.policy import policy
 from offcut.backends.cpu.planning.predicted_seconds import seconds_of_choices
 from offcut.backends.cpu.planning.unit_binding import bind_units, with_thread_binds
+from offcut.backends.cpu.planning.variant_cost import variant_cost_model
 from offcut.backends.options import Options
 from offcut.core.program import Program
 from offcut.describe.computation import Computation
