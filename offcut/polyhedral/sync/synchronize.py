@@ -29,7 +29,7 @@ import islpy as isl
 from offcut.core import index as ix
 from offcut.core.memo import memo
 from offcut.core.plain_loops import unsynchronized
-from offcut.core.program import Action, Alloc, For, Let, Program, Sync, Token, walk
+from offcut.core.program import Action, Alloc, For, Let, Program, Sync, Tile, Token, walk
 from offcut.core.text.printer import format_head, shown
 from offcut.core.traversal import Place, used_names, walk_with_paths
 from offcut.errors import DescribeError, PartitionError
@@ -438,7 +438,8 @@ class _Finder:
     def put_fence(self, pair: Pair) -> None:
         """Put the fence that the second leaf of a pair needs behind the first one, if it needs one."""
         if kind := fence_between(self.units, pair.one, pair.other):
-            self.put(self.after, pair.one.number, Sync(Action.FENCE, kind))
+            mark = pair.one.stmt.unit if isinstance(pair.one.stmt, Tile) else None
+            self.put(self.after, pair.one.number, Sync(Action.FENCE, kind, unit=mark))
 
     def barriers(self, unit: str) -> None:
         """Put the barriers among all agents of a unit."""

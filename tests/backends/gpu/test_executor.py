@@ -235,6 +235,14 @@ def test_a_barrier_gets_the_bytes_that_it_expects() -> None:
     assert refused.value.finder == "bytes"
 
 
+def test_an_ordinary_copy_is_fenced_by_the_unit_that_copies() -> None:
+    copied = RING.replace("  @async  @cover(tma_load_2d_bfloat16; i=p, p=j; A=W, C=Ws)", "")
+    program = oc.sync.synchronized(oc.parse(copied), AGENTS)
+    assert "fence async_shared  @by(load)" in str(program)
+    (found,) = run(str(program), {"n": 256}).values()
+    np.testing.assert_array_equal(found, program.run(arrays_of(program, {"n": 256}), n=256))
+
+
 def test_sums_that_registers_have_no_room_for_are_found() -> None:
     with pytest.raises(ExecutionFault, match=r"it takes 8 registers of a thread, and 2") as refused:
         run(ordered("ring"), TEXTS["ring"][1], limits=Limits(registers=384 * 40))

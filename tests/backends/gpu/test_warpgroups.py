@@ -174,17 +174,45 @@ def test_a_text_of_warpgroups_has_its_values_on_a_cpu(way: str) -> None:
 
 PLANTED = {
     # what is planted: old text, new text, what finds it: a fault of the device, or wrong values
-    "boxes are not waited for": ("wait(load_to_warpgroup", "if (0) wait(load_to_warpgroup", "values"),
+    "boxes are not waited for": ("wait(load_to_warpgroup", "if (0) wait(load_to_warpgroup", "arrivals|standstill"),
     "too few bytes": ("load_to_warpgroup_arrivals % 4, bytes)", "load_to_warpgroup_arrivals % 4, bytes - 1024)", "standstill"),
     "a stage is given back before it is read": ("wait_for_products<0>();\n      end_of(S);", "", "values"),
     "a box inside of a cell": (", 64 * k_stage, 128 * i_block)", ", 64 * k_stage + 4, 128 * i_block)", "alignment"),
     "registers that there are not": ("fewer_registers<40>", "fewer_registers<64>", "standstill"),
     "a stage is never given back": ("if (lane == 0) arrive(warpgroup_to_load", "if (0) arrive(warpgroup_to_load", "standstill"),
-    "an operand without its swizzle": (" | 1ull << 62", "", "layout"),
+    "the rows of the other warpgroup": ("4096 * group", "0 * group", "values"),
     "the tail of the terms is lost": ("k_stage < 6", "k_stage < 5", "values"),
     "the terms of a box are cut": ("true, 64>(S", "true, 48>(S", "values"),
     "an unguarded corner": ("if (128 * i_block + 64 * group + i_row_out < n", "if (128 * i_block + 64 * group + i_row_out < n - 1", "values"),
 }  # fmt: skip
+
+
+READ_BY_LANES = """\
+program lanes
+size n in 0:300
+input A: bfloat16[n, 128]
+local As: bfloat16[n, 128] @digits(box: 1//64, row: 0, element: 1%64) multiple(0: 16) swizzle(3, 4, 7) @scope(shared)
+output C: bfloat16[n, 128]
+for b in 0:(n + 63)//64  @block
+  alloc As[64*b +: min(64, n - 64*b), 0 +: 128] in shared
+    tile i in 64*b +: min(64, n - 64*b), p in 0 +: 128  @by(load)  @async  @cover(tma_load_2d_bfloat16; i=i, p=p; A=A, C=As)
+      As[i, p] = A[i, p]
+    for w in 0:4  @warp
+      for r in 0:16
+        if 64*b + 16*w + r < n
+          for j in 0:128  @lane
+            C[64*b + 16*w + r, j] = As[64*b + 16*w + r, j]
+"""
+"""Boxes that lanes read, element by element."""
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
+def test_lanes_read_what_boxes_hold() -> None:
+    compiled = oc.compile(oc.parse(READ_BY_LANES), target=there())
+    a = np.random.default_rng(4).integers(-9, 9, (70, 128)).astype(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(np.asarray(compiled(a)), a)
+    (found,) = run_text(compiled.loops, {"A": a}, {"n": 70}).values()
+    np.testing.assert_array_equal(found, a)
 
 
 @pytest.mark.slow  # each is compiled

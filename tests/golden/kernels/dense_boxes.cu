@@ -5,8 +5,8 @@ struct f16 { unsigned short bits; };
 struct __align__(64) tensor_map { unsigned char opaque[128]; };
 template <int A_TURNED, int B_TURNED>
 DEVICE void multiply_async(float (&d)[3][4], unsigned long long a, unsigned long long b, bf16) {
-  asm volatile("wgmma.mma_async.sync.aligned.m64n24k16.f32.bf16.bf16 {"
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, %12, %13, 1, 1, 1, %14, %15;"
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n24k16.f32.bf16.bf16 {"
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11}, %12, %13, p, 1, 1, %14, %15; }"
     : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3])
     : "l"(a), "l"(b), "n"(A_TURNED), "n"(B_TURNED));
 }

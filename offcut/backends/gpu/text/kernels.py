@@ -35,6 +35,7 @@ from offcut.backends.gpu.text.groups import KERNELS, arrays_but_in_boxes, tensor
 from offcut.backends.gpu.text.leaves import LeafWriter
 from offcut.backends.gpu.text.primitives import head
 from offcut.backends.gpu.text.windows import NUMBER_OF, Windows
+from offcut.backends.gpu.units import ASYNC_SHARED
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays
 from offcut.core.conditions import negate
@@ -503,6 +504,9 @@ class _Role:
             case Action.BARRIER if stmt.name == self.kernel.unit and not self.warps:
                 if self.computes:
                     lines.append(f"meet(1, {LANES * self.kernel.warps});")
+            case Action.FENCE if stmt.name == ASYNC_SHARED:
+                if (stmt.unit or self.kernel.unit) == self.unit:
+                    lines.append("fence_shared();")
             case Action.WAIT_GROUP if self.kernel.unit == "warpgroup" and stmt.unit is None:
                 if self.computes:  # whatever the condition: what has ended is waited for at once
                     lines.append(f"wait_for_products<{stmt.pending}>();")

@@ -336,8 +336,8 @@ def product(columns: int, kind: str) -> str:
     return f"""\
 template <int A_TURNED, int B_TURNED>
 DEVICE void multiply_async(float (&d)[{columns}][4], unsigned long long a, unsigned long long b, {kind}) {{
-  asm volatile("wgmma.mma_async.sync.aligned.m64n{8 * columns}k16.f32.{kind}.{kind} {{"
-    "{to.replace(_BREAK, '"' + _BREAK + '"')}}}, {a}, {b}, 1, 1, 1, {", ".join(turned)};"
+  asm volatile("{{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n{8 * columns}k16.f32.{kind}.{kind} {{"
+    "{to.replace(_BREAK, '"' + _BREAK + '"')}}}, {a}, {b}, p, 1, 1, {", ".join(turned)}; }}"
     : {outputs}
     : "l"(a), "l"(b), "n"(A_TURNED), "n"(B_TURNED));
 }}"""
