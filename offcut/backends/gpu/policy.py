@@ -42,9 +42,10 @@ from offcut.backends.gpu.units import REGISTERS, SHARED
 from offcut.backends.options import Options, TargetPlan
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Load, Var, walk
-from offcut.core.program import Kind, Program
+from offcut.core.program import MAX_SIZE, Kind, Program
 from offcut.describe.computation import Stage
 from offcut.partition import GUARD, MASK, Strategy, Users
+from offcut.polyhedral.index_maximum import upper_bound
 from offcut.schedule import Primitive, Schedule, Staging, create_schedule
 from offcut.schedule.decisions import At, Bind, Cover, Inline, Level, Order, Split
 
@@ -86,16 +87,30 @@ class GridPlans(Plans):
 
     @property
     def largest(self) -> dict[tuple[str, str], int]:
-        """Return the tile sizes of a block, in elements, by stage and axis: rows and columns of each product."""
+        """Return the tile sizes of a block, in elements, by stage and axis: rows and columns of each product.
+
+        Of warps, no more rows than there may be: each loop over the rows of a block has a warp for each `ROWS` of them.
+        """
         tiles = {}
         for cover in self.covered:
-            for kernel_axis, size in zip(
-                definition_of(cover.kernel).axes, kind_of(cover.kernel).tile, strict=True
-            ):
+            kind = kind_of(cover.kernel)
+            rows_axis, *_ = axes = definition_of(cover.kernel).axes
+            for kernel_axis, size in zip(axes, kind.tile, strict=True):
                 axis = cover.match.axis(kernel_axis.name)
                 if axis in cover.axes:
+                    if kernel_axis is rows_axis and not kind.boxes:
+                        size = min(size, self.most(cover.stage, axis, cover.multiple(axis)))
                     tiles[cover.stage.buffer, axis] = size
         return tiles
+
+    def most(self, stage: Stage, axis: str, multiple: int) -> int:
+        """Return the largest extent of an axis of a stage, rounded up to a multiple, of which it is at least one; `MAX_SIZE` if
+        nothing bounds it.
+        """
+        (extent,) = (one.extent for one in stage.axes if one.name == axis)
+        sizes, facts = self.computation.sizes, self.computation.assumptions
+        bound = upper_bound(extent, Program(self.name, sizes, facts, (), ()), ())
+        return MAX_SIZE if bound is None else max(-(-bound // multiple), 1) * multiple
 
     def schedule(self, cuts: Mapping[tuple[str, str], Level]) -> Schedule:
         """Return the decisions for all stages; an axis that `cuts` does not name takes the default tile.

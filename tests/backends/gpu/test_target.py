@@ -138,6 +138,27 @@ def test_tiles_of_symbolic_heights_are_refused_and_those_of_literal_ones_named()
     ]
 
 
+def test_a_product_of_few_rows_and_a_sum_of_an_open_size_is_tiled() -> None:
+    # no more warps than rows: all loops over the rows of a block have as many
+    n = oc.dim("n", min=0, max=200)
+    a, b = oc.placeholder((24, n), "bfloat16", "A"), oc.placeholder((n, 20), "bfloat16", "B")
+    k = oc.reduce_axis(n, name="k")
+    s = oc.compute(
+        (24, 20),
+        lambda i, j: oc.sum(a[i, k].astype("float32") * b[k, j].astype("float32"), axis=k),
+        name="S",
+    )
+    kernel = oc.compile(s, inputs=[a, b], target=there())
+    assert "mma_m16n8k16_shared_bfloat16" in str(kernel.loops)
+    assert "split S.i guard 32 as" in str(kernel.schedule)
+    draw = np.random.default_rng(7)
+    for size in (0, 1, 31, 32, 33, 101):
+        x = draw.integers(-4, 5, (24, size)).astype(ml_dtypes.bfloat16)
+        y = draw.integers(-4, 5, (size, 20)).astype(ml_dtypes.bfloat16)
+        exact = x.astype(np.float64) @ y.astype(np.float64)
+        np.testing.assert_array_equal(np.asarray(kernel(x, y)), exact)
+
+
 def test_stages_that_read_each_others_rows_meet_between_launches() -> None:
     n = oc.dim("n", min=1, max=99)
     x = oc.placeholder((n, 6), "float32", name="X")
