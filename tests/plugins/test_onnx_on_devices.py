@@ -15,7 +15,7 @@ from tests.agree import agree, computed
 
 EMULATED = oc.target("cuda", machine="h200", device="emulated")
 MODEL = """<ir_version: 9, opset_import: ["" : 20]>
-images (float[batch, 2, height, 6] x) => (float[batch, 3] y) {
+images (float[batch, 2, height, 2] x) => (float[batch, 3] y) {
   c = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (x, w, b)
   r = Relu (c)
   p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (r)
@@ -37,8 +37,8 @@ def test_a_file_runs_on_the_emulated_gpu_at_every_size() -> None:
     proto.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in WEIGHTS.items())
     model = oc.from_onnx(proto, {"height": (2, 64)}, target=EMULATED)
     assert {row[2] for row in model.plan().rows} == {"cuda"}
-    for batch, height in ((1, 2), (2, 7), (7, 5), (1, 33)):
-        x = rng.standard_normal((batch, 2, height, 6), dtype=np.float32)
+    for batch, height in ((1, 2), (2, 7), (7, 3), (1, 33)):
+        x = rng.standard_normal((batch, 2, height, 2), dtype=np.float32)
         exact = computed(lambda x: of_images(x, **WEIGHTS), x)
         agree(model(x)["y"], exact)
 
