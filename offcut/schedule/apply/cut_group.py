@@ -110,7 +110,8 @@ class _GroupLoops(NestLoops):
         self.cutting = cutting
         plain = {*plan.around, *plan.outer, *plan.inner}
         self.band = [plain_loop(a, ()) for a in plan.group[0].axes if a.name not in plain]
-        self.cuts = [cut.axis for cut in plan.cuts]
+        numbers = {loop.iter: number for number, loop in enumerate(self.band)}
+        self.cuts = [numbers[cut.axis] for cut in plan.cuts]
         (part,) = self.nest.parts
         self.one = OneTile(cutting, self.band, part.body, LoopCutter(cutting).block)
 
@@ -120,10 +121,7 @@ class _GroupLoops(NestLoops):
 
     def emit_tiles(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return the tile that lies here."""
-        numbers = {loop.iter: number for number, loop in enumerate(self.band)}
-        ranges = {
-            numbers[axis]: self.range(axis, self.tile[numbers[axis]], at) for axis in self.cuts
-        }
+        ranges = {k: self.range(self.band[k].iter, self.tile[k], at) for k in self.cuts}
         return self.one.emitted(ranges, at.facts)
 
     def leaf(self, part: Part, at: At) -> tuple[Stmt, ...]:

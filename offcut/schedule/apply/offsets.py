@@ -88,6 +88,8 @@ class Offsets:
         assert loop is not None
         wanted = loop.hi if end else loop.lo
         needed = sorted(self.needed(root))
+        if not needed:
+            return wanted, wanted
         values = {name: self.coordinate(name, at) for name in needed if name in at.offsets}
         ranges = {name: reach(name, at) for name in needed if name not in values}
         found = ends(wanted, ranges)

@@ -133,7 +133,10 @@ class Nest:
 
     def root(self, name: str) -> Root | None:
         """Return the root of that name; None for an axis that a primitive made."""
-        return next((root for root in self.roots if root.name == name), None)
+        for root in self.roots:
+            if root.name == name:
+                return root
+        return None
 
     def loops_of(self, buffer: str) -> tuple[str, ...]:
         """Return the loops around the stores of `buffer`, outermost first."""
@@ -162,7 +165,10 @@ class Nest:
 
     def mark(self, axis: str) -> Mark:
         """Return how the loop over `axis` runs."""
-        return next((mark for mark in self.marks if mark.axis == axis), Mark(axis))
+        for mark in self.marks:
+            if mark.axis == axis:
+                return mark
+        return Mark(axis)
 
     def names(self) -> Names:
         """Return a supply of axis names that are new to this nest."""
