@@ -13,7 +13,6 @@ pytest.importorskip("torch", reason="torch is an extra")
 import torch
 import torch._dynamo
 import torch.nn.functional as F
-from conftest import slow
 from torch import nn
 from torch._dynamo.utils import counters
 from torch._subclasses.fake_tensor import FakeTensor
@@ -132,7 +131,7 @@ def test_a_model_runs_on_the_emulated_gpu_at_every_size_by_one_compile(name: str
     assert run.report.endswith("operators by offcut, 0 operators by torch")
 
 
-@slow
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "shape"), [("encoder", (1, 33, 8)), ("images", (33, 3, 4, 4))])
 def test_a_long_call_is_one_of_the_same_compile(name: str, shape: tuple[int, ...]) -> None:
     model, calls = CALLS[name]
