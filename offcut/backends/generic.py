@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
 from offcut.backends import decide
@@ -28,6 +29,7 @@ from offcut.backends.compile_request import CompileRequest
 from offcut.backends.no_schedule import no_schedule_error
 from offcut.backends.options import Options, Strategies, TargetPlan
 from offcut.backends.raising import raise_to_computation, unfuse_stages
+from offcut.core import index as ix
 from offcut.core.analysis import analysis
 from offcut.core.expr import Load, variables, walk
 from offcut.core.program import Program, Tile
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
     from offcut.backends.target import Planner
 
 
+FULL = 64
+"""Instances along an axis that are as good as any number of them."""
 PREFERRED = (LADDER, PAD, MASK, GUARD)
 """Tails of the default policy: of heights that microkernels may have, else whole tiles, else lanes that are off, else as high as is left."""
 
@@ -367,17 +371,30 @@ def _levels(plans: Plans, strategy: Strategies) -> dict[tuple[str, str], Level]:
 
 
 def cover_stage(stage: Stage, kernels: Sequence[Microkernel]) -> Covered | None:
-    """Return a stage with the first microkernel that computes it, copies aside: whether its tiles fit is asked of each later."""
+    """Return a stage with the first microkernel that computes it, copies aside: whether its tiles fit is asked of each later.
+
+    Of several ways, tiles go along the last axis of the result if they can, and hold as much as they can.
+    """
     axes = tuple(axis.name for axis in stage.axes)
     terms = tuple(axis.name for axis in stage.reduce_axes)
     for kernel in kernels:
         if kernel.reducer is None and isinstance(definition_of(kernel).body, Load):
             continue
-        for match in matches_of(kernel, stage.value, stage.reducer, axes, terms):
-            covered = Covered(stage, kernel, match)
-            if kernel.accumulate != "fresh" or not covered.terms[0]:
-                return covered
+        matches = matches_of(kernel, stage.value, stage.reducer, axes, terms)
+        ways = [Covered(stage, kernel, match) for match in matches]
+        ways = [way for way in ways if kernel.accumulate != "fresh" or not way.terms[0]]
+        if ways:
+            return max(ways, key=_preference)
     return None
+
+
+def _preference(way: Covered) -> tuple[bool, int]:
+    """Return whether tiles go along the last axis of the result, and how many instances a tile has, at most `FULL` along an axis."""
+    extents = {axis.name: ix.literal_value(axis.extent) for axis in way.stage.axes}
+    extents |= {axis.name: ix.literal_value(axis.extent) for axis in way.stage.reduce_axes}
+    along = [axis for _, axis in way.match.axes if axis is not None]
+    instances = (min(extents[axis] or FULL, FULL) for axis in along)
+    return any(axis.name in along for axis in way.stage.axes[-1:]), prod(instances)
 
 
 def definition_of(kernel: Microkernel) -> Compute:

@@ -41,7 +41,7 @@ from offcut.backends.gpu.product_kinds import (
 from offcut.backends.gpu.units import REGISTERS, SHARED
 from offcut.backends.options import Options, TargetPlan
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Load, Var, walk
+from offcut.core.expr import Load, Var, variables, walk
 from offcut.core.program import MAX_SIZE, Kind, Program
 from offcut.describe.computation import Stage
 from offcut.partition import GUARD, MASK, Strategy, Users
@@ -173,8 +173,8 @@ class GridPlans(Plans):
         return not kind_of(one.kernel).boxes or all(begins_at_cells(one, levels) for one in loads)
 
     def is_tiled(self, one: Covered) -> bool:
-        """Return whether a stage is a product of rows by columns over one axis of terms."""
-        return len(one.axes) == 2 and len(one.stage.reduce_axes) == 1
+        """Return whether a stage is a product of rows by columns over an axis of terms, and over others around it."""
+        return len(one.axes) == 2 and len(one.terms[1]) == 1
 
     def chain(self, stage: Stage) -> tuple[Stage, ...]:
         """Return the stages that follow `stage` element by element, each the only reader of the one before."""
@@ -221,22 +221,22 @@ class GridPlans(Plans):
         rows = Level(kind.rows, GUARD)
         yield Split(to, inner[0], (rows,), (f"{row}_{kind.unit}_out", f"{row}_row_out"))
         yield At(sums, to, blocks[-1], REGISTERS)
-        (terms,) = (axis.name for axis in own.reduce_axes)
+        around, (terms,) = one.terms
         turn, warp, in_warp = f"{terms}_stage", f"{row}_{kind.unit}", f"{row}_row"
         narrowest = min(ITEM_BYTES[load.dtype] for load in loads.values())
         size = max(kind.terms, kind.term_bytes // narrowest)
         yield Split(sums, terms, (Level(size, GUARD),), (turn, f"{terms}_in"))
         yield Split(sums, row, (rows,), (warp, in_warp))
-        yield Order(sums, (*others, turn, warp, in_warp, column, f"{terms}_in"))
+        yield Order(sums, (*others, turn, *around, warp, in_warp, column, f"{terms}_in"))
         for buffer, load in loads.items():
             stages = min(STAGES, STAGE_BYTES // ITEM_BYTES[load.dtype])
-            yield At(windows[buffer], sums, turn, SHARED, stages)
+            yield At(windows[buffer], sums, [turn, *around][-1], SHARED, stages)
         for name in (*batch, *blocks):
             yield Bind(to, name, "block")
         yield Bind(to, f"{row}_{kind.unit}_out", kind.unit)
         yield Bind(sums, warp, kind.unit)
         for buffer, load in loads.items():
-            first, kernel = self.copy(load, levels, kind)
+            first, kernel = self.copy(load, levels, kind, {row, column, terms})
             yield Cover(windows[buffer], first, kernel)
         yield Cover(sums, in_warp, one.kernel.name)
 
@@ -247,18 +247,26 @@ class GridPlans(Plans):
         ]
         return f"{buffer}_in" if len(readers) == 1 else f"{buffer}_in_{stage.buffer}"
 
-    def copy(self, load: Load, levels: Mapping[str, Level], kind: ProductKind) -> tuple[str, str]:
+    def copy(
+        self, load: Load, levels: Mapping[str, Level], kind: ProductKind, moved: set[str]
+    ) -> tuple[str, str]:
         """Return the first loop of the copy of an operand, and the name of its microkernel.
+
+        moved  the axes of rows, columns and terms of the product
 
         Rows are copied in the background (``cp.async``) if all of them, of all tiles, begin at multiples of 16 bytes.
         """
         names = [part.name for part in load.index if isinstance(part, Var)]
-        first = names[0] if len({*names}) == len(load.index) else "a0"
+        moving = [bool(variables(part) & moved) for part in load.index]
+        plain = len({*names}) == len(load.index)
+        first = names[0] if plain else f"a{moving.index(True)}"
         if kind.boxes:
             return first, boxes(load.dtype).name
         shape = self.computation.buffer(load.buffer).shape
-        aligned = begins_at_cells(load, levels) and has_whole_rows(
-            shape, load.dtype, self.computation.sizes
+        aligned = (
+            moving[-1]
+            and begins_at_cells(load, levels)
+            and has_whole_rows(shape, load.dtype, self.computation.sizes)
         )
         return first, rows(load.dtype, aligned).name
 

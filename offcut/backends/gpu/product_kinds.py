@@ -75,7 +75,7 @@ def _with_group(
     computation: Computation, product: Covered, kernels: Sequence[Microkernel]
 ) -> Covered | None:
     """Return a product of the one microkernel whose operands lie as its own do; None if there is none."""
-    for kernel in kernels:
+    for kernel in () if product.terms[0] else kernels:
         grouped = cover_stage(product.stage, (kernel,))
         if grouped is not None and all(
             _lies(computation, grouped, *one) for one in grouped.match.operands

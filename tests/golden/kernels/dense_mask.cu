@@ -20,6 +20,13 @@ DEVICE void copy_rows(T *to, const T *from, long long pitch, int rows, int colum
   }
 }
 template <int ROWS, int COLUMNS, int PITCH, class T>
+DEVICE void copy_rows(T *to, const T *from, long long pitch, long long step, int rows, int columns, int lane) {
+  for (int e = lane; e < ROWS * COLUMNS; e += 32) {  // of elements that lie `step` apart
+    const int i = e / COLUMNS, j = e % COLUMNS;
+    to[i * PITCH + j] = i < rows && j < columns ? from[i * pitch + j * step] : T();
+  }
+}
+template <int ROWS, int COLUMNS, int PITCH, class T>
 DEVICE void copy_rows_in_background(T *to, const T *from, long long pitch, int rows, int columns, int lane) {
   const int EACH = 16 / sizeof(T), CELLS = COLUMNS / EACH;  // of 16 bytes
   for (int e = lane; e < ROWS * CELLS; e += 32) {

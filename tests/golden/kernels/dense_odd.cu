@@ -16,6 +16,13 @@ DEVICE void copy_rows(T *to, const T *from, long long pitch, int rows, int colum
     to[i * PITCH + j] = i < rows && j < columns ? from[i * pitch + j] : T();
   }
 }
+template <int ROWS, int COLUMNS, int PITCH, class T>
+DEVICE void copy_rows(T *to, const T *from, long long pitch, long long step, int rows, int columns, int lane) {
+  for (int e = lane; e < ROWS * COLUMNS; e += 32) {  // of elements that lie `step` apart
+    const int i = e / COLUMNS, j = e % COLUMNS;
+    to[i * PITCH + j] = i < rows && j < columns ? from[i * pitch + j * step] : T();
+  }
+}
 DEVICE void load_matrices(unsigned (&d)[4], const void *row) { asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(at(row)) : "memory"); }
 DEVICE void load_matrices_turned(unsigned (&d)[4], const void *row) { asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(at(row)) : "memory"); }
 DEVICE void load_matrices(unsigned (&d)[2], const void *row) { asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(d[0]), "=r"(d[1]) : "r"(at(row)) : "memory"); }

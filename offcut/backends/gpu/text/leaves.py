@@ -90,8 +90,9 @@ class LeafWriter:
             first = self.text(ix.mul(window.slot, window.rows * window.columns))
             place = ", ".join(self.text(part) for part in parts[-2:])
             return f"{first} + in_boxes({place}, {window.rows})"
-        row = ix.add(ix.mul(window.slot, window.rows), parts[-2])
-        return self.text(ix.simplify(ix.add(ix.mul(row, window.pitch), parts[-1])))
+        along, column = (parts[axis] for axis in window.axes)
+        row = ix.add(ix.mul(window.slot, window.rows), along)
+        return self.text(ix.simplify(ix.add(ix.mul(row, window.pitch), column)))
 
     # -- statements
 
@@ -124,22 +125,31 @@ class LeafWriter:
         store = _store_of(tile)
         window, source = self.shared(store.buffer), store.value
         names = [axis.iter for axis in tile.axes]
-        plain = isinstance(source, Load) and source.index[-2:] == store.index[-2:]
+        plain = isinstance(source, Load) and len(source.index) == len(store.index)
         if window is None or not isinstance(source, Load) or not plain or len(names) < 2:
             raise no_text(format_head(tile), "a copy that is no rectangle of rows has no text")
         begin = {axis.iter: axis.start for axis in tile.axes}
         extents = {axis.iter: axis.extent for axis in tile.axes}
-        rows, columns = (extents[_name(part, tile)] for part in store.index[-2:])
+        shape = self.program.buffer(source.buffer).shape
+        counts, steps = list[Expr](), list[Expr]()
+        for axis in window.axes:
+            name = _name(store.index[axis], tile)
+            if name is not None and source.index[axis] != store.index[axis]:
+                raise no_text(format_head(tile), "a copy that is no rectangle of rows has no text")
+            counts.append(ix.const(1) if name is None else extents[name])
+            step: Expr = ix.const(1)
+            for extent in shape[axis + 1 :]:
+                step = ix.mul(step, extent)
+            steps.append(step)
         where = tuple(substitute(part, begin) for part in source.index)
         to = self.offset(window, tuple(substitute(part, begin) for part in store.index))
-        shape = self.program.buffer(source.buffer).shape
         kind = f"{window.rows}, {window.columns}, {window.pitch}"
-        pitch = self.text(shape[-1])
+        apart = "" if ix.literal_value(steps[1]) == 1 else f"{self.text(steps[1])}, "
         name = "copy_rows_in_background" if background else "copy_rows"
         target = window.name if to == "0" else f"{window.name} + {to}"
         return (
             f"{name}<{kind}>({target}, {name_of(source.buffer)} + ({self.address(source.buffer, where)}), "
-            f"{pitch}, {self.text(rows)}, {self.text(columns)}, lane);"
+            f"{self.text(steps[0])}, {apart}{self.text(counts[0])}, {self.text(counts[1])}, lane);"
         )
 
     def multiply(self, tile: Tile) -> str:
@@ -158,12 +168,12 @@ class LeafWriter:
         for operand, first in (("A", axes["i"]), ("B", axes["p"])):
             load = loads[operands[operand]]
             window = self.shared(load.buffer)
-            if window is None or not isinstance(load.index[-2], Var | type(ix.add(Var("x"), 1))):
+            if window is None:
                 raise no_text(format_head(tile), f"{load.buffer} is in no window of rows")
             at = self.offset(window, tuple(substitute(part, begin) for part in load.index))
             texts.append(window.name if at == "0" else f"{window.name} + {at}")
             pitches.append(str(window.pitch))
-            turned.append("false" if first in variables(load.index[-2]) else "true")
+            turned.append("false" if first in variables(load.index[window.axes[0]]) else "true")
         m, n = accumulators.shape
         kind = ", ".join([str(m), str(n), *pitches, *turned])
         count = self.text(ix.simplify(ix.sub(terms.hi, terms.lo)))
@@ -195,8 +205,8 @@ class LeafWriter:
             "8 * column_tile + fragment_column(lane, element)",
         )
         values: dict[str, str] = {}
-        for part, start, place in zip(index[-2:], first.starts, places, strict=True):
-            offset = at_warp(ix.sub(part, start), self.warps)
+        for axis, start, place in zip(first.axes, first.starts, places, strict=True):
+            offset = at_warp(ix.sub(index[axis], start), self.warps)
             moving = [name for name, _, _ in loops if name in variables(offset)]
             if len(moving) != 1 or moving[0] in values:
                 raise no_text(
@@ -298,11 +308,12 @@ def _store_of(tile: Tile) -> Store:
     return store
 
 
-def _name(part: Expr, tile: Tile) -> str:
+def _name(part: Expr, tile: Tile) -> str | None:
+    """Return the axis of a tile that an index is; None if it is the same in all of the tile."""
     names = [axis.iter for axis in tile.axes if axis.iter in variables(part)]
-    if len(names) != 1 or part != Var(names[0]):
+    if names and part != Var(names[0]):
         raise no_text(format_head(tile), "a copy that is no rectangle of rows has no text")
-    return names[0]
+    return names[0] if names else None
 
 
 def _bracketed(text: str) -> str:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 
 from offcut.backends.gpu.layouts import ATOM_BYTES, BOXES
 from offcut.backends.gpu.text.expressions import GROUP, TYPES, WARP, name_of, no_text
 from offcut.backends.gpu.units import REGISTERS, SHARED
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Expr, substitute
-from offcut.core.program import Alloc, Buffer, For, Program, Stmt, Tile, blocks
+from offcut.core.expr import Expr, Var, substitute, variables
+from offcut.core.program import Alloc, Buffer, For, Program, Stmt, Store, Tile, blocks, walk
 from offcut.core.text.printer import format_head
 from offcut.polyhedral.sync import slot_of
 
@@ -31,6 +30,7 @@ class SharedWindow:
     """A ring of windows of two axes.
 
     starts   the coordinates of its first element
+    axes     the axes of the buffer that rows and columns go along; along the others it has one element
     rows, columns, pitch  of a stage, in elements
     offset   in bytes
     slot     which stage it is
@@ -40,6 +40,7 @@ class SharedWindow:
     name: str
     dtype: str
     starts: tuple[Expr, ...]
+    axes: tuple[int, int]
     rows: int
     columns: int
     depth: int
@@ -76,6 +77,7 @@ class Fragments:
 
     name: str
     dtype: str
+    axes: tuple[int, int]
     starts: tuple[Expr, Expr]
     extents: tuple[int, int]
     warps: int = 1
@@ -148,7 +150,8 @@ class Windows:
         if any(loop.unit in NUMBER_OF for loop in loops):
             raise no_text(format_head(alloc), "a window of a warp alone has no text so far")
         extents = [ix.literal_bound(extent) for _, extent in alloc.axes]
-        if len(extents) < 2 or None in extents or prod(map(int, extents[:-2])) != 1:  # type: ignore[arg-type]
+        axes = _axes_of(extents)
+        if axes is None:
             raise no_text(format_head(alloc), "the largest window of two axes is not known")
         whole = max(ROUNDED, ROUNDED_BYTES // ITEM_BYTES[buffer.dtype])
         multiples = BOXES.multiple if boxes else (whole, whole)
@@ -166,7 +169,7 @@ class Windows:
             name += "_"
         offset = -(-self.bytes // ATOM_BYTES) * ATOM_BYTES if boxes else self.bytes
         return SharedWindow(
-            name, buffer.dtype, starts, rows, columns, alloc.depth, offset, slot, boxes
+            name, buffer.dtype, starts, axes, rows, columns, alloc.depth, offset, slot, boxes
         )
 
     def _fragments(self, alloc: Alloc) -> Fragments:
@@ -182,18 +185,47 @@ class Windows:
                 break
             warp_index = {} if loop is None else {loop.iter: NUMBER_OF[loop.unit or ""]}
             warps = 4 if loop is not None and loop.unit == "warpgroup" else 1
-            extents = ix.literal_bound(row.extent), ix.literal_bound(column.extent)
-            if None in extents:
+            name = None if loop is None else loop.iter
+            extents = tuple(_most(axis.extent, name) for axis in (row, column))
+            stores = [one for one in walk(tile.body) if isinstance(one, Store)]
+            places = [
+                k
+                for moving in (row.iter, column.iter)
+                for k, part in enumerate(stores[0].index)
+                if moving in variables(part)
+            ]
+            if None in extents or len(places) != 2:
                 break
             starts = substitute(row.start, warp_index), substitute(column.start, warp_index)
             shape, dtype = (
                 (int(extents[0] or 0), int(extents[1] or 0)),
                 self.program.buffer(alloc.buffer).dtype,
             )
-            return Fragments(name_of(alloc.buffer), dtype, starts, shape, warps)
+            return Fragments(
+                name_of(alloc.buffer), dtype, (places[0], places[1]), starts, shape, warps
+            )
         raise no_text(
             format_head(alloc), "what lies in registers has no text but as sums of products"
         )
+
+
+def _most(extent: Expr, warp: str | None) -> int | None:
+    """Return the largest value of an extent, that of the first warp if it falls from warp to warp; None if none is known."""
+    bound = ix.literal_bound(extent)
+    factors = dict(ix.to_linear(extent).terms)
+    if bound is None and warp is not None and factors.get(Var(warp), 0) < 0:
+        bound = ix.literal_bound(ix.simplify(substitute(extent, {warp: ix.const(0)})))
+    return bound
+
+
+def _axes_of(extents: Sequence[int | None]) -> tuple[int, int] | None:
+    """Return the two axes along which a window may have several elements, the last ones if there are fewer; None if there are more."""
+    several = [k for k, extent in enumerate(extents) if extent != 1]
+    others = [k for k in range(len(extents)) if k not in several]
+    axes = sorted([*several, *others[len(several) - 2 :]] if len(several) < 2 else several)
+    if len(axes) != 2 or any(extents[k] is None for k in axes):
+        return None
+    return axes[0], axes[1]
 
 
 def _tiles(body: tuple[Stmt, ...], warp: For | None) -> list[tuple[Tile, For | None]]:
