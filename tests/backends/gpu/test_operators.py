@@ -138,6 +138,30 @@ def test_patches_of_a_convolution_are_copied_into_shared_memory(name: str) -> No
     assert np.asarray(made(A=given["A"][:1], B=given["B"])).tobytes() == whole[:1].tobytes()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "bits"), [("float16", 10), ("bfloat16", 7)])
+def test_grouped_heads_attend_to_a_window_behind_the_past(dtype: str, bits: int) -> None:
+    s, t, past, window = oc.dim("s", max=256), oc.dim("t", max=256), 1, 3
+    q = oc.placeholder((2, 2, s, 16), dtype, "q")
+    k, v = (oc.placeholder((2, 1, t, 16), dtype, name) for name in "kv")
+    result = oc.ops.attention(q, k, v, causal=True, past=past, window=window)
+    target = oc.target("cuda", machine="h200", device="emulated")
+    made = oc.compile(result, inputs=[q, k, v], target=target)
+    assert f"mma_m16n8k16_shared_{dtype}" in {x.microkernel for x in made.plan(s=3, t=4).pieces}
+    draw, kind = np.random.default_rng(7), {"bfloat16": ml_dtypes.bfloat16}.get(dtype, dtype)
+    for rows, keys in ((1, 1), (3, 4)):
+        shapes = (2, 2, rows, 16), (2, 1, keys, 16), (2, 1, keys, 16)
+        given = [draw.normal(size=shape).astype(kind) for shape in shapes]
+        x, y, z = (array.astype("float64") for array in given)
+        scores = x @ y.swapaxes(-1, -2) / 4
+        i, j = np.arange(rows)[:, None], np.arange(keys)
+        seen = (j <= i + past) & (j > i + past - window)
+        weights = np.where(seen, np.exp(scores), 0)
+        weights /= np.maximum(weights.sum(-1, keepdims=True), 1e-300)
+        error = np.abs(np.asarray(made(*given)).astype("float64") - weights @ z)
+        assert (error <= 2.0**-bits * (weights @ np.abs(z) + np.abs(weights @ z))).all()
+
+
 def test_lanes_are_decisions() -> None:
     text = str(kernel("softmax")[0].schedule)
     assert "bind softmax_A_sum.k lane tree" in text
