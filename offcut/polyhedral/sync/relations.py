@@ -8,6 +8,7 @@ answer holds for more programs than the one at hand. If the sizes are parameters
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import reduce
 
 import islpy as isl
@@ -261,7 +262,7 @@ class Relations:
         return isl.Set(f"{self.space.parameters}{{ [{dims}] : {' and '.join(parts)} }}")
 
     def _size(self, name: str) -> Size:
-        """Return a parameter: any integer; in the range that is promised of a derived value; or what a division leaves."""
+        """Return a parameter: any integer; in the range of a size, or that is promised of a derived value; or what a division leaves."""
         atom = self.bounds[name]
         if isinstance(atom, Binary) and atom.op == "%":
             divisor = ix.literal_value(atom.b)
@@ -270,6 +271,9 @@ class Relations:
         if isinstance(atom, Var) and atom.name in self.events.derived:
             lo, hi = self.events.derived[atom.name]
             return Size(name, min=lo, max=hi - 1)
+        for size in self.program.sizes:
+            if atom == Var(size.name):
+                return replace(size, name=name)
         return Size(name, min=-MAX_SIZE)
 
     def _facts(self) -> Iterator[Expr]:
