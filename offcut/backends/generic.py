@@ -14,13 +14,16 @@ on a unit of 4 by 4 whose operands lie in a scratchpad ``pad``, these are the de
 
 A result that lies in a memory of its own is staged (``stage write``), and copied out tile by tile. Stages that no microkernel
 computes stay as they are. A strategy that the user asks for stands in the place of `ladder`, and `space` holds other tiles and strategies.
+
+Where a target has a price, tiles of several sizes compete (`Plans.tilings`): the few are kept that are worth their proofs
+(`costmodel.cover`), as options of one ``choose`` whose costs are formulas in the sizes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
@@ -29,6 +32,7 @@ from offcut.backends.compile_request import CompileRequest
 from offcut.backends.no_schedule import no_schedule_error
 from offcut.backends.options import Options, Strategies, TargetPlan
 from offcut.backends.raising import raise_to_computation, unfuse_stages
+from offcut.backends.tilings_by_size import Draft, Price, competing
 from offcut.core import index as ix
 from offcut.core.analysis import analysis
 from offcut.core.expr import Load, variables, walk
@@ -53,7 +57,7 @@ from offcut.partition import (
 from offcut.partition import matches as matches_of
 from offcut.polyhedral.isl_budget import try_isl
 from offcut.schedule import Primitive, Schedule, Staging, create_schedule
-from offcut.schedule.decisions import At, Cover, Level, Order, Split
+from offcut.schedule.decisions import At, Choose, Cover, Level, Order, Split
 from offcut.search import Choices, Points
 from offcut.search.choices import Point
 
@@ -144,6 +148,16 @@ class Plans:
         return tuple((one.stage.buffer, axis) for one in self.covered for axis in one.axes)
 
     @property
+    def tilings(self) -> tuple[Mapping[tuple[str, str], int], ...]:
+        """Return the tiles of all axes that compete where a target has a price; the first without one."""
+        return (self.largest,)
+
+    def sizes(self, at: tuple[str, str]) -> tuple[int, ...]:
+        """Return the tiles of an axis that a search may take."""
+        most = self.largest[at]
+        return tuple(range(min(2, most), most + 1))
+
+    @property
     def largest(self) -> dict[tuple[str, str], int]:
         """Return the largest tile of the microkernel along each of these axes."""
         return {(c.stage.buffer, axis): c.largest(axis) for c in self.covered for axis in c.axes}
@@ -162,6 +176,11 @@ class Plans:
         """Return the decisions for all stages; an axis that `cuts` does not name takes the largest tile of the microkernel."""
         steps = (step for one in self.covered for step in self.decisions(one, cuts))
         return Schedule(self.name, tuple(steps))
+
+    def level_in(self, schedule: Schedule, at: tuple[str, str]) -> Level | None:
+        """Return the tiles of an axis in a schedule; None if it does not cut the axis."""
+        splits = (step for step in schedule.steps if isinstance(step, Split))
+        return next((one.levels[0] for one in splits if (one.stage, one.axis) == at), None)
 
     def decisions(self, one: Covered, cuts: Mapping[tuple[str, str], Level]) -> Iterator[Primitive]:
         """Yield the decisions for a stage."""
@@ -195,15 +214,18 @@ class Plans:
             yield At(f"{buffer}_in", stage, names[-1] if names else None)
         yield Cover(sums, inner[0] if memory is None else next(iter(one.axes)), one.kernel.name)
 
-    def plan(self, schedule: Schedule) -> TargetPlan:
-        """Return the program that decisions make, and the small steps by which it is proved.
+    def plan(self, schedule: Schedule, small: bool = True) -> TargetPlan:
+        """Return the program that decisions make, and the steps by which it is proved.
+
+        small  whether a step is of one staged array; else one is of all of them: fewer, where that is decided
 
         Raises PartitionError for one that is not legal.
         """
         before = unfuse_stages(self.computation)
         by_hand = create_schedule(before).with_microkernels(self.kernels).apply(schedule)
-        (*forms, program), tiles = by_hand.forms()
-        return TargetPlan(program, schedule, through=(before, *forms), tiles=tiles)
+        (*forms, program), tiles = by_hand.forms(small)
+        through = (before, *forms) if small else tuple(forms)
+        return TargetPlan(program, schedule, through=through, tiles=tiles)
 
 
 def policy(
@@ -213,11 +235,15 @@ def policy(
     options: Options,
     kind: type[Plans] = Plans,
     complete: Callable[[TargetPlan], TargetPlan] = lambda plan: plan,
+    price: Price | None = None,
 ) -> decide.Plans[TargetPlan]:
     """Yield the plan of what microkernels compute; then the program as it stands, where no strategy is asked for.
 
+    Each is to be proved in few steps; where that is not decided, it is yielded with small ones.
+
     kind      what decides: of a target that stages, binds and covers in its own way
     complete  what a target adds to each plan; it may refuse
+    price     predicted seconds of a program, over its sizes, by which tilings compete; None: they do not
 
     Raises PartitionError for an axis that there is not, and for a strategy that is not legal.
     """
@@ -230,18 +256,23 @@ def policy(
                 because="no microkernel computes a part of it",
                 help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
             )
-        yield complete(plans.plan(plans.schedule(_levels(plans, options.strategy))))
+        schedule = plans.schedule(_levels(plans, options.strategy))
+        for small in (False, True):
+            yield complete(plans.plan(schedule, small))
         return
     refusals: list[PartitionError] = []
-    for some, cuts in _preferred(plans):
+    for some, draft in _preferred(plans, price, complete):
         what = "other microkernels" if some.covered else "no tile is a microkernel's"
         notes = () if some is plans else _notes(what, refusals)
-        plan = decide.attempt(partial(_completed, some, cuts, notes, complete))
-        if isinstance(plan, TargetPlan):
+        for small in (False, True):
+            plan = decide.attempt(partial(_completed, some, draft, small, notes, complete))
+            if not isinstance(plan, TargetPlan):
+                refusals.append(plan)
+                break
             unproved = yield plan
             refusals += [unproved.error] if unproved is not None else []
-        else:
-            refusals.append(plan)
+            if unproved is not None and not unproved.is_undecided:
+                break
     as_it_stands = TargetPlan(program, notes=_notes("runs as it stands", refusals))
     plan = decide.attempt(partial(complete, as_it_stands))
     if not isinstance(plan, TargetPlan):
@@ -249,25 +280,36 @@ def policy(
     yield plan
 
 
-def _preferred(plans: Plans | None) -> Iterator[tuple[Plans, Mapping[tuple[str, str], Level]]]:
-    """Yield plans, each with what is decided of its axes: by each tail; then those without a microkernel, where there are such."""
+def _preferred(
+    plans: Plans | None, price: Price | None, complete: Callable[[TargetPlan], TargetPlan]
+) -> Iterator[tuple[Plans, Callable[[], Draft]]]:
+    """Yield plans, each with the function that drafts its schedule: tilings that compete; one by each tail; then those without a
+    microkernel, where there are such.
+    """
     if plans is None:
         return
     others = (plans.fallback,) if plans.fallback is not None else ()
     for some in (plans, *others):
+        if price is not None and len(some.tilings) > 1:
+            yield some, cache(partial(competing, some, price, complete))
         for tail in some.tails:
-            yield some, {at: Level(size, tail) for at, size in some.largest.items()}
+            cuts = {at: Level(size, tail) for at, size in some.largest.items()}
+            yield some, partial(Draft.of, some, cuts)
     if plans.alone and plans.covered:
-        yield replace(plans, covered=()), {}
+        plain = replace(plans, covered=())
+        yield plain, partial(Draft.of, plain, {})
 
 
 def _completed(
     plans: Plans,
-    cuts: Mapping[tuple[str, str], Level],
+    draft: Callable[[], Draft],
+    small: bool,
     notes: tuple[str, ...],
     complete: Callable[[TargetPlan], TargetPlan],
 ) -> TargetPlan:
-    return complete(replace(plans.plan(plans.schedule(cuts)), notes=notes))
+    made = draft()
+    plan = plans.plan(made.schedule, small)
+    return complete(replace(plan, notes=(*notes, *made.notes)))
 
 
 def _notes(what: str, refusals: Sequence[PartitionError]) -> tuple[str, ...]:
@@ -327,20 +369,19 @@ def space(
         raise no_schedule_error("tune", refused, request.program, target)
     tails = tuple(one for one in STRATEGIES if not one.among)
     options_of = [
-        tuple(
-            plans.level(at, tile, tail) for tail in tails for tile in range(min(2, most), most + 1)
-        )
-        for at, most in plans.largest.items()
+        tuple(plans.level(at, tile, tail) for tail in tails for tile in plans.sizes(at))
+        for at in plans.axes
     ]
 
     def written(point: Point) -> Schedule:
         return plans.schedule(dict(zip(plans.axes, point, strict=True)))  # type: ignore[arg-type]
 
     def read(schedule: Schedule) -> Point | None:
-        splits = {(s.stage, s.axis): s.levels[0] for s in schedule.steps if isinstance(s, Split)}
-        if not {*plans.axes} <= {*splits}:
-            return None
-        point = tuple(splits[at] for at in plans.axes)
+        if schedule == first and isinstance(
+            first.steps[0], Choose
+        ):  # a step from it is one from its first option
+            schedule = Schedule(first.name, first.steps[0].options[0].steps)
+        point = tuple(plans.level_in(schedule, at) for at in plans.axes)
         is_offered = all(one in own for one, own in zip(point, options_of, strict=True))
         return point if is_offered and written(point) == schedule else None
 

@@ -22,11 +22,12 @@ from offcut.costmodel.closed import (
     stage_seconds,
     table,
 )
+from offcut.costmodel.cover import Cover, cover
 from offcut.costmodel.description import features_of, load, of_plain, plain, shipped
 from offcut.costmodel.device import Device, Energy, MainMemory, Memory, Unit
 from offcut.costmodel.machine import Loops, Machine, Threads, TileUnit, processor
 from offcut.costmodel.roofline import Roofline, roofline
-from offcut.costmodel.shortened import shortened
+from offcut.costmodel.shortened import shortened, shortened_over
 from offcut.costmodel.statements import Inside, StatementPrices
 from offcut.costmodel.tile_cycles import tile_cycles
 from offcut.costmodel.tiles import copies_worth, tile_price
@@ -35,6 +36,7 @@ from offcut.costmodel.worth import sampled, worth
 __all__ = [
     "Accelerator",
     "Cost",
+    "Cover",
     "Device",
     "Energy",
     "Exactness",
@@ -58,6 +60,7 @@ __all__ = [
     "choice_seconds",
     "copies_worth",
     "cost",
+    "cover",
     "features_of",
     "formulas",
     "load",
@@ -70,6 +73,7 @@ __all__ = [
     "sampled",
     "shipped",
     "shortened",
+    "shortened_over",
     "stage_seconds",
     "table",
     "tile_cycles",

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
 
 from offcut.core import index as ix
+from offcut.core.expr import Binary, Expr, real
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Choose, Program, Stmt, Sync
 from offcut.costmodel.accelerator import Accelerator, Grid
+from offcut.costmodel.clock import stage_formula
 from offcut.costmodel.closed.cost import Cost, PieceCost
 from offcut.costmodel.closed.counts import Way
 from offcut.costmodel.closed.exactness import Exactness, HowExact
 from offcut.costmodel.closed.flop import flop
 from offcut.costmodel.closed.formulas import Formulas
-from offcut.costmodel.closed.predicted import Predicted, Prediction
+from offcut.costmodel.closed.predicted import Predicted, Prediction, by_stage
 from offcut.costmodel.device import Device
 from offcut.costmodel.launch_cost import LaunchCounter
 from offcut.describe.microkernel import Microkernel
@@ -139,10 +143,7 @@ def grid_cost(
 
 def _pieces_at(prediction: Prediction, sizes: Mapping[str, int]) -> list[PieceCost]:
     """Return the costs of the launches of a call; of a choice, those of the cheapest option."""
-    cheapest = [
-        min(range(len(ways)), key=lambda k: float(evaluate(ways[k].cost, sizes)))
-        for ways in prediction.choices
-    ]
+    cheapest = _cheapest(prediction, sizes)
     pieces = (
         one
         for one in prediction.pieces
@@ -151,16 +152,67 @@ def _pieces_at(prediction: Prediction, sizes: Mapping[str, int]) -> list[PieceCo
     return [piece for piece in (_piece_at(one, sizes) for one in pieces) if piece.runs]
 
 
+def _cheapest(prediction: Prediction, sizes: Mapping[str, int]) -> list[int]:
+    """Return the number of the option of each choice whose cost is least."""
+    return [
+        min(range(len(ways)), key=lambda k: float(evaluate(ways[k].cost, sizes)))
+        for ways in prediction.choices
+    ]
+
+
 def prediction_seconds(prediction: Prediction, machine: Device, sizes: Mapping[str, int]) -> float:
     """Return the seconds of a call at `sizes`, by the program's names."""
-    by_stage: dict[str, dict[str, float]] = {}
-    for piece in _pieces_at(prediction, sizes):
-        total = by_stage.setdefault(piece.stage, dict.fromkeys(piece.resources, 0.0))
+    return (prediction.call + _cycles(_pieces_at(prediction, sizes))) / machine.hertz
+
+
+@dataclass(frozen=True, slots=True)
+class StageOption:
+    """How a stage may run, or all stages of an option of a choice, whose last one it is: seconds without those of the call itself."""
+
+    stage: str
+    label: str
+    seconds: float
+    chosen: bool
+
+
+def stage_options(
+    prediction: Prediction, machine: Device, sizes: Mapping[str, int]
+) -> Iterator[StageOption]:
+    """Yield each stage that is in no choice, then each option of each choice, at `sizes`, by the program's names."""
+    pieces: dict[tuple[int, int] | None, list[PieceCost]] = {}
+    for one in prediction.pieces:
+        pieces.setdefault(one.piece.way, []).append(_piece_at(one, sizes))
+    outside = [piece for piece in pieces.get(None, ()) if piece.runs]
+    for stage in dict.fromkeys(piece.stage for piece in outside):
+        own = [piece for piece in outside if piece.stage == stage]
+        yield StageOption(stage, "grid", _cycles(own) / machine.hertz, True)
+    for at, (ways, best) in enumerate(
+        zip(prediction.choices, _cheapest(prediction, sizes), strict=True)
+    ):
+        for number, way in enumerate(ways):
+            own = pieces.get((at, number), [])
+            stage = own[-1].stage if own else ""
+            yield StageOption(stage, way.label, _cycles(own) / machine.hertz, number == best)
+
+
+def option_cost(
+    program: Program, machine: Accelerator, microkernels: Sequence[Microkernel]
+) -> Expr:
+    """Return the seconds of a program without choices as a formula in its sizes, the call itself included."""
+    prediction = grid_prediction(program, machine, microkernels)
+    stages = [stage_formula(found, 0.0) for found in by_stage(prediction.pieces).values()]
+    cycles = reduce(lambda a, b: Binary("+", a, b), stages, real(prediction.call))
+    return Binary("*", cycles, real(1 / machine.hertz))
+
+
+def _cycles(pieces: Sequence[PieceCost]) -> float:
+    """Return the cycles of launches, one after the other: of each stage, those of the resource that takes longest."""
+    totals: dict[str, dict[str, float]] = {}
+    for piece in pieces:
+        total = totals.setdefault(piece.stage, dict.fromkeys(piece.resources, 0.0))
         for name, cycles in piece.resources.items():
             total[name] += cycles
-    return (
-        prediction.call + sum(max(totals.values()) for totals in by_stage.values())
-    ) / machine.hertz
+    return sum(max(total.values()) for total in totals.values())
 
 
 def _piece_at(predicted: Predicted, sizes: Mapping[str, int]) -> PieceCost:
@@ -185,5 +237,7 @@ __all__ = [
     "grid_formulas",
     "grid_of",
     "grid_prediction",
+    "option_cost",
     "prediction_seconds",
+    "stage_options",
 ]

@@ -14,7 +14,7 @@ Extents that differ from block to block count as in the first block. Warps run w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import reduce
 
 from offcut.core import index as ix
@@ -39,6 +39,7 @@ from offcut.core.program import (
     walk,
 )
 from offcut.costmodel.accelerator import Accelerator, Grid
+from offcut.costmodel.cheapest import part_of_cheapest
 from offcut.costmodel.closed.counts import Counts, Piece
 from offcut.costmodel.closed.operations import operations, picojoules
 from offcut.costmodel.closed.predicted import Predicted
@@ -79,6 +80,15 @@ class Work:
         """Add `amount` to the field named `what`."""
         setattr(self, what, ix.add(getattr(self, what), amount))
 
+    def add_cheapest(self, costs: Sequence[Expr], works: Sequence[Work]) -> None:
+        """Add the work of the option whose cost is least."""
+        self.kernels |= {name: None for work in works for name in work.kernels}
+        for one in fields(self):
+            if works and one.name != "kernels":
+                amounts = [getattr(work, one.name) for work in works]
+                if any(amount != ZERO for amount in amounts):
+                    self.add(one.name, part_of_cheapest(costs, amounts))
+
 
 @dataclass(frozen=True)
 class LaunchCounter:
@@ -106,11 +116,11 @@ class LaunchCounter:
         shared, l2 = self.shared, machine.memory[-1]
         resident = count * self.resident((stmt,))
         waves = real(ix.ceildiv(blocks, resident))
-        waiting = Binary("*", waves, self.latency((stmt,), {}, 1))
         has_work = Compare(">", work.instances, ZERO)
+        latency = Binary("*", waves, self.latency((stmt,), {}, 1))
         arrays = self.footprint(stmt)
         fits = Compare("<=", arrays, ix.const(l2.bytes * count))
-        dram_bytes = Select(fits, ZERO, arrays)
+        dram_bytes = Select(has_work, Select(fits, ZERO, arrays), ZERO)
         main = self.machine.dram
         resources = {
             TENSOR: busy(work.steps, self.tensor_rate(work.kernels)),
@@ -118,12 +128,9 @@ class LaunchCounter:
             shared.name: busy(work.shared, shared.bytes_per_cycle),
             l2.name: busy(work.main, l2.bytes_per_cycle),
             main.name: Binary("*", real(dram_bytes), real(1 / (main.bytes_per_cycle * count))),
-            WAITING: waiting,
+            WAITING: Select(has_work, latency, real(0.0)),
         }
-        resources = {
-            name: shortened(Select(has_work, cycles, real(0.0)))
-            for name, cycles in resources.items()
-        }
+        resources = {name: shortened(cycles) for name, cycles in resources.items()}
         cache_bytes = {memory.name: work.main for memory in machine.memory[1:]}  # through caches
         bytes_ = {shared.name: work.shared, **cache_bytes, main.name: dram_bytes}
         stores = [store.buffer for store in walk((stmt,)) if isinstance(store, Store)]
@@ -162,7 +169,10 @@ class LaunchCounter:
                 case Alloc(body=inner):
                     self.count(inner, values, times, work)
                 case Choose(options):
-                    self.count(options[0].body, values, times, work)
+                    works = [Work() for _ in options]
+                    for option, own in zip(options, works, strict=True):
+                        self.count(option.body, values, times, own)
+                    work.add_cheapest([substitute(one.cost, values) for one in options], works)
                 case Tile(axes, inner):
                     starts = {a.iter: substitute(a.start, values) for a in axes}
                     if self.is_product(stmt):
@@ -319,7 +329,8 @@ class LaunchCounter:
     def warps(self, stmt: Stmt) -> int:
         """Return the warps of a block: those that loops are bound to, or threads by 32."""
         threads = agent_count(self.program, stmt, THREAD) or 0
-        return max(agent_count(self.program, stmt, "warp") or 0, -(-threads // 32))
+        groups = agent_count(self.program, stmt, "warpgroup") or 0
+        return max(agent_count(self.program, stmt, "warp") or 0, 4 * groups, -(-threads // 32))
 
     def latency(self, body: Sequence[Stmt], values: Mapping[str, Expr], depth: int) -> Expr:
         """Return the cycles from the begin to the end of a block that has its multiprocessor for itself.
@@ -334,12 +345,11 @@ class LaunchCounter:
                 case For(name, lo, hi, inner_body, unit=unit):
                     lo, hi = substitute(lo, values), substitute(hi, values)
                     inner_values = {**values, name: lo}
-                    if unit in ("warp", "thread") and not any(
-                        isinstance(child, Tile | Sync | Alloc) for child in walk(inner_body)
+                    if unit in _LANES and not any(
+                        isinstance(child, Tile | Alloc) for child in walk(inner_body)
                     ):
                         steps = _statements(inner_body, inner_values)
-                        lanes = 32 if unit == "warp" else 1
-                        inner = Binary("*", real(steps), real(_STEP_CYCLES / lanes))
+                        inner = Binary("*", real(steps), real(_STEP_CYCLES / _LANES[unit]))
                         inner = Binary("+", inner, real(far))
                     else:
                         inner = self.latency(inner_body, inner_values, depth)
@@ -353,8 +363,10 @@ class LaunchCounter:
                     inner = self.latency(inner_body, inner_values, depth)
                 case Alloc(body=inner_body):
                     inner = self.latency(inner_body, values, max(depth, stmt.depth))
-                case Choose(options):
-                    inner = self.latency(options[0].body, values, depth)
+                case Choose(options) if options:
+                    costs = [substitute(one.cost, values) for one in options]
+                    parts = [self.latency(one.body, values, depth) for one in options]
+                    inner = part_of_cheapest(costs, parts)
                 case Tile() if self.is_product(stmt):
                     inner = real(near)
                 case Tile() | Store():
@@ -366,6 +378,8 @@ class LaunchCounter:
         return total
 
 
+_LANES = {"warpgroup": 128, "warp": 32, "thread": 1}
+"""Lanes of each unit of a block, side by side."""
 _STEP_CYCLES = 8.0
 """Cycles of a lane between a statement and the next one, which needs its value."""
 
@@ -406,6 +420,11 @@ def _blocks(body: Sequence[Stmt], values: Mapping[str, Expr]) -> Expr | None:
                 count = _blocks(inner, {**values, name: substitute(value, values)})
             case Alloc(body=inner):
                 count = _blocks(inner, values)
+            case Choose(options):
+                counts = [_blocks(option.body, values) for option in options]
+                if any(one is not None for one in counts):
+                    costs = [substitute(option.cost, values) for option in options]
+                    count = part_of_cheapest(costs, [one or ONE for one in counts])
             case _:
                 pass
         if count is not None:

@@ -14,7 +14,7 @@ from offcut.costmodel.arrays import Calls
 from offcut.costmodel.machine import Call
 
 _POINTS = 512  # calls that are looked at
-_SMALL = 64  # sizes up to it are half of them: there the tails of tiles decide
+_SMALL = 64  # sizes up to it are half of them: there the tails of a processor's tiles decide
 
 
 def worth(
@@ -63,16 +63,23 @@ def worth(
     return stay
 
 
-def sampled(sizes: Sequence[Size], assumptions: Sequence[Expr]) -> Calls:
-    """Some hundred calls that are allowed: half of them small, others of any size, drawn by logarithms; always the same."""
+def sampled(
+    sizes: Sequence[Size], assumptions: Sequence[Expr], small: int = _SMALL, largest: int = 1 << 62
+) -> Calls:
+    """Some hundred calls that are allowed: half of them small, others of any size, drawn by logarithms; always the same.
+
+    small    size up to which calls are small
+    largest  size that is drawn, where smaller ones are allowed
+    """
     draw = np.random.default_rng(0)
     values: dict[str, npt.NDArray[np.int64]] = {}
     for size in sizes:
         low, step = max(size.min, 1), size.multiple_of
         first, last = -(-low // step), size.max // step
+        last = min(last, max(first, largest // step))
         if first > last:
             return Calls({one.name: np.zeros(0, np.int64) for one in sizes}, 0)
-        near = draw.integers(first, min(last, first + _SMALL) + 1, _POINTS)
+        near = draw.integers(first, min(last, first + small) + 1, _POINTS)
         far = np.exp(draw.uniform(np.log(first), np.log(last + 1), _POINTS)).astype(np.int64)
         values[size.name] = step * np.where(draw.random(_POINTS) < 0.5, near, np.minimum(far, last))
     allowed = np.ones(_POINTS, bool)

@@ -67,7 +67,12 @@ from offcut.proof.normal_forms.copy_removal import without_copies
 from offcut.proof.normal_forms.derived_sizes import find_broken_range, write_out_derived_sizes
 from offcut.proof.normal_forms.iterations import Body, bodies
 from offcut.proof.normal_forms.loop_fusion import fuse_loops_like, fuse_ranges
-from offcut.proof.normal_forms.options import count_combinations, options, pair_options
+from offcut.proof.normal_forms.options import (
+    count_combinations,
+    options,
+    pair_options,
+    pair_whole_options,
+)
 from offcut.proof.normal_forms.reduction_init import normalize_reductions, with_floats
 from offcut.proof.normal_forms.reduction_order import reorder_terms_like
 from offcut.proof.normal_forms.storage_order import (
@@ -185,6 +190,9 @@ def _theorems(
     through: Program,
     inside: bool,
 ) -> tuple[Theorem, ...]:
+    if (options_in_pairs := pair_whole_options(source, emitted)) is not None:
+        each = (_theorems(a, b, reassociate, users, a, inside) for a, b in options_in_pairs)
+        return tuple(theorem for one in each for theorem in one)
     source, emitted = normalize_reductions(source, emitted, reassociate)
     through = with_floats(through)
     _check_declarations(source, emitted)

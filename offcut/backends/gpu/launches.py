@@ -18,6 +18,7 @@ INDEX_LIMIT = 2**31 - 1 - 2**16
 _FUNCTIONS: Mapping[str, Any] = {
     "min": min,
     "max": max,
+    "float64": float,
     "where": lambda condition, a, b: a if condition else b,
     "true": True,
     "false": False,
@@ -75,6 +76,7 @@ class Launch:
 
     grid     blocks along x, y and z, as texts over the sizes
     indices  the largest values that it computes in 32 bits, if some allowed sizes make one larger than `INDEX_LIMIT`
+    taken    whether a call takes it, as a text over the sizes: it is in an option; "": every call does
     """
 
     kernel: str
@@ -83,6 +85,7 @@ class Launch:
     shared_bytes: int
     parameters: tuple[Parameter, ...]
     indices: tuple[str, ...] = ()
+    taken: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +128,15 @@ class LaunchPlan:
     )
 
     def grids(self, sizes: Mapping[str, int]) -> tuple[tuple[int, int, int], ...]:
-        """Return the grid of each launch, ``(x, y, z)``; a launch without blocks has a number below 1."""
+        """Return the grid of each launch, ``(x, y, z)``; a launch without blocks, or that is not taken, has a number below 1."""
         texts = ", ".join(f"({', '.join((*one.grid, '1', '1', '1')[:3])})" for one in self.launches)
         grids: tuple[tuple[int, int, int], ...] = self._evaluated(f"({texts},)", sizes)
-        return grids
+        pairs = zip(self.launches, grids, strict=True)
+        return tuple(grid if self.is_taken(one, sizes) else (0, 0, 0) for one, grid in pairs)
+
+    def is_taken(self, launch: Launch, sizes: Mapping[str, int]) -> bool:
+        """Return whether a call takes a launch."""
+        return not launch.taken or bool(self._evaluated(launch.taken, sizes))
 
     def shape(self, array: DeviceArray, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Return the shape of an array."""
@@ -136,7 +144,9 @@ class LaunchPlan:
         return shape
 
     def too_large(self, launch: Launch, sizes: Mapping[str, int]) -> TooLarge | None:
-        """Return what is larger at these sizes than the launch takes; None if nothing is."""
+        """Return what is larger at these sizes than the launch takes; None if nothing is, or the call takes another one."""
+        if not self.is_taken(launch, sizes):
+            return None
         for axis, (text, limit) in enumerate(zip(launch.grid, GRID_LIMITS, strict=False)):
             value = self._evaluated(text, sizes)
             if value > limit:
@@ -196,6 +206,7 @@ class LaunchPlan:
                 one["shared_bytes"],
                 tuple(map(_parameter, one["parameters"])),
                 tuple(one["indices"]),
+                one["taken"],
             )
             for one in held["launches"]
         )
@@ -216,7 +227,7 @@ def check_arithmetic(text: str, names: Sequence[str]) -> None:
         match node:
             case ast.Name(name) if name in names or name in _FUNCTIONS:
                 pass
-            case ast.Constant(value) if isinstance(value, int):
+            case ast.Constant(value) if isinstance(value, int | float):
                 pass
             case ast.Call(ast.Name(), _, []):
                 pass

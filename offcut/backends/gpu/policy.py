@@ -24,7 +24,7 @@ element by element follows, the sums are staged in registers and copied out. `pl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -40,13 +40,15 @@ from offcut.backends.gpu.product_kinds import (
 )
 from offcut.backends.gpu.units import REGISTERS, SHARED
 from offcut.backends.options import Options, TargetPlan
+from offcut.backends.raising import unfuse_stages
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Load, Var, variables, walk
 from offcut.core.program import MAX_SIZE, Kind, Program
+from offcut.costmodel.accelerator import Accelerator, Grid
 from offcut.describe.computation import Stage
 from offcut.partition import GUARD, MASK, Strategy, Users
 from offcut.polyhedral.index_maximum import upper_bound
-from offcut.schedule import Primitive, Schedule, Staging, create_schedule
+from offcut.schedule import Primitive, Schedule, Staging, create_schedule, each_decision
 from offcut.schedule.decisions import At, Bind, Cover, Inline, Level, Order, Split
 
 if TYPE_CHECKING:
@@ -54,6 +56,11 @@ if TYPE_CHECKING:
 
 STAGES, STAGE_BYTES = 4, 16
 """Stages of the ring, at most; of large elements, as many as take so many bytes of one."""
+MAX_ROWS, TILE_COLUMNS = 256, (64, 128, 256)
+"""Rows of tiles that a search may take, at most, and columns."""
+OWN_REGISTERS = 40
+"""Registers of a thread beside its sums: addresses, fragments, counters. Assumed."""
+UNIT_LANES = {"warp": 32, "warpgroup": 128}
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,8 @@ class GridPlans(Plans):
     tails: ClassVar[tuple[Strategy, ...]] = (GUARD, MASK)
     alone: ClassVar[bool] = True
     reassociate: bool = True
+    grid: Grid | None = None
+    shared_bytes: int = 0
 
     @classmethod
     def of(
@@ -73,12 +82,66 @@ class GridPlans(Plans):
     ) -> GridPlans | None:
         """Return the plans of a program, by warpgroups if all of its products can be; None if it is cut already or is not a computation."""
         plans = super().of(planner, program, users, options)
-        if not isinstance(plans, GridPlans):
+        machine = planner.machine  # type: ignore[attr-defined]
+        if not isinstance(plans, GridPlans) or not isinstance(machine, Accelerator):
             return None
         covered = plans.covered
         if all(map(plans.is_tiled, covered)):
             covered = with_groups(plans.computation, covered, plans.kernels) or covered
-        return replace(plans, covered=covered, reassociate=options.reassociate)
+        shared = next((one.bytes for one in machine.memory if one.name == SHARED), 0)
+        return replace(
+            plans,
+            covered=covered,
+            reassociate=options.reassociate,
+            grid=machine.grid,
+            shared_bytes=shared,
+        )
+
+    @property
+    def tilings(self) -> tuple[Mapping[tuple[str, str], int], ...]:
+        """Return the tiles that compete: those with room, of which none is twice as large as the axis that it cuts, but for the first."""
+        shapes = [kind_of(cover.kernel).tiles for cover in self.covered]
+        tilings = [
+            self.tiles(each)
+            for each in zip(*shapes, strict=True)
+            if all(map(self.fits, self.covered, each))
+        ]
+        return tuple(
+            tiles
+            for tiles in tilings
+            if tiles == tilings[0] or all(self.is_filled(at, tile) for at, tile in tiles.items())
+        )
+
+    def sizes(self, at: tuple[str, str]) -> tuple[int, ...]:
+        """Return the tiles of an axis that a search may take: more than fit are refused when they meet."""
+        (cover,) = (one for one in self.covered if one.stage.buffer == at[0])
+        step = kind_of(cover.kernel).rows
+        rows = cover.match.axis(definition_of(cover.kernel).axes[0].name)
+        return tuple(range(step, MAX_ROWS + 1, step)) if at[1] == rows else TILE_COLUMNS
+
+    def fits(self, cover: Covered, shape: tuple[int, int]) -> bool:
+        """Return whether a block with such a tile of a product has room for its stages and for its sums."""
+        kind, (rows, columns) = kind_of(cover.kernel), shape
+        assert self.grid is not None
+        lanes = UNIT_LANES[kind.unit]
+        threads = lanes * (-(-rows // kind.rows) + 1)
+        registers = threads * (kind.rows * columns // lanes + OWN_REGISTERS)
+        item = max(ITEM_BYTES[load.dtype] for _, load in cover.match.operands)
+        terms = max(kind.terms, kind.term_bytes // item)
+        stages = min(STAGES, STAGE_BYTES // item) * terms * (rows + columns) * item
+        return registers <= self.grid.registers and stages <= self.shared_bytes
+
+    def level_in(self, schedule: Schedule, at: tuple[str, str]) -> Level | None:
+        """Return the tiles of an axis of a product: those of the same axis of the last stage that follows element by element."""
+        (stage,) = (stage for stage in self.stages if stage.buffer == at[0])
+        reader = (stage, *self.chain(stage))[-1]
+        names = [axis.name for axis in stage.axes]
+        return super().level_in(schedule, (reader.buffer, reader.axes[names.index(at[1])].name))
+
+    def is_filled(self, at: tuple[str, str], tile: int) -> bool:
+        """Return whether an axis may be longer than half of a tile."""
+        (stage,) = (stage for stage in self.stages if stage.buffer == at[0])
+        return self.most(stage, at[1], 1) > tile // 2
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -87,15 +150,19 @@ class GridPlans(Plans):
 
     @property
     def largest(self) -> dict[tuple[str, str], int]:
-        """Return the tile sizes of a block, in elements, by stage and axis: rows and columns of each product.
+        """Return the tile sizes of a block, in elements, by stage and axis: rows and columns of each product."""
+        return self.tiles([kind_of(cover.kernel).tile for cover in self.covered])
+
+    def tiles(self, shapes: Sequence[tuple[int, int]]) -> dict[tuple[str, str], int]:
+        """Return the tile sizes of a block, in elements, by stage and axis: of such rows and columns of each product.
 
         Of warps, no more rows than there may be: each loop over the rows of a block has a warp for each `ROWS` of them.
         """
         tiles = {}
-        for cover in self.covered:
+        for cover, shape in zip(self.covered, shapes, strict=True):
             kind = kind_of(cover.kernel)
             rows_axis, *_ = axes = definition_of(cover.kernel).axes
-            for kernel_axis, size in zip(axes, kind.tile, strict=True):
+            for kernel_axis, size in zip(axes, shape, strict=True):
                 axis = cover.match.axis(kernel_axis.name)
                 if axis in cover.axes:
                     if kernel_axis is rows_axis and not kind.boxes:
@@ -133,19 +200,20 @@ class GridPlans(Plans):
                 steps += plain_decisions(stage, self.reassociate)
         return Schedule(self.name, tuple(steps))
 
-    def plan(self, schedule: Schedule) -> TargetPlan:
+    def plan(self, schedule: Schedule, small: bool = True) -> TargetPlan:
         """Return the program that decisions make; inlining is a step of its proof, before all others.
 
         Raises PartitionError for a decision that is not legal.
         """
-        plan = super().plan(schedule)
-        inlined = tuple(step for step in schedule.steps if isinstance(step, Inline))
+        plan = super().plan(schedule, small)
+        steps = each_decision(schedule.steps)
+        inlined = tuple(dict.fromkeys(step for step in steps if isinstance(step, Inline)))
         if not inlined:
             return plan
-        before, *forms = plan.through
-        by_hand = create_schedule(before).apply(Schedule(schedule.name, inlined))
-        programs, _ = by_hand.forms()
-        return replace(plan, through=(before, programs[-1], *forms))
+        before = unfuse_stages(self.computation)
+        with_inlined = create_schedule(before).apply(Schedule(schedule.name, inlined)).emitted
+        forms = (one for one in plan.through if one != before)
+        return replace(plan, through=(before, with_inlined, *forms))
 
     def with_warps(self) -> GridPlans:
         """Return the plans whose products are those of warps."""

@@ -35,7 +35,7 @@ class ProductKind:
     rows   of one unit
     terms  of a stage of the ring, at least
     term_bytes  of the terms of a row of a stage, at least
-    tile   rows and columns of a block
+    tiles  rows and columns of a block that compete by size, as many of each kind; the first, if they do not compete
     boxes  whether operands arrive in boxes, and lie so
     """
 
@@ -43,16 +43,23 @@ class ProductKind:
     rows: int
     terms: int
     term_bytes: int
-    tile: tuple[int, int]
+    tiles: tuple[tuple[int, int], ...]
     boxes: bool = False
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Return the rows and columns of a block, if no others compete."""
+        return self.tiles[0]
 
     def layout(self, rank: int) -> Layout | None:
         """Return the layout of a window of an operand with so many axes; None: row by row."""
         return BOXES.on(rank - 2, rank - 1) if self.boxes else None
 
 
-WARPS = ProductKind("warp", mma.ROWS, 2 * mma.DEPTH, 4 * mma.DEPTH, (64, 128))
-GROUPS = ProductKind("warpgroup", wgmma.ROWS, BOXES.multiple[-1], 128, (128, 256), boxes=True)
+_WARP_TILES = (64, 128), (64, 64), (32, 64), (128, 256)
+_GROUP_TILES = (128, 256), (128, 128), (128, 64), (192, 128)
+WARPS = ProductKind("warp", mma.ROWS, 2 * mma.DEPTH, 4 * mma.DEPTH, _WARP_TILES)
+GROUPS = ProductKind("warpgroup", wgmma.ROWS, BOXES.multiple[-1], 128, _GROUP_TILES, boxes=True)
 
 
 def kind_of(kernel: Microkernel) -> ProductKind:

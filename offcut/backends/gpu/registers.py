@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
+from offcut.backends.gpu.launch_statements import launch_statements
 from offcut.backends.gpu.units import REGISTERS
 from offcut.core import index as ix
 from offcut.core.program import Alloc, Program, walk
@@ -68,9 +69,9 @@ def register_faults(program: Program, registers: int) -> Iterator[tuple[Alloc, s
 
     registers  of a multiprocessor
     """
-    for launch in program.body:
-        groups = agent_count(program, launch, "warpgroup") or 0
-        windows = [one for one in walk((launch,)) if isinstance(one, Alloc)] if groups else []
+    for launch in launch_statements(program):
+        groups = agent_count(program, launch.stmt, "warpgroup") or 0
+        windows = [one for one in walk((launch.stmt,)) if isinstance(one, Alloc)] if groups else []
         for window in windows:
             if (window.memory or program.buffer(window.buffer).scope) != REGISTERS:
                 continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from offcut.backends.gpu.launch_statements import launch_statements
 from offcut.backends.gpu.registers import GROUP_THREADS
 from offcut.backends.gpu.units import SHARED
 from offcut.core.program import COUNTED_UNITS, Alloc, Program, Stmt, Tile, walk
@@ -63,8 +64,8 @@ def check_room(program: Program, bytes: int) -> None:
 
     Raises PartitionError with the largest window, or the launch, of the first that takes more.
     """
-    for launch in program.body:
-        block = block_of(program, launch)
+    for launch in launch_statements(program):
+        block = block_of(program, launch.stmt)
         if block.bytes > bytes:
             assert block.largest is not None
             raise PartitionError(
@@ -79,7 +80,7 @@ def check_room(program: Program, bytes: int) -> None:
             raise PartitionError(
                 "compile",
                 f"cannot launch {program.name}",
-                at=format_head(launch),
+                at=format_head(launch.stmt),
                 because=f"a block has {MOST_THREADS} threads at most, and its warps and load units take {takes}",
                 help=("tiles of fewer warps", "a loop over blocks around"),
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 from offcut.backends import generic
@@ -35,7 +36,9 @@ from offcut.costmodel.grid import (
     grid_formulas,
     grid_of,
     grid_prediction,
+    option_cost,
     prediction_seconds,
+    stage_options,
 )
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import TargetError
@@ -90,7 +93,9 @@ class Cuda(Target):
 
         Raises PartitionError, the first one, if no plan can be synchronized.
         """
-        return generic.policy(self, program, users, options, GridPlans, self.synchronize)
+        grid = grid_of(self.machine)[0]
+        price = partial(option_cost, machine=grid, microkernels=self.microkernels(options))
+        return generic.policy(self, program, users, options, GridPlans, self.synchronize, price)
 
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
@@ -180,9 +185,12 @@ class Cuda(Target):
             )
             for piece in cost.pieces
         )
+        machine, users = grid_of(self.machine)[0], dict(request.users.sizes)
+        prediction = grid_prediction(planned.program, machine, self.microkernels(options))
+        values = {users[user]: size for user, size in plan.sizes.items()}
         alternatives = (
-            PlanAlternative(names.get(stage, stage), "grid", max(busy.values()) / cost.hertz, True)
-            for stage, busy in cost.stages.items()
+            PlanAlternative(names.get(one.stage, one.stage), one.label, one.seconds, one.chosen)
+            for one in stage_options(prediction, machine, values)
         )
         return replace(
             plan,

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Compare, Expr, Select, Var, real, substitute
+from offcut.core.expr import Binary, Expr, Var, real, substitute
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
+from offcut.costmodel.cheapest import part_of_cheapest
 from offcut.costmodel.clock import stage_formula
 from offcut.costmodel.closed.code import code_bytes, compile_seconds
 from offcut.costmodel.closed.counted import counted
@@ -130,7 +131,7 @@ class Formulas:
         for number, ways in enumerate(self.prediction.choices):
             costs = [way.cost for way in ways]
             each = [by_way.get((number, k), real(0.0)) for k in range(len(ways))]
-            total = _plus(total, _cheapest(costs, each))
+            total = _plus(total, part_of_cheapest(costs, each))
         return total
 
     def _shown(self, expr: Expr) -> sympy.Expr:
@@ -234,12 +235,3 @@ def formulas(
 
 def _plus(a: Expr, b: Expr) -> Expr:
     return b if a == real(0.0) else a if b == real(0.0) else Binary("+", a, b)
-
-
-def _cheapest(costs: list[Expr], parts: list[Expr]) -> Expr:
-    """The part whose cost is least, the first if equal."""
-    best, part = costs[0], parts[0]
-    for cost, other in zip(costs[1:], parts[1:], strict=True):
-        holds = Compare("<", cost, best)
-        best, part = Select(holds, cost, best), Select(holds, other, part)
-    return part

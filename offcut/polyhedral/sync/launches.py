@@ -1,16 +1,17 @@
 """Launches of a grid: each outermost statement of a program is a launch, and its units begin anew.
 
 ``barrier block`` between two launches waits for the whole of the first; it stands where the second touches elements that an
-earlier one touches. Inside, a launch is ordered by itself, with tokens of its own.
+earlier one touches. Inside, a launch is ordered by itself, with tokens of its own. A choice is made before anything is launched:
+each option is ordered as a program of its own, and conflicts with a launch beside the choice if any of its launches does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from offcut.core.program import Action, Program, Stmt, Sync, Token, map_blocks, walk
+from offcut.core.program import Action, Choose, Program, Stmt, Sync, Token, map_blocks, walk
 from offcut.core.text.printer import format_head
 from offcut.polyhedral.sync.agents import Agents
 from offcut.polyhedral.sync.events import events, refused
@@ -25,7 +26,33 @@ def launches_of(program: Program, agents: Agents) -> tuple[Program, ...]:
     body = [stmt for stmt in program.body if not is_end_of_launch(stmt, agents)]
     if agents.grid is None or len(program.body) < 2:
         return ()
-    return tuple(_as_program(program, stmt) for stmt in body)
+    return tuple(_as_program(program, (stmt,)) for stmt in body)
+
+
+def options_of(program: Program, agents: Agents) -> tuple[Program, ...]:
+    """Return the options of a program that is one choice, each as a program with the tokens that it names.
+
+    The result is empty if the machine has no grids, or the program is no choice.
+    """
+    match program.body:
+        case (Choose(options),) if agents.grid is not None:
+            return tuple(_as_program(program, option.body) for option in options)
+    return ()
+
+
+def join_options(program: Program, options: Sequence[Program]) -> Program:
+    """Return a program that is one choice, with the statements and the tokens of `options`."""
+    (choice,) = program.body
+    assert isinstance(choice, Choose)
+    bodies: list[tuple[Stmt, ...]] = []
+    tokens: list[Token] = []
+    for option in options:
+        stmts, option_tokens = _with_new_tokens(option, {token.name for token in tokens})
+        bodies.append(stmts)
+        tokens += option_tokens
+    pairs = zip(choice.options, bodies, strict=True)
+    changed = Choose(tuple(replace(option, body=body) for option, body in pairs))
+    return replace(program, body=(changed,), tokens=tuple(tokens))
 
 
 def is_end_of_launch(stmt: Stmt, agents: Agents) -> bool:
@@ -81,7 +108,8 @@ def check_barriers_between(program: Program, agents: Agents) -> None:
 
 def _conflicts(program: Program, agents: Agents) -> Callable[[int, int], bool]:
     """Return a predicate of two outermost statements, by number: whether both touch one element, and one of them writes it."""
-    bare = replace(program, body=tuple(map(_without_syncs, program.body)), tokens=())
+    parts = [(number, one) for number, stmt in enumerate(program.body) for one in _parts(stmt)]
+    bare = replace(program, body=tuple(one for _, one in parts), tokens=())
     relations = Relations(events(bare, agents))
     leaves = relations.events.leaves
     results: dict[tuple[int, int], bool] = {}
@@ -92,11 +120,21 @@ def _conflicts(program: Program, agents: Agents) -> Callable[[int, int], bool]:
                 not relations.conflicts(a, b).is_empty()
                 for a in leaves
                 for b in leaves
-                if (a.place[0], b.place[0]) == (first, second)
+                if (parts[a.place[0]][0], parts[b.place[0]][0]) == (first, second)
             )
         return results[first, second]
 
     return conflicts
+
+
+def _parts(stmt: Stmt) -> Iterator[Stmt]:
+    """Yield the launches of a statement, without synchronization inside: those of all options of a choice, else itself."""
+    if isinstance(stmt, Choose):
+        for option in stmt.options:
+            for inner in option.body:
+                yield from _parts(inner)
+    elif not isinstance(stmt, Sync):
+        yield _without_syncs(stmt)
 
 
 def _without_syncs(stmt: Stmt) -> Stmt:
@@ -108,11 +146,11 @@ def _without_syncs(stmt: Stmt) -> Stmt:
     return map_blocks(stmt, bare)
 
 
-def _as_program(program: Program, stmt: Stmt) -> Program:
-    """Return a program of one statement of `program`, with the tokens that it names."""
-    names = {inner.name for inner in walk((stmt,)) if isinstance(inner, Sync)}
+def _as_program(program: Program, body: tuple[Stmt, ...]) -> Program:
+    """Return a program of some statements of `program`, with the tokens that they name."""
+    names = {inner.name for inner in walk(body) if isinstance(inner, Sync)}
     tokens = tuple(token for token in program.tokens if token.name in names)
-    return replace(program, body=(stmt,), tokens=tokens)
+    return replace(program, body=body, tokens=tokens)
 
 
 def _with_new_tokens(
@@ -137,4 +175,11 @@ def _with_new_tokens(
     return tuple(map(change, program.body)), tokens
 
 
-__all__ = ["check_barriers_between", "is_end_of_launch", "join_launches", "launches_of"]
+__all__ = [
+    "check_barriers_between",
+    "is_end_of_launch",
+    "join_launches",
+    "join_options",
+    "launches_of",
+    "options_of",
+]

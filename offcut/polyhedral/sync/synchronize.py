@@ -56,7 +56,13 @@ from offcut.polyhedral.sync.events import (
     fence_between,
     refused,
 )
-from offcut.polyhedral.sync.launches import check_barriers_between, join_launches, launches_of
+from offcut.polyhedral.sync.launches import (
+    check_barriers_between,
+    join_launches,
+    join_options,
+    launches_of,
+    options_of,
+)
 from offcut.polyhedral.sync.order import Order, Pair
 from offcut.polyhedral.sync.pairs import pairs_of
 from offcut.polyhedral.sync.relations import Relations, alike, is_inside
@@ -89,6 +95,8 @@ def synchronized(program: Program, agents: Agents) -> Program:
         return with_barriers(bare, unit, own_of(bare, unit))
     if launches := launches_of(bare, agents):
         return join_launches(bare, [synchronized(launch, agents) for launch in launches], agents)
+    if options := options_of(bare, agents):
+        return join_options(bare, [synchronized(option, agents) for option in options])
     with _bounded(program):
         result = _Finder(join_cases(bare), agents).insert_syncs(bare)
         cases = join_cases(result)
@@ -116,6 +124,10 @@ def check(program: Program, agents: Agents) -> None:
         for launch in launches:
             check(launch, agents)
         check_barriers_between(program, agents)
+        return
+    if options := options_of(program, agents):
+        for option in options:
+            check(option, agents)
         return
     own, missing = frozenset[str](), None
     if (unit := _any_agent(program, agents)) is not None:

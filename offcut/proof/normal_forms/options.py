@@ -50,6 +50,24 @@ def pair_options(source: Program, emitted: Program) -> list[tuple[Program, Progr
     return [(replace(source, body=a), replace(emitted, body=b)) for (_, a), (_, b) in pairs]
 
 
+def pair_whole_options(source: Program, emitted: Program) -> list[tuple[Program, Program]] | None:
+    """Two programs for each option of a choice that is all of `emitted`, whose source has no choice or the same one; None where there
+    is no such choice, or an iteration decides it.
+    """
+    match source.body, emitted.body:
+        case (Choose(before),), (Choose(after),) if [(o.label, o.cost) for o in before] == [
+            (o.label, o.cost) for o in after
+        ]:
+            bodies = [(a.body, b.body) for a, b in zip(before, after, strict=True)]
+        case _, (Choose(after),) if count_combinations(source.body) == 1:
+            bodies = [(source.body, option.body) for option in after]
+        case _:
+            return None
+    if find_iteration_dependent_cost(emitted) is not None:
+        return None
+    return [(replace(source, body=a), replace(emitted, body=b)) for a, b in bodies]
+
+
 def _asked(program: Program) -> list[list[tuple[str, Expr]]]:
     """Labels and costs of each choice."""
     choices = iter(analysis(program).of(Choose))

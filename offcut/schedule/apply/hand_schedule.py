@@ -138,12 +138,17 @@ def replay(
     raise whole
 
 
-def _programs(steps: Sequence[Nests]) -> tuple[tuple[Program, ...], tuple[EmittedTile, ...]]:
-    """Return the programs of some nests, before them the first one without its windows, if it has any; and the tiles of the last."""
+def _programs(
+    steps: Sequence[Nests], small: bool = True
+) -> tuple[tuple[Program, ...], tuple[EmittedTile, ...]]:
+    """Return the programs of some nests, before them the first one without its windows, if it has any; and the tiles of the last.
+
+    small  whether the first one with its windows is a step, too, where others follow
+    """
     emitted = [lower_with_tiles(nests) for nests in steps]
     programs = tuple(program for program, _ in emitted)
-    staged = any(isinstance(stmt, Alloc) for stmt in walk(programs[0].body))
-    programs = (joined(programs[0]), *programs) if staged else programs
+    if any(isinstance(stmt, Alloc) for stmt in walk(programs[0].body)):
+        programs = (joined(programs[0]), *programs[0 if small or len(programs) == 1 else 1 :])
     return programs, tuple(emitted[-1][1])
 
 
@@ -329,23 +334,30 @@ class HandSchedule:
             made = self._lowered = self._nests, reassociate, program, certificate
         return made
 
-    def forms(self) -> tuple[tuple[Program, ...], tuple[EmittedTile, ...]]:
+    @property
+    def emitted(self) -> Program:
+        """Return the loop program; nothing is proved."""
+        return lower_with_tiles(self._nests)[0]
+
+    def forms(self, small: bool = True) -> tuple[tuple[Program, ...], tuple[EmittedTile, ...]]:
         """Return the programs from one without staged arrays to the whole, each of one more, and the tiles of the whole in the
         order of its text; nothing is proved.
 
         Each computes what the one before does, which is a small question. The first is without windows, where it has any.
-        """
-        return _programs(self._forms())
 
-    def _forms(self) -> tuple[Nests, ...]:
-        """Return what the decisions make without any staged array, then with one more each: small steps of a proof."""
+        small  whether there is a program for each staged array; else the first one and the whole alone
+        """
+        return _programs(self._forms(small), small)
+
+    def _forms(self, small: bool = True) -> tuple[Nests, ...]:
+        """Return what the decisions make without any staged array, then, in small steps of a proof, with one more each."""
         staged = [
             s.name
             for s in each_decision(self._steps)
             if isinstance(s, Staging) and s.how != "write"
         ]
         forms = []
-        for number in range(len(staged)):
+        for number in range(len(staged) if small else min(len(staged), 1)):
             absent = set(staged[number:])
             if self._is_covered_in_memory(absent):
                 continue

@@ -36,8 +36,12 @@ def package() -> Iterator[list[tuple[int, ...]]]:
 
 
 def dense(
-    k_size: int = 40, n_size: int = 24, constants: dict[str, np.ndarray] | None = None
+    k_size: int = 40,
+    n_size: int = 24,
+    constants: dict[str, np.ndarray] | None = None,
+    strategy: str | dict[str, str] = "auto",
 ) -> oc.Kernel:
+    """A product; with a strategy, in tiles of 64 rows by 128 columns."""
     n, k = oc.dim("n"), oc.reduce_axis(k_size, name="k")
     a = oc.placeholder((n, k_size), "float16", name="A")
     w = oc.placeholder((k_size, n_size), "float16", name="W")
@@ -47,7 +51,7 @@ def dense(
         name="S",
     )
     target = oc.target("cuda", machine="h200")
-    return oc.compile(s, inputs=[a, w], constants=constants or {}, target=target)
+    return oc.compile(s, inputs=[a, w], constants=constants or {}, target=target, strategy=strategy)
 
 
 def centered() -> oc.Kernel:
@@ -160,7 +164,7 @@ def test_a_block_asks_for_more_shared_memory_than_it_has_without_asking(
     gpu: FakeDriver, package: list[tuple[int, ...]]
 ) -> None:
     gpu.runs = False
-    kernel = dense(64, 128)
+    kernel = dense(64, 128, strategy={"i": "guard"})
     kernel(*map(FakeArray, map(aligned, operands(1, 64, 128))))
     ((_, (_, attribute, count)),) = [c for c in gpu.calls if c[0] == "cuFuncSetAttribute"]
     (launch,) = launches(gpu)
@@ -232,7 +236,7 @@ def test_shared_memory_that_the_device_does_not_have_is_refused(
 ) -> None:
     small = FakeDriver({"MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 50_000})
     install(monkeypatch, small, FakeNvrtc())
-    kernel = dense(64, 128)
+    kernel = dense(64, 128, strategy={"i": "guard"})
     assert refusal(lambda: kernel(*operands(1, 64, 128))) == (
         """\
 S: cannot run offcut_S on FAKE H200

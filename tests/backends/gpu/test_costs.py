@@ -15,7 +15,7 @@ THERE = oc.target("cuda", machine="h200", device="emulated")
 
 
 def product(depth: int = 1024, rows: int = 128) -> Any:
-    """A product of `rows` rows for each n, and 64 columns."""
+    """A product of `rows` rows for each n, and 64 columns, in the tiles of a strategy that is asked for."""
     n = oc.dim("n", min=0, max=4096)
     a = oc.placeholder((n * rows, depth), "bfloat16", name="A")
     w = oc.placeholder((depth, 64), "bfloat16", name="W")
@@ -25,7 +25,7 @@ def product(depth: int = 1024, rows: int = 128) -> Any:
         lambda i, j: oc.sum(a[i, p].astype("float32") * w[p, j].astype("float32"), axis=p),
         name="C",
     )
-    return oc.compile(output, inputs=[a, w], target=THERE)
+    return oc.compile(output, inputs=[a, w], target=THERE, strategy={"i": "guard"})
 
 
 def test_waves_of_blocks_are_whole() -> None:

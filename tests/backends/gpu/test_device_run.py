@@ -106,7 +106,7 @@ def test_times_stand_beside_what_was_predicted(
     gpu: FakeDriver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     gpu.runs = False
-    gpu.times = {"offcut_C": 2.0}
+    gpu.times = dict.fromkeys(("offcut_C_1", "offcut_C_2"), 2.0)  # of two options
     monkeypatch.setattr(speed, "BEYOND_L2", 1)
     monkeypatch.setattr(speed, "COPY_BYTES", 1 << 12)
     monkeypatch.setattr(speed, "_peers", lambda: iter(()))

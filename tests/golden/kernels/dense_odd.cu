@@ -64,15 +64,15 @@ template <int M, int N, class T> DEVICE void zero(T (&d)[M][N][4]) {
 DEVICE int fragment_row(int lane, int e) { return lane / 4 + e / 2 * 8; }
 DEVICE int fragment_column(int lane, int e) { return lane % 4 * 2 + e % 2; }
 
-// launch: grid ((n + 63) / 64, 2), 160 threads, 55328 bytes of shared memory
+// launch: grid ((n + 63) / 64, 3), 160 threads, 38944 bytes of shared memory
 extern "C" __global__ void __launch_bounds__(160) offcut_C(const bf16 *__restrict__ A, const bf16 *__restrict__ W, bf16 *__restrict__ C, int n) {
   extern __shared__ __align__(128) unsigned char shared[];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int i_block = (int)blockIdx.x;
   const int j_block = (int)blockIdx.y;
   bf16 *const A_in = (bf16 *)(shared + 0);  // 4 of 64 rows of 32
-  bf16 *const W_in = (bf16 *)(shared + 20480);  // 4 of 32 rows of 128
-  barrier *const load_to_warp = (barrier *)(shared + 55296);  // 4: load to warp
+  bf16 *const W_in = (bf16 *)(shared + 20480);  // 4 of 32 rows of 64
+  barrier *const load_to_warp = (barrier *)(shared + 38912);  // 4: load to warp
   if (threadIdx.x == 0) {
     for (int k = 0; k < 4; ++k) init(load_to_warp + k, 32);
   }
@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(160) offcut_C(const bf16 *__restric
     int load_to_warp_arrivals = 0;
     for (int k_stage = 0; k_stage < 2; ++k_stage) {
       copy_rows<64, 32, 40>(A_in + 2560 * (k_stage % 4), A + ((long long)(64 * i_block) * 37 + 32 * k_stage), 37, min(64, n - 64 * i_block), min(32, 37 - 32 * k_stage), lane);
-      copy_rows<32, 128, 136>(W_in + 4352 * (k_stage % 4), W + ((long long)(32 * k_stage) * 133 + 128 * j_block), 133, min(32, 37 - 32 * k_stage), min(133 - 128 * j_block, 128), lane);
+      copy_rows<32, 64, 72>(W_in + 2304 * (k_stage % 4), W + ((long long)(32 * k_stage) * 133 + 64 * j_block), 133, min(32, 37 - 32 * k_stage), min(133 - 64 * j_block, 64), lane);
       arrive(load_to_warp + load_to_warp_arrivals % 4);
       ++load_to_warp_arrivals;
     }
@@ -89,21 +89,21 @@ extern "C" __global__ void __launch_bounds__(160) offcut_C(const bf16 *__restric
   }
   int load_to_warp_waits = 0;
   {
-    float S[1][16][4];
+    float S[1][8][4];
     zero(S);
     for (int k_stage = 0; k_stage < 2; ++k_stage) {
       wait(load_to_warp, 4, load_to_warp_waits++);
-      multiply_tile<1, 16, 40, 136, false, false>(S, A_in + 2560 * (k_stage % 4) + 640 * warp, W_in + 4352 * (k_stage % 4), min(32, 37 - 32 * k_stage), lane);
+      multiply_tile<1, 8, 40, 72, false, false>(S, A_in + 2560 * (k_stage % 4) + 640 * warp, W_in + 2304 * (k_stage % 4), min(32, 37 - 32 * k_stage), lane);
     }
     #pragma unroll
     for (int row_tile = 0; row_tile < 1; ++row_tile)
       #pragma unroll
-      for (int column_tile = 0; column_tile < 16; ++column_tile)
+      for (int column_tile = 0; column_tile < 8; ++column_tile)
         #pragma unroll
         for (int element = 0; element < 4; ++element) {
           const int i_row_out = 16 * row_tile + fragment_row(lane, element);
           const int j_in = 8 * column_tile + fragment_column(lane, element);
-          if (64 * i_block + 16 * warp + i_row_out < n && 128 * j_block + j_in < 133) C[(long long)(64 * i_block + 16 * warp + i_row_out) * 133 + 128 * j_block + j_in] = to_bf16(greater(S[row_tile][column_tile][element], 0.0f));
+          if (64 * i_block + 16 * warp + i_row_out < n && 64 * j_block + j_in < 133) C[(long long)(64 * i_block + 16 * warp + i_row_out) * 133 + 64 * j_block + j_in] = to_bf16(greater(S[row_tile][column_tile][element], 0.0f));
         }
   }
 }

@@ -7,7 +7,6 @@ they ran; so one run at given sizes shows every race at these sizes, and every s
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
@@ -34,6 +33,7 @@ from offcut.backends.gpu.executor.steps import (
     UnitPath,
     is_of_blocks,
 )
+from offcut.backends.gpu.launch_statements import cheapest
 from offcut.backends.gpu.units import AGENTS, MAIN
 from offcut.core.accesses import stored_arrays
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
@@ -216,9 +216,7 @@ class _Execution:
                         raise self.fault("promise", f"let {name}", because)
                     self.launch(inner, {**values, name: number})
                 case Choose(options):
-                    costs = [evaluate(option.cost, values) for option in options]
-                    cheapest = int(np.argmin([math.inf if c != c else c for c in costs]))
-                    self.launch(options[cheapest].body, values)
+                    self.launch(cheapest(options, values).body, values)
                 case Sync():
                     self.meet()
 

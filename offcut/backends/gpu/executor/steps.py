@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
-import numpy as np
-
 from offcut.backends.gpu.executor.faults import ExecutionFault, fault
+from offcut.backends.gpu.launch_statements import cheapest
 from offcut.backends.gpu.units import MAIN
 from offcut.core import index as ix
 from offcut.core.expr import Expr, reads_memory
@@ -210,10 +209,8 @@ class Reader:
                     raise self.fault("promise", stmt, scope, because)
                 self.block(body, replace(scope, values={**scope.values, name: number}))
             case Choose(options):
-                costs = [evaluate(option.cost, scope.values) for option in options]
-                costs = [cost if cost == cost else np.inf for cost in costs]
                 if options:
-                    self.block(options[int(np.argmin(costs))].body, scope)
+                    self.block(cheapest(options, scope.values).body, scope)
 
     def check_unit(self, unit: str, stmt: Stmt, scope: _Scope) -> None:
         """Check that a loop bound to a unit without agents is one of lanes, or unrolled."""

@@ -13,6 +13,7 @@ from functools import reduce
 
 from offcut.backends.gpu.boxes import CELL, is_box_copy
 from offcut.backends.gpu.index_bounds import index_bounds
+from offcut.backends.gpu.launch_statements import launch_statements
 from offcut.backends.gpu.launches import (
     INDEX_LIMIT,
     ArrayParameter,
@@ -71,7 +72,7 @@ _GRID = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 
 
 def cuda_text(program: Program) -> str:
-    """Return the text of a program: primitives, and a kernel for each launch.
+    """Return the text of a program: primitives, and a kernel for each launch, those of all options.
 
     Raises DescribeError for a statement that has no text in CUDA C++ so far.
     """
@@ -80,13 +81,10 @@ def cuda_text(program: Program) -> str:
 
 def cuda_kernels(program: Program) -> tuple[str, LaunchPlan]:
     """Return the text of a program, as `cuda_text` does, and how its kernels are launched."""
-    launches = [stmt for stmt in program.body if not isinstance(stmt, Sync)]
-    many = len(launches) > 1
-    kernels = [
-        _Kernel(program, stmt, f"offcut_{program.name}{f'_{number}' if many else ''}")
-        for number, stmt in enumerate(launches, 1)
-    ]
-    body = "\n\n".join(kernel.text() for kernel in kernels)
+    launches = launch_statements(program)
+    kernels = [_Kernel(program, one.stmt, one.kernel, one.taken) for one in launches]
+    notes = (f"// option {one.option}\n" if one.option else "" for one in launches)
+    body = "\n\n".join(note + one.text() for note, one in zip(notes, kernels, strict=True))
     names = {size.name: Var(python_name(size.name)) for size in program.sizes}
     touched = {name for kernel in kernels for name in kernel.buffers()}
     arrays = [b for b in program.buffers if b.name in touched or b.kind in _ARGUMENTS]
@@ -111,6 +109,7 @@ class _Kernel:
     program: Program
     launch: Stmt
     name: str
+    taken: Expr | None
     grid: list[Expr] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -146,7 +145,9 @@ class _Kernel:
             if unit is not None and unit not in units:
                 raise no_text(format_head(stmt), f"what a {unit} runs has no text so far")
             if isinstance(stmt, Choose):
-                raise no_text("choose", "options are chosen by the host, which has no text so far")
+                raise no_text(
+                    "choose", "the host chooses among whole launches, and this is inside of one"
+                )
 
     def buffers(self) -> list[str]:
         """Return the arrays in main memory that the launch touches, in the order of the program."""
@@ -184,6 +185,7 @@ class _Kernel:
             self.shared_bytes,
             (*arrays, *maps, *sizes),
             _texts(bounds, names),
+            *_texts([] if self.taken is None else [self.taken], names),
         )
 
     def alignment(self, name: str) -> int:
