@@ -332,6 +332,17 @@ class LaunchCounter:
         groups = agent_count(self.program, stmt, "warpgroup") or 0
         return max(agent_count(self.program, stmt, "warp") or 0, 4 * groups, -(-threads // 32))
 
+    def product_cycles(self, tile: Tile) -> float:
+        """Return the cycles for which a warpgroup waits for its product of a stage, at most; 0 of products that are not in the background."""
+        kernel = self.kernels[tile.microkernel or ""]
+        loop = next((one for one in walk(tile.body) if isinstance(one, For)), None)
+        if not self.is_grouped(kernel) or loop is None:
+            return 0.0
+        widest = max(one.columns for one in kernel.tiles)
+        columns = min(ix.literal_bound(tile.axes[-1].extent) or widest, widest)
+        issue = next(one for one in kernel.tiles if one.columns >= columns)
+        return issue.cycles * (ix.literal_bound(ix.sub(loop.hi, loop.lo)) or kernel.at_once)
+
     def latency(self, body: Sequence[Stmt], values: Mapping[str, Expr], depth: int) -> Expr:
         """Return the cycles from the begin to the end of a block that has its multiprocessor for itself.
 
@@ -368,7 +379,7 @@ class LaunchCounter:
                     parts = [self.latency(one.body, values, depth) for one in options]
                     inner = part_of_cheapest(costs, parts)
                 case Tile() if self.is_product(stmt):
-                    inner = real(near)
+                    inner = real(near + self.product_cycles(stmt))
                 case Tile() | Store():
                     inner = real(far / depth)
                 case Sync(action=Action.BARRIER | Action.WAIT | Action.WAIT_GROUP):

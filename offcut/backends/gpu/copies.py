@@ -48,6 +48,7 @@ def copy(
         repeats=frozenset({"i", "p"} if box else {"i"}),
         operands={"A": source, "C": target},
         unit=unit,
+        features=frozenset({"sm_90a"} if box else ()),
         issue="sync" if wait is None else "async",
         wait=wait,
     )

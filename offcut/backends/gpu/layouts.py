@@ -52,7 +52,7 @@ def shared_rows(row_bytes: int, item_bytes: int) -> Layout:
     return replace(Layout(places, (8, across)), swizzle=SWIZZLES[row_bytes])
 
 
-BOXES = replace(shared_rows(128, 2), multiple=(16, 64))
-"""Of elements of 16 bits, in boxes of 64 columns, and of multiples of 16 rows, which an instruction takes at once."""
+BOXES = replace(shared_rows(128, 2), multiple=(64, 64))
+"""Of elements of 16 bits, in boxes of 64 columns, and of multiples of 64 rows, which an instruction takes at once."""
 ATOM_BYTES = 1024
 """What windows of boxes begin at multiples of: 8 rows of 128 bytes, within which cells change places."""

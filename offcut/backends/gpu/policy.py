@@ -87,7 +87,9 @@ class GridPlans(Plans):
             return None
         covered = plans.covered
         if all(map(plans.is_tiled, covered)):
-            covered = with_groups(plans.computation, covered, plans.kernels) or covered
+            features: frozenset[str] = getattr(planner, "features", frozenset())
+            kernels = [one for one in plans.kernels if one.features <= features]
+            covered = with_groups(plans.computation, covered, kernels) or covered
         shared = next((one.bytes for one in machine.memory if one.name == SHARED), 0)
         return replace(
             plans,
@@ -156,16 +158,15 @@ class GridPlans(Plans):
     def tiles(self, shapes: Sequence[tuple[int, int]]) -> dict[tuple[str, str], int]:
         """Return the tile sizes of a block, in elements, by stage and axis: of such rows and columns of each product.
 
-        Of warps, no more rows than there may be: each loop over the rows of a block has a warp for each `ROWS` of them.
+        No more rows than there may be: each loop over the rows of a block has a warp, or a warpgroup, for as many as it multiplies.
         """
         tiles = {}
         for cover, shape in zip(self.covered, shapes, strict=True):
-            kind = kind_of(cover.kernel)
             rows_axis, *_ = axes = definition_of(cover.kernel).axes
             for kernel_axis, size in zip(axes, shape, strict=True):
                 axis = cover.match.axis(kernel_axis.name)
                 if axis in cover.axes:
-                    if kernel_axis is rows_axis and not kind.boxes:
+                    if kernel_axis is rows_axis:
                         size = min(size, self.most(cover.stage, axis, cover.multiple(axis)))
                     tiles[cover.stage.buffer, axis] = size
         return tiles

@@ -103,9 +103,8 @@ def _lies(computation: Computation, product: Covered, name: str, load: Load) -> 
     axes = [
         product.match.axis(part.name) for part in kernel.index_of(name) if isinstance(part, Var)
     ]
-    last = axes[
-        next(at for at, multiple in enumerate(layout.multiple) if multiple == BOXES.multiple[-1])
-    ]
+    (_, (element,)) = layout.places[-1]  # side by side in a row of a box
+    last = axes[element.axis]
     is_matrix = [*names[-2:]] == [axis for axis in axes if axis != last] + [last]
     outer = {one for part in load.index[:-2] for one in variables(part)}
     if (

@@ -11,15 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
 
 from offcut.backends.gpu.launch_statements import launch_statements
 from offcut.backends.gpu.units import REGISTERS
-from offcut.core import index as ix
-from offcut.core.program import Alloc, Program, walk
+from offcut.core.program import COUNTED_UNITS, Alloc, Program
 from offcut.core.text.printer import format_head
 from offcut.errors import PartitionError
-from offcut.polyhedral.window_room import agent_count
+from offcut.polyhedral.window_room import agent_count, window_rooms
 
 GROUP_THREADS = 128
 LOAD, ADDRESSES = 40, 40
@@ -71,18 +69,14 @@ def register_faults(program: Program, registers: int) -> Iterator[tuple[Alloc, s
     """
     for launch in launch_statements(program):
         groups = agent_count(program, launch.stmt, "warpgroup") or 0
-        windows = [one for one in walk((launch.stmt,)) if isinstance(one, Alloc)] if groups else []
-        for window in windows:
-            if (window.memory or program.buffer(window.buffer).scope) != REGISTERS:
-                continue
-            elements = prod(ix.literal_bound(extent) or 1 for _, extent in window.axes)
-            each = -(-elements // (groups * GROUP_THREADS))
+        rooms = window_rooms(program, launch.stmt, REGISTERS, COUNTED_UNITS) if groups else ()
+        for room in rooms:
             left = split_registers(groups, registers).group - ADDRESSES
-            if each > left:
-                yield (
-                    window,
-                    f"it takes {each} registers of a thread, and {groups} warpgroups have {left} each for sums",
-                )
+            each = None if room.bytes is None else -(-room.bytes // (4 * groups * GROUP_THREADS))
+            if each is None or each > left:
+                takes = "an unknown number of" if each is None else each
+                because = f"it takes {takes} registers of a thread, and {groups} warpgroups have {left} each for sums"
+                yield room.alloc, because
 
 
 def check_registers(program: Program, registers: int) -> None:

@@ -28,8 +28,10 @@ from offcut.backends.options import Loaded, Options, TargetPlan
 from offcut.backends.plan import Plan, PlanAlternative, PlannedPiece
 from offcut.backends.predict import cost_at
 from offcut.backends.target import Target
-from offcut.core.program import Program
+from offcut.core.analysis import analysis
+from offcut.core.program import Program, Tile
 from offcut.core.text.parser import parse
+from offcut.core.text.printer import format_head
 from offcut.costmodel import Cost, Device, Formulas, load
 from offcut.costmodel.grid import (
     grid_cost,
@@ -41,7 +43,7 @@ from offcut.costmodel.grid import (
     stage_options,
 )
 from offcut.describe.microkernel import Microkernel
-from offcut.errors import TargetError
+from offcut.errors import PartitionError, TargetError
 from offcut.partition import LoopCut, Users
 from offcut.polyhedral.sync import Agents, synchronized
 from offcut.schedule import Schedule
@@ -52,8 +54,8 @@ EMULATED = "emulated"
 DEFAULT = "h200"
 GPU_MEMORY = DeviceMemory()
 """The memory of the first GPU."""
-HOPPER = "sm_90"
-"""The architecture that has warpgroups, and copies by tensor maps."""
+FEATURES = {"sm_90": frozenset({"sm_90a"})}
+"""What an architecture has beside compute capability 8.0: warpgroups, and copies by tensor maps."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,12 +83,16 @@ class Cuda(Target):
         return MEMORY if self.device == EMULATED else GPU_MEMORY
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
-        """Return products of tiles in shared memory, then copies, then single instructions: those that the machine has."""
+        """Return products of tiles in shared memory, then copies, then single instructions; some want `features`."""
         products = tuple(one.kernel for one in PRODUCTS)
         types = dict.fromkeys(dtype for one in PRODUCTS for dtype in (one.a, one.b))
         copies = tuple(rows(dtype, background) for dtype in types for background in (True, False))
-        has_groups = self.machine.architecture == HOPPER
-        return (*products, *copies, *MMA, *(UNITS if has_groups else ()))
+        return (*products, *copies, *MMA, *UNITS)
+
+    @property
+    def features(self) -> frozenset[str]:
+        """Return what the machine has beside compute capability 8.0."""
+        return FEATURES.get(self.machine.architecture, frozenset())
 
     def policy(self, program: Program, users: Users, options: Options) -> Iterator[TargetPlan]:
         """Yield plans on a grid of blocks, then the program as it stands, each with its synchronization.
@@ -116,12 +122,29 @@ class Cuda(Target):
         do not fit in its shared memory.
         """
         check_units(plan.program)
+        self.check_features(plan.program)
         check_cells(plan.program, self.microkernels())
         program = synchronized(plan.program, AGENTS)
         check_room(program, _bytes_of(self.machine, SHARED))
         check_boxes(program, self.microkernels())
         check_registers(program, grid_of(self.machine)[1].registers)
         return replace(plan, program=program, through=(*plan.through, plan.program))
+
+    def check_features(self, program: Program) -> None:
+        """Check that the machine has what the microkernels of a program want.
+
+        Raises PartitionError for the first tile whose microkernel wants more.
+        """
+        wanted = {one.name: one.features - self.features for one in self.microkernels()}
+        for tile in analysis(program).of(Tile):
+            if missing := wanted.get(tile.microkernel or ""):
+                raise PartitionError(
+                    "compile",
+                    f"cannot run {tile.microkernel} on {self.machine.name}",
+                    at=format_head(tile),
+                    because=f"it wants {', '.join(sorted(missing))}, and {self.machine.name} is {self.machine.architecture}",
+                    help=("a schedule that the policy of this machine writes",),
+                )
 
     def lower(self, planned: TargetPlan, signature: Signature, options: Options) -> bytes:
         """Return the program's text; for a GPU, the text of its kernels and how they are launched.

@@ -257,7 +257,7 @@ compile: cannot run code of sm_90a on FAKE H200
     )
 
 
-LAUNCH = "offcut_S at n = 3: 1 × 1 × 1 blocks of 384 threads, 90120 bytes of shared memory each"
+LAUNCH = "offcut_S at n = 3: 1 × 1 × 1 blocks of 384 threads, 98312 bytes of shared memory each"
 FAILED = {
     "a launch": (
         "cuLaunchKernel",

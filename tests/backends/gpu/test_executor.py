@@ -65,8 +65,8 @@ RING = """program ring
 size n in 0:513 multiple_of 128
 input A: bfloat16[n, 320]
 input W: bfloat16[320, 16]
-local As: bfloat16[n, 320] @digits(box: 1//64, row: 0, element: 1%64) multiple(0: 16) swizzle(3, 4, 7)
-local Ws: bfloat16[320, 16] @digits(box: 1//64, row: 0, element: 1%64) multiple(0: 16) swizzle(3, 4, 7)
+local As: bfloat16[n, 320] @digits(box: 1//64, row: 0, element: 1%64) multiple(0: 64) swizzle(3, 4, 7)
+local Ws: bfloat16[320, 16] @digits(box: 1//64, row: 0, element: 1%64) multiple(0: 64) swizzle(3, 4, 7)
 local acc: float32[n, 16]
 local Cs: bfloat16[n, 16]
 output C: bfloat16[n, 16]
@@ -172,7 +172,7 @@ FAULTS = [
     ("half of a stage is loaded", "ring", "i in 128*b +: 128, p", "i in 128*b +: 64, p", "uninitialized"),
     ("the tail of K is lost", "ring", "p in 64*k +: 64, j in 0 +: 16  @by", "p in 64*k +: 48, j in 0 +: 16  @by", "uninitialized"),
     ("products of 40 terms of a box", "ring", "for p in 64*k:64*k + 64", "for p in 64*k:64*k + 40", "cover"),
-    ("the swizzle of an operand is off", "ring", "Ws: bfloat16[320, 16] @digits(box: 1//64, row: 0, element: 1%64) multiple(0: 16) swizzle(3, 4, 7)", "Ws: bfloat16[320, 16] @digits(box: 1//64, row: 0, element: 1%64) multiple(0: 16)", "layout"),
+    ("the swizzle of an operand is off", "ring", "Ws: bfloat16[320, 16] @digits(box: 1//64, row: 0, element: 1%64) multiple(0: 64) swizzle(3, 4, 7)", "Ws: bfloat16[320, 16] @digits(box: 1//64, row: 0, element: 1%64) multiple(0: 64)", "layout"),
     ("an operand lies along the other axis", "ring", "wgmma_m64nNk16_kn", "wgmma_m64nNk16_kk", "layout"),
     ("a box inside of another one", "ring", "i in 128*b +: 128, p", "i in 128*b + 4 +: 124, p", "alignment"),
     ("products inside of a box", "ring", "i in 128*b + 64*g +: 64, j in 0 +: 16  @async", "i in 128*b + 60*g +: 64, j in 0 +: 16  @async", "alignment"),

@@ -192,7 +192,7 @@ READ_BY_LANES = """\
 program lanes
 size n in 0:300
 input A: bfloat16[n, 128]
-local As: bfloat16[n, 128] @digits(box: 1//64, row: 0, element: 1%64) multiple(0: 16) swizzle(3, 4, 7) @scope(shared)
+local As: bfloat16[n, 128] @digits(box: 1//64, row: 0, element: 1%64) multiple(0: 64) swizzle(3, 4, 7) @scope(shared)
 output C: bfloat16[n, 128]
 for b in 0:(n + 63)//64  @block
   alloc As[64*b +: min(64, n - 64*b), 0 +: 128] in shared
@@ -242,7 +242,7 @@ def edited(*edits: tuple[str, str]) -> oc.Schedule:
     return oc.Schedule.parse(text)
 
 
-LAYOUT = " layout digits(box: 1//64, row: 0, element: 1%64) multiple(0: 16) swizzle(3, 4, 7)"
+LAYOUT = " layout digits(box: 1//64, row: 0, element: 1%64) multiple(0: 64) swizzle(3, 4, 7)"
 REFUSED = {
     "terms that end inside of boxes": (
         [("split S.k guard 64", "split S.k guard 40")],
@@ -266,8 +266,8 @@ compile: cannot keep the sums of C in registers
         """\
 compile: cannot run tma_load_2d_bfloat16 in C
   at       tile k in 64*k_stage +: min(64, 200 - 64*k_stage), j in 256*j_block +: min(264 - 256*j_block, 256)  @by(load)  @async  @cover(tma_load_2d_bfloat16; i=k, p=j; A=W, C=W_in)
-  because  W_in lies row by row, and tma_load_2d_bfloat16 has it in digits(box: 1//64, row: 0, element: 1%64) multiple(0: 16) swizzle(3, 4, 7)
-  help     stage read … layout digits(box: 1//64, row: 0, element: 1%64) multiple(0: 16) swizzle(3, 4, 7)""",
+  because  W_in lies row by row, and tma_load_2d_bfloat16 has it in digits(box: 1//64, row: 0, element: 1%64) multiple(0: 64) swizzle(3, 4, 7)
+  help     stage read … layout digits(box: 1//64, row: 0, element: 1%64) multiple(0: 64) swizzle(3, 4, 7)""",
     ),
     "an operand without its swizzle": (
         [(f"W_in in shared{LAYOUT}", f"W_in in shared{LAYOUT.partition(' swizzle')[0]}")],
@@ -301,3 +301,29 @@ compile: cannot run tma_load_2d_bfloat16 in C
   because  rows of A are no multiple of 16 bytes
   help     a copy of rows: copy_rows, cp_async_rows"""
     )
+
+
+def test_a_machine_without_warpgroups_refuses_a_schedule_of_them() -> None:
+    c, *inputs = described("kn", 200, 264)
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(c, inputs=inputs, target=there("a100"), schedule=edited())
+    assert (
+        str(refused.value)
+        == """\
+compile: cannot run tma_load_2d_bfloat16 on a100
+  at       tile i in 128*i_block +: min(128, n - 128*i_block), k in 64*k_stage +: min(64, 200 - 64*k_stage)  @by(load)  @async  @cover(tma_load_2d_bfloat16)
+  because  it wants sm_90a, and a100 is sm_80
+  help     a schedule that the policy of this machine writes"""
+    )
+
+
+def test_products_of_few_columns_are_bound_by_what_they_read_of_shared_memory() -> None:
+    # 64 rows by 16 terms are read for each product: 16 cycles, where 16 columns take 8 and 256 take 128
+    ratios = []
+    for columns in (16, 256):
+        c, *inputs = described("kn", 4096, columns)
+        cost = oc.compile(c, inputs=inputs, target=there()).cost(n=4096)
+        resources = cost.pieces[0].resources
+        ratios.append(resources["shared"] / resources["tensor core"])
+        assert resources["waiting"] < 10 * max(resources["tensor core"], resources["L2"])
+    assert ratios[0] > 1.2 * ratios[1] > 1.2

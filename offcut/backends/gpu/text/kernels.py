@@ -233,11 +233,12 @@ class _Kernel:
         out += [f"  {line}" for line in self.barriers()]
         if self.loads:
             split = self.register_split
-            if split is None:
+            if self.unit == "warp":
                 out.append(f"  if (warp == {self.warps}) {{  // the load unit")
             else:
-                out.append(f"  if (group == {split.groups}) {{  // the load unit")
-                out.append(f"    fewer_registers<{split.load}>();")
+                groups = self.warps // WARPS_OF_A_GROUP
+                out.append(f"  if (group == {groups}) {{  // the load unit")
+                out += [f"    fewer_registers<{split.load}>();"] if split is not None else []
                 out.append(f"    if (warp > {self.warps}) return;")
             out += self.role("load", body)
             if "cells" in self.kinds_of_copies():
@@ -291,10 +292,11 @@ class _Kernel:
 
     @property
     def register_split(self) -> RegisterSplit | None:
-        """Return how warpgroups and the one that loads for them split registers; None if there are none such."""
+        """Return how warpgroups and the one that loads for them split registers; None if there are none such, or enough for each."""
         if self.unit == "warp" or not self.loads:
             return None
-        return split_registers(self.warps // WARPS_OF_A_GROUP, REGISTERS)
+        split = split_registers(self.warps // WARPS_OF_A_GROUP, REGISTERS)
+        return split if split.group > split.begin else None
 
     def parameters(self) -> str:
         kinds = (Kind.INPUT, Kind.CONSTANT)

@@ -13,6 +13,7 @@ from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, Var, substitute, variables
 from offcut.core.program import Alloc, Buffer, For, Program, Stmt, Store, Tile, blocks, walk
 from offcut.core.text.printer import format_head
+from offcut.polyhedral.index_maximum import upper_bound
 from offcut.polyhedral.sync import slot_of
 
 ROUNDED, ROUNDED_BYTES = 16, 32
@@ -149,7 +150,8 @@ class Windows:
     ) -> SharedWindow:
         if any(loop.unit in NUMBER_OF for loop in loops):
             raise no_text(format_head(alloc), "a window of a warp alone has no text so far")
-        extents = [ix.literal_bound(extent) for _, extent in alloc.axes]
+        around = tuple((loop.iter, loop.lo, loop.hi) for loop in loops)
+        extents = [upper_bound(extent, self.program, around) for _, extent in alloc.axes]
         axes = _axes_of(extents)
         if axes is None:
             raise no_text(format_head(alloc), "the largest window of two axes is not known")
