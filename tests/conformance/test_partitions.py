@@ -132,6 +132,10 @@ def test_the_loops_of_a_partition_run_on_its_target(
     if is_refused(target, program, strategy):
         return
     _, inputs, made = cut(target, program, strategy)
+    if target.name == "cuda" and strategy in ("balance", "mix"):  # heights are quotients of sizes
+        with pytest.raises(oc.PartitionError, match=r"tiles of literal heights: \"balance\(16\)\""):
+            oc.compile(made.loops, target=target)
+        return
     assert_runs_as_it_says(oc.compile(made.loops, target=target), inputs, made)
 
 

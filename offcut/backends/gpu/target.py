@@ -10,6 +10,7 @@ from typing import ClassVar
 from offcut.backends import generic
 from offcut.backends.abi import Signature
 from offcut.backends.compile_request import CompileRequest
+from offcut.backends.decide import attempt
 from offcut.backends.gpu.boxes import check_boxes
 from offcut.backends.gpu.calls import load_on_device, lowered_kernels
 from offcut.backends.gpu.cells import check_cells
@@ -106,8 +107,12 @@ class Cuda(Target):
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
     ) -> TargetPlan | None:
-        """Return the plan of `program` in which tiles of blocks have these sizes and tails."""
-        return generic.cut(self, program, users, cuts, options, GridPlans)
+        """Return the plan of `program` in which tiles of blocks have these sizes and tails; None, too, where no synchronization keeps their
+        order: a tail that is cut from the columns runs in other loops over blocks than the tiles beside it, in one launch.
+        """
+        plan = generic.cut(self, program, users, cuts, options, GridPlans)
+        ordered = None if plan is None else attempt(partial(self.synchronize, plan))
+        return ordered if isinstance(ordered, TargetPlan) else None
 
     def space(
         self, planned: TargetPlan, request: CompileRequest, options: Options, most: int
