@@ -39,6 +39,7 @@ PASSES = {
     "covers": "asks of each tile whether its microkernel computes it",
     "rows": "marks sums along rows of memory that run as lanes",
     "lanes": "turns loops into tiles of lanes",
+    "unroll": "marks loops whose iterations run side by side in registers",
     "threads": "marks the loops that threads share",
     "lower": "writes LLVM IR",
     "microkernels": "compiles the microkernels that are called",

@@ -99,7 +99,7 @@ execute: cannot run meeting: unwritten
         MEETING.replace("in shared", "in shared depth 16000"),
         """\
 execute: cannot run meeting: room
-  at       block 0
+  at       alloc S[b +: 1, 0 +: 4] in shared depth 16000
   because  its windows take 256000 bytes of shared memory, and there are 232448
   help     a depth below 16000""",
     ),

@@ -170,9 +170,9 @@ def test_a_frame_is_given_back_when_all_is_copied_out_of_it(
     model = compiled(b.bound, threads=1)
     copied, free = Model._copied, list[bool]()
 
-    def noted(self: Model, output: str, number: Any, frame: Any, kind: str) -> Any:
+    def noted(self: Model, output: str, number: Any, frame: Any, *others: Any) -> Any:
         free.append(any(frame in known.frames for known in self._known.values()))
-        return copied(self, output, number, frame, kind)
+        return copied(self, output, number, frame, *others)
 
     monkeypatch.setattr(Model, "_copied", noted)
     given = np.arange(24, dtype=np.float32).reshape(2, 3, 4)

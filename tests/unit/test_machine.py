@@ -63,6 +63,8 @@ def test_the_line_says_where_the_kernels_are_unknown(monkeypatch) -> None:
 def test_a_baseline_is_started_with_the_kernels_that_it_chooses_itself(monkeypatch) -> None:
     started = []
     monkeypatch.setattr(timing.os, "execve", lambda *given: started.append(given[2]))
+    for name in timing.KERNELS:
+        monkeypatch.delenv(name, raising=False)
     for name in timing.THREADS:
         monkeypatch.setenv(name, "1")
     timing.restart_single_threaded()

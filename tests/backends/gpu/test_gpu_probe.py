@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import offcut as oc
 from offcut.backends.gpu.nvrtc import compile_cubin
 from offcut.experiment.device import probe
+from tests.agree import nearly
 from tests.facade import app, load_machine
 
 TIMES = {"spin": 10.0, "read": 0.5, "nothing": 1.0}
@@ -36,16 +37,16 @@ def test_a_gpu_is_measured_and_its_description_is_read_back(
     machine, near = load_machine(file), load_machine("h200")
     assert (machine.name, machine.title, machine.architecture) == ("card", "FAKE H200", "sm_90")
     assert machine.engine.count == 132
-    assert machine.hertz == pytest.approx(probe.SPIN_CYCLES / 0.010)
-    assert machine.grid.launch_seconds == pytest.approx(1e-3 / probe.LAUNCHES)
+    assert machine.hertz == nearly(probe.SPIN_CYCLES / 0.010)
+    assert machine.grid.launch_seconds == nearly(1e-3 / probe.LAUNCHES)
     assert (machine.grid.warps, machine.grid.blocks, machine.grid.registers) == (64, 32, 65536)
     levels = {level.name: level for level in machine.memory}
     share = 132 * machine.hertz
     near_bytes = int(probe.NEAR_SHARE * 62_914_560) // 16 * 16 * probe.NEAR_ROUNDS
-    assert levels["L2"].bytes_per_cycle == pytest.approx(near_bytes / 5e-4 / share, rel=1e-3)
+    assert levels["L2"].bytes_per_cycle == nearly(near_bytes / 5e-4 / share, rel=1e-3)
     assert levels["L2"].bytes == 62_914_560 // 132
     assert levels["shared"].bytes == 232_448
-    assert machine.dram.bytes_per_cycle == pytest.approx((1 << 16) / 5e-4 / share, rel=1e-3)
+    assert machine.dram.bytes_per_cycle == nearly((1 << 16) / 5e-4 / share, rel=1e-3)
     assert machine.unit == near.unit
     assert "measured by offcut target probe --gpu on " in levels["L2"].source
     assert not gpu.memory

@@ -141,7 +141,7 @@ class Windows:
             self.shared[id(alloc)] = window
             self.bytes = -(-(window.offset + window.bytes) // _ALIGNED) * _ALIGNED
         elif memory == REGISTERS:
-            self.fragments[id(alloc)] = self._fragments(alloc)
+            self.fragments[id(alloc)] = self._fragments(alloc, loops)
         else:
             raise no_text(format_head(alloc), f"a window in {memory} has no text")
 
@@ -174,7 +174,7 @@ class Windows:
             name, buffer.dtype, starts, axes, rows, columns, alloc.depth, offset, slot, boxes
         )
 
-    def _fragments(self, alloc: Alloc) -> Fragments:
+    def _fragments(self, alloc: Alloc, loops: tuple[For, ...]) -> Fragments:
         """Return the accumulators of a warp, or of a warpgroup: the part of the window that its product tile computes."""
         for tile, loop in _tiles((alloc,), None):
             cover = tile.cover
@@ -188,7 +188,7 @@ class Windows:
             warp_index = {} if loop is None else {loop.iter: NUMBER_OF[loop.unit or ""]}
             warps = 4 if loop is not None and loop.unit == "warpgroup" else 1
             name = None if loop is None else loop.iter
-            extents = tuple(_most(axis.extent, name) for axis in (row, column))
+            extents = tuple(self._most(axis.extent, name, loops) for axis in (row, column))
             stores = [one for one in walk(tile.body) if isinstance(one, Store)]
             places = [
                 k
@@ -210,14 +210,12 @@ class Windows:
             format_head(alloc), "what lies in registers has no text but as sums of products"
         )
 
-
-def _most(extent: Expr, warp: str | None) -> int | None:
-    """Return the largest value of an extent, that of the first warp if it falls from warp to warp; None if none is known."""
-    bound = ix.literal_bound(extent)
-    factors = dict(ix.to_linear(extent).terms)
-    if bound is None and warp is not None and factors.get(Var(warp), 0) < 0:
-        bound = ix.literal_bound(ix.simplify(substitute(extent, {warp: ix.const(0)})))
-    return bound
+    def _most(self, extent: Expr, warp: str | None, loops: tuple[For, ...]) -> int | None:
+        """Return the largest value of an extent, that of the first warp if it falls from warp to warp; None if none is known."""
+        factors = dict(ix.to_linear(extent).terms)
+        if ix.literal_bound(extent) is None and warp is not None and factors.get(Var(warp), 0) < 0:
+            extent = ix.simplify(substitute(extent, {warp: ix.const(0)}))
+        return upper_bound(extent, self.program, tuple((one.iter, one.lo, one.hi) for one in loops))
 
 
 def _axes_of(extents: Sequence[int | None]) -> tuple[int, int] | None:
