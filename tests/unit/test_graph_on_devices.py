@@ -151,6 +151,7 @@ def is_dense(array: Any) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_nothing_is_measured_on_a_device_since_a_call_would_wait_for_it() -> None:
     made = Builder("window")
     h, w = made.size("h", 3, 64), made.size("w", 3, 64)
