@@ -30,15 +30,15 @@ class Cover:
         )
 
 
-def cover(seconds: Array, most: int, gain: float, enough: float = 0.01) -> Cover:
+def cover(seconds: Array, most: int, gain: float) -> Cover:
     """Return the options to keep, of which each call takes the fastest.
 
     The first is the one that takes least, beside the best of all, in the mean of the calls; then one at a time joins that lowers this mean
-    most, as long as it does so by at least `gain`, and a call takes more than `enough` longer than with all.
+    most, as long as it does so by at least `gain`.
 
     seconds  of each option at each call, both at least one, all positive
     most     options to keep, at least 1
-    gain, enough  shares of the best of all
+    gain     a share of the best of all
     """
     ratios = seconds / seconds.min(axis=0)
     options: list[int] = []
@@ -46,7 +46,7 @@ def cover(seconds: Array, most: int, gain: float, enough: float = 0.01) -> Cover
     while len(options) < min(most, len(ratios)):
         means = np.minimum(ratios, taken).mean(axis=1)
         best = int(means.argmin())
-        if options and (taken.max() - 1 <= enough or taken.mean() - means[best] < gain):
+        if options and float(taken.mean() - means[best]) < gain:
             break
         options.append(best)
         taken = np.minimum(taken, ratios[best])

@@ -6,12 +6,11 @@ milliseconds, and run on the simulator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from offcut.backends import decide
 from offcut.backends.abi import Signature
 from offcut.backends.accelerator.costs import cost_of, formulas_of, taken
 from offcut.backends.accelerator.executor import AcceleratorExecutor
@@ -135,7 +134,7 @@ class Accelerator(Target):
         """Return the machine, and what is asked of the plan."""
         return type(self).__qualname__, self.called_as, repr(self.machine), repr(options)
 
-    def policy(self, program: Program, users: Users, options: Options) -> decide.Plans[TargetPlan]:
+    def policy(self, program: Program, users: Users, options: Options) -> Iterator[TargetPlan]:
         """Yield a program that says what lies on the chip, as it stands; any other by the schedule, or the policy."""
         schedule, program = options.schedule, with_memories(program)
         check_windows(program)
@@ -150,11 +149,7 @@ class Accelerator(Target):
         computation = labelled(self.arrays(program), users)
         request = plan_request(computation, options.strategy)
         for one in (request, *request.in_smaller_tiles()):
-            large = replace(one, small_steps=False)
-            plan = plan_without_deadlock(program, computation, self.spec, schedule, large)
-            unproved = yield plan
-            if unproved is None or unproved.is_undecided:
-                yield plan_without_deadlock(program, computation, self.spec, plan.schedule, one)
+            yield plan_without_deadlock(program, computation, self.spec, schedule, one)
 
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options

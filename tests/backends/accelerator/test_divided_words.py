@@ -97,9 +97,9 @@ def test_a_range_that_is_too_wide_is_refused_with_what_would_do() -> None:
         str(refused.value)
         == """\
 compile: cannot run a statement on vta
-  at       Y_1_[i, j] = A_acc_[i, j]//3
-  because  A_acc_ is from -2147483648 to 2147483647, and a product in int32 and a shift divide by 3 from -24575 to 24575
-  help     minimum and maximum of A_acc_ before
+  at       Y_1[i, j] = A_acc[i, j]//3
+  because  A_acc is from -2147483648 to 2147483647, and a product in int32 and a shift divide by 3 from -24575 to 24575
+  help     minimum and maximum of A_acc before
   help     a power of two"""
     )
     narrow = oc.compute(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -186,9 +185,10 @@ def test_a_call_takes_the_way_that_words_are_filled_better_by() -> None:
         assert kernel.timeline(n=n).cycles == kernel.cost(n=n).cycles == min(each)
         taken.add(each.index(min(each)))
     assert taken == {0, 1}
-    notes = [kernel.plan(n=n).notes for n in (1, 64)]
-    assert [one[-1] for one in notes] == ["Y runs as chip_c", "Y runs as chip_n_"]
-    assert notes[0][0].startswith("Y: 2 of 7 tilings, by size: at most 0.")
+    assert [kernel.plan(n=n).notes for n in (1, 64)] == [
+        ("Y runs as chip_c",),
+        ("Y runs as chip_n_",),
+    ]
     assert kernel.timeline(n=1).cycles < kernel.timeline(n=8).cycles / 5
     assert kernel.timeline(n=64).cycles < 100_000
 
@@ -317,7 +317,7 @@ def test_a_formula_is_that_of_the_way_that_is_taken() -> None:
 
 def test_options_of_a_program_are_taken_by_what_they_cost() -> None:
     kernel = pooled()
-    text = re.sub(r"^(  option \S+) costs .*$", r"\1 costs 0.0", str(kernel.loops), flags=re.M)
+    text = str(kernel.loops)
     assert text.count("costs 0.0") == 2
     for number in range(2):
         parts = text.split("costs 0.0")
@@ -343,10 +343,7 @@ def test_rows_of_words_lie_along_images_or_columns_of_images() -> None:
     rng = np.random.default_rng(5)
     images, weights = bytes_of(rng, (9, 20, 5, 5)), bytes_of(rng, (24, 20, 3, 3))
     result = requantised(oc.ops.conv2d(x, k, padding=1), 9)
-    constants, strategy = {"K": weights}, {"n": "guard"}  # an option for each layout
-    kernel = oc.compile(
-        result, inputs=[x, k], constants=constants, target=target, strategy=strategy
-    )
+    kernel = oc.compile(result, inputs=[x, k], constants={"K": weights}, target=target)
     assert len(kernel.schedule.steps[0].options) == 2
     for many in (1, 4, 9):
         wide = convolved(images[:many], weights, 1, 1)

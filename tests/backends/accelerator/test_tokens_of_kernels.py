@@ -18,7 +18,6 @@ from offcut.backends.accelerator.isa import Instruction, Stream, Tokens, Unit
 from offcut.backends.accelerator.simulator import simulate
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.errors import StreamError
-from offcut.schedule.decisions import Choose
 from tests.backends.accelerator.machines import shipped
 
 UNITS = list(Unit)
@@ -44,9 +43,6 @@ def compiled(name: str, depth: int) -> AcceleratorExecutor:
     inputs, result = PROGRAMS[name]()
     first = oc.compile(result, inputs=inputs, target="vta").schedule
     assert first is not None
-    choice = first.steps[0]
-    if isinstance(choice, Choose):
-        first = oc.Schedule(first.name, choice.options[0].steps)
     schedule = oc.Schedule.parse(in_small_tiles(str(first), TILES[name], depth))
     kernel = oc.compile(result, inputs=inputs, target="vta", schedule=schedule)
     assert kernel.schedule == schedule

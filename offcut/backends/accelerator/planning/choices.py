@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice, permutations
 
@@ -20,7 +20,7 @@ from offcut.core import index as ix
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
 from offcut.describe.computation import Computation
-from offcut.schedule import Alternative, Choose, Primitive, Schedule, Step
+from offcut.schedule import Alternative, Choose, Primitive, Schedule
 from offcut.search import Choices
 from offcut.search.choices import Point
 
@@ -74,10 +74,6 @@ class Nests:
 
     def read(self, schedule: Schedule) -> Point | None:
         """Return the point that a schedule is; None if it is none."""
-        if (
-            schedule == self.first
-        ):  # a step from it is one from the first of its options for each layout
-            return self.first_point()
         point: Point = ()
         left = list(schedule.steps)
         for ways in self.each:
@@ -93,46 +89,6 @@ class Nests:
                     return None
                 point += own
         return point if self.written(point) == schedule else None
-
-    def first_point(self) -> Point | None:
-        """Return the point whose options are those of the first schedule, one for each layout: the policy's tiling where it has none;
-        None if the schedule decides of other nests, or what the space does not vary.
-        """
-        point: Point = ()
-        parts = list(_nest_parts(self.first.steps, len(self.each)))
-        if len(parts) != len(self.each):
-            return None
-        for ways, options in zip(self.each, parts, strict=True):
-            for one in ways:
-                tilings = (one.deciding.tiling(one.made, steps) for steps in options)
-                own = next(
-                    (
-                        found
-                        for tiling, steps in zip(tilings, options, strict=True)
-                        if (found := one.point(tiling)) is not None
-                        and one.deciding.decisions(one.made, one.tiling(found)) == tuple(steps)
-                    ),
-                    None,
-                ) or one.point(one.deciding.best_tiling(one.made))
-                if own is None:
-                    return None
-                point += own
-        return point
-
-
-def _nest_parts(steps: Sequence[Step], nests: int) -> Iterator[list[list[Primitive]]]:
-    """Yield the options of each nest of a schedule; of one nest without a choice, all steps."""
-    if nests == 1 and not any(isinstance(step, Choose) for step in steps):
-        yield [[step for step in steps if isinstance(step, Primitive)]]
-        return
-    plain: list[Primitive] = []
-    for step in steps:
-        if isinstance(step, Choose):
-            yield [list(option.steps) for option in step.options]
-        elif isinstance(step, Primitive):
-            plain.append(step)
-    if plain:
-        yield [plain]
 
 
 @dataclass(frozen=True)

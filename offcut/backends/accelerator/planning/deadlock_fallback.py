@@ -9,7 +9,6 @@ from offcut.backends.accelerator.host_device_split import HostDeviceProgram
 from offcut.backends.accelerator.lowering.annotations import annotate, with_memories
 from offcut.backends.accelerator.lowering.queues import TokensError
 from offcut.backends.accelerator.planning.operation_stores import split_statements
-from offcut.backends.accelerator.planning.option_costs import with_option_costs
 from offcut.backends.accelerator.planning.plan_request import NO_REQUEST, PlanRequest
 from offcut.backends.accelerator.planning.planner import plan_program
 from offcut.backends.accelerator.spec import AcceleratorSpec
@@ -45,9 +44,7 @@ def plan_without_deadlock(
     """
 
     def plan(request: PlanRequest) -> TargetPlan:
-        made = plan_program(program, computation, spec, schedule, request)
-        annotated = annotated_plan(made, spec)
-        return with_option_costs(annotated, spec) if schedule is None else annotated
+        return annotated_plan(plan_program(program, computation, spec, schedule, request), spec)
 
     in_turn = attempt(partial(plan, request), TokensError)
     if isinstance(in_turn, TargetPlan):

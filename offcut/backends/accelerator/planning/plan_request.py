@@ -21,18 +21,11 @@ class PlanRequest:
     tails  strategies by (stage that leads a group, axis)
     tiles  iterations of a tile by the same
     turns  whether windows may take turns
-    small_steps  whether a step of the proof is of one staged array; else one is of all of them: fewer, where that is decided
     """
 
     tails: Mapping[tuple[str, str], Strategy]
     tiles: Mapping[tuple[str, str], int]
     turns: bool = True
-    small_steps: bool = True
-
-    @property
-    def is_free(self) -> bool:
-        """Return whether no strategy and no tile is asked for."""
-        return not self.tails and not self.tiles
 
     def layouts(self, known: Layouts, lead: Stage, spec: AcceleratorSpec) -> tuple[Roles, ...]:
         """Return the layouts worth having whose words begin where tiles do; the best ones where there are none."""

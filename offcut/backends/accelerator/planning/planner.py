@@ -8,12 +8,8 @@ counts what each takes.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
-
-import numpy as np
 
 from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.planning.decide import decisions, tiling_of
@@ -26,7 +22,7 @@ from offcut.backends.accelerator.planning.elementary import (
 )
 from offcut.backends.accelerator.planning.grouped_products import is_regrouping, split_groups
 from offcut.backends.accelerator.planning.plan_request import NO_REQUEST, PlanRequest
-from offcut.backends.accelerator.planning.policy import draft_tilings
+from offcut.backends.accelerator.planning.policy import choose_tiling
 from offcut.backends.accelerator.planning.roles import Roles
 from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.spec import AcceleratorSpec
@@ -34,7 +30,6 @@ from offcut.backends.raising import unfuse_stages
 from offcut.backends.target import TargetPlan
 from offcut.core.expr import Load, walk
 from offcut.core.program import UNROLL, Kind, Program
-from offcut.costmodel import cover
 from offcut.describe.computation import Computation, Stage
 from offcut.errors import PartitionError
 from offcut.partition import GUARD
@@ -58,15 +53,8 @@ MAX_COMBINATIONS = 16
 """Of the options of all nests, at most: each is proved, so that this bounds what a compile takes, to as many proofs of a program
 without options. Nests behind those that have several have one.
 """
-MAX_TILINGS, GAIN = 3, 0.004
-"""Tilings that compete by size, at most, of all nests in combination, and what one of them gains in the mean of sizes, at least, of the
-cycles of the best."""
 LABEL = "chip"
 """What the policy calls its way of a nest."""
-
-
-Ways: TypeAlias = Sequence[tuple[str, Operations]]
-"""Layouts in words, each with its label."""
 
 
 def plan_program(
@@ -82,7 +70,7 @@ def plan_program(
     """
     steps = prepare_computation(computation)
     said = () if schedule is None else migrate_schedule(schedule, program, steps[-1], spec)
-    rest, notes = policy_decisions(program, steps[-1], spec, request, said)
+    rest = policy_decisions(program, steps[-1], spec, request, said)
     whole = Schedule(program.name, (*said, *rest))
     check_units(whole, spec)
     unfused, kernels = tuple(map(unfuse_stages, steps)), microkernels(spec)
@@ -90,9 +78,9 @@ def plan_program(
     options = with_strategy_options(whole)  # the host chooses among whole nests
     if options != whole:
         by_hand = create_schedule(unfused[-1]).with_microkernels(kernels).apply(options)
-    (*forms, last), tiles = by_hand.forms(request.small_steps)
+    (*forms, last), tiles = by_hand.forms()
     through = (*unfused, *forms)
-    return TargetPlan(last, whole, notes=notes, through=through, tiles=tiles)
+    return TargetPlan(last, whole, through=through, tiles=tiles)
 
 
 def check_units(schedule: Schedule, spec: AcceleratorSpec) -> None:
@@ -195,23 +183,26 @@ def policy_decisions(
     spec: AcceleratorSpec,
     request: PlanRequest = NO_REQUEST,
     said: Sequence[object] = (),
-) -> tuple[tuple[Primitive, ...], tuple[str, ...]]:
-    """Return what the policy decides of the nests of a computation that `said` says nothing of, and notes on it."""
+) -> tuple[Primitive, ...]:
+    """Return what the policy decides of the nests of a computation that `said` says nothing of."""
     known = {name for step in said if isinstance(step, Primitive) for name in stages_in(step)}
     found: list[Primitive] = []
-    notes: list[str] = []
-    left = MAX_TILINGS
     for one, ways in stage_groups(program, computation, spec, request):
         if not known & {stage.buffer for stage in one.group}:
-            if request.is_free:
-                most = max(len(ways), left)
-                options, note = one.by_size(ways, most)
-                left = max(left // len(options), 1)
-                notes += note
-            else:
-                options = one.as_requested(ways)
+            options, errors = list[Alternative](), list[PartitionError]()
+            for label, made in ways:
+                for called, by in one.by_strategy(made):
+                    tiling = by.best_tiling(made)
+                    error = by.word_error(made, tiling)
+                    if error is None:
+                        steps = by.decisions(made, tiling)
+                        options.append(Alternative("_".join((label, *called)), None, steps))
+                    else:  # the words of another layout may lie so
+                        errors.append(error)
+            if errors and not options:
+                raise errors[-1]
             found += options[0].steps if len(options) == 1 else (Choose(tuple(options)),)
-    return tuple(found), tuple(notes)
+    return tuple(found)
 
 
 def stage_groups(
@@ -260,62 +251,11 @@ class GroupDecisions:
             ):
                 yield (one.name,), by
 
-    def drafts(self, made: Operations) -> dict[Tiling, tuple[float, ...]]:
-        """Return the tilings that the policy compares for a layout in words, each with its cycles at the sizes that are looked at."""
+    def best_tiling(self, made: Operations) -> Tiling:
+        """Return the tiling that the policy likes best for a layout in words."""
         lead = self.group[0].buffer
         tiles = {axis: size for (stage, axis), size in self.request.tiles.items() if stage == lead}
-        return draft_tilings(self.program, made, self.spec, self.request.turns, tiles)
-
-    def best_tiling(self, made: Operations) -> Tiling:
-        """Return the tiling that takes the fewest cycles in the mean of sizes."""
-        drafts = self.drafts(made)
-        return list(drafts)[cover(np.array([*drafts.values()]), 1, GAIN).options[0]]
-
-    def by_size(self, ways: Ways, most: int) -> tuple[list[Alternative], list[str]]:
-        """Return the tilings that are worth their proofs, of all layouts together, and a note on what the others would gain.
-
-        most  tilings, at most
-        """
-        drafts = [
-            (label, made, tiling, cycles)
-            for label, made in ways
-            for tiling, cycles in self.drafts(made).items()
-        ]
-        kept = cover(np.array([cycles for *_, cycles in drafts]), most, GAIN)
-        labels = Counter(drafts[at][0] for at in kept.options)
-        options = []
-        for at in kept.options:
-            label, made, tiling, _ = drafts[at]
-            if labels[label] > 1:
-                label = "_".join((label, *(str(size) for _, size in tiling.tiles)))
-            options.append(Alternative(label, None, self.decisions(made, tiling)))
-        stage = self.group[-1].label
-        note = f"{stage}: {len(options)} of {len(drafts)} tilings, by size: {kept}"
-        if len({option.label for option in options}) < len(options):  # of other orders of loops
-            options = [
-                replace(option, label=f"{option.label}_{number}")
-                for number, option in enumerate(options, 1)
-            ]
-        return options, [note] if len(options) > 1 else []
-
-    def as_requested(self, ways: Ways) -> list[Alternative]:
-        """Return a tiling for each layout and each strategy of those that are asked for.
-
-        Raises PartitionError if words of no layout lie as it asks.
-        """
-        options, errors = list[Alternative](), list[PartitionError]()
-        for label, made in ways:
-            for called, by in self.by_strategy(made):
-                tiling = by.best_tiling(made)
-                error = by.word_error(made, tiling)
-                if error is None:
-                    steps = by.decisions(made, tiling)
-                    options.append(Alternative("_".join((label, *called)), None, steps))
-                else:  # the words of another layout may lie so
-                    errors.append(error)
-        if errors and not options:
-            raise errors[-1]
-        return options
+        return choose_tiling(self.program, made, self.spec, self.request.turns, tiles)
 
     def word_error(self, made: Operations, tiling: Tiling) -> PartitionError | None:
         """Return the error of a tiling whose tiles along the lanes of words begin inside of one; None where none does."""

@@ -1,4 +1,4 @@
-"""Tiles of a nest where nobody decided them: of all that fit, those to which the clock gives the fewest cycles at some size."""
+"""Tiles of a nest where nobody decided them: of all that fit, those that the clock gives the fewest cycles."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ DEPTH = 2
 """Windows that iterations take in turn: one is filled while the other one is read."""
 
 
-def draft_tilings(
+def choose_tiling(
     program: Program,
     made: Operations,
     spec: AcceleratorSpec,
     turns: bool = True,
     tiles: Mapping[str, int] | None = None,
-) -> dict[Tiling, tuple[float, ...]]:
-    """Return the tilings that take few cycles by the clock, each with its cycles at `sizes_around` of the program.
+) -> Tiling:
+    """Return the tiling that takes the fewest cycles by the clock.
 
     turns  whether windows may take turns
     tiles  iterations of the tiles of some axes; of the others it is chosen
@@ -37,8 +37,7 @@ def draft_tilings(
     sizes = sizes_of(made, spec, nest_extents(program, made))
     sizes |= {axis: (size,) for axis, size in (tiles or {}).items()}
     at, *others = (tilings_at(program, made, spec, sizes, one) for one in sizes_around(program))
-    smallest = {_smallest(made, spec): (1.0,) * (len(others) + 1)}  # where no other one fits
-    return at.drafts(DEPTH if turns else 1, others) or smallest
+    return at.best(DEPTH if turns else 1, others) or _smallest(made, spec)
 
 
 def tilings_at(

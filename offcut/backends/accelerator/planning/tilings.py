@@ -35,11 +35,11 @@ MAX_ORDERS = 24
 BATCH = 256
 """Tilings that the clock takes at once: those whose busiest resource has least to do come first."""
 
-WALKED, LEAST_WALKED, NEAR = 16, 8, 1.1
-"""Tilings that are walked turn by turn, of those that the clock likes, shared among the sizes that are compared, with so many at least of
-each; and how many more cycles than the fewest it may give them."""
-SHORTLIST, BEST = 3, 1.03
-"""Tilings of each size that are walked at the other sizes, and how many more cycles than the best one they may take."""
+DRAFTED = 2
+"""Sizes at which tilings are ranked by the clock: the typical ones, and the first of the others."""
+WALKED, NEAR = 16, 1.1
+"""Tilings that are walked turn by turn, at most of those that the clock likes at a size, and how many more cycles than the fewest
+it may give them."""
 
 Truths: TypeAlias = NDArray[np.bool_]
 
@@ -53,33 +53,23 @@ class Tilings(NestAtSizes):
 
     sizes: Mapping[str, Sequence[int]]
 
-    def drafts(self, depth: int, others: Sequence[Tilings] = ()) -> dict[Tiling, tuple[float, ...]]:
-        """Return the cycles, turn by turn, of the tilings to which the clock gives the fewest at some size: here, then at each of the
-        others; none if none fits.
+    def best(self, depth: int, others: Sequence[Tilings] = ()) -> Tiling | None:
+        """Return the tiling that takes the fewest cycles turn by turn, of those to which the clock gives the fewest; None if none
+        fits.
 
         depth   windows that iterations may take in turn; 1: they have one each
-        others  the same at other sizes
+        others  the same at other sizes: the longer a tiling takes there, beside the best of them, the less it is worth
         """
         at_sizes = (self, *others)
-        most = max(WALKED // len(at_sizes), LEAST_WALKED)
-        known: dict[tuple[int, Tiling], float] = {}
-        tilings: dict[Tiling, None] = {}
-        for number, at in enumerate(at_sizes):
-            near = {one: at.walked(one) for one in at.nearest(depth, most)}
-            known |= {(number, one): cycles for one, cycles in near.items()}
-            least = min(near.values(), default=0.0)
-            best = [one for one in sorted(near, key=near.__getitem__) if near[one] <= BEST * least]
-            tilings |= dict.fromkeys(best if len(at_sizes) == 1 else best[:SHORTLIST])
+        drafted = at_sizes[:DRAFTED]
+        tilings = list(dict.fromkeys(one for at in drafted for one in at.nearest(depth)))
+        if not tilings:
+            return None
+        every = np.array([[at.walked(one) for one in tilings] for at in at_sizes])
+        return tilings[int((every / every.min(axis=1, keepdims=True)).sum(axis=0).argmin())]
 
-        def cycles(number: int, tiling: Tiling) -> float:
-            taken = known.get((number, tiling))
-            return at_sizes[number].walked(tiling) if taken is None else taken
-
-        return {one: tuple(cycles(at, one) for at in range(len(at_sizes))) for one in tilings}
-
-    def nearest(self, depth: int, most: int | None = None) -> list[Tiling]:
-        """Return the tilings to which the clock gives the fewest cycles; None: `WALKED` at most."""
-        most = most or WALKED
+    def nearest(self, depth: int) -> list[Tiling]:
+        """Return the tilings to which the clock gives the fewest cycles."""
         ranked = sorted(
             (one for same in self.same_loops() for one in same.candidates(depth)),
             key=lambda one: one.least,
@@ -90,9 +80,9 @@ class Tilings(NestAtSizes):
             if one.least >= limit:
                 break
             near += [(taken, number, one.tiling(at)) for taken, at in one.below(limit)]
-            near = sorted(near, key=lambda candidate: candidate[:2])[:most]
+            near = sorted(near, key=lambda candidate: candidate[:2])[:WALKED]
             if near:
-                limit = NEAR * near[0][0] if len(near) < most else near[-1][0]
+                limit = NEAR * near[0][0] if len(near) < WALKED else near[-1][0]
         return [tiling for _, _, tiling in near]
 
     def walked(self, tiling: Tiling) -> float:

@@ -12,7 +12,7 @@ from offcut.describe.computation import StageAxis
 TYPICAL = 64
 """What is not known is taken to be: about the rows, and the channels, of the first residual layers of ResNet-18."""
 
-AROUND = (0.04, 0.125, 0.25, 0.6, 4.0)
+AROUND = (0.125, 0.6, 4.0)
 """Times a typical size: sizes that are compared beside it."""
 
 
