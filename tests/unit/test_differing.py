@@ -59,7 +59,7 @@ TILED: dict[str, Callable[[], tuple[Program, Program]]] = {
 
 
 def plain_and_planned(tensor: Any) -> tuple[Program, Program]:
-    loops = oc.parse(CASCADE_LAKE.source(tensor, options=Options(every=True)))
+    loops = oc.parse(CASCADE_LAKE.source(tensor, options=Options(keep_pruned=True)))
     return ir.plain(loops), loops
 
 
