@@ -47,6 +47,7 @@ from offcut.core.program import MAX_SIZE, Kind, Program
 from offcut.costmodel.accelerator import Accelerator, Grid
 from offcut.describe.computation import Stage
 from offcut.partition import GUARD, MASK, Strategy, Users
+from offcut.polyhedral.affine import coefficient
 from offcut.polyhedral.index_maximum import upper_bound
 from offcut.schedule import Primitive, Schedule, Staging, create_schedule, each_decision
 from offcut.schedule.decisions import At, Bind, Cover, Inline, Level, Order, Split
@@ -242,8 +243,13 @@ class GridPlans(Plans):
         return not kind_of(one.kernel).boxes or all(begins_at_cells(one, levels) for one in loads)
 
     def is_tiled(self, one: Covered) -> bool:
-        """Return whether a stage is a product of rows by columns over an axis of terms, and over others around it."""
-        return len(one.axes) == 2 and len(one.terms[1]) == 1
+        """Return whether a stage is a product of rows by columns over an axis of terms, and over others around it, of operands that
+        each step of these axes reads the next element of.
+        """
+        moved = {*one.axes, *one.terms[1]}
+        loads = (load for _, load in one.match.operands)
+        tiled = len(one.axes) == 2 and len(one.terms[1]) == 1
+        return tiled and all(_is_read_by_elements(load, moved) for load in loads)
 
     def chain(self, stage: Stage) -> tuple[Stage, ...]:
         """Return the stages that follow `stage` element by element, each the only reader of the one before."""
@@ -342,6 +348,12 @@ class GridPlans(Plans):
 
 def _reads(stage: Stage, buffer: str) -> bool:
     return any(isinstance(node, Load) and node.buffer == buffer for node in walk(stage.body))
+
+
+def _is_read_by_elements(load: Load, axes: set[str]) -> bool:
+    """Return whether each step along one of the axes reads the next element, along an axis of the array that no other one moves."""
+    steps = [[coefficient(part, axis) for axis in axes] for part in load.index]
+    return all(None not in row and sorted(filter(None, row)) in ([], [1]) for row in steps)
 
 
 def _is_elementwise(stage: Stage, of: Stage) -> bool:

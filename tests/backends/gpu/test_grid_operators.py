@@ -59,14 +59,17 @@ OPERATORS: dict[str, Callable[[], Described]] = {
     "embedding": looked_up,
     "halves": halves,
     "convolution": lambda: of("conv2d", ("n", 3, 5, 6), (4, 3, 3, 3), padding=1),
-    "tiled convolution": lambda: of("conv2d", ("n", 5, 6, 7), (7, 5, 3, 2), stride=2),
+    "tiled convolution": lambda: of("conv2d", ("n", 5, 6, 7), (7, 5, 3, 2)),
+    "strided convolution": lambda: of("conv2d", ("n", 5, 6, 7), (7, 5, 3, 2), stride=2),
     "pointwise": lambda: of("conv2d", ("n", 40, 3, 8), (20, 40, 1, 1), dtype="bfloat16"),
     "pool": lambda: of("max_pool2d", ("n", 3, 7, 7), window=3, stride=2),
     "five axes": lambda: of("multiply", (2, 3, "n", 2, 5), (2, 3, "n", 2, 5)),
     "remainder": lambda: of("remainder", ("n", 9), ("n", 9)),
     "attention": lambda: of("attention", (2, "n", 8), (2, "n", 8), (2, "n", 8), causal=True),
 }
-SLOW = ("convolution", "tiled convolution", "pointwise", "attention")
+SLOW = ("convolution", "tiled convolution", "strided convolution", "pointwise", "attention")
+FAST = ("softmax", "halves", "five axes", "tiled convolution", "strided convolution")
+"""Operators whose text runs in each run of the tests."""
 ALIKE = ("layernorm", "greatest", "pool", "remainder")
 """Operators of which others have what is in them."""
 
@@ -106,9 +109,7 @@ def test_an_operator_has_the_values_of_float64(name: str) -> None:
 
 
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
-@pytest.mark.parametrize(
-    "name", [n if n in ("softmax", "halves", "five axes") else slow(n) for n in OPERATORS]
-)
+@pytest.mark.parametrize("name", [n if n in FAST else slow(n) for n in OPERATORS])
 def test_the_text_of_an_operator_has_its_values_on_a_cpu(name: str) -> None:
     made, source = kernel(name)
     given = arrays(source, 5)

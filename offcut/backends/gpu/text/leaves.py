@@ -17,6 +17,7 @@ from offcut.core.dtypes import HALVES
 from offcut.core.expr import COMBINED, Expr, Load, Var, all_loads, rewrite, substitute, variables
 from offcut.core.program import For, If, Kind, Program, Stmt, Store, Tile, expressions, walk
 from offcut.core.text.printer import format_head
+from offcut.polyhedral.affine import coefficient
 
 
 @dataclass
@@ -170,6 +171,12 @@ class LeafWriter:
             window = self.shared(load.buffer)
             if window is None:
                 raise no_text(format_head(tile), f"{load.buffer} is in no window of rows")
+            steps = [coefficient(load.index[k], name) for k in window.axes for name in begin]
+            if not {0, 1}.issuperset(steps):
+                raise no_text(
+                    format_head(tile),
+                    f"{load.buffer} is not read element by element along its axes",
+                )
             at = self.offset(window, tuple(substitute(part, begin) for part in load.index))
             texts.append(window.name if at == "0" else f"{window.name} + {at}")
             pitches.append(str(window.pitch))

@@ -158,7 +158,7 @@ class Windows:
         whole = max(ROUNDED, ROUNDED_BYTES // ITEM_BYTES[buffer.dtype])
         multiples = BOXES.multiple if boxes else (whole, whole)
         rows, columns = (
-            -(-(extent or 0) // of) * of for extent, of in zip(extents[-2:], multiples, strict=True)
+            -(-(extents[axis] or 0) // of) * of for axis, of in zip(axes, multiples, strict=True)
         )
         serial = [(loop.iter, loop.lo, loop.hi) for loop in loops if loop.unit is None]
         slot: Expr = ix.const(0)
