@@ -23,10 +23,7 @@ import numpy.typing as npt
 
 from offcut.core.analysis import analysis
 from offcut.core.dtypes import FLOATS, numpy_dtype
-from offcut.core.expr import (
-    Expr,
-    variables,
-)
+from offcut.core.expr import Expr, all_loads, variables
 from offcut.core.interpret.run_arguments import (
     GIVEN,
     at_sizes,
@@ -67,6 +64,9 @@ _MAX_WINDOWS = 1 << 24  # elements of one buffer, over the iterations that run t
 _LANES_OF_ONE = 1 << 12  # take about as long as one statement does by itself
 _ENOUGH = 4 * _LANES_OF_ONE
 """Iterations inside of one: those around run in turn, which takes a quarter longer at most."""
+
+_FEW_LANES = 64
+"""Lanes for which the iterations of a sum run together: with more, one after the other is as fast."""
 
 _REDUCE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
@@ -154,6 +154,7 @@ class Machine(Values):
         self.buffers = {buffer.name: buffer for buffer in program.buffers}
         self.kinds = {buffer.name: buffer.kind for buffer in program.buffers}
         self.together: dict[int, bool] | None = {} if together else None
+        self.accumulations: dict[int, tuple[For, ...]] = {}
         for name, buffer in self.buffers.items():
             if name not in arrays:
                 self.memory[name] = self.fresh(buffer, sizes)
@@ -222,6 +223,9 @@ class Machine(Values):
             if inside < _ENOUGH and self.independent(stmt):
                 self.iterations(stmt, first, last, lanes, inside)
                 return
+            nest = self.accumulation(stmt) if math.prod(lanes.shape) <= _FEW_LANES else ()
+            if nest and self.accumulate(nest, lanes):
+                return
         for step in range(first, last):
             at = np.asarray(step, np.int64)
             here = lanes if alike else lanes.where((lo <= at) & (at < hi))
@@ -259,6 +263,32 @@ class Machine(Values):
                 continue
             together = lanes.let(stmt.iter, values.reshape(axis))
             self.block(stmt.body, replace(together, shape=(len(values), *lanes.shape)))
+
+    def accumulation(self, stmt: For) -> tuple[For, ...]:
+        """Return the loops of a rectangular nest around nothing but one update of what it does not read; else none."""
+        if self.together is None:
+            return ()
+        if id(stmt) not in self.accumulations:
+            self.accumulations[id(stmt)] = _accumulation(stmt)
+        return self.accumulations[id(stmt)]
+
+    def accumulate(self, nest: tuple[For, ...], lanes: Lanes) -> bool:
+        """Run a nest of `accumulation`, its iterations as lanes in their order; return False where its bounds differ by lane."""
+        ends = [(self.value(one.lo, lanes), self.value(one.hi, lanes)) for one in nest]
+        if any(end.ndim for pair in ends for end in pair):
+            return False
+        ranges = [np.arange(int(lo), int(hi), dtype=np.int64) for lo, hi in ends]
+        rest = math.prod(map(len, ranges[1:])) * math.prod(lanes.shape)
+        step = max(1, _MAX_ITERATIONS // max(1, rest))
+        for begin in range(0, len(ranges[0]) if rest else 0, step):
+            first = ranges[0][begin : begin + step]
+            counts = [first, *ranges[1:]]
+            shape = (*map(len, counts), *lanes.shape)
+            values = dict(lanes.values)
+            for axis, (one, count) in enumerate(zip(nest, counts, strict=True)):
+                values[one.iter] = count.reshape(-1, *(1,) * (len(shape) - axis - 1))
+            self.block(nest[-1].body, replace(lanes, values=values, shape=shape))
+        return True
 
     def volume(self, stmt: Stmt, lanes: Lanes) -> int:
         """About how many elements one iteration holds at once in `stmt`, a window or a tile."""
@@ -403,6 +433,21 @@ class Machine(Values):
         cheapest = np.argmin(np.where(np.isnan(costs), np.inf, costs), axis=0)
         for place, option in enumerate(options):
             self.block(option.body, lanes.where(cheapest == place))
+
+
+def _accumulation(stmt: For) -> tuple[For, ...]:
+    nest, body = [stmt], stmt.body
+    while len(body) == 1 and isinstance(body[0], For):
+        nest.append(body[0])
+        body = body[0].body
+    iterators = {one.iter for one in nest}
+    if len(body) != 1 or not isinstance(body[0], Store) or body[0].reduce is None:
+        return ()
+    if any(iterators & (variables(one.lo) | variables(one.hi)) for one in nest):
+        return ()
+    update = body[0]
+    read = {load.buffer for part in (update.value, *update.index) for load in all_loads(part)}
+    return () if update.buffer in read else tuple(nest)
 
 
 def poison_array(shape: tuple[int, ...], dtype: str) -> Array:

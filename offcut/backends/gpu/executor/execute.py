@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from offcut.backends.gpu.executor.agent_state import AgentState, Arrival, AsyncTile, Lane
 from offcut.backends.gpu.executor.check_covers import CoverChecker
-from offcut.backends.gpu.executor.clocks import Clock
+from offcut.backends.gpu.executor.clocks import START, Clock, meet
 from offcut.backends.gpu.executor.faults import ExecutionFault, fault
 from offcut.backends.gpu.executor.leaves import Footprint, Leaves, box_of
 from offcut.backends.gpu.executor.limits import Limits, check_limits
@@ -116,7 +116,7 @@ class _Execution:
         self.covers = CoverChecker(program, kernels)
         self.races = Races(program.name, self.units)
         self.lanes: dict[tuple[Agent, int], Lane] = {}
-        self.common = Clock()
+        self.past = START
         self.tokens: dict[str, Token] = {token.name: token for token in program.tokens}
 
     def array_place(self, name: str, arrays: Mapping[str, Array], stores: set[str]) -> Place:
@@ -187,14 +187,8 @@ class _Execution:
 
     def meet(self) -> None:
         """Let all that comes later know of all that was before, however it reads it: a launch ends behind a fence of every kind."""
-        for lane in self.lanes.values():
-            self.common.join(lane.clock)
-            lane.clock.counts[lane.component] += 1
-        for unit in self.units.values():
-            if unit.fence:
-                self.common.join(Clock({}, {unit.fence: self.common.counts}))
-        for lane in self.lanes.values():
-            lane.clock.join(self.common)
+        clocks = {lane.component: lane.clock for lane in self.lanes.values()}
+        self.past = meet(clocks, self.past)
 
     def launch(self, body: Sequence[Stmt], values: Mapping[str, int]) -> None:
         """Run statements that are loops over blocks, and meetings of these."""
@@ -261,8 +255,7 @@ class _Execution:
         lanes = []
         for number in range(2 if unit.lanes else 1):
             if (agent, number) not in self.lanes:
-                clock = self.common.copy()
-                clock.counts[agent, number] = 1
+                clock = Clock({(agent, number): 1}, past=self.past)
                 self.lanes[agent, number] = Lane((agent, number), clock)
             lanes.append(self.lanes[agent, number])
         return AgentState(agent, unit, deque(steps), lanes)
@@ -507,7 +500,7 @@ class _Execution:
             fenced = lane.clock.fenced.setdefault(kind, {})
             fenced[lane.component] = lane.clock.counts[lane.component]
             for engine in state.issued:
-                number = lane.clock.counts.get((state.agent, engine), 0)
+                number = lane.clock.count((state.agent, engine))
                 fenced[state.agent, engine] = number
         state.advance()
 
