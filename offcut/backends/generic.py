@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import prod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from offcut.backends import decide
 from offcut.backends.compile_request import CompileRequest
@@ -35,8 +35,9 @@ from offcut.backends.raising import raise_to_computation, unfuse_stages
 from offcut.backends.tilings_by_size import Draft, Price, competing
 from offcut.core import index as ix
 from offcut.core.analysis import analysis
-from offcut.core.expr import Load, variables, walk
+from offcut.core.expr import Load, rewrite, variables, walk
 from offcut.core.program import Program, Tile
+from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.tensor import Compute
@@ -52,6 +53,7 @@ from offcut.partition import (
     Strategy,
     Users,
     axis_named,
+    factor_copies,
     labelled,
 )
 from offcut.partition import matches as matches_of
@@ -113,6 +115,8 @@ class Plans:
     """The plans of a computation, by the decisions for each axis that tiles of a microkernel cut.
 
     covered  the stages that a microkernel computes
+    first    decisions before all others: what a product computes of an operand lies in an array of its own
+    source   the computation before these
     tails    strategies of the default policy, in order of preference
     alone    whether a computation without such a stage has plans, too
     """
@@ -124,6 +128,8 @@ class Plans:
     computation: Computation
     kernels: tuple[Microkernel, ...]
     covered: tuple[Covered, ...]
+    source: Computation
+    first: tuple[Staging, ...] = ()
 
     @classmethod
     def of(cls, planner: Planner, program: Program, users: Users, options: Options) -> Plans | None:
@@ -134,13 +140,20 @@ class Plans:
         computation = try_isl(lambda: raise_to_computation(program, {}), None)
         if computation is None:
             return None
-        stages = (stage for group in computation.groups for stage in group)
-        products = tuple(
-            one for stage in stages if (one := cover_stage(stage, kernels)) is not None
-        )
+        first = tuple(staged_operands(computation, kernels))
+        source = computation = labelled(computation, users)
+        if first:
+            computation = labelled(staged_computation(program.name, computation, first), users)
+        products = covered_stages(computation, kernels)
         if not products and not cls.alone:
             return None
-        return cls(program.name, labelled(computation, users), kernels, products)
+        return cls(program.name, computation, kernels, products, source, first)
+
+    @property
+    def unstaged(self) -> Self:
+        """Return the plans of the computation whose operands are not staged first."""
+        covered = covered_stages(self.source, self.kernels)
+        return replace(self, computation=self.source, first=(), covered=covered)
 
     @property
     def axes(self) -> tuple[tuple[str, str], ...]:
@@ -175,7 +188,7 @@ class Plans:
     def schedule(self, cuts: Mapping[tuple[str, str], Level]) -> Schedule:
         """Return the decisions for all stages; an axis that `cuts` does not name takes the largest tile of the microkernel."""
         steps = (step for one in self.covered for step in self.decisions(one, cuts))
-        return Schedule(self.name, tuple(steps))
+        return Schedule(self.name, (*self.first, *steps))
 
     def level_in(self, schedule: Schedule, at: tuple[str, str]) -> Level | None:
         """Return the tiles of an axis in a schedule; None if it does not cut the axis."""
@@ -221,11 +234,19 @@ class Plans:
 
         Raises PartitionError for one that is not legal.
         """
-        before = unfuse_stages(self.computation)
+        before = unfuse_stages(self.source)
         by_hand = create_schedule(before).with_microkernels(self.kernels).apply(schedule)
         (*forms, program), tiles = by_hand.forms(small)
-        through = (before, *forms) if small else tuple(forms)
+        starts = self.starts(schedule, before)
+        through = (*starts, *forms) if small or len(starts) > 1 else tuple(forms)
         return TargetPlan(program, schedule, through=through, tiles=tiles)
+
+    def starts(self, schedule: Schedule, before: Program) -> tuple[Program, ...]:
+        """Return the first programs of a proof: what is planned, and what stagings of operands make of it."""
+        if not self.first:
+            return (before,)
+        staged = create_schedule(before).apply(Schedule(schedule.name, self.first)).emitted
+        return before, staged
 
 
 def policy(
@@ -296,7 +317,7 @@ def _preferred(
             cuts = {at: Level(size, tail) for at, size in some.largest.items()}
             yield some, partial(Draft.of, some, cuts)
     if plans.alone and plans.covered:
-        plain = replace(plans, covered=())
+        plain = replace(plans.unstaged, covered=())
         yield plain, partial(Draft.of, plain, {})
 
 
@@ -411,6 +432,12 @@ def _levels(plans: Plans, strategy: Strategies) -> dict[tuple[str, str], Level]:
     return levels
 
 
+def covered_stages(computation: Computation, kernels: Sequence[Microkernel]) -> tuple[Covered, ...]:
+    """Return the stages that a microkernel computes."""
+    stages = (stage for group in computation.groups for stage in group)
+    return tuple(one for stage in stages if (one := cover_stage(stage, kernels)) is not None)
+
+
 def cover_stage(stage: Stage, kernels: Sequence[Microkernel]) -> Covered | None:
     """Return a stage with the first microkernel that computes it, copies aside: whether its tiles fit is asked of each later.
 
@@ -427,6 +454,36 @@ def cover_stage(stage: Stage, kernels: Sequence[Microkernel]) -> Covered | None:
         if ways:
             return max(ways, key=_preference)
     return None
+
+
+def staged_operands(computation: Computation, kernels: Sequence[Microkernel]) -> Iterator[Staging]:
+    """Yield the stagings of what products compute of an operand, where a microkernel computes what then is left.
+
+    Of ``where(0 <= i + r - 1 < n, X[i + r - 1, c], 0) * W[r, c]`` it is the first factor, over the elements that are read.
+    """
+    for position, (lead, *_) in enumerate(computation.groups):
+        if cover_stage(lead, kernels) is not None:
+            continue
+        copies = factor_copies(computation, position, narrow=True)
+        by_factor = {copy.node: copy.by for copy in copies}
+        staged = replace(lead, body=rewrite(lead.body, by_factor.get))
+        if copies and cover_stage(staged, kernels) is not None:
+            for copy in copies:
+                stage = copy.stage
+                axes = zip((axis.name for axis in stage.axes), copy.load.index, strict=True)
+                yield Staging(
+                    "value", format_expr(stage.value), stage.buffer, (lead.buffer,), tuple(axes)
+                )
+
+
+def staged_computation(
+    name: str, computation: Computation, stagings: tuple[Staging, ...]
+) -> Computation:
+    """Return the computation after stagings."""
+    schedule = create_schedule(unfuse_stages(computation)).apply(Schedule(name, stagings))
+    staged = raise_to_computation(schedule.emitted, {})
+    assert staged is not None  # whole arrays, each computed from earlier ones
+    return staged
 
 
 def _preference(way: Covered) -> tuple[bool, int]:

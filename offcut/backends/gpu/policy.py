@@ -39,8 +39,7 @@ from offcut.backends.gpu.product_kinds import (
     with_groups,
 )
 from offcut.backends.gpu.units import REGISTERS, SHARED
-from offcut.backends.options import Options, TargetPlan
-from offcut.backends.raising import unfuse_stages
+from offcut.backends.options import Options
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Load, Var, variables, walk
 from offcut.core.program import MAX_SIZE, Kind, Program
@@ -86,6 +85,8 @@ class GridPlans(Plans):
         machine = planner.machine  # type: ignore[attr-defined]
         if not isinstance(plans, GridPlans) or not isinstance(machine, Accelerator):
             return None
+        if plans.first and not all(map(plans.is_tiled, plans.covered)):
+            plans = plans.unstaged
         covered = plans.covered
         if all(map(plans.is_tiled, covered)):
             features: frozenset[str] = getattr(planner, "features", frozenset())
@@ -200,22 +201,17 @@ class GridPlans(Plans):
         for stage in self.stages:
             if stage.buffer not in buffers:
                 steps += plain_decisions(stage, self.reassociate)
-        return Schedule(self.name, tuple(steps))
+        return Schedule(self.name, (*self.first, *steps))
 
-    def plan(self, schedule: Schedule, small: bool = True) -> TargetPlan:
-        """Return the program that decisions make; inlining is a step of its proof, before all others.
-
-        Raises PartitionError for a decision that is not legal.
-        """
-        plan = super().plan(schedule, small)
+    def starts(self, schedule: Schedule, before: Program) -> tuple[Program, ...]:
+        """Return the first programs of a proof; inlining is a step of it, before all but stagings of operands."""
+        starts = super().starts(schedule, before)
         steps = each_decision(schedule.steps)
         inlined = tuple(dict.fromkeys(step for step in steps if isinstance(step, Inline)))
         if not inlined:
-            return plan
-        before = unfuse_stages(self.computation)
-        with_inlined = create_schedule(before).apply(Schedule(schedule.name, inlined)).emitted
-        forms = (one for one in plan.through if one != before)
-        return replace(plan, through=(before, with_inlined, *forms))
+            return starts
+        last = create_schedule(starts[-1]).apply(Schedule(schedule.name, inlined)).emitted
+        return *starts, last
 
     def with_warps(self) -> GridPlans:
         """Return the plans whose products are those of warps."""
@@ -244,12 +240,12 @@ class GridPlans(Plans):
 
     def is_tiled(self, one: Covered) -> bool:
         """Return whether a stage is a product of rows by columns over an axis of terms, and over others around it, of operands that
-        each step of these axes reads the next element of.
+        lie in rows along these.
         """
         moved = {*one.axes, *one.terms[1]}
         loads = (load for _, load in one.match.operands)
         tiled = len(one.axes) == 2 and len(one.terms[1]) == 1
-        return tiled and all(_is_read_by_elements(load, moved) for load in loads)
+        return tiled and all(_is_of_rows(load, moved) for load in loads)
 
     def chain(self, stage: Stage) -> tuple[Stage, ...]:
         """Return the stages that follow `stage` element by element, each the only reader of the one before."""
@@ -350,10 +346,14 @@ def _reads(stage: Stage, buffer: str) -> bool:
     return any(isinstance(node, Load) and node.buffer == buffer for node in walk(stage.body))
 
 
-def _is_read_by_elements(load: Load, axes: set[str]) -> bool:
-    """Return whether each step along one of the axes reads the next element, along an axis of the array that no other one moves."""
+def _is_of_rows(load: Load, axes: set[str]) -> bool:
+    """Return whether the axes move along rows of an array and, element by element, inside of these, one axis along each."""
     steps = [[coefficient(part, axis) for axis in axes] for part in load.index]
-    return all(None not in row and sorted(filter(None, row)) in ([], [1]) for row in steps)
+    if any(step is None or step < 0 for part in steps for step in part):
+        return False
+    moving = [[step for step in part if step] for part in steps]
+    several = any(len(part) > 1 for part in moving)
+    return not several and [part for part in moving if part][-1:] in ([], [[1]])
 
 
 def _is_elementwise(stage: Stage, of: Stage) -> bool:

@@ -171,7 +171,7 @@ def factor_copies(computation: Computation, position: int, narrow: bool) -> list
         return []
     copies: list[ValueCopy] = []
     for factor in dict.fromkeys((value.a, value.b)):
-        late = _converted_last(factor) if narrow else factor
+        late = converted_last(factor) if narrow else factor
         inner = late.a if isinstance(late, Cast) else late
         what = inner if narrow else late
         made = None if isinstance(inner, Load) else _copy(lead, what, names)
@@ -182,7 +182,7 @@ def factor_copies(computation: Computation, position: int, narrow: bool) -> list
     return copies
 
 
-def _converted_last(factor: Expr) -> Expr:
+def converted_last(factor: Expr) -> Expr:
     """``where(c, float(x), 0)`` as ``float(where(c, x, 0))``."""
     match factor:
         case Select(condition, Cast(a, dtype), Const(0)):

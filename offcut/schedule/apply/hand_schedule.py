@@ -350,11 +350,17 @@ class HandSchedule:
         return _programs(self._forms(small), small)
 
     def _forms(self, small: bool = True) -> tuple[Nests, ...]:
-        """Return what the decisions make without any staged array, then, in small steps of a proof, with one more each."""
+        """Return what the decisions make without any staged array, then, in small steps of a proof, with one more each.
+
+        Values that lie in no window are a stage, which is in all of them.
+        """
+        steps = tuple(each_decision(self._steps))
+        windows = {step.stage for step in steps if isinstance(step, At)}
         staged = [
             s.name
-            for s in each_decision(self._steps)
-            if isinstance(s, Staging) and s.how != "write"
+            for s in steps
+            if isinstance(s, Staging)
+            and (s.how in ("read", "prepack") or (s.how == "value" and s.name in windows))
         ]
         forms = []
         for number in range(len(staged) if small else min(len(staged), 1)):

@@ -13,6 +13,7 @@ from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import (
+    Cast,
     Compare,
     Const,
     Expr,
@@ -33,6 +34,7 @@ from offcut.core.text.layouts import format_layout
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.describe.computation import Names
 from offcut.errors import DescribeError, ParseError, PartitionError
+from offcut.partition.stages.staging import converted_last
 from offcut.schedule.apply.axes import Target, check_new, find_stage
 from offcut.schedule.apply.placing import reads
 from offcut.schedule.apply.reading import loads_of, read_nest
@@ -255,6 +257,14 @@ def build_stage_value(nests: Nests, step: Staging, value: Expr, shape: tuple[Exp
             continue
 
         def moved(node: Expr, nest: Nest = nest) -> Expr | None:
+            last = converted_last(node)
+            if (
+                isinstance(last, Cast)
+                and dtype_of(last.a) == dtype
+                and _normal_form(last.a) == like
+            ):
+                replaced.add(nest.name)
+                return Cast(Load(step.name, point, dtype), last.dtype)
             if dtype_of(node) != dtype or _normal_form(node) != like:
                 return None
             replaced.add(nest.name)

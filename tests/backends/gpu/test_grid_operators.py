@@ -61,14 +61,22 @@ OPERATORS: dict[str, Callable[[], Described]] = {
     "convolution": lambda: of("conv2d", ("n", 3, 5, 6), (4, 3, 3, 3), padding=1),
     "tiled convolution": lambda: of("conv2d", ("n", 5, 6, 7), (7, 5, 3, 2)),
     "strided convolution": lambda: of("conv2d", ("n", 5, 6, 7), (7, 5, 3, 2), stride=2),
+    "padded convolution": lambda: of("conv2d", ("n", 9, 6, 5), (20, 9, 3, 3), padding=1, stride=2),
     "pointwise": lambda: of("conv2d", ("n", 40, 3, 8), (20, 40, 1, 1), dtype="bfloat16"),
     "pool": lambda: of("max_pool2d", ("n", 3, 7, 7), window=3, stride=2),
     "five axes": lambda: of("multiply", (2, 3, "n", 2, 5), (2, 3, "n", 2, 5)),
     "remainder": lambda: of("remainder", ("n", 9), ("n", 9)),
     "attention": lambda: of("attention", (2, "n", 8), (2, "n", 8), (2, "n", 8), causal=True),
 }
-SLOW = ("convolution", "tiled convolution", "strided convolution", "pointwise", "attention")
-FAST = ("softmax", "halves", "five axes", "tiled convolution", "strided convolution")
+SLOW = (
+    "convolution",
+    "tiled convolution",
+    "strided convolution",
+    "padded convolution",
+    "pointwise",
+    "attention",
+)
+FAST = ("softmax", "halves", "five axes", "tiled convolution", "padded convolution")
 """Operators whose text runs in each run of the tests."""
 ALIKE = ("layernorm", "greatest", "pool", "remainder")
 """Operators of which others have what is in them."""
@@ -126,14 +134,14 @@ def test_a_row_has_the_same_bits_in_every_batch(name: str) -> None:
         assert np.asarray(made(**arrays(source, n))).tobytes() == whole[:n].tobytes()
 
 
-@pytest.mark.parametrize("name", ["tiled convolution", slow("pointwise")])
+@pytest.mark.parametrize("name", ["tiled convolution", "padded convolution", slow("pointwise")])
 def test_patches_of_a_convolution_are_copied_into_shared_memory(name: str) -> None:
     made = kernel(name)[0]
-    covered = (
-        "fma_shared_float32" if name == "tiled convolution" else "mma_m16n8k16_shared_bfloat16"
-    )
+    covered = "mma_m16n8k16_shared_bfloat16" if name == "pointwise" else "fma_shared_float32"
     assert covered in {piece.microkernel for piece in made.plan(n=3).pieces}
-    assert "at A_in " in str(made.schedule)
+    window = "A_staged_in" if name == "padded convolution" else "A_in"
+    assert f"at {window} " in str(made.schedule)
+    assert ("stage value where(" in str(made.schedule)) == (window == "A_staged_in")
     given = arrays(kernel(name)[1], 3)
     whole = np.asarray(made(**given))
     assert np.asarray(made(A=given["A"][:1], B=given["B"])).tobytes() == whole[:1].tobytes()

@@ -150,12 +150,12 @@ def test_what_has_no_text_is_refused_in_full_and_runs(what: str) -> None:
 
 def test_products_of_spaced_elements_have_no_text() -> None:
     n, k, r = oc.dim("n", min=0, max=99), oc.reduce_axis(24, name="k"), oc.reduce_axis(2, name="r")
-    a, w = oc.placeholder((2 * n + 2, 24), name="A"), oc.placeholder((24, 40), name="W")
+    a, w = oc.placeholder((24, 2 * n + 2), name="A"), oc.placeholder((24, 40), name="W")
     texts = list[str]()
     for step in (1, 2):
 
         def term(i: object, j: object, step: int = step) -> object:
-            return oc.sum(a[step * i + r, k] * w[k, j], axis=[r, k])
+            return oc.sum(a[k, step * i + r] * w[k, j], axis=[r, k])
 
         c = oc.compute((n, 40), term, name="C")
         schedule = oc.Schedule.parse(texts[0]) if texts else None

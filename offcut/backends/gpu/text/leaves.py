@@ -171,15 +171,17 @@ class LeafWriter:
             window = self.shared(load.buffer)
             if window is None:
                 raise no_text(format_head(tile), f"{load.buffer} is in no window of rows")
-            steps = [coefficient(load.index[k], name) for k in window.axes for name in begin]
-            if not {0, 1}.issuperset(steps):
+            row, column = (
+                [coefficient(load.index[axis], name) or 0 for name in begin] for axis in window.axes
+            )
+            if sum(column) > 1 or len([*filter(None, row)]) > 1:
                 raise no_text(
                     format_head(tile),
                     f"{load.buffer} is not read element by element along its axes",
                 )
             at = self.offset(window, tuple(substitute(part, begin) for part in load.index))
             texts.append(window.name if at == "0" else f"{window.name} + {at}")
-            pitches.append(str(window.pitch))
+            pitches.append(str(window.pitch * max(sum(row), 1)))
             turned.append("false" if first in variables(load.index[window.axes[0]]) else "true")
         m, n = accumulators.shape
         kind = ", ".join([str(m), str(n), *pitches, *turned])
