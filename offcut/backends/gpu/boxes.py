@@ -140,12 +140,12 @@ class _Checker:
         index = next(accesses(tile, buffer), None)
         if declared is None or index is None:
             return
-        wanted = declared.on(*operand_axes(kernel, name, axes, index))
+        expected = declared.on(*operand_axes(kernel, name, axes, index))
         stated = self.layouts.get(buffer)
-        if stated is None or stated.canonical() != wanted.canonical():
+        if stated is None or stated.canonical() != expected.canonical():
             lies = "row by row" if stated is None else f"in {format_layout(stated)}"
-            because = f"{buffer} lies {lies}, and {kernel.name} has it in {format_layout(wanted)}"
-            raise self.refused(tile, because, f"stage read … layout {format_layout(wanted)}")
+            because = f"{buffer} lies {lies}, and {kernel.name} has it in {format_layout(expected)}"
+            raise self.refused(tile, because, f"stage read … layout {format_layout(expected)}")
 
     def array(self, tile: Tile, name: str) -> None:
         """Check that rows of an array that is copied in boxes begin at whole cells."""

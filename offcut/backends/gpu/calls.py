@@ -53,8 +53,8 @@ class _Resident:
 
     def room(self, stream: int, name: str, size: int, op: str) -> int:
         """Return the address of `size` bytes that stay allocated; what was too small is freed behind all that uses it."""
-        address, held = self.owned.get((stream, name), (0, 0))
-        if held < size:
+        address, capacity = self.owned.get((stream, name), (0, 0))
+        if capacity < size:
             self.device.free(address, stream)
             self.owned.pop((stream, name), None)
             address = self.device.allocate(size, stream, op)
@@ -103,13 +103,13 @@ class DeviceKernel:
         results = given
         targets = call.outs
         if not targets:
-            made = [
+            new_arrays = [
                 empty_on_cuda(kind, shape, output.dtype, ordinal, op)
                 for shape, output in zip(call.shapes, self.signature.outputs, strict=True)
             ]
-            results = tuple(made) if len(made) > 1 else made[0]
+            results = tuple(new_arrays) if len(new_arrays) > 1 else new_arrays[0]
             labels = out_names(self.signature)
-            targets = tuple(arrays.view(one, at, op=op, cuda=True) for one, at in zip(made, labels, strict=True))  # fmt: skip
+            targets = tuple(arrays.view(one, at, op=op, cuda=True) for one, at in zip(new_arrays, labels, strict=True))  # fmt: skip
         self.run_in_place(call, targets, ordinal, stream)
         return results
 
@@ -189,8 +189,8 @@ class DeviceKernel:
                 addresses: dict[str, int] = {}
                 for name, view in zip((*self.outputs, *self.inputs), (*outs, *inputs), strict=True):
                     addresses[name] = resident.room(stream, name, _bytes_of(view), op)
-                held = [np.ascontiguousarray(arrays.window(view)) for view in inputs]
-                for name, array in zip(self.inputs, held, strict=True):
+                contiguous = [np.ascontiguousarray(arrays.window(view)) for view in inputs]
+                for name, array in zip(self.inputs, contiguous, strict=True):
                     device.copy_in(addresses[name], array.ctypes.data, array.nbytes, stream, op)
                 self.launch_locked(resident, addresses, self.sizes_of(sizes), stream)
                 results = [np.empty(view.shape, numpy_dtype(view.dtype)) for view in outs]
@@ -239,9 +239,11 @@ class DeviceKernel:
                 module = device.load(self.code, self.plan)
                 constants = {}
                 for name, array in self.constants.items():
-                    held = np.ascontiguousarray(array)
-                    constants[name] = device.allocate(held.nbytes, 0, op)
-                    device.copy_in(constants[name], held.ctypes.data, held.nbytes, 0, op)
+                    contiguous = np.ascontiguousarray(array)
+                    constants[name] = device.allocate(contiguous.nbytes, 0, op)
+                    device.copy_in(
+                        constants[name], contiguous.ctypes.data, contiguous.nbytes, 0, op
+                    )
                 if constants:
                     device.synchronize(0, op)
             resident = self.residents[ordinal] = _Resident(device, module, constants)
@@ -344,13 +346,13 @@ def load_on_device(lowered: bytes, signature: Signature, machine: str) -> Loaded
     Raises TargetError where no driver, no GPU or no compiler is found, where the GPU does not run code of that architecture, and
     for code that is slow.
     """
-    held = json.loads(lowered)
-    plan = LaunchPlan.from_json(held["plan"])
+    fields = json.loads(lowered)
+    plan = LaunchPlan.from_json(fields["plan"])
     device = open_device("compile")
     architecture = architecture_of(machine)
     check_capability(device, architecture)
     threads = {launch.kernel: launch.threads for launch in plan.launches}
-    code = cached_cubin("compile", held["text"], architecture, threads)
+    code = cached_cubin("compile", fields["text"], architecture, threads)
 
     return DeviceCode(signature, plan, code)
 
@@ -361,14 +363,16 @@ def check_capability(device: Device, architecture: str) -> None:
     Raises TargetError if it does not.
     """
     digits = architecture.removeprefix("sm_").rstrip("a")
-    asked = int(digits[:-1]), int(digits[-1])
+    required = int(digits[:-1]), int(digits[-1])
     own = device.capability
-    runs = own == asked if architecture.endswith("a") else own[0] == asked[0] and own >= asked
+    runs = (
+        own == required if architecture.endswith("a") else own[0] == required[0] and own >= required
+    )
     if not runs:
         raise TargetError(
             "compile",
             f"cannot run code of {architecture} on {device.title}",
-            because=f"its compute capability is {own[0]}.{own[1]}, and the code is for {asked[0]}.{asked[1]}",
+            because=f"its compute capability is {own[0]}.{own[1]}, and the code is for {required[0]}.{required[1]}",
             help=('oc.target("cuda", machine=…) of the GPU that is there',),
         )
 

@@ -182,8 +182,8 @@ class Device:
             "bytes of shared memory": self.attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
         }
         for launch in plan.launches:
-            asked = (launch.threads, launch.shared_bytes)
-            for (what, limit), count in zip(limits.items(), asked, strict=True):
+            counts = (launch.threads, launch.shared_bytes)
+            for (what, limit), count in zip(limits.items(), counts, strict=True):
                 if count > limit:
                     raise TargetError(
                         op,
@@ -252,20 +252,20 @@ class Device:
         array = next(one for one in plan.arrays if one.name == parameter.buffer)
         address, shape = addresses[array.name], plan.shape(array, sizes)
         key = address, shape, parameter.box
-        made = self.maps.get(key)
-        if made is None:
+        tensor_map = self.maps.get(key)
+        if tensor_map is None:
             if self.encode is None:
                 status, self.encode = encode_function(self.api)
                 if int(status) != _SUCCESS:
                     raise self.error(status, "cuGetProcAddress", plan.name, "")
-            code, made = encode(self.encode, address, shape, parameter.box)
+            code, tensor_map = encode(self.encode, address, shape, parameter.box)
             if code != _SUCCESS:
                 at = f"{array.name} of {' × '.join(map(str, shape))} elements"
                 raise self.error(code, "cuTensorMapEncodeTiled", plan.name, at)
             if len(self.maps) >= MAX_KNOWN_GRIDS:
                 self.maps.clear()
-            self.maps[key] = made
-        return made
+            self.maps[key] = tensor_map
+        return tensor_map
 
 
 def argument_of(

@@ -196,7 +196,7 @@ class EmulatedEntry:
             MEMORY.array(pointer, _shape_of(buffer, values), buffer.dtype)
             for buffer, pointer in zip((*inputs, *outputs), pointers, strict=True)
         ]
-        constants = {name: held.array for name, held in self.constants.items()}
+        constants = {name: constant.array for name, constant in self.constants.items()}
         try:
             results = self.code.results(arrays[: len(inputs)], constants, values)
         except ExecutionFault as fault:

@@ -195,9 +195,9 @@ class LaunchPlan:
         }
 
     @classmethod
-    def from_json(cls, held: Mapping[str, Any]) -> LaunchPlan:
+    def from_json(cls, fields: Mapping[str, Any]) -> LaunchPlan:
         """Return the plan that `to_json` gave."""
-        arrays = tuple(DeviceArray(**{**one, "extents": tuple(one["extents"])}) for one in held["arrays"])  # fmt: skip
+        arrays = tuple(DeviceArray(**{**one, "extents": tuple(one["extents"])}) for one in fields["arrays"])  # fmt: skip
         launches = tuple(
             Launch(
                 one["kernel"],
@@ -208,9 +208,9 @@ class LaunchPlan:
                 tuple(one["indices"]),
                 one["taken"],
             )
-            for one in held["launches"]
+            for one in fields["launches"]
         )
-        return cls(held["name"], tuple(held["sizes"]), arrays, launches)
+        return cls(fields["name"], tuple(fields["sizes"]), arrays, launches)
 
 
 def python_name(name: str) -> str:
@@ -235,7 +235,7 @@ def check_arithmetic(text: str, names: Sequence[str]) -> None:
                 raise ValueError(f"{text!r} is no arithmetic of {', '.join(names)}")
 
 
-def _parameter(held: Mapping[str, Any]) -> Parameter:
-    if "box" in held:
-        return TensorMapParameter(**{**held, "box": tuple(held["box"])})
-    return ArrayParameter(**held) if "buffer" in held else SizeParameter(**held)
+def _parameter(fields: Mapping[str, Any]) -> Parameter:
+    if "box" in fields:
+        return TensorMapParameter(**{**fields, "box": tuple(fields["box"])})
+    return ArrayParameter(**fields) if "buffer" in fields else SizeParameter(**fields)

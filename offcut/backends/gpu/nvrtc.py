@@ -108,8 +108,8 @@ def nvrtc_module(op: str) -> ModuleType:
     except Exception as error:  # its loader raises what it likes where the library is not there
         raise _missing(op, WHEELS[1], str(error).partition("\n")[0]) from None
     if int(status) != _SUCCESS or tuple(version) != VERSION:
-        found = ".".join(map(str, version))
-        raise _missing(op, WHEELS[1], f"{'.'.join(map(str, VERSION))} is asked for, and {found} is there")  # fmt: skip
+        installed = ".".join(map(str, version))
+        raise _missing(op, WHEELS[1], f"{'.'.join(map(str, VERSION))} is asked for, and {installed} is there")  # fmt: skip
     module: ModuleType = nvrtc
     return module
 

@@ -45,9 +45,9 @@ class RegisterSplit:
             if not LEAST <= count <= MOST or count % STEP:
                 because = f"{count} a thread are not from {LEAST} to {MOST}, multiples of {STEP}"
                 raise _refused(self, because)
-        there, asked = (self.groups + 1) * self.begin, self.load + self.groups * self.group
-        if asked > there:
-            because = f"{self.load} + {self.groups} * {self.group} = {asked} a thread of each, and there are {there}"
+        available, total = (self.groups + 1) * self.begin, self.load + self.groups * self.group
+        if total > available:
+            because = f"{self.load} + {self.groups} * {self.group} = {total} a thread of each, and there are {available}"
             raise _refused(self, because)
 
 
@@ -71,11 +71,11 @@ def register_faults(program: Program, registers: int) -> Iterator[tuple[Alloc, s
         groups = agent_count(program, launch.stmt, "warpgroup") or 0
         rooms = window_rooms(program, launch.stmt, REGISTERS, COUNTED_UNITS) if groups else ()
         for room in rooms:
-            left = split_registers(groups, registers).group - ADDRESSES
+            room_left = split_registers(groups, registers).group - ADDRESSES
             each = None if room.bytes is None else -(-room.bytes // (4 * groups * GROUP_THREADS))
-            if each is None or each > left:
+            if each is None or each > room_left:
                 takes = "an unknown number of" if each is None else each
-                because = f"it takes {takes} registers of a thread, and {groups} warpgroups have {left} each for sums"
+                because = f"it takes {takes} registers of a thread, and {groups} warpgroups have {room_left} each for sums"
                 yield room.alloc, because
 
 

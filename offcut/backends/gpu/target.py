@@ -140,9 +140,9 @@ class Cuda(Target):
 
         Raises PartitionError for the first tile whose microkernel wants more.
         """
-        wanted = {one.name: one.features - self.features for one in self.microkernels()}
+        missing_features = {one.name: one.features - self.features for one in self.microkernels()}
         for tile in analysis(program).of(Tile):
-            if missing := wanted.get(tile.microkernel or ""):
+            if missing := missing_features.get(tile.microkernel or ""):
                 raise PartitionError(
                     "compile",
                     f"cannot run {tile.microkernel} on {self.machine.name}",

@@ -50,14 +50,14 @@ def encode(
     address     of the array, a multiple of 16
     shape, box  elements along its axes, the last one contiguous; an empty array, of which nothing is copied, counts as of one element
     """
-    made, rank = TensorMap(), len(shape)
+    tensor_map, rank = TensorMap(), len(shape)
     extents = [max(extent, 1) for extent in reversed(shape)]
     strides, step = [], _ITEM
     for extent in extents[:-1]:
         step *= extent
         strides.append(-(-step // 16) * 16)  # of one element, where the array is empty
     status = function(
-        made.address,
+        tensor_map.address,
         _UINT16,
         rank,
         address,
@@ -70,4 +70,4 @@ def encode(
         _PROMOTE_256B,
         _ZEROS,
     )
-    return int(status), made
+    return int(status), tensor_map

@@ -71,22 +71,24 @@ class BoxChecker:
             is_shared = place is not None and place.region.memory == SHARED
             if declared is None or index is None or place is None or not is_shared:
                 continue
-            wanted, lies = (
+            expected, lies = (
                 declared.on(*operand_axes(kernel, operand, axes, index)),
                 self.layouts.get(name),
             )
-            if lies is None or lies.canonical() != wanted.canonical():
+            if lies is None or lies.canonical() != expected.canonical():
                 shown = "row by row" if lies is None else f"in {format_layout(lies)}"
                 yield (
                     "layout",
-                    f"{name} lies {shown}, and {kernel.name} has it in {format_layout(wanted)}",
+                    f"{name} lies {shown}, and {kernel.name} has it in {format_layout(expected)}",
                 )
                 continue
             for at, (part, start) in enumerate(zip(index, place.starts, strict=True)):
                 along_terms = axes.get(kernel.depth) in variables(part)
                 terms = kernel.extents_of(kernel.depth).multiple_of if along_terms else 1
                 step_size = (
-                    min(terms, wanted.multiple_of(at)) if along_terms else wanted.multiple_of(at)
+                    min(terms, expected.multiple_of(at))
+                    if along_terms
+                    else expected.multiple_of(at)
                 )
                 offset = int(evaluate(part, values)) - start
                 if offset % step_size:

@@ -514,8 +514,10 @@ class _Role:
             case Action.WAIT_GROUP if self.kernel.unit == "warpgroup" and stmt.unit is None:
                 if self.computes:  # whatever the condition: what has ended is waited for at once
                     lines.append(f"wait_for_products<{stmt.pending}>();")
-                    held = (self.kernel.windows.fragments.get(at) for at in self.places.values())
-                    lines += [f"end_of({one.name});" for one in held if one is not None]
+                    fragments = (
+                        self.kernel.windows.fragments.get(at) for at in self.places.values()
+                    )
+                    lines += [f"end_of({one.name});" for one in fragments if one is not None]
                     self.lines += ["  " * depth + line for line in lines]
                 return
             case _:
