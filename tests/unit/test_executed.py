@@ -109,7 +109,7 @@ def planned(operator: str, machine: str, cut: str) -> tuple[Any, ...]:
     target = oc.target("cpu", machine=machine)
     asked: Any = CUTS[cut]
     if operator == "softmax" and isinstance(asked, dict):
-        asked = {"j": next(iter(asked.values()))}
+        asked = {f"{output.name}.j": next(iter(asked.values()))}
     options = target.options("compile", strategy=strategies(asked))
     return target, proved_plan(target, request, options), request, options
 
