@@ -160,7 +160,7 @@ def _with_new_tokens(
     names: dict[str, str] = {}
     for token in program.tokens:
         name, number = token.name, 1
-        while name in used_names:
+        while name in used_names or name in names.values():
             number += 1
             name = f"{token.name}_{number}"
         names[token.name] = name

@@ -110,6 +110,16 @@ def test_what_goes_on_with_a_sum_is_computed_from_registers() -> None:
     assert "inline T" in str(kernel.schedule)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("own")
+def test_strategies_that_are_mixed_compete_at_each_call() -> None:
+    a, w, s = product(16, 20, most=300)
+    kernel = oc.compile(s, inputs=[a, w], target=there(), strategy={"i": "mix"})
+    x, weights = arrays(16, 20, "bfloat16")
+    check(kernel, x, weights, x.astype(np.float32) @ weights.astype(np.float32))
+    assert "\nchoose\n  option " in str(kernel.loops)
+
+
 @pytest.mark.parametrize(
     "strategy",
     [

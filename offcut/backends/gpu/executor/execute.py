@@ -169,9 +169,15 @@ class _Execution:
         if self.agents.grid is None:
             self.run_launch(self.program.body)
             return
-        for number, stmt in enumerate(self.program.body, 1):
-            self.reader.launch = number
-            if _ends_launch(stmt, self.agents.grid):
+        self.run_launches(self.program.body, self.agents.grid)
+
+    def run_launches(self, body: Sequence[Stmt], grid: str) -> None:
+        """Run launches, those of the cheapest option of a choice."""
+        for stmt in body:
+            self.reader.launch += 1
+            if isinstance(stmt, Choose):
+                self.run_launches(cheapest(stmt.options, self.sizes).body, grid)
+            elif _ends_launch(stmt, grid):
                 self.meet()
             else:
                 self.run_launch((stmt,))
