@@ -54,7 +54,7 @@ def competing(plans: Plans, price: Price, complete: Callable[[TargetPlan], Targe
 
     Raises PartitionError for a tiling that is not legal.
     """
-    before = unfuse_stages(plans.computation)
+    before = unfuse_stages(plans.source)
     schedules, programs = list[Schedule](), list[Program]()
     for tiles in plans.tilings:
         cuts = {at: plans.level(at, tile, plans.tails[0]) for at, tile in tiles.items()}
