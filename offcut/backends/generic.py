@@ -236,7 +236,7 @@ class Plans:
         """
         before = unfuse_stages(self.source)
         by_hand = create_schedule(before).with_microkernels(self.kernels).apply(schedule)
-        (*forms, program), tiles = by_hand.forms(small)
+        (*forms, program), tiles = by_hand.forms(small, [step.name for step in self.first])
         starts = self.starts(schedule, before)
         through = (*starts, *forms) if small or len(starts) > 1 else tuple(forms)
         return TargetPlan(program, schedule, through=through, tiles=tiles)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, PartitionError, trim_traceback, trim_tracebacks
 from offcut.partition import EmittedTile, StrategyLike, parse_strategy, tiles_alike
 from offcut.partition.cutting import PiecesCost
-from offcut.proof import Certificate
+from offcut.proof import UNDECIDED, Certificate
 from offcut.schedule.apply import covering, loops
 from offcut.schedule.apply.apply_decision import apply_decision, without_stages
 from offcut.schedule.apply.axes import Axis, Target, find_stage, stage_names
@@ -325,42 +325,58 @@ class HandSchedule:
     def _proved(self, reassociate: bool) -> tuple[Nests, bool, Program, Certificate]:
         made = self._lowered
         if made is None or made[0] is not self._nests or made[1] != reassociate:
-            forget()
-            with lowering_budget():
-                steps = self._forms()
-                programs, _ = _programs(steps)
-            certificate = prove(self._nests, steps[0].source, programs, reassociate)
-            program = programs[-1]
+            values = self._whole_values()
+            try:
+                program, certificate = self._prove_forms(reassociate, values)
+            except PartitionError as refused:
+                if refused.refused != UNDECIDED or not values:
+                    raise
+                program, certificate = self._prove_forms(reassociate)
             made = self._lowered = self._nests, reassociate, program, certificate
         return made
+
+    def _prove_forms(
+        self, reassociate: bool, always: Collection[str] = ()
+    ) -> tuple[Program, Certificate]:
+        """Return the program, proved by steps that all have the staged arrays `always`."""
+        forget()
+        with lowering_budget():
+            steps = self._forms(always=always)
+            programs, _ = _programs(steps)
+        certificate = prove(self._nests, steps[0].source, programs, reassociate)
+        return programs[-1], certificate
+
+    def _whole_values(self) -> tuple[str, ...]:
+        """Return the arrays of staged values that lie in no window: they are stages, computed before their readers."""
+        steps = tuple(each_decision(self._steps))
+        windows = {step.stage for step in steps if isinstance(step, At)}
+        values = (s.name for s in steps if isinstance(s, Staging) and s.how == "value")
+        return tuple(name for name in values if name not in windows)
 
     @property
     def emitted(self) -> Program:
         """Return the loop program; nothing is proved."""
         return lower_with_tiles(self._nests)[0]
 
-    def forms(self, small: bool = True) -> tuple[tuple[Program, ...], tuple[EmittedTile, ...]]:
+    def forms(
+        self, small: bool = True, always: Collection[str] = ()
+    ) -> tuple[tuple[Program, ...], tuple[EmittedTile, ...]]:
         """Return the programs from one without staged arrays to the whole, each of one more, and the tiles of the whole in the
         order of its text; nothing is proved.
 
         Each computes what the one before does, which is a small question. The first is without windows, where it has any.
 
-        small  whether there is a program for each staged array; else the first one and the whole alone
+        small   whether there is a program for each staged array; else the first one and the whole alone
+        always  staged arrays that are in all of them
         """
-        return _programs(self._forms(small), small)
+        return _programs(self._forms(small, always), small)
 
-    def _forms(self, small: bool = True) -> tuple[Nests, ...]:
-        """Return what the decisions make without any staged array, then, in small steps of a proof, with one more each.
-
-        Values that lie in no window are a stage, which is in all of them.
-        """
-        steps = tuple(each_decision(self._steps))
-        windows = {step.stage for step in steps if isinstance(step, At)}
+    def _forms(self, small: bool = True, always: Collection[str] = ()) -> tuple[Nests, ...]:
+        """Return what the decisions make without any staged array, then, in small steps of a proof, with one more each."""
         staged = [
             s.name
-            for s in steps
-            if isinstance(s, Staging)
-            and (s.how in ("read", "prepack") or (s.how == "value" and s.name in windows))
+            for s in each_decision(self._steps)
+            if isinstance(s, Staging) and s.how != "write" and s.name not in always
         ]
         forms = []
         for number in range(len(staged) if small else min(len(staged), 1)):

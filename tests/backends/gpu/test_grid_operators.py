@@ -189,3 +189,10 @@ def test_lanes_are_decisions() -> None:
     kept = oc.compile(result, inputs=inputs, target=target, reassociate=False)
     assert "softmax_A_sum.k lane" not in str(kept.schedule)
     assert "bind softmax_A_max.k lane tree" in str(kept.schedule)
+
+
+def test_the_schedule_of_a_padded_convolution_is_taken_again() -> None:
+    made, source = kernel("padded convolution")
+    schedule = oc.Schedule.parse(str(made.schedule))
+    target = oc.target("cuda", machine="h200", device="emulated")
+    assert oc.compile(source, target=target, schedule=schedule).loops == made.loops
