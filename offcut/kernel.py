@@ -322,12 +322,14 @@ class Kernel:
             self.code.planned, self.signature, self._arrays, self.code.options, folder, called
         )
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, shared: bool = False) -> None:
         """Write the kernel into a file: its machine code and its packed constants. `offcut.load` runs it where there is no compiler, with
         the same bits, each call on the thread that makes it.
 
-        Raises TargetError where the target makes no machine code, or the kernel calls external functions; DescribeError where the file
-        cannot be written.
+        shared  whether the code is a shared library beside the file, which runs where numpy is the only package
+
+        Raises TargetError where the target makes no machine code, the kernel calls external functions, or there is no linker;
+        DescribeError where the file cannot be written.
         """
         entry = self.entry
         names = ("entry", "workspace", "fastcall", "supported")
@@ -336,7 +338,7 @@ class Kernel:
         target, options = self.code.target, self.code.options
         code = target.portable_code([part], (), symbols, options, from_python=True)
         saved = SavedCode("kernel", self.signature, code.triple, code.features)
-        write_saved(path, saved, code, entry.memories)
+        write_saved(path, saved, code, entry.memories, shared)
 
     @property
     def partition(self) -> Partition:

@@ -34,6 +34,13 @@ def build(
             help="A described machine, or the path of a description; by default this one."
         ),
     ] = None,
+    shared: Annotated[
+        bool,
+        typer.Option(
+            "--shared",
+            help="Write the machine code as a shared library beside the file, OUTPUT.so: it runs where numpy is the only package.",
+        ),
+    ] = False,
     distributive: Annotated[
         bool,
         typer.Option(
@@ -73,5 +80,6 @@ def build(
                 typer.echo(f"{path}: {path.stat().st_size:,} bytes")
             return
         path = output or Path(f"{model.stem}.offcut")
-        made.save(path)
-        typer.echo(f"{path}: {path.stat().st_size:,} bytes")
+        made.save(path, shared=shared)
+        for one in (path, path.with_suffix(".so"))[: 1 + shared]:
+            typer.echo(f"{one}: {one.stat().st_size:,} bytes")

@@ -322,11 +322,11 @@ export: cannot export for target='interpret'
   because  it makes no code that runs without Python""",
     ),
     "a kernel for a machine of another architecture": (
-        lambda: oc.compile(C, target=oc.target("cpu", machine="neoverse-n1")),
+        lambda: oc.compile(C, target=oc.target("cpu", machine="neoverse-n1"))(),
         """\
-compile: cannot run code for neoverse-n1 here
+C: cannot run code for neoverse-n1 here
   because  this machine lacks aarch64
-  help     oc.target("cpu", machine=…).plan(…) plans for it""",
+  help     save(path), or export(folder), for a machine like that one""",
     ),
     "a feature of every processor hidden": (
         lambda: hiding("sse2"),

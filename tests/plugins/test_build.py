@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +55,33 @@ def test_a_built_model_gives_the_bits_of_the_model(model: Path, built: Path, row
     assert [*results] == ["y", "y2"]
     for name, array in wanted.items():
         np.testing.assert_array_equal(results[name], array)
+
+
+@pytest.mark.skipif(shutil.which("ld") is None, reason="the system has no linker")
+def test_a_model_is_built_with_a_shared_library(model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "two.offcut"
+    done = run(app, ["build", str(model), "-o", str(path), "--size", "batch=1:64", "--shared"])
+    assert done.exit_code == 0, done.output
+    assert [line.split(":")[0] for line in done.output.splitlines()] == [
+        str(path),
+        str(tmp_path / "two.so"),
+    ]
+    wanted, results = oc.from_onnx(model)(feed(13)), oc.load(path)(feed(13))
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(results[name], array)
+
+
+@pytest.mark.parametrize("machine", ["neoverse-n1", "cascade-lake", "sapphire-rapids"])
+def test_a_model_is_built_for_another_machine(model: Path, tmp_path: Path, machine: str) -> None:
+    path = tmp_path / "two.offcut"
+    done = run(app, ["build", str(model), "-o", str(path), "--machine", machine])
+    assert done.exit_code == 0, done.output
+    there = oc.target("cpu", machine=machine)
+    if not there.host().lacking:
+        np.testing.assert_array_equal(oc.load(path)(feed(1))["y2"], -oc.load(path)(feed(1))["y"])
+    else:
+        with pytest.raises(oc.TargetError, match=f"cannot run code for {machine} here"):
+            oc.from_onnx(model, target=there)(feed(3))
 
 
 def test_a_built_model_runs_from_the_shell(built: Path, tmp_path: Path) -> None:

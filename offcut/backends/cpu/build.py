@@ -32,6 +32,7 @@ from offcut.core import index as ix
 from offcut.core.program import Buffer, Kind, Program, canonicalize
 from offcut.core.text.layouts import format_layout, layout_of
 from offcut.describe.request import Array
+from offcut.errors import TargetError
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,48 @@ class LoadedKernel:
     def _read(self, constants: Mapping[str, Array]) -> list[PackedBuffer]:
         copies = self.constant_copies(constants)
         return [copies.as_read(layout) for layout in self.layouts]
+
+
+@dataclass(frozen=True)
+class ForeignKernel:
+    """A kernel's machine code for a machine that this one is not: it is saved and exported, and refuses to be called.
+
+    lacking  what this machine lacks
+    """
+
+    signature: Signature
+    layouts: tuple[Reading, ...]
+    host: Host
+    lacking: tuple[str, ...]
+
+    def __call__(self, constants: Mapping[str, Array]) -> Callable[..., Any]:
+        """Return what raises TargetError."""
+
+        def call(*arrays: Any, **named: Any) -> Any:
+            raise TargetError(
+                self.signature.name,
+                f"cannot run code for {self.host.machine.name} here",
+                because=f"this machine lacks {', '.join(self.lacking)}",
+                help=("save(path), or export(folder), for a machine like that one",),
+            )
+
+        return call
+
+    def entry(self, constants: Mapping[str, Array]) -> Entry:
+        """Return an entry without addresses: what it reads, packed."""
+        memories = tuple(map(self.constant_copies(constants).as_read, self.layouts))
+        return Entry(
+            0,
+            0,
+            tuple(one.address for one in memories),
+            0,
+            owners=tuple(one.owner for one in memories),
+            memories=tuple(one.memory for one in memories),
+        )
+
+    def constant_copies(self, constants: Mapping[str, Array]) -> PackedConstants:
+        """Return the constants, packed as the code reads them."""
+        return PackedConstants.of(constants, self.layouts)
 
 
 def lower_kernel(made: CpuPlan, signature: Signature, host: Host) -> Lowered:
@@ -126,8 +169,13 @@ def _framed(parts: Sequence[bytes]) -> bytes:
     return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
 
 
-def load_kernel(payload: bytes, signature: Signature, host: Host) -> LoadedKernel:
-    """What `compile_kernel` gave, in this process."""
+def load_kernel(
+    payload: bytes, signature: Signature, host: Host, lacking: tuple[str, ...] = ()
+) -> LoadedKernel | ForeignKernel:
+    """Return what `compile_kernel` gave, in this process.
+
+    lacking  what this machine lacks to run it
+    """
     parts: list[bytes] = []
     while payload:
         end = 8 + int.from_bytes(payload[:8], "little")
@@ -137,6 +185,8 @@ def load_kernel(payload: bytes, signature: Signature, host: Host) -> LoadedKerne
         (name, layout_of(layout) if layout else None, dtype)
         for name, layout, dtype in json.loads(parts[0])
     )
+    if lacking:
+        return ForeignKernel(signature, layouts, host, lacking)
     if host.threads > 1:
         pool.start()
     return LoadedKernel(signature, external.load(parts[1:], host), layouts, host)

@@ -140,20 +140,13 @@ class Cpu(Target):
         return build.compile_kernel(_own(planned), signature, self.host(options))
 
     def load(self, lowered: bytes, signature: Signature, options: Options) -> Loaded:
-        """Machine code in this process."""
+        """Return machine code in this process; of another machine, what refuses to be called."""
         host = self.host(options)
         lacking = host.lacking
         tiles = _has_tiles(host)  # asked here, too: kept code was planned elsewhere
         if not host.here and "amx-tile" in host.features and not tiles:
             lacking = (*lacking, "the permission to use tile registers")
-        if lacking:
-            raise TargetError(
-                "compile",
-                f"cannot run code for {host.machine.name} here",
-                because=f"this machine lacks {', '.join(lacking)}",
-                help=('oc.target("cpu", machine=…).plan(…) plans for it',),
-            )
-        return build.load_kernel(lowered, signature, host)
+        return build.load_kernel(lowered, signature, host, lacking)
 
     def check_text(self, program: Program, options: Options, op: str) -> tuple[str, ...]:
         """Check units and memories, names of microkernels, and tiles of declared instructions; those of its own where a text is

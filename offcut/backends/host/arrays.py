@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from offcut import debug
 from offcut.backends.host import cuda_arrays
-from offcut.core.dtypes import DTYPES, ITEM_BYTES, numpy_dtype
+from offcut.core.dtypes import DTYPES, ITEM_BYTES, numpy_dtype, to_dtype
 from offcut.errors import CallError
 
 Array = npt.NDArray[Any]
@@ -172,7 +172,7 @@ def contiguous_info(array: Any) -> tuple[int, tuple[int, ...], str] | None:
     kind = type(array)
     if kind is np.ndarray:
         flags = array.flags
-        name = _COMPACT.get(array.dtype)
+        name = _COMPACT.get(array.dtype) or to_dtype(array.dtype)
         if name is None or not (flags.c_contiguous and flags.aligned):
             return None
         return array.__array_interface__["data"][0], array.shape, name
@@ -190,7 +190,8 @@ def contiguous_info(array: Any) -> tuple[int, tuple[int, ...], str] | None:
     return None if address % ITEM_BYTES[name] else (address, array.shape, name)
 
 
-_COMPACT = {numpy_dtype(name): name for name in DTYPES}
+_COMPACT = {np.dtype(name): name for name in DTYPES if name != "bfloat16"}
+"""Names of numpy's own element types: the other one is known by its name, so that no array imports ml_dtypes."""
 
 
 @cache
@@ -322,7 +323,7 @@ def convert_like(kind: str, original: object, result: object) -> object:
     )
     if not hasattr(namespace, "from_dlpack"):
         return result
-    if result.dtype == numpy_dtype("bfloat16"):  # numpy cannot export it: hand over the bits
+    if result.dtype.name == "bfloat16":  # numpy cannot export it: hand over the bits
         return namespace.from_dlpack(result.view(np.uint16)).view(namespace.bfloat16)
     converted: object = namespace.from_dlpack(result)
     return converted

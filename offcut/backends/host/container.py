@@ -12,7 +12,8 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -44,13 +45,22 @@ def write_container(
     Raises DescribeError where it cannot be written.
     """
     text = json.dumps(manifest, indent=1, allow_nan=False).encode()
+    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, parts in {MANIFEST: [text], **members}.items():
+            _write_member(archive, file.tell(), name, parts)
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Any]:
+    """Around what writes a file: another process sees the one before, or the whole of this one.
+
+    Raises DescribeError where it cannot be written.
+    """
     where = Path(os.fsdecode(path))
     try:
         with NamedTemporaryFile(dir=where.parent, prefix=f".{where.name}.", delete=False) as file:
             try:
-                with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                    for name, parts in {MANIFEST: [text], **members}.items():
-                        _write_member(archive, file.tell(), name, parts)
+                yield file
                 file.close()
                 os.chmod(file.name, 0o666 & ~_umask())
                 os.replace(file.name, where)

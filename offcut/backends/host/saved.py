@@ -1,8 +1,9 @@
 """Kernels and models as files, which a process runs that has no compiler: the machine code, the constants as it reads them, and how it is
 called.
 
-A file is a container (`container`) of ``code.o``, an object file of ELF that `Target.portable_code` made; of ``constants``, packed, each
-from a multiple of 64 bytes on; and of a manifest::
+A file is a container (`container`) of ``code.o``, an object file of ELF that `Target.portable_code` made, or beside it a shared library of
+that (`shared_library`), which no package but numpy is needed for; of ``constants``, packed, each from a multiple of 64 bytes on; and of a
+manifest::
 
     format      1; a higher number is a newer layout
     offcut      the version that wrote it
@@ -10,6 +11,7 @@ from a multiple of 64 bytes on; and of a manifest::
     triple      of the processor, as LLVM has it; features: that it must have
     signature   inputs, outputs, sizes and their relations (`offcut.backends.abi.Signature`); extents as text
     constants   [first byte, bytes] of each, in the order of the entry's pointers
+    library     name, bytes and CRC-32 of the shared library, in the folder of the file; null: ``code.o`` is in the file
     faults      of a model: why a call cannot run, by the status that says so
     inputs, outputs  of a model: the names by which a mapping gives the inputs, and a call the outputs, each with its place in the signature,
                 in the order of a call
@@ -18,8 +20,10 @@ from a multiple of 64 bytes on; and of a manifest::
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -28,7 +32,14 @@ from typing import Any
 import offcut
 from offcut.backends.abi import AffineFact, Argument, PortableCode, Signature
 from offcut.backends.host.call import make_callable
-from offcut.backends.host.container import read_container, write_container
+from offcut.backends.host.container import read_container, replacing, write_container
+from offcut.backends.host.shared_library import (
+    LibraryFile,
+    is_own_architecture,
+    link,
+    open_library,
+)
+from offcut.core.extras import is_installed
 from offcut.core.program import Size
 from offcut.core.text.expressions import parse_expr
 from offcut.errors import (
@@ -44,6 +55,7 @@ from offcut.errors import (
 FORMAT = 1
 """The layout of the files that this version writes, and the last that it reads."""
 CODE, CONSTANTS = "code.o", "constants"
+_SUFFIX, _LIBRARY_SUFFIX = ".offcut", ".so"
 _LINE = 64  # bytes: a constant begins at a multiple
 FIRST_FAULT = 16
 """The least status of the entry of a model that says why it cannot run: the first of its faults."""
@@ -68,14 +80,30 @@ class SavedCode:
 
 
 def write_saved(
-    path: str | os.PathLike[str], saved: SavedCode, code: PortableCode, constants: Sequence[Any]
+    path: str | os.PathLike[str],
+    saved: SavedCode,
+    code: PortableCode,
+    constants: Sequence[Any],
+    shared: bool = False,
 ) -> None:
     """Write the file of a kernel or of a model.
 
     constants  as the code reads them, arrays of uint8, in the order of the entry's pointers
+    shared     whether the code is a shared library beside the file, of its name with the suffix ``.so``
 
-    Raises DescribeError where it cannot be written, TargetError for code that calls functions of other libraries.
+    Raises DescribeError where it cannot be written, TargetError for code that calls functions of other libraries, or where there is no
+    linker.
     """
+    where = Path(os.fsdecode(path))
+    library = link(saved.signature.name, code) if shared else None
+    beside = where.with_suffix(_LIBRARY_SUFFIX)
+    if library is not None and beside == where:
+        raise DescribeError(
+            "save",
+            f"cannot write {where}",
+            because="its shared library would have the same name",
+            help=(str(where.with_suffix(_SUFFIX)),),
+        )
     if code.provided:
         raise TargetError(
             "save",
@@ -97,12 +125,19 @@ def write_saved(
         "features": saved.features,
         "signature": _written(saved.signature),
         "constants": places,
+        "library": library and asdict(LibraryFile(beside.name, len(library), zlib.crc32(library))),
         "faults": saved.faults,
         "inputs": saved.inputs,
         "outputs": saved.outputs,
         "returns": saved.returns,
     }
-    write_container(path, manifest, {CODE: [code.object], CONSTANTS: parts})
+    members = {CONSTANTS: parts}
+    if library is None:
+        members = {CODE: [code.object], **members}
+    else:
+        with replacing(beside) as file:
+            file.write(library)
+    write_container(where, manifest, members)
 
 
 def _written(signature: Signature) -> Mapping[str, Any]:
@@ -222,6 +257,8 @@ def load(path: str | os.PathLike[str]) -> SavedKernel:
     """Return the kernel or the model of a file that `save` wrote. No compiler is imported, and constants are read from the mapped file:
     processes that load one file have them in memory once.
 
+    path  of the file, or of the shared library beside it
+
     Raises DescribeError for a file that cannot be read, that is damaged, or that a newer version wrote; TargetError on a processor that it
     was not made for.
     """
@@ -233,6 +270,8 @@ def load(path: str | os.PathLike[str]) -> SavedKernel:
             help=('oc.load("encoder.offcut")',),
         )
     where = Path(os.fsdecode(path)).absolute()
+    if where.suffix == _LIBRARY_SUFFIX:
+        where = where.with_suffix(_SUFFIX)
     manifest, members = read_container(where)
     newest = manifest.get("format")
     if not isinstance(newest, int) or newest < 1:
@@ -257,13 +296,14 @@ def load(path: str | os.PathLike[str]) -> SavedKernel:
             _places(manifest["outputs"], len(signature.outputs)),
             str(manifest["returns"]),
         )
-        code, constants = members[CODE], members[CONSTANTS]
+        library, constants = manifest.get("library"), members[CONSTANTS]
+        code = bytes(members[CODE]) if library is None else LibraryFile.read(library)
         places = [(int(first), int(count)) for first, count in manifest["constants"]]
     except (LookupError, TypeError, ValueError, AttributeError, ParseError) as error:
         raise _unknown(where, f"its manifest is incomplete: {error}") from None
     if any(first < 0 or first % _LINE or first + count > len(constants) for first, count in places):
         raise _unknown(where, "its manifest names constants that it does not hold")
-    return _loaded(where, saved, bytes(code), constants, [first for first, _ in places])
+    return _loaded(where, saved, code, constants, [first for first, _ in places])
 
 
 def _texts(given: Any) -> tuple[str, ...]:
@@ -284,24 +324,26 @@ def _places(given: Any, count: int) -> Mapping[str, int]:
 
 
 def _loaded(
-    where: Path, saved: SavedCode, code: bytes, constants: Any, places: Sequence[int]
+    where: Path,
+    saved: SavedCode,
+    code: bytes | LibraryFile,
+    constants: Any,
+    places: Sequence[int],
 ) -> SavedKernel:
     """Return what a file holds, its code in this process.
 
     constants  bytes of all of them; places: where each begins
     """
-    import ctypes
-
-    here = platform.machine()
-    made_for = saved.triple.partition("-")[0]
-    if {made_for, here} - {"x86_64", "AMD64", "amd64"} and made_for != here:
+    if not is_own_architecture(saved.triple):
+        made_for, here = saved.triple.partition("-")[0], platform.machine()
         raise _other_processor(
             where, saved, f"it is for {made_for}, and this process runs on {here}"
         )
-    from offcut.backends.llvm.loader import load_objects
-
+    arrays = (*saved.signature.inputs, *saved.signature.outputs)
+    if any(one.dtype == "bfloat16" for one in arrays) and not is_installed("ml_dtypes"):
+        raise _lacks_package(where, saved, "numpy has bfloat16 by ml_dtypes alone", "ml_dtypes")
+    module = _code(where, saved, code)
     try:
-        module = load_objects([code], saved.triple)
         supported = module.address("offcut_supported")
         entry, workspace, fastcall = (
             module.address(f"offcut_{name}") for name in ("entry", "workspace", "fastcall")
@@ -329,6 +371,39 @@ def _loaded(
     kind = type("SavedKernel", (SavedKernel,), {"__call__": call, "__doc__": SavedKernel.__doc__})
     kernel: SavedKernel = kind(where, saved)
     return kernel
+
+
+def _code(where: Path, saved: SavedCode, code: bytes | LibraryFile) -> Any:
+    """Return the machine code in this process, which gives addresses by symbols."""
+    if isinstance(code, LibraryFile):
+        library = where.parent / code.name
+        try:
+            return open_library(library, code)
+        except FileNotFoundError:
+            because = f"its machine code is in {code.name}, which is not beside it"
+        except (OSError, RuntimeError) as error:
+            because = f"its machine code cannot be loaded from {code.name}: {error}"
+        raise _unknown(where, because)
+    try:
+        from offcut.backends.llvm.loader import load_objects
+    except ModuleNotFoundError:
+        because = "its machine code is an object file, which llvmlite loads"
+        raise _lacks_package(where, saved, because, "llvmlite", "save(path, shared=True)") from None
+    try:
+        return load_objects([code], saved.triple)
+    except RuntimeError as error:
+        raise _unknown(where, f"its machine code cannot be loaded: {error}") from None
+
+
+def _lacks_package(
+    where: Path, saved: SavedCode, because: str, package: str, *others: str
+) -> TargetError:
+    return TargetError(
+        "load",
+        f"cannot run {saved.signature.name} of {where.name} here",
+        because=f"{because}, and {package} is not installed",
+        help=(f"pip install {package}", *others),
+    )
 
 
 def _unknown(where: Path, because: str) -> DescribeError:

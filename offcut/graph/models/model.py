@@ -264,14 +264,17 @@ class Model:
         inputs: Mapping[str, str] | None = None,
         outputs: Mapping[str, str] | None = None,
         returns: str = "arrays",
+        *,
+        shared: bool = False,
     ) -> None:
         """Write the model into a file: machine code, and constants as it reads them. `offcut.load` runs it where there is no compiler, with
         the same bits, each call on the thread that makes it and each kernel for the whole of a batch.
 
         inputs, outputs  the names by which a mapping gives the inputs, and a call the outputs, each with the one of the graph; None: these
         returns  what a call with arrays in order gives: "arrays", or a "mapping" by these names
+        shared   whether the code is a shared library beside the file, which runs where numpy is the only package
 
-        Raises TargetError for a kernel that is no machine code; DescribeError where the file cannot be written.
+        Raises TargetError for a kernel that is no machine code, or where there is no linker; DescribeError where the file cannot be written.
         """
         names = "entry", "workspace", "fastcall", "supported"
         made = self._native("save", inputs, outputs)
@@ -289,7 +292,7 @@ class Model:
             _placed(outputs, graph.outputs),
             returns,
         )
-        write_saved(path, saved, code, made.constants)
+        write_saved(path, saved, code, made.constants, shared)
 
     def export(
         self,
@@ -385,6 +388,9 @@ class Model:
         for one in self._slices:
             if because := one.fault(number):
                 raise refusal(self.bound.graph.name, known, one.name, because)
+        for step in self.steps:
+            if step.entry is not None and not step.entry.address:
+                step.kernel()  # of another machine: it says so
         fresh = tuple(self._allocation(output, number) for output in self._fresh)
         with self._lock:
             if len(self._known) >= MOST_FRAMES:

@@ -67,9 +67,10 @@ class OnnxModel:
         """What a call runs, as `Model.plan` says it."""
         return self.model.plan(**sizes)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, shared: bool = False) -> None:
         """Write the model into a file, which `offcut.load` runs where there is no compiler, as `Model.save` says."""
-        self.model.save(path, self.imported.inputs, self.imported.outputs, "mapping")
+        imported = self.imported
+        self.model.save(path, imported.inputs, imported.outputs, "mapping", shared=shared)
 
     def export(self, folder: str | os.PathLike[str], name: str | None = None) -> Exported:
         """Return an object file and a C header, as `Model.export` says."""

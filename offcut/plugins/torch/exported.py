@@ -166,14 +166,14 @@ class TorchModel:
         """What the kernels of a call are predicted to cost, as `Model.cost` says it: what stays with torch has no price."""
         return self.program.cost(**sizes)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, shared: bool = False) -> None:
         """Write the model into a file, which `offcut.load` runs where there is no torch, as `Model.save` says: called with the same arrays in
         order, numpy's or torch's, or with a mapping by the names of the arguments.
 
         Raises DescribeError where torch runs a part of it, or it branches on sizes; TargetError for a kernel that is no machine code.
         """
         model, inputs, outputs = self.program.whole_region("save")
-        model.save(path, inputs, outputs)
+        model.save(path, inputs, outputs, shared=shared)
 
     def export(self, folder: str | os.PathLike[str], name: str) -> Exported:
         """Return an object file and a C header, as `Model.export` says.

@@ -39,6 +39,9 @@ _SPECIAL: dict[str, tuple[_Place, tuple[str, ...]]] = {
     "amx-int8": ((7, 0, 3, 25), ("llvm.x86.tdpbs", "llvm.x86.tdpbu")),
     "amx-bf16": ((7, 0, 3, 22), ("llvm.x86.tdpbf16",)),
 }
+# Feature in LLVM's names -> the bit by which Linux reports it on aarch64 to who asks `getauxval` for `_HWCAP`.
+_HWCAP_BITS = {"lse": 8, "fullfp16": 10, "rdm": 12, "rcpc": 15, "dotprod": 20}
+_HWCAP = 16
 _PLACES = _GENERAL | {name: place for name, (place, _) in _SPECIAL.items()}
 
 # Registers that the system must save, by feature: bits of the extended control register 0.
@@ -65,7 +68,8 @@ def needed(host: Host, texts: Iterable[str]) -> tuple[str, ...]:
 
     What the host has for general code, and of the special features those that the code names.
     """
-    general = [name for name in _GENERAL if name in host.features]
+    is_arm = host.machine.architecture == "aarch64"
+    general = [name for name in (_HWCAP_BITS if is_arm else _GENERAL) if name in host.features]
     modules = list(texts)
     special = [
         name
@@ -81,6 +85,12 @@ def supported(symbol: str, features: Sequence[str], triple: str) -> str:
     Where tiles are among them, Linux is asked to let the process use them.
     """
     f = FunctionWriter()
+    if triple.startswith("aarch64"):
+        mask = sum(1 << _HWCAP_BITS[name] for name in features)
+        there = f.let(f"and i64 {f.let(f'call i64 @getauxval(i64 {_HWCAP})')}, {mask}")
+        good = f.let(f"icmp eq i64 {there}, {mask}")
+        f.do(f"ret i32 {f.let(f'zext i1 {good} to i32')}")
+        return f"declare i64 @getauxval(i64)\ndefine i32 @{symbol}() nounwind {{\n{f.text()}\n}}"
     good = "true"
     places = [_PLACES[name] for name in features]
     for leaf, subleaf in dict.fromkeys(place[:2] for place in places):

@@ -232,6 +232,7 @@ def strip_unused(module: Any) -> None:
 def position_independent(module: Any, triple: str, features: Sequence[str]) -> bytes:
     """The object file of `module`, to be linked anywhere, for a base processor with `features`."""
     _initialize()
+    _initialize_all()
     machine = llvm.Target.from_triple(triple).create_target_machine(
         features=",".join(f"+{name}" for name in features),
         opt=1,

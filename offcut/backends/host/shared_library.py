@@ -1,0 +1,136 @@
+"""The machine code of a file as a shared library beside it: made by a linker, opened where no package but numpy is installed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from offcut.backends.abi import PortableCode
+from offcut.core.extras import extra_help, is_installed
+from offcut.errors import TargetError
+
+_PACKAGE = "ziglang"
+"""Of the extra ``shared``: a wheel with LLVM's linker for all architectures."""
+_FLAGS = "-shared -z text -z noexecstack -Bsymbolic --build-id=none"
+"""Nothing is written to where the code is mapped, no stack is executable, its own symbols are its own, and equal objects are equal
+libraries. What the C library defines stays undefined: the process has it."""
+_X86 = ("x86_64", "AMD64", "amd64")
+_OPEN: dict[tuple[int, int], int] = {}
+"""Descriptors of the libraries that this process has opened, by device and inode: see `open_library`."""
+
+
+def is_own_architecture(triple: str) -> bool:
+    """Return whether this process runs code for a triple of LLVM."""
+    made_for, here = triple.partition("-")[0], platform.machine()
+    return made_for == here or (made_for in _X86 and here in _X86)
+
+
+def link(name: str, code: PortableCode) -> bytes:
+    """Return the shared library of an object file.
+
+    name  what is not saved where there is no linker
+
+    Raises TargetError where there is none, or where it fails.
+    """
+    refused, architecture = f"cannot make a shared library of {name}", code.triple.partition("-")[0]
+    linker = next(_linkers(architecture, is_own_architecture(code.triple)), None)
+    if linker is None:
+        raise TargetError(
+            "save",
+            refused,
+            because=f"there is no linker for {architecture}",
+            help=("ld of binutils, or ld.lld, on the path", extra_help("shared")),
+        )
+    with TemporaryDirectory(prefix="offcut-") as folder:
+        given, made = Path(folder, "code.o"), Path(folder, "code.so")
+        given.write_bytes(code.object)
+        command = [*linker, *_FLAGS.split(), "-o", str(made), str(given)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode or not made.exists():
+            said = done.stderr.strip()[-500:] or f"it ended with {done.returncode}"
+            raise TargetError("save", refused, because=f"{' '.join(linker)}: {said}")
+        return made.read_bytes()
+
+
+def _linkers(architecture: str, is_own: bool) -> Iterator[Sequence[str]]:
+    """Yield linkers that are there and have the command line of ``ld``, the quickest first."""
+    for name in (*(("ld",) if is_own else ()), f"{architecture}-linux-gnu-ld", "ld.lld"):
+        if (path := shutil.which(name)) is not None:
+            yield (path,)
+    if is_installed(_PACKAGE):
+        yield sys.executable, "-m", _PACKAGE, "ld.lld"
+
+
+@dataclass(frozen=True)
+class LibraryFile:
+    """A shared library beside a file: its name there, its bytes, and their CRC-32."""
+
+    name: str
+    bytes: int
+    crc32: int
+
+    @staticmethod
+    def read(given: Mapping[str, Any]) -> LibraryFile:
+        """Return what JSON has; raises LookupError, TypeError or ValueError for anything else."""
+        name = str(given["name"])
+        if name != os.path.basename(name) or not name:
+            raise ValueError(f"{name!r} is no name of a file")
+        return LibraryFile(name, int(given["bytes"]), int(given["crc32"]))
+
+
+@dataclass(frozen=True)
+class LoadedLibrary:
+    """A shared library in this process, for as long as it lives."""
+
+    library: ctypes.CDLL
+
+    def address(self, symbol: str) -> int:
+        """Return the address of a function; raises RuntimeError where there is none."""
+        try:
+            return ctypes.cast(getattr(self.library, symbol), ctypes.c_void_p).value or 0
+        except AttributeError:
+            raise RuntimeError(f"it has no {symbol}") from None
+
+
+def open_library(path: Path, expected: LibraryFile) -> LoadedLibrary:
+    """Return a shared library, whose bytes are compared before anything of it runs.
+
+    The loader of the system knows libraries by the path that they were opened by, and would give the one before for a path that was written
+    anew. So a library is opened by its descriptor, which stays open as long as the process: no other file gets that name.
+
+    Raises RuntimeError for a file that is not the expected one, OSError for one that cannot be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    status = os.fstat(descriptor)
+    try:
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read()
+        if (len(data), zlib.crc32(data)) != (expected.bytes, expected.crc32):
+            raise RuntimeError("it is damaged, or of another file")
+        _provide_math()
+        known = _OPEN.setdefault((status.st_dev, status.st_ino), descriptor)
+        return LoadedLibrary(ctypes.CDLL(f"/proc/self/fd/{known}"))
+    finally:
+        if _OPEN.get((status.st_dev, status.st_ino)) != descriptor:
+            os.close(descriptor)
+
+
+def _provide_math() -> None:
+    """Let libraries find the functions of ``math.h``, which are in the C library itself where this one is not there."""
+    try:
+        ctypes.CDLL("libm.so.6", ctypes.RTLD_GLOBAL)
+    except OSError:
+        return
+
+
+__all__ = ["LibraryFile", "LoadedLibrary", "is_own_architecture", "link", "open_library"]
