@@ -269,6 +269,22 @@ def saved(results: Mapping[str, Array], folder: Path) -> None:
         ) from None
 
 
+def write_text(path: Path, text: str, option: str) -> None:
+    """Write the file that an option names.
+
+    Raises DescribeError where it cannot be written.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DescribeError(
+            "run",
+            f"cannot write to {path}",
+            because=str(error.strerror),
+            help=(f"{option} FILE, in a folder that is there",),
+        ) from None
+
+
 def _named(extent: Expr) -> str:
     return str(getattr(extent, "name", ""))
 

@@ -56,6 +56,15 @@ def run(
     cost: Annotated[
         bool, typer.Option("--cost", help="Print what they are predicted to cost.")
     ] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Print what they take, measured.")
+    ] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file that a measured call goes to, as a trace for Chrome or Perfetto."
+        ),
+    ] = None,
 ) -> None:
     """Run an ONNX model, or one that `offcut build` saved, once, and print the names, element types and shapes of its outputs.
 
@@ -70,13 +79,23 @@ def run(
         saved,
         sizes_of,
         targets_of,
+        write_text,
     )
     from offcut.plugins.onnx import from_onnx
 
     with refusals():
         check_readable(model)
         arrays = arrays_of(given or ())
-        loaded = load_saved(model, {"--graph": graph, "--plan": plan, "--cost": cost})
+        loaded = load_saved(
+            model,
+            {
+                "--graph": graph,
+                "--plan": plan,
+                "--cost": cost,
+                "--profile": profile,
+                "--trace": trace is not None,
+            },
+        )
         if loaded is not None:
             call = call_of(loaded)
             results = loaded(drawn(call, arrays, sizes_of(call, arrays, size or ()), seed))
@@ -97,7 +116,14 @@ def run(
                 typer.echo(str(made.plan(**sizes)))
             if cost:
                 typer.echo(str(made.cost(**sizes)))
-            results = made(drawn(call, arrays, sizes, seed))
+            feed = drawn(call, arrays, sizes, seed)
+            if profile or trace is not None:
+                profiled = made.profile(feed)
+                if profile:
+                    typer.echo(str(profiled))
+                if trace is not None:
+                    write_text(trace, profiled.chrome_trace(), "--trace")
+            results = made(feed)
         if output is not None:
             saved(results, output)
     for name, array in results.items():

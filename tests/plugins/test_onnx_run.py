@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +103,15 @@ def test_the_kernels_of_a_call_and_their_cost_are_printed(model: Path) -> None:
     done = run(app, ["run", str(model), "--size", "batch=3", "--plan", "--cost"])
     assert "g(batch = 3): 1 kernels, 1 distinct" in done.stdout
     assert "bound by" in done.stdout
+
+
+def test_the_kernels_of_a_call_are_timed(model: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    done = run(app, ["run", str(model), "--size", "batch=3", "--profile", "--trace", str(trace)])
+    assert "measured" in done.stdout
+    assert json.loads(trace.read_text())["traceEvents"]
+    gone = run(app, ["run", str(model), "--trace", str(tmp_path / "no" / "trace.json")])
+    assert "help     --trace FILE, in a folder that is there" in gone.stderr
 
 
 def test_an_input_that_no_call_changes_is_given_as_a_constant(tmp_path: Path) -> None:

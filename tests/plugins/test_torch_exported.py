@@ -664,3 +664,18 @@ def test_a_size_that_tracing_made_a_number_is_traced_again() -> None:
     assert (
         "axis 0 of x is 5 when it is traced: other sizes are traced by themselves" in model.report
     )
+
+
+def test_the_profiler_of_torch_names_regions_and_kernels() -> None:
+    layers = torch.nn.Sequential(torch.nn.Linear(8, 5), torch.nn.ReLU()).eval()
+    model, x = oc.from_torch(layers, (torch.randn(3, 8),)), torch.randn(4, 8)
+    wanted = model(x)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        result = model(x)
+    assert torch.equal(result, wanted)
+    names = {one.key for one in profiler.key_averages() if one.key.startswith("offcut::")}
+    assert len(names) == 2
+    (kernel,) = model.profile((x,), calls=2).kernels
+    assert f"offcut::{kernel.value}" in names
+    assert kernel.operators == "dense relu"
+    assert torch.equal(model(x), wanted)

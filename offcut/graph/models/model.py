@@ -51,7 +51,9 @@ from offcut.graph.models.memory.call_memory import Blocks, Passage, held, rounde
 from offcut.graph.models.memory.calls import Calls
 from offcut.graph.models.memory.lending import Lent, empty_there, lend, stream_of
 from offcut.graph.models.memory.operands import Operands
+from offcut.graph.models.observing import OBSERVER, Observer
 from offcut.graph.models.plan import ModelPlan, planned
+from offcut.graph.models.profile import ModelProfile, profile_of
 from offcut.graph.models.running import ARENA, Frame, Prepared, extents_of, limits_of, refusal
 from offcut.graph.models.saving import GraphSteps, NativeCode, native_code, options_of, renamed
 from offcut.graph.models.slices import open_slices
@@ -75,7 +77,7 @@ class _Known:
     number  the values of extents
     fresh   the shape, the strides in elements, and the element type of each output that a call allocates; no strides where it
             lies row by row
-    frames  that no call uses now
+    frames  that no call uses now; observed_frames: of calls that are watched
     passage  of inputs and results; None: they are where the values are
     """
 
@@ -83,6 +85,7 @@ class _Known:
     number: Numbers
     fresh: tuple[tuple[tuple[int, ...], tuple[int, ...] | None, str], ...]
     frames: list[Frame]
+    observed_frames: list[Frame]
     passage: Passage | None
 
 
@@ -206,10 +209,31 @@ class Model:
         lent = [lend(array, n, graph.inputs, graph.name, memory) for n, array in enumerate(arrays)]
         key = (*[(one.shape, one.dtype, one.is_there) for one in lent], *sorted(sizes.items()))
         known = self._known.get(key) or self._new(key, lent, sizes)
+        if (observer := OBSERVER.get()) is None:
+            return self._run(arrays, sizes, lent, known, known.frames, None)
+        with observer.model(self, known.sizes):
+            return self._run(arrays, sizes, lent, known, known.observed_frames, observer)
+
+    def _run(
+        self,
+        arrays: Sequence[Any],
+        sizes: Mapping[str, int],
+        lent: Sequence[Lent],
+        known: _Known,
+        frames: list[Frame],
+        observer: Observer | None,
+    ) -> tuple[Any, ...]:
+        """Return the outputs of a call.
+
+        frames  that no call uses now, of those with or without an observer
+        """
+        graph, memory = self.bound.graph, self._memory
         try:
-            frame = known.frames.pop()
+            frame = frames.pop()
         except IndexError:
-            frame = Frame(self._shared, known.number, known.sizes)
+            frame = Frame(self._shared, known.number, known.sizes, observer is not None)
+        if observer is not None:
+            frame.observer = observer
         kind, is_there = (lent[0].kind, lent[0].is_there) if lent else ("numpy", False)
         stream = frame.stream = stream_of(memory, lent, graph.name)
         results = [self._allocated(kind, *fresh, is_there) for fresh in known.fresh]
@@ -234,7 +258,7 @@ class Model:
             for name, place in zip(graph.outputs, self._given, strict=True)
         ]
         within = frame.within
-        known.frames.append(frame)  # from here on another call may use it
+        frames.append(frame)  # from here on another call may use it
         self._blocks.give_back(block, stream)
         if not within:
             return self._plain().outputs(arrays, sizes)
@@ -257,6 +281,18 @@ class Model:
         Raises CallError for a size that is missing.
         """
         return planned(self.bound.graph, self._shared, self.notes, sizes)
+
+    @trim_traceback
+    def profile(self, *given: Any, calls: int = 20, **sizes: int) -> ModelProfile:
+        """Return what each kernel of a call takes, measured, with its share and what limits it by the cost model; it prints, plots, and is a
+        trace for Chrome.
+
+        given, sizes  as a call has them
+        calls         that are timed
+
+        Raises what a call does.
+        """
+        return profile_of(self.bound.graph.name, partial(self, *given, **sizes), calls)
 
     def save(
         self,
@@ -396,7 +432,7 @@ class Model:
             if len(self._known) >= MOST_FRAMES:
                 self._known.pop(next(iter(self._known)))
             return self._known.setdefault(
-                key, _Known(known, number, fresh, [], self._passage(lent, number))
+                key, _Known(known, number, fresh, [], [], self._passage(lent, number))
             )
 
     def _passage(self, lent: Sequence[Lent], number: Numbers) -> Passage | None:

@@ -30,6 +30,7 @@ from offcut.graph.models.compiling.node_errors import of_node
 from offcut.graph.models.memory.arena import Arena
 from offcut.graph.models.memory.calls import Calls, Laid
 from offcut.graph.models.memory.operands import Values
+from offcut.graph.models.observing import Observer
 from offcut.graph.models.step import Step
 from offcut.graph.placing.places import ONE, ZERO
 from offcut.graph.sizes.extents import Numbers, Valued
@@ -80,16 +81,27 @@ class Frame:
                  batch, of another base and another stride each: where that of the part that runs begins
     arena_bytes  that a run needs, with scratch
     stream       of a device, on which it runs
+    observer     of the run in progress, of a frame whose kernels run one by one
     """
 
-    def __init__(self, shared: Prepared, number: Numbers, sizes: Mapping[str, int]) -> None:
+    observer: Observer
+
+    def __init__(
+        self,
+        shared: Prepared,
+        number: Numbers,
+        sizes: Mapping[str, int],
+        one_by_one: bool = False,
+    ) -> None:
         """Lay out all calls.
 
         number  the values of extents at the sizes
+        one_by_one  whether an observer is told of each kernel
 
         Raises CallError for sizes at which an array reaches outside of another, or that a kernel was not compiled for.
         """
         self._shared, self._number, self._sizes, self.stream = shared, number, sizes, 0
+        self._one_by_one = one_by_one
         operands = shared.calls.operands
         if max(number.values, default=0) > MOST:
             raise refusal(shared.name, sizes, "", f"an extent is more than {MOST:,}")
@@ -157,11 +169,12 @@ class Frame:
                 continue
             for n in range(at, behind):
                 places = laid.pointers[arrays[n] : arrays[n + 1], 1:].tolist()
-                yield self._call(steps[n], places)
+                run = self._call(steps[n], places)
+                yield self._observed(steps[n], run) if self._one_by_one else run
 
     def _in_parts(self, steps: Run) -> Callable[[int, int], int]:
         """A run of steps for a part of the batch after the other."""
-        calls, first = list[CallSequence](), self._shared.calls.operands.first
+        calls, first = list[Callable[[int, int], int]](), self._shared.calls.operands.first
         arrays = slice(first[steps.first], first[steps.end])
         operands, every = self._shared.calls.operands, np.zeros(len(self._inner), np.int64)
         moves = every[arrays] = self._moves(steps.part.size)[arrays]
@@ -239,8 +252,34 @@ class Frame:
                     f"{self._shared.name}: {one.value}, of shape {shape} with strides {strides}, is not what its kernel takes"
                 )
 
-    def _batch(self, first: int, end: int, laid: Laid) -> CallSequence:
-        """Calls of machine code."""
+    def _batch(self, first: int, end: int, laid: Laid) -> Callable[[int, int], int]:
+        """Return calls of machine code."""
+        if not self._one_by_one:
+            return self._sequence(first, end, laid)
+        steps = self._shared.steps
+        calls = [
+            self._observed(steps[n], self._sequence(n, n + 1, laid)) for n in range(first, end)
+        ]
+
+        def run(given: int, scratch: int) -> int:
+            return next((status for call in calls if (status := call(given, scratch))), 0)
+
+        return run
+
+    def _observed(self, step: Step, run: Callable[[int, int], int]) -> Callable[[int, int], int]:
+        """Return a run of one kernel that the observer of the frame is told of."""
+        memory = self._shared.memory
+
+        def observed(given: int, scratch: int) -> int:
+            with self.observer.kernel(step):
+                status = run(given, scratch)
+                if not memory.is_host:
+                    memory.wait(self.stream)
+            return status
+
+        return observed
+
+    def _sequence(self, first: int, end: int, laid: Laid) -> CallSequence:
         batch, need = self._shared.calls.batch(first, end, laid)
         self.arena_bytes = max(self.arena_bytes, self._scratch_at + need)
         return batch

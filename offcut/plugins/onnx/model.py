@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from offcut.graph.models.batches.parts import Parts
     from offcut.graph.models.cost import ModelCost
     from offcut.graph.models.plan import ModelPlan
+    from offcut.graph.models.profile import ModelProfile
     from offcut.plugins.onnx.importing import Imported
 
 OP = "from_onnx"
@@ -66,6 +67,15 @@ class OnnxModel:
     def plan(self, **sizes: int) -> ModelPlan:
         """What a call runs, as `Model.plan` says it."""
         return self.model.plan(**sizes)
+
+    @trim_traceback
+    def profile(self, feed: Any = None, *more: Any, calls: int = 20, **sizes: int) -> ModelProfile:
+        """Return what each kernel of a call takes, measured, as `Model.profile` says.
+
+        calls  that are timed; the other arguments are those of a call
+        """
+        given = self.imported.given((feed, *more) if more else feed)
+        return self.model.profile(given, calls=calls, **sizes)
 
     def save(self, path: str | os.PathLike[str], *, shared: bool = False) -> None:
         """Write the model into a file, which `offcut.load` runs where there is no compiler, as `Model.save` says."""

@@ -6,8 +6,9 @@ import inspect
 import operator
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from threading import RLock
 from typing import Any
@@ -22,6 +23,7 @@ from offcut.core.program import Size
 from offcut.errors import CallError, DescribeError, InternalError, trim_traceback
 from offcut.graph import ModelCost, ModelPlan
 from offcut.graph.models.compiling.ahead import helper_in_advance
+from offcut.graph.models.profile import ModelProfile, profile_of
 from offcut.plugins.torch.conditions import Unlike, branches
 from offcut.plugins.torch.copied import Copied
 from offcut.plugins.torch.decompositions import taken_apart
@@ -165,6 +167,18 @@ class TorchModel:
     def cost(self, **sizes: int) -> ModelCost:
         """What the kernels of a call are predicted to cost, as `Model.cost` says it: what stays with torch has no price."""
         return self.program.cost(**sizes)
+
+    def profile(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, calls: int = 20
+    ) -> ModelProfile:
+        """Return what each kernel of a call takes, measured, as `Model.profile` says; what stays with torch is timed in the call alone, and named
+        by torch's profiler, which names the kernels, too.
+
+        args, kwargs  of a call
+        calls         that are timed
+        """
+        found = profile_of(type(self).__name__, partial(self, *args, **(kwargs or {})), calls)
+        return replace(found, sizes={})  # their names are torch's
 
     def save(self, path: str | os.PathLike[str], *, shared: bool = False) -> None:
         """Write the model into a file, which `offcut.load` runs where there is no torch, as `Model.save` says: called with the same arrays in

@@ -18,6 +18,8 @@ from torch.utils._sympy.functions import Max
 from offcut.describe.request import lent
 from offcut.errors import CallError, DescribeError, OffcutError, PartitionError
 from offcut.graph import Model, ModelCost, ModelPlan, compiled
+from offcut.graph.models.observing import Observed, observed_by
+from offcut.graph.models.step import Step as KernelStep
 from offcut.plugins.torch.conditions import Conditions
 from offcut.plugins.torch.dtypes import array_of, is_held, plain_of, tensor_of
 from offcut.plugins.torch.facts import Facts
@@ -331,7 +333,12 @@ class _Ran:
             return
         given = [plain_of(values[node]) for node in self.inputs]
         try:
-            found = self.model.outputs(given, {name: sizes[name] for name in self.sizes})
+            own = {name: sizes[name] for name in self.sizes}
+            if torch.autograd._profiler_enabled():
+                with observed_by(_RECORDER):
+                    found = self.model.outputs(given, own)
+            else:
+                found = self.model.outputs(given, own)
         except CallError as refused:  # this call alone: torch calculates it, or says what is wrong
             self.instead(values, sizes)
             self.refused(refused)
@@ -351,6 +358,22 @@ class _Ran:
             if shared:
                 tensor = tensor.clone()
             values[node] = _restrided(tensor, strides, sizes)
+
+
+class _Recorder:
+    """Names models and kernels to torch's profiler."""
+
+    def model(self, model: Observed, sizes: Mapping[str, int]) -> Any:
+        """Return what names a model, with its sizes."""
+        at = ", ".join(f"{name} = {value}" for name, value in sizes.items())
+        return torch.profiler.record_function(f"offcut::{model.bound.graph.name}", at)
+
+    def kernel(self, step: KernelStep) -> Any:
+        """Return what names a kernel, with its operators."""
+        return torch.profiler.record_function(f"offcut::{step.name}", " ".join(step.nodes))
+
+
+_RECORDER = _Recorder()
 
 
 class _Called:
