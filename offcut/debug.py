@@ -1,4 +1,5 @@
-"""What offcut says of its own work, as environment variables ask for it.
+"""What offcut says of its own work: to `logging`, under ``offcut.compile``, ``offcut.cache``, ``offcut.tune`` and others, and on standard error
+as environment variables ask for it.
 
 OFFCUT_DEBUG   a level, names of passes, or both with commas between: 1 passes and times, 2 copies of
                inputs, 3 the program after each pass that changes it, 4 LLVM IR; a pass that is named says
@@ -20,8 +21,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from offcut.errors import TargetError
+
+if TYPE_CHECKING:
+    import logging
 
 PASSES = {
     "describe": "what is compiled, as a loop program",
@@ -105,10 +110,57 @@ def verifies() -> bool:
     return text == "1"
 
 
-def note(level: int, text: str, name: str = "") -> None:
-    """Write `text` to standard error where `OFFCUT_DEBUG` is at least `level`, or names the pass `name`."""
+def note(level: int, text: str, name: str = "", logger: str = "compile") -> None:
+    """Log `text` to ``offcut.LOGGER``, and write it to standard error where `OFFCUT_DEBUG` is at least `level`, or names the pass `name`.
+
+    level  0 is written where nothing is asked, too, unless the program gave a logger a level above that
+    """
+    if not is_said(level, name, logger):
+        return
+    import logging
+
+    target = logging.getLogger(f"offcut.{logger}")
+    own = next((one.level for one in (target, _root()) if one.level), 0)
+    told = asked().tells(level, name) and (level > 0 or own <= _LOGGED[0])
+    extra = {"offcut_told": told}
+    record = target.makeRecord(target.name, _LOGGED[level], "", 0, text, (), None, extra=extra)
+    target.handle(record)
+
+
+def is_said(level: int, name: str = "", logger: str = "compile") -> bool:
+    """Return whether anybody hears what `note` is given: a program that has not imported `logging` has not asked it for anything."""
     if asked().tells(level, name):
-        sys.stderr.write(f"offcut: {text}\n")
+        return True
+    logging = sys.modules.get("logging")
+    return logging is not None and logging.getLogger(f"offcut.{logger}").isEnabledFor(
+        _LOGGED[level]
+    )
+
+
+_LOGGED = (20, 20, 10, *range(9, 2, -1))
+"""The level of `logging` by that of `OFFCUT_DEBUG`: 0 and 1 are INFO, 2 is DEBUG, 3 is 9, and so on."""
+
+
+@lru_cache(maxsize=1)
+def _root() -> logging.Logger:
+    """Return the logger ``offcut``, which writes to standard error what `OFFCUT_DEBUG` asks for."""
+    import logging
+
+    class StandardError(logging.Handler):
+        """Writes to what standard error is now, but for what a handler of the program writes there."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            told = getattr(record, "offcut_told", True)
+            there = (
+                getattr(one, "stream", None) is sys.stderr and one.level <= record.levelno
+                for one in logging.root.handlers
+            )
+            if told and not any(there):
+                sys.stderr.write(f"offcut: {record.getMessage()}\n")
+
+    logger = logging.getLogger("offcut")
+    logger.addHandler(StandardError())
+    return logger
 
 
 @contextmanager
@@ -157,13 +209,13 @@ def passed(name: str, program: object, before: object = None) -> None:
     for listen in _LISTENERS.get():
         listen(name, None, program)
     folder = os.environ.get("OFFCUT_DUMP", "")
-    told = asked().tells(3, name)
+    told = is_said(3, name)
     if not (told or folder):
         return
     unchanged = program == before
     title = f"{name} (unchanged)" if unchanged else name
     if told:
-        note(0, f"after {title}" if unchanged else f"after {title}\n{program}")
+        note(3, f"after {title}" if unchanged else f"after {title}\n{program}", name)
     if folder:
         _write(Path(folder), name, f"# after {title}\n{program}\n")
 

@@ -218,7 +218,7 @@ def get_device() -> str:
 
 
 def set_default_logger_severity(severity: int) -> None:
-    """Do nothing: offcut says what it does where ``OFFCUT_DEBUG`` is set."""
+    """Do nothing: offcut says what it does to loggers of Python."""
 
 
 def set_seed(seed: int) -> None:

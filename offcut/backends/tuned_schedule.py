@@ -47,7 +47,7 @@ def find_tuned_schedule(
     notes: tuple[str, ...] = ()
     for lookup in _lookups(request, options, target, records):
         if lookup.because:
-            debug.note(1, f"records: {lookup.because}")
+            debug.note(1, f"records: {lookup.because}", logger="tune")
             notes = (*notes, f"records: {lookup.because}")
         if lookup.verdict is None:
             continue
@@ -79,7 +79,7 @@ def record_ignored_note(source: str, error: Exception) -> str:
     if isinstance(error, OffcutError):
         reason = f"{error.refused}, because {error.because}"
     note = f"{source}: the tuned schedule is left aside: {reason}"
-    debug.note(1, note)
+    debug.note(1, note, logger="tune")
     return note
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from offcut import debug
 from offcut.core.extras import absent, is_installed
 from offcut.experiment.bench import Group, Options, run
 from offcut.experiment.contraction import (
@@ -121,7 +121,8 @@ def _teller(
     def tell(rows: Sequence[Row]) -> None:
         csv.write_text(to_csv(rows, facts))
         if not console.is_terminal:
-            sys.stderr.write(f"sweep: {len(rows)} of {most}, {in_a_line(rows[-1])}\n")
-            sys.stderr.flush()
+            debug.note(
+                0, f"sweep: {len(rows)} of {most}, {in_a_line(rows[-1])}", logger="experiment"
+            )
 
     return tell

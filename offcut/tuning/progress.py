@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf, isfinite
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
+from offcut import debug
 from offcut.search import Source
 from offcut.tuning.campaign import Progress
 
@@ -29,34 +30,29 @@ EVERY = 10.0
 
 @dataclass
 class Lines:
-    """Writes a line of the first trial, of the last, of one that is told twice, and of one every `EVERY` seconds between.
+    """Logs a line of the first trial, of the last, of one that is told twice, and of one every `EVERY` seconds between.
 
     name    of what is tuned
     trials  that there will be, at most; None: nobody knows
-    out     where lines go
     clock   seconds that have passed
     """
 
     name: str
     trials: int | None
-    out: TextIO
     clock: Callable[[], float] = time.monotonic
     last: float = field(default=-inf, init=False)
     trial: int = field(default=0, init=False)
 
     def __call__(self, progress: Progress) -> None:
-        """Write it, where its time has come."""
+        """Log it, where its time has come."""
         now = self.clock()
         new, self.trial = progress.trial != self.trial, progress.trial
         if new and now - self.last < EVERY and progress.trial != self.trials:
             return
         self.last = now
         of = "" if self.trials is None else f" of {self.trials}"
-        print(
-            f"tune {self.name}: trial {progress.trial}{of}, {line(progress)}",
-            file=self.out,
-            flush=True,
-        )
+        text = f"tune {self.name}: trial {progress.trial}{of}, {line(progress)}"
+        debug.note(0, text, logger="tune")
 
 
 @contextmanager
@@ -73,7 +69,7 @@ def shown(asked: bool | Tell | None, name: str, trials: int | None) -> Iterator[
         yield lambda progress: None
         return
     if not sys.stderr.isatty():
-        yield Lines(name, trials, sys.stderr)
+        yield Lines(name, trials)
         return
     from rich.console import Console
 

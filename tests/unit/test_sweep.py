@@ -285,6 +285,6 @@ def test_each_size_is_told_and_written_as_soon_as_it_is_measured(
     assert written == [0, 1, 2, 3]
     told = [re.sub(r"(cut|numpy) [\d.]+", r"\1 #", line) for line in result.stderr.splitlines()]
     assert told == [
-        f"sweep: {number} of 4, m={m}: cut #, numpy # GFLOP/s"
+        f"offcut: sweep: {number} of 4, m={m}: cut #, numpy # GFLOP/s"
         for number, m in ((1, 1), (2, 3), (3, 11), (4, 40))
     ]

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from io import StringIO
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -313,18 +312,18 @@ def test_without_a_terminal_a_line_is_written_every_so_often(
     told: list[Progress] = []
     bench = Bench(lambda schedule: [1e-6, 1e-6])
     campaign(bench, tmp_path / "r", trials=1, tell=told.append).best()
-    out, clock = StringIO(), iter([0.0, 1.0, EVERY, EVERY + 2, EVERY + 3])
-    write = Lines("dense", 5, out, lambda: next(clock))
+    clock = iter([0.0, 1.0, EVERY, EVERY + 2, EVERY + 3])
+    write = Lines("dense", 5, lambda: next(clock))
     for trial in range(1, 6):
         write(replace(told[0], trial=trial, best=2e-6, default=3e-6, regret=None, price=""))
     said = "best 2 µs, 1.50× the default"
-    assert out.getvalue().splitlines() == [
-        f"tune dense: trial {trial} of 5, {said}" for trial in (1, 3, 5)
+    assert capsys.readouterr().err.splitlines() == [
+        f"offcut: tune dense: trial {trial} of 5, {said}" for trial in (1, 3, 5)
     ]
     for asked in (None, True, False):
         with shown(asked, "dense", None) as tell:
             tell(replace(told[0], trial=2, best=2e-6, default=3e-6, regret=None, price=""))
-        wanted = "" if asked is False else f"tune dense: trial 2, {said}\n"
+        wanted = "" if asked is False else f"offcut: tune dense: trial 2, {said}\n"
         assert capsys.readouterr().err == wanted
 
 

@@ -172,7 +172,9 @@ class DeviceKernel:
         """Return a view that the kernel can use; where that is of a copy, the copy is added to `copies`."""
         if arrays.is_by_rows(view) and view.address % self.alignments.get(name, 1) == 0:
             return view
-        debug.note(2, f"{self.signature.name}: {name} is copied on the device, by rows")
+        debug.note(
+            2, f"{self.signature.name}: {name} is copied on the device, by rows", logger="call"
+        )
         copies.append(rows_of(_array_of(view)))
         return arrays.view(copies[-1], name, op=self.signature.name, cuda=True)
 
@@ -181,7 +183,7 @@ class DeviceKernel:
     ) -> None:
         """Copy the inputs to device 0, launch, copy the results back, and wait."""
         op, stream = self.signature.name, 0
-        debug.note(2, f"{op}: arrays of the host are copied to the GPU and back")
+        debug.note(2, f"{op}: arrays of the host are copied to the GPU and back", logger="call")
         with self.lock:
             resident = self.resident(0)
             device = resident.device

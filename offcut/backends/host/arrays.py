@@ -211,7 +211,9 @@ def readable(source: ArrayView, at: str, *, op: str) -> ArrayView:
     """`source` where it fits, else a contiguous copy of it."""
     if source.fits:
         return source
-    debug.note(2, f"{op}: {at} {_layout(source)} is copied to a contiguous temporary")
+    debug.note(
+        2, f"{op}: {at} {_layout(source)} is copied to a contiguous temporary", logger="call"
+    )
     return _numpy_view(np.array(window(source), dtype=numpy_dtype(source.dtype), order="C"))
 
 
@@ -219,7 +221,9 @@ def writable(target: ArrayView, at: str, *, op: str) -> ArrayView:
     """`target` where it fits, else an uninitialised temporary that `window(target)` takes later."""
     if target.fits:
         return target
-    debug.note(2, f"{op}: {at} {_layout(target)} is computed in a contiguous temporary")
+    debug.note(
+        2, f"{op}: {at} {_layout(target)} is computed in a contiguous temporary", logger="call"
+    )
     return _numpy_view(np.empty(target.shape, numpy_dtype(target.dtype)))
 
 

@@ -153,8 +153,9 @@ def read(name: str) -> bytes | None:
         data[len(_MAGIC) + _DIGEST :],
     )
     if head == _MAGIC and _digest(name, payload) == digest:
+        debug.note(2, f"cache: {name} read, {len(payload):,} bytes", logger="cache")
         return payload
-    debug.note(1, f"cache: {name} is damaged, rebuilt")
+    debug.note(1, f"cache: {name} is damaged, rebuilt", logger="cache")
     with suppress(OSError):  # a folder that others fill
         path.unlink()
     return None
@@ -180,8 +181,9 @@ def write(name: str, payload: bytes) -> None:
             left = file.name
             file.write(_MAGIC + _digest(name, payload) + payload)
         os.replace(file.name, home / name)
+        debug.note(2, f"cache: {name} written, {len(payload):,} bytes", logger="cache")
     except OSError as error:
-        debug.note(1, f"cache: {name} not written: {error}")
+        debug.note(1, f"cache: {name} not written: {error}", logger="cache")
         _warn_once(home, str(error.strerror))
         if left is not None:
             with suppress(OSError):
