@@ -34,6 +34,45 @@ UNKNOWN = frozenset(("?", "-1", "None", "none", "unk", "unknown"))
 
 
 @dataclass(frozen=True)
+class FileFacts:
+    """What a file says of itself, by the names of ``onnx.ModelProto``.
+
+    shapes  of inputs and outputs, as declared: numbers, names, None of what has neither; one that is not there is not declared
+    """
+
+    graph_name: str
+    graph_description: str
+    producer_name: str
+    domain: str
+    description: str
+    version: int
+    custom_metadata: Mapping[str, str]
+    shapes: Mapping[str, tuple[int | str | None, ...]]
+
+    @staticmethod
+    def of(proto: Any) -> FileFacts:
+        """Return those of a model."""
+        graph = proto.graph
+        return FileFacts(
+            graph.name,
+            graph.doc_string,
+            proto.producer_name,
+            proto.domain,
+            proto.doc_string,
+            proto.model_version,
+            {one.key: one.value for one in proto.metadata_props},
+            {
+                one.name: tuple(
+                    axis.dim_param or (axis.dim_value if axis.HasField("dim_value") else None)
+                    for axis in one.type.tensor_type.shape.dim
+                )
+                for one in (*graph.input, *graph.output)
+                if one.type.tensor_type.HasField("shape")
+            },
+        )
+
+
+@dataclass(frozen=True)
 class Imported:
     """A graph that was a file.
 
@@ -43,6 +82,7 @@ class Imported:
     bound: Bound
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
+    file: FileFacts
 
     def given(self, feed: object) -> dict[str, Any]:
         """Arrays by their names in the graph.
@@ -220,7 +260,7 @@ class _Import:
             raise _refusal(self.proto, self.complaints)
         builder = self.context.builder
         builder.output(*(Ref(name) for name in outputs.values()))
-        return Imported(drop_dead(builder.bound), self.inputs, outputs)
+        return Imported(drop_dead(builder.bound), self.inputs, outputs, FileFacts.of(self.proto))
 
     def output(self, name: str, operand: Operand | None) -> str:
         """Return an output as a value of the graph."""

@@ -1,0 +1,316 @@
+"""The session: a model of offcut by the names of onnxruntime."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from offcut.backends.host.saved import SavedModel, load
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.expr import Const, Expr
+from offcut.core.text.printer import format_expr
+from offcut.errors import CallError, DescribeError, OffcutError, trim_traceback
+from offcut.onnxruntime.capi.onnxruntime_pybind11_state import (
+    Fail,
+    InvalidArgument,
+    InvalidProtobuf,
+    MissingInputs,
+    NoSuchFile,
+)
+from offcut.onnxruntime.options import RunOptions, SessionOptions
+from offcut.onnxruntime.values import IOBinding, OrtValue, type_text
+from offcut.plugins.onnx import from_onnx
+from offcut.plugins.onnx.model import OnnxModel
+
+PROVIDERS = ("CPUExecutionProvider",)
+_SUFFIXES = (".offcut", ".so")
+
+
+@dataclass(frozen=True)
+class NodeArg:
+    """An input or an output of a model.
+
+    type   such as ``tensor(float)``
+    shape  numbers, the names of sizes, None where a size has none
+    """
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """What a file says of itself."""
+
+    graph_name: str
+    graph_description: str = ""
+    producer_name: str = ""
+    domain: str = ""
+    description: str = ""
+    version: int = 0
+    custom_metadata_map: Mapping[str, str] | None = None
+
+
+class InferenceSession:
+    """A model that runs at every size of its file.
+
+    path_or_bytes  a path, or the bytes of a file of ONNX; the path of a file that `save` wrote, which ends in ``.offcut``
+    sess_options   of which the number of threads and sizes that are fixed count
+    providers      of onnxruntime: those that are not there are said to be, and left out
+
+    Raises what `offcut.from_onnx`, or `offcut.load`, does.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: str | os.PathLike[str] | bytes,
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[Any] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if not isinstance(path_or_bytes, str | bytes | os.PathLike):
+            raise TypeError(f"Unable to load from type '{type(path_or_bytes)}'")
+        self._options = sess_options or SessionOptions()
+        _check_providers(providers or ())
+        is_path = not isinstance(path_or_bytes, bytes)
+        if is_path and not os.path.exists(path_or_bytes):
+            text = f"Load model from {path_or_bytes!s} failed:Load model {path_or_bytes!s} failed. File doesn't exist"
+            raise NoSuchFile.of(text, "there is no such file")
+        self.model: OnnxModel | SavedModel
+        if is_path and str(path_or_bytes).endswith(_SUFFIXES):
+            self._of_saved(load(str(path_or_bytes)))
+        else:
+            self._of_file(path_or_bytes)
+
+    def _of_saved(self, saved: Any) -> None:
+        if not isinstance(saved, SavedModel):
+            raise CallError(
+                "InferenceSession",
+                f"cannot run {saved.path}",
+                because="it holds a kernel, and no model",
+            )
+        self.model, signature = saved, saved.signature
+        self._inputs, self._outputs = (
+            [
+                NodeArg(name, type_text(arrays[at].dtype), _shape(arrays[at].shape))
+                for name, at in names.items()
+            ]
+            for names, arrays in (
+                (saved.saved.inputs, signature.inputs),
+                (saved.saved.outputs, signature.outputs),
+            )
+        )
+        self._dtypes = {name: signature.inputs[at].dtype for name, at in saved.saved.inputs.items()}
+        self._metadata = ModelMetadata(signature.name, custom_metadata_map={})
+
+    def _of_file(self, source: Any) -> None:
+        threads = max(self._options.intra_op_num_threads, 0) or None
+        try:
+            model = from_onnx(source, sizes=self._options.dimensions or None, threads=threads)
+        except DescribeError as refused:
+            if refused.because.startswith("it is no ONNX model"):
+                text = "Failed to load model because protobuf parsing failed."
+                raise InvalidProtobuf.of(text, refused) from refused
+            raise
+        self.model, imported, values = model, model.imported, model.graph.values
+        file = imported.file
+        self._inputs, self._outputs = (
+            [
+                NodeArg(
+                    name,
+                    type_text(values[own].dtype),
+                    [*file.shapes.get(name, _shape(values[own].shape))],
+                )
+                for name, own in names.items()
+            ]
+            for names in (imported.inputs, imported.outputs)
+        )
+        self._dtypes = {name: values[own].dtype for name, own in imported.inputs.items()}
+        self._metadata = ModelMetadata(
+            file.graph_name,
+            file.graph_description,
+            file.producer_name,
+            file.domain,
+            file.description,
+            file.version,
+            dict(file.custom_metadata),
+        )
+
+    @trim_traceback
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: RunOptions | None = None,
+    ) -> list[Any]:
+        """Return outputs, in the order in which they are asked for.
+
+        output_names  None: all, in the order of the file
+        input_feed    an array for each input, by name
+
+        Raises InvalidArgument for a name that the model has not, and for an array that does not fit; `ValueError` for inputs that are
+        missing.
+        """
+        if isinstance(output_names, str):
+            raise TypeError("run(): output_names is a list of names, or None")
+        names = [*output_names] if output_names else [one.name for one in self._outputs]
+        feed = {name: self._array(name, value) for name, value in input_feed.items()}
+        try:
+            results = self.model(feed)
+            return [results[name] for name in names]
+        except KeyError as error:
+            there = ", ".join(one.name for one in self._outputs)
+            text = f"Invalid output name:{error.args[0]}"
+            raise InvalidArgument.of(text, f"the outputs are {there}") from None
+        except CallError as refused:
+            raise self._refusal(feed, refused) from refused
+
+    def _array(self, name: str, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return value
+        if isinstance(value, OrtValue):
+            return value.numpy()
+        if isinstance(value, list | tuple) and name in self._dtypes:
+            return np.array(value, numpy_dtype(self._dtypes[name]))
+        if not hasattr(value, "__dlpack__"):
+            raise RuntimeError(f"Unable to handle object of type {type(value)}")
+        return value
+
+    def _refusal(self, feed: Mapping[str, Any], refused: OffcutError) -> OffcutError:
+        """Return what onnxruntime says of a call that was refused; what it has no words for, as a failure."""
+        wanted = {one.name: one for one in self._inputs}
+        if wanted.keys() - feed.keys():
+            missing = [name for name in wanted if name not in feed]
+            text = f"Required inputs ({missing}) are missing from input feed ({[*feed]})."
+            return MissingInputs("run", text, because=refused.because)
+        for name, array in feed.items():
+            if name not in wanted:
+                return InvalidArgument.of(f"Invalid input name: {name}", refused)
+            own, shape = wanted[name], [*array.shape]
+            actual = type_text(
+                str(getattr(array.dtype, "name", array.dtype)).removeprefix("torch.")
+            )
+            if actual != own.type:
+                text = f"Unexpected input data type. Actual: ({actual}) , expected: ({own.type})"
+                return InvalidArgument.of(text, refused)
+            end = " Please fix either the inputs/outputs or the model."
+            if len(shape) != len(own.shape):
+                text = f"Invalid rank for input: {name} Got: {len(shape)} Expected: {len(own.shape)}{end}"
+                return InvalidArgument.of(text, refused)
+            wrong = [
+                f" index: {axis} Got: {got} Expected: {expected}"
+                for axis, (got, expected) in enumerate(zip(shape, own.shape, strict=True))
+                if isinstance(expected, int) and got != expected
+            ]
+            if wrong:
+                head = f"Got invalid dimensions for input: {name} for the following indices"
+                return InvalidArgument.of("\n".join([head, *wrong, end]), refused)
+        return Fail.of(refused.refused, refused)
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[list[Any], Any, str], None],
+        user_data: Any,
+        run_options: RunOptions | None = None,
+    ) -> None:
+        """Run in a thread of its own, then call ``callback(outputs, user_data, error)``; the error is "" where there is none."""
+
+        def run() -> None:
+            try:
+                results, error = self.run(output_names, input_feed, run_options), ""
+            except Exception as refused:
+                results, error = [], str(refused)
+            callback(results, user_data, error)
+
+        threading.Thread(target=run, name="offcut run_async").start()
+
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: RunOptions | None = None,
+    ) -> list[OrtValue]:
+        """Return outputs as `run` does, as values."""
+        return [*map(OrtValue, self.run(output_names, input_dict_ort_values, run_options))]
+
+    def io_binding(self) -> IOBinding:
+        """Return what arrays are bound to."""
+        return IOBinding(self)
+
+    def run_with_iobinding(
+        self, iobinding: IOBinding, run_options: RunOptions | None = None
+    ) -> None:
+        """Read and fill what is bound."""
+        iobinding.run()
+
+    def get_inputs(self) -> list[NodeArg]:
+        """Return what a call takes."""
+        return [*self._inputs]
+
+    def get_outputs(self) -> list[NodeArg]:
+        """Return what a call gives."""
+        return [*self._outputs]
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """Return nothing: initializers are constants."""
+        return []
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """Return what the file says of itself."""
+        return self._metadata
+
+    def get_providers(self) -> list[str]:
+        """Return what runs it, by onnxruntime's name for processors."""
+        return [*PROVIDERS]
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """Return the options of what runs it: none."""
+        return {name: {} for name in PROVIDERS}
+
+    def set_providers(
+        self, providers: Sequence[Any] | None = None, provider_options: Any = None
+    ) -> None:
+        """Leave what runs it as it is."""
+        _check_providers(providers or ())
+
+    def enable_fallback(self) -> None:
+        """Do nothing: there is nothing to fall back to."""
+
+    def disable_fallback(self) -> None:
+        """Do nothing, likewise."""
+
+    def get_session_options(self) -> SessionOptions:
+        """Return what it was asked for."""
+        return self._options
+
+    def end_profiling(self) -> str:
+        """Return "", the name of no file: ``session.model.profile(feed)`` measures kernels."""
+        return ""
+
+
+def _check_providers(providers: Sequence[Any]) -> None:
+    for one in providers:
+        name = one if isinstance(one, str) else one[0]
+        if name not in PROVIDERS:
+            warnings.warn(
+                f"Specified provider '{name}' is not in available provider names. Available providers: '{', '.join(PROVIDERS)}'",
+                UserWarning,
+                stacklevel=3,
+            )
+
+
+def _shape(shape: Sequence[Expr]) -> list[int | str | None]:
+    return [int(e.value) if isinstance(e, Const) else format_expr(e) for e in shape]
+
+
+__all__ = ["PROVIDERS", "InferenceSession", "ModelMetadata", "NodeArg"]

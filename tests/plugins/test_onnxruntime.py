@@ -1,0 +1,303 @@
+"""Scripts written for onnxruntime, unchanged but for the import: what they print, and what they compute, by offcut and by onnxruntime."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offcut as oc
+import offcut.onnxruntime as ours
+from offcut.core.extras import is_installed
+
+onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+
+CLASSIFIER = """<ir_version: 9, opset_import: ["" : 17], producer_name: "tests", model_version: 3,
+    doc_string: "of two layers", metadata_props: ["labels": "cat,dog,emu"]>
+    classifier (float[batch, 8] pixels) => (float[batch, 3] probabilities, int64[batch] label)
+    <float[8, 5] w = {0.1, -0.2, 0.3, 0.4, -0.5, 0.6, 0.7, -0.8, 0.9, 1.0, 0.1, 0.2, -0.3, 0.4, 0.5, 0.6, -0.7, 0.8, 0.9, 0.1,
+     0.2, 0.3, 0.4, -0.5, 0.6, 0.7, 0.8, 0.9, 0.1, 0.2, 0.3, -0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.1, -0.2, 0.3},
+     float[5, 3] v = {0.5, -0.5, 0.25, 1.0, 0.75, -1.0, 0.3, 0.2, 0.1, -0.6, 0.4, 0.2, 0.9, -0.3, 0.7}>
+    { a = MatMul(pixels, w)  b = Relu(a)  c = MatMul(b, v)  probabilities = Softmax<axis=-1>(c)
+      label = ArgMax<axis=1, keepdims=0>(c) }"""
+ENCODER = """<ir_version: 9, opset_import: ["" : 17]>
+    encoder (int64[batch, sequence] input_ids, float[batch, sequence] attention_mask) => (float[batch, sequence, 4] last_hidden_state)
+    <float[6, 4] table = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0, 2.1,
+     2.2, 2.3, 2.4}, int64[1] last = {-1}>
+    { e = Gather(table, input_ids)  m = Unsqueeze(attention_mask, last)  last_hidden_state = Mul(e, m) }"""
+
+SCRIPTS = {
+    "the first of every tutorial": """
+import numpy as np
+import onnxruntime as ort
+session = ort.InferenceSession(CLASSIFIER)
+input_name = session.get_inputs()[0].name
+label_name = session.get_outputs()[1].name
+x = np.linspace(-1, 1, 24, dtype=np.float32).reshape(3, 8)
+result = session.run([label_name], {input_name: x.astype(np.float32)})
+print(input_name, label_name, result[0].dtype, result[0].tolist())
+""",
+    "inputs are drawn from what a model says of them": """
+import numpy as np
+import onnxruntime as rt
+sess = rt.InferenceSession(ENCODER, providers=rt.get_available_providers()[-1:])
+kinds = {"tensor(int64)": np.int64, "tensor(float)": np.float32}
+feed = {}
+for i in sess.get_inputs():
+    print(i.name, i.type, i.shape)
+    shape = [d if isinstance(d, int) else 3 for d in i.shape]
+    feed[i.name] = np.ones(shape, kinds[i.type])
+result = sess.run(None, feed)
+print([(o.name, o.type, o.shape) for o in sess.get_outputs()], result[0].shape)
+""",
+    "options of a service": """
+import numpy as np
+import onnxruntime as ort
+so = ort.SessionOptions()
+so.intra_op_num_threads = 1
+so.inter_op_num_threads = 1
+so.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+so.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+so.enable_mem_pattern = False
+so.log_severity_level = 3
+so.add_session_config_entry("session.intra_op.allow_spinning", "0")
+print(so.get_session_config_entry("session.intra_op.allow_spinning"))
+session = ort.InferenceSession(CLASSIFIER, sess_options=so, providers=["CPUExecutionProvider"])
+result = session.run(None, {"pixels": np.ones((2, 8), np.float32)})
+print(session.get_providers(), session.get_session_options().intra_op_num_threads)
+""",
+    "a model of bytes": """
+import numpy as np
+import onnxruntime
+with open(CLASSIFIER, "rb") as f:
+    session = onnxruntime.InferenceSession(f.read(), None, ["CPUExecutionProvider"])
+result = session.run(["probabilities"], {session.get_inputs()[0].name: np.zeros((1, 8), dtype="float32")})
+print(np.argmax(result[0], axis=1).tolist(), [len(r) for r in result])
+""",
+    "outputs are asked for in another order, by keyword": """
+import numpy as np
+import onnxruntime as ort
+session = ort.InferenceSession(path_or_bytes=CLASSIFIER, providers=[("CPUExecutionProvider", {})])
+outputs = [o.name for o in session.get_outputs()][::-1]
+result = session.run(output_names=outputs, input_feed={"pixels": np.full((4, 8), 0.5, np.float32)})
+print(dict(zip(outputs, [r.shape for r in result])), session.get_provider_options())
+""",
+    "what a file says of itself": """
+import onnxruntime as ort
+meta = ort.InferenceSession(CLASSIFIER).get_modelmeta()
+print(meta.graph_name, meta.producer_name, meta.version, meta.description, meta.domain == "", meta.custom_metadata_map)
+labels = meta.custom_metadata_map["labels"].split(",")
+print(labels[2])
+result = []
+""",
+    "wrong names are refused": """
+import numpy as np
+import onnxruntime as ort
+session = ort.InferenceSession(CLASSIFIER)
+x = np.ones((2, 8), np.float32)
+for names, feed in ((None, {}), (None, {"image": x}), (None, {"pixels": x, "image": x}), (["logits"], {"pixels": x})):
+    try:
+        session.run(names, feed)
+    except ValueError as error:
+        print("ValueError", str(error).splitlines()[0])
+    except Exception as error:
+        print(type(error).__name__, str(error).splitlines()[0])
+result = []
+""",
+    "wrong arrays are refused": """
+import numpy as np
+import onnxruntime as ort
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
+session = ort.InferenceSession(CLASSIFIER)
+for x in (np.ones((2, 8)), np.ones(8, np.float32), np.ones((2, 7), np.float32), np.ones((2, 8), np.int32)):
+    try:
+        session.run(None, {"pixels": x})
+    except InvalidArgument as error:
+        print(*(line for line in str(error).splitlines() if "because" not in line))
+try:
+    session.run(None, {"pixels": 1.0})
+except RuntimeError as error:
+    print(error)
+result = []
+""",
+    "files that are none": """
+import onnxruntime as ort
+for source in ("no such file.onnx", b"no model"):
+    try:
+        ort.InferenceSession(source)
+    except ort.capi.onnxruntime_pybind11_state.NoSuchFile as error:
+        print("NoSuchFile", str(error).splitlines()[0])
+    except Exception as error:
+        print(type(error).__name__, str(error).splitlines()[0])
+result = []
+""",
+    "memory is bound": """
+import numpy as np
+import onnxruntime as ort
+session = ort.InferenceSession(CLASSIFIER)
+x, y = np.linspace(0, 1, 16, dtype=np.float32).reshape(2, 8), np.empty((2, 3), np.float32)
+binding = session.io_binding()
+binding.bind_cpu_input("pixels", x)
+binding.bind_output("label")
+binding.bind_output(name="probabilities", device_type="cpu", device_id=0, element_type=np.float32, shape=y.shape, buffer_ptr=y.ctypes.data)
+session.run_with_iobinding(binding)
+label, probabilities = binding.copy_outputs_to_cpu()
+print(label.tolist(), np.array_equal(y, probabilities), [o.shape() for o in binding.get_outputs()])
+value = ort.OrtValue.ortvalue_from_numpy(x)
+print(value.shape(), value.data_type(), value.device_name(), value.is_tensor(), value.element_type())
+into = ort.OrtValue.ortvalue_from_shape_and_type([2, 3], np.float32)
+binding = session.io_binding()
+binding.bind_ortvalue_input("pixels", value)
+binding.bind_ortvalue_output("probabilities", into)
+session.run_with_iobinding(binding, ort.RunOptions())
+result = [y, into.numpy(), *(v.numpy() for v in session.run_with_ort_values(["probabilities"], {"pixels": value}))]
+binding.bind_output("logits")
+for wrong in (lambda: binding.bind_cpu_input("image", x), lambda: session.run_with_iobinding(binding)):
+    try:
+        wrong()
+    except RuntimeError as error:
+        print(error)
+""",
+    "results are called back": """
+import threading
+import numpy as np
+import onnxruntime as ort
+session = ort.InferenceSession(CLASSIFIER)
+done, result = threading.Event(), []
+def callback(outputs, user_data, error):
+    result.extend(outputs)
+    print(user_data, repr(error))
+    done.set()
+session.run_async(None, {"pixels": np.ones((1, 8), np.float32)}, callback, "one")
+print(done.wait(60))
+""",
+    "threads share a session": """
+import concurrent.futures
+import numpy as np
+import onnxruntime as ort
+session = ort.InferenceSession(CLASSIFIER, providers=["CPUExecutionProvider"])
+def predict(n):
+    return session.run(["probabilities"], {"pixels": np.full((1 + n % 5, 8), n / 20, np.float32)})[0]
+with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    result = list(pool.map(predict, range(20)))
+print([r.shape for r in result][:3])
+""",
+    "lists, and a batch after the other": """
+import numpy as np
+import onnxruntime as ort
+session = ort.InferenceSession(ENCODER)
+ids = [[1, 2, 3], [4, 5, 0]]
+mask = [[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]]
+result = [session.run(None, {"input_ids": ids, "attention_mask": mask})[0]]
+for n in (1, 2, 7):
+    feed = {"input_ids": np.ones((n, n + 1), np.int64), "attention_mask": np.ones((n, n + 1), np.float32)}
+    result += session.run([], feed)
+pooled = result[0].sum(axis=1) / np.maximum(np.sum(mask, axis=1, keepdims=True), 1e-9)
+print(pooled.shape, ort.get_device(), "CPUExecutionProvider" in ort.get_all_providers())
+""",
+    "a size is fixed": """
+import numpy as np
+import onnxruntime as ort
+options = ort.SessionOptions()
+options.add_free_dimension_override_by_name("batch", 2)
+session = ort.InferenceSession(CLASSIFIER, options)
+result = session.run(None, {"pixels": np.ones((2, 8), np.float32)})
+print(result[0].shape)
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("models")
+    made = {}
+    for name, text in (("CLASSIFIER", CLASSIFIER), ("ENCODER", ENCODER)):
+        path = folder / f"{name.lower()}.onnx"
+        onnx.save(onnx.parser.parse_model(text), path)
+        made[name] = str(path)
+    return made
+
+
+def ran(script: str, files: dict[str, str]) -> tuple[str, list[Any]]:
+    """What a script prints, and its result."""
+    names: dict[str, Any] = dict(files)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(script, "script", "exec"), names)
+    return out.getvalue(), names["result"]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_prints_and_computes_what_it_does_with_onnxruntime(
+    name: str, files: dict[str, str]
+) -> None:
+    script = SCRIPTS[name]
+    mine = script.replace("import onnxruntime", "import offcut.onnxruntime").replace(
+        "from onnxruntime", "from offcut.onnxruntime"
+    )
+    mine = mine.replace("import offcut.onnxruntime\n", "import offcut.onnxruntime as onnxruntime\n")
+    printed, results = ran(mine, files)
+    assert printed
+    if not is_installed("onnxruntime"):
+        pytest.skip("onnxruntime is not installed: nothing to compare with")
+    wanted, theirs = ran(script, files)
+    assert printed == wanted
+    assert len(results) == len(theirs)
+    for result, expected in zip(results, theirs, strict=True):
+        assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_session_of_a_saved_file_is_called_alike(files: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "classifier.offcut"
+    oc.from_onnx(files["CLASSIFIER"]).save(path)
+    session, x = ours.InferenceSession(path), np.ones((3, 8), np.float32)
+    for result, wanted in zip(
+        session.run(None, {"pixels": x}),
+        ours.InferenceSession(files["CLASSIFIER"]).run(None, {"pixels": x}),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(result, wanted)
+    assert session.get_modelmeta().graph_name == "classifier"
+    assert session.get_inputs() == [ours.NodeArg("pixels", "tensor(float)", ["batch", 8])]
+    with pytest.raises(ours.capi.onnxruntime_pybind11_state.InvalidArgument) as refused:
+        session.run(None, {"pixels": x[:, :5]})
+    assert str(refused.value) == (
+        "[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Got invalid dimensions for input: pixels for the following indices\n"
+        " index: 1 Got: 5 Expected: 8\n"
+        " Please fix either the inputs/outputs or the model.\n"
+        "  because  axis 1 of pixels is 5, the kernel was compiled for 8 in (batch, 8)"
+    )
+    n = oc.dim("n", max=9)
+    kernel = oc.compile(oc.compute((n,), lambda i: oc.placeholder((n,), name="x")[i], name="y"))
+    kernel.save(tmp_path / "kernel.offcut")
+    with pytest.raises(oc.CallError, match="it holds a kernel, and no model"):
+        ours.InferenceSession(tmp_path / "kernel.offcut")
+
+
+def test_what_is_bound_elsewhere_or_too_small_is_refused(files: dict[str, str]) -> None:
+    session = ours.InferenceSession(files["CLASSIFIER"])
+    with pytest.raises(oc.CallError) as refused:
+        session.io_binding().bind_output("label", "cuda")
+    assert str(refused.value) == (
+        "OrtValue: cannot place an array on 'cuda'\n"
+        "  because  models run on the processor\n"
+        '  help     "cpu"'
+    )
+    binding = session.io_binding()
+    binding.bind_cpu_input("pixels", np.ones((2, 8), np.float32))
+    small = ours.OrtValue.ortvalue_from_shape_and_type([1, 3], 1)
+    binding.bind_ortvalue_output("probabilities", small)
+    with pytest.raises(oc.CallError) as refused:
+        session.run_with_iobinding(binding)
+    assert str(refused.value) == (
+        "run_with_iobinding: cannot write probabilities of shape (2, 3) to what is bound\n"
+        "  because  that is float32[1, 3], and the output is float32[2, 3]"
+    )
+    again = pickle.loads(pickle.dumps(ours.capi.onnxruntime_pybind11_state.Fail.of("it", "that")))
+    assert str(again) == "[ONNXRuntimeError] : 1 : FAIL : it\n  because  that"
