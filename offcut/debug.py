@@ -137,8 +137,8 @@ def is_said(level: int, name: str = "", logger: str = "compile") -> bool:
     )
 
 
-_LOGGED = (20, 20, 10, *range(9, 2, -1))
-"""The level of `logging` by that of `OFFCUT_DEBUG`: 0 and 1 are INFO, 2 is DEBUG, 3 is 9, and so on."""
+_LOGGED = (20, *range(10, 1, -1))
+"""The level of `logging` by that of `OFFCUT_DEBUG`: 0 is INFO, 1 is DEBUG, 2 is 9, and so on."""
 
 
 @lru_cache(maxsize=1)

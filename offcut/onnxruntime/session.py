@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,8 +25,9 @@ from offcut.onnxruntime.capi.onnxruntime_pybind11_state import (
 )
 from offcut.onnxruntime.options import RunOptions, SessionOptions
 from offcut.onnxruntime.values import IOBinding, OrtValue, type_text
-from offcut.plugins.onnx import from_onnx
-from offcut.plugins.onnx.model import OnnxModel
+
+if TYPE_CHECKING:
+    from offcut.plugins.onnx.model import OnnxModel
 
 PROVIDERS = ("CPUExecutionProvider",)
 _SUFFIXES = (".offcut", ".so")
@@ -112,6 +113,8 @@ class InferenceSession:
         self._metadata = ModelMetadata(signature.name, custom_metadata_map={})
 
     def _of_file(self, source: Any) -> None:
+        from offcut.plugins.onnx import from_onnx  # a saved model needs no compiler
+
         threads = max(self._options.intra_op_num_threads, 0) or None
         try:
             model = from_onnx(source, sizes=self._options.dimensions or None, threads=threads)

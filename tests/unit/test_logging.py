@@ -55,21 +55,24 @@ def test_a_program_hears_what_it_asks_loggers_for(
     caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logging.getLogger("offcut").setLevel(logging.INFO)
+    run(100)
+    assert not caplog.records
+    logging.getLogger("offcut").setLevel(logging.DEBUG)
     run(101)
     assert {record.name for record in caplog.records} == {"offcut.compile"}
-    assert {record.levelno for record in caplog.records} == {logging.INFO}
+    assert {record.levelno for record in caplog.records} == {logging.DEBUG}
     assert any(record.getMessage().startswith("lower: ") for record in caplog.records)
-    logging.getLogger("offcut").setLevel(logging.DEBUG)
+    logging.getLogger("offcut").setLevel(9)
     run(102)
     names = {record.name for record in caplog.records}
     assert names == {"offcut.compile", "offcut.cache", "offcut.call"}
     caplog.clear()
     logging.getLogger("offcut").setLevel(logging.NOTSET)
-    logging.getLogger("offcut.cache").setLevel(logging.DEBUG)
+    logging.getLogger("offcut.cache").setLevel(9)
     run(103)
     assert {record.name for record in caplog.records} == {"offcut.cache"}
     caplog.clear()
-    logging.getLogger("offcut.compile").setLevel(9)
+    logging.getLogger("offcut.compile").setLevel(8)
     run(104)
     assert any("after cut" in record.getMessage() for record in caplog.records)
     assert capsys.readouterr().err == ""

@@ -1,0 +1,247 @@
+"""A model by the Open Inference Protocol, version 2: JSON over HTTP.
+
+Memory is bounded: no more than `most_requests` are read, wait and run at once, of `most_bytes` each; more are answered by 503, before anything
+of them is read. A server that is told to stop (SIGTERM) stops without losing a request: it says that it is not ready, answers what comes
+with ``Connection: close`` for a while, takes what waits at its door, closes the door, answers all that it took, and ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from aiohttp import web
+
+from examples.serving.batching import Batcher, Overloaded, Session
+
+_DATATYPES = {
+    "BOOL": "bool",
+    **{f"FP{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    **{f"INT{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"UINT{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+}
+_NAMES = {dtype: name for name, dtype in _DATATYPES.items()}
+_TYPES = {"float": "float32", "double": "float64"}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a server takes.
+
+    most_requests  at once, of `most_bytes` each
+    most_rows      of a batch; workers: batches at once
+    grace          seconds in which a server that was told to stop still opens its door
+    """
+
+    most_requests: int = 256
+    most_bytes: int = 1 << 20
+    most_rows: int = 64
+    workers: int = 1
+    grace: float = 1.0
+
+
+class Server:
+    """A model, by a name, on a port."""
+
+    def __init__(self, session: Any, name: str, limits: Limits) -> None:
+        self.name, self.limits, self.session = name, limits, session
+        waiting = limits.most_requests
+        self.batcher = Batcher(_checked(session), limits.most_rows, waiting, limits.workers)
+        self.inputs = {one.name: one for one in session.get_inputs()}
+        self.outputs = [one.name for one in session.get_outputs()]
+        self.draining = False
+        self.taken, self.answers = 0, dict[int, int]()
+        self.app = web.Application(client_max_size=limits.most_bytes)
+        self.app.on_response_prepare.append(self._said_goodbye)
+        self.app.add_routes(
+            [
+                web.get("/v2/health/live", self._live),
+                web.get("/v2/health/ready", self._ready),
+                web.get(f"/v2/models/{name}", self._described),
+                web.post(f"/v2/models/{name}/infer", self._counted),
+                web.get("/metrics", self._metrics),
+            ]
+        )
+
+    async def serve(self, host: str, port: int, ready: Callable[[int], None]) -> None:
+        """Serve until SIGTERM or SIGINT.
+
+        ready  is told the port
+        """
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        runner = web.AppRunner(self.app, access_log=None, shutdown_timeout=60.0)
+        await runner.setup()
+        assert runner.server is not None
+        door = Door(host, port, runner.server)
+        ready(door.port)
+        await stop.wait()
+        self.draining = True
+        await asyncio.sleep(self.limits.grace)
+        await door.close()
+        end = loop.time() + self.limits.grace
+        while runner.server.connections and loop.time() < end:
+            await asyncio.sleep(0.01)
+        await runner.cleanup()
+        await self.batcher.close()
+
+    async def _counted(self, request: web.Request) -> web.StreamResponse:
+        try:
+            response = await self._infer(request)
+        except web.HTTPRequestEntityTooLarge as error:
+            response = web.json_response({"error": error.text}, status=error.status)
+        self.answers[response.status] = self.answers.get(response.status, 0) + 1
+        return response
+
+    async def _said_goodbye(self, request: web.Request, response: web.StreamResponse) -> None:
+        if self.draining:  # what aiohttp itself says of connections stands in the headers by now
+            response.headers["Connection"] = "close"
+            response.force_close()
+
+    async def _live(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response({"live": True})
+
+    async def _ready(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response({"ready": not self.draining}, status=503 if self.draining else 200)
+
+    async def _described(self, request: web.Request) -> web.StreamResponse:
+        def listed(arrays: Any) -> list[Any]:
+            return [
+                {
+                    "name": one.name,
+                    "datatype": _NAMES[_dtype(one.type)],
+                    "shape": [n if isinstance(n, int) else -1 for n in one.shape],
+                }
+                for one in arrays
+            ]
+
+        about = {"inputs": self.session.get_inputs(), "outputs": self.session.get_outputs()}
+        return web.json_response(
+            {"name": self.name, "platform": "onnx", **{k: listed(v) for k, v in about.items()}}
+        )
+
+    async def _infer(self, request: web.Request) -> web.StreamResponse:
+        if self.taken >= self.limits.most_requests:
+            return _busy()
+        self.taken += 1
+        try:
+            body = await request.json()
+            outputs = await self.batcher.run(self._feed(body))
+        except web.HTTPRequestEntityTooLarge:
+            raise
+        except Overloaded:
+            return _busy()
+        except (ValueError, LookupError, TypeError) as error:  # of what the request says
+            return web.json_response({"error": str(error)}, status=400)
+        finally:
+            self.taken -= 1
+        given = [
+            {
+                "name": name,
+                "datatype": _NAMES[array.dtype.name],
+                "shape": [*array.shape],
+                "data": array.ravel().tolist(),
+            }
+            for name, array in zip(self.outputs, outputs, strict=True)
+        ]
+        return web.json_response(
+            {"model_name": self.name, "id": body.get("id", ""), "outputs": given}
+        )
+
+    def _feed(self, body: Any) -> dict[str, Any]:
+        """Return the arrays of a request.
+
+        Raises ValueError, LookupError or TypeError for a request that is none, and for arrays that the model does not take.
+        """
+        given = {one["name"]: one for one in body["inputs"]}
+        if given.keys() != self.inputs.keys():
+            raise ValueError(f"the inputs are {', '.join(self.inputs)}, not {', '.join(given)}")
+        feed = dict[str, Any]()
+        for name, one in given.items():
+            own, shape = self.inputs[name], one["shape"]
+            dtype = _dtype(own.type)
+            if _DATATYPES.get(one["datatype"]) != dtype:
+                raise ValueError(f"{name} is {_NAMES[dtype]}, not {one['datatype']}")
+            fits = len(shape) == len(own.shape) and all(
+                extent == n or not isinstance(n, int)
+                for extent, n in zip(shape, own.shape, strict=True)
+            )
+            if not fits:
+                raise ValueError(f"{name} has the shape {own.shape}, not {shape}")
+            feed[name] = np.array(one["data"], dtype).reshape(shape)
+        return feed
+
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
+        lines = [f'requests_total{{status="{s}"}} {n}' for s, n in sorted(self.answers.items())]
+        lines += [
+            f'batches_total{{rows="{r}"}} {n}' for r, n in sorted(self.batcher.batches.items())
+        ]
+        lines += [f"requests_taken {self.taken}", f"requests_waiting {self.batcher.waiting}"]
+        return web.Response(text="\n".join(lines) + "\n")
+
+
+def _checked(session: Any) -> Session:
+    if len({one.shape[0] for one in session.get_inputs() if one.shape}) > 1:
+        raise ValueError("the first axes of the inputs of a model are its batch: here they differ")
+    found: Session = session
+    return found
+
+
+def _busy() -> web.Response:
+    return web.json_response({"error": "overloaded"}, status=503, headers={"Retry-After": "1"})
+
+
+def _dtype(text: str) -> str:
+    """Return ``float32`` of ``tensor(float)``."""
+    name = text.removeprefix("tensor(").removesuffix(")")
+    return _TYPES.get(name, name)
+
+
+class Door:
+    """A socket that listens; several processes may listen at one port, and the system divides what comes.
+
+    What the system has accepted when the socket is closed is reset, and asyncio drops what it accepted itself at that moment: so connections
+    are taken here, the last ones right before the door closes.
+    """
+
+    def __init__(self, host: str, port: int, protocols: Any) -> None:
+        self._protocols, self._loop = protocols, asyncio.get_running_loop()
+        self._entering = set[asyncio.Task[Any]]()
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._socket.bind((host, port))
+        self._socket.listen(1024)
+        self._socket.setblocking(False)
+        self._loop.add_reader(self._socket, self._take)
+
+    @property
+    def port(self) -> int:
+        """Return its number."""
+        return int(self._socket.getsockname()[1])
+
+    def _take(self) -> None:
+        """Take who waits; where the process may open no more files, they wait for those that go."""
+        with suppress(OSError):
+            while True:
+                connection, _ = self._socket.accept()
+                connection.setblocking(False)
+                entering = self._loop.connect_accepted_socket(self._protocols, connection)
+                task = self._loop.create_task(entering)
+                self._entering.add(task)
+                task.add_done_callback(self._entering.discard)
+
+    async def close(self) -> None:
+        """Take who waits, and nobody after them."""
+        self._loop.remove_reader(self._socket)
+        self._take()
+        self._socket.close()
+        if self._entering:
+            await asyncio.wait(self._entering)
