@@ -53,10 +53,56 @@ def test_what_torch_runs_a_part_of_is_no_file(tmp_path: Path) -> None:
         "save: cannot save a model of torch\n  because  1 regions of 2 operators by offcut, 2 operators by torch;"
     )
 
-    class Turned(torch.nn.Module):
-        def forward(self, x: Any) -> Any:
-            return (x * 2).transpose(0, 1)
 
-    model = oc.from_torch(Turned(), (torch.randn(4, 3),))
-    with pytest.raises(oc.DescribeError, match="views by torch: "):
-        model.export(tmp_path, "turned")
+class Heads(torch.nn.Module):
+    """Attention by hand: views of arguments, between kernels, of results, and several of one value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.out = torch.nn.Linear(8, 24), torch.nn.Linear(8, 8)
+
+    def forward(self, x: Any, mask: Any) -> Any:
+        """Return it."""
+        b, n, _ = x.shape
+        q, k, v = self.into(x).view(b, n, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        weights = torch.softmax(q @ k.transpose(-1, -2) + mask[:, None, None], -1)
+        y = self.out((weights @ v).transpose(1, 2).reshape(b, n, 8))
+        return y.transpose(1, 2), weights[:, 0], y[:, :1].squeeze(1), x.flatten(1)
+
+
+VIEWS: dict[str, tuple[Any, tuple[tuple[int, ...], ...]]] = {
+    "attention": (Heads, ((2, 5, 8), (2, 5))),
+    "a result turned": (lambda: Turned(), ((4, 3),)),
+    "a part of an argument": (lambda: Part(), ((4, 3),)),
+}
+
+
+class Turned(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return (x * 2).transpose(0, 1)
+
+
+class Part(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x[:, 1:].unsqueeze(0), x.exp()
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_that_torch_makes_are_in_the_file(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    make, shapes = VIEWS[name]
+    module = make().eval()
+    model = oc.from_torch(module, tuple(torch.randn(shape) for shape in shapes))
+    model.save(tmp_path / "views.offcut")
+    loaded = oc.load(tmp_path / "views.offcut")
+    for first in (1, 2, 5):
+        given = [torch.randn(first, *shape[1:]) for shape in shapes]
+        with torch.no_grad():
+            wanted, expected = model(*given), module(*given)
+        several = [
+            one if isinstance(one, tuple) else (one,) for one in (loaded(*given), wanted, expected)
+        ]
+        for result, own, theirs in zip(*several, strict=True):
+            assert torch.equal(torch.as_tensor(result), own)
+            torch.testing.assert_close(own, theirs, rtol=1e-4, atol=1e-5)
+    assert len(model.program.steps) > 1  # torch goes on to make them in calls

@@ -182,11 +182,11 @@ class TorchModel:
 
     def save(self, path: str | os.PathLike[str], *, shared: bool = False) -> None:
         """Write the model into a file, which `offcut.load` runs where there is no torch, as `Model.save` says: called with the same arrays in
-        order, numpy's or torch's, or with a mapping by the names of the arguments.
+        order, numpy's or torch's, or with a mapping by the names of the arguments. What torch makes by views is computed in it.
 
         Raises DescribeError where torch runs a part of it, or it branches on sizes; TargetError for a kernel that is no machine code.
         """
-        model, inputs, outputs = self.program.whole_region("save")
+        model, inputs, outputs = self.traced[0].whole_region("save")
         model.save(path, inputs, outputs, shared=shared)
 
     def export(self, folder: str | os.PathLike[str], name: str) -> Exported:
@@ -194,7 +194,7 @@ class TorchModel:
 
         Raises what `save` does.
         """
-        model, inputs, outputs = self.program.whole_region("export")
+        model, inputs, outputs = self.traced[0].whole_region("export")
         return model.export(folder, name, inputs, outputs)
 
     @property

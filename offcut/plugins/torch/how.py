@@ -23,12 +23,14 @@ class How:
     parts         likewise, in sizes by argument and axis: ``x_0``
     target        a target, or several: a kernel runs on the first that takes it, and torch runs what none of them takes; None: that
                   of the device of the tensors
+    views         whether regions calculate views at their borders, too, where torch is not there to make them
     """
 
     threads: int | None = None
     distributive: bool = True
     parts: Parts = True
     target: Targets | None = None
+    views: bool = False
 
     def on(self, kinds: Collection[str]) -> How:
         """Return the same with a target: where none was asked for, the first of a device of these kinds, else the CPU.

@@ -82,6 +82,7 @@ class Program:
         conditions: Conditions | None = None,
     ) -> None:
         graph, self.conditions = module.graph, conditions
+        self._module, self._facts = module, facts
         self.inputs = tuple(node for node in graph.nodes if node.op == "placeholder")
         fakes = (node.meta["val"] for node in self.inputs)
         how = how.on({one.device.type for one in fakes if isinstance(one, torch.Tensor)})
@@ -103,7 +104,7 @@ class Program:
         self.quotients = tuple(one for one in facts.quotients if one[1] in solutions)
         with lent(fixed.values()):
             while True:
-                found = split(graph, facts, fixed, refused, how.devices)
+                found = split(graph, facts, fixed, refused, how.devices, how.views)
                 self.left = list(found.left)
                 try:
                     self.steps = [self._step(module, step, known) for step in found.steps]
@@ -183,6 +184,19 @@ class Program:
     def cost(self, **sizes: int) -> ModelCost:
         """What the kernels of a call are predicted to cost, as `Model.cost` says it: what stays with torch has no price."""
         return self.predicted.cost(sizes)
+
+    @property
+    def has_views(self) -> bool:
+        """Return whether torch makes views, and nothing else."""
+        return not self.left and any(isinstance(one, _Called) for one in self.steps)
+
+    def with_views(self, known: Mapping[Any, Any]) -> Program:
+        """Return the same, but for views, which its regions calculate; its kernels come from the cache.
+
+        known  tensors of placeholders that do not change
+        """
+        how = replace(self.how, views=True)
+        return Program(self._module, known, self._facts, how, self.conditions)
 
     def whole_region(self, op: str) -> tuple[Model, dict[str, str], dict[str, str]]:
         """Return the model that is all of it; its inputs by the names of the arguments, and its outputs by those of the results, each in order.

@@ -67,12 +67,14 @@ def split(
     arrays: Mapping[Any, Array],
     refused: Mapping[Any, str],
     devices: frozenset[str] = frozenset(("cpu",)),
+    views: bool = False,
 ) -> Split:
     """The steps of an FX graph.
 
     arrays   of the placeholders whose values are known
     refused  the nodes that no kernel can be made of, and why
     devices  whose tensors regions take
+    views    whether regions calculate views at their borders
     """
     found, effect = _Found({}, {}, set(), {}, [], devices), -1
     for node in graph.nodes:
@@ -87,7 +89,7 @@ def split(
         found.place[node] = place
         if _has_tensors(node) and node.target is not operator.getitem:
             found.left.append((node, reason))
-    return _arranged(graph, found)
+    return _arranged(graph, found, views)
 
 
 @dataclass(frozen=True)
@@ -153,8 +155,8 @@ def is_view(node: Any) -> bool:
     return bool(getattr(node.target, "is_view", False)) or name in ALIASES
 
 
-def _arranged(graph: Any, found: _Found) -> Split:
-    """The steps that the results need, by stage; views that torch can do are done by torch."""
+def _arranged(graph: Any, found: _Found, views: bool) -> Split:
+    """Return the steps that the results need, by stage; views that torch can do are done by torch, but where regions calculate them."""
     stages, ours = found.stages, found.ours
     given: dict[int, dict[Any, None]] = {}
     effects = {node for node in found.place if node.is_impure()}
@@ -167,7 +169,7 @@ def _arranged(graph: Any, found: _Found) -> Split:
             if one in seen:
                 continue
             seen.add(one)
-            if one in stages and not is_view(one):
+            if one in stages and (views or not is_view(one)):
                 given.setdefault(stages[one], {})[one] = None
             elif one.op in ("call_function", "get_attr"):
                 by_torch.add(one)

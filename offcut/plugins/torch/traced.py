@@ -17,6 +17,7 @@ from torch.utils._sympy import functions as sf
 
 from offcut.core.program import MAX_SIZE
 from offcut.errors import CallError, DescribeError
+from offcut.graph import Model
 from offcut.plugins.torch.conditions import Conditions
 from offcut.plugins.torch.copied import place_of
 from offcut.plugins.torch.facts import Facts, equalities, multiples
@@ -106,6 +107,21 @@ class Traced:
             for node in self._nodes
         ]
         self._places = [place for place, one in enumerate(self.known) if one is None]
+
+    def whole_region(self, op: str) -> tuple[Model, dict[str, str], dict[str, str]]:
+        """Return the model that is all of it, with the views that torch makes otherwise, as `Program.whole_region` says."""
+        program, again = self.program, self.program.again
+        if program.has_views:
+            pairs = zip(self._nodes, self.known, strict=True)
+            known = {
+                node: again[node]() if one is HELD else one
+                for node, one in pairs
+                if one is not HELD or node in again
+            }
+            program = program.with_views(
+                {node: one for node, one in known.items() if one is not None}
+            )
+        return program.whole_region(op)
 
     def takes(self, flat: Sequence[Any]) -> bool:
         """Whether arguments are like those that it was exported with."""
