@@ -324,7 +324,7 @@ class Kernel:
 
     def save(self, path: str | os.PathLike[str], *, shared: bool = False) -> None:
         """Write the kernel into a file: its machine code and its packed constants. `offcut.load` runs it where there is no compiler, with
-        the same bits, each call on the thread that makes it.
+        the same bits, and as many threads.
 
         shared  whether the code is a shared library beside the file, which runs where numpy is the only package
 
@@ -336,7 +336,7 @@ class Kernel:
         symbols = {f"offcut_{name}": f"offcut_{name}" for name in names}
         part = KernelPart("offcut", self.code.planned, self.signature)
         target, options = self.code.target, self.code.options
-        code = target.portable_code([part], (), symbols, options, from_python=True)
+        code = target.portable_code([part], (), symbols, options, True, options.threads)
         saved = SavedCode("kernel", self.signature, code.triple, code.features)
         write_saved(path, saved, code, entry.memories, shared)
 

@@ -159,12 +159,14 @@ class PortableCode:
     triple    of the processor, as LLVM has it
     features  that the processor must have, in LLVM's names
     provided  symbols that the program must define: functions of external microkernels
+    threads   that a call may use
     """
 
     object: bytes
     triple: str
     features: tuple[str, ...]
     provided: tuple[str, ...] = ()
+    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -284,6 +284,7 @@ class Codegen(_Part, ABC):
         symbols: Mapping[str, str],
         options: Options,
         from_python: bool = False,
+        threads: int = 1,
     ) -> PortableCode:
         """Return an object file of kernels and of LLVM IR that calls them: it needs no compiler where it runs.
 
@@ -291,6 +292,7 @@ class Codegen(_Part, ABC):
         glue     modules of LLVM IR that call ``SYMBOL_entry`` and ``SYMBOL_workspace`` of these
         symbols  those that are exported, by their names in these modules
         from_python  whether the call from Python of each kernel is in it
+        threads  that a call may use, at most
 
         Raises TargetError where the target has none.
         """

@@ -34,6 +34,7 @@ def build(
             help="A described machine, or the path of a description; by default this one."
         ),
     ] = None,
+    threads: Annotated[int, typer.Option(min=1, help="That a call may use.")] = 1,
     shared: Annotated[
         bool,
         typer.Option(
@@ -68,7 +69,7 @@ def build(
         made = from_onnx(
             model,
             sizes=bounds_of(size or ()),
-            threads=1,
+            threads=threads,
             target=target("cpu", machine),
             constants=arrays_of(constant or (), "--constant"),
             distributive=distributive,

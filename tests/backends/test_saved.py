@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compiled import contraction
 
 import offcut as oc
+from offcut.backends.cpu.threads import pool
 from offcut.backends.host.container import MANIFEST, PAGE, read_container, write_container
 from offcut.backends.host.saved import SavedModel
 from tests.facade import Builder, Model, compiled
@@ -178,6 +180,47 @@ def test_a_model_is_an_object_for_programs_without_python(tmp_path: Path) -> Non
     for one, expected in zip(outs, wanted, strict=True):
         np.testing.assert_array_equal(one, expected)
     assert run(*pointers, ctypes.c_int64(11), workspace) == 2
+
+
+@pytest.mark.skipif(not pool.is_supported(), reason="this system has no pool of threads")
+def test_a_file_runs_on_as_many_threads_as_it_was_compiled_for(tmp_path: Path) -> None:
+    case = contraction("mk,kn->mn", {"k": 33, "n": 300})
+    kernel = oc.compile(case.result, inputs=case.inputs, threads=3)
+    made = Builder("products")
+    x = made.input("x", "float32", (made.size("n", 1, 999), 64))
+    w = made.constant("w", rows(64, 64))
+    made.output(made.node("softmax", made.node("dense", made.node("dense", x, w), w)))
+    model = compiled(made.bound, threads=3)
+    given, other = (rows(4000, 33), rows(33, 300)), rows(800, 64)  # long enough to wait for threads
+    code = """
+import os, sys, numpy as np, offcut as oc
+kernel, model = (oc.load(path) for path in sys.argv[1:3])
+assert kernel.saved.threads == model.saved.threads == 3
+alone = len(os.listdir("/proc/self/task"))
+given = np.load(sys.argv[3])
+results = [kernel(given["a"], given["b"]), model(given["c"])]
+assert len(os.listdir("/proc/self/task")) > alone
+child = os.fork()
+if not child:  # it makes its own
+    os._exit(0 if np.array_equal(kernel(given["a"], given["b"]), results[0]) else 1)
+assert os.waitpid(child, 0)[1] == 0
+np.savez(sys.argv[4], *results)
+"""
+    kernel.save(tmp_path / "kernel.offcut")
+    model.save(tmp_path / "model.offcut")
+    np.savez(tmp_path / "given.npz", a=given[0], b=given[1], c=other)
+    names = ("kernel.offcut", "model.offcut", "given.npz", "results.npz")
+    paths = [str(tmp_path / name) for name in names]
+    subprocess.run([sys.executable, "-c", code, *paths], check=True)
+    results = [*np.load(paths[-1]).values()]
+    np.testing.assert_array_equal(results[0], kernel(*given))
+    np.testing.assert_array_equal(results[1], model(other))
+    again = [oc.load(paths[0]) for _ in range(2)]
+    for loaded in again:
+        np.testing.assert_array_equal(loaded(*given), kernel(*given))
+    exported = kernel.export(tmp_path, "kernel")  # for programs that have threads of their own
+    assert b"pthread_create" not in exported.object.read_bytes()
+    assert b"pthread_create" in bytes(read_container(paths[0])[1]["code.o"])
 
 
 def refusal(path: Path) -> str:

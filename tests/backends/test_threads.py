@@ -34,6 +34,7 @@ from offcut.backends.cpu.build import lower_kernel
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.threads import pool
 from offcut.backends.cpu.threads.parallel import mark_parallel_loops
+from offcut.backends.host.thread_pool import usable_processors
 from tests.agree import agree as close
 from tests.agree import computed, exact_matmul, of_program
 from tests.machines import EAGER, host_threads
@@ -378,7 +379,7 @@ def test_a_fork_while_the_pool_starts_leaves_the_child_free() -> None:
 
 @needs_fork
 @pytest.mark.skipif(
-    not pool.is_supported() or pool.usable_processors() < 2, reason="one thread runs at once here"
+    not pool.is_supported() or usable_processors() < 2, reason="one thread runs at once here"
 )
 def test_workers_of_a_pinned_caller_run_where_the_process_may(dense: Kernel) -> None:
     def child() -> None:

@@ -19,7 +19,9 @@ from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernel_objects import microkernel_ir
 from offcut.backends.cpu.microkernels.external import PREFIX
 from offcut.backends.cpu.planning.cpu_plan import CpuPlan
+from offcut.backends.cpu.threads import pool_ir
 from offcut.backends.host.c_keywords import LIBRARY, is_word
+from offcut.backends.host.thread_pool import FORGET, OPEN
 from offcut.backends.options import KernelPart
 from offcut.errors import DescribeError
 
@@ -34,17 +36,21 @@ def portable_code(
     symbols: Mapping[str, str],
     host: Host,
     from_python: bool = False,
+    threads: int = 1,
 ) -> PortableCode:
-    """Return an object file of kernels and of what calls them. A call runs on the thread that makes it.
+    """Return an object file of kernels and of what calls them.
 
     parts    plans of this target; the functions of each begin with its symbol in place of ``offcut``
     glue     modules of LLVM IR that call these functions
     symbols  those that are exported, by their names in these modules; beside them is ``offcut_supported``
     from_python  whether ``offcut_fastcall`` of each kernel is in it
+    threads  that a call may use: more than 1 are a pool of the object, which `offcut.backends.host.thread_pool` opens; 1: a call runs on
+             the thread that makes it
 
     Raises DescribeError for external microkernels whose names the program cannot define.
     """
-    host = replace(host, threads=1)
+    has_pool = threads > 1 and host.machine.architecture == "x86_64"
+    host = replace(host, threads=threads if has_pool else 1)
     lowered, texts = list[Lowered](), list[str]()
     with jit.parse_ir(f'target triple = "{host.triple}"') as module:
         for part in parts:
@@ -59,11 +65,14 @@ def portable_code(
         texts += microkernel_ir(lowered, host)
         features = cpuid.needed(host, texts)
         supported = cpuid.supported(_SUPPORTED, features, host.triple)
-        for text in (*texts[len(parts) :], *glue, supported):
+        pools = [pool_ir.text(host.machine.threads)] if has_pool else []
+        for text in (*texts[len(parts) :], *pools, *glue, supported):
             jit.link(module, text)
+        if has_pool:
+            symbols = {**symbols, OPEN: OPEN, FORGET: FORGET}
         provided = _rename_exported(module, symbols)
         code = jit.position_independent(module, host.triple, features)
-    return PortableCode(code, host.triple, features, provided)
+    return PortableCode(code, host.triple, features, provided, host.threads)
 
 
 def _prefix_symbols(prefix: str, module: Any) -> None:

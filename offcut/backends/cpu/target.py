@@ -232,9 +232,10 @@ class Cpu(Target):
         symbols: Mapping[str, str],
         options: Options,
         from_python: bool = False,
+        threads: int = 1,
     ) -> PortableCode:
-        """Return an object file; a call runs on the thread that makes it."""
-        return portable_code(parts, glue, symbols, self.host(options), from_python)
+        """Return an object file."""
+        return portable_code(parts, glue, symbols, self.host(options), from_python, threads)
 
 
 def target(machine: Device | None) -> Cpu:

@@ -11,6 +11,7 @@ manifest::
     triple      of the processor, as LLVM has it; features: that it must have
     signature   inputs, outputs, sizes and their relations (`offcut.backends.abi.Signature`); extents as text
     constants   [first byte, bytes] of each, in the order of the entry's pointers
+    threads     that a call may use: more than 1 are a pool in the code
     library     name, bytes and CRC-32 of the shared library, in the folder of the file; null: ``code.o`` is in the file
     faults      of a model: why a call cannot run, by the status that says so
     inputs, outputs  of a model: the names by which a mapping gives the inputs, and a call the outputs, each with its place in the signature,
@@ -39,6 +40,7 @@ from offcut.backends.host.shared_library import (
     link,
     open_library,
 )
+from offcut.backends.host.thread_pool import open_pool
 from offcut.core.extras import is_installed
 from offcut.core.program import Size
 from offcut.core.text.expressions import parse_expr
@@ -67,6 +69,7 @@ class SavedCode:
 
     inputs, outputs  places in the signature by name
     returns  "arrays" or "mapping"
+    threads  that a call may use
     """
 
     kind: str
@@ -77,6 +80,7 @@ class SavedCode:
     inputs: Mapping[str, int] = field(default_factory=dict)
     outputs: Mapping[str, int] = field(default_factory=dict)
     returns: str = "arrays"
+    threads: int = 1
 
 
 def write_saved(
@@ -126,6 +130,7 @@ def write_saved(
         "signature": _written(saved.signature),
         "constants": places,
         "library": library and asdict(LibraryFile(beside.name, len(library), zlib.crc32(library))),
+        "threads": code.threads,
         "faults": saved.faults,
         "inputs": saved.inputs,
         "outputs": saved.outputs,
@@ -183,7 +188,7 @@ def _signature(given: Mapping[str, Any]) -> Signature:
 
 @trim_tracebacks
 class SavedKernel:
-    """A kernel of a file: ``kernel(a, b, out=None, n=12)`` runs as the one that was saved does, on one thread.
+    """A kernel of a file: ``kernel(a, b, out=None, n=12)`` runs as the one that was saved does.
 
     signature  how it is called
     """
@@ -295,6 +300,7 @@ def load(path: str | os.PathLike[str]) -> SavedKernel:
             _places(manifest["inputs"], len(signature.inputs)),
             _places(manifest["outputs"], len(signature.outputs)),
             str(manifest["returns"]),
+            int(manifest.get("threads", 1)),
         )
         library, constants = manifest.get("library"), members[CONSTANTS]
         code = bytes(members[CODE]) if library is None else LibraryFile.read(library)
@@ -355,6 +361,8 @@ def _loaded(
         raise _other_processor(
             where, saved, f"it needs {features}, and this machine lacks one of these"
         )
+    if saved.threads > 1 and not open_pool(module):
+        raise _unknown(where, "there is no memory for its threads")
     address = constants.__array_interface__["data"][0]
     is_model = saved.kind == "model"
     call = make_callable(

@@ -304,7 +304,7 @@ class Model:
         shared: bool = False,
     ) -> None:
         """Write the model into a file: machine code, and constants as it reads them. `offcut.load` runs it where there is no compiler, with
-        the same bits, each call on the thread that makes it and each kernel for the whole of a batch.
+        the same bits and as many threads, each kernel for the whole of a batch.
 
         inputs, outputs  the names by which a mapping gives the inputs, and a call the outputs, each with the one of the graph; None: these
         returns  what a call with arrays in order gives: "arrays", or a "mapping" by these names
@@ -316,7 +316,8 @@ class Model:
         made = self._native("save", inputs, outputs)
         fastcall = fast_entry_ir(made.signature, constants=len(made.constants), dense=True)
         symbols = {f"offcut_{name}": f"offcut_{name}" for name in names}
-        code = self._linked(made, DECLARED + fastcall, symbols)
+        threads = options_of(self.steps).threads
+        code = self._linked(made, DECLARED + fastcall, symbols, threads)
         graph = self.bound.graph
         saved = SavedCode(
             "model",
@@ -362,10 +363,12 @@ class Model:
         made = native_code(op, self.steps_of_graph, plain)
         return replace(made, signature=renamed(made.signature, inputs or {}, outputs or {}))
 
-    def _linked(self, made: NativeCode, glue: str, symbols: Mapping[str, str]) -> PortableCode:
+    def _linked(
+        self, made: NativeCode, glue: str, symbols: Mapping[str, str], threads: int = 1
+    ) -> PortableCode:
         """Return the object of a model and of what calls it."""
-        options = options_of(self.steps)
-        return made.target.portable_code(made.parts, (made.glue, glue), symbols, options)
+        options, glues = options_of(self.steps), (made.glue, glue)
+        return made.target.portable_code(made.parts, glues, symbols, options, threads=threads)
 
     @property
     def steps_of_graph(self) -> GraphSteps:

@@ -9,7 +9,6 @@ finds it taken runs on its own thread.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import sys
@@ -18,13 +17,13 @@ from functools import cache
 import llvmlite.binding as llvm
 
 from offcut.backends.cpu.machine import isa, jit
-from offcut.backends.cpu.threads.pool_ir import BARRIER, MOST, RUN, text
+from offcut.backends.cpu.threads.pool_ir import BARRIER, RUN, text
 from offcut.backends.host import cache as objects
+from offcut.backends.host.thread_pool import MOST, open_pool
 from offcut.core import fork_safety
 from offcut.core.integers import whole
 from offcut.errors import TargetError
 
-_NO_MEMORY, _SURVIVES_FORK = 1, 2
 _starting = fork_safety.ForkSafeLock()
 
 
@@ -73,20 +72,8 @@ def _open(host: isa.Host) -> bool:
     name = objects.key("pool", program, host.triple, host.feature_string)
     code = objects.get_or_build(name, lambda: jit.object_code(program, host, passes=False))
     loaded = jit.load([code], host)
-    opened = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(loaded.address("offcut_pool_open"))
-    answer = opened(usable_processors())
-    if answer == _NO_MEMORY:
+    if not open_pool(loaded):
         return False
-    # Workers run this code until the process ends, longer than any object of Python's.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(loaded))
-    if answer == _SURVIVES_FORK:
-        forget = ctypes.CFUNCTYPE(None)(loaded.address("offcut_pool_forget"))
-        fork_safety.run_in_children(forget)
     for symbol in (RUN, BARRIER):
         llvm.add_symbol(symbol, loaded.address(symbol))
     return True
-
-
-def usable_processors() -> int:
-    """How many threads of this process can run at once."""
-    return min(len(os.sched_getaffinity(os.getpid())), MOST)

@@ -24,9 +24,9 @@ Offsets in the mapping, in bytes; words that different threads write lie in diff
 
 from __future__ import annotations
 
+from offcut.backends.host.thread_pool import FORGET, MOST, OPEN
 from offcut.costmodel import Threads
 
-MOST = 1024  # threads of a job
 STACK_BYTES = 8 << 20  # of a worker
 SLOTS, SLOT_BYTES = 320, 128
 STATE_BYTES = SLOTS + SLOT_BYTES * MOST
@@ -68,7 +68,7 @@ declare void @llvm.x86.sse.ldmxcsr(ptr)
 declare void @llvm.x86.sse.stmxcsr(ptr)
 
 ; Maps the state. 0: done; 1: there is no memory; 2: done, but a forked child has to call `forget`.
-define i32 @offcut_pool_open(i32 %processors) nounwind {{
+define i32 @{OPEN}(i32 %processors) nounwind {{
 entry:
   %at = call ptr @mmap(ptr null, i64 {STATE_BYTES}, i32 3, i32 34, i32 -1, i64 0)
   %none = icmp eq ptr %at, inttoptr (i64 -1 to ptr)
@@ -85,7 +85,7 @@ failed:
 }}
 
 ; Empties the state, as if there never had been a pool.
-define void @offcut_pool_forget() nounwind {{
+define void @{FORGET}() nounwind {{
   %state = load ptr, ptr @state
   call void @llvm.memset.p0.i64(ptr %state, i8 0, i64 {STATE_BYTES}, i1 false)
   ret void
