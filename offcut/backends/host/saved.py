@@ -34,12 +34,7 @@ import offcut
 from offcut.backends.abi import AffineFact, Argument, PortableCode, Signature
 from offcut.backends.host.call import make_callable
 from offcut.backends.host.container import read_container, replacing, write_container
-from offcut.backends.host.shared_library import (
-    LibraryFile,
-    is_own_architecture,
-    link,
-    open_library,
-)
+from offcut.backends.host.shared_library import LibraryFile, is_own_architecture, open_library
 from offcut.backends.host.thread_pool import open_pool
 from offcut.core.extras import is_installed
 from offcut.core.program import Size
@@ -99,8 +94,11 @@ def write_saved(
     linker.
     """
     where = Path(os.fsdecode(path))
-    library = link(saved.signature.name, code) if shared else None
-    beside = where.with_suffix(_LIBRARY_SUFFIX)
+    library, beside = None, where.with_suffix(_LIBRARY_SUFFIX)
+    if shared:
+        from offcut.backends.host.linking import link
+
+        library = link(saved.signature.name, code)
     if library is not None and beside == where:
         raise DescribeError(
             "save",

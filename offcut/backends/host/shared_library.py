@@ -1,29 +1,16 @@
-"""The machine code of a file as a shared library beside it: made by a linker, opened where no package but numpy is installed."""
+"""The machine code of a file as a shared library beside it, opened where no package but numpy is installed."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import platform
-import shutil
-import subprocess
-import sys
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from offcut.backends.abi import PortableCode
-from offcut.core.extras import extra_help, is_installed
-from offcut.errors import TargetError
-
-_PACKAGE = "ziglang"
-"""Of the extra ``shared``: a wheel with LLVM's linker for all architectures."""
-_FLAGS = "-shared -z text -z noexecstack -Bsymbolic --build-id=none"
-"""Nothing is written to where the code is mapped, no stack is executable, its own symbols are its own, and equal objects are equal
-libraries. What the C library defines stays undefined: the process has it."""
 _X86 = ("x86_64", "AMD64", "amd64")
 _OPEN: dict[tuple[int, int], int] = {}
 """Descriptors of the libraries that this process has opened, by device and inode: see `open_library`."""
@@ -33,42 +20,6 @@ def is_own_architecture(triple: str) -> bool:
     """Return whether this process runs code for a triple of LLVM."""
     made_for, here = triple.partition("-")[0], platform.machine()
     return made_for == here or (made_for in _X86 and here in _X86)
-
-
-def link(name: str, code: PortableCode) -> bytes:
-    """Return the shared library of an object file.
-
-    name  what is not saved where there is no linker
-
-    Raises TargetError where there is none, or where it fails.
-    """
-    refused, architecture = f"cannot make a shared library of {name}", code.triple.partition("-")[0]
-    linker = next(_linkers(architecture, is_own_architecture(code.triple)), None)
-    if linker is None:
-        raise TargetError(
-            "save",
-            refused,
-            because=f"there is no linker for {architecture}",
-            help=("ld of binutils, or ld.lld, on the path", extra_help("shared")),
-        )
-    with TemporaryDirectory(prefix="offcut-") as folder:
-        given, made = Path(folder, "code.o"), Path(folder, "code.so")
-        given.write_bytes(code.object)
-        command = [*linker, *_FLAGS.split(), "-o", str(made), str(given)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode or not made.exists():
-            said = done.stderr.strip()[-500:] or f"it ended with {done.returncode}"
-            raise TargetError("save", refused, because=f"{' '.join(linker)}: {said}")
-        return made.read_bytes()
-
-
-def _linkers(architecture: str, is_own: bool) -> Iterator[Sequence[str]]:
-    """Yield linkers that are there and have the command line of ``ld``, the quickest first."""
-    for name in (*(("ld",) if is_own else ()), f"{architecture}-linux-gnu-ld", "ld.lld"):
-        if (path := shutil.which(name)) is not None:
-            yield (path,)
-    if is_installed(_PACKAGE):
-        yield sys.executable, "-m", _PACKAGE, "ld.lld"
 
 
 @dataclass(frozen=True)
@@ -133,4 +84,4 @@ def _provide_math() -> None:
         return
 
 
-__all__ = ["LibraryFile", "LoadedLibrary", "is_own_architecture", "link", "open_library"]
+__all__ = ["LibraryFile", "LoadedLibrary", "is_own_architecture", "open_library"]
