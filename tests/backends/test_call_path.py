@@ -324,13 +324,18 @@ def test_any_layout_of_out_is_written_right(add, slow_calls, layout):
 
 def test_a_copy_is_noted_with_its_reason(add, monkeypatch):
     notes = []
-    monkeypatch.setattr(arrays.debug, "note", lambda level, text: notes.append((level, text)))
+    monkeypatch.setattr(
+        arrays.debug, "note", lambda level, text, logger: notes.append((level, text, logger))
+    )
 
     add.fast(random(3, 8)[:, ::2], random(4), out=np.empty((4, 3), np.float32).T)
 
     assert notes == [
-        (2, "add: x (shape (3, 4), strides (32, 8) bytes) is copied to a contiguous temporary"),
-        (2, "add: out (shape (3, 4), strides (4, 12) bytes) is computed in a contiguous temporary"),
+        (2, f"add: {text} a contiguous temporary", "call")
+        for text in (
+            "x (shape (3, 4), strides (32, 8) bytes) is copied to",
+            "out (shape (3, 4), strides (4, 12) bytes) is computed in",
+        )
     ]
 
 
