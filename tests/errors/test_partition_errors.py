@@ -19,7 +19,8 @@ from offcut.describe.computation import computation
 from offcut.describe.source import source
 from offcut.describe.value import Value
 from offcut.errors import CallError, OffcutError, PartitionError, TargetError
-from offcut.partition import EXACT, cut
+from offcut.partition import EXACT
+from offcut.schedule import cut
 from tests.agree import nearly
 from tests.facade import CUT, STRATEGIES
 
