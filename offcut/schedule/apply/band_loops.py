@@ -1,4 +1,4 @@
-"""The loops of a band around its tiles: one part of a nest, whose loops inside of all tile loops are one tile.
+"""The loops of a band around its tiles: a nest of one part, whose loops inside of all tile loops are one tile.
 
 Bounds may depend on loops further out. Where they depend on a loop of the same band (a triangle), the
 tiles that lie wholly inside are separated from those that the bounds cross::
@@ -52,7 +52,7 @@ from offcut.schedule.apply.nest_loops import NestLoops
 from offcut.schedule.apply.offsets import At, Open
 from offcut.schedule.apply.staged_form import Nest, Nests, Part, Root
 from offcut.schedule.apply.tiles import neutral_outside
-from offcut.schedule.decisions import Level, Split, SplitPair
+from offcut.schedule.decisions import Level, Order, Primitive, Split, SplitPair
 
 # (statements, what is known there) -> the statements with the loops in them cut
 Inside = Callable[[Sequence[Stmt], Facts], tuple[Stmt, ...]]
@@ -73,53 +73,50 @@ class Range:
     segment: Segment | None = None
 
 
-def split_nest(
-    band: Sequence[For], cuts: Sequence[LoopCut | None], body: tuple[Stmt, ...]
-) -> tuple[Nest, tuple[str, ...]]:
-    """Return the nest of a band after its splits, and the loops of its tile, one for each of the band; what is outermost in one
-    loop lies around what is further in in another.
-    """
+def split_steps(band: Sequence[For], cuts: Sequence[LoopCut | None]) -> tuple[Split | Order, ...]:
+    """Return the decisions that cut the loops of a band: what is outermost in one loop lies around what is further in in another."""
     depth = max((len(cut.tiles) for cut in cuts if cut is not None), default=0)
-    around: list[list[str]] = [[] for _ in range(depth)]
-    relations, tile = list[SplitPair](), list[str]()
+    order: list[list[str]] = [[] for _ in range(depth)]
+    steps = list[Split | Order]()
     for loop, cut in zip(band, cuts, strict=True):
-        tile.append(loop.iter)
-        if cut is None:
-            continue
-        outer_levels = tuple(Level(size, LADDER) for size in cut.tiles[:-1])
-        levels = (*outer_levels, Level(cut.tiles[-1], cut.strategy))
-        names = tuple(f"{loop.iter}.{number}" for number in range(len(levels) + 1))
-        relations += Split("", loop.iter, levels, names).pairs
-        for outer, name in zip(around[depth - len(levels) :], names, strict=False):
-            outer.append(name)
-        tile[-1] = names[-1]
-    roots = tuple(Root(loop.iter, loop.iter, loop.lo, loop.hi) for loop in band)
-    loops = (*(name for level in around for name in level), *tile)
-    return Nest("", roots, (Part(loops, body),), body, tuple(relations)), tuple(tile)
+        if cut is not None:
+            outer_levels = (Level(size, LADDER) for size in cut.tiles[:-1])
+            levels = (*outer_levels, Level(cut.tiles[-1], cut.strategy))
+            names = tuple(f"{loop.iter}.{number}" for number in range(len(levels) + 1))
+            steps.append(Split("", loop.iter, levels, names))
+            for level, name in zip(order[depth - len(levels) :], names, strict=False):
+                level.append(name)
+    return *steps, Order("", tuple(name for level in order for name in level))
 
 
 class BandLoops(NestLoops):
-    """The loops of a nest of one part around its tiles.
+    """The loops of a band around its tiles, as decisions about it say: those in no order, and those inside of its splits, are a tile's.
 
-    tile    the loops of the tile: one of each root in `band`, inside all tile loops of it
-    band    the loops of the source that it has these of
-    inside  cuts the loops in the tile
+    band    the loops as they are in the source, around `body`
+    tile    by the loop of the band that it is of, each loop of the tile
+    inside  cuts the loops in `body`
     """
 
     def __init__(
         self,
         nests: Nests,
-        nest: Nest,
-        tile: Sequence[str],
         band: Sequence[For],
+        steps: Iterable[Primitive],
+        body: tuple[Stmt, ...],
         cutting: Cutting,
         inside: Inside,
     ) -> None:
-        super().__init__(nests, nest, cutting.names)
-        self.cutting, self.tile, self.inside = cutting, tuple(tile), inside
-        self.band = {loop.iter: loop for loop in band}
-        splits = (one for one in nest.relations if isinstance(one, SplitPair))
-        self.cut_roots = dict.fromkeys(nest.origins(pair.axis)[0] for pair in splits)
+        decisions = tuple(steps)
+        self.splits = {step.axis: step for step in decisions if isinstance(step, Split)}
+        order = [name for step in decisions if isinstance(step, Order) for name in step.loops]
+        names = (loop.iter for loop in band if loop.iter in self.splits or loop.iter not in order)
+        self.tile = {n: self.splits[n].names[-1] if n in self.splits else n for n in names}
+        leaves = tuple(self.tile.values())
+        roots = tuple(Root(loop.iter, loop.iter, loop.lo, loop.hi) for loop in band)
+        part = Part((*(name for name in order if name not in leaves), *leaves), body)
+        relations = tuple(pair for split in self.splits.values() for pair in split.pairs)
+        super().__init__(nests, Nest("", roots, (part,), body, relations), cutting.names)
+        self.band, self.cutting, self.inside = {loop.iter: loop for loop in band}, cutting, inside
 
     def emitted(self, facts: Facts) -> tuple[Stmt, ...]:
         """Return the loops, where `facts` are known."""
@@ -127,7 +124,14 @@ class BandLoops(NestLoops):
 
     def is_tile(self, first: str, parts: Sequence[Open]) -> bool:
         """Return whether the loops from `first` inwards are one tile."""
-        return first in self.tile
+        return first in self.tile.values()
+
+    def plain(
+        self, axis: str, lo: Expr, hi: Expr, parts: Sequence[Open], at: At
+    ) -> tuple[Stmt, ...]:
+        """``for axis in lo:hi``, by its own name: no other nest is inside."""
+        inner = at.updated(facts=at.facts.loop(axis, lo, hi))
+        return (For(axis, lo, hi, self.opened(axis, ix.sub(Var(axis), lo), parts, inner)),)
 
     def fixed(self, axis: str, at: At) -> At:
         """Return `at`, with the bounds of the root of `axis`; in terms of other loops of the tile, if it depends on these."""
@@ -193,7 +197,7 @@ class BandLoops(NestLoops):
         carried, tile, strategy = self.cutting.carried, split.factor, self.own_strategy(split)
         reduction, name = carried.reductions.get(loop.iter), f"loop {loop.iter}"
         check_takes(name, strategy, tile)
-        if split.inner in self.tile:
+        if split.inner in self.tile.values():
             check_keeps_reduction(name, strategy, tile, reduction)
         if tile > 1 and strategy.repeats(tile):
             check_repeats(loop, strategy)
@@ -231,7 +235,7 @@ class BandLoops(NestLoops):
     ) -> tuple[Stmt, ...]:
         """Return the outer loop of a split of `root`, whose bounds depend on another loop of the tile: full tiles, and what bounds cross."""
         tile, facts, (lo, hi) = split.factor, at.facts, at.window[root]
-        last = split.inner in self.tile
+        last = split.inner in self.tile.values()
         by_row = check_crossed(self.band[root], self.own_strategy(split), tile, last)
         (lo_min, lo_max), upper = (self.ends_of(bound, at, self.open_tile) for bound in (lo, hi))
         free = by_row != GUARD
@@ -280,10 +284,9 @@ class BandLoops(NestLoops):
 
     def range(self, root: str, at: At) -> Range:
         """Return the range of a root in the tile that lies here."""
-        segment, leaf = at.segments.get(root), self.tile[tuple(self.band).index(root)]
-        loop = self.band[root]
+        segment, leaf, loop = at.segments.get(root), self.tile[root], self.band[root]
         if segment is None:
-            free = not self.band.keys() & (variables(loop.lo) | variables(loop.hi))
+            free = not self.tile.keys() & (variables(loop.lo) | variables(loop.hi))
             return Range(loop.lo, loop.hi, (loop.lo, ix.sub(loop.hi, loop.lo)) if free else None)
         lo, hi = self.bound(root, 0, at), self.bound(root, 1, at)
         while leaf not in at.starts:  # loops further in are not open yet, or bounds cross its tile
@@ -312,12 +315,12 @@ class BandLoops(NestLoops):
         """Return the instances of the tile that lies here: parallel loops as a `Tile`, others in their order."""
         cutting, sequential = self.cutting, self.cutting.carried.sequential
         cutting.tiles += 1
-        check_few(tuple(self.band), cutting.tiles)
-        ranges = {root: self.range(root, at) for root in self.band}
+        check_few(tuple(self.tile), cutting.tiles)
+        ranges = {root: self.range(root, at) for root in self.tile}
         inner = at.facts
         for root, one in ranges.items():
             inner = inner.loop(root, one.lo, one.hi)
-        segments = ((root, ranges[root].segment) for root in self.cut_roots)
+        segments = ((root, ranges[root].segment) for root in self.splits)
         cuts = tuple((root, segment) for root, segment in segments if segment is not None)
         roles = {segment.role for _, segment in cuts}
         role = Role.TAIL if Role.TAIL in roles else Role.BODY if roles else Role.WHOLE

@@ -31,7 +31,7 @@ from offcut.partition import LoopCut, runs
 from offcut.partition.cutting import Cutting
 from offcut.partition.legality import check_crossed, check_takes
 from offcut.polyhedral import Facts
-from offcut.schedule.apply.band_loops import BandLoops, split_nest
+from offcut.schedule.apply.band_loops import BandLoops, split_steps
 from offcut.schedule.apply.staged_form import Nests
 
 
@@ -134,8 +134,9 @@ class LoopCutter:
 
     def with_cuts(self, band: Sequence[For], body: tuple[Stmt, ...], at: Facts) -> tuple[Stmt, ...]:
         """Return the loops of `band`, cut level by level."""
-        nest, tile = split_nest(band, [self.cutting.cut_of(loop) for loop in band], body)
-        return BandLoops(self.nests, nest, tile, band, self.cutting, self.block).emitted(at)
+        steps = split_steps(band, [self.cutting.cut_of(loop) for loop in band])
+        loops = BandLoops(self.nests, band, steps, body, self.cutting, self.block)
+        return loops.emitted(at)
 
     def distributes(self, band: Sequence[For]) -> bool:
         """Whether parallel loops are repeated around each of several loops inside: the parts into
