@@ -118,10 +118,6 @@ class BandLoops(NestLoops):
         super().__init__(nests, Nest("", roots, (part,), body, relations), cutting.names)
         self.band, self.cutting, self.inside = {loop.iter: loop for loop in band}, cutting, inside
 
-    def emitted(self, facts: Facts) -> tuple[Stmt, ...]:
-        """Return the loops, where `facts` are known."""
-        return self.block([(part.loops, part) for part in self.nest.parts], At(facts, {}))
-
     def is_tile(self, first: str, parts: Sequence[Open]) -> bool:
         """Return whether the loops from `first` inwards are one tile."""
         return first in self.tile.values()
@@ -159,7 +155,7 @@ class BandLoops(NestLoops):
         """Return the outer loop of a split; of one whose bounds depend on another loop of the tile, full tiles, and what bounds cross."""
         (root,) = self.nest.origins(split.axis)
         if root in at.early:
-            return self.crossed(split, root, parts, at)
+            return self.crossed_loop(split, root, parts, at)
         return self.segmented(split, parts, at)
 
     def segmented(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
@@ -206,11 +202,11 @@ class BandLoops(NestLoops):
         if strategy.divides:
             check_exact(name, tile, extent, at.facts)
 
-    def known_in(self, segment: Segment, at: At) -> Facts:
+    def facts_in(self, segment: Segment, at: At) -> Facts:
         """Return the facts where a segment exists; not its condition, if it could fold those further in: isl compares loops faster if
         each states its own.
         """
-        return at.facts if self.cutting.folds else super().known_in(segment, at)
+        return at.facts if self.cutting.folds else super().facts_in(segment, at)
 
     def segment_tiles(
         self,
@@ -230,7 +226,7 @@ class BandLoops(NestLoops):
             return emit_tile(TilePlace(lo, ix.sub(hi, lo)))
         return super().segment_tiles(split, segment, parts, emit_tile, always_loop)
 
-    def crossed(
+    def crossed_loop(
         self, split: SplitPair, root: str, parts: Sequence[Open], at: At
     ) -> tuple[Stmt, ...]:
         """Return the outer loop of a split of `root`, whose bounds depend on another loop of the tile: full tiles, and what bounds cross."""
@@ -337,12 +333,12 @@ class BandLoops(NestLoops):
         name: str | None = None
         for root in reversed(ranges):
             if root not in lanes:
-                body = self.ordered(root, ranges[root], body, role)
+                body = self.serial_loop(root, ranges[root], body, role)
             elif root == lanes[0]:
-                tiled = self.lanes({lane: ranges[lane] for lane in lanes}, body, role)
+                tiled = self.lane_tile({lane: ranges[lane] for lane in lanes}, body, role)
                 body, name = (tiled,), tiled.microkernel
         if not ranges:
-            tiled = self.lanes({}, body, role)
+            tiled = self.lane_tile({}, body, role)
             body, name = (tiled,), tiled.microkernel
         leaf = body[0] if len(body) == 1 else If(Const(1, "bool"), body)
         inside = cutting.made[before:]
@@ -355,7 +351,7 @@ class BandLoops(NestLoops):
         """Return the tile of a nest all loops of which run outside of it."""
         return self.emit_tiles((), at)
 
-    def lanes(self, ranges: Mapping[str, Range], body: tuple[Stmt, ...], role: Role) -> Tile:
+    def lane_tile(self, ranges: Mapping[str, Range], body: tuple[Stmt, ...], role: Role) -> Tile:
         """Return a tile over these loops of the band, all of them parallel."""
         axes, conditions = [], list[Expr]()
         heights: dict[str, tuple[int, int]] = {}
@@ -373,7 +369,7 @@ class BandLoops(NestLoops):
         tile = Tile(tuple(axes), body, where, leading_form(forms), role)
         return tile if guarded else replace(tile, cover=self.cutting.cover(tile, heights))
 
-    def ordered(
+    def serial_loop(
         self, root: str, mine: Range, body: tuple[Stmt, ...], role: Role
     ) -> tuple[Stmt, ...]:
         """Return the instances of a loop one after the other."""

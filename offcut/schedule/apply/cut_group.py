@@ -22,6 +22,7 @@ from offcut.partition.judge import match_cover
 from offcut.polyhedral import Facts, space_of
 from offcut.schedule.apply.band_loops import BandLoops
 from offcut.schedule.apply.loop_cutter import LoopCutter
+from offcut.schedule.apply.offsets import At
 from offcut.schedule.apply.staged_form import Nests
 from offcut.schedule.decisions import Primitive
 from offcut.schedule.nests import loop_steps
@@ -62,7 +63,8 @@ def cut_group(
         else:
             band.append(plain_loop(axis, ()))
     inside, body = LoopCutter(nests, cutting).block, instance(plan.group)
-    return BandLoops(nests, band, _steps(plan), body, cutting, inside).emitted(at), cutting
+    loops = BandLoops(nests, band, _steps(plan), body, cutting, inside)
+    return loops.emit(At(at, {})), cutting
 
 
 def _steps(plan: GroupCut) -> Iterator[Primitive]:

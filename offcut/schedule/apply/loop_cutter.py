@@ -32,6 +32,7 @@ from offcut.partition.cutting import Cutting
 from offcut.partition.legality import check_crossed, check_takes
 from offcut.polyhedral import Facts
 from offcut.schedule.apply.band_loops import BandLoops, split_steps
+from offcut.schedule.apply.offsets import At
 from offcut.schedule.apply.staged_form import Nests
 
 
@@ -136,7 +137,7 @@ class LoopCutter:
         """Return the loops of `band`, cut level by level."""
         steps = split_steps(band, [self.cutting.cut_of(loop) for loop in band])
         loops = BandLoops(self.nests, band, steps, body, self.cutting, self.block)
-        return loops.emitted(at)
+        return loops.emit(At(at, {}))
 
     def distributes(self, band: Sequence[For]) -> bool:
         """Whether parallel loops are repeated around each of several loops inside: the parts into

@@ -68,6 +68,10 @@ class NestLoops(Offsets):
     def note_copy(self, body: tuple[Stmt, ...], copy: tuple[Stmt, ...]) -> None:
         """Note that `copy` stands for `body`, statement by statement."""
 
+    def emit(self, at: At) -> tuple[Stmt, ...]:
+        """Return the loops of the nest, at a place around it."""
+        return self.block([(part.loops, part) for part in self.nest.parts], at)
+
     def block(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return `parts` in order, neighbours in one loop where they begin with the same."""
         body: tuple[Stmt, ...] = ()
@@ -242,7 +246,7 @@ class NestLoops(Offsets):
     ) -> tuple[Stmt, ...]:
         """Return the tiles of one segment of a loop of `extent` iterations."""
         unit = self.nest.mark(split.outer).unit
-        facts = self.known_in(segment, at)
+        facts = self.facts_in(segment, at)
         origins, by_root, limits = self.nest.origins(split.axis), at.segments, at.limits
         if len(origins) == 1:
             around = by_root.get(origins[0])
@@ -268,7 +272,7 @@ class NestLoops(Offsets):
             segment = replace(segment, count=_max_trip_count(count, facts))
         return self.segment_tiles(split, segment, parts, tile, always_loop)
 
-    def known_in(self, segment: Segment, at: At) -> Facts:
+    def facts_in(self, segment: Segment, at: At) -> Facts:
         """Return the facts where a segment exists."""
         return at.facts if segment.when is None else at.facts.where(segment.when)
 
