@@ -55,8 +55,8 @@ from offcut.partition.stages.fusion import (
     check_shared,
     fused,
     least_room,
-    window,
     windowed,
+    windows,
     with_shared,
 )
 from offcut.partition.stages.staging import (
@@ -167,8 +167,8 @@ __all__ = [
     "turned",
     "uncovered_notes",
     "users_of",
-    "window",
     "windowed",
+    "windows",
     "with_copy",
     "with_covers",
     "with_scratch",

@@ -32,8 +32,8 @@ from offcut.partition import (
     check_shared,
     pieces_of,
     users_of,
-    window,
     windowed,
+    windows,
     with_shared,
 )
 from offcut.polyhedral import space_of
@@ -454,8 +454,8 @@ class Applying:
                 theorems |= found.theorems
                 tiles = found.made
             points = [(Var(axis.name), ix.const(1)) for axis in around]
-            for one in way.before if around else ():
-                body = (window(planned.buffer(one.group[0].buffer), points, body),)
+            copies = [planned.buffer(one.group[0].buffer) for one in way.before if around]
+            body = windows(copies, points, body)
         return _WayBody(way, body, tuple(tiles), tuple(theorems))
 
     @contextmanager
