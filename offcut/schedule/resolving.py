@@ -66,14 +66,15 @@ class Within:
         """
         position, around = self.places[stage]
         key = None if way.pack is None else (position, way.pack)
-        if key not in self.by_packing:  # to what is packed another way adds nothing
+        made = self.by_packing.get(key)
+        if made is None:  # ways that pack otherwise add nothing to it
             made = self.by_packing[key] = copy(self.by_packing[None])
             made.copies, made.packings = {}, {}
-        made = self.by_packing[key]
         found = made.way(position, way, around, asked)
-        if key not in self.planned:
-            self.planned[key] = made.planned()
-        return self.planned[key], found
+        computation = self.planned.get(key)
+        if computation is None:
+            computation = self.planned[key] = made.planned()
+        return computation, found
 
 
 def _but_for_ways(step: object) -> Hashable:
