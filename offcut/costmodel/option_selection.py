@@ -30,7 +30,9 @@ class OptionSelection:
         )
 
 
-def select_options(seconds: Array, most: int, gain: float) -> OptionSelection:
+def select_options(
+    seconds: Array, most: int, gain: float, keeps_first: bool = False
+) -> OptionSelection:
     """Return the options to keep, of which each call takes the fastest.
 
     No call takes longer than by the first option, the one that would be taken alone: it is kept, unless others are as fast at every
@@ -40,11 +42,13 @@ def select_options(seconds: Array, most: int, gain: float) -> OptionSelection:
     seconds  of each option at each call, `(options, calls)`, both at least one, all positive
     most     options to keep, at least 1: every set of so many is compared
     gain     a share of the best of all
+    keeps_first  whether the first one is kept whatever the others take: where few of the calls that there may be are looked at
     """
     ratios = seconds / seconds.min(axis=0)
     kept: tuple[int, ...] | None = None
     for size in range(1, min(most, len(ratios)) + 1):
-        best = min(_as_fast_as_first(ratios, size), key=lambda one: _mean(ratios, one))
+        sets = _as_fast_as_first(ratios, size, keeps_first)
+        best = min(sets, key=lambda one: _mean(ratios, one))
         if kept is not None and _mean(ratios, kept) - _mean(ratios, best) < gain:
             break
         kept = best
@@ -53,10 +57,11 @@ def select_options(seconds: Array, most: int, gain: float) -> OptionSelection:
     return OptionSelection(kept, regret, _mean(ratios, kept) - 1, ratios.shape[1])
 
 
-def _as_fast_as_first(ratios: Array, size: int) -> Iterator[tuple[int, ...]]:
-    """Yield the sets of so many options by which no call takes longer than by the first."""
+def _as_fast_as_first(ratios: Array, size: int, with_first: bool) -> Iterator[tuple[int, ...]]:
+    """Yield the sets of so many options by which no call takes longer than by the first; those alone that hold it, if they are to."""
     for options in combinations(range(len(ratios)), size):
-        if (ratios[list(options)].min(axis=0) <= ratios[0]).all():
+        slower = (ratios[list(options)].min(axis=0) > ratios[0]).any()
+        if 0 in options or not (with_first or slower):
             yield options
 
 

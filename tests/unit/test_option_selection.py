@@ -53,6 +53,13 @@ def test_others_that_are_as_fast_at_every_call_replace_the_one_that_is_taken_alo
     assert pair.options == (1, 2)
 
 
+def test_it_is_kept_where_few_calls_are_looked_at() -> None:
+    seconds = np.array([[2.0, 2.0], [1.0, 3.0], [3.0, 1.0], [1.5, 1.5]])
+    kept = [select_options(seconds, most, 0.01, keeps_first=True) for most in (1, 2, 3)]
+    assert [one.options for one in kept] == [(0,), (0, 1), (0, 1, 2)]
+    assert [one.mean for one in kept] == nearly([1.0, 0.5, 0.0])
+
+
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 9])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_call_takes_longer_than_by_the_first(seed: int, most: int) -> None:
