@@ -13,7 +13,12 @@ import pytest
 
 import offcut as oc
 from offcut.backends import decide
+from offcut.backends.accelerator.lowering.queues import TokensError
+from offcut.backends.accelerator.planning import deadlock_fallback
+from offcut.backends.accelerator.planning.plan_request import NO_REQUEST
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.accelerator.target import Accelerator
+from offcut.backends.options import TargetPlan
 from offcut.backends.target import DEFAULT
 from offcut.backends.verify import Unproved
 from offcut.schedule import Choose, Schedule
@@ -172,3 +177,27 @@ def test_an_option_whose_proof_fails_is_left_out(number: int) -> None:
         return
     tried = list(plans_where(line))
     assert tried == [kernel().schedule, options()[0], options()[0]]
+
+
+def test_options_leave_one_at_a_time_then_all_but_the_first() -> None:
+    (step,) = kernel().schedule.steps
+    three = Schedule("Y", (Choose((*step.options, step.options[1])),))
+    left_out = [one.left_out for one in NO_REQUEST.with_fewer_options(three)]
+    assert left_out == [{1}, {0}, {0, 1}]
+    assert not list(NO_REQUEST.with_fewer_options(options()[0]))
+    assert not list(NO_REQUEST.with_fewer_options(None))
+
+
+def test_options_that_could_come_to_a_standstill_leave_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def annotated(plan: TargetPlan, spec: AcceleratorSpec) -> TargetPlan:
+        assert plan.schedule is not None
+        if any(isinstance(step, Choose) for step in plan.schedule.steps):
+            raise TokensError("compile", "cannot", because="of the test")
+        return plan
+
+    monkeypatch.setattr(deadlock_fallback, "annotated_plan", annotated)
+    request = requested(*layer(), {}, "test")
+    plan = next(iter(machine().policy(request.program, request.users, DEFAULT)))
+    assert plan.schedule == options()[0]
