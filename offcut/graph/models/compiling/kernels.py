@@ -201,7 +201,7 @@ class Kernels:
         nodes, compiled = placed.region.nodes, self.compiled[call.code]
         name = nodes[-1].results[0].name
         measured = {
-            f"{name}.{number}": one.largest.dtype for number, one in enumerate(binding.assumed)
+            f"{name}.{number}": one.dtype for number, one in enumerate(binding.assumed)
         }
         inputs = {x: self.operand(own[x], region, binding) for x in binding.inputs}
         results = {n: Operand(n, n, dtype, ZERO, (), ()) for n, dtype in measured.items()} or {
