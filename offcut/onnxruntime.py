@@ -15,8 +15,9 @@ from enum import Enum, IntEnum
 from typing import Any
 
 import offcut
+from offcut.backends.abi import Argument
 from offcut.backends.host.saved import SavedModel, load
-from offcut.core.expr import Const, Expr
+from offcut.core.expr import Const
 from offcut.core.text.printer import format_expr
 from offcut.errors import CallError, trim_traceback
 from offcut.plugins.onnx import from_onnx
@@ -134,23 +135,11 @@ class InferenceSession:
                     f"cannot run {path_or_bytes!s}",
                     because="it holds a kernel, and no model",
                 )
-            self.model, signature = saved, saved.signature
-            self._inputs = {
-                name: (signature.inputs[at].dtype, signature.inputs[at].shape)
-                for name, at in saved.saved.inputs.items()
-            }
-            self._outputs = {
-                name: (signature.outputs[at].dtype, signature.outputs[at].shape)
-                for name, at in saved.saved.outputs.items()
-            }
-            return
-        threads = self._options.intra_op_num_threads or None
-        model = self.model = from_onnx(path_or_bytes, threads=threads)
-        values = model.graph.values
-        self._inputs, self._outputs = (
-            {name: (values[own].dtype, values[own].shape) for name, own in names.items()}
-            for names in (model.imported.inputs, model.imported.outputs)
-        )
+            self.model = saved
+        else:
+            threads = self._options.intra_op_num_threads or None
+            self.model = from_onnx(path_or_bytes, threads=threads)
+        self._inputs, self._outputs = self.model.inputs, self.model.outputs
 
     @trim_traceback
     def run(
@@ -182,11 +171,11 @@ class InferenceSession:
 
     def get_inputs(self) -> list[NodeArg]:
         """Return what a call takes."""
-        return [_node_arg(name, *array) for name, array in self._inputs.items()]
+        return [_node_arg(name, one) for name, one in self._inputs.items()]
 
     def get_outputs(self) -> list[NodeArg]:
         """Return what a call gives."""
-        return [_node_arg(name, *array) for name, array in self._outputs.items()]
+        return [_node_arg(name, one) for name, one in self._outputs.items()]
 
     def get_providers(self) -> list[str]:
         """Return what runs it, by onnxruntime's name for processors."""
@@ -225,9 +214,9 @@ def set_seed(seed: int) -> None:
     """Do nothing: no operator draws numbers."""
 
 
-def _node_arg(name: str, dtype: str, shape: Sequence[Expr]) -> NodeArg:
-    extents = [int(e.value) if isinstance(e, Const) else format_expr(e) for e in shape]
-    return NodeArg(name, f"tensor({_TYPES.get(dtype, dtype)})", extents)
+def _node_arg(name: str, of: Argument) -> NodeArg:
+    extents = [int(e.value) if isinstance(e, Const) else format_expr(e) for e in of.shape]
+    return NodeArg(name, f"tensor({_TYPES.get(of.dtype, of.dtype)})", extents)
 
 
 __all__ = [

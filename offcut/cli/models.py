@@ -143,16 +143,8 @@ class ModelCall:
 
 def call_of(model: OnnxModel | SavedModel) -> ModelCall:
     """Return how a model is called."""
-    if isinstance(model, SavedModel):
-        arguments, places = model.signature.inputs, model.saved.inputs
-        return ModelCall(
-            {name: arguments[at] for name, at in places.items()}, model.signature.sizes
-        )
-    values = {value.name: value for value in model.graph.inputs}
-    inputs = {name: values[own] for name, own in model.imported.inputs.items()}
-    return ModelCall(
-        {name: Argument(name, one.dtype, one.shape) for name, one in inputs.items()}, model.sizes
-    )
+    sizes = model.signature.sizes if isinstance(model, SavedModel) else model.sizes
+    return ModelCall(model.inputs, sizes)
 
 
 def bounds_of(texts: Sequence[str]) -> dict[str, int | tuple[int, int]]:

@@ -10,6 +10,8 @@ from a multiple of 64 bytes on; and of a manifest::
     triple      of the processor, as LLVM has it; features: that it must have
     signature   inputs, outputs, sizes and their relations (`offcut.backends.abi.Signature`); extents as text
     constants   [first byte, bytes] of each, in the order of the entry's pointers
+    kernels     of a model that the cache keeps: the bytes of the object files of each kernel, which lie one after the other in a member
+                ``kernels``; ``code.o`` calls them by `KERNEL_SYMBOL`
     faults      of a model: why a call cannot run, by the status that says so
     inputs, outputs  of a model: the names by which a mapping gives the inputs, and a call the outputs, each with its place in the signature,
                 in the order of a call
@@ -43,7 +45,9 @@ from offcut.errors import (
 
 FORMAT = 1
 """The layout of the files that this version writes, and the last that it reads."""
-CODE, CONSTANTS = "code.o", "constants"
+CODE, CONSTANTS, KERNELS = "code.o", "constants", "kernels"
+KERNEL_SYMBOL = "kernel{}"
+"""How the functions of a kernel begin, by its number."""
 _LINE = 64  # bytes: a constant begins at a multiple
 FIRST_FAULT = 16
 """The least status of the entry of a model that says why it cannot run: the first of its faults."""
@@ -55,6 +59,7 @@ class SavedCode:
 
     inputs, outputs  places in the signature by name
     returns  "arrays" or "mapping"
+    key      of a model that the cache keeps: its name there
     """
 
     kind: str
@@ -65,14 +70,20 @@ class SavedCode:
     inputs: Mapping[str, int] = field(default_factory=dict)
     outputs: Mapping[str, int] = field(default_factory=dict)
     returns: str = "arrays"
+    key: str = ""
 
 
 def write_saved(
-    path: str | os.PathLike[str], saved: SavedCode, code: PortableCode, constants: Sequence[Any]
+    path: str | os.PathLike[str],
+    saved: SavedCode,
+    code: PortableCode,
+    constants: Sequence[Any],
+    kernels: Sequence[Sequence[bytes]] = (),
 ) -> None:
     """Write the file of a kernel or of a model.
 
     constants  as the code reads them, arrays of uint8, in the order of the entry's pointers
+    kernels    object files of each kernel that the code calls and does not hold, in the order of their numbers
 
     Raises DescribeError where it cannot be written, TargetError for code that calls functions of other libraries.
     """
@@ -101,8 +112,13 @@ def write_saved(
         "inputs": saved.inputs,
         "outputs": saved.outputs,
         "returns": saved.returns,
+        "key": saved.key,
+        "kernels": [[len(one) for one in objects] for objects in kernels],
     }
-    write_container(path, manifest, {CODE: [code.object], CONSTANTS: parts})
+    members = {CODE: [code.object], CONSTANTS: parts}
+    if kernels:
+        members[KERNELS] = [one for objects in kernels for one in objects]
+    write_container(path, manifest, members)
 
 
 def _written(signature: Signature) -> Mapping[str, Any]:
@@ -181,6 +197,16 @@ class SavedModel(SavedKernel):
         super().__init__(path, saved)
         self._run = run
 
+    @property
+    def inputs(self) -> dict[str, Argument]:
+        """Return what a call takes, by name."""
+        return {name: self.signature.inputs[at] for name, at in self.saved.inputs.items()}
+
+    @property
+    def outputs(self) -> dict[str, Argument]:
+        """Return what a call gives, by name."""
+        return {name: self.signature.outputs[at] for name, at in self.saved.outputs.items()}
+
     @trim_traceback
     def __call__(self, *given: Any, **sizes: Any) -> Any:
         """Return the outputs.
@@ -256,14 +282,16 @@ def load(path: str | os.PathLike[str]) -> SavedKernel:
             _places(manifest["inputs"], len(signature.inputs)),
             _places(manifest["outputs"], len(signature.outputs)),
             str(manifest["returns"]),
+            str(manifest.get("key", "")),
         )
         code, constants = members[CODE], members[CONSTANTS]
+        kernels = _parted(members, manifest.get("kernels", ()))
         places = [(int(first), int(count)) for first, count in manifest["constants"]]
     except (LookupError, TypeError, ValueError, AttributeError, ParseError) as error:
         raise _unknown(where, f"its manifest is incomplete: {error}") from None
     if any(first < 0 or first % _LINE or first + count > len(constants) for first, count in places):
         raise _unknown(where, "its manifest names constants that it does not hold")
-    return _loaded(where, saved, bytes(code), constants, [first for first, _ in places])
+    return _loaded(where, saved, bytes(code), kernels, constants, [first for first, _ in places])
 
 
 def _texts(given: Any) -> tuple[str, ...]:
@@ -283,11 +311,31 @@ def _places(given: Any, count: int) -> Mapping[str, int]:
     return places
 
 
+def _parted(members: Mapping[str, Any], counts: Any) -> list[list[bytes]]:
+    """Return the object files of kernels, of as many bytes each as `counts` says; raises LookupError or TypeError where there are fewer."""
+    kernels, at = list[list[bytes]](), 0
+    for each in counts:
+        objects = list[bytes]()
+        for count in each:
+            objects.append(bytes(members[KERNELS][at : at + count]))
+            at += count
+        kernels.append(objects)
+    if kernels and at != len(members[KERNELS]):
+        raise LookupError("it does not hold its kernels")
+    return kernels
+
+
 def _loaded(
-    where: Path, saved: SavedCode, code: bytes, constants: Any, places: Sequence[int]
+    where: Path,
+    saved: SavedCode,
+    code: bytes,
+    kernels: Sequence[Sequence[bytes]],
+    constants: Any,
+    places: Sequence[int],
 ) -> SavedKernel:
     """Return what a file holds, its code in this process.
 
+    kernels    object files of each kernel that the code does not hold
     constants  bytes of all of them; places: where each begins
     """
     import ctypes
@@ -301,7 +349,13 @@ def _loaded(
     from offcut.backends.llvm.loader import load_objects
 
     try:
-        module = load_objects([code], saved.triple)
+        loaded = [load_objects(objects, saved.triple) for objects in kernels]
+        functions = {
+            f"{KERNEL_SYMBOL.format(number)}_{name}": kernel.address(f"offcut_{name}")
+            for number, kernel in enumerate(loaded)
+            for name in ("entry", "workspace")
+        }
+        module = load_objects([code], saved.triple, functions)
         supported = module.address("offcut_supported")
         entry, workspace, fastcall = (
             module.address(f"offcut_{name}") for name in ("entry", "workspace", "fastcall")
@@ -321,7 +375,7 @@ def _loaded(
         workspace,
         fastcall,
         [(address + first, constants) for first in places],
-        owner=module,
+        owner=(module, loaded),
         faults=dict(enumerate(saved.faults, FIRST_FAULT)) if is_model else None,
     )
     if is_model:
@@ -344,4 +398,12 @@ def _other_processor(where: Path, saved: SavedCode, because: str) -> TargetError
     )
 
 
-__all__ = ["FIRST_FAULT", "SavedCode", "SavedKernel", "SavedModel", "load", "write_saved"]
+__all__ = [
+    "FIRST_FAULT",
+    "KERNEL_SYMBOL",
+    "SavedCode",
+    "SavedKernel",
+    "SavedModel",
+    "load",
+    "write_saved",
+]

@@ -20,7 +20,7 @@ import numpy as np
 from offcut import debug
 from offcut.backends.host import cache
 from offcut.backends.target import Target
-from offcut.backends.tuned_schedule import records_fingerprint
+from offcut.core.records_path import records_fingerprint
 from offcut.core.unpickle import DataUnpickler
 from offcut.describe.request import Array
 from offcut.errors import DescribeError
