@@ -19,7 +19,7 @@ from offcut.core.fork_safety import ForkSafeLock
 from offcut.core.gc_scope import freeze_gc
 from offcut.core.program import Size
 from offcut.errors import DescribeError, OffcutError, trim_traceback
-from offcut.plugins.onnx.weights import apart, map_file
+from offcut.plugins.onnx.weights import apart, let_go, map_file
 
 if TYPE_CHECKING:
     from offcut.backends.abi import Exported
@@ -205,6 +205,7 @@ def from_onnx(
     key = None
     if content is not None and single and target == "cpu" and parts is True and not constants:
         key = model_key(content, sorted((sizes or {}).items()), distributive)
+        let_go(np.frombuffer(content, np.uint8))
     saved = None if key is None else read_model(key)
 
     def compile() -> CompiledFile:
