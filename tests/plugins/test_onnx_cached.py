@@ -130,6 +130,29 @@ def test_what_is_wrong_with_a_call_is_said_as_the_compiled_model_says_it(
     assert texts[0] == texts[1]
 
 
+def test_a_file_that_is_gone_is_compiled_and_one_that_has_changed_is_refused(layers: Path) -> None:
+    first, data = oc.from_onnx(layers), layers.read_bytes()
+    gone = oc.from_onnx(layers)
+    layers.unlink()
+    assert gone.graph == first.graph
+    for changed in (data[:-9], data[:-9] + bytes(9), b""):
+        layers.write_bytes(data)
+        model = oc.from_onnx(layers)
+        with layers.open("r+b") as file:
+            file.truncate(0)
+            file.write(changed)
+        np.testing.assert_array_equal(model(rows(3))["y"], first(rows(3))["y"])
+        with pytest.raises(oc.DescribeError) as refused:
+            _ = model.graph
+        assert (
+            str(refused.value)
+            == f"""\
+from_onnx: cannot compile {layers}
+  because  its contents have changed since it was read, and the model of the cache does not run this call
+  help     from_onnx(path) of the file as it is now"""
+        )
+
+
 def test_another_file_and_other_options_are_other_entries(layers: Path, tmp_path: Path) -> None:
     oc.from_onnx(layers)
     other = file_of(LAYERS, tmp_path / "other.onnx", scale=2.0)

@@ -8,7 +8,6 @@ fewer products.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -29,17 +28,16 @@ _SUFFIX = ".offcut"
 _ROOMS = frozenset({"graph", "plugins"})
 
 
-def model_key(content: Any, *decides: object) -> str | None:
+def model_key(digest: str, *decides: object) -> str | None:
     """Return the name of the model of a file, on this machine; None where none is kept, or may be read.
 
-    content  bytes of the file
+    digest   of the bytes of the file
     decides  what else the model depends on, in texts
     """
     machine = os.environ.get("OFFCUT_MACHINE", "")
     if cache.cache_dir() is None or debug.verifies() or os.path.exists(machine):
         return None
     texts = (machine, os.environ.get("OFFCUT_HIDE_FEATURES", ""), records_fingerprint())
-    digest = hashlib.sha256(content).hexdigest()
     return cache.key(
         "saved model", digest, *map(repr, decides), *texts, *machine_facts(), rooms=_ROOMS
     )

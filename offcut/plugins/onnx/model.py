@@ -5,6 +5,8 @@ A file that was compiled before is run from the cache: the packages onnx and the
 
 from __future__ import annotations
 
+import hashlib
+import mmap
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -202,20 +204,41 @@ def from_onnx(
             )
     content = _content(source)
     single = threads == 1 or (threads is None and os.environ.get("OFFCUT_THREADS", "1") == "1")
-    key = None
+    key, digest = None, ""
     if content is not None and single and target == "cpu" and parts is True and not constants:
-        key = model_key(content, sorted((sizes or {}).items()), distributive)
-        let_go(np.frombuffer(content, np.uint8))
+        digest = _digest(content)
+        key = model_key(digest, sorted((sizes or {}).items()), distributive)
     saved = None if key is None else read_model(key)
 
     def compile() -> CompiledFile:
         from offcut.plugins.onnx.compiling import compile_file
 
+        if saved is not None and content is not None and not _is_unchanged(content, digest):
+            raise DescribeError(
+                OP,
+                f"cannot compile {source}",
+                because="its contents have changed since it was read, and the model of the cache does not run this call",
+                help=("from_onnx(path) of the file as it is now",),
+            )
         how = {"threads": threads, "target": target, "distributive": distributive, "parts": parts}
         new = key if saved is None else None
         return compile_file(source, content, sizes or {}, constants or {}, how, new)
 
     return OnnxModel(compile, saved)
+
+
+def _digest(content: memoryview) -> str:
+    """Return the digest of a file; its pages are given back."""
+    digest = hashlib.sha256(content).hexdigest()
+    let_go(np.frombuffer(content, np.uint8))
+    return digest
+
+
+def _is_unchanged(content: memoryview, digest: str) -> bool:
+    """Return whether a file has the bytes that it had; one that is deleted has, and pages that are cut off are not touched."""
+    mapped = content.obj
+    is_as_long = not isinstance(mapped, mmap.mmap) or mapped.size() == len(mapped)
+    return is_as_long and _digest(content) == digest
 
 
 def _content(source: Any) -> memoryview | None:
