@@ -279,21 +279,6 @@ def linear(t: Translation, x: Ref, size: Any, align: bool, scales: Any) -> Any:
     return _interpolated(t, x, "linear", align, size, scales)
 
 
-@takes("pixel_shuffle")
-def pixel_shuffle(t: Translation, x: Ref, factor: int) -> Any:
-    *rows, c, h, w = t.shape(x)
-    inner = plain(c)
-    if not isinstance(inner, int):
-        raise Left("its channels are symbolic")
-    rank = len(rows)
-    apart = t.reshape(x, (*rows, inner // factor**2, factor, factor, h, w))
-    order = (*range(rank), rank, rank + 3, rank + 1, rank + 4, rank + 2)
-    return t.reshape(
-        t.transpose(apart, order),
-        (*rows, inner // factor**2, ix.mul(h, factor), ix.mul(w, factor)),
-    )
-
-
 @takes("upsample_nearest2d")
 def nearest_default(t: Translation, x: Ref, size: Any, *scales: Any) -> Any:
     return _interpolated(t, x, "nearest", False, size, _given(scales))
