@@ -279,6 +279,21 @@ def linear(t: Translation, x: Ref, size: Any, align: bool, scales: Any) -> Any:
     return _interpolated(t, x, "linear", align, size, scales)
 
 
+@takes("grid_sampler", "grid_sampler_2d")
+def grid_sampler(t: Translation, x: Ref, grid: Ref, mode: int, padding: int, corners: bool) -> Any:
+    if mode > 1 or t.rank(x) != 4:
+        raise Left("places between four elements along an axis, or in volumes")
+    for extent in t.shape(x)[2:]:
+        t.at_least(extent, 1)
+    options = {
+        "mode": ("linear", "nearest")[mode],
+        "padding": ("zeros", "border", "reflection")[padding],
+        "align_corners": corners,
+    }
+    grid = t.restated(grid, (t.shape(x)[0], *t.shape(grid)[1:]))
+    return t.node("grid_sample", t.as_result(x), t.as_result(grid), **options)
+
+
 @takes("upsample_nearest2d")
 def nearest_default(t: Translation, x: Ref, size: Any, *scales: Any) -> Any:
     return _interpolated(t, x, "nearest", False, size, _given(scales))
