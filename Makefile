@@ -15,7 +15,7 @@ DEMO := .venv-demo/bin/python
 PIP := -m pip --disable-pip-version-check install --quiet
 WEIGHTS := examples/sentences/weights.txt
 BENCHES := dense_fp32 dense_bf16 dense_int8 attention fused_attention conv2d rows threads encoder \
-  new_size call_overhead compile_time partitioner awkward_sizes one_form models stream substitution accelerator
+  new_size call_overhead compile_time partitioner awkward_sizes one_form models start stream substitution accelerator
 
 # Dozens of processes of the tests import offcut, which takes four times as long without its bytecode.
 export PYTHONDONTWRITEBYTECODE =

@@ -28,7 +28,7 @@ from offcut.backends.compile_request import make_request
 from offcut.backends.target import DEFAULT
 
 MACHINES = ("vta", "vta-osdi18", "gemmini")
-ROWS, IMAGES = (1, 7, 16, 37, 64, 200, 513), (1, 2, 3, 8)
+ROWS, IMAGES = (1, 2, 7, 8, 16, 37, 64, 130, 200, 513), (1, 2, 3, 7, 8)
 QUICK = 3
 """Sizes of a layer."""
 LONGER = 1.01

@@ -338,7 +338,7 @@ class Kernel:
         target, options = self.code.target, self.code.options
         code = target.portable_code([part], (), symbols, options, True, options.threads)
         saved = SavedCode("kernel", self.signature, code.triple, code.features)
-        write_saved(path, saved, code, entry.memories, shared)
+        write_saved(path, saved, code, entry.memories, shared=shared)
 
     @property
     def partition(self) -> Partition:

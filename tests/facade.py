@@ -280,15 +280,15 @@ def cut_described(
     described: Any, tile: Mapping[str, int], tail: Mapping[str, str], kernels: Sequence[Any]
 ) -> Any:
     """Return the loops of what is described, cut in tiles that `kernels` may cover."""
-    return _module("partition").cut(described, tile, tail, kernels).loops
+    return _module("schedule").cut(described, tile, tail, kernels).loops
 
 
 def cut_text(
     program: Any, tile: Mapping[str, int], tail: Mapping[str, str], kernels: Sequence[Any]
 ) -> Any:
     """Return the loops of a loop program, cut likewise."""
-    partition = _module("partition")
-    return partition.cut_program(program, partition.checked_request(tile, tail), kernels).loops
+    cuts = _module("partition").checked_request(tile, tail)
+    return _module("schedule").cut_program(program, cuts, kernels).loops
 
 
 def theorems(source: Any, emitted: Any) -> set[str]:

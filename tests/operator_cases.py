@@ -220,6 +220,8 @@ CASES: tuple[Case, ...] = (
     unary("global_avg_pool", IMAGES),
     unary("interpolate", IMAGES, scale=2, mode="linear"),
     unary("fold", Input(("n", 2, 2, 2, 4, 4)), size=(5, 5)),
+    over("grid_sample", {"x": IMAGES, "grid": Input(("n", 3, "m", 2))}),
+    unary("unfold", IMAGES, window=2, padding=1),
     Case("concat", {"x": X, "y": X}, (["x", "y"],), {"axis": 1}),
     unary("flip", X, axes=1),
     unary("pad", X, before=(1, 0, 2), after=(0, 1, 1)),

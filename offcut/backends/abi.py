@@ -40,6 +40,7 @@ class Entry:
     workspace  address of ``int64_t offcut_workspace(const int64_t *sizes)``, which gives bytes
     constants  addresses of the packed constants: the last of the pointers
     memories   the bytes at these, arrays of uint8
+    objects    the object files of the code; none where it calls functions of other libraries
     in_turn    address of a function of `offcut.backends.host.call_sequence`, which calls several such entries
     """
 
@@ -50,6 +51,7 @@ class Entry:
     declaration: str = ENTRY
     owners: tuple[object, ...] = field(default=(), repr=False, compare=False)
     memories: tuple[Any, ...] = field(default=(), repr=False, compare=False)
+    objects: tuple[bytes, ...] = field(default=(), repr=False, compare=False)
 
 
 @runtime_checkable

@@ -18,6 +18,7 @@ from offcut.core import index as ix
 from offcut.core.analysis import analysis
 from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import (
+    Binary,
     Compare,
     Const,
     Expr,
@@ -204,9 +205,25 @@ def _open_axes(
 
     def is_proved(part: Expr, extent: Expr) -> bool:
         bounds = Compare("<=", ix.const(0), part), Compare("<", part, extent)
-        return all(map(facts.holds, bounds)) or is_in_axis(part, extent)
+        return all(_holds(facts, one) for one in bounds) or is_in_axis(part, extent)
 
     return [axis for axis in axes if not try_isl(partial(is_proved, *axis), False)]
+
+
+def _holds(facts: Facts, bound: Compare) -> bool:
+    """Return whether facts show a bound, or bounds on the operands of an extreme from which it follows: ``max(min(d[i], n - 1), 0) < n`` whatever
+    d holds.
+    """
+    if facts.holds(bound):
+        return True
+    match bound:
+        case Compare("<=", low, Binary("min" | "max" as op, a, b)):
+            sides, enough = (Compare("<=", low, a), Compare("<=", low, b)), op == "max"
+        case Compare("<", Binary("min" | "max" as op, a, b), high):
+            sides, enough = (Compare("<", a, high), Compare("<", b, high)), op == "min"
+        case _:
+            return False
+    return (any if enough else all)(_holds(facts, one) for one in sides)
 
 
 @request_budget(
@@ -304,7 +321,7 @@ def _guard_condition(
             parts.append(question)
         else:
             parts += comparisons
-    return conjunction(parts)
+    return conjunction([*dict.fromkeys(parts)])
 
 
 def _implication(question: Expr) -> Expr:

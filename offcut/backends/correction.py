@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from offcut.backends.compile_request import CompileRequest
 from offcut.backends.options import Options, TargetPlan
 from offcut.backends.plan import Plan
+from offcut.core.records_path import default_file
 from offcut.costmodel import Cost, Device
 from offcut.errors import OffcutError
-from offcut.search.default_file import default_file
 
 if TYPE_CHECKING:
     from offcut.backends.target import Target

@@ -32,8 +32,6 @@ from offcut.partition import (
     check_layouts,
     check_windows,
     checked_request,
-    cut,
-    cut_program,
     cuts_of,
     drop_refused_covers,
     pieces_of_tiles,
@@ -43,7 +41,7 @@ from offcut.partition import (
 )
 from offcut.polyhedral import request_budget
 from offcut.proof import Certificate, Theorem, check_equal
-from offcut.schedule import schedule_of
+from offcut.schedule import cut, cut_program, schedule_of
 
 SIMPLER = ("fewer axes in tile=", "one tile by axis", 'tail="cut"')
 """What helps where a cut takes more than bounded work."""

@@ -16,7 +16,7 @@ A result that lies in a memory of its own is staged (``stage write``), and copie
 computes stay as they are. A strategy that the user asks for stands in the place of `ladder`, and `space` holds other tiles and strategies.
 
 Where a target has a price, tiles of several sizes compete (`Plans.tilings`): the few are kept that are worth their proofs
-(`costmodel.cover`), as options of one ``choose`` whose costs are formulas in the sizes.
+(`costmodel.select_options`), as options of one ``choose`` whose costs are formulas in the sizes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Tilings that compete by size: a few of many, as options of one ``choose`` whose costs are formulas in the sizes.
 
-A target drafts tilings, each as a schedule, and prices the program of each. Those are kept that are worth their proofs
-(`costmodel.cover`); if one is best at all sizes, or there is one size alone, the schedule is that one and has no choice. An option is
-a schedule of the whole program, which is completed, ordered and proved by itself.
+A target drafts tilings, each as a schedule, and prices the program of each. Those are kept that are worth their proofs, among them the
+first, which it would take alone, unless others are as fast at every call (`costmodel.select_options`); if one is best at all sizes, or
+there is one size alone, the schedule is that one and has no choice. An option is a schedule of the whole program, which is completed,
+ordered and proved by itself.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from offcut.backends.options import TargetPlan
 from offcut.backends.raising import unfuse_stages
 from offcut.core.expr import Expr
 from offcut.core.program import Program
-from offcut.costmodel import cover, sampled, shortened_over
+from offcut.costmodel import sampled, select_options, shortened_over
 from offcut.schedule import Schedule, create_schedule, each_decision
 from offcut.schedule.decisions import Alternative, Choose, Level
 
@@ -62,7 +63,7 @@ def competing(plans: Plans, price: Price, complete: Callable[[TargetPlan], Targe
         applied = create_schedule(before).with_microkernels(plans.kernels).apply(schedules[-1])
         programs.append(applied.emitted)
     calls = sampled(before.sizes, before.assumptions, LARGEST, LARGEST)
-    kept = cover(np.stack([calls.of(price(one)) for one in programs]), MOST, GAIN)
+    kept = select_options(np.stack([calls.of(price(one)) for one in programs]), MOST, GAIN)
     first, *others = kept.options
     if not others:
         return Draft(schedules[first])

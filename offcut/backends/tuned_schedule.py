@@ -12,10 +12,10 @@ from offcut import debug
 from offcut.backends.compile_request import CompileRequest
 from offcut.backends.target import Options, Target
 from offcut.core.program import digest_of
+from offcut.core.records_path import default_file
 from offcut.errors import OffcutError
 from offcut.schedule import Schedule
 from offcut.search import Records
-from offcut.search.default_file import default_file
 from offcut.search.settled import Settled, settled_before, settled_in
 
 # What a user says of records: a file; False: none; None: the default file, and behind it what is shipped.
@@ -60,17 +60,6 @@ def find_tuned_schedule(
         except OffcutError as error:
             notes = (*notes, record_ignored_note(lookup.source, error))
     return TunedSchedule(None, notes)
-
-
-def records_fingerprint() -> str:
-    """Return the state of the default file of records, as a text that changes with the file."""
-    try:
-        file = default_file()
-        parts = () if file is None else (file, file.with_name(f"{file.name}-wal"))
-        stats = [(one.stat().st_size, one.stat().st_mtime_ns) for one in parts if one.exists()]
-    except (OSError, RuntimeError) as error:
-        return str(error)
-    return f"{file} {stats}"
 
 
 def record_ignored_note(source: str, error: Exception) -> str:

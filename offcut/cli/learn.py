@@ -59,10 +59,10 @@ def learn_command(
     from rich.console import Console
 
     from offcut.backends.correction import model_path
+    from offcut.core.records_path import OFF
     from offcut.errors import OffcutError
     from offcut.experiment.outputs import check_writable
     from offcut.search import Records
-    from offcut.search.default_file import OFF
     from offcut.tuning.learning.heldout import held_out, table
     from offcut.tuning.learning.learn import learn, target_of
     from offcut.tuning.learning.training import read_records

@@ -143,16 +143,8 @@ class ModelCall:
 
 def call_of(model: OnnxModel | SavedModel) -> ModelCall:
     """Return how a model is called."""
-    if isinstance(model, SavedModel):
-        arguments, places = model.signature.inputs, model.saved.inputs
-        return ModelCall(
-            {name: arguments[at] for name, at in places.items()}, model.signature.sizes
-        )
-    values = {value.name: value for value in model.graph.inputs}
-    inputs = {name: values[own] for name, own in model.imported.inputs.items()}
-    return ModelCall(
-        {name: Argument(name, one.dtype, one.shape) for name, one in inputs.items()}, model.sizes
-    )
+    sizes = model.signature.sizes if isinstance(model, SavedModel) else model.sizes
+    return ModelCall(model.inputs, sizes)
 
 
 def bounds_of(texts: Sequence[str]) -> dict[str, int | tuple[int, int]]:
@@ -172,19 +164,27 @@ def bounds_of(texts: Sequence[str]) -> dict[str, int | tuple[int, int]]:
     return bounds
 
 
-def sizes_of(call: ModelCall, given: Mapping[str, Array], texts: Sequence[str]) -> dict[str, int]:
-    """The sizes of a call: those that `given` shows, those that are asked for, else 1, or the least there is.
+def numbers_of(texts: Sequence[str]) -> dict[str, int]:
+    """Return the sizes of ``--size batch=3``.
 
-    texts  ``batch=3``
+    Raises DescribeError for any other text.
+    """
+    asked = {}
+    for text in texts:
+        name, value = read_pair("run", "--size", text, ("--size batch=3",))
+        asked[name] = read_number("run", f"--size {text}", value, f"--size {name}=3")
+    return asked
+
+
+def sizes_of(
+    call: ModelCall, given: Mapping[str, Array], asked: Mapping[str, int]
+) -> dict[str, int]:
+    """The sizes of a call: those that `given` shows, those that are asked for, else 1, or the least there is.
 
     Raises DescribeError for a size that the model has not, or that a given array has otherwise, CallError for an input that it has
     not, and a size that no call has.
     """
     declared = {size.name: size for size in call.sizes}
-    asked = {}
-    for text in texts:
-        name, value = read_pair("run", "--size", text, ("--size batch=3",))
-        asked[name] = read_number("run", f"--size {text}", value, f"--size {name}=3")
     for name in asked:
         if name not in declared:
             listed = ", ".join(declared) or "none"

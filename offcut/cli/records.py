@@ -24,7 +24,7 @@ def kept_trials(records: Path | None) -> str:
 
     records  a file; None: the default one. It is not opened: whoever wrote to it was just interrupted
     """
-    from offcut.search.default_file import default_file
+    from offcut.core.records_path import default_file
 
     path = records or default_file()
     if path is None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from offcut.cli.app import app, refusals
+from offcut.errors import DescribeError
 
 
 @app.command()
@@ -24,7 +26,10 @@ def run(
     ] = None,
     size: Annotated[
         list[str] | None,
-        typer.Option("--size", help="batch=3: a size of what is drawn; 1 by default."),
+        typer.Option(
+            "--size",
+            help="batch=3: a size of what is drawn, 1 by default; and of the model, where it cannot be read without.",
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="A folder that each output goes to, as name.npy.")
@@ -76,6 +81,7 @@ def run(
         check_readable,
         drawn,
         load_saved,
+        numbers_of,
         saved,
         sizes_of,
         targets_of,
@@ -85,7 +91,7 @@ def run(
 
     with refusals():
         check_readable(model)
-        arrays = arrays_of(given or ())
+        arrays, asked = arrays_of(given or ()), numbers_of(size or ())
         loaded = load_saved(
             model,
             {
@@ -98,9 +104,10 @@ def run(
         )
         if loaded is not None:
             call = call_of(loaded)
-            results = loaded(drawn(call, arrays, sizes_of(call, arrays, size or ()), seed))
+            results = loaded(drawn(call, arrays, sizes_of(call, arrays, asked), seed))
         else:
-            made = from_onnx(
+            imported = partial(
+                from_onnx,
                 model,
                 threads=threads,
                 target=targets_of(target),
@@ -108,10 +115,16 @@ def run(
                 distributive=distributive,
                 parts=parts,
             )
+            try:
+                made = imported()
+            except DescribeError:
+                if not asked:
+                    raise
+                made, asked = imported(asked), {}
             if graph:
                 typer.echo(str(made.graph))
             call = call_of(made)
-            sizes = sizes_of(call, arrays, size or ())
+            sizes = sizes_of(call, arrays, asked)
             if plan:
                 typer.echo(str(made.plan(**sizes)))
             if cost:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -12,6 +11,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("sofmax", ["softmax", "conv2d"])
     'did you mean softmax?'
     """
+    from difflib import get_close_matches  # where something is misspelt
+
     found = get_close_matches(name, known)
     return f"did you mean {' or '.join(found)}?" if found else ""
 

@@ -8,7 +8,6 @@ never edits one in place. `printer.py` says how a program looks, `parser.py` rea
 from __future__ import annotations
 
 import hashlib
-import html
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -386,6 +385,8 @@ class Program:
         return f"<program {self.name}({sizes}): {lines} statements, {self.digest}>"
 
     def _repr_html_(self) -> str:
+        import html  # in a notebook
+
         return f"<pre>{html.escape(str(self))}</pre>"
 
 

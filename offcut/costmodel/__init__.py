@@ -22,10 +22,10 @@ from offcut.costmodel.closed import (
     stage_seconds,
     table,
 )
-from offcut.costmodel.cover import Cover, cover
 from offcut.costmodel.description import features_of, load, of_plain, plain, shipped
 from offcut.costmodel.device import Device, Energy, MainMemory, Memory, Unit
 from offcut.costmodel.machine import Loops, Machine, Threads, TileUnit, processor
+from offcut.costmodel.option_selection import OptionSelection, select_options
 from offcut.costmodel.roofline import Roofline, roofline
 from offcut.costmodel.shortened import shortened, shortened_over
 from offcut.costmodel.statements import Inside, StatementPrices
@@ -36,7 +36,6 @@ from offcut.costmodel.worth import sampled, worth
 __all__ = [
     "Accelerator",
     "Cost",
-    "Cover",
     "Device",
     "Energy",
     "Exactness",
@@ -49,6 +48,7 @@ __all__ = [
     "Machine",
     "MainMemory",
     "Memory",
+    "OptionSelection",
     "Roofline",
     "StageSeconds",
     "StatementPrices",
@@ -60,7 +60,6 @@ __all__ = [
     "choice_seconds",
     "copies_worth",
     "cost",
-    "cover",
     "features_of",
     "formulas",
     "load",
@@ -71,6 +70,7 @@ __all__ = [
     "quantity",
     "roofline",
     "sampled",
+    "select_options",
     "shipped",
     "shortened",
     "shortened_over",

@@ -27,9 +27,9 @@ class InstructionGroup(NamedTuple):
 
 @dataclass(slots=True)
 class _Window:
-    """The last events that touched a window, by unit: who wrote it, who has read it since."""
+    """The last events that touched a window: those that wrote it, and by unit who has read it since."""
 
-    written: Mapping[int, int] = field(default_factory=dict)
+    written: frozenset[int] = frozenset()
     read: dict[int, int] = field(default_factory=dict)
 
 
@@ -52,27 +52,28 @@ class EventQueue:
         writes: Iterable[Hashable] = (),
     ) -> None:
         """Note an instance by its parts, and by the windows that it reads and writes."""
-        after: set[int] = set()
+        after: frozenset[int] = frozenset()
         read = [self.windows[key] for key in reads]
         written = [self.windows[key] for key in writes]
         for window in (*read, *written):
-            after.update(window.written.values())
+            after |= window.written
         for window in written:
-            after.update(window.read.values())
-        last: dict[int, int] = {}
+            if window.read:
+                after |= {*window.read.values()}
+        events, last = self.events, dict[int, int]()
         for part in parts:
-            number, queue = len(self.events), self.units[part.unit]
+            queue = self.units[part.unit]
             before = (
-                after.union(last.values()) if part.bus else after
+                after | {*last.values()} if part.bus and last else after
             )  # rows lie on what was filled
-            follows = tuple(one for one in before if self.events[one].unit != queue)
-            event = Event(queue, max(part.instructions, 1), part.own, part.bus, follows)
-            self.events.append(event)
-            last[queue] = number
+            follows = tuple([one for one in before if events[one].unit != queue])
+            last[queue] = len(events)
+            events.append(Event(queue, part.instructions or 1, part.own, part.bus, follows))
         for window in read:
-            window.read.update(last)
+            window.read |= last
+        ends = frozenset(last.values())
         for window in written:
-            window.written, window.read = last, {}
+            window.written, window.read = ends, {}
 
     def replace(self, number: int, own: float, bus: float) -> None:
         """Give an event other cycles."""

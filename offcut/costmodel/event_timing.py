@@ -161,12 +161,14 @@ class EventSimulation:
         number = unit.events[unit.at]
         if number >= len(self.arrived):
             return False
-        when, event = max(unit.free, self.arrived[number]), self.events[number]
+        event, arrived = self.events[number], self.arrived[number]
+        when = arrived if arrived > unit.free else unit.free
         for other in event.after:
             end = self.ends[other]
             if end is None:
                 return False
-            when = max(when, end)
+            if end > when:
+                when = end
         unit.busy += event.own + event.bus
         own = event.own / event.instructions
         if event.bus:

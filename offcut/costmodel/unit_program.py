@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import StrEnum
 from functools import reduce
 from itertools import product
 from typing import NamedTuple, TypeAlias
@@ -26,7 +26,7 @@ class Work(NamedTuple):
     instructions: Array
 
 
-class End(Enum):
+class End(StrEnum):
     """An end of a loop."""
 
     FIRST = "first"

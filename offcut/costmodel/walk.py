@@ -49,10 +49,10 @@ class _Walk:
             if node.restarts:
                 self.slot |= dict.fromkeys(node.filled, -1)
             turns = round(self.of_program(node.turns))
-            first, last = ((node.name, end) for end in (End.FIRST, End.LAST))
+            first, last = ends | {(node.name, End.FIRST)}, {(node.name, End.LAST)}
             for turn in range(1, turns + 1):
-                own = {*((first,) if turn == 1 else ()), *((last,) if turn == turns else ())}
-                self.block(node.body, ends | own)
+                own = first if turn == 1 else ends
+                self.block(node.body, own | last if turn == turns else own)
 
     def run(self, run: Run, ends: Ends) -> None:
         """Note an instance."""
@@ -60,13 +60,13 @@ class _Walk:
         if key not in self.groups:
             own, bus, count = map(self.of_program, run.work(ends))
             self.groups[key] = (InstructionGroup(run.unit, own, bus, round(count)),)
+        slot = self.slot
         for window in run.writes if run.fills else ():
-            self.slot[window] = (self.slot[window] + 1) % self.depths[window]
+            slot[window] = (slot[window] + 1) % self.depths[window]
         if not self.groups[key][0].instructions:
             return
-        reads, writes = (
-            [(window, self.slot[window]) for window in some] for some in (run.reads, run.writes)
-        )
+        reads = [(window, slot[window]) for window in run.reads]
+        writes = [(window, slot[window]) for window in run.writes]
         self.queue.instance(self.groups[key], reads, writes)
 
     def of_program(self, numbers: Array) -> float:

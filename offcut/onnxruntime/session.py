@@ -86,10 +86,19 @@ class InferenceSession:
             text = f"Load model from {path_or_bytes!s} failed:Load model {path_or_bytes!s} failed. File doesn't exist"
             raise NoSuchFile.of(text, "there is no such file")
         self.model: OnnxModel | SavedModel
+        self._metadata: ModelMetadata | None = None
         if is_path and str(path_or_bytes).endswith(_SUFFIXES):
             self._of_saved(load(str(path_or_bytes)))
         else:
             self._of_file(path_or_bytes)
+        self._inputs, self._outputs = (
+            [
+                NodeArg(name, type_text(one.dtype), _shape(one.shape))
+                for name, one in arguments.items()
+            ]
+            for arguments in (self.model.inputs, self.model.outputs)
+        )
+        self._dtypes = {name: one.dtype for name, one in self.model.inputs.items()}
 
     def _of_saved(self, saved: Any) -> None:
         if not isinstance(saved, SavedModel):
@@ -98,19 +107,8 @@ class InferenceSession:
                 f"cannot run {saved.path}",
                 because="it holds a kernel, and no model",
             )
-        self.model, signature = saved, saved.signature
-        self._inputs, self._outputs = (
-            [
-                NodeArg(name, type_text(arrays[at].dtype), _shape(arrays[at].shape))
-                for name, at in names.items()
-            ]
-            for names, arrays in (
-                (saved.saved.inputs, signature.inputs),
-                (saved.saved.outputs, signature.outputs),
-            )
-        )
-        self._dtypes = {name: signature.inputs[at].dtype for name, at in saved.saved.inputs.items()}
-        self._metadata = ModelMetadata(signature.name, custom_metadata_map={})
+        self.model = saved
+        self._metadata = ModelMetadata(saved.signature.name, custom_metadata_map={})
 
     def _of_file(self, source: Any) -> None:
         from offcut.plugins.onnx import from_onnx  # a saved model needs no compiler
@@ -123,29 +121,7 @@ class InferenceSession:
                 text = "Failed to load model because protobuf parsing failed."
                 raise InvalidProtobuf.of(text, refused) from refused
             raise
-        self.model, imported, values = model, model.imported, model.graph.values
-        file = imported.file
-        self._inputs, self._outputs = (
-            [
-                NodeArg(
-                    name,
-                    type_text(values[own].dtype),
-                    [*file.shapes.get(name, _shape(values[own].shape))],
-                )
-                for name, own in names.items()
-            ]
-            for names in (imported.inputs, imported.outputs)
-        )
-        self._dtypes = {name: values[own].dtype for name, own in imported.inputs.items()}
-        self._metadata = ModelMetadata(
-            file.graph_name,
-            file.graph_description,
-            file.producer_name,
-            file.domain,
-            file.description,
-            file.version,
-            dict(file.custom_metadata),
-        )
+        self.model = model
 
     @trim_traceback
     def run(
@@ -270,6 +246,18 @@ class InferenceSession:
 
     def get_modelmeta(self) -> ModelMetadata:
         """Return what the file says of itself."""
+        if self._metadata is None:
+            assert not isinstance(self.model, SavedModel)
+            file = self.model.imported.file
+            self._metadata = ModelMetadata(
+                file.graph_name,
+                file.graph_description,
+                file.producer_name,
+                file.domain,
+                file.description,
+                file.version,
+                dict(file.custom_metadata),
+            )
         return self._metadata
 
     def get_providers(self) -> list[str]:

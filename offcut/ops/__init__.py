@@ -71,11 +71,13 @@ from offcut.ops.images.convolution import conv1d as conv1d
 from offcut.ops.images.convolution import conv2d as conv2d
 from offcut.ops.images.convolution import conv3d as conv3d
 from offcut.ops.images.folding import fold as fold
+from offcut.ops.images.folding import unfold as unfold
 from offcut.ops.images.pooling import avg_pool2d as avg_pool2d
 from offcut.ops.images.pooling import global_avg_pool as global_avg_pool
 from offcut.ops.images.pooling import max_pool2d as max_pool2d
 from offcut.ops.images.pooling import max_pool2d_with_places as max_pool2d_with_places
 from offcut.ops.images.resizing import interpolate as interpolate
+from offcut.ops.images.sampling import grid_sample as grid_sample
 from offcut.ops.images.transposed import conv_transpose2d as conv_transpose2d
 from offcut.ops.images.transposed import conv_transpose3d as conv_transpose3d
 from offcut.ops.order.ranking import argmax as argmax

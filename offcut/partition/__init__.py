@@ -3,16 +3,6 @@
 ``offcut.partition(…)`` is a call of `offcut.pipeline.partition`, which says what it takes.
 """
 
-from offcut.partition.cut import (
-    Tiles,
-    axis_named,
-    checked_request,
-    checked_tiles,
-    cut,
-    cuts_of,
-    labelled,
-    users_of,
-)
 from offcut.partition.cutting import AxisCut, EmittedTile, GroupCut, LoopCut, tiles_alike
 from offcut.partition.drop_refused_covers import drop_refused_covers, without_covers
 from offcut.partition.judge import (
@@ -41,8 +31,16 @@ from offcut.partition.legality import (
     check_tiles,
     check_windows,
 )
-from offcut.partition.pieces import Partition, Piece, Users
-from offcut.partition.programs import cut_program, pieces_of, pieces_of_tiles
+from offcut.partition.pieces import Partition, Piece, Users, pieces_of, pieces_of_tiles
+from offcut.partition.requested_cuts import (
+    Tiles,
+    axis_named,
+    checked_request,
+    checked_tiles,
+    cuts_of,
+    labelled,
+    users_of,
+)
 from offcut.partition.separate import separate
 from offcut.partition.stages.conversion import (
     conversion_home,
@@ -57,8 +55,8 @@ from offcut.partition.stages.fusion import (
     check_shared,
     fused,
     least_room,
-    window,
     windowed,
+    windows,
     with_shared,
 )
 from offcut.partition.stages.staging import (
@@ -144,8 +142,6 @@ __all__ = [
     "conversions",
     "converted",
     "cover",
-    "cut",
-    "cut_program",
     "cuts_of",
     "drop_refused_covers",
     "element_copy",
@@ -171,8 +167,8 @@ __all__ = [
     "turned",
     "uncovered_notes",
     "users_of",
-    "window",
     "windowed",
+    "windows",
     "with_copy",
     "with_covers",
     "with_scratch",

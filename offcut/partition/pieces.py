@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -22,11 +22,13 @@ from offcut.core.program import (
     Store,
     Tile,
     blocks,
+    walk,
 )
 from offcut.core.text.expressions import count
 from offcut.core.text.tables import html_table
 from offcut.core.traversal import bound_names, walk_with_parents
 from offcut.errors import trim_tracebacks
+from offcut.partition.cutting import EmittedTile
 from offcut.partition.strategies.segment_placement import Segment, leading_form
 from offcut.polyhedral import Set, Space, iteration_domain
 from offcut.proof import Certificate, Theorem, check_equal
@@ -356,3 +358,36 @@ class Partition:
             for piece in self.pieces
         ]
         return f"{html_table(rows)}<pre>{html.escape(str(self.loops))}</pre>"
+
+
+def pieces_of_tiles(
+    source: Program, emitted: Program, made: Sequence[EmittedTile], users: Users
+) -> tuple[Piece, ...]:
+    """Return a piece for every tile of `emitted`, in the order of the text.
+
+    made  what each tile is by the loops that were cut around it; passes since may have added to tiles, and changed none
+    """
+    tiles = [stmt for stmt in walk(emitted.body) if isinstance(stmt, Tile)]
+    known = made if len(made) == len(tiles) else [EmittedTile(tile, (), None) for tile in tiles]
+    now = [
+        replace(one, leaf=tile, microkernel=tile.microkernel)
+        for one, tile in zip(known, tiles, strict=True)
+    ]
+    space = Space(source.sizes, source.assumptions)
+    return pieces_of(space, source, emitted, now, users)
+
+
+def pieces_of(
+    space: Space, source: Program, emitted: Program, made: Sequence[EmittedTile], users: Users
+) -> tuple[Piece, ...]:
+    """Return a piece for every tile that was made, in the order of the text, with all that encloses it."""
+    iterators = frozenset(stmt.iter for stmt in walk(source.body) if isinstance(stmt, For))
+    found: list[Piece] = []
+    wanted = {id(one.leaf): one for one in made}
+    for stmt, path in walk_with_parents(emitted):
+        one = wanted.get(id(stmt))
+        if one is not None:
+            whole = (*(outer for outer, _ in path), stmt)
+            cut = one.segments, one.microkernel
+            found.append(Piece(*cut, space, whole, iterators, users))
+    return tuple(found)

@@ -3,6 +3,7 @@
 from offcut.schedule.applied import Applied, Choice
 from offcut.schedule.apply.axes import Axis
 from offcut.schedule.apply.covering import find_intrinsic
+from offcut.schedule.apply.cut_program import cut, cut_program
 from offcut.schedule.apply.hand_schedule import HandSchedule, Stage, create_schedule, replay
 from offcut.schedule.apply.strategy_options import with_strategy_options
 from offcut.schedule.apply_ways import ResolvedWay, WayPrice, apply
@@ -117,6 +118,8 @@ __all__ = [
     "check_once",
     "conversion_stagings",
     "create_schedule",
+    "cut",
+    "cut_program",
     "decisions_about",
     "decisions_of",
     "each_decision",

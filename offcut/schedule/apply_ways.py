@@ -13,9 +13,8 @@ from functools import partial
 from typing import TypeGuard
 
 from offcut.core import index as ix
-from offcut.core.dtypes import reduction_start
-from offcut.core.expr import Const, Expr, Load, Select, Var, rewrite, variables, walk
-from offcut.core.layout import Layout, as_panels
+from offcut.core.expr import Const, Expr, Load, Var, walk
+from offcut.core.layout import Layout
 from offcut.core.program import Buffer, Choose, Kind, Option, Program, Stmt
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
@@ -33,8 +32,8 @@ from offcut.partition import (
     check_shared,
     pieces_of,
     users_of,
-    window,
     windowed,
+    windows,
     with_shared,
 )
 from offcut.polyhedral import space_of
@@ -44,8 +43,9 @@ from offcut.schedule.applied import Applied, Choice
 from offcut.schedule.apply.cut_group import cut_group
 from offcut.schedule.checks import check_layout, check_splits, check_widths
 from offcut.schedule.costs import check_cost
-from offcut.schedule.decisions import ANY, VECTORS, Cover, Order, Schedule, Split, Staging
+from offcut.schedule.decisions import VECTORS, Cover, Order, Schedule, Split, Staging
 from offcut.schedule.nests import KernelAxes, Nest, NestView, Pack, Together, Way, nests_of
+from offcut.schedule.packing import packed_stages
 from offcut.schedule.refusing import at_line, not_applied
 from offcut.schedule.restaging import position_of, restaged
 
@@ -120,6 +120,8 @@ class Applying:
         self.nests: dict[int, Nest] = {}
         self.copies: dict[int, Stage] = {}
         self.ways: dict[int, list[ResolvedWay]] = {}
+        self.matches: dict[tuple[int, KernelAxes], tuple[Stage, Match]] = {}
+        self.packings: dict[tuple[int, str, Pack], tuple[Stage, GroupCut]] = {}
 
     def line(self, of: object) -> AbstractContextManager[None]:
         """Name the line of a decision, or of what is read of nests, in what is refused meanwhile."""
@@ -131,9 +133,7 @@ class Applying:
         """What it makes."""
         shared = self.shared()
         staged = source(self.given)
-        self.given = with_shared(self.given, shared)
-        for position, (nest, around) in self.placed().items():
-            self.covered_along(position, nest)
+        for position, (nest, around) in self.placed(shared).items():
             self.ways[position] = [self.way(position, way, around) for way in nest.ways]
         return self.emitted(self.planned(), shared, staged)
 
@@ -150,8 +150,11 @@ class Applying:
         self.check_complete(shared)
         return shared
 
-    def placed(self) -> dict[int, tuple[Nest, tuple[str, ...]]]:
-        """Return the nests by position, in the order in which they run, each with the axes of the loops around."""
+    def placed(self, shared: Shared) -> dict[int, tuple[Nest, tuple[str, ...]]]:
+        """Return the nests by position, in the order in which they run, each with the axes of the loops around, which from now on are
+        called as they are in `shared`; sums run as they are covered.
+        """
+        self.given = with_shared(self.given, shared)
         found: dict[int, tuple[Nest, tuple[str, ...]]] = {}
 
         def visit(part: Nest | Together, around: tuple[str, ...]) -> None:
@@ -163,6 +166,8 @@ class Applying:
 
         for part in self.view.parts:
             visit(part, ())
+        for position, (nest, _) in found.items():
+            self.covered_along(position, nest)
         return found
 
     def tree(self, nest: Nest | Together, around: tuple[str, ...]) -> int | Shared:
@@ -330,6 +335,9 @@ class Applying:
 
     def matched(self, lead: Stage, cover: KernelAxes) -> Match:
         """Return the microkernel laid over a stage as `cover` says."""
+        key = id(lead), cover
+        if key in self.matches:
+            return self.matches[key][1]
         known = [kernel for kernel in self.kernels if kernel.name == cover.microkernel]
         if not known:
             names = ", ".join(kernel.name for kernel in self.kernels)
@@ -337,6 +345,7 @@ class Applying:
         wanted = (cover.rows, cover.columns, cover.depth)
         for found in all_matches(lead, known):
             if (found.rows, found.columns, found.depth) == wanted:
+                self.matches[key] = lead, found
                 return found
         raise not_applied(
             f"cannot cover {lead.label} by {cover.microkernel}",
@@ -347,49 +356,18 @@ class Applying:
         self, position: int, lead: Stage, found: Match, pack: Pack, around: tuple[str, ...]
     ) -> tuple[Stage, GroupCut]:
         """`lead` reading a copy of its columns' operand in panels, and the loops that make it."""
-        load, multiple = found.by_columns, found.microkernel.multiple
-        if pack.buffer not in (ANY, load.buffer):
-            because = f"{load.buffer} is what moves along the columns of {found.microkernel.name}"
-            raise not_applied(f"cannot pack {pack.buffer} for {lead.label}", because)
-        used = set().union(*(variables(part) for part in load.index))
-        axes = [a for a in (*lead.axes, *lead.reduce_axes) if a.name in used]
-        apart = [axis.label for axis in lead.axes if axis.name in set(around) - used]
-        if apart:
-            raise not_applied(
-                f"cannot pack {load.buffer} in the loops around",
-                f"it is the same in every iteration of {', '.join(apart)}",
-                help=("a nest that shares no such loop", "no pack"),
-            )
-        inner = [next(a for a in axes if a.name == n) for n in (found.depth, found.columns)]
-        axes = [a for a in axes if a not in inner] + inner
-        rank, panel = len(axes), as_panels(pack.layout)
-        if panel is None or (panel.rows, panel.columns) != (rank - 2, rank - 1):
-            because = f"its rows and columns are its axes {rank - 2} and {rank - 1}"
-            raise not_applied(f"cannot pack {load.buffer} so", because)
-        check_layout("pack", load.buffer, pack.layout, rank, [found.microkernel])
-        value: Expr = load
-        depth = axes[-2]
-        if (ix.literal_value(depth.extent) or 1) % multiple:
-            # Terms past the last are multiplied by zeros, so they must be no NaN.
-            whole = ix.mul(ix.ceildiv(depth.extent, multiple), multiple)
-            inside = ix.compare("<", Var(depth.name), depth.extent)
-            value = Select(inside, load, Const(reduction_start("sum", load.dtype), load.dtype))
-            axes[-2] = replace(depth, extent=whole)
-        shape = tuple(axis.extent for axis in axes)
-        self.hold(position, Buffer(pack.name, load.dtype, shape, Kind.LOCAL, pack.layout))
-        copy = Stage(pack.name, pack.name, tuple(axes), (), value)
+        key = position, found.microkernel.name, pack
+        if key in self.packings:
+            return self.packings[key]
+        buffer, copy, reading = packed_stages(lead, found, pack, around)
+        self.hold(position, buffer)
         if self.copies.setdefault(position, copy) != copy:
             raise not_applied(f"cannot pack {pack.name} twice", "another way packs it otherwise")
-        point = tuple(Var(axis.name) for axis in axes)
-
-        def panels(node: Expr) -> Expr | None:
-            return Load(pack.name, point, load.dtype) if node == load else None
-
-        reading = replace(lead, body=rewrite(lead.body, panels))
-        free = {axis.name for axis in axes} - set(around)
+        free = {axis.name for axis in copy.axes} - set(around)
         self.check_cuts(copy, pack.splits, free)
         self.check_axes(copy, pack.loops, free)
-        return reading, GroupCut((copy,), pack.splits, (), pack.loops, around=around)
+        made = reading, GroupCut((copy,), pack.splits, (), pack.loops, around=around)
+        return self.packings.setdefault(key, made)
 
     def hold(self, position: int, buffer: Buffer) -> None:
         """Declare a buffer of a packed copy."""
@@ -476,8 +454,8 @@ class Applying:
                 theorems |= found.theorems
                 tiles = found.made
             points = [(Var(axis.name), ix.const(1)) for axis in around]
-            for one in way.before if around else ():
-                body = (window(planned.buffer(one.group[0].buffer), points, body),)
+            copies = [planned.buffer(one.group[0].buffer) for one in way.before if around]
+            body = windows(copies, points, body)
         return _WayBody(way, body, tuple(tiles), tuple(theorems))
 
     @contextmanager

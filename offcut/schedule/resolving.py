@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from copy import copy
 
-from offcut.describe.computation import Computation, Stage
+from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
-from offcut.partition import GroupCut, Match, with_shared
 from offcut.schedule.apply_ways import Applying, ResolvedWay, WayPrice
 from offcut.schedule.decisions import Schedule, Staging
-from offcut.schedule.nests import KernelAxes, Nest, Pack, Together, Way, nests_of
+from offcut.schedule.nests import Nest, Pack, Together, Way, nests_of
 
 
 class Resolving:
@@ -37,9 +36,7 @@ class Resolving:
         stages = (step for step in schedule.steps if isinstance(step, Staging))
         key = (*stages, *map(_but_for_ways, parts))
         if key not in self.known:
-            made = _Remembering(
-                self.computation, schedule, self.microkernels, self.price, quote=False
-            )
+            made = Applying(self.computation, schedule, self.microkernels, self.price, quote=False)
             try:
                 self.known[key] = Within(made)
             except PartitionError as refused:
@@ -53,17 +50,11 @@ class Resolving:
 class Within:
     """Schedules that say the same of stages, layouts and shared loops, and cover sums along the same axes."""
 
-    def __init__(self, made: _Remembering) -> None:
-        shared = made.shared()
-        made.given = with_shared(made.given, shared)
-        placed = made.placed()
-        for position, (nest, _) in placed.items():
-            made.covered_along(position, nest)
-        self.plain = made
-        self.places = {
-            nest.stage: (position, around) for position, (nest, around) in placed.items()
-        }
-        self.packing: dict[tuple[int, Pack], _Remembering] = {}
+    def __init__(self, made: Applying) -> None:
+        placed = made.placed(made.shared()).items()
+        self.places = {nest.stage: (position, around) for position, (nest, around) in placed}
+        self.by_packing: dict[tuple[int, Pack] | None, Applying] = {None: made}
+        self.planned: dict[tuple[int, Pack] | None, Computation] = {}
 
     def way(self, stage: str, way: Way, asked: bool) -> tuple[Computation, ResolvedWay]:
         """Return a way of the nest of `stage` with its loops, and the computation with layouts and what the way packs.
@@ -74,59 +65,16 @@ class Within:
         that do not go together, `apply` does.
         """
         position, around = self.places[stage]
-        made = self.plain
-        if way.pack is not None:
-            key = position, way.pack
-            if key not in self.packing:
-                self.packing[key] = self.plain.apart()
-            made = self.packing[key]
+        key = None if way.pack is None else (position, way.pack)
+        made = self.by_packing.get(key)
+        if made is None:  # ways that pack otherwise add nothing to it
+            made = self.by_packing[key] = copy(self.by_packing[None])
+            made.copies, made.packings = {}, {}
         found = made.way(position, way, around, asked)
-        return made.whole(), found
-
-
-class _Remembering(Applying):
-    """A schedule that is applied to one way after the other, each of which packs the same, or nothing."""
-
-    def __init__(
-        self,
-        computation: Computation,
-        schedule: Schedule,
-        microkernels: Sequence[Microkernel],
-        price: WayPrice,
-        quote: bool,
-    ) -> None:
-        super().__init__(computation, schedule, microkernels, price, quote)
-        self.matches: dict[tuple[int, KernelAxes], tuple[Stage, Match]] = {}
-        self.packings: dict[str, tuple[Stage, GroupCut]] = {}
-        self.held: Computation | None = None
-
-    def apart(self) -> _Remembering:
-        """Return the same, to which nothing was added by ways."""
-        made = copy(self)
-        made.copies, made.packings, made.held = {}, {}, None
-        return made
-
-    def whole(self) -> Computation:
-        """Return the computation with layouts and with what is packed."""
-        if self.held is None:
-            self.held = self.planned()
-        return self.held
-
-    def matched(self, lead: Stage, cover: KernelAxes) -> Match:
-        """Return the microkernel laid over a stage as `cover` says."""
-        key = id(lead), cover
-        if key not in self.matches:
-            self.matches[key] = lead, super().matched(lead, cover)
-        return self.matches[key][1]
-
-    def packed(
-        self, position: int, lead: Stage, found: Match, pack: Pack, around: tuple[str, ...]
-    ) -> tuple[Stage, GroupCut]:
-        """`lead` reading a copy of its columns' operand in panels, and the loops that make it."""
-        kernel = found.microkernel.name
-        if kernel not in self.packings:
-            self.packings[kernel] = super().packed(position, lead, found, pack, around)
-        return self.packings[kernel]
+        computation = self.planned.get(key)
+        if computation is None:
+            computation = self.planned[key] = made.planned()
+        return computation, found
 
 
 def _but_for_ways(step: object) -> Hashable:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from offcut.core.records_path import OFF, default_file
 from offcut.errors import OffcutError, trim_tracebacks
 from offcut.search import origins, transfer
-from offcut.search.default_file import OFF, default_file
 from offcut.search.origin import Origin
 from offcut.search.record import Outcome, Record, Source
 from offcut.search.trials import Trial, Weighted, by_place, ranked, trials_of

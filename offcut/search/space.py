@@ -32,7 +32,7 @@ from offcut.costmodel import Machine
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import DescribeError, PartitionError
-from offcut.partition import CUT, MASK, AxisCut, LoopCut, cut_program
+from offcut.partition import CUT, MASK, AxisCut, LoopCut
 from offcut.polyhedral import carried_by, request_budget
 from offcut.schedule import (
     ANY_PRODUCTS,
@@ -42,6 +42,7 @@ from offcut.schedule import (
     Split,
     Staging,
     Step,
+    cut_program,
     decisions_of,
     is_of_loops,
     loop_cuts,

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 import pytest
 from compiled import contraction, floats
 
@@ -190,9 +191,7 @@ def test_a_default_folder_that_cannot_be_made_is_warned_of_once(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.delenv("OFFCUT_CACHE")
-    monkeypatch.setattr(
-        cache.platformdirs, "user_cache_dir", lambda _: str(tmp_path / "file" / "offcut")
-    )
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda _: str(tmp_path / "file" / "offcut"))
     with warnings.catch_warnings(record=True, action="always") as warned:
         cache.write("1" * 64, b"one")
         cache.write("2" * 64, b"one")
@@ -243,9 +242,7 @@ def test_a_default_folder_that_cannot_be_made_means_no_cache(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.delenv("OFFCUT_CACHE")
-    monkeypatch.setattr(
-        cache.platformdirs, "user_cache_dir", lambda name: str(tmp_path / "file" / name)
-    )
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path / "file" / name))
     check_values(compiled())
 
 
@@ -310,7 +307,7 @@ def test_a_folder_of_another_user_is_refused_where_it_is_named_and_else_not_used
     theirs.mkdir(mode=0o700)
     monkeypatch.setattr(os, "getuid", lambda: 424242)
     monkeypatch.delenv("OFFCUT_CACHE")
-    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda name: str(theirs))
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(theirs))
     with pytest.warns(RuntimeWarning, match="it belongs to another user"):
         check_values(compiled())
     assert entries(theirs) == []
@@ -351,6 +348,20 @@ def test_the_digest_of_the_sources_sees_an_edit(
     (source.parent / ".#part.py").symlink_to("nobody@nowhere.1")
     (source.parent / "again").symlink_to(source.parent)
     assert digest() == edited
+
+
+def test_of_an_installed_package_the_record_of_the_installer_is_read_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(oc, "__file__", str(tmp_path / "offcut" / "__init__.py"))
+    monkeypatch.setattr(cache, "_sources", lambda *_: pytest.fail("sources are looked at"))
+    record = tmp_path / f"offcut-{oc.__version__}.dist-info" / "RECORD"
+    record.parent.mkdir()
+    digests = set[str]()
+    for text in ("a.py,sha256=1,1\n", "a.py,sha256=2,1\n"):
+        record.write_text(text)
+        digests.add(cache._source_digest.__wrapped__(frozenset[str]()))
+    assert len(digests) == 2
 
 
 def test_the_digest_leaves_out_the_rooms_that_compiling_may_not_import() -> None:

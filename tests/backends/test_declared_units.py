@@ -18,7 +18,8 @@ from offcut.backends.gpu import mma
 from offcut.describe.intrinsic import declare, declared
 from offcut.describe.microkernel import Place, TileShape
 from offcut.ir import Tile, walk
-from offcut.partition import checked_request, cut_program
+from offcut.partition import checked_request
+from offcut.schedule import cut_program
 from tests.facade import check_equal, numpy_dtype, real
 
 WARP = """program product

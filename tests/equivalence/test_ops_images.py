@@ -341,3 +341,28 @@ def test_groups_are_products_by_microkernels(layout: str) -> None:
     y = ops.conv2d(x, v, padding=1, groups=4, layout=layout, name="Y")
     kernel = oc.compile(y, inputs=[x, v], constants={"V": floats("v", *shape)})
     assert "no sum runs by a microkernel" not in str(kernel.plan(b=1, h=28, w=28))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 7), (2, 3, 5, 6), (1, 2, 4, 3, 5)])
+@pytest.mark.parametrize(
+    ("window", "options"),
+    [(2, {}), (3, {"padding": 1}), (2, {"stride": 2, "dilation": 2, "padding": 2})],
+)
+def test_windows_apart_hold_what_lies_at_their_places(
+    shape: tuple[int, ...], window: int, options: dict[str, int]
+) -> None:
+    axes = len(shape) - 2
+    sizes = [oc.dim(letter, min=0 if letter in "nc" else 3, max=64) for letter in "nchwd"]
+    X = oc.placeholder(tuple(sizes[: len(shape)]), "float32", name="X")
+    kernel = oc.compile(oc.ops.unfold(X, window, **options), inputs=[X])
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    made = kernel(x)
+    stride, by, edge = (
+        options.get(name, other) for name, other in (("stride", 1), ("dilation", 1), ("padding", 0))
+    )
+    padded = np.pad(x, [(0, 0)] * 2 + [(edge, edge)] * axes)
+    counts = [(n - by * (window - 1) - 1) // stride + 1 for n in padded.shape[2:]]
+    assert made.shape == (*shape[:2], *[window] * axes, *counts)
+    for at in np.ndindex(*[window] * axes, *counts):
+        here = tuple(i * stride + r * by for r, i in zip(at[:axes], at[axes:], strict=True))
+        np.testing.assert_array_equal(made[(..., *at)], padded[(..., *here)])

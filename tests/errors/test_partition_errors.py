@@ -19,7 +19,8 @@ from offcut.describe.computation import computation
 from offcut.describe.source import source
 from offcut.describe.value import Value
 from offcut.errors import CallError, OffcutError, PartitionError, TargetError
-from offcut.partition import EXACT, cut
+from offcut.partition import EXACT
+from offcut.schedule import cut
 from tests.agree import nearly
 from tests.facade import CUT, STRATEGIES
 
@@ -165,6 +166,35 @@ partition: cannot cut by residue
   because  it gives more than 64 segments, each of them code of its own
   help     tail="cut" and tail="ladder" are for tiles of any size""",
     )
+
+
+SQUARE = """program square
+size n in 0:40
+output A: float32[n, n * n]
+for i in 0:n
+  for j in 0:i*i
+    A[i, j] = 1.0
+"""
+NOT_AFFINE = """\
+partition: cannot tile over i
+  because  the bound i * i is not quasi-affine in it
+  help     cut i alone"""
+
+
+def test_bounds_that_are_not_quasi_affine_in_a_loop_of_the_same_tile_are_refused() -> None:
+    square = oc.parse(SQUARE)
+
+    refused(lambda: oc.partition(square, tile={"i": 4, "j": 4}), NOT_AFFINE)
+    assert oc.partition(square, tile={"i": 4}).pieces
+
+
+def test_an_order_with_a_loop_around_the_one_that_its_bounds_depend_on_is_refused_likewise() -> (
+    None
+):
+    s = oc.create_schedule(oc.parse(SQUARE))
+    s["A"].reorder("j", "i")
+
+    refused(s.lower, NOT_AFFINE)
 
 
 @pytest.mark.parametrize("tile", [np.int64(4), np.uint8(4), (np.int32(8), 4)])

@@ -148,6 +148,48 @@ def test_the_norm_of_a_sum_gives_the_sum_too(op: str) -> None:
         agree(made[name], of_peer(wanted))
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("per_row", [False, True])
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_a_recurrence_of_8_bits_is_that_of_the_floats_that_these_stand_for(
+    dtype: Any, per_row: bool, direction: str
+) -> None:
+    """To the bits against LSTM of such floats; within what 8 bits hold against onnxruntime, which rounds what is multiplied, too."""
+    draw, d = np.random.default_rng(0), 2 if direction == "bidirectional" else 1
+    rows = (d, 24) if per_row else (d,)
+    held: dict[str, Any] = {"b": floats(5, d, 48) / 10}
+    wide: dict[str, Any] = {"b": held["b"]}
+    for name, inner in (("w", 5), ("r", 6)):
+        low = -100 if dtype is np.int8 else 20
+        held[name] = draw.integers(low, low + 200, (d, inner, 24)).astype(dtype)
+        scale = held[f"{name}s"] = (draw.random(rows) / 400 + 0.001).astype(np.float32)
+        zero = held[f"{name}z"] = np.full(
+            rows, 0 if per_row and low < 0 else low + draw.integers(96, 105), dtype
+        )
+        across = (lambda one: one[:, None]) if per_row else (lambda one: one[:, None, None])
+        wide[name] = ((held[name] - across(zero).astype("f4")) * across(scale)).swapaxes(1, 2)
+    inputs = f"float[s, n, 5] x, float[{d}, n, 6] h, float[{d}, n, 6] c"
+    outputs = f"float[s, {d}, n, 6] y, float[{d}, n, 6] hs, float[{d}, n, 6] cs"
+    how = f'<hidden_size = 6, direction = "{direction}">'
+    proto = model(
+        inputs,
+        outputs,
+        f"y, hs, cs = DynamicQuantizeLSTM {how} (x, w, r, b, , h, c, , ws, wz, rs, rz)",
+        **held,
+    )
+    text = f"{HEAD} g ({inputs}) => ({outputs}) {{ y, hs, cs = LSTM {how} (x, w, r, b, , h, c) }}"
+    plain = onnx.parser.parse_model(text)
+    for name, array in wide.items():
+        plain.graph.initializer.append(numpy_helper.from_array(array, name))
+    ours, floating = oc.from_onnx(proto, threads=1), oc.from_onnx(plain, threads=1)
+    for s, n in ((1, 1), (7, 3)):
+        feed = {"x": floats(1, s, n, 5), "h": floats(2, d, n, 6), "c": floats(3, d, n, 6)}
+        made, same = ours(feed), floating(feed)
+        for name, rounded in zip(made, exact(proto, feed), strict=True):
+            np.testing.assert_allclose(made[name], same[name], rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(made[name], rounded, atol=0.06)
+
+
 def test_what_of_it_is_not_ours_is_refused_by_its_name() -> None:
     proto = model(ROWS, "float[n, 24] y", "y = Inverse (x)")
     with pytest.raises(oc.DescribeError, match="of onnxruntime is not supported"):

@@ -80,6 +80,57 @@ def test_a_length_that_the_exporter_wrote_into_a_shape_is_that() -> None:
         model({"x": drawn(1, 4, 2, 6)})
 
 
+QUARTERS = (
+    "g (float[b, 1, n] x) => (float[b, p, q] z) { c = Conv <strides = [4]> (x, kernel)  z = %s }"
+)
+
+
+@pytest.mark.parametrize("node", ["Reshape (c, to)", "MatMul (c, row)", "Squeeze (c, last)"])
+@pytest.mark.parametrize("given", [{}, {"n": (4, 7)}])
+def test_an_extent_that_must_be_one_is_it_where_the_model_runs(
+    node: str, given: dict[str, tuple[int, int]]
+) -> None:
+    held = {"to": np.array([0, 2]), "row": drawn(1, 1, 3), "last": np.array([2])}
+    (name,) = {"to", "row", "last"} & {*node.replace(")", " ").split()}
+    proto = parsed(QUARTERS % node, kernel=drawn(1, 2, 1, 4), **{name: held[name]})
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    model = each(
+        proto, [{"x": drawn(2, b, 1, n)} for b, n in ((1, 4), (3, 6), (2, 7))], sizes=given
+    )
+    assert bounds(model)["n"] == (4, 7)
+    with pytest.raises(oc.CallError):
+        model({"x": drawn(2, 1, 1, 8)})
+
+
+def test_a_state_of_one_row_says_that_the_batch_is_one() -> None:
+    proto = parsed("""g (float[s, batch, 4] x, float[1, 1, 6] h) => (float[s, d, batch, 6] y) {
+        y = GRU <hidden_size = 6> (x, w, r, , , h) }""", w=drawn(1, 1, 18, 4), r=drawn(2, 1, 18, 6))  # fmt: skip
+    model = each(proto, [{"x": drawn(s, s, 1, 4), "h": drawn(s, 1, 1, 6)} for s in (1, 5)])
+    assert {*bounds(model)} == {"s"}
+
+
+@pytest.mark.parametrize("name", ["?", "*", "-1", "-2", "None", "unk", "unknown", "dynamic", ""])
+def test_a_text_for_what_an_exporter_does_not_know_is_no_name(name: str) -> None:
+    proto = parsed("g (float[b, h, w] x) => (float[b, p, q] y) { y = Relu (x) }")
+    for dim in proto.graph.input[0].type.tensor_type.shape.dim[1:]:
+        dim.dim_param = name
+    model = each(proto, [{"x": drawn(1, 2, h, w)} for h, w in ((3, 5), (4, 1))])
+    assert {*bounds(model)} == {"b", "x_1", "x_2"}
+
+
+def test_an_output_may_have_no_shape_and_no_type() -> None:
+    proto = parsed(
+        "g (float[b, 4] x) => (float[b, 4] y, float[b, 4] z) { y = Relu (x)  z = Neg (x) }"
+    )
+    proto.graph.output[0].type.tensor_type.ClearField("shape")
+    proto.graph.output[1].ClearField("type")
+    model = oc.from_onnx(proto, threads=1)
+    x = drawn(1, 3, 4)
+    made = model({"x": x})
+    agree(made["y"], of_peer(np.maximum(x, 0)))
+    agree(made["z"], of_peer(-x))
+
+
 def test_extents_that_no_single_number_fits_are_refused() -> None:
     proto = parsed("g (float[b, n] x) => (float[p, q] y) { y = Add (x, v) }", v=drawn(1, 3, 5))
     with pytest.raises(oc.DescribeError) as refused:

@@ -34,9 +34,9 @@ PARTS = 40
 
 
 INNER = """_adaptive_avg_pool2d _adaptive_avg_pool3d _assert_tensor_metadata _cdist_forward _convolution _embedding_bag
-    _embedding_bag_forward_only _fused_rms_norm _grouped_mm _linalg_det _log_softmax _native_batch_norm_legit_no_training
+    _embedding_bag_forward_only _fused_rms_norm _grouped_mm _linalg_det _log_softmax _native_batch_norm_legit_functional _native_batch_norm_legit_no_training
     _reshape_alias _reshape_copy _scaled_dot_product_flash_attention_for_cpu _softmax _to_copy _trilinear _unsafe_index
-    _unsafe_index_put _unsafe_view alias col2im convert_element_type convolution copy copy_strided detach feature_dropout gru index
+    _unsafe_index_put _unsafe_view alias col2im convert_element_type convolution copy copy_strided detach feature_dropout grid_sampler gru index
     lift_fresh lift_fresh_copy lstm max_pool2d_with_indices max_pool3d_with_indices native_dropout numpy_T reflection_pad1d
     reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d rnn_relu rnn_tanh select_copy slice_copy
     __lshift__ __rshift__ _safe_softmax _upsample_bicubic2d_aa split_copy type_as upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d"""

@@ -17,9 +17,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 import offcut as oc
 from offcut.plugins import torch as plugin
-from offcut.plugins.torch.unguarded import UNGUARDED, opcodes
+from offcut.plugins.torch.unguarded import UNGUARDED
 from offcut.plugins.torch.unguarded.einsum import einsum
-from offcut.plugins.torch.unguarded.predicates import predicate
 from tests.plugins.torch_models import held, like
 
 SIZES = [(2, 8), (1, 8), (13, 5), (1, 1)]
@@ -299,22 +298,8 @@ def _traced() -> bool:
     return _scripting()
 
 
-def _both() -> bool:
-    return torch.jit.is_scripting() and _noted()
-
-
-def _imported() -> bool:
-    import this.that as there  # type: ignore[import-not-found]
-
-    return bool(there.is_scripting())
-
-
-def _endless() -> bool:
-    return _endless()
-
-
 class Asking(nn.Module):
-    """A module that asks its length where the answer decides nothing, after transformers' attention."""
+    """A module that asks its length where the answer decides nothing under a mask, after transformers' attention."""
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
         n, m = x.shape[1], x.size(1)
@@ -352,41 +337,6 @@ def test_what_a_branch_calls_is_called_as_often_as_without_a_compiler() -> None:
         for x in calls:
             like(run(x), x * 2 if x.shape[1] > 1 else x + 1)
         assert len(NOTED) == times
-
-
-def test_a_size_that_is_asked_for_nothing_is_no_guard() -> None:
-    calls = [(torch.randn(b, n), torch.ones(2)) for b, n in ((3, 7), (2, 1), (1, 5), (1, 1))]
-    assert ours_in_one_graph(Asking(), calls)
-
-
-def test_a_function_is_a_predicate_of_torch_where_it_gives_what_one_does_and_nothing_else() -> None:
-    assert predicate(_traced) is predicate(torch.jit.is_scripting) is torch.jit.is_scripting
-    for other in (_noted, _both, _imported, _endless, torch.relu, len, None):
-        assert predicate(other) is None
-
-
-@pytest.mark.parametrize(
-    "unknown", ["LOAD_FAST", "LOAD_GLOBAL", "COMPARE_OP", "CALL", "RETURN_VALUE", None]
-)
-def test_instructions_of_another_cpython_are_not_followed(
-    unknown: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor are any, where all have other names: torch guards the size, and what is calculated is right."""
-    left = {} if unknown is None else {n: d for n, d in opcodes._DOES.items() if n != unknown}
-    monkeypatch.setattr(opcodes, "_DOES", left)
-    torch._dynamo.reset()
-    if unknown in ("LOAD_GLOBAL", "CALL", None):
-        assert predicate(_traced) is None
-    model, mask = torch.compile(Asking(), backend="offcut", dynamic=True), torch.ones(2)
-    for x in (torch.randn(3, 7), torch.randn(2, 1)):
-        like(model(x, mask), Asking()(x, mask))
-
-
-def test_an_instruction_that_takes_more_than_there_is_is_no_predicate(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(opcodes._DOES, "RESUME", opcodes.Does.STORE)
-    assert predicate(_traced) is None
 
 
 def test_a_number_of_the_call_that_is_minus_one_is_what_is_left_of_a_shape() -> None:
@@ -444,8 +394,15 @@ def test_the_side_of_a_square_image_needs_one_graph(root: Callable[[int], float]
         like(taken(x), Squared(root)(x))
 
 
-@pytest.mark.parametrize("model", [Asking(), Counting()], ids=lambda m: type(m).__name__)
-def test_a_size_that_decides_is_a_guard(model: nn.Module) -> None:
-    calls = [(torch.randn(b, n),) for b, n in ((3, 7), (2, 1), (1, 5), (1, 1))]
+@pytest.mark.parametrize(
+    ("model", "more"),
+    [(Asking(), ()), (Asking(), (torch.ones(2),)), (Counting(), ())],
+    ids=["asking", "under a mask", "counting"],
+)
+def test_a_size_that_a_module_branches_on_is_a_guard(
+    model: nn.Module, more: tuple[torch.Tensor, ...]
+) -> None:
+    """Whether the answer decides something or not: torch guards it when it is asked."""
+    calls = [(torch.randn(b, n), *more) for b, n in ((3, 7), (2, 1), (1, 5), (1, 1))]
     assert not ours_in_one_graph(model, calls)
     assert counters["stats"]["unique_graphs"] == 2

@@ -10,8 +10,10 @@ pytest.importorskip("torch", reason="an extra")
 
 import torch
 from torch import nn
+from torch._dynamo.utils import counters
 
 import offcut as oc
+from offcut.plugins.torch import programs
 from offcut.plugins.torch.whole import NAMES, whole
 from tests.plugins.torch_models import like
 
@@ -105,3 +107,37 @@ def test_dropout_in_training_stays_with_torch() -> None:
     model = nn.LSTM(8, 6, 2, dropout=0.5).train()
     taken = oc.from_torch(model, (torch.randn(4, 3, 8),))
     assert "aten.lstm.input: dropout is random" in taken.report
+
+
+@pytest.mark.parametrize("case", STACKS)
+def test_torch_compile_takes_a_stack_whole_in_one_graph_at_any_batch_and_length(case: str) -> None:
+    make, options, count = STACKS[case]
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = nn.Sequential(make(8, 6, **options)).eval()
+    counters.clear()
+    run = torch.compile(model, backend="offcut", dynamic=True)
+    for shape in (3, 5, 8), (1, 1, 8), (1, 9, 8), (7, 2, 8):
+        x = torch.randn(shape)
+        with torch.no_grad():
+            like(run(x), model(x))
+    assert counters["stats"]["unique_graphs"] == 1
+    assert not programs()[-1].left
+    (region,) = programs()[-1].regions
+    kinds = [node.op for node in region.bound.graph.nodes]
+    assert sum(kinds.count(kind) for kind in ("lstm", "gru", "rnn")) == count
+
+
+def test_a_layer_whose_weights_learn_stays_with_torch_under_torch_compile() -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = nn.GRU(8, 6)
+    run = torch.compile(model, backend="offcut", dynamic=True)
+    x = torch.randn(3, 2, 8)
+    run(x)[0].sum().backward()
+    found = [one.grad.clone() for one in model.parameters()]
+    model.zero_grad()
+    model(x)[0].sum().backward()
+    assert all(
+        torch.equal(one, own.grad) for one, own in zip(found, model.parameters(), strict=True)
+    )

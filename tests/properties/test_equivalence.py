@@ -25,7 +25,7 @@ from offcut.describe.computation import computation
 from offcut.describe.source import source
 from offcut.errors import CallError, InternalError, PartitionError
 from offcut.ir import Alloc, Binary, Compare, Expr, For, If, Kind, Let, Load, Stmt, Store, Tile
-from offcut.partition import cut
+from offcut.schedule import cut
 from tests.facade import check_equal, evaluate, numpy_dtype
 
 SIZES = (0, 1, 2, 3, 4, 5, 7, 9)

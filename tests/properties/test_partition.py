@@ -14,7 +14,7 @@ import offcut as oc
 from offcut import dim, parse
 from offcut.describe.computation import computation
 from offcut.ir import Tile, walk
-from offcut.partition import cut
+from offcut.schedule import cut
 
 REDUCED = ["guard", "cut", "mask", "pad", "ladder", "balance", "even", "residue", "version"]
 SPATIAL = [*REDUCED, "shift"]

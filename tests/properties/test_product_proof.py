@@ -26,11 +26,12 @@ from offcut.describe.computation import computation
 from offcut.describe.source import source
 from offcut.errors import OffcutError, PartitionError
 from offcut.ir import Compare, Const, Expr, For, If, Size, Stmt, Tile, Var, walk
-from offcut.partition import BALANCE, LADDER, AxisCut, GroupCut, cut
+from offcut.partition import BALANCE, LADDER, AxisCut, GroupCut
 from offcut.polyhedral import Space
 from offcut.proof.by_axis.coverage import prove_coverage
 from offcut.proof.by_axis.decision import decide_coverage
 from offcut.proof.by_axis.strips import NotSeparable, Strip, X
+from offcut.schedule import cut
 from offcut.schedule.apply.cut_group import cut_group
 from tests.facade import Computation, check_equal, substitute
 

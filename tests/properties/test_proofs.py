@@ -39,7 +39,8 @@ from offcut.ir import (
     Tile,
     Var,
 )
-from offcut.partition import BALANCE, LADDER, MIX, check_axis, cut
+from offcut.partition import BALANCE, LADDER, MIX, check_axis
+from offcut.schedule import cut
 from tests.facade import STRATEGIES, Computation, Strategy, check_equal
 
 TILE = 3

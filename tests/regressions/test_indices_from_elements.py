@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -39,3 +41,23 @@ def test_a_choice_of_nothing_runs() -> None:
         "program p\noutput C: float32[1]\nchoose\n  option a costs 0\n  option b costs 1\n"
     )
     assert oc.compile(program)().shape == (1,)
+
+
+@pytest.mark.parametrize("clamped", [True, False])
+def test_an_index_between_the_ends_of_its_axis_asks_nothing(clamped: bool) -> None:
+    n, m = oc.dim("n", min=1, max=99), oc.dim("m", min=0, max=99)
+    X, P = oc.placeholder((n,), "float32", name="X"), oc.placeholder((m,), "int32", name="P")
+
+    def place(i: Any) -> Any:
+        meant = oc.index(P[i]) + 1
+        return oc.maximum(oc.minimum(meant, n - 1), 0) if clamped else meant
+
+    kernel = oc.compile(oc.compute((m,), lambda i: X[place(i)], name="Y"), inputs=[X, P])
+    assert ("outside" in kernel.source("loops")) is not clamped
+    x, p = np.arange(5, dtype=np.float32), np.array([-9, -1, 0, 3, 4, 2**31 - 1] * 11, np.int32)
+    if clamped:
+        wide = np.clip(p.astype(np.int64) + 1, 0, 4)
+        np.testing.assert_array_equal(kernel(x, p), x[wide])
+        return
+    with pytest.raises(oc.CallError, match="leads outside of an array"):
+        kernel(x, p)

@@ -15,6 +15,7 @@ from tests.compiled import floats
 from tests.facade import Bound, Builder, Cpu, compiled, interpreted
 from tests.graphs import arrays
 from tests.operators import near
+from tests.unit.test_graph_minimal import is_minimal, windows
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +66,16 @@ def test_constants_of_another_model_are_bound_to_the_same_steps(
     check(normed("a"))
     monkeypatch.setattr(models, "stepped", planned_anew)
     check(normed("other"))
+
+
+def test_a_convolution_by_fewer_products_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = windows(2, padding=1)
+    given = arrays(bound, 3, n=2, h=9, w=9)
+    first = compiled(bound, 1)
+    assert is_minimal(first)
+    monkeypatch.setattr(models, "stepped", planned_anew)
+    for name, one in first(given).items():
+        np.testing.assert_array_equal(compiled(bound, 1)(given)[name], one)
 
 
 @pytest.mark.every(2)

@@ -15,7 +15,8 @@ from offcut.core.sizes import dim
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, computation
 from offcut.describe.microkernel import Microkernel, Place, TileShape
-from offcut.partition import BEFORE_STAGING, Coverage, Match, all_matches, cover, cut
+from offcut.partition import BEFORE_STAGING, Coverage, Match, all_matches, cover
+from offcut.schedule import cut
 
 
 def outer_product(name: str = "outer", op: Callable[..., Any] = oc.sum) -> Microkernel:

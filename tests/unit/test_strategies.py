@@ -18,7 +18,8 @@ from offcut.core.expr import Var
 from offcut.core.interpret.values import evaluate
 from offcut.describe.computation import computation
 from offcut.ir import Form, Role
-from offcut.partition import cut, parse_strategy, runs
+from offcut.partition import parse_strategy, runs
+from offcut.schedule import cut
 from tests.agree import agree, exact_matmul
 
 ALWAYS = ["guard", "cut", "mask", "pad", "shift", "ladder", "balance"]

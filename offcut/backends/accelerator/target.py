@@ -149,7 +149,10 @@ class Accelerator(Target):
         computation = labelled(self.arrays(program), users)
         request = plan_request(computation, options.strategy)
         for one in (request, *request.in_smaller_tiles()):
-            yield plan_without_deadlock(program, computation, self.spec, schedule, one)
+            plan = plan_without_deadlock(program, computation, self.spec, schedule, one)
+            yield plan
+            for fewer in one.with_fewer_options(plan.schedule) if schedule is None else ():
+                yield plan_without_deadlock(program, computation, self.spec, None, fewer)
 
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options

@@ -39,12 +39,14 @@ from offcut.errors import TargetError
 class LoadedKernel:
     """A kernel's machine code: from the constants, by name, to what a user calls.
 
+    objects  that it was loaded from
     layouts  of the constants and their element types, in the order of the entry's pointers
     host     the machine that it is for; external microkernels that it may call live as long as it does
     """
 
     signature: Signature
     loaded: JitModule
+    objects: tuple[bytes, ...]
     layouts: tuple[Reading, ...]
     host: Host
 
@@ -69,6 +71,7 @@ class LoadedKernel:
             turn.address(SYMBOL),
             owners=(self.loaded, turn, self.host.external, *(one.owner for one in packed)),
             memories=tuple(one.memory for one in packed),
+            objects=() if self.host.external else self.objects,
         )
 
     def constant_copies(self, constants: Mapping[str, Array]) -> PackedConstants:
@@ -189,7 +192,8 @@ def load_kernel(
         return ForeignKernel(signature, layouts, host, lacking)
     if host.threads > 1:
         pool.start()
-    return LoadedKernel(signature, external.load(parts[1:], host), layouts, host)
+    code = external.load(parts[1:], host)
+    return LoadedKernel(signature, code, tuple(parts[1:]), layouts, host)
 
 
 @lru_cache(maxsize=8)

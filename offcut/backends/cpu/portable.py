@@ -40,7 +40,7 @@ def portable_code(
 ) -> PortableCode:
     """Return an object file of kernels and of what calls them.
 
-    parts    plans of this target; the functions of each begin with its symbol in place of ``offcut``
+    parts    plans of this target; the functions of each begin with its symbol in place of ``offcut``; none: code for `host` is called
     glue     modules of LLVM IR that call these functions
     symbols  those that are exported, by their names in these modules; beside them is ``offcut_supported``
     from_python  whether ``offcut_fastcall`` of each kernel is in it
@@ -63,7 +63,7 @@ def portable_code(
                 texts.append(str(optimized))
             jit.link(module, texts[-1], partial(_prefix_symbols, part.symbol))
         texts += microkernel_ir(lowered, host)
-        features = cpuid.needed(host, texts)
+        features = cpuid.needed(host, texts) if parts else cpuid.every(host)
         supported = cpuid.supported(_SUPPORTED, features, host.triple)
         pools = [pool_ir.text(host.machine.threads)] if has_pool else []
         for text in (*texts[len(parts) :], *pools, *glue, supported):

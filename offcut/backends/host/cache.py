@@ -18,7 +18,6 @@ from functools import cache
 from pathlib import Path
 
 import llvmlite
-import platformdirs
 
 import offcut
 from offcut import debug
@@ -40,6 +39,8 @@ def cache_dir() -> Path | None:
         return None
     if chosen:
         return _own(Path(chosen).expanduser(), named=True)
+    import platformdirs  # not where the folder is named
+
     return _own(Path(platformdirs.user_cache_dir("offcut")))
 
 
@@ -108,8 +109,13 @@ def key(*parts: str, rooms: frozenset[str] = frozenset()) -> str:
 
 @cache
 def _source_digest(rooms: frozenset[str]) -> str:
-    """offcut's version, and the sizes and times of the sources that an entry may depend on: edited ones are others."""
+    """Return a digest of offcut's version, and of the sources that an entry may depend on: edited ones are others.
+
+    An installer writes down the contents of all files that it installs, in one; of a folder of sources, sizes and times are read.
+    """
     root = os.path.dirname(offcut.__file__)
+    with suppress(OSError), open(f"{root}-{offcut.__version__}.dist-info/RECORD", "rb") as record:
+        return hashlib.sha256(record.read()).hexdigest()
     apart = frozenset(os.path.join(root, room) for room in BUILT_ON_COMPILING - rooms)
     digest = hashlib.sha256(offcut.__version__.encode())
     digest.update(repr(sorted(_sources(root, apart))).encode())

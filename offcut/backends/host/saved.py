@@ -13,6 +13,8 @@ manifest::
     constants   [first byte, bytes] of each, in the order of the entry's pointers
     threads     that a call may use: more than 1 are a pool in the code
     library     name, bytes and CRC-32 of the shared library, in the folder of the file; null: ``code.o`` is in the file
+    kernels     of a model that the cache keeps: the bytes of the object files of each kernel, which lie one after the other in a member
+                ``kernels``; ``code.o`` calls them by `KERNEL_SYMBOL`
     faults      of a model: why a call cannot run, by the status that says so
     inputs, outputs  of a model: the names by which a mapping gives the inputs, and a call the outputs, each with its place in the signature,
                 in the order of a call
@@ -51,7 +53,9 @@ from offcut.errors import (
 
 FORMAT = 1
 """The layout of the files that this version writes, and the last that it reads."""
-CODE, CONSTANTS = "code.o", "constants"
+CODE, CONSTANTS, KERNELS = "code.o", "constants", "kernels"
+KERNEL_SYMBOL = "kernel{}"
+"""How the functions of a kernel begin, by its number."""
 _SUFFIX, _LIBRARY_SUFFIX = ".offcut", ".so"
 _LINE = 64  # bytes: a constant begins at a multiple
 FIRST_FAULT = 16
@@ -65,6 +69,7 @@ class SavedCode:
     inputs, outputs  places in the signature by name
     returns  "arrays" or "mapping"
     threads  that a call may use
+    key      of a model that the cache keeps: its name there
     """
 
     kind: str
@@ -76,6 +81,7 @@ class SavedCode:
     outputs: Mapping[str, int] = field(default_factory=dict)
     returns: str = "arrays"
     threads: int = 1
+    key: str = ""
 
 
 def write_saved(
@@ -83,11 +89,13 @@ def write_saved(
     saved: SavedCode,
     code: PortableCode,
     constants: Sequence[Any],
+    kernels: Sequence[Sequence[bytes]] = (),
     shared: bool = False,
 ) -> None:
     """Write the file of a kernel or of a model.
 
     constants  as the code reads them, arrays of uint8, in the order of the entry's pointers
+    kernels    object files of each kernel that the code calls and does not hold, in the order of their numbers
     shared     whether the code is a shared library beside the file, of its name with the suffix ``.so``
 
     Raises DescribeError where it cannot be written, TargetError for code that calls functions of other libraries, or where there is no
@@ -133,6 +141,8 @@ def write_saved(
         "inputs": saved.inputs,
         "outputs": saved.outputs,
         "returns": saved.returns,
+        "key": saved.key,
+        "kernels": [[len(one) for one in objects] for objects in kernels],
     }
     members = {CONSTANTS: parts}
     if library is None:
@@ -140,6 +150,8 @@ def write_saved(
     else:
         with replacing(beside) as file:
             file.write(library)
+    if kernels:
+        members[KERNELS] = [one for objects in kernels for one in objects]
     write_container(where, manifest, members)
 
 
@@ -218,6 +230,16 @@ class SavedModel(SavedKernel):
     def __init__(self, path: Path, saved: SavedCode, run: Callable[..., Any]) -> None:
         super().__init__(path, saved)
         self._run = run
+
+    @property
+    def inputs(self) -> dict[str, Argument]:
+        """Return what a call takes, by name."""
+        return {name: self.signature.inputs[at] for name, at in self.saved.inputs.items()}
+
+    @property
+    def outputs(self) -> dict[str, Argument]:
+        """Return what a call gives, by name."""
+        return {name: self.signature.outputs[at] for name, at in self.saved.outputs.items()}
 
     @trim_traceback
     def __call__(self, *given: Any, **sizes: Any) -> Any:
@@ -299,15 +321,17 @@ def load(path: str | os.PathLike[str]) -> SavedKernel:
             _places(manifest["outputs"], len(signature.outputs)),
             str(manifest["returns"]),
             int(manifest.get("threads", 1)),
+            str(manifest.get("key", "")),
         )
         library, constants = manifest.get("library"), members[CONSTANTS]
         code = bytes(members[CODE]) if library is None else LibraryFile.read(library)
+        kernels = _parted(members, manifest.get("kernels", ()))
         places = [(int(first), int(count)) for first, count in manifest["constants"]]
     except (LookupError, TypeError, ValueError, AttributeError, ParseError) as error:
         raise _unknown(where, f"its manifest is incomplete: {error}") from None
     if any(first < 0 or first % _LINE or first + count > len(constants) for first, count in places):
         raise _unknown(where, "its manifest names constants that it does not hold")
-    return _loaded(where, saved, code, constants, [first for first, _ in places])
+    return _loaded(where, saved, code, kernels, constants, [first for first, _ in places])
 
 
 def _texts(given: Any) -> tuple[str, ...]:
@@ -327,15 +351,31 @@ def _places(given: Any, count: int) -> Mapping[str, int]:
     return places
 
 
+def _parted(members: Mapping[str, Any], counts: Any) -> list[list[bytes]]:
+    """Return the object files of kernels, of as many bytes each as `counts` says; raises LookupError or TypeError where there are fewer."""
+    kernels, at = list[list[bytes]](), 0
+    for each in counts:
+        objects = list[bytes]()
+        for count in each:
+            objects.append(bytes(members[KERNELS][at : at + count]))
+            at += count
+        kernels.append(objects)
+    if kernels and at != len(members[KERNELS]):
+        raise LookupError("it does not hold its kernels")
+    return kernels
+
+
 def _loaded(
     where: Path,
     saved: SavedCode,
     code: bytes | LibraryFile,
+    kernels: Sequence[Sequence[bytes]],
     constants: Any,
     places: Sequence[int],
 ) -> SavedKernel:
     """Return what a file holds, its code in this process.
 
+    kernels    object files of each kernel that the code does not hold
     constants  bytes of all of them; places: where each begins
     """
     if not is_own_architecture(saved.triple):
@@ -346,7 +386,7 @@ def _loaded(
     arrays = (*saved.signature.inputs, *saved.signature.outputs)
     if any(one.dtype == "bfloat16" for one in arrays) and not is_installed("ml_dtypes"):
         raise _lacks_package(where, saved, "numpy has bfloat16 by ml_dtypes alone", "ml_dtypes")
-    module = _code(where, saved, code)
+    module, owner = _code(where, saved, code, kernels)
     try:
         supported = module.address("offcut_supported")
         entry, workspace, fastcall = (
@@ -369,7 +409,7 @@ def _loaded(
         workspace,
         fastcall,
         [(address + first, constants) for first in places],
-        owner=module,
+        owner=owner,
         faults=dict(enumerate(saved.faults, FIRST_FAULT)) if is_model else None,
     )
     if is_model:
@@ -379,12 +419,21 @@ def _loaded(
     return kernel
 
 
-def _code(where: Path, saved: SavedCode, code: bytes | LibraryFile) -> Any:
-    """Return the machine code in this process, which gives addresses by symbols."""
+def _code(
+    where: Path,
+    saved: SavedCode,
+    code: bytes | LibraryFile,
+    kernels: Sequence[Sequence[bytes]],
+) -> tuple[Any, Any]:
+    """Return the machine code in this process, which gives addresses by symbols, and what stays as long as it runs.
+
+    kernels  object files of each kernel that the code does not hold
+    """
     if isinstance(code, LibraryFile):
         library = where.parent / code.name
         try:
-            return open_library(library, code)
+            opened = open_library(library, code)
+            return opened, opened
         except FileNotFoundError:
             because = f"its machine code is in {code.name}, which is not beside it"
         except (OSError, RuntimeError) as error:
@@ -396,7 +445,14 @@ def _code(where: Path, saved: SavedCode, code: bytes | LibraryFile) -> Any:
         because = "its machine code is an object file, which llvmlite loads"
         raise _lacks_package(where, saved, because, "llvmlite", "save(path, shared=True)") from None
     try:
-        return load_objects([code], saved.triple)
+        loaded = [load_objects(objects, saved.triple) for objects in kernels]
+        functions = {
+            f"{KERNEL_SYMBOL.format(number)}_{name}": kernel.address(f"offcut_{name}")
+            for number, kernel in enumerate(loaded)
+            for name in ("entry", "workspace")
+        }
+        module = load_objects([code], saved.triple, functions)
+        return module, (module, loaded)
     except RuntimeError as error:
         raise _unknown(where, f"its machine code cannot be loaded: {error}") from None
 
@@ -425,4 +481,12 @@ def _other_processor(where: Path, saved: SavedCode, because: str) -> TargetError
     )
 
 
-__all__ = ["FIRST_FAULT", "SavedCode", "SavedKernel", "SavedModel", "load", "write_saved"]
+__all__ = [
+    "FIRST_FAULT",
+    "KERNEL_SYMBOL",
+    "SavedCode",
+    "SavedKernel",
+    "SavedModel",
+    "load",
+    "write_saved",
+]

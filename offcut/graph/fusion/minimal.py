@@ -71,22 +71,33 @@ Point = Callable[[int], Expr]
 
 
 @dataclass(frozen=True)
-class Assumed:
-    """What sums by fewer products assume of what they read, so that they differ from the plain ones by rounding alone.
+class MagnitudeLimit:
+    """The magnitude of data up to which sums by fewer products differ from the plain ones by rounding alone.
 
-    largest  a tensor of one element: the magnitude of the data, or more
+    dtype    of the data
     points   the name of the weights' points
     terms    how many products of the two are added up, times how many elements are in one
     """
 
-    largest: Tensor
+    dtype: str
     points: str
     terms: int
 
     def limit(self, points: Array) -> float:
-        """The magnitude of data up to which no sum of that many elements or products leaves the finite numbers, rounding included."""
-        most = float(np.finfo(numpy_dtype(self.largest.dtype)).max) / 2
+        """Return the magnitude up to which no sum of that many elements or products leaves the finite numbers, rounding included."""
+        most = float(np.finfo(numpy_dtype(self.dtype)).max) / 2
         return most / (self.terms * float(np.abs(points).max(initial=1.0)))
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """What sums by fewer products assume of what they read.
+
+    largest  a tensor of one element: the magnitude of the data, or more
+    """
+
+    largest: Tensor
+    limit: MagnitudeLimit
 
 
 def with_fewer_products(
@@ -114,7 +125,8 @@ def with_fewer_products(
         minimal = _Minimal(window)
         found, points = minimal.made()
         largest = replace(minimal.largest(), name=f"largest_{len(assumed)}")
-        assumed.append(Assumed(largest, points.name, minimal.terms))
+        limit = MagnitudeLimit(largest.dtype, points.name, minimal.terms)
+        assumed.append(Assumed(largest, limit))
         return found
 
     made = rebuilt(results, change)

@@ -1,7 +1,8 @@
 """Descriptions changed so that kernels are fast: what is point by point is written into its readers, arrays are taken in
 the order in which their axes lie in memory, and axes that lie together and are used together become one.
 
-Each change keeps what is computed for each element, in the same order of sums: a result is bitwise the same.
+Each change keeps what is computed for each element, and the order in which the terms of a sum are written: a result is bitwise the same,
+but for sums along several axes that become one, whose lanes are of the long one.
 """
 
 from __future__ import annotations
@@ -263,10 +264,9 @@ def joined_rows(
         return sympify(dims.of(extents.product(map(dims.extent, extents_of))))
 
     def sought(definition: Compute, name: str) -> Compute:
-        """The definition, axes of its largest or least one joined likewise."""
-        axes, made, at = definition.reduce_axes, list[Axis](), 0
-        reduction = _in_any_order(definition.body)
-        if reduction is None:
+        """Return the definition, the axes that it reduces over joined likewise."""
+        axes, made, at, reduction = definition.reduce_axes, list[Axis](), 0, definition.body
+        if not isinstance(reduction, Reduce):
             return definition
         for count in pairs.runs(name, len(axes), len(definition.axes) + 1):
             parts = axes[at : at + count]
@@ -354,10 +354,9 @@ class _Pairs:
         body = definition.body
         if isinstance(body, Reduce):
             # Behind the tensor's own, with a number between that is no axis.
-            if _in_any_order(body):
-                behind = [*enumerate(definition.reduce_axes, len(tensor.shape) + 1)]
-                place |= {axis.name: number for number, axis in behind}
-                extents_of |= {number: axis.extent for number, axis in behind}
+            behind = [*enumerate(definition.reduce_axes, len(tensor.shape) + 1)]
+            place |= {axis.name: number for number, axis in behind}
+            extents_of |= {number: axis.extent for number, axis in behind}
             body = body.value
         beside = _outside_of_loads(body)
         split = {number for name, number in place.items() if name in beside}

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from offcut import debug
-from offcut.backends.abi import Exported, PortableCode
+from offcut.backends.abi import Exported
 from offcut.backends.host import arrays as host
+from offcut.backends.host.cached_models import write_model
 from offcut.backends.host.call import NO_MEMORY, too_large
 from offcut.backends.host.export import C_SUFFIXES, c_functions, check_name, export
-from offcut.backends.host.fast_entry import DECLARED, fast_entry_ir
 from offcut.backends.host.saved import SavedCode, write_saved
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.gc_scope import freeze_gc
@@ -55,7 +55,14 @@ from offcut.graph.models.observing import OBSERVER, Observer
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.profile import ModelProfile, profile_of
 from offcut.graph.models.running import ARENA, Frame, Prepared, extents_of, limits_of, refusal
-from offcut.graph.models.saving import GraphSteps, NativeCode, native_code, options_of, renamed
+from offcut.graph.models.saving import (
+    GraphSteps,
+    NativeCode,
+    native_code,
+    options_of,
+    renamed,
+    saved_code,
+)
 from offcut.graph.models.slices import open_slices
 from offcut.graph.models.step import Operand, Step, for_memory
 from offcut.graph.passes import DEFAULT, Pass, improved
@@ -312,24 +319,45 @@ class Model:
 
         Raises TargetError for a kernel that is no machine code, or where there is no linker; DescribeError where the file cannot be written.
         """
-        names = "entry", "workspace", "fastcall", "supported"
         made = self._native("save", inputs, outputs)
-        fastcall = fast_entry_ir(made.signature, constants=len(made.constants), dense=True)
-        symbols = {f"offcut_{name}": f"offcut_{name}" for name in names}
-        threads = options_of(self.steps).threads
-        code = self._linked(made, DECLARED + fastcall, symbols, threads)
-        graph = self.bound.graph
-        saved = SavedCode(
-            "model",
-            made.signature,
-            code.triple,
-            code.features,
-            made.faults,
-            _placed(inputs, [value.name for value in graph.inputs]),
-            _placed(outputs, graph.outputs),
-            returns,
+        code, saved = saved_code(made, made.parts, options_of(self.steps))
+        write_saved(
+            path,
+            self._named(saved, inputs, outputs, returns),
+            code,
+            made.constants,
+            shared=shared,
         )
-        write_saved(path, saved, code, made.constants, shared)
+
+    def write_cached(
+        self, key: str, inputs: Mapping[str, str], outputs: Mapping[str, str], returns: str
+    ) -> None:
+        """Keep the model by a key, as `offcut.backends.host.cached_models` reads it; nothing where its kernels are not all machine code of
+        this process alone.
+
+        inputs, outputs, returns  as `save` says
+        """
+        entries = [step.entry for step in self.steps]
+        if not entries or not all(entry is not None and entry.objects for entry in entries):
+            return
+        made = native_code("save", self.steps_of_graph, runs=self._shared.batches.whole)
+        code, saved = saved_code(made, (), options_of(self.steps))
+        saved = replace(self._named(saved, inputs, outputs, returns), key=key)
+        write_model(saved, code, made.constants, made.objects)
+
+    def _named(
+        self,
+        saved: SavedCode,
+        inputs: Mapping[str, str] | None,
+        outputs: Mapping[str, str] | None,
+        returns: str,
+    ) -> SavedCode:
+        """Return what a file says, its arrays by the names that a user has for them."""
+        graph = self.bound.graph
+        given = _placed(inputs, [value.name for value in graph.inputs])
+        return replace(
+            saved, inputs=given, outputs=_placed(outputs, graph.outputs), returns=returns
+        )
 
     def export(
         self,
@@ -352,7 +380,8 @@ class Model:
         made = self._native("export", inputs, outputs)
         glue = c_functions(made.signature, [bytes(one) for one in made.constants], is_dense=True)
         symbols = {symbol: called + suffix for symbol, suffix in C_SUFFIXES.items()}
-        code = self._linked(made, glue, symbols)
+        options = options_of(self.steps)
+        code = made.target.portable_code(made.parts, (made.glue, glue), symbols, options)
         return export(made.signature, code, len(made.constants), folder, called, is_dense=True)
 
     def _native(
@@ -362,13 +391,6 @@ class Model:
         plain = self._plain().steps_of_graph if any(step.limits for step in self.steps) else None
         made = native_code(op, self.steps_of_graph, plain)
         return replace(made, signature=renamed(made.signature, inputs or {}, outputs or {}))
-
-    def _linked(
-        self, made: NativeCode, glue: str, symbols: Mapping[str, str], threads: int = 1
-    ) -> PortableCode:
-        """Return the object of a model and of what calls it."""
-        options, glues = options_of(self.steps), (made.glue, glue)
-        return made.target.portable_code(made.parts, glues, symbols, options, threads=threads)
 
     @property
     def steps_of_graph(self) -> GraphSteps:

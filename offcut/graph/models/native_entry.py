@@ -20,6 +20,7 @@ from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr
 from offcut.core.text.printer import format_expr
 from offcut.graph.graph import Graph
+from offcut.graph.models.batches.microbatches import WholeBatches
 from offcut.graph.models.memory.arena import ALIGNMENT, Arena
 from offcut.graph.models.slices import OpenSlice
 from offcut.graph.models.step import Operand, Step
@@ -66,13 +67,19 @@ class _Faults:
         return FIRST_FAULT + self.texts.index(because)
 
 
-def entry_ir(model: NativeModel, plain: NativeModel | None = None) -> tuple[str, tuple[str, ...]]:
+def entry_ir(
+    model: NativeModel, plain: NativeModel | None = None, runs: WholeBatches | None = None
+) -> tuple[str, tuple[str, ...]]:
     """Return LLVM IR of ``offcut_entry`` and ``offcut_workspace``, and the reasons for which a call cannot run, by their statuses.
 
-    plain  the model whose sums are computed as they are written: it runs where the first measured more than a limit
+    plain  the model whose sums are computed as they are written: it runs where the first measured more than a limit; None: such a call cannot run
+    runs   None: all calls
     """
     faults, bodies = _Faults(), [model] if plain is None else [model, plain]
-    writers = [_Body(one, faults, f"body{number}") for number, one in enumerate(bodies)]
+    beyond = _UNBOUNDED
+    if plain is None and any(step.limits for step in model.steps):
+        beyond = faults.status("data are too large for fewer products")
+    writers = [_Body(one, faults, f"body{number}", beyond) for number, one in enumerate(bodies)]
     parameters = "ptr %pointers, ptr %sizes, ptr %strides, ptr %workspace"
     given = "ptr %pointers, ptr %sizes, ptr %workspace"
     lines = [f"  %status = call i32 @body0({given})"]
@@ -88,12 +95,25 @@ def entry_ir(model: NativeModel, plain: NativeModel | None = None) -> tuple[str,
             "end:",
             "  ret i32 %status",
         ]
-    entry = "\n".join([f"define i32 @offcut_entry({parameters}) nounwind {{", *lines, "}"])
     rooms = [f"  %room{n} = call i64 @body{n}_workspace(ptr %sizes)" for n in range(len(bodies))]
     most = "%room0"
     if plain is not None:
         rooms.append("  %most = call i64 @llvm.smax.i64(i64 %room0, i64 %room1)")
         most = "%most"
+    if runs is not None:
+        is_far = [
+            f"  %place = getelementptr i64, ptr %sizes, i64 {runs.size}",
+            "  %batch = load i64, ptr %place",
+            f"  %several = icmp sgt i64 %batch, {runs.most}",
+            f"  %large = icmp sgt i64 {most}, {runs.cache_bytes}",
+            "  %far = and i1 %several, %large",
+        ]
+        status = faults.status("it may run for parts of the batch")
+        branch = ["  br i1 %far, label %leave, label %run", "leave:", f"  ret i32 {status}", "run:"]
+        lines = [*rooms, *is_far, *branch, *lines]
+        rooms += [*is_far, f"  %asked = select i1 %far, i64 0, i64 {most}"]
+        most = "%asked"
+    entry = "\n".join([f"define i32 @offcut_entry({parameters}) nounwind {{", *lines, "}"])
     head = "define i64 @offcut_workspace(ptr %sizes) nounwind {"
     workspace = "\n".join([head, *rooms, f"  ret i64 {most}", "}"])
     called = dict.fromkeys(symbol for one in bodies for symbol in one.symbols)
@@ -108,11 +128,14 @@ def entry_ir(model: NativeModel, plain: NativeModel | None = None) -> tuple[str,
 
 
 class _Body(Scalars):
-    """One way to run a model, as a function."""
+    """One way to run a model, as a function.
 
-    def __init__(self, model: NativeModel, faults: _Faults, symbol: str) -> None:
+    beyond  the status where more than a limit was measured
+    """
+
+    def __init__(self, model: NativeModel, faults: _Faults, symbol: str, beyond: int) -> None:
         super().__init__()
-        self.model, self.faults, self.symbol = model, faults, symbol
+        self.model, self.faults, self.symbol, self.beyond = model, faults, symbol, beyond
         self.sizes = {size.name: size for size in model.graph.sizes}
 
     def function(self) -> str:
@@ -343,13 +366,13 @@ class _Body(Scalars):
         return one.offset == ZERO and whole and one.strides == steps_of(one.shape)
 
     def _check_measured(self, address: str, limit: float, dtype: str) -> None:
-        """Return `_UNBOUNDED` where what was measured is more than a limit, or is no number."""
+        """Return `beyond` where what was measured is more than a limit, or is no number."""
         f = self.f
         kind = {"float64": "double", "float32": "float"}[dtype]
         value = f.let(f"load {kind}, ptr {address}")
         wide = value if kind == "double" else f.let(f"fpext {kind} {value} to double")
         within = f.let(f"fcmp ole double {wide}, 0x{np.float64(limit).view(np.uint64):016X}")
-        self._stop(f.let(f"xor i1 {within}, true"), _UNBOUNDED)
+        self._stop(f.let(f"xor i1 {within}, true"), self.beyond)
 
     def _copy(self, place: Place, source: str, target: str) -> None:
         """Copy an output that lies in other memory, or otherwise than it is given."""

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from offcut.backends.abi import AffineFact, Argument, Entry, Signature
+from offcut.backends.abi import AffineFact, Argument, Entry, PortableCode, Signature
+from offcut.backends.host.fast_entry import DECLARED, fast_entry_ir
+from offcut.backends.host.saved import KERNEL_SYMBOL, SavedCode
 from offcut.backends.options import KernelPart, Options
 from offcut.backends.signature import relation_of
 from offcut.backends.target import Target
@@ -15,12 +17,14 @@ from offcut.core.conditions import conjuncts
 from offcut.describe.request import Array
 from offcut.errors import TargetError
 from offcut.graph.graph import Graph
+from offcut.graph.models.batches.microbatches import WholeBatches
 from offcut.graph.models.memory.arena import arena_of
 from offcut.graph.models.native_entry import NativeModel, entry_ir
 from offcut.graph.models.slices import OpenSlice
 from offcut.graph.models.step import Step
 from offcut.graph.placing.places import ZERO, Place
 from offcut.graph.sizes import extents
+from offcut.kernel import Kernel
 
 
 @dataclass(frozen=True)
@@ -42,24 +46,40 @@ class GraphSteps:
 class NativeCode:
     """What an object file of a model is made of.
 
-    parts      its kernels; glue: LLVM IR of the entry that calls them
+    kernels    by the symbols with which their functions begin; glue: LLVM IR of the entry that calls them
     constants  arrays of uint8, in the order of the entry's pointers
     faults     why a call cannot run, by its status
     """
 
     target: Target
-    parts: tuple[KernelPart, ...]
+    kernels: Mapping[str, Kernel]
     glue: str
     signature: Signature
     constants: tuple[Array, ...]
     faults: tuple[str, ...]
 
+    @property
+    def parts(self) -> tuple[KernelPart, ...]:
+        """Return the plans of its kernels."""
+        pairs = self.kernels.items()
+        return tuple(KernelPart(one, k.code.planned, k.signature) for one, k in pairs)
 
-def native_code(op: str, model: GraphSteps, plain: GraphSteps | None = None) -> NativeCode:
+    @property
+    def objects(self) -> list[tuple[bytes, ...]]:
+        """Return the object files of its kernels, in the order of their numbers."""
+        return [kernel.entry.objects for kernel in self.kernels.values()]
+
+
+def native_code(
+    op: str,
+    model: GraphSteps,
+    plain: GraphSteps | None = None,
+    runs: WholeBatches | None = None,
+) -> NativeCode:
     """Return a model as machine code.
 
     op     what is refused, in words of errors
-    plain  the model whose sums are computed as they are written, for data that the first cannot take
+    plain, runs  as `entry_ir` says
 
     Raises TargetError for a kernel that is no machine code, and for kernels of several targets; DescribeError for a promise that no
     call can check.
@@ -70,18 +90,11 @@ def native_code(op: str, model: GraphSteps, plain: GraphSteps | None = None) -> 
     memories = _Memories(len(model.graph.inputs) + len(model.graph.outputs))
     symbols: dict[int, str] = {}
     for step in steps:
-        symbols.setdefault(id(step.kernel.code), f"kernel{len(symbols)}")
-    natives = [_native(one, symbols, memories) for one in models]
-    glue, faults = entry_ir(*natives)
-    parts = {
-        symbols[id(step.kernel.code)]: KernelPart(
-            symbols[id(step.kernel.code)], step.kernel.code.planned, step.kernel.signature
-        )
-        for step in steps
-    }
-    return NativeCode(
-        target, (*parts.values(),), glue, signature_of(model), tuple(memories.arrays), faults
-    )
+        symbols.setdefault(id(step.kernel.code), KERNEL_SYMBOL.format(len(symbols)))
+    first, *others = [_native(one, symbols, memories) for one in models]
+    glue, faults = entry_ir(first, next(iter(others), None), runs)
+    kernels = {symbols[id(step.kernel.code)]: step.kernel for step in steps}
+    return NativeCode(target, kernels, glue, signature_of(model), tuple(memories.arrays), faults)
 
 
 def signature_of(model: GraphSteps) -> Signature:
@@ -193,9 +206,23 @@ def _bytes(array: Array) -> Array:
     return array.reshape(-1).view(np.uint8)
 
 
+def saved_code(
+    made: NativeCode, parts: Sequence[KernelPart], options: Options
+) -> tuple[PortableCode, SavedCode]:
+    """Return the object file of a model with these kernels, and what a file says beside it: arrays have the names of the signature."""
+    names = "entry", "workspace", "fastcall", "supported"
+    symbols = {f"offcut_{name}": f"offcut_{name}" for name in names}
+    fastcall = fast_entry_ir(made.signature, constants=len(made.constants), dense=True)
+    glue = made.glue, DECLARED + fastcall
+    threads = options.threads if parts else 1
+    code = made.target.portable_code(parts, glue, symbols, options, threads=threads)
+    saved = SavedCode("model", made.signature, code.triple, code.features, made.faults)
+    return code, saved
+
+
 def options_of(steps: Iterable[Step]) -> Options:
     """Return the options of the kernels of a model: those of the first."""
     return next(iter(steps)).kernel.code.options
 
 
-__all__ = ["GraphSteps", "NativeCode", "native_code", "options_of", "renamed"]
+__all__ = ["GraphSteps", "NativeCode", "native_code", "options_of", "renamed", "saved_code"]

@@ -1,4 +1,4 @@
-"""Windows laid over each other: what a convolution gathers, put back and added up."""
+"""Windows apart, as a convolution gathers them, and put back and added up."""
 
 from __future__ import annotations
 
@@ -14,8 +14,49 @@ from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.given.arguments import several
 from offcut.ops.given.naming import named
-from offcut.ops.given.operands import check_tensor, element, wider
-from offcut.ops.images.window import Padding, Pair, paddings, pair
+from offcut.ops.given.operands import axis_letters, check_tensor, element, wider
+from offcut.ops.images.window import Padding, Pair, paddings, pair, windows
+
+
+def unfold(
+    x: Tensor,
+    window: Pair,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """The elements of each window (n, c, kh, kw, h, w) of an image (n, c, …), of one to three spatial axes.
+
+    With padding p, stride s and dilation d: ``y[n, c, r, q, i, j] = x[n, c, i*s + r*d - p, j*s + q*d - p]``, 0 outside.
+
+    x          of any element type
+    window     its extents: an int, or one for each spatial axis
+    stride     an int, or one for each spatial axis, at least 1; dilation likewise
+    padding    as in `conv2d`
+
+    Torch: `unfold`. Raises DescribeError where the rank or an argument does not fit.
+    """
+    op = "unfold"
+    check_tensor(op, "x", x, 3, 4, 5)
+    axes = len(x.shape) - 2
+    sizes = pair(op, "window", window, axes, 1)
+    placed = windows(op, x.shape[2:], sizes, stride, padding, dilation)
+    words = (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1))
+    name = named(op, name, [x], ("", sizes, None), *words)
+    nothing = cast(0, x.dtype)
+
+    def read(*at: Value) -> Value:
+        inside, places = list[Value](), list[Value]()
+        for n, one in enumerate(placed):
+            places.append(one.at(at[2 + axes + n], at[2 + n]))
+            inside += one.inside(places[-1])
+        element = x[(at[0], at[1], *places)]
+        return where(reduce(and_, inside), element, nothing) if inside else element
+
+    shape = (*x.shape[:2], *sizes, *(one.results for one in placed))
+    return compute(shape, read, name, axis_letters(len(shape)))
 
 
 def fold(
@@ -60,8 +101,8 @@ def fold(
     words = (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1))
     name = named(op, name, [x], ("", size, None), *words)
     total = "int32" if x.dtype == "bool" else wider(x.dtype)
-    windows, counts = x.shape[2 : 2 + axes], x.shape[2 + axes :]
-    window = tuple(reduce_axis(n, word) for n, word in zip(windows, "rqp"[:axes], strict=True))
+    inner, counts = x.shape[2 : 2 + axes], x.shape[2 + axes :]
+    window = tuple(reduce_axis(n, word) for n, word in zip(inner, "rqp"[:axes], strict=True))
     nothing = cast(0, total)
 
     def added(*at: Value) -> Value:

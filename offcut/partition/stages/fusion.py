@@ -24,6 +24,7 @@ from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, Load, Var, substitute, walk
 from offcut.core.program import Alloc, Buffer, For, If, Kind, Stmt
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
+from offcut.describe.source import plain_loop
 from offcut.errors import PartitionError
 
 _NOTHING: Expr = ix.const(0)
@@ -152,28 +153,16 @@ def windowed(
     ]
     points: list[Point] = [(Var(a.name), ix.const(1)) for a in (*around, *shared.axes)]
     *outer, axis = shared.axes
-    body = _one_by_one(axis, points, held, parts)
+    in_turn = tuple(stmt for part in parts for stmt in part)
+    body: tuple[Stmt, ...] = (plain_loop(axis, windows(held, points, in_turn)),)
     if shared.block is not None:
         fits = _has_room(computation, shared, shared.block, len(around))
         if fits is not False:
             blocks = _in_blocks(shared.block, axis, points, held, parts, names)
             body = blocks if fits is True else (If(fits, blocks, body),)
     for axis in reversed(outer):
-        body = (For(axis.name, ix.const(0), axis.extent, body),)
+        body = (plain_loop(axis, body),)
     return body
-
-
-def _one_by_one(
-    axis: StageAxis,
-    points: Sequence[Point],
-    held: Sequence[Buffer],
-    parts: Sequence[tuple[Stmt, ...]],
-) -> tuple[Stmt, ...]:
-    """A loop over the iterations of `axis`, each of all parts."""
-    body = tuple(stmt for part in parts for stmt in part)
-    for buffer in held:
-        body = (window(buffer, points, body),)
-    return (For(axis.name, ix.const(0), axis.extent, body),)
 
 
 def least_room(computation: Computation, shared: Shared, many: int) -> int:
@@ -244,16 +233,22 @@ def _in_blocks(
     number = names.fresh(f"{axis.label}_block")
     start = ix.mul(many, Var(number))
     stop = ix.minimum(ix.add(start, many), extent)
-    body: tuple[Stmt, ...] = tuple(For(axis.name, start, stop, part) for part in parts)
-    for buffer in held:
-        body = (window(buffer, [*points[:-1], (start, ix.const(many))], body),)
+    body = windows(
+        held,
+        [*points[:-1], (start, ix.const(many))],
+        tuple(For(axis.name, start, stop, part) for part in parts),
+    )
     return (For(number, ix.const(0), ix.ceildiv(extent, many), body),)
 
 
-def window(buffer: Buffer, points: Sequence[Point], body: tuple[Stmt, ...]) -> Alloc:
-    """`body` with the part of `buffer` that it uses: along its first axes from a start as far as an extent, all of the others."""
-    rest = [(ix.const(0), extent) for extent in buffer.shape[len(points) :]]
-    return Alloc(buffer.name, (*points, *rest), body)
+def windows(
+    buffers: Iterable[Buffer], points: Sequence[Point], body: tuple[Stmt, ...]
+) -> tuple[Stmt, ...]:
+    """Return `body` with the part of each buffer that it uses: along its first axes from a start as far as an extent, all of the others."""
+    for buffer in buffers:
+        rest = [(ix.const(0), extent) for extent in buffer.shape[len(points) :]]
+        body = (Alloc(buffer.name, (*points, *rest), body),)
+    return body
 
 
 def _lives_in(computation: Computation, inside: set[int]) -> list[str]:

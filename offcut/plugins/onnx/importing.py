@@ -6,6 +6,7 @@ Nodes are taken in an order in which each follows what it reads: a converter add
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
@@ -29,8 +30,8 @@ from offcut.plugins.onnx.making.operands import Element, Known, Operand, Refused
 from offcut.plugins.onnx.walking.nodes import STANDARD, Complaint, Scope, Walk, of_array, of_tensor
 from offcut.plugins.onnx.weights import restore, without
 
-UNKNOWN = frozenset(("?", "-1", "None", "none", "unk", "unknown"))
-"""Texts that are no names: each axis that has one is a size of its own."""
+UNKNOWN = re.compile(r"[^\w\s]+|-\d+|[Nn]one|unk|unknown|[Dd]ynamic")
+"""Texts that are no names, ``?``, ``-1``, ``None``: each axis that has one is a size of its own."""
 
 
 @dataclass(frozen=True)
@@ -154,8 +155,12 @@ def imported(
 
 
 def _checked(proto: Any) -> None:
+    """Check a model but for the types of its outputs, which nodes give: exporters leave out their shapes.
+
+    Raises DescribeError for what onnx.checker finds.
+    """
     try:
-        onnx.checker.check_model(proto)
+        onnx.checker.check_model(_with_types(proto))
     except onnx.checker.ValidationError as error:
         text = " ".join(str(error).split())
         apart = any(
@@ -171,6 +176,27 @@ def _checked(proto: Any) -> None:
         ) from None
     except ValueError:  # larger than a protobuf message may be: it is taken as it is
         return
+
+
+def _with_types(proto: Any) -> Any:
+    """Return a model whose outputs have a type with a shape, a copy of its own where one has none."""
+    open_ = [one for one in proto.graph.output if not _has_shape(one)]
+    if not open_:
+        return proto
+    made = type(proto)()
+    made.CopyFrom(proto)
+    for one in made.graph.output:
+        if not one.type.WhichOneof("value"):
+            one.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+        if not _has_shape(one):
+            one.type.tensor_type.shape.SetInParent()
+    return made
+
+
+def _has_shape(value: Any) -> bool:
+    """Return whether a value has a type that says its shape; sequences and others say none."""
+    kind = value.type.WhichOneof("value")
+    return kind is not None and (kind != "tensor_type" or value.type.tensor_type.HasField("shape"))
 
 
 def _check_consistent(proto: Any) -> None:
@@ -414,7 +440,7 @@ def _no_constant(value: Any, because: str, help: tuple[str, ...] = ()) -> Descri
 def _name(dim: Any) -> str:
     """What an extent is called in a file; nothing where exporters write one text for all that they do not know."""
     text = str(dim.dim_param)
-    return "" if text in UNKNOWN else text
+    return "" if UNKNOWN.fullmatch(text) else text
 
 
 class _NoExtent(Exception):

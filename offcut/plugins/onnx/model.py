@@ -1,45 +1,86 @@
-"""`from_onnx`: a file to a model that runs at every size."""
+"""`from_onnx`: a file to a model that runs at every size.
+
+A file that was compiled before is run from the cache: the packages onnx and the compiler are imported where something else is asked.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import mmap
 import os
-from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from offcut.backends.abi import Argument
+from offcut.backends.host.cached_models import model_key, read_model
+from offcut.backends.host.saved import SavedModel
 from offcut.core.extras import check_installed
+from offcut.core.fork_safety import ForkSafeLock
 from offcut.core.gc_scope import freeze_gc
 from offcut.core.program import Size
-from offcut.describe.request import Array, lent
-from offcut.errors import DescribeError, trim_traceback
-from offcut.graph import Graph, Model, Targets, compiled
+from offcut.errors import DescribeError, OffcutError, trim_traceback
+from offcut.plugins.onnx.weights import apart, let_go, map_file
 
 if TYPE_CHECKING:
     from offcut.backends.abi import Exported
+    from offcut.describe.request import Array
+    from offcut.graph import Graph, Model, Targets
     from offcut.graph.models.batches.parts import Parts
     from offcut.graph.models.cost import ModelCost
     from offcut.graph.models.plan import ModelPlan
     from offcut.graph.models.profile import ModelProfile
+    from offcut.plugins.onnx.compiling import CompiledFile
     from offcut.plugins.onnx.importing import Imported
 
 OP = "from_onnx"
+EXTERNAL = b"\x0a\x08location\x12"
+"""How the entry of a tensor begins whose data lie in another file."""
 
 
 class OnnxModel:
-    """A model of an ONNX file: ``model({"x": x})``, or ``model(x)`` of one input, gives the outputs by the names that they have there.
+    """A model of an ONNX file: ``model({"x": x})``, or ``model(x)`` of one input, gives the outputs by the names that they have there."""
 
-    imported  the graph, and the names of its inputs and outputs in the file
-    model     what runs
-    """
+    def __init__(
+        self, compile: Callable[[], CompiledFile], saved: SavedModel | None = None
+    ) -> None:
+        """Take a model of the cache, which runs until something is asked that it does not have.
 
-    def __init__(self, imported: Imported, model: Model) -> None:
-        self.imported, self.model = imported, model
+        compile  the file; called once, where that is asked; saved  None: now
+        """
+        self._compile, self._lock = compile, ForkSafeLock()
+        self._saved = saved
+        self._compiled = compile() if saved is None else None
+
+    @property
+    def _file(self) -> CompiledFile:
+        """Return the compiled file."""
+        with self._lock:
+            if self._compiled is None:
+                self._compiled, self._saved = self._compile(), None
+            return self._compiled
+
+    @property
+    def imported(self) -> Imported:
+        """Return the graph, and the names of its inputs and outputs in the file."""
+        return self._file.imported
+
+    @property
+    def model(self) -> Model:
+        """Return what runs."""
+        return self._file.model
 
     def __repr__(self) -> str:
-        given, found = (", ".join(names) for names in (self.imported.inputs, self.imported.outputs))
+        given, found = (", ".join(names) for names in (self.inputs, self.outputs))
+        saved = self._saved
+        name = saved.signature.name if saved else self.graph.name
         sizes = ", ".join(size.name for size in self.sizes)
-        return f"<model {self.graph.name}({given}) -> {found} for any {sizes or 'call'}>"
+        return f"<model {name}({given}) -> {found} for any {sizes or 'call'}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It is compiled again where it is read: its kernels come from the cache."""
+        return _of_file, (self._file,)
 
     @property
     def graph(self) -> Graph:
@@ -49,7 +90,26 @@ class OnnxModel:
     @property
     def sizes(self) -> tuple[Size, ...]:
         """What the extents of inputs are made of, with their bounds."""
-        return self.graph.sizes
+        saved = self._saved
+        return saved.signature.sizes if saved else self.graph.sizes
+
+    @property
+    def inputs(self) -> dict[str, Argument]:
+        """What a call takes, by the names in the file; extents are over `sizes`."""
+        saved = self._saved
+        return saved.inputs if saved else self._arguments(self.imported.inputs)
+
+    @property
+    def outputs(self) -> dict[str, Argument]:
+        """What a call gives, likewise."""
+        saved = self._saved
+        return saved.outputs if saved else self._arguments(self.imported.outputs)
+
+    def _arguments(self, names: Mapping[str, str]) -> dict[str, Argument]:
+        values = self.graph.values
+        return {
+            name: Argument(own, values[own].dtype, values[own].shape) for name, own in names.items()
+        }
 
     @trim_traceback
     def __call__(self, feed: Any = None, *more: Any, **sizes: int) -> dict[str, Array]:
@@ -61,6 +121,11 @@ class OnnxModel:
 
         Raises CallError where an array does not fit.
         """
+        saved = self._saved
+        if saved is not None and not more and not sizes:
+            results = _run(saved, feed)
+            if results is not None:
+                return results
         given = self.imported.given((feed, *more) if more else feed)
         return self.imported.named(self.model(given, **sizes))
 
@@ -89,6 +154,25 @@ class OnnxModel:
     def cost(self, **sizes: int) -> ModelCost:
         """What a call is predicted to cost, as `Model.cost` says it."""
         return self.model.cost(**sizes)
+
+
+def _of_file(file: CompiledFile) -> OnnxModel:
+    return OnnxModel(lambda: file)
+
+
+def _run(saved: SavedModel, feed: Any) -> dict[str, Array] | None:
+    """Return the outputs of a model of the cache; None where the compiled model runs this call, or says what is wrong with it."""
+    names = saved.saved.inputs
+    arrays = feed if isinstance(feed, Mapping) else dict.fromkeys(names, feed)
+    if len(names) != 1 and arrays is not feed:
+        return None
+    if any(type(array) is not np.ndarray for array in arrays.values()):
+        return None
+    try:
+        results: dict[str, Array] = saved(arrays)
+    except OffcutError:
+        return None
+    return results
 
 
 @freeze_gc()
@@ -121,11 +205,6 @@ def from_onnx(
     at once, each with the reason. Raises TargetError where onnx is not installed.
     """
     check_installed(OP, "cannot read ONNX files", "onnx")
-    import onnx
-
-    from offcut.plugins.onnx.importing import imported
-    from offcut.plugins.onnx.weights import arrays_in, let_go
-
     for name, given in (("sizes", sizes), ("constants", constants)):
         if given is not None and not isinstance(given, Mapping):
             raise DescribeError(
@@ -134,61 +213,55 @@ def from_onnx(
                 because="they are given by name",
                 help=('sizes={"batch": (1, 512)}', 'constants={"axes": array}'),
             )
-    proto, weights = _proto(onnx, source)
-    with lent(weights.values(), let_go):
-        weights = arrays_in(proto, weights)
-        found = imported(proto, sizes or {}, constants or {}, weights)
-        model = compiled(found.bound, threads, target, distributive=distributive, parts=parts)
-    return OnnxModel(replace(found, bound=model.asked), model)
+    content = _content(source)
+    single = threads == 1 or (threads is None and os.environ.get("OFFCUT_THREADS", "1") == "1")
+    key, digest = None, ""
+    if content is not None and single and target == "cpu" and parts is True and not constants:
+        digest = _digest(content)
+        key = model_key(digest, sorted((sizes or {}).items()), distributive)
+    saved = None if key is None else read_model(key)
 
+    def compile() -> CompiledFile:
+        from offcut.plugins.onnx.compiling import compile_file
 
-def _proto(onnx: Any, source: Any) -> tuple[Any, Mapping[int, Array]]:
-    """The model of a path, of bytes, or itself; and the bytes of initializers that are left out of it, by their places."""
-    from offcut.plugins.onnx.weights import apart, mapped
-
-    if isinstance(source, onnx.ModelProto):
-        return source, {}
-    if isinstance(source, str | os.PathLike):
-        path = Path(source)
-        try:
-            if (
-                onnx.serialization.registry.get_format_from_file_extension(path.suffix)
-                == "protobuf"
-            ):
-                rest, weights = apart(mapped(path))
-                made = onnx.load_model_from_string(rest)
-            else:
-                made, weights = onnx.load(path, load_external_data=False), {}
-        except OSError as error:
-            raise _unread(path, str(error.strerror)) from None
-        except Exception as error:  # protobuf has errors of its own
-            raise _unread(path, _short(error)) from None
-        try:
-            onnx.load_external_data_for_model(made, str(path.parent))
-        except Exception as error:  # of the checker, of the system
-            because = f"its tensors lie in another file: {' '.join(str(error).split())}"
-            raise DescribeError(OP, f"cannot read {path}", because=because) from None
-        return made, weights
-    if isinstance(source, bytes | bytearray | memoryview):
-        try:
-            rest, weights = apart(memoryview(source).cast("B"))
-            return onnx.load_model_from_string(rest), weights
-        except Exception as error:  # likewise
+        if saved is not None and content is not None and not _is_unchanged(content, digest):
             raise DescribeError(
-                OP, f"cannot read {memoryview(source).nbytes} bytes", because=_short(error)
-            ) from None
-    raise DescribeError(
-        OP,
-        f"cannot take {type(source).__name__}",
-        because="a model is a path, the bytes of a file, or an onnx.ModelProto",
-        help=('from_onnx("model.onnx")',),
-    )
+                OP,
+                f"cannot compile {source}",
+                because="its contents have changed since it was read, and the model of the cache does not run this call",
+                help=("from_onnx(path) of the file as it is now",),
+            )
+        how = {"threads": threads, "target": target, "distributive": distributive, "parts": parts}
+        new = key if saved is None else None
+        return compile_file(source, content, sizes or {}, constants or {}, how, new)
+
+    return OnnxModel(compile, saved)
 
 
-def _unread(path: Path, because: str) -> DescribeError:
-    help = ('from_onnx("model.onnx"): a file that onnx.save wrote, or another exporter',)
-    return DescribeError(OP, f"cannot read {path}", because=because, help=help)
+def _digest(content: memoryview) -> str:
+    """Return the digest of a file; its pages are given back."""
+    digest = hashlib.sha256(content).hexdigest()
+    let_go(np.frombuffer(content, np.uint8))
+    return digest
 
 
-def _short(error: Exception) -> str:
-    return f"it is no ONNX model: {str(error).strip().splitlines()[0] if str(error) else error!r}"
+def _is_unchanged(content: memoryview, digest: str) -> bool:
+    """Return whether a file has the bytes that it had; one that is deleted has, and pages that are cut off are not touched."""
+    mapped = content.obj
+    is_as_long = not isinstance(mapped, mmap.mmap) or mapped.size() == len(mapped)
+    return is_as_long and _digest(content) == digest
+
+
+def _content(source: Any) -> memoryview | None:
+    """Return the bytes of a file that is all of a model; None for anything else, and for what cannot be read."""
+    if isinstance(source, bytes):
+        data: Any = source
+    elif isinstance(source, str | os.PathLike) and os.fsdecode(source).endswith(".onnx"):
+        try:
+            data = map_file(source)
+        except OSError:
+            return None
+    else:
+        return None
+    content = memoryview(data)
+    return None if EXTERNAL in apart(content).rest else content

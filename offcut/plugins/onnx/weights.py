@@ -5,12 +5,12 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator, Mapping
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from onnx import helper
 
-from offcut.describe.request import Array
+if TYPE_CHECKING:
+    from offcut.describe.request import Array
 
 LONG = 1 << 16
 """Bytes from which on the data of an initializer are read where they lie."""
@@ -37,7 +37,9 @@ def arrays_in(proto: Any, weights: Mapping[int, Array]) -> dict[int, Array]:
     """The initializers, by their places, that are arrays as they lie; the bytes of others are put into `proto`, which was parsed
     without.
     """
-    found = dict[int, Array]()
+    from onnx import helper  # not to map a file
+
+    found: dict[int, Array] = {}
     for place, data in weights.items():
         tensor = proto.graph.initializer[place]
         try:
@@ -76,16 +78,16 @@ def apart(data: memoryview) -> Apart:
         return Apart(bytes(data), {})
 
 
-def mapped(path: Any) -> memoryview:
-    """The bytes of a file, in memory as far as they are read.
+def map_file(path: Any) -> mmap.mmap | bytes:
+    """Return the bytes of a file, in memory as far as they are read.
 
     Raises OSError for a file that cannot be read.
     """
     with open(path, "rb") as file:
         try:
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except ValueError:  # it is empty
-            return memoryview(b"")
+            return b""
 
 
 def let_go(data: Array) -> None:

@@ -19,7 +19,7 @@ from offcut.plugins.torch.tracing import Oblivious
 
 
 def watched(backend: Callable[..., Any]) -> None:
-    """Be told of compilations that begin; dynamo forgets it where it is reset.
+    """Be told of compilations that begin.
 
     backend  whose frames are meant
     """

@@ -2,7 +2,7 @@
 
 Torch's own guards say more than that: most are of how tensors lie in memory, which results do not depend on. So the branches are
 noted where Python takes them: in files of the module's, and in torch's own layers; and sizes where torch itself takes them for
-numbers, as it does to count the chunks that `split` gives.
+numbers, as it does to count the chunks that `split` gives, or calculates otherwise beyond some number, as `cdist` does beyond 25 rows.
 """
 
 from __future__ import annotations
@@ -99,6 +99,7 @@ def branches() -> Iterator[list[Any]]:
     """
     found: list[Any] = []
     taken, counted, measured = torch.SymBool.__bool__, SymNode.guard_int, SymNode.guard_float
+    asked = SymNode.guard_bool
 
     def noted(condition: Any) -> bool:
         file = sys._getframe(1).f_code.co_filename
@@ -107,6 +108,12 @@ def branches() -> Iterator[list[Any]]:
             expr = condition.node.expr
             found.append(expr if value else sympy.Not(expr))
         return value
+
+    def noted_bound(condition: Any, file: str, line: int) -> bool:
+        expr, value = condition.expr, asked(condition, file, line)
+        if _is_bound(expr):
+            found.append(expr if value else sympy.Not(expr))
+        return bool(value)
 
     def noted_number(size: Any, file: str, line: int) -> int:
         expr, value = size.expr, counted(size, file, line)
@@ -121,9 +128,17 @@ def branches() -> Iterator[list[Any]]:
         return float(measured(size, file, line))
 
     torch.SymBool.__bool__, SymNode.guard_int = noted, noted_number
-    SymNode.guard_float = noted_float
+    SymNode.guard_float, SymNode.guard_bool = noted_float, noted_bound
     try:
         yield found
     finally:
         torch.SymBool.__bool__, SymNode.guard_int = taken, counted
-        SymNode.guard_float = measured
+        SymNode.guard_float, SymNode.guard_bool = measured, asked
+
+
+def _is_bound(condition: Any) -> bool:
+    """Return whether a condition says that a size is below a number, or above: one that no question of how a tensor lies in memory has."""
+    if not isinstance(condition, sympy.Lt | sympy.Le | sympy.Gt | sympy.Ge):
+        return False
+    size, number = condition.canonical.args
+    return bool(size.is_Symbol and number.is_Integer and number > 2)

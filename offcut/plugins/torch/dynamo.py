@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import torch
+from torch._dynamo.backends import registry
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import TensorifyScalarRestartAnalysis, UnspecializeRestartAnalysis
 from torch._functorch.aot_autograd import make_boxed_func
@@ -26,6 +28,7 @@ from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.program import Program, Whole
 from offcut.plugins.torch.report import noted
 from offcut.plugins.torch.tracing import Oblivious
+from offcut.plugins.torch.whole import keep_whole
 
 CHANGES = 3
 """So often the constants of a program may be changed; then they become inputs."""
@@ -48,6 +51,7 @@ def backend(
     watched(backend)
     if _specialised(examples) and Oblivious.again(_traced()):
         raise _Again(restart_reason="a batch of 1 is a batch like others")
+    keep_whole(module)
     try:
         return _by_aot(module, examples, how)
     except TensorifyScalarRestartAnalysis:
@@ -55,6 +59,18 @@ def backend(
     except BaseException:
         Oblivious.leave()
         raise
+
+
+def _reset() -> None:
+    """Have torch load the backend anew when it is named, where dynamo is reset: from then on it is told of compilations again."""
+    if registry._COMPILER_FNS.pop(_ENTRY.name, None) is not None:
+        registry._BACKENDS[_ENTRY.name] = _ENTRY
+
+
+_ENTRY = EntryPoint("offcut", "offcut.plugins.torch:backend", "torch_dynamo_backends")
+
+
+backend.reset = _reset  # type: ignore[attr-defined]
 
 
 class _Again(TensorifyScalarRestartAnalysis, UnspecializeRestartAnalysis):  # type: ignore[misc]

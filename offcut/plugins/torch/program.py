@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import sympy
 import torch
+from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import Max
 
 from offcut.describe.request import lent
@@ -101,6 +102,7 @@ class Program:
         solutions, refused = _solutions(self.inputs), dict[Any, str]()
         self.sizes = tuple((name, one.read) for name, one in solutions.items())
         self.called = {name: one.called for name, one in solutions.items()}
+        self.called |= {one.name: f"{node.name}_{one.name}" for node, one in _extents_found(graph)}
         self.quotients = tuple(one for one in facts.quotients if one[1] in solutions)
         with lent(fixed.values()):
             while True:
@@ -117,6 +119,7 @@ class Program:
             for ran, model in zip(self._ran, in_parts(self.predicted, how.parts), strict=True):
                 ran.model = model
         self.order = tuple(zip(self.steps, _frees(found.steps, output), strict=True))
+        self.finds = any(isinstance(step, _Called) and step.found for step in self.steps)
         read = {one.node for one in solutions.values()} | {*output.all_input_nodes}
         read |= set() if conditions is None else conditions.nodes
         for step in self.steps:
@@ -144,6 +147,8 @@ class Program:
         sizes = self._settled.get(key)
         if sizes is None:
             sizes = self._sizes(key, values)
+        if self.finds:
+            sizes = dict(sizes)
         for step, frees in self.order:
             step(values, sizes)
             for node in frees:
@@ -391,7 +396,10 @@ _RECORDER = _Recorder()
 
 
 class _Called:
-    """An operator of torch, or an attribute of the module, as a step."""
+    """An operator of torch, or an attribute of the module, as a step.
+
+    found  the extents of its result that nobody knows before it ran, each with where in the result it is
+    """
 
     def __init__(self, module: Any, node: Any) -> None:
         self.node, self.operator, self.reads = node, node.target, {node, *node.all_input_nodes}
@@ -402,6 +410,7 @@ class _Called:
         self.held = _attribute(module, node.target) if node.op == "get_attr" else None
         self.places = _places(node)
         self.whole = _is_whole(node)
+        self.found = tuple((node.meta.get("unbacked_bindings") or {}).items())
 
     def __call__(self, values: Values, sizes: dict[str, int]) -> None:
         """Calculate its result."""
@@ -426,6 +435,15 @@ class _Called:
 
             args, kwargs = (torch.fx.node.map_arg(own, value) for own in (node.args, node.kwargs))
             values[node] = self.operator(*args, **kwargs)
+        for symbol, path in self.found:
+            sizes[symbol.name] = int(pytree.key_get(values[node], path))
+
+
+def _extents_found(graph: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the extents that operators find, as symbols, each with its node."""
+    for node in graph.nodes:
+        for symbol in node.meta.get("unbacked_bindings") or ():
+            yield node, symbol
 
 
 def _is_whole(node: Any) -> bool:

@@ -80,6 +80,11 @@ def is_size_symbol(symbol: sympy.Symbol) -> bool:
     return bool(symbol_is_type(symbol, SymT.SIZE))
 
 
+def is_extent_symbol(symbol: sympy.Symbol) -> bool:
+    """Return whether a symbol is a size of the inputs, or an extent that an operator of torch finds: a number of elements that are not 0."""
+    return bool(symbol_is_type(symbol, (SymT.SIZE, SymT.UNBACKED_INT)))
+
+
 def symbols_of(*shapes: Any) -> set[sympy.Symbol]:
     """The symbols of some sizes."""
     found: set[sympy.Symbol] = set()

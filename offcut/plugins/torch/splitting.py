@@ -2,6 +2,7 @@
 
 A node has a stage: that of the region that may calculate it, after every operator of torch that it needs. An operator of torch runs
 after the region of its stage. So there is no cycle, and a region holds all that can be calculated at its stage, in one piece or several.
+An extent that an operator of torch finds, as `nonzero` does, is a size of the regions after it.
 
 Views at the border of a region run in torch, of what the region gives: nothing is copied for them.
 """
@@ -115,6 +116,8 @@ class _Found:
         """Why a node is not ours; None where it is, at its stage."""
         if not _has_tensors(node):
             return "it gives no tensor"
+        if node.meta.get("unbacked_bindings"):
+            return "its shape depends on data"
         needs = [
             one
             for one in node.all_input_nodes

@@ -3,6 +3,9 @@
 With ``backed_size_oblivious`` sizes start at 0, and what truly depends on a size of 1 becomes a guard; sizes that are equal by
 chance stay apart; and libraries that torch takes for some batches only (NNPACK below 16, oneDNN above 1) are not considered.
 
+Dynamo goes on behind an operator that finds an extent, `nonzero`, and through a recurrent layer where no gradient is asked for: where
+one is, torch would walk its steps.
+
 A size of 1 may be one that happens to be 1, as a batch, or one that is broadcast, as of a mask ``(b, 1, n, n)``. So only the first axis
 is traced as a size where it is 1; elsewhere a 1 is a number, and what comes with another is compiled once more. A first axis that
 is broadcast becomes a guard by torch's references of operators; its fast paths for fake tensors take it for unequal instead and
@@ -12,15 +15,17 @@ fail, so they are not taken. A size of 0 is a number, too: of such, torch cannot
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
+from torch._dynamo import config as dynamo
 from torch._subclasses.fake_impls import get_fast_op_impls
 from torch.fx.experimental import _config as symbolic
 
 from offcut.plugins.torch import unguarded
 from offcut.plugins.torch.unguarded.spaced import Counting
+from offcut.plugins.torch.whole import whole
 
 _STATIC = "_dynamo_static_indices"
 """Where dynamo looks for the axes of a tensor whose sizes are numbers."""
@@ -30,6 +35,7 @@ class Oblivious:
     """Settings of torch while it traces a frame for us; put back when the compilation ends."""
 
     before: tuple[bool, ...] = ()
+    layers: AbstractContextManager[None] = nullcontext()
     fast: Mapping[Any, Any] = {}
     marked: tuple[Any, ...] = ()
     asked = False
@@ -55,7 +61,9 @@ class Oblivious:
         """
         if not cls.before:
             cls.before, cls.fast = cls._now(), dict(get_fast_op_impls())
-            cls._set(True, False, False, False)
+            cls._set(True, False, False, False, True, not torch.is_grad_enabled())
+            cls.layers = whole()
+            cls.layers.__enter__()
             get_fast_op_impls().clear()
             unguarded.enter()
         cls.marked += tuple(one for one in tensors if _mark(one))
@@ -65,6 +73,7 @@ class Oblivious:
         """As it was."""
         if cls.before:
             cls._set(*cls.before)
+            cls.layers.__exit__(None, None, None)
             get_fast_op_impls().update(cls.fast)
             unguarded.leave()
             for one in cls.marked:
@@ -83,13 +92,18 @@ class Oblivious:
             symbolic.use_duck_shape,
             torch._C._get_nnpack_enabled(),
             torch._C._get_mkldnn_enabled(),
+            dynamo.capture_dynamic_output_shape_ops,
+            dynamo.allow_rnn,
         )
 
     @staticmethod
-    def _set(oblivious: bool, duck: bool, nnpack: bool, mkldnn: bool) -> None:
+    def _set(
+        oblivious: bool, duck: bool, nnpack: bool, mkldnn: bool, found: bool, layers: bool
+    ) -> None:
         symbolic.backed_size_oblivious, symbolic.use_duck_shape = oblivious, duck
         torch._C._set_nnpack_enabled(nnpack)
         torch._C._set_mkldnn_enabled(mkldnn)
+        dynamo.capture_dynamic_output_shape_ops, dynamo.allow_rnn = found, layers
 
 
 def is_number(axis: int, size: int) -> bool:

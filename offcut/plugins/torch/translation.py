@@ -29,7 +29,7 @@ from offcut.plugins.torch.facts import Facts
 from offcut.plugins.torch.floats import float_of
 from offcut.plugins.torch.halves import is_rounded, rounds_again
 from offcut.plugins.torch.left import Left, reason_of
-from offcut.plugins.torch.sizes import extent_of, is_size_symbol, sympy_of
+from offcut.plugins.torch.sizes import extent_of, is_extent_symbol, sympy_of
 from offcut.plugins.torch.table import ROUND_EACH, Rule, check_taken, rule_for
 
 Operand: TypeAlias = Ref | Expr | int | float | bool
@@ -189,7 +189,7 @@ class Translation:
         """Return an expression in symbols as an extent, in sizes of the graph; one that has but one value is that."""
         found = self.facts.simplified(expr)
         for symbol in found.free_symbols:
-            if not is_size_symbol(symbol):
+            if not is_extent_symbol(symbol):
                 raise Left("its shape depends on data")
             if symbol.name not in self.builder.sizes:
                 self.builder.size(symbol.name, *self.facts.range(symbol))

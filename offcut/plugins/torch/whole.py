@@ -1,7 +1,9 @@
 """Operators that torch traces step by step, traced whole: sequences of any length then stay what they are.
 
 Torch finds the shape of a recurrent layer by walking its steps, as many as the example has, and that number would be the
-program's. While it traces for us, a function of shapes stands for the walk.
+program's. While it traces for us, a function of shapes stands for the walk, but where a gradient is asked for.
+
+In a frame that dynamo traced, an operator of ours stands for the layer, ``offcut::lstm``: what comes after dynamo walks torch's own.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 from torch._subclasses.fake_tensor import is_fake
+from torch.utils import _pytree as pytree
 
 NAMES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
@@ -40,12 +43,19 @@ def _set(op: Any, kernels: dict[Any, Any], walked: Any) -> None:
 
 
 def _traced(walked: Any) -> Any:
-    """Shapes for tensors that have no elements; tensors that have are calculated with."""
+    """Return shapes for tensors that have no elements and ask for no gradient; others are calculated with."""
 
     def found(x: Any, *others: Any) -> Any:
-        return _shaped(x, *others) if is_fake(x) else walked(x, *others)
+        return _shaped(x, *others) if is_fake(x) and not _learns(x, *others) else walked(x, *others)
 
     return found
+
+
+def _learns(*given: Any) -> bool:
+    """Return whether a gradient is asked for."""
+    return torch.is_grad_enabled() and any(
+        one.requires_grad for one in pytree.tree_leaves(given) if isinstance(one, torch.Tensor)
+    )
 
 
 def _shaped(
@@ -66,3 +76,33 @@ def _shaped(
     every = x.new_empty((steps, batch, width))
     last = (one.new_empty(one.shape) for one in states)
     return (every.transpose(0, 1) if batch_first else every, *last)
+
+
+_OURS = torch.library.Library("offcut", "DEF")
+
+
+def _define(name: str) -> Any:
+    """Return an operator of ours that does what one of torch does, which nothing takes apart."""
+    theirs = getattr(torch.ops.aten, name).input
+    schema = str(theirs._schema).partition("(")[2]
+    _OURS.define(f"{name}({schema}")
+    _OURS.impl(name, getattr(torch, name), "CompositeExplicitAutograd")
+    torch.library.register_fake(f"offcut::{name}", _shaped, lib=_OURS)
+    return getattr(torch.ops.offcut, name).default
+
+
+_BY_FUNCTION = {getattr(torch, name): _define(name) for name in NAMES}
+
+
+def keep_whole(module: Any) -> None:
+    """Put operators of ours in place of the recurrent layers of a graph of dynamo in which no gradient is asked for; of packed sequences none is."""
+    for node in module.graph.nodes:
+        ours = _BY_FUNCTION.get(node.target) if node.op == "call_function" else None
+        given = torch.fx.node.map_arg(node.args, lambda one: one.meta.get("example_value"))
+        if (
+            ours is not None
+            and len(node.args) == len(ours._schema.arguments)
+            and not _learns(given)
+        ):
+            node.target = ours
+    module.recompile()

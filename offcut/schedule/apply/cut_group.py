@@ -9,25 +9,22 @@ runs in ascending order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.expr import Compare, Expr, Var
-from offcut.core.program import For, If, Program, Stmt
+from offcut.core.program import For, Stmt
 from offcut.describe.computation import Computation, Names
 from offcut.describe.source import instance, plain_loop
-from offcut.partition import CUT, GroupCut, LoopCut, Strategy, check_axis, segments, tiles_alike
+from offcut.partition import GroupCut, LoopCut, tiles_alike
 from offcut.partition.cutting import Blame, Carried, Cutting
 from offcut.partition.judge import match_cover
-from offcut.partition.legality import check_exact, check_takes
-from offcut.partition.loops import LoopCutter
-from offcut.partition.tile import OneTile, Range
 from offcut.polyhedral import Facts, space_of
-from offcut.schedule.apply.nest_loops import NestLoops
-from offcut.schedule.apply.offsets import At, Open
-from offcut.schedule.apply.staged_form import Nest, Nests, Part, Root
-from offcut.schedule.decisions import Order, Split, SplitPair
+from offcut.schedule.apply.band_loops import BandLoops
+from offcut.schedule.apply.loop_cutter import LoopCutter
+from offcut.schedule.apply.offsets import At
+from offcut.schedule.apply.staged_form import Nests
+from offcut.schedule.decisions import Primitive
 from offcut.schedule.nests import loop_steps
 
 
@@ -46,12 +43,10 @@ def cut_group(
         cut.axis: LoopCut((cut.tile,), cut.strategy.with_heights(cut.heights))
         for cut in plan.reduce_cuts
     }
-    match, program = (
-        plan.match,
-        Program(
-            computation.name, computation.sizes, computation.assumptions, computation.buffers, ()
-        ),
+    nests = Nests(
+        computation.name, computation.sizes, computation.assumptions, computation.buffers, ()
     )
+    match, program = plan.match, nests.program(())
     cutting = Cutting(
         lambda loop: chosen.get(loop.iter),
         Carried(frozenset(summed), reductions),
@@ -61,117 +56,24 @@ def cut_group(
         folds=False,
         blame=blame,
     )
-    at = Facts(space_of(computation))
+    at, band = Facts(space_of(computation)), list[For]()
     for axis in plan.group[0].axes:
         if axis.name in plan.around:
             at = at.loop(axis.name, ix.const(0), axis.extent)
-    loops = _GroupLoops(computation, plan, cutting)
-    return loops.block([(part.loops, part) for part in loops.nest.parts], At(at, {})), cutting
+        else:
+            band.append(plain_loop(axis, ()))
+    inside, body = LoopCutter(nests, cutting).block, instance(plan.group)
+    loops = BandLoops(nests, band, _steps(plan), body, cutting, inside)
+    return loops.emit(At(at, {})), cutting
 
 
-def _scheduled_nest(plan: GroupCut) -> tuple[Nest, tuple[str, ...]]:
-    """Return the nest of a group after the decisions of its way, and the loops of its tile: of each axis that no plain loop runs."""
+def _steps(plan: GroupCut) -> Iterator[Primitive]:
+    """Return the decisions about the loops of a group; an axis that is one cache group is in none."""
     lead = plan.group[0]
-    roots = tuple(
-        Root(axis.name, axis.label, ix.const(0), axis.extent)
-        for axis in lead.axes
-        if axis.name not in plan.around
-    )
-    extents = {root.name: ix.literal_value(root.hi) for root in roots}
+    extents = {axis.name: ix.literal_value(axis.extent) for axis in lead.axes}
     cuts = []
     for cut in plan.cuts:
         extent = extents[cut.axis]
         one_group = cut.group is not None and extent is not None and extent <= cut.group
         cuts.append(replace(cut, group=None) if one_group else cut)
-    inside: dict[str, str] = {}
-    steps = [*loop_steps(lead.buffer, cuts, plan.outer, plan.inner, frozenset(), inside)]
-    relations = tuple(pair for step in steps if isinstance(step, Split) for pair in step.pairs)
-    order = next((step.loops for step in steps if isinstance(step, Order)), ())
-    plain = {*plan.outer, *plan.inner}
-    tile = tuple(inside.get(root.name, root.name) for root in roots if root.name not in plain)
-    body = instance(plan.group)
-    part = Part((*(name for name in order if name not in tile), *tile), body)
-    return Nest(lead.buffer, roots, (part,), body, relations), tile
-
-
-class _GroupLoops(NestLoops):
-    """The loops of a group around its tiles. All tiles along an axis are cut alike, whatever is known where they are."""
-
-    def __init__(self, computation: Computation, plan: GroupCut, cutting: Cutting) -> None:
-        nest, self.tile = _scheduled_nest(plan)
-        nests = Nests(
-            computation.name,
-            computation.sizes,
-            computation.assumptions,
-            computation.buffers,
-            (nest,),
-        )
-        super().__init__(nests, nest, cutting.names)
-        self.cutting = cutting
-        plain = {*plan.around, *plan.outer, *plan.inner}
-        self.band = [plain_loop(a, ()) for a in plan.group[0].axes if a.name not in plain]
-        numbers = {loop.iter: number for number, loop in enumerate(self.band)}
-        self.cuts = [numbers[cut.axis] for cut in plan.cuts]
-        (part,) = self.nest.parts
-        self.one = OneTile(cutting, self.band, part.body, LoopCutter(cutting).block)
-
-    def is_tile(self, first: str, parts: Sequence[Open]) -> bool:
-        """Return whether the loops from `first` inwards are one tile."""
-        return first in self.tile
-
-    def emit_tiles(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
-        """Return the tile that lies here."""
-        ranges = {k: self.range(self.band[k].iter, self.tile[k], at) for k in self.cuts}
-        return self.one.emitted(ranges, at.facts)
-
-    def leaf(self, part: Part, at: At) -> tuple[Stmt, ...]:
-        """Return the tile of a group all axes of which run in plain loops."""
-        return self.emit_tiles((), at)
-
-    def range(self, axis: str, leaf: str, at: At) -> Range:
-        """Return the range of an axis in the tile that lies here, by the loop inside of its tiles."""
-        made = self.nest.made_by(leaf)
-        assert isinstance(made, SplitPair)
-        start, height = self.base(leaf, at), at.extents[leaf]
-        end, where = ix.add(start, height), None
-        if made.axis in at.limits:
-            hi = ix.add(self.base(made.axis, at), at.limits[made.axis])
-            where = ix.compare("<", Var(axis), hi)
-            end = at.facts.extreme("min", end, hi)
-        return Range(start, end, (start, height), where, at.segments[axis])
-
-    def plain(
-        self, axis: str, lo: Expr, hi: Expr, parts: Sequence[Open], at: At
-    ) -> tuple[Stmt, ...]:
-        """``for axis in lo:hi``, by its own name: no other nest is inside."""
-        inner = at.updated(facts=at.facts.loop(axis, lo, hi))
-        return (For(axis, lo, hi, self.opened(axis, ix.sub(Var(axis), lo), parts, inner)),)
-
-    def strategy(self, split: SplitPair) -> Strategy:
-        """Return how the tail of `split` runs. In tiles of one iteration, every strategy of ours is the loop itself."""
-        assert split.tail is not None
-        if split.factor == 1 and split.tail.user_defined is None:
-            return CUT
-        return split.tail.with_heights(split.level.heights)
-
-    def counter(self, split: SplitPair) -> str:
-        """Return what the loop over the tiles of `split` is called."""
-        return f"{self.nest.origins(split.axis)[0]}_tile"
-
-    def segmented(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
-        """Return the outer loop of a split, once for each segment of its strategy."""
-        (axis,) = self.nest.origins(split.axis)
-        extent, strategy = self.extent(split.axis, at), self.strategy(split)
-        with self.cutting.blame(axis):
-            check_takes(f"loop {axis}", strategy, split.factor)
-            if strategy.divides:
-                check_exact(f"loop {axis}", split.factor, extent, at.facts)
-            claims = check_axis(strategy, split.factor, False, ix.literal_value(extent))
-            self.cutting.theorems |= dict.fromkeys(claims)
-        body: tuple[Stmt, ...] = ()
-        for segment in segments(strategy, extent, split.factor):
-            body += self.segment(split, segment, extent, parts, at)
-        whole = axis == split.axis
-        if body and whole and not at.facts.holds(Compare(">=", extent, ix.const(0))):
-            return (If(Compare("<", self.bound(axis, 0, at), self.bound(axis, 1, at)), body),)
-        return body
+    return loop_steps(lead.buffer, cuts, plan.outer, plan.inner, frozenset(), {})

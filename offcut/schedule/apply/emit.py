@@ -104,7 +104,7 @@ class _Lowering:
 
     def nest(self, nest: Nest, at: At) -> tuple[Stmt, ...]:
         """Return the statements of `nest` at a place around it, its roots in the window there."""
-        body = _Nest(self, nest).block([(part.loops, part) for part in nest.parts], at)
+        body = _Nest(self, nest).emit(at)
         return self.computed_inside(nest, None, body, at)
 
     def computed_inside(

@@ -20,6 +20,7 @@ from offcut.describe.computation import Names
 from offcut.errors import PartitionError
 from offcut.partition import CUT, GUARD, LADDER, PAD, Segment, Strategy, runs, segments
 from offcut.partition.strategies.segment_loops import (
+    EmitTile,
     TilePlace,
     full_segment,
     height_cases,
@@ -66,6 +67,10 @@ class NestLoops(Offsets):
 
     def note_copy(self, body: tuple[Stmt, ...], copy: tuple[Stmt, ...]) -> None:
         """Note that `copy` stands for `body`, statement by statement."""
+
+    def emit(self, at: At) -> tuple[Stmt, ...]:
+        """Return the loops of the nest, at a place around it."""
+        return self.block([(part.loops, part) for part in self.nest.parts], at)
 
     def block(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return `parts` in order, neighbours in one loop where they begin with the same."""
@@ -241,7 +246,7 @@ class NestLoops(Offsets):
     ) -> tuple[Stmt, ...]:
         """Return the tiles of one segment of a loop of `extent` iterations."""
         unit = self.nest.mark(split.outer).unit
-        facts = at.facts if segment.when is None else at.facts.where(segment.when)
+        facts = self.facts_in(segment, at)
         origins, by_root, limits = self.nest.origins(split.axis), at.segments, at.limits
         if len(origins) == 1:
             around = by_root.get(origins[0])
@@ -265,8 +270,23 @@ class NestLoops(Offsets):
         if unit in COUNTED_UNITS:
             always_loop, count = True, segment.count or ix.const(1)
             segment = replace(segment, count=_max_trip_count(count, facts))
-        name = self.counter(split)
-        return segment_loops(segment, name, self.names, tile, unit, always_loop)
+        return self.segment_tiles(split, segment, parts, tile, always_loop)
+
+    def facts_in(self, segment: Segment, at: At) -> Facts:
+        """Return the facts where a segment exists."""
+        return at.facts if segment.when is None else at.facts.where(segment.when)
+
+    def segment_tiles(
+        self,
+        split: SplitPair,
+        segment: Segment,
+        parts: Sequence[Open],
+        emit_tile: EmitTile,
+        always_loop: bool,
+    ) -> tuple[Stmt, ...]:
+        """Return the loop over the tiles of a segment, around what `emit_tile` returns for one of them."""
+        name, unit = self.counter(split), self.nest.mark(split.outer).unit
+        return segment_loops(segment, name, self.names, emit_tile, unit, always_loop)
 
     def one_tile(
         self,

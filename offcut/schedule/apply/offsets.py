@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from offcut.core import index as ix
-from offcut.core.expr import Const, Expr, substitute
+from offcut.core.expr import Const, Expr, substitute, variables
 from offcut.core.intervals import Ends, ends
 from offcut.core.program import Stmt, substitute_coordinates
+from offcut.core.text.printer import format_expr
+from offcut.errors import PartitionError
 from offcut.partition import Segment
 from offcut.polyhedral import Facts
-from offcut.schedule.apply.staged_form import Nest, Part, depends_on
+from offcut.schedule.apply.staged_form import Nest, Part
 from offcut.schedule.decisions import Fuse, SplitPair
 
 
@@ -86,17 +88,23 @@ class Offsets:
         """
         loop = self.nest.root(root)
         assert loop is not None
-        wanted = loop.hi if end else loop.lo
-        needed = sorted(self.needed(root))
-        if not needed:
-            return wanted, wanted
-        values = {name: self.coordinate(name, at) for name in needed if name in at.offsets}
-        ranges = {name: reach(name, at) for name in needed if name not in values}
-        found = ends(wanted, ranges)
-        assert found is not None
-        if not values:
-            return found
-        least, greatest = (ix.simplify(substitute(one, values)) for one in found)
+        return self.ends_of(loop.hi if end else loop.lo, at, reach)
+
+    def ends_of(self, bound: Expr, at: At, reach: Callable[[str, At], Ends]) -> Ends:
+        """Return the least and the greatest value of an expression in the names of roots; `reach` as above, in the names of roots further out.
+
+        Raises PartitionError for an expression that is not quasi-affine in one of them.
+        """
+        least = greatest = bound
+        names = [root.name for root in self.nest.roots if root.name not in at.offsets]
+        for name in reversed(names):
+            if name in variables(least) | variables(greatest):
+                between = reach(name, at)
+                least, greatest = _over(least, name, between)[0], _over(greatest, name, between)[1]
+        known = sorted(self.roots_of(bound) & set(at.offsets))
+        values = {name: self.coordinate(name, at) for name in known}
+        if values:
+            least, greatest = (ix.simplify(substitute(one, values)) for one in (least, greatest))
         return least, greatest
 
     def whole_loop(self, root: str, at: At) -> Ends:
@@ -118,7 +126,11 @@ class Offsets:
         """Return the roots in the bounds of a root."""
         loop = self.nest.root(root)
         assert loop is not None
-        return {name for name in depends_on(loop) if self.nest.root(name) is not None}
+        return self.roots_of(loop.lo) | self.roots_of(loop.hi)
+
+    def roots_of(self, expr: Expr) -> set[str]:
+        """Return the roots in an expression."""
+        return {name for name in variables(expr) if self.nest.root(name) is not None}
 
     def fixed(self, axis: str, at: At) -> At:
         """Return `at`, with the bounds of the roots of `axis` what they are when their first loop opens."""
@@ -236,3 +248,18 @@ class Offsets:
             if self.always(ix.compare("<=", above, mine), at)
             else at.facts.extreme("min", mine, above)
         )
+
+
+def _over(bound: Expr, name: str, between: Ends) -> Ends:
+    """Return the least and the greatest value of a bound while a loop around it runs."""
+    found = ends(bound, {name: between})
+    if found is None:
+        atoms = (atom for atom, _ in ix.to_linear(bound).terms)
+        open_ = next(atom for atom in atoms if ends(atom, {name: between}) is None)
+        raise PartitionError(
+            "partition",
+            f"cannot tile over {name}",
+            because=f"the bound {format_expr(open_)} is not quasi-affine in it",
+            help=(f"cut {name} alone",),
+        )
+    return found

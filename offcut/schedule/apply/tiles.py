@@ -8,11 +8,21 @@ from functools import reduce
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction
-from offcut.core.expr import Binary, Expr, Var, variables
-from offcut.core.program import COUNTED_UNITS, UNITS, Cover, For, Form, Stmt, Tile, TileAxis
+from offcut.core.dtypes import identity
+from offcut.core.expr import (
+    Binary,
+    Const,
+    Expr,
+    Select,
+    Var,
+    dtype_of,
+    reads_memory,
+    variables,
+)
+from offcut.core.program import COUNTED_UNITS, UNITS, Cover, For, Form, Stmt, Store, Tile, TileAxis
 from offcut.describe.microkernel import LOOP_UNITS
+from offcut.errors import PartitionError
 from offcut.partition import MASK, PAD
-from offcut.partition.tile import neutral_outside
 from offcut.polyhedral import Facts
 from offcut.schedule.apply.nest_loops import NestLoops
 from offcut.schedule.apply.offsets import At, Open
@@ -196,3 +206,23 @@ def _without_implied_bounds(extent: Expr, facts: Facts) -> Expr:
         if any(facts.holds(ix.compare("<=", other, part)) for other in others):
             parts.remove(part)
     return reduce(ix.minimum, parts)
+
+
+def neutral_outside(stmt: Stmt, inside: Expr) -> Stmt:
+    """Return `stmt` with the terms of its updates masked: -0.0 leaves every float sum as it is, also -0.0."""
+    match stmt:
+        case Store(_, index, value, reduce) if reduce is not None and not any(
+            map(reads_memory, index)
+        ):
+            dtype = dtype_of(value)
+            nothing = Const(identity(reduce, dtype), dtype)
+            return replace(stmt, value=Select(inside, value, nothing))
+        case For():
+            return replace(stmt, body=tuple(neutral_outside(s, inside) for s in stmt.body))
+        case _:
+            raise PartitionError(
+                "partition",
+                'cannot take tail="pad"',
+                because="only the terms of a reduction can be masked to its neutral element",
+                help=('tail="mask" runs no instance outside',),
+            )

@@ -18,11 +18,13 @@ from offcut.backends.gpu.product_kinds import kind_of
 from offcut.backends.gpu.text.kernels import cuda_kernels
 from offcut.backends.gpu.units import AGENTS
 from offcut.backends.options import DEFAULT
+from offcut.backends.raising import unfuse_stages
 from offcut.core.interpret.values import evaluate
+from offcut.costmodel.arrays import Calls
 from offcut.costmodel.grid import grid_cost, option_cost
 from offcut.ir import Choose, For, Sync
 from offcut.polyhedral.sync import check, synchronized
-from offcut.schedule import Schedule
+from offcut.schedule import Schedule, create_schedule
 from offcut.schedule.decisions import Choose as ChooseStep
 from offcut.schedule.decisions import Level
 from tests.agree import nearly
@@ -173,6 +175,21 @@ def test_an_option_without_a_wait_is_refused() -> None:
     assert len(lines) < len(text.splitlines())
     with pytest.raises(oc.PartitionError, match="sync"):
         check(oc.parse("\n".join(lines)), AGENTS)
+
+
+def test_no_call_is_predicted_slower_than_by_the_default_tile_alone() -> None:
+    output, *_ = dense()
+    plans = plans_of(output)
+    before = unfuse_stages(plans.computation)
+    by_hand = create_schedule(before).with_microkernels(plans.kernels)
+    default = by_hand.apply(plans.schedule(cuts(plans, shapes(plans)[0]))).emitted
+    every = Calls({"n": np.arange(1, 4097)}, 4096)
+    alone = every.of(option_cost(default, THERE.machine, THERE.microkernels()))
+    (step,) = kernel().schedule.steps
+    assert isinstance(step, ChooseStep)
+    fastest = np.min([every.of(option.cost) for option in step.options if option.cost], axis=0)
+    assert (fastest <= alone * (1 + 1e-9)).all()
+    assert (fastest < alone / 2).any()
 
 
 NESTED = """program P

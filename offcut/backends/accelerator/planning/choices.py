@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice, permutations
+from itertools import groupby, islice, permutations
 
 from offcut.backends.accelerator.planning.elementary import Operations, lanes
 from offcut.backends.accelerator.planning.planner import (
     GroupDecisions,
+    chosen_among,
     prepare_computation,
     stage_groups,
 )
@@ -20,7 +21,7 @@ from offcut.core import index as ix
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
 from offcut.describe.computation import Computation
-from offcut.schedule import Alternative, Choose, Primitive, Schedule
+from offcut.schedule import Choose, Primitive, Schedule, stages_in
 from offcut.search import Choices
 from offcut.search.choices import Point
 
@@ -30,9 +31,9 @@ MAX_ORDERS = 5040
 
 @dataclass(frozen=True)
 class Nests:
-    """The nests of a program in the layouts that a schedule has them in, and the options of each.
+    """The nests of a program, and the options that a schedule has of each.
 
-    each  nest, by its layouts
+    each  nest, by its options: those of one layout beside each other
     """
 
     first: Schedule
@@ -48,8 +49,13 @@ class Nests:
 
         Raises TargetError for what no instruction does.
         """
-        groups = stage_groups(program, prepare_computation(computation)[-1], spec)
-        each = (tuple(_Way(one, made, label) for label, made in ways) for one, ways in groups)
+        each = list[tuple[_Way, ...]]()
+        for one, layouts in stage_groups(program, prepare_computation(computation)[-1], spec):
+            ways = [_Way(one, made, label) for label, made in layouts]
+            parts = _options_in(first, one)
+            counts = [sum(way.read(part) is not None for part in parts) for way in ways]
+            pairs = zip(ways, counts, strict=True)
+            each.append(tuple(way for way, many in pairs for _ in range(max(many, 1))))
         return cls(first, tuple(each))
 
     @property
@@ -65,30 +71,36 @@ class Nests:
             options = []
             for one in ways:
                 part = point[at : at + len(one.options)]
-                options.append(
-                    Alternative(one.label, None, one.deciding.written(one.made, one.tiling(part)))
-                )
+                options.append((one.label, one.deciding.written(one.made, one.tiling(part))))
                 at += len(one.options)
-            steps += options[0].steps if len(options) == 1 else [Choose(tuple(options))]
+            steps += chosen_among(options)
         return Schedule(self.first.name, tuple(steps))
 
     def read(self, schedule: Schedule) -> Point | None:
-        """Return the point that a schedule is; None if it is none."""
+        """Return the point that a schedule is; None if it is none. Of a layout that has fewer options there, the last one stands
+        several times.
+        """
         point: Point = ()
-        left = list(schedule.steps)
         for ways in self.each:
-            if len(ways) == 1:
-                parts, left = [left], left
-            elif left and isinstance(left[0], Choose) and len(left[0].options) == len(ways):
-                parts, left = [list(o.steps) for o in left[0].options], left[1:]
-            else:
-                return None
-            for one, part in zip(ways, parts, strict=True):
-                own = one.point(one.deciding.tiling(one.made, part))
-                if own is None:
+            parts = _options_in(schedule, ways[0].deciding)
+            for _, alike in groupby(ways, lambda way: way.label):
+                same = list(alike)
+                points = [own for part in parts if (own := same[0].read(part)) is not None]
+                if not 1 <= len(points) <= len(same):
                     return None
-                point += own
+                for at in range(len(same)):
+                    point += points[min(at, len(points) - 1)]
         return point if self.written(point) == schedule else None
+
+
+def _options_in(schedule: Schedule, nest: GroupDecisions) -> list[tuple[Primitive, ...]]:
+    """Return the options that a schedule has of a nest; without a choice, its plain decisions."""
+    stages = {stage.buffer for stage in nest.group}
+    for step in schedule.steps:
+        if isinstance(step, Choose) and stages & stages_in(step):
+            return [tuple(option.steps) for option in step.options]
+    plain = (step for step in schedule.steps if isinstance(step, Primitive))
+    return [tuple(step for step in plain if not isinstance(step, Choose))]
 
 
 @dataclass(frozen=True)
@@ -150,6 +162,12 @@ class _Way:
         cut = tuple((axis, int(str(known[axis]))) for axis in loops)
         depth = (str(axis), DEPTH) if axis in loops else None
         return Tiling(cut, loops, depth)
+
+    def read(self, steps: Sequence[Primitive]) -> Point | None:
+        """Return the part of a point that decisions are, those of other nests aside; None if they are none of this layout."""
+        point = self.point(self.deciding.tiling(self.made, steps))
+        own = () if point is None else self.deciding.decisions(self.made, self.tiling(point))
+        return point if set(own) <= set(steps) else None
 
     def point(self, tiling: Tiling) -> Point | None:
         """Return the part of a point that a tiling is; None where it is none."""

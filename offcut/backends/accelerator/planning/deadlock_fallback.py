@@ -46,9 +46,12 @@ def plan_without_deadlock(
     def plan(request: PlanRequest) -> TargetPlan:
         return annotated_plan(plan_program(program, computation, spec, schedule, request), spec)
 
-    in_turn = attempt(partial(plan, request), TokensError)
-    if isinstance(in_turn, TargetPlan):
-        return in_turn
-    if schedule is not None:
-        raise in_turn
+    refused: TokensError | None = None
+    for tilings in dict.fromkeys((request.tilings, 1)):
+        in_turn = attempt(partial(plan, replace(request, tilings=tilings)), TokensError)
+        if isinstance(in_turn, TargetPlan):
+            return in_turn
+        refused = refused or in_turn
+        if schedule is not None:
+            raise refused
     return plan(replace(request, turns=False))

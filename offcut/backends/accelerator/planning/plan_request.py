@@ -12,6 +12,7 @@ from offcut.core import index as ix
 from offcut.core.expr import variables
 from offcut.describe.computation import Computation, Stage
 from offcut.partition import CUT, GUARD, LADDER, Strategy, axis_named, segments
+from offcut.schedule import Choose, Schedule
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,15 @@ class PlanRequest:
     tails  strategies by (stage that leads a group, axis)
     tiles  iterations of a tile by the same
     turns  whether windows may take turns
+    tilings  of all nests in combination, at most, among which calls choose by size
+    left_out  numbers of options that there are not to be, of those behind the first of each nest
     """
 
     tails: Mapping[tuple[str, str], Strategy]
     tiles: Mapping[tuple[str, str], int]
     turns: bool = True
+    tilings: int = 1
+    left_out: frozenset[int] = frozenset()
 
     def layouts(self, known: Layouts, lead: Stage, spec: AcceleratorSpec) -> tuple[Roles, ...]:
         """Return the layouts worth having whose words begin where tiles do; the best ones where there are none."""
@@ -72,6 +77,15 @@ class PlanRequest:
         one = tail or GUARD
         return any(map(begins, one.among or (one,)))
 
+    def with_fewer_options(self, schedule: Schedule | None) -> Iterator[PlanRequest]:
+        """Yield the same without one of the options of a schedule of it, then without all but the first of each nest."""
+        steps = () if schedule is None else schedule.steps
+        others = sum(len(step.options) - 1 for step in steps if isinstance(step, Choose))
+        for number in reversed(range(others)):
+            yield replace(self, left_out=frozenset({number}))
+        if others > 1:
+            yield replace(self, left_out=frozenset(range(others)))
+
     def in_smaller_tiles(self) -> Iterator[PlanRequest]:
         """Yield the same with tiles of fewer iterations along axes with a strategy: fewer heights are easier to prove."""
         for size in SMALLER_TILES if self.tails and not self.tiles else ():
@@ -85,7 +99,9 @@ def _count_lanes(roles: Roles) -> int:
 
 SMALLER_TILES = (32, 16)
 """Iterations of tiles that are tried where those that the policy likes best are not proved: multiples of a word's lanes."""
-NO_REQUEST = PlanRequest({}, {})
+MAX_TILINGS = 2
+"""Tilings of all nests in combination, at most, where nothing is asked for: each is proved."""
+NO_REQUEST = PlanRequest({}, {}, tilings=MAX_TILINGS)
 
 
 def plan_request(computation: Computation, strategy: Strategies) -> PlanRequest:

@@ -2,14 +2,15 @@
 
 The program is read as a computation, whose grouped axes are made axes of their own; then decisions are applied, those
 of a schedule, or of the policy for the nests that it says nothing of. Where words may lie along one axis or another, and
-sizes say which is better, the policy has an option for each layout; options cost nothing in the text, because a call
-counts what each takes.
+sizes say which is better, the policy has an option for each layout, and where no tiling is near the best one at all sizes, an option for
+some; options cost nothing in the text, because a call counts what each takes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.planning.decide import decisions, tiling_of
@@ -22,7 +23,7 @@ from offcut.backends.accelerator.planning.elementary import (
 )
 from offcut.backends.accelerator.planning.grouped_products import is_regrouping, split_groups
 from offcut.backends.accelerator.planning.plan_request import NO_REQUEST, PlanRequest
-from offcut.backends.accelerator.planning.policy import choose_tiling
+from offcut.backends.accelerator.planning.policy import choose_tilings
 from offcut.backends.accelerator.planning.roles import Roles
 from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.spec import AcceleratorSpec
@@ -123,7 +124,7 @@ def migrate_schedule(
                 raise _foreign(
                     spec, f"no stage of that name begins a nest on it: {', '.join(groups)}"
                 )
-            one, options = groups[nest.stage], []
+            one, options = groups[nest.stage], list[tuple[str, tuple[Primitive, ...]]]()
             for way in nest.ways:
                 cover = way.cover
                 depth = None if cover is None or not cover.depth else cover.depth
@@ -132,8 +133,8 @@ def migrate_schedule(
                 tiles = {cut.axis: cut.tile for cut in way.splits}
                 order = ((axis, tiles.get(axis, 1)) for axis in way.loops)
                 tiling = Tiling(tuple(order), way.loops, way.depth)
-                options.append(Alternative(way.label, None, one.written(made, tiling)))
-            found += options[0].steps if len(options) == 1 else (Choose(tuple(options)),)
+                options.append((way.label, one.written(made, tiling)))
+            found += chosen_among(options)
     return tuple(found)
 
 
@@ -187,22 +188,30 @@ def policy_decisions(
     """Return what the policy decides of the nests of a computation that `said` says nothing of."""
     known = {name for step in said if isinstance(step, Primitive) for name in stages_in(step)}
     found: list[Primitive] = []
+    left, number = request.tilings, count()
     for one, ways in stage_groups(program, computation, spec, request):
         if not known & {stage.buffer for stage in one.group}:
-            options, errors = list[Alternative](), list[PartitionError]()
-            for label, made in ways:
-                for called, by in one.by_strategy(made):
-                    tiling = by.best_tiling(made)
-                    error = by.word_error(made, tiling)
-                    if error is None:
-                        steps = by.decisions(made, tiling)
-                        options.append(Alternative("_".join((label, *called)), None, steps))
-                    else:  # the words of another layout may lie so
-                        errors.append(error)
-            if errors and not options:
-                raise errors[-1]
-            found += options[0].steps if len(options) == 1 else (Choose(tuple(options)),)
+            options = one.options(ways, max(left // len(ways), 1))
+            left //= len(options)
+            others = (o for o in options[1:] if next(number) not in request.left_out)
+            found += chosen_among([options[0], *others])
     return tuple(found)
+
+
+def chosen_among(options: Sequence[tuple[str, tuple[Primitive, ...]]]) -> tuple[Primitive, ...]:
+    """Return a choice among the options of a nest, each once; of one alone its steps.
+
+    options  what they are called, if no other one is called so, else with a number behind it; and their steps
+    """
+    each = list(dict.fromkeys(options))
+    if len(each) == 1:
+        return each[0][1]
+    names = [name for name, _ in each]
+    labels = (
+        name if names.count(name) == 1 else f"{name}_{names[:at].count(name) + 1}"
+        for at, name in enumerate(names)
+    )
+    return (Choose(tuple(Alternative(a, None, b) for a, (_, b) in zip(labels, each, strict=True))),)
 
 
 def stage_groups(
@@ -251,28 +260,50 @@ class GroupDecisions:
             ):
                 yield (one.name,), by
 
-    def best_tiling(self, made: Operations) -> Tiling:
-        """Return the tiling that the policy likes best for a layout in words."""
+    def options(
+        self, ways: Sequence[tuple[str, Operations]], most: int
+    ) -> list[tuple[str, tuple[Primitive, ...]]]:
+        """Return the options of the policy for layouts in words, each by its strategies: what they are called, and decide.
+
+        most  tilings of each layout
+
+        Raises PartitionError if tiles begin inside of a word in all of them.
+        """
+        options, errors = list[tuple[str, tuple[Primitive, ...]]](), list[PartitionError]()
+        for label, made in ways:
+            for called, by in self.by_strategy(made):
+                for tiling in by.best_tilings(made, most):
+                    error = by.word_error(made, tiling)
+                    if error is None:
+                        options.append(("_".join((label, *called)), by.decisions(made, tiling)))
+                    else:  # the words of another layout may lie so
+                        errors.append(error)
+        if errors and not options:
+            raise errors[-1]
+        return options
+
+    def best_tilings(self, made: Operations, most: int) -> tuple[Tiling, ...]:
+        """Return the tilings that the policy likes best for a layout in words, of which each call takes the fastest."""
         lead = self.group[0].buffer
         tiles = {axis: size for (stage, axis), size in self.request.tiles.items() if stage == lead}
-        return choose_tiling(self.program, made, self.spec, self.request.turns, tiles)
+        return choose_tilings(self.program, made, self.spec, self.request.turns, tiles, most)
 
     def word_error(self, made: Operations, tiling: Tiling) -> PartitionError | None:
         """Return the error of a tiling whose tiles along the lanes of words begin inside of one; None where none does."""
         tiles, lead = dict(tiling.tiles), self.group[0]
-        for axis, count in lanes(made, self.spec).items():
+        for axis, width in lanes(made, self.spec).items():
             tile = tiles.get(axis)
-            if tile is None or self.request.begins_with_words(lead, axis, count, tile):
+            if tile is None or self.request.begins_with_words(lead, axis, width, tile):
                 continue
             tail = self.request.tails.get((lead.buffer, axis), GUARD)
             return PartitionError(
                 "schedule",
                 f"cannot cut {lead.label}.{axis} by {tile}, {tail}",
                 at=f"axis {lead.label}.{axis}",
-                because=f"it runs along words of {count}, and a tile would begin inside of one",
+                because=f"it runs along words of {width}, and a tile would begin inside of one",
                 help=(
-                    f"a tile that is a multiple of {count}"
-                    if tile % count
+                    f"a tile that is a multiple of {width}"
+                    if tile % width
                     else "a tail that moves no tile: mask, pad, guard, cut or ladder",
                 ),
             )

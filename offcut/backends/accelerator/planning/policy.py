@@ -1,4 +1,4 @@
-"""Tiles of a nest where nobody decided them: of all that fit, those that the clock gives the fewest cycles."""
+"""Tiles of a nest where nobody decided them: of all that fit, those that the clock gives the fewest cycles, of some sizes each."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from offcut.backends.accelerator.planning.dma_volume import load_volume, store_v
 from offcut.backends.accelerator.planning.elementary import Operations, lanes
 from offcut.backends.accelerator.planning.tile_sizes import sizes_of
 from offcut.backends.accelerator.planning.tiling import Tiling
-from offcut.backends.accelerator.planning.tilings import Tilings
+from offcut.backends.accelerator.planning.tilings import Tilings, by_size
 from offcut.backends.accelerator.planning.typical_sizes import (
+    AROUND,
+    BETWEEN,
     sizes_around,
     typical_extents,
     typical_sizes,
@@ -22,22 +24,27 @@ DEPTH = 2
 """Windows that iterations take in turn: one is filled while the other one is read."""
 
 
-def choose_tiling(
+def choose_tilings(
     program: Program,
     made: Operations,
     spec: AcceleratorSpec,
     turns: bool = True,
     tiles: Mapping[str, int] | None = None,
-) -> Tiling:
-    """Return the tiling that takes the fewest cycles by the clock.
+    most: int = 1,
+) -> tuple[Tiling, ...]:
+    """Return the tilings of which each call takes the one with the fewest cycles.
 
     turns  whether windows may take turns
     tiles  iterations of the tiles of some axes; of the others it is chosen
+    most   tilings, at most; of one alone, it takes the fewest cycles in the mean of `sizes_around` the typical ones
     """
     sizes = sizes_of(made, spec, nest_extents(program, made))
     sizes |= {axis: (size,) for axis, size in (tiles or {}).items()}
-    at, *others = (tilings_at(program, made, spec, sizes, one) for one in sizes_around(program))
-    return at.best(DEPTH if turns else 1, others) or _smallest(made, spec)
+    alone = sizes_around(program)
+    every = sizes_around(program, (*AROUND, *BETWEEN)) if most > 1 else alone
+    at = [tilings_at(program, made, spec, sizes, one) for one in every]
+    chosen = by_size(at, len(alone), DEPTH if turns else 1, most)
+    return chosen or (_smallest(made, spec),)
 
 
 def tilings_at(

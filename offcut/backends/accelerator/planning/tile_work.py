@@ -137,7 +137,7 @@ class TileWork:
             return np.full(1, float(-(-self.of.extents[axis] // lane)))
 
         def words(sizes: Mapping[str, int]) -> float:
-            return fmean(-(-count // lane) for _, count in self.tiles(axis, sizes[axis], ends))
+            return fmean([-(-count // lane) for _, count in self.tiles(axis, sizes[axis], ends)])
 
         return self.table(("along", axis, ends), [axis], words)
 
@@ -207,7 +207,7 @@ class TileWork:
 
         def number(sizes: Mapping[str, int]) -> float:
             tiles = [self.tiles(axis, size, own) for axis, size in sizes.items()]
-            each = (whole | dict(zip(sizes, one, strict=True)) for one in product(*tiles))
-            return fmean(part.counts(one)[which] for one in each)
+            each = [whole | dict(zip(sizes, one, strict=True)) for one in product(*tiles)]
+            return fmean([part.counts(one)[which] for one in each])
 
         return self.table((key, which, own), loops, number)

@@ -1,4 +1,4 @@
-"""The tilings of a nest, many at once, and the one that the clock gives the fewest cycles.
+"""The tilings of a nest, many at once, and those that the clock gives the fewest cycles.
 
 Tilings that cut the same axes, in the same order, are the same loops with other turns (`TilingProgram`), of which arrays
 say what the first tile along each axis takes, the last one, and the mean of the others (`TileWork`).
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations, islice, permutations
 from math import prod
 from typing import TypeAlias
@@ -24,7 +25,7 @@ from offcut.backends.accelerator.planning.tiling_program import (
     TilingProgram,
     window_depths,
 )
-from offcut.costmodel.clock import busy, cycles
+from offcut.costmodel import clock, select_options
 from offcut.costmodel.unit_program import Node, fused
 from offcut.costmodel.walk import walk
 
@@ -41,6 +42,13 @@ WALKED, NEAR = 16, 1.1
 """Tilings that are walked turn by turn, at most of those that the clock likes at a size, and how many more cycles than the fewest
 it may give them."""
 
+FINALISTS = 8
+"""Tilings that are walked at the largest size, at most: those that are best at the others."""
+SHORTLISTED = 3
+"""Tilings of each size that compete with those of the others, at most: they are walked at all sizes."""
+GAIN = 0.02
+"""What a tiling gains in the mean of sizes, at least, of the cycles of the best one: each is proved by itself."""
+
 Truths: TypeAlias = NDArray[np.bool_]
 
 
@@ -53,23 +61,12 @@ class Tilings(NestAtSizes):
 
     sizes: Mapping[str, Sequence[int]]
 
-    def best(self, depth: int, others: Sequence[Tilings] = ()) -> Tiling | None:
-        """Return the tiling that takes the fewest cycles turn by turn, of those to which the clock gives the fewest; None if none
-        fits.
+    def nearest(self, depth: int, most: int = WALKED) -> list[Tiling]:
+        """Return the tilings to which the clock gives the fewest cycles.
 
-        depth   windows that iterations may take in turn; 1: they have one each
-        others  the same at other sizes: the longer a tiling takes there, beside the best of them, the less it is worth
+        depth  windows that iterations may take in turn; 1: they have one each
+        most   tilings, at most
         """
-        at_sizes = (self, *others)
-        drafted = at_sizes[:DRAFTED]
-        tilings = list(dict.fromkeys(one for at in drafted for one in at.nearest(depth)))
-        if not tilings:
-            return None
-        every = np.array([[at.walked(one) for one in tilings] for at in at_sizes])
-        return tilings[int((every / every.min(axis=1, keepdims=True)).sum(axis=0).argmin())]
-
-    def nearest(self, depth: int) -> list[Tiling]:
-        """Return the tilings to which the clock gives the fewest cycles."""
         ranked = sorted(
             (one for same in self.same_loops() for one in same.candidates(depth)),
             key=lambda one: one.least,
@@ -80,9 +77,9 @@ class Tilings(NestAtSizes):
             if one.least >= limit:
                 break
             near += [(taken, number, one.tiling(at)) for taken, at in one.below(limit)]
-            near = sorted(near, key=lambda candidate: candidate[:2])[:WALKED]
+            near = sorted(near, key=lambda candidate: candidate[:2])[:most]
             if near:
-                limit = NEAR * near[0][0] if len(near) < WALKED else near[-1][0]
+                limit = NEAR * near[0][0] if len(near) < most else near[-1][0]
         return [tiling for _, _, tiling in near]
 
     def walked(self, tiling: Tiling) -> float:
@@ -115,6 +112,40 @@ class Tilings(NestAtSizes):
                     yield axes
 
 
+def by_size(at_sizes: Sequence[Tilings], alone: int, depth: int, most: int) -> tuple[Tiling, ...]:
+    """Return the tilings of a nest of which each call takes the fastest, turn by turn; none if none fits.
+
+    at_sizes  the tilings at each of the sizes that are compared
+    alone     how many of these decide which tiling is taken if it is the only one: the longer it takes there, beside the best, the less
+              it is worth
+    depth     windows that iterations may take in turn; 1: they have one each
+    most      tilings, at most
+    """
+
+    @cache
+    def walked(at: int, tiling: Tiling) -> float:
+        return at_sizes[at].walked(tiling)
+
+    def cycles(tilings: Sequence[Tiling], sizes: int) -> NDArray[np.float64]:
+        return np.array([[walked(at, one) for at in range(sizes)] for one in tilings])
+
+    drafted = at_sizes[:DRAFTED]
+    drafts = list(dict.fromkeys(one for at in drafted for one in at.nearest(depth)))
+    if not drafts:
+        return ()
+    few = cycles(drafts, max(alone - 1, 1))
+    order = (few / few.min(axis=0)).sum(axis=1).argsort(kind="stable")
+    every = cycles([drafts[at] for at in order[:FINALISTS]], alone)
+    first = drafts[order[(every / every.min(axis=0)).sum(axis=1).argmin()]]
+    if most == 1 or len(at_sizes) == 1:
+        return (first,)
+    others = (one for at in at_sizes[alone - 1 :] for one in at.nearest(depth, SHORTLISTED))
+    best = (drafts[at] for column in few.T for at in column.argsort()[:SHORTLISTED])
+    competing = list(dict.fromkeys((first, *best, *others)))
+    chosen = select_options(cycles(competing, len(at_sizes)), most, GAIN, keeps_first=True)
+    return tuple(competing[at] for at in chosen.options)
+
+
 @dataclass(frozen=True)
 class SameLoops(TileWork):
     """Tilings that cut the same axes."""
@@ -145,7 +176,7 @@ class SameLoops(TileWork):
             windows = max(windows_of_results(self.of.made, self.of.spec, beside), 1)
             if not any(copy.fill for copy in self.of.copies):  # what is filled at borders alone
                 body = fused(body)
-            bound = np.broadcast_to(busy(body, self.of.spec.resources), (self.count,))
+            bound = np.broadcast_to(clock.busy(body, self.of.spec.resources), (self.count,))
             rest = np.ones(self.count, bool)
             for turning in (*(order if depth > 1 else ()), None):
                 depths = window_depths(self, loops, turning, depth)
@@ -203,7 +234,7 @@ class Candidates:
             some = some[self.bound[some] < limit]
             if not some.size:
                 break
-            counts = cycles(self.body, self.depths, self.same.of.spec.resources, some)
+            counts = clock.cycles(self.body, self.depths, self.same.of.spec.resources, some)
             limit = min(limit, NEAR * float(counts.min()))
             yield from ((float(counts[at]), int(some[at])) for at in np.flatnonzero(counts < limit))
 

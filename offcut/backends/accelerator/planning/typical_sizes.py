@@ -14,6 +14,8 @@ TYPICAL = 64
 
 AROUND = (0.125, 0.6, 4.0)
 """Times a typical size: sizes that are compared beside it."""
+BETWEEN = (0.03, 0.25)
+"""The same, of sizes at which another way may be the better one."""
 
 
 def typical_sizes(program: Program) -> dict[str, int]:
@@ -21,11 +23,14 @@ def typical_sizes(program: Program) -> dict[str, int]:
     return midpoint_sizes(program.sizes)
 
 
-def sizes_around(program: Program) -> list[dict[str, int]]:
-    """Return typical sizes, then smaller and larger ones, as far as they are allowed, at which a way should be good, too."""
+def sizes_around(program: Program, parts: Sequence[float] = AROUND) -> list[dict[str, int]]:
+    """Return typical sizes, then smaller and larger ones, as far as they are allowed, at which a way should be good, too.
+
+    parts  of typical sizes, that the others are
+    """
     typical = typical_sizes(program)
     vectors = [typical]
-    for part in AROUND:
+    for part in parts:
         sizes = {
             size.name: max(min(round(typical[size.name] * part), size.max), size.min, 1)
             for size in program.sizes

@@ -79,6 +79,11 @@ def needed(host: Host, texts: Iterable[str]) -> tuple[str, ...]:
     return (*general, *special)
 
 
+def every(host: Host) -> tuple[str, ...]:
+    """Return all features of the host that `supported` can ask."""
+    return tuple(name for name in _PLACES if name in host.features)
+
+
 def supported(symbol: str, features: Sequence[str], triple: str) -> str:
     """LLVM IR of ``i32 @symbol()``: 1 where processor and system have all `features`, else 0.
 

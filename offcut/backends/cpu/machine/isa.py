@@ -17,6 +17,7 @@ import llvmlite.binding as llvm
 
 from offcut.backends.cpu.machine.features import in_llvm
 from offcut.backends.host import cache as objects
+from offcut.backends.host.machine_facts import CACHE_FACTS, DATA_CACHES, cache_text
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.unpickle import unpickle
 from offcut.costmodel import Machine, features_of, load, processor, shipped
@@ -170,8 +171,8 @@ def detect_machine(architecture: str, features: frozenset[str], named: str = "")
     near = _kept_nearest(architecture, features)
     core = replace(near.core, count=os.cpu_count() or near.core.count)
     near = replace(near, name="host", architecture=architecture, core=core)
-    for level, index in enumerate(_DATA_CACHES):
-        size, ways, line = (_cache_fact(index, fact) for fact in _CACHE_FACTS)
+    for level, index in enumerate(DATA_CACHES):
+        size, ways, line = (_cache_fact(index, fact) for fact in CACHE_FACTS[:3])
         share = size // _sharing(index) if size and index == _SHARED else size
         near = near.with_memory(level, share, ways, line)
     return near
@@ -201,32 +202,20 @@ def nearest_machine(architecture: str, features: frozenset[str]) -> Machine:
     return processor(load(best))
 
 
-_CACHES = "/sys/devices/system/cpu/cpu0/cache"  # where Linux describes them
-_DATA_CACHES = (0, 2, 3)  # how Linux counts L1, L2 and L3; 1 holds instructions
 _SHARED = 3  # the first that cores share
-_CACHE_FACTS = ("size", "ways_of_associativity", "coherency_line_size")
 
 
 def _cache_fact(index: int, fact: str) -> int | None:
     """A number that the system says of one of the core's caches; None where it does not."""
-    text = _said(index, fact)
+    text = cache_text(index, fact)
     digits, factor = text.rstrip("KM"), {"K": 1024, "M": 1 << 20}.get(text[-1:], 1)
     return int(digits) * factor if digits.isdigit() else None
 
 
 def _sharing(index: int) -> int:
     """How many of this system's processors share one of the core's caches; 1 where it does not say."""
-    ranges = (part.partition("-") for part in _said(index, "shared_cpu_list").split(",") if part)
+    ranges = (part.partition("-") for part in cache_text(index, CACHE_FACTS[3]).split(",") if part)
     return max(1, sum(int(last or first) - int(first) + 1 for first, _, last in ranges))
-
-
-def _said(index: int, fact: str) -> str:
-    """What the system says of one of the core's caches; nothing where it does not."""
-    try:
-        with open(f"{_CACHES}/index{index}/{fact}", "rb", 0) as file:
-            return file.read().decode().strip()
-    except OSError:
-        return ""
 
 
 def _architecture(triple: str) -> str:

@@ -46,7 +46,6 @@ from offcut.partition import (
     check_tiles,
     check_windows,
     checked_tiles,
-    cut_program,
     without_covers,
 )
 from offcut.polyhedral import request_budget
@@ -59,6 +58,7 @@ from offcut.schedule import (
     Schedule,
     Split,
     at_line,
+    cut_program,
     decisions_about,
     each_decision,
     is_of_loops,

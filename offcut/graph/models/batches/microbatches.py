@@ -59,6 +59,19 @@ class Run:
     numbers: tuple[Numbers, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class WholeBatches:
+    """The calls for which every kernel runs for the whole of a batch: of small batches, and of values that stay in the caches.
+
+    size         of which parts may run: its place among the sizes of the graph; most: up to which it is not parted
+    cache_bytes  of the last cache
+    """
+
+    size: int
+    most: int
+    cache_bytes: int
+
+
 class MicroBatches:
     """Which kernels of a graph run for a part of a size at a time."""
 
@@ -129,6 +142,15 @@ class MicroBatches:
             else:
                 found.append(Run(part, first, end, total, own))
         return found, notes
+
+    @property
+    def whole(self) -> WholeBatches | None:
+        """Return the calls that run nothing for a part of the batch; None: all calls."""
+        if not self._size or not isinstance(self.machine, Machine):
+            return None
+        least = next(self._counts(self._sizes[self._size].max), 1)
+        cache_bytes = max(level.bytes for level in self.machine.memory)
+        return WholeBatches([*self._sizes].index(self._size), least, cache_bytes)
 
     def traffic(self, number: Numbers, size: str | None = None) -> Traffic | None:
         """What the steps move at sizes, a part of `size` at a time or all at once; None on a machine whose memories are not caches."""

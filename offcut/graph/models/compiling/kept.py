@@ -20,9 +20,9 @@ import numpy as np
 from offcut import debug
 from offcut.backends.host import cache
 from offcut.backends.target import Target
-from offcut.backends.tuned_schedule import records_fingerprint
+from offcut.core.records_path import records_fingerprint
 from offcut.core.unpickle import DataUnpickler
-from offcut.describe.request import Array
+from offcut.describe.request import Array, give_back
 from offcut.errors import DescribeError
 from offcut.graph.graph import Bound
 from offcut.graph.models.compiling.ahead import processes
@@ -149,8 +149,10 @@ def write(
 
 
 def _is_finite(array: Array) -> bool:
-    """Whether nothing in it is infinite or NaN, nor its sum."""
+    """Whether nothing in it is infinite or NaN, nor its sum. Its memory is given back to whom it is lent from: what it is packed from is read later."""
     if array.dtype.kind in "biu":
         return True
     with np.errstate(all="ignore"):
-        return bool(np.isfinite(array.sum(dtype=np.float64 if array.itemsize > 4 else np.float32)))
+        total = array.sum(dtype=np.float64 if array.itemsize > 4 else np.float32)
+    give_back(array)
+    return bool(np.isfinite(total))

@@ -200,9 +200,7 @@ class Kernels:
         own = {new: old for old, new in region.names.items()}
         nodes, compiled = placed.region.nodes, self.compiled[call.code]
         name = nodes[-1].results[0].name
-        measured = {
-            f"{name}.{number}": one.largest.dtype for number, one in enumerate(binding.assumed)
-        }
+        measured = {f"{name}.{number}": one.dtype for number, one in enumerate(binding.assumed)}
         inputs = {x: self.operand(own[x], region, binding) for x in binding.inputs}
         results = {n: Operand(n, n, dtype, ZERO, (), ()) for n, dtype in measured.items()} or {
             region.names[n]: self.operand(n, region, binding) for n in placed.region.results

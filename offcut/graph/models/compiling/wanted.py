@@ -23,7 +23,7 @@ from offcut.describe.source import source
 from offcut.describe.tensor import Tensor
 from offcut.graph.describing import Description, Dims, typed
 from offcut.graph.fusion.folding import with_folded_factors
-from offcut.graph.fusion.minimal import Assumed, with_fewer_products
+from offcut.graph.fusion.minimal import Assumed, MagnitudeLimit, with_fewer_products
 from offcut.graph.fusion.narrow import with_lanes_over_groups
 from offcut.graph.fusion.parallel import Coupling, parallel_axes
 from offcut.graph.fusion.rearrange import (
@@ -134,7 +134,7 @@ class Binding:
     derived    what is computed from the region's constants alone
     runs       how many axes of a value each of its axes is
     sizes      its sizes, over those of the graph
-    assumed    what its results are compared with, where it measures what another reads
+    assumed    the limits that its results are compared with, where it measures what another reads
     distributed  whether products are distributed over sums
     finite     False: not all that would be computed from constants is, so that less is distributed
     parallel   of those of its sizes along which a part of the results is computed from that part of what is read: the axes
@@ -146,7 +146,7 @@ class Binding:
     derived: Derived
     runs: Mapping[str, tuple[int, ...]]
     sizes: Mapping[str, Expr]
-    assumed: tuple[Assumed, ...] = ()
+    assumed: tuple[MagnitudeLimit, ...] = ()
     distributed: bool = False
     finite: bool = True
     parallel: Mapping[str, Mapping[str, int] | Coupling] = field(default_factory=dict)
@@ -225,7 +225,8 @@ def wanted(
     read = {one.name for one in tensors_of(largest)}
     around = replace(around, given=[one for one in given if one.name in read])
     measured = _described(around, largest, {})
-    measured = replace(measured, binding=replace(measured.binding, assumed=known.assumed))
+    limits = tuple(one.limit for one in known.assumed)
+    measured = replace(measured, binding=replace(measured.binding, assumed=limits))
     return (measured, found), every
 
 

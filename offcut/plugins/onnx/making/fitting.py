@@ -1,10 +1,11 @@
 """Sizes that make a node fit which is refused without: no longer than a table that is read, a multiple of what it is halved by,
-a number, or equal to others.
+a number, in the range where an extent is a number, or equal to others.
 
 A table of 64 places gives ``min(n, 64)`` rows, and what these are added to has n: it runs up to 64. An image that is halved and
 doubled has ``2*(h//2)`` rows, and what it is joined to has h: it runs where h is even. An exporter that was told that every axis
 varies calls the channels of an image c, and the weights are of 3: it runs where c is 3. One that was told of each input apart calls
-the batch of words b, and that of their masks d: it runs where d is b.
+the batch of words b, and that of their masks d: it runs where d is b. One of speech reads 4 samples at a time into a row, and
+multiplies it by weights of one row: it runs where ``n//4`` is 1.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from offcut.graph.sizes.numbers import plain
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.facts import INT_MAX, Wanted
 from offcut.plugins.onnx.making.negative import raise_sizes
+from offcut.plugins.onnx.making.ones import range_where
 from offcut.plugins.onnx.making.operands import Element, Known, Operand, known
 
 MOST_FACTOR = 4096
@@ -41,26 +43,79 @@ Taken: TypeAlias = "Callable[[Context, Sequence[Operand | None]], bool]"
 
 
 def settle_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -> None:
-    """Look for a size that is a number, where a node is refused.
+    """Look for a size that is a number above 1, where a node is refused.
 
-    Raises Wanted where the node is taken with one size that nobody bounded as one of the numbers among the extents of its operands,
-    or the elements where these are a shape, and with no other such size or number, nor with the next: that one would say that it is taken with any.
+    Raises Wanted as `_number` finds it.
     """
-    shapes = [g.shape(one) for one in operands if one is not None]
-    every = dict.fromkeys(extent for shape in shapes for extent in shape)
-    names = [one.name for one in every if isinstance(one, Var) and one.name in g.free]
-    listed = dict.fromkeys(one for operand in operands for one in _listed(operand))
-    numbers = [one for one in {**every, **listed} if isinstance(one, int) and one > 1]
+    found = _number(g, operands, taken, (n for n in _numbers(g, operands) if n > 1))
+    if found is not None:
+        raise found
+
+
+def _number(
+    g: Context, operands: Sequence[Operand | None], taken: Taken, numbers: Iterable[int]
+) -> Wanted | None:
+    """Return what is wanted where a node is taken with one size that nobody bounded as one of some numbers, and with no other such size or
+    number, nor with the next: that one would say that it is taken with any.
+    """
+    every = _numbered(g, operands)
+    names = [extent.name for extent in every if isinstance(extent, Var) and extent.name in g.free]
     found = [
         (name, number)
         for name, number in product(names, numbers)
         if taken(*_with(g, operands, {name: Const(number, "index")}))
     ]
     if len(found) != 1:
-        return
+        return None
     ((name, number),) = found
-    if not taken(*_with(g, operands, {name: Const(number + 1, "index")})):
-        raise Wanted(said={name: number})
+    more = taken(*_with(g, operands, {name: Const(number + 1, "index")}))
+    return None if more else Wanted(said={name: number})
+
+
+def guessed(g: Context, operands: Sequence[Operand | None], taken: Taken) -> Wanted | None:
+    """Return what sizes are, for where no node is seen to join or to settle sizes: equal to others at another place; in the range in which an
+    extent, ``n//4``, is a number; or 1, which fits much. Of more than `MOST_PAIRS` pairs of extents nothing is guessed.
+    """
+    pairs = _pairs(g, operands)
+    if len(pairs) > MOST_PAIRS:
+        return None
+    return (
+        _equal(g, operands, taken, pairs)
+        or _range(g, operands, taken)
+        or _number(g, operands, taken, (1,))
+    )
+
+
+def _range(g: Context, operands: Sequence[Operand | None], taken: Taken) -> Wanted | None:
+    """Return the range of a size where a node is taken with an extent of it as 1, or as one of the numbers among the extents of its operands,
+    and with no other extent or number, nor with the next.
+    """
+    found = list[tuple[str, tuple[int, int], Expr, int]]()
+    for extent in _numbered(g, operands):
+        if not isinstance(extent, Expr) or isinstance(extent, Var) or len(variables(extent)) != 1:
+            continue
+        (name,) = variables(extent)
+        for number in dict.fromkeys((1, *_numbers(g, operands))) if name in g.free else ():
+            ends = range_where(g, extent, number, name)
+            if ends is not None and taken(*_in_place(g, operands, extent, number)):
+                found.append((name, ends, extent, number))
+    if len(found) != 1:
+        return None
+    ((name, (low, high), extent, number),) = found
+    more = taken(*_in_place(g, operands, extent, number + 1))
+    return None if more else Wanted(lows={name: low}, highs={name: high})
+
+
+def _numbers(g: Context, operands: Sequence[Operand | None]) -> list[int]:
+    """Return the numbers above 0 among the extents of operands, and the elements of shapes."""
+    return [one for one in _numbered(g, operands) if isinstance(one, int) and one > 0]
+
+
+def _numbered(g: Context, operands: Sequence[Operand | None]) -> dict[Element, None]:
+    """Return the extents of operands, and the elements of those that are shapes, each once."""
+    shapes = [g.shape(one) for one in operands if one is not None]
+    listed = (one for operand in operands for one in _listed(operand))
+    return dict.fromkeys((*(extent for shape in shapes for extent in shape), *listed))
 
 
 def join_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -> None:
@@ -79,20 +134,24 @@ def join_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -> 
     raise Wanted(equal=aligned)
 
 
-def guessed(g: Context, operands: Sequence[Operand | None], taken: Taken) -> Wanted | None:
-    """What sizes are, where a node is taken with one pair of extents, or of sizes in them, in place of one another, and with no other.
-
-    They are at no one place: it is a guess, for where no node is seen to join sizes. Of more than `MOST_PAIRS` nothing is guessed.
-    """
+def _pairs(g: Context, operands: Sequence[Operand | None]) -> list[dict[str, Expr]]:
+    """Return what sizes are where two extents of operands, or sizes in them, are equal, for each two of which one is such a size."""
     every = dict.fromkeys(
         one
         for operand in operands
         for extent in _extents(g, operand)
         for one in (extent, *filter(partial(_is_free, g), walk(extent)))
     )
-    pairs = [same for pair in combinations(every, 2) if (same := _joined(g, pair))]
-    if len(pairs) > MOST_PAIRS:
-        return None
+    return [same for pair in combinations(every, 2) if (same := _joined(g, pair))]
+
+
+def _equal(
+    g: Context,
+    operands: Sequence[Operand | None],
+    taken: Taken,
+    pairs: Sequence[Mapping[str, Expr]],
+) -> Wanted | None:
+    """Return what sizes are, where a node is taken with one of the pairs equal, and with no other: they are at no one place."""
     found = [same for same in pairs if taken(*_with(g, operands, same))]
     return Wanted(equal=found[0]) if len(found) == 1 else None
 
@@ -140,6 +199,21 @@ def _with(
     g: Context, operands: Sequence[Operand | None], put: Mapping[str, Expr]
 ) -> tuple[Context, list[Operand | None]]:
     """Return a context of its own, and operands that are alike in it but for sizes in whose places others, or numbers, are put."""
+    return _changed(g, operands, lambda one: extents.at(ix.index(one), put))
+
+
+def _in_place(
+    g: Context, operands: Sequence[Operand | None], extent: Expr, number: int
+) -> tuple[Context, list[Operand | None]]:
+    """Return the same where an extent is a number."""
+    put = Const(number, "index")
+    return _changed(g, operands, lambda one: put if one == extent else ix.index(one))
+
+
+def _changed(
+    g: Context, operands: Sequence[Operand | None], change: Callable[[Element], Expr]
+) -> tuple[Context, list[Operand | None]]:
+    """Return a context of its own, and operands that are alike in it but for their extents."""
     apart = Context("apart")
     apart.builder.sizes.update(g.builder.sizes)
     apart.free |= g.free
@@ -147,11 +221,11 @@ def _with(
 
     def alike(one: Operand | None) -> Operand | None:
         if isinstance(one, Known) and one.symbolic:
-            elements = [plain(extents.at(ix.index(element), put)) for element in one.elements]
+            elements = [plain(change(element)) for element in one.elements]
             return known(np.reshape(np.array(elements, object), one.array.shape), one.dtype)
         if one is None or isinstance(one, Known):
             return one
-        shape = [extents.at(ix.index(extent), put) for extent in g.shape(one)]
+        shape = [change(extent) for extent in g.shape(one)]
         return apart.builder.input(apart.builder.fresh(one.name), g.dtype(one), shape)
 
     return apart, [alike(one) for one in operands]

@@ -34,7 +34,7 @@ def require_one(g: Context, value: Element, axis: int) -> None:
     help = "from_onnx(…, sizes={…}): bounds in which it is 1"
     if len(names := variables(value)) == 1:
         (name,) = names
-        ends = _ones(g, value, name)
+        ends = range_where(g, value, 1, name)
         if ends is not None and name in g.free:
             if ends[0] == ends[1]:
                 raise Wanted(said={name: g.origins[name][1] * ends[0]})
@@ -45,19 +45,19 @@ def require_one(g: Context, value: Element, axis: int) -> None:
     raise Refused(f"axis {axis} has the extent {in_file(g, value)}, which is not 1{at}", help)
 
 
-def _ones(g: Context, value: Expr, name: str) -> tuple[int, int] | None:
-    """Between which values of a size an extent is seen to be 1; None where there are none."""
+def range_where(g: Context, value: Expr, number: int, name: str) -> tuple[int, int] | None:
+    """Return the values of a size, the least and the greatest, between which an extent is seen to be a number; None where there are none."""
     size = g.builder.sizes[name]
 
     def reaches(least: int, low: int) -> int:
-        """The first value of the size from `low` on at which the extent is that large, or the one beyond all."""
+        """Return the first value of the size from `low` on at which the extent is that large, or the one beyond all."""
         return first(low, min(size.max, INT_MAX) + 1, lambda n: value_at(value, {name: n}) >= least)
 
-    low = reaches(1, size.min)
-    high = reaches(2, low) - 1
+    low = reaches(number, size.min)
+    high = reaches(number + 1, low) - 1
     if low > high:
         return None
-    return (low, high) if g.bounds(value, {name: (low, high)}) == (1, 1) else None
+    return (low, high) if g.bounds(value, {name: (low, high)}) == (number, number) else None
 
 
 def is_one(g: Context, value: Element, axis: int) -> bool:

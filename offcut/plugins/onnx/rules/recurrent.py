@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from offcut.plugins.onnx.making.context import Context
@@ -162,6 +162,37 @@ def _results(g: Context, runs: Sequence[tuple[Operand, ...]], turned: bool) -> R
     if not turned:
         return (sequence, *last)
     return (g.transpose(sequence, [2, 0, 1, 3]), *(g.transpose(one, [1, 0, 2]) for one in last))
+
+
+def dynamic_lstm(g: Context, call: Call) -> Results:
+    """LSTM of weights in 8 bits, (directions, inputs, 4 * hidden), with a scale and a zero point of each direction or gate row.
+
+    Weights are the floats that they stand for. What they multiply is not rounded to 8 bits, as onnxruntime does at each step.
+
+    Source: onnxruntime, docs/ContribOperators.md.
+    """
+    weights = [_widened(g, call, place, 8 + 2 * n) for n, place in enumerate((1, 2))]
+    inputs = (call[0], *weights, *(call.input(place) for place in range(3, 8)))
+    return RECURRENT["LSTM"](g, replace(call, op="LSTM", inputs=inputs, version=14))
+
+
+def _widened(g: Context, call: Call, place: int, beside: int) -> Operand:
+    """Return weights as floats, (directions, rows, columns) as those of LSTM lie; their scale and zero point are inputs from `beside` on."""
+    x, scale, zero = call[place], call[beside], call.input(beside + 1)
+
+    def along(parameter: Operand) -> Operand:
+        """Return a parameter of a direction, or of each row of one, so that it is broadcast."""
+        count = g.rank(parameter)
+        return (
+            g.reshape(parameter, (*g.shape(parameter), *[1] * (3 - count)))
+            if count < 2
+            else (unsqueezed(g, parameter, [1]))
+        )
+
+    real = g.cast(x, "float32")
+    if zero is not None:
+        real = g.binary("subtract", real, g.cast(along(zero), "float32"))
+    return g.transpose(g.binary("multiply", real, along(scale)), [0, 2, 1])
 
 
 RECURRENT: Mapping[str, Operator] = {

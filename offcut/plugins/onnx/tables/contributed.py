@@ -16,6 +16,7 @@ from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import ELEMENTWISE, Operator, scalar
 from offcut.plugins.onnx.rules.products import integer_matmul, multiplied
+from offcut.plugins.onnx.rules.recurrent import dynamic_lstm
 from offcut.plugins.onnx.rules.reductions import REDUCTIONS
 from offcut.plugins.onnx.rules.shapes import SHAPES
 from offcut.plugins.onnx.tables.quantization import (
@@ -188,6 +189,7 @@ def _skipped(name: str, epsilon: float) -> Operator:
 CONTRIBUTED: Mapping[str, Operator] = {
     "BiasGelu": _gelu("gelu"),
     "DequantizeLinear": QUANTIZATION["DequantizeLinear"],
+    "DynamicQuantizeLSTM": dynamic_lstm,
     "DynamicQuantizeMatMul": _dynamic_matmul,
     "FastGelu": _gelu("gelu_tanh"),
     "FusedMatMul": _matmul,

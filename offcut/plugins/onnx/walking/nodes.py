@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import onnx
 from onnx import helper, numpy_helper
@@ -57,6 +57,10 @@ class Scope:
     versions: Mapping[str, int]
     attributes: Mapping[str, Any] = field(default_factory=dict)
     within: str = ""
+
+
+Side: TypeAlias = "tuple[Any, ...] | Wanted | list[Complaint]"
+"""What becomes of a branch: its results, what it wants of sizes, or what of it cannot be taken."""
 
 
 class Walk:
@@ -260,20 +264,74 @@ class Walk:
         if isinstance(condition, Known) and not condition.symbolic:
             taken = attributes["then_branch" if condition.array.item() else "else_branch"]
             return self.inner(taken, scope)
-        both = [self.inner(attributes[name], scope) for name in ("then_branch", "else_branch")]
+        both = [
+            self.side(attributes[name], scope, condition) for name in ("then_branch", "else_branch")
+        ]
+        wanted = [one for one in both if isinstance(one, Wanted)]
+        if len(wanted) == 2 and wanted[0].facts != wanted[1].facts:
+            raise Refused(
+                "its branches want other sizes, and its condition is not known at import",
+                self.known_by(condition),
+            )
+        if wanted:
+            raise wanted[0]
+        if any(isinstance(one, list) for one in both):
+            return self.one_side(both, condition)
         results: list[Operand | None] = []
         for one, other in zip(*both, strict=True):
-            if one is None or other is None:
-                results.append(None)
-                continue
             shapes = self.context.shape(one), self.context.shape(other)
             if shapes[0] != shapes[1]:
                 raise Refused(
                     f"its branches give shapes ({said(*shapes[0])}) and "
-                    f"({said(*shapes[1])}), and its condition is not known at import"
+                    f"({said(*shapes[1])}), and its condition is not known at import",
+                    self.known_by(condition),
                 )
             results.append(self.context.op("where", condition, one, other))
         return results
+
+    def side(self, graph: Any, scope: Scope, condition: Operand) -> Side:
+        """Return the results of a branch; what it wants of sizes; or what of it cannot be taken, of which nothing is left."""
+        before, mark = len(self.complaints), self.mark()
+        try:
+            made = self.inner(graph, scope)
+        except Wanted as wanted:
+            return wanted
+        complaints = self.complaints[before:]
+        if not complaints:
+            return tuple(made)
+        del self.complaints[before:]
+        self.undo(mark)
+        help = self.known_by(condition)
+        return [replace(one, help=one.help or help) for one in complaints]
+
+    def one_side(self, both: Sequence[Side], condition: Operand) -> Sequence[Operand | None]:
+        """Return the results of the branch that can be taken: a call that goes into the other is refused; where there is none, what cannot be taken
+        of both is a complaint.
+        """
+        g = self.context
+        for taken, one in zip((True, False), both, strict=True):
+            if isinstance(one, tuple):
+                holds = condition if taken else g.op("logical_not", condition)
+                alone = g.reshape(holds, [])
+                return [g.required(each, g.broadcast(alone, g.shape(each))) for each in one]
+        for one in both:
+            self.complaints += one if isinstance(one, list) else []
+        return []
+
+    def known_by(self, condition: Operand) -> str:
+        """Return what makes a condition known at import, in words."""
+        builder = self.context.builder
+        makers = {value.name: node for node in builder.nodes for value in node.results}
+        pending, read = [self.context.ref(condition).name], dict[str, None]()
+        while pending:
+            name = pending.pop()
+            node = makers.get(name)
+            if node is not None:
+                pending += node.operands
+            elif name not in builder.constants:
+                read[name] = None
+        given = ", ".join(f'"{name}": array' for name in read)
+        return f"from_onnx(…, constants={{{given}}}) where a call never changes it" if read else ""
 
     def loop(self, call: Call, scope: Scope) -> Sequence[Any]:
         """The results of Scan, Loop or SequenceMap: its steps, one after the other.

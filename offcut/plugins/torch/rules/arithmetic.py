@@ -126,11 +126,6 @@ def sub(t: Translation, x: Operand, y: Operand, alpha: Any = 1) -> Any:
     return _plus(t, "subtract", x, y, alpha)
 
 
-@takes("rsub.Tensor", "rsub.Scalar")
-def rsub(t: Translation, x: Operand, y: Operand, alpha: Any = 1) -> Any:
-    return _plus(t, "subtract", y, x, alpha)
-
-
 @takes("div.Tensor", "div.Scalar", "true_divide.Tensor")
 def div(t: Translation, x: Operand, y: Operand) -> Any:
     return binary(t, "divide", x, y)

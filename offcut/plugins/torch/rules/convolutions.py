@@ -279,19 +279,19 @@ def linear(t: Translation, x: Ref, size: Any, align: bool, scales: Any) -> Any:
     return _interpolated(t, x, "linear", align, size, scales)
 
 
-@takes("pixel_shuffle")
-def pixel_shuffle(t: Translation, x: Ref, factor: int) -> Any:
-    *rows, c, h, w = t.shape(x)
-    inner = plain(c)
-    if not isinstance(inner, int):
-        raise Left("its channels are symbolic")
-    rank = len(rows)
-    apart = t.reshape(x, (*rows, inner // factor**2, factor, factor, h, w))
-    order = (*range(rank), rank, rank + 3, rank + 1, rank + 4, rank + 2)
-    return t.reshape(
-        t.transpose(apart, order),
-        (*rows, inner // factor**2, ix.mul(h, factor), ix.mul(w, factor)),
-    )
+@takes("grid_sampler", "grid_sampler_2d")
+def grid_sampler(t: Translation, x: Ref, grid: Ref, mode: int, padding: int, corners: bool) -> Any:
+    if mode > 1 or t.rank(x) != 4:
+        raise Left("places between four elements along an axis, or in volumes")
+    for extent in t.shape(x)[2:]:
+        t.at_least(extent, 1)
+    options = {
+        "mode": ("linear", "nearest")[mode],
+        "padding": ("zeros", "border", "reflection")[padding],
+        "align_corners": corners,
+    }
+    grid = t.restated(grid, (t.shape(x)[0], *t.shape(grid)[1:]))
+    return t.node("grid_sample", t.as_result(x), t.as_result(grid), **options)
 
 
 @takes("upsample_nearest2d")

@@ -69,16 +69,6 @@ takes("tril_indices")(_triangle_places(np.tril_indices))
 takes("triu_indices")(_triangle_places(np.triu_indices))
 
 
-@takes("tril")
-def tril(t: Translation, x: Ref, diagonal: Any = 0) -> Any:
-    return _triangle(t, x, "greater_equal", diagonal)
-
-
-@takes("triu")
-def triu(t: Translation, x: Ref, diagonal: Any = 0) -> Any:
-    return _triangle(t, x, "less_equal", diagonal)
-
-
 def filled(t: Translation, value: Any) -> Any:
     """The shape of the result, of one number."""
     number = t.cast(value, t.result) if isinstance(value, Ref) else t.scalar(value, t.result)

@@ -214,16 +214,6 @@ def clamp(t: Translation, x: Ref, low: Any = None, high: Any = None) -> Any:
     return found
 
 
-@takes("clamp_min", "clamp_min.Tensor")
-def clamp_min(t: Translation, x: Ref, low: Any) -> Any:
-    return clamp(t, x, low=low)
-
-
-@takes("clamp_max", "clamp_max.Tensor")
-def clamp_max(t: Translation, x: Ref, high: Any) -> Any:
-    return clamp(t, x, high=high)
-
-
 def _logarithm(base: float) -> Any:
     def rule(t: Translation, x: Ref) -> Any:
         return t.node("multiply", t.node("log", t.as_result(x)), 1 / math.log(base))

@@ -11,7 +11,7 @@ from offcut.plugins.torch.halves import wide
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.arithmetic import binary
 from offcut.plugins.torch.table import takes, takes_of_others
-from offcut.plugins.torch.translation import Translation, plain, product
+from offcut.plugins.torch.translation import Translation, plain
 
 
 @takes("mm")
@@ -192,13 +192,6 @@ def multiplied(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
         transpose_a=left is not None or None,
         transpose_b=right is not None or None,
         dtype=dtype,
-    )
-
-
-@takes("outer")
-def outer(t: Translation, x: Ref, y: Ref) -> Any:
-    return t.node(
-        "multiply", t.reshape(x, (product(t.shape(x)), 1)), t.reshape(y, (1, product(t.shape(y))))
     )
 
 

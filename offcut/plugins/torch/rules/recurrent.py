@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from offcut.core import index as ix
 from offcut.graph import Ref
 from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.table import takes
+from offcut.plugins.torch.table import takes, takes_of_others
 from offcut.plugins.torch.translation import Translation
 
 States: TypeAlias = tuple[Ref | None, ...]
@@ -123,21 +123,25 @@ def state_of(t: Translation, x: Ref, number: int) -> Ref | None:
     return t.reshape(t.slice(x, 0, number, number + 1), t.shape(x)[1:])
 
 
+@takes_of_others("offcut::lstm")
 @takes("lstm.input", rounds_each=True)
 def lstm(t: Translation, x: Ref, hx: Sequence[Ref], params: Sequence[Ref], *how: Any) -> Any:
     return stacked("lstm", t, x, hx, params, *how)
 
 
+@takes_of_others("offcut::gru")
 @takes("gru.input", rounds_each=True)
 def gru(t: Translation, x: Ref, hx: Ref, params: Sequence[Ref], *how: Any) -> Any:
     return stacked("gru", t, x, [hx], params, *how)
 
 
+@takes_of_others("offcut::rnn_tanh")
 @takes("rnn_tanh.input", rounds_each=True)
 def rnn_tanh(t: Translation, x: Ref, hx: Ref, params: Sequence[Ref], *how: Any) -> Any:
     return stacked("rnn", t, x, [hx], params, *how)
 
 
+@takes_of_others("offcut::rnn_relu")
 @takes("rnn_relu.input", rounds_each=True)
 def rnn_relu(t: Translation, x: Ref, hx: Ref, params: Sequence[Ref], *how: Any) -> Any:
     return stacked("rnn", t, x, [hx], params, *how, activation="relu")

@@ -85,12 +85,6 @@ def any_of(t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False) ->
     return t.node("greater", found, 0)
 
 
-@takes("all", "all.dim", "all.dims")
-def all_of(t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False) -> Any:
-    found = _over(t, "min", t.cast(truth(t, x), "int32"), axes, keepdims)
-    return t.node("greater", found, 0)
-
-
 @takes("var.correction", "var.dim")
 def variance(
     t: Translation,

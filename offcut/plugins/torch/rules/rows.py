@@ -9,14 +9,31 @@ from typing import Any
 from offcut.graph import Ref
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
-from offcut.plugins.torch.translation import Translation, product
+from offcut.plugins.torch.translation import Translation, plain, product
 
 
 @takes("native_layer_norm")
 def native_layer_norm(
     t: Translation, x: Ref, shape: Sequence[Any], gain: Ref | None, bias: Ref | None, epsilon: float
 ) -> Any:
-    return layer_norm(t, x, shape, gain, bias, epsilon), None, None
+    made = layer_norm(t, x, shape, gain, bias, epsilon)
+    own = t.as_result(x)
+    axes = tuple(range(t.rank(x) - len(shape), t.rank(x)))
+    mean, variance = _moments(t, own, axes, keepdims=True)
+    return made, mean, _over_deviation(t, variance, epsilon)
+
+
+def _moments(t: Translation, x: Ref, axes: tuple[int, ...], keepdims: bool) -> tuple[Ref, Ref]:
+    """Return the mean along axes, and the mean square of what elements differ from it by."""
+    mean = t.node("mean", x, axis=axes, keepdims=True)
+    apart = t.node("square", t.node("subtract", x, mean))
+    variance = t.node("mean", apart, axis=axes, keepdims=keepdims)
+    return mean if keepdims else t.node("mean", x, axis=axes), variance
+
+
+def _over_deviation(t: Translation, variance: Ref, epsilon: float) -> Ref:
+    made: Ref = t.node("rsqrt", t.node("add", variance, epsilon))
+    return made
 
 
 @takes("layer_norm")
@@ -67,6 +84,37 @@ def batch_norm_inference(
     return t.node("batchnorm", x, mean, variance, **given), None, None
 
 
+@takes("_native_batch_norm_legit_functional")
+def batch_norm_training(
+    t: Translation,
+    x: Ref,
+    gain: Ref | None,
+    bias: Ref | None,
+    mean: Ref,
+    variance: Ref,
+    training: bool,
+    momentum: float,
+    epsilon: float,
+) -> Any:
+    """By the statistics of the batch; those that are held move towards them."""
+    if not training:
+        made = batch_norm_inference(t, x, gain, bias, mean, variance, momentum, epsilon)[0]
+        return made, None, None, mean, variance
+    axes = (0, *range(2, t.rank(x)))
+    own, spread = _moments(t, x, axes, keepdims=False)
+    made = batch_norm_inference(t, x, gain, bias, own, spread, momentum, epsilon)[0]
+    count = t.scalar(plain(product([t.shape(x)[axis] for axis in axes])), t.dtype(x))
+    unbiased = t.node("multiply", spread, t.node("divide", count, t.node("subtract", count, 1)))
+
+    def moved(held: Ref, towards: Ref) -> Ref:
+        kept = t.node("multiply", held, 1 - momentum)
+        found: Ref = t.node("add", t.node("multiply", towards, momentum), kept)
+        return found
+
+    held = moved(mean, own), moved(variance, unbiased)
+    return made, own, _over_deviation(t, spread, epsilon), *held
+
+
 @takes("batch_norm")
 def batch_norm(
     t: Translation,
@@ -97,7 +145,10 @@ def native_group_norm(
     groups: int,
     epsilon: float,
 ) -> Any:
-    return group_norm(t, x, groups, gain, bias, epsilon), None, None
+    made = group_norm(t, x, groups, gain, bias, epsilon)
+    parts = t.reshape(t.as_result(x), (t.shape(x)[0], groups, -1))
+    mean, variance = _moments(t, parts, (2,), keepdims=False)
+    return made, mean, _over_deviation(t, variance, epsilon)
 
 
 @takes("group_norm")

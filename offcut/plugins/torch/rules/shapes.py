@@ -127,11 +127,6 @@ def split(t: Translation, x: Ref, _: Any, axis: int = 0) -> Any:
     return tuple(t.slice(x, place, plain(start), plain(stop)) for start, stop in pairwise(ends))
 
 
-@takes("unbind.int")
-def unbind(t: Translation, x: Ref, axis: int = 0) -> Any:
-    return tuple(select(t, x, axis, number) for number in range(len(t.fake)))
-
-
 @takes("cat", "concat", "concatenate")
 def concat(t: Translation, operands: Sequence[Ref], axis: int = 0) -> Any:
     some = [

@@ -243,6 +243,24 @@ def _either(own: Sequence[Expr], other: Sequence[Expr]) -> list[Expr]:
     return [a if one in (a, b) else b for a, b in zip(own, other, strict=True)]
 
 
+@takes("im2col")
+def unfold(
+    t: Translation,
+    x: Ref,
+    window: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Any:
+    """Windows, whose channels are made one axis, and so are their places."""
+    *lead, channels, height, width = t.shape(x)
+    for extent, size, by, edge in zip((height, width), window, dilation, padding, strict=True):
+        t.at_least(extent, by * (size - 1) + 1 - 2 * edge)
+    options = {"stride": tuple(stride), "padding": tuple(padding), "dilation": tuple(dilation)}
+    images = t.reshape(x, (product(lead), channels, height, width))
+    return t.viewed(t.node("unfold", images, tuple(window), **options))
+
+
 @takes("col2im")
 def fold(
     t: Translation,

@@ -9,7 +9,6 @@ import torch
 from torch._C import DispatchKey
 from torch._decomp import decomposition_table
 from torch._dynamo.variables.builder import VariableBuilder
-from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from torch._subclasses import fake_impls
 from torch._subclasses.fake_impls import op_implementations_dict
@@ -19,7 +18,6 @@ from torch.fx.experimental.sym_node import SymNode
 
 from offcut.plugins.torch.unguarded.attention import attention
 from offcut.plugins.torch.unguarded.attributes import wrap_symfloat
-from offcut.plugins.torch.unguarded.branches import evaluate_expr
 from offcut.plugins.torch.unguarded.einsum import einsum
 from offcut.plugins.torch.unguarded.layout import contiguous, flatten, reshape, view
 from offcut.plugins.torch.unguarded.operators import (
@@ -80,7 +78,6 @@ _FUNCTIONS: Mapping[tuple[Any, str], Callable[..., Any]] = {
     (fake_impls, "_compute_slice_index"): slice_index,
     (torch, "_debug_has_internal_overlap"): overlap,
     (VariableBuilder, "wrap_symfloat"): wrap_symfloat,
-    (SymNodeVariable, "evaluate_expr"): evaluate_expr,
     (SymNode, "trunc"): trunc,
 }
 """By module or class, and name, what stands for a function that torch calls where it traces."""

@@ -1,4 +1,4 @@
-"""A computation, and what a user asks of its axes, as a loop program and the tiles of its loops."""
+"""What a user asks of the axes of a computation, as cuts of the loops of its program."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ from itertools import pairwise
 
 from offcut.core.integers import whole
 from offcut.describe.computation import Computation, Stage
-from offcut.describe.microkernel import Microkernel
-from offcut.describe.source import source
 from offcut.errors import PartitionError
-from offcut.partition.cutting import LoopCut, PiecesCost, tiles_alike
-from offcut.partition.pieces import Partition, Users
-from offcut.partition.programs import cut_program
-from offcut.partition.separate import COPIES
+from offcut.partition.cutting import LoopCut
+from offcut.partition.pieces import Users
 from offcut.partition.strategies.catalog import (
     CUT,
     Strategy,
@@ -23,30 +19,6 @@ from offcut.partition.strategies.catalog import (
 )
 
 Tiles = int | Sequence[int]
-
-
-def cut(
-    computation: Computation,
-    tile: Mapping[str, Tiles],
-    tail: Mapping[str, StrategyLike] | StrategyLike,
-    microkernels: Sequence[Microkernel],
-    price: PiecesCost = tiles_alike,
-    copies: int = COPIES,
-) -> Partition:
-    """`computation` with the axes in `tile` cut, and no other.
-
-    tile   the largest tile by axis, in iterations, or one for each level, outermost first; an axis
-           is ``j``, or ``C.j`` where two have it
-    tail   what to do with the partial tile, by axis, or one strategy for all, by name, or by name
-           and heights; ``cut`` by default
-    price   predicted seconds of a sequence of tiles, by which ``mix`` chooses
-    copies  stores that separating conditions may make of one
-
-    Raises PartitionError for what is not there, not legal, or not proved.
-    """
-    wanted = cuts_of(computation, tile, tail)
-    users = users_of(computation)
-    return cut_program(source(computation), wanted, microkernels, price, users, copies)
 
 
 def cuts_of(

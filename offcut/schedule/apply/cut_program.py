@@ -14,17 +14,30 @@ from offcut.core.memo import memo
 from offcut.core.program import For, Form, Program, Stmt, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
-from offcut.core.traversal import used_names, walk_with_parents
-from offcut.describe.computation import Names
+from offcut.core.traversal import used_names
+from offcut.describe.computation import Computation, Names
 from offcut.describe.microkernel import Microkernel
+from offcut.describe.source import source as source_of
 from offcut.errors import PartitionError
-from offcut.partition.cutting import Carried, Cutting, EmittedTile, LoopCut, PiecesCost, tiles_alike
-from offcut.partition.judge import first_cover
-from offcut.partition.legality import check_marks, not_equal
-from offcut.partition.loops import LoopCutter
-from offcut.partition.pieces import Partition, Piece, Users
-from offcut.partition.separate import COPIES, separate
-from offcut.partition.strategies.catalog import CUT
+from offcut.partition import (
+    CUT,
+    EmittedTile,
+    LoopCut,
+    Partition,
+    StrategyLike,
+    Tiles,
+    Users,
+    check_marks,
+    cuts_of,
+    first_cover,
+    pieces_of,
+    separate,
+    tiles_alike,
+    users_of,
+)
+from offcut.partition.cutting import Carried, Cutting, PiecesCost
+from offcut.partition.legality import not_equal
+from offcut.partition.separate import COPIES
 from offcut.polyhedral import (
     Facts,
     Space,
@@ -37,6 +50,32 @@ from offcut.polyhedral import (
     dependences,
 )
 from offcut.proof import Certificate, Theorem, check_equal
+from offcut.schedule.apply.loop_cutter import LoopCutter
+from offcut.schedule.apply.staged_form import Nests
+
+
+def cut(
+    computation: Computation,
+    tile: Mapping[str, Tiles],
+    tail: Mapping[str, StrategyLike] | StrategyLike,
+    microkernels: Sequence[Microkernel],
+    price: PiecesCost = tiles_alike,
+    copies: int = COPIES,
+) -> Partition:
+    """`computation` with the axes in `tile` cut, and no other.
+
+    tile   the largest tile by axis, in iterations, or one for each level, outermost first; an axis
+           is ``j``, or ``C.j`` where two have it
+    tail   what to do with the partial tile, by axis, or one strategy for all, by name, or by name
+           and heights; ``cut`` by default
+    price   predicted seconds of a sequence of tiles, by which ``mix`` chooses
+    copies  stores that separating conditions may make of one
+
+    Raises PartitionError for what is not there, not legal, or not proved.
+    """
+    wanted = cuts_of(computation, tile, tail)
+    users = users_of(computation)
+    return cut_program(source_of(computation), wanted, microkernels, price, users, copies)
 
 
 def cut_program(
@@ -72,6 +111,7 @@ def cut_program(
     made: list[EmittedTile] = []
     theorems: dict[Theorem, None] = {}
     nests = _carried_by_nest(source)
+    declarations = Nests(source.name, source.sizes, source.assumptions, source.buffers, ())
     for stmt in separated.program.body:
         cutting = Cutting(
             lambda loop: _choice(loop, homes, wanted),
@@ -80,7 +120,7 @@ def cut_program(
             price,
             names,
         )
-        body += LoopCutter(cutting).block((stmt,), Facts(space))
+        body += LoopCutter(declarations, cutting).block((stmt,), Facts(space))
         made += cutting.made
         theorems |= cutting.theorems
         notes |= cutting.notes
@@ -221,36 +261,3 @@ def _carried_in(stmt: Stmt, nests: Sequence[tuple[set[str], Carried]]) -> Carrie
         if all(name in c.reductions or name not in c.sequential for c in mine)
     }
     return Carried(sequential, alone)
-
-
-def pieces_of_tiles(
-    source: Program, emitted: Program, made: Sequence[EmittedTile], users: Users
-) -> tuple[Piece, ...]:
-    """Return a piece for every tile of `emitted`, in the order of the text.
-
-    made  what each tile is by the loops that were cut around it; passes since may have added to tiles, and changed none
-    """
-    tiles = [stmt for stmt in statements(emitted.body) if isinstance(stmt, Tile)]
-    known = made if len(made) == len(tiles) else [EmittedTile(tile, (), None) for tile in tiles]
-    now = [
-        replace(one, leaf=tile, microkernel=tile.microkernel)
-        for one, tile in zip(known, tiles, strict=True)
-    ]
-    space = Space(source.sizes, source.assumptions)
-    return pieces_of(space, source, emitted, now, users)
-
-
-def pieces_of(
-    space: Space, source: Program, emitted: Program, made: Sequence[EmittedTile], users: Users
-) -> tuple[Piece, ...]:
-    """Return a piece for every tile that was made, in the order of the text, with all that encloses it."""
-    iterators = frozenset(loop.iter for loop in _loops(source.body))
-    found: list[Piece] = []
-    wanted = {id(one.leaf): one for one in made}
-    for stmt, path in walk_with_parents(emitted):
-        one = wanted.get(id(stmt))
-        if one is not None:
-            whole = (*(outer for outer, _ in path), stmt)
-            cut = one.segments, one.microkernel
-            found.append(Piece(*cut, space, whole, iterators, users))
-    return tuple(found)

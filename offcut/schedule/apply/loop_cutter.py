@@ -12,18 +12,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from offcut.core.expr import Logic, variables
-from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Sync, Tile
-from offcut.partition.band import Band
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Const, Expr, Logic, reads_memory, variables
+from offcut.core.program import (
+    Alloc,
+    Choose,
+    For,
+    If,
+    Let,
+    Option,
+    Stmt,
+    Store,
+    Sync,
+    Tile,
+    walk,
+)
+from offcut.partition import LoopCut, runs
 from offcut.partition.cutting import Cutting
+from offcut.partition.legality import check_crossed, check_takes
 from offcut.polyhedral import Facts
+from offcut.schedule.apply.band_loops import BandLoops, split_steps
+from offcut.schedule.apply.offsets import At
+from offcut.schedule.apply.staged_form import Nests
 
 
 class LoopCutter:
-    """Cuts the loops of one nest as `cutting` says, and notes there what it made."""
+    """Cuts the loops of one nest as `cutting` says, and notes there what it made.
 
-    def __init__(self, cutting: Cutting) -> None:
-        self.cutting, self.carried = cutting, cutting.carried
+    nests  the declarations of the program
+    """
+
+    def __init__(self, nests: Nests, cutting: Cutting) -> None:
+        self.nests, self.cutting, self.carried = nests, cutting, cutting.carried
 
     def block(self, body: Sequence[Stmt], at: Facts) -> tuple[Stmt, ...]:
         """`body` with the loops in it cut."""
@@ -72,7 +92,52 @@ class LoopCutter:
             band = (*band, chain[end])
             end += 1
         body = _wrapped(chain[end:], chain[-1].body) if end < len(chain) else chain[-1].body
-        return _wrapped(chain[:first], Band(self.cutting, band, body, self.block).emitted(at))
+        return _wrapped(chain[:first], self.band(band, body, at))
+
+    def band(self, band: Sequence[For], body: tuple[Stmt, ...], at: Facts) -> tuple[Stmt, ...]:
+        """Return the loops of `band` around `body`, cut; where their tails are `mix`, in every way that competes."""
+        mixed = self.mixed(band, body)
+        if not mixed:
+            return self.with_cuts(band, body, at)
+        iterators = {loop.iter for loop in band}
+        for loop, cut in mixed:
+            if iterators & (variables(loop.lo) | variables(loop.hi)):
+                check_crossed(loop, cut.strategy, cut.tiles[-1], last=True)
+        options = []
+        for one in mixed[0][1].strategy.among:
+            cost: Expr = Const(1.0, "float64")
+            for loop, cut in mixed:
+                extent = ix.maximum(ix.sub(loop.hi, loop.lo), 0)
+                tile = cut.tiles[-1]
+                check_takes(f"loop {loop.iter}", one, tile)
+                cost = Binary("*", cost, self.cutting.price(runs(one, extent, tile), tile))
+            with self.cutting.decided([loop for loop, _ in mixed], one):
+                options.append(Option(one.name, cost, self.with_cuts(band, body, at)))
+        return (Choose(tuple(options)),)
+
+    def mixed(self, band: Sequence[For], body: tuple[Stmt, ...]) -> list[tuple[For, LoopCut]]:
+        """Return the loops whose sequence is one choice, out here: those of the band, and those inside that
+        run equally often in every tile.
+        """
+        inside = list(walk(body))
+        bound = {loop.iter for loop in band}
+        bound |= {s.iter for s in inside if isinstance(s, For)}
+        bound |= {s.name for s in inside if isinstance(s, Let)}
+        fixed = [
+            stmt
+            for stmt in inside
+            if isinstance(stmt, For)
+            and not bound & (variables(stmt.lo) | variables(stmt.hi))
+            and not (reads_memory(stmt.lo) or reads_memory(stmt.hi))
+        ]
+        cuts = ((loop, self.cutting.cut_of(loop)) for loop in (*band, *fixed))
+        return [(loop, cut) for loop, cut in cuts if cut and cut.strategy.among]
+
+    def with_cuts(self, band: Sequence[For], body: tuple[Stmt, ...], at: Facts) -> tuple[Stmt, ...]:
+        """Return the loops of `band`, cut level by level."""
+        steps = split_steps(band, [self.cutting.cut_of(loop) for loop in band])
+        loops = BandLoops(self.nests, band, steps, body, self.cutting, self.block)
+        return loops.emit(At(at, {}))
 
     def distributes(self, band: Sequence[For]) -> bool:
         """Whether parallel loops are repeated around each of several loops inside: the parts into

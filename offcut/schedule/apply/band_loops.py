@@ -1,0 +1,393 @@
+"""The loops of a band around its tiles: a nest of one part, whose loops inside of all tile loops are one tile.
+
+Bounds may depend on loops further out. Where they depend on a loop of the same band (a triangle), the
+tiles that lie wholly inside are separated from those that the bounds cross::
+
+    for i in 0:n                   for i_tile in 0:n//4
+      for j in 0:i + 1               for j_tile in 0:i_tile                     full tiles
+        S                    ->        tile i in 4*i_tile +: 4, j in 4*j_tile +: 4
+                                         S
+                                     for i in 4*i_tile:4*i_tile + 4             along the border
+                                       for j in 4*i_tile:i + 1
+                                         S
+
+Where all loops of a tile are parallel these form a `Tile`, else loops that keep their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from offcut.core import index as ix
+from offcut.core.conditions import conjunction
+from offcut.core.expr import Compare, Const, Expr, Logic, Var, variables
+from offcut.core.intervals import Ends
+from offcut.core.program import For, Form, If, Role, Stmt, Tile, TileAxis
+from offcut.core.text.printer import format_expr
+from offcut.partition import CUT, GUARD, LADDER, LoopCut, Segment, Strategy, check_axis, segments
+from offcut.partition.cutting import Cutting, EmittedTile
+from offcut.partition.legality import (
+    check_crossed,
+    check_exact,
+    check_few,
+    check_keeps_reduction,
+    check_repeats,
+    check_takes,
+    not_together,
+)
+from offcut.partition.strategies.segment_loops import (
+    EmitTile,
+    TilePlace,
+    crossing_segment,
+    full_segment,
+    inner_segment,
+    possible_segments,
+    segment_loops,
+    whole_segment,
+)
+from offcut.partition.strategies.segment_placement import leading_form
+from offcut.polyhedral import Facts
+from offcut.schedule.apply.nest_loops import NestLoops
+from offcut.schedule.apply.offsets import At, Open
+from offcut.schedule.apply.staged_form import Nest, Nests, Part, Root
+from offcut.schedule.apply.tiles import neutral_outside
+from offcut.schedule.decisions import Level, Order, Primitive, Split, SplitPair
+
+# (statements, what is known there) -> the statements with the loops in them cut
+Inside = Callable[[Sequence[Stmt], Facts], tuple[Stmt, ...]]
+
+
+@dataclass(frozen=True)
+class Range:
+    """A loop of the band inside a tile.
+
+    rect   (start, height) where it does not depend on the others; else None, and `lo`, `hi` clip
+    where  the condition of the instances that are kept
+    """
+
+    lo: Expr
+    hi: Expr
+    rect: tuple[Expr, Expr] | None
+    where: Expr | None = None
+    segment: Segment | None = None
+
+
+def split_steps(band: Sequence[For], cuts: Sequence[LoopCut | None]) -> tuple[Split | Order, ...]:
+    """Return the decisions that cut the loops of a band: what is outermost in one loop lies around what is further in in another."""
+    depth = max((len(cut.tiles) for cut in cuts if cut is not None), default=0)
+    order: list[list[str]] = [[] for _ in range(depth)]
+    steps = list[Split | Order]()
+    for loop, cut in zip(band, cuts, strict=True):
+        if cut is not None:
+            outer_levels = (Level(size, LADDER) for size in cut.tiles[:-1])
+            levels = (*outer_levels, Level(cut.tiles[-1], cut.strategy))
+            names = tuple(f"{loop.iter}.{number}" for number in range(len(levels) + 1))
+            steps.append(Split("", loop.iter, levels, names))
+            for level, name in zip(order[depth - len(levels) :], names, strict=False):
+                level.append(name)
+    return *steps, Order("", tuple(name for level in order for name in level))
+
+
+class BandLoops(NestLoops):
+    """The loops of a band around its tiles, as decisions about it say: those in no order, and those inside of its splits, are a tile's.
+
+    band    the loops as they are in the source, around `body`
+    tile    by the loop of the band that it is of, each loop of the tile
+    inside  cuts the loops in `body`
+    """
+
+    def __init__(
+        self,
+        nests: Nests,
+        band: Sequence[For],
+        steps: Iterable[Primitive],
+        body: tuple[Stmt, ...],
+        cutting: Cutting,
+        inside: Inside,
+    ) -> None:
+        decisions = tuple(steps)
+        self.splits = {step.axis: step for step in decisions if isinstance(step, Split)}
+        order = [name for step in decisions if isinstance(step, Order) for name in step.loops]
+        names = (loop.iter for loop in band if loop.iter in self.splits or loop.iter not in order)
+        self.tile = {n: self.splits[n].names[-1] if n in self.splits else n for n in names}
+        leaves = tuple(self.tile.values())
+        roots = tuple(Root(loop.iter, loop.iter, loop.lo, loop.hi) for loop in band)
+        part = Part((*(name for name in order if name not in leaves), *leaves), body)
+        relations = tuple(pair for split in self.splits.values() for pair in split.pairs)
+        super().__init__(nests, Nest("", roots, (part,), body, relations), cutting.names)
+        self.band, self.cutting, self.inside = {loop.iter: loop for loop in band}, cutting, inside
+
+    def is_tile(self, first: str, parts: Sequence[Open]) -> bool:
+        """Return whether the loops from `first` inwards are one tile."""
+        return first in self.tile.values()
+
+    def plain(
+        self, axis: str, lo: Expr, hi: Expr, parts: Sequence[Open], at: At
+    ) -> tuple[Stmt, ...]:
+        """``for axis in lo:hi``, by its own name: no other nest is inside."""
+        inner = at.updated(facts=at.facts.loop(axis, lo, hi))
+        return (For(axis, lo, hi, self.opened(axis, ix.sub(Var(axis), lo), parts, inner)),)
+
+    def fixed(self, axis: str, at: At) -> At:
+        """Return `at`, with the bounds of the root of `axis`; in terms of other loops of the tile, if it depends on these."""
+        (root,) = self.nest.origins(axis)
+        if root in at.window or not self.needed(root) - set(at.offsets):
+            return super().fixed(axis, at)
+        loop = self.band[root]
+        return at.updated(window={**at.window, root: (loop.lo, loop.hi)}, early=at.early | {root})
+
+    def strategy(self, split: SplitPair) -> Strategy:
+        """Return how the tail of `split` runs. In tiles of one iteration, every strategy of ours is the loop itself."""
+        strategy = self.own_strategy(split)
+        return CUT if split.factor == 1 and strategy.user_defined is None else strategy
+
+    def own_strategy(self, split: SplitPair) -> Strategy:
+        """Return how the tail of `split` runs, as the decision says it."""
+        assert split.tail is not None
+        return split.tail.with_heights(split.level.heights)
+
+    def counter(self, split: SplitPair) -> str:
+        """Return what the loop over the tiles of `split` is called."""
+        return f"{self.nest.origins(split.axis)[0]}_tile"
+
+    def split_loop(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
+        """Return the outer loop of a split; of one whose bounds depend on another loop of the tile, full tiles, and what bounds cross."""
+        (root,) = self.nest.origins(split.axis)
+        if root in at.early:
+            return self.crossed_loop(split, root, parts, at)
+        return self.segmented(split, parts, at)
+
+    def segmented(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
+        """Return the outer loop of a split, once for each segment of its strategy; its bounds are the same for all other loops."""
+        (root,) = self.nest.origins(split.axis)
+        lo, extent, tile = self.base(split.axis, at), self.extent(split.axis, at), split.factor
+        is_whole, folds = root == split.axis, self.cutting.folds
+        hi = self.bound(root, 1, at) if is_whole else ix.add(lo, extent)
+        if folds and at.facts.holds(ix.compare("<=", extent, tile - 1)):
+            bounds = f"{format_expr(lo)}:{format_expr(hi)}"
+            short = f"{root} in {bounds} is shorter than a tile of {tile}"
+            self.cutting.notes[f"{short}, so it is one tile"] = None
+            one = {**at.segments, root: whole_segment(lo, hi, tile)}
+            place = TilePlace(ix.const(0), extent)
+            return self.one_tile(split, place, place, parts, at.updated(segments=one))
+        with self.cutting.blame(root):
+            self.check(split, self.band[root], extent, at)
+            sequential = root in self.cutting.carried.sequential
+            strategy = self.strategy(split)
+            claims = check_axis(strategy, tile, sequential, ix.literal_value(extent))
+            self.cutting.theorems |= dict.fromkeys(claims)
+        all_segments: Iterable[Segment] = segments(strategy, extent, tile)
+        if folds:
+            all_segments = possible_segments(all_segments, at.facts)
+        body: tuple[Stmt, ...] = ()
+        for segment in all_segments:
+            body += self.segment(split, segment, extent, parts, at)
+        asks = folds or is_whole
+        if body and asks and not at.facts.holds(Compare(">=", extent, ix.const(0))):
+            return (If(Compare("<", lo, hi), body),)
+        return body
+
+    def check(self, split: SplitPair, loop: For, extent: Expr, at: At) -> None:
+        """Refuse a strategy that this loop cannot take."""
+        carried, tile, strategy = self.cutting.carried, split.factor, self.own_strategy(split)
+        reduction, name = carried.reductions.get(loop.iter), f"loop {loop.iter}"
+        check_takes(name, strategy, tile)
+        if split.inner in self.tile.values():
+            check_keeps_reduction(name, strategy, tile, reduction)
+        if tile > 1 and strategy.repeats(tile):
+            check_repeats(loop, strategy)
+        if loop.iter in carried.sequential and reduction is None and strategy.pads(tile):
+            raise not_together(loop, strategy)
+        if strategy.divides:
+            check_exact(name, tile, extent, at.facts)
+
+    def facts_in(self, segment: Segment, at: At) -> Facts:
+        """Return the facts where a segment exists; not its condition, if it could fold those further in: isl compares loops faster if
+        each states its own.
+        """
+        return at.facts if self.cutting.folds else super().facts_in(segment, at)
+
+    def segment_tiles(
+        self,
+        split: SplitPair,
+        segment: Segment,
+        parts: Sequence[Open],
+        emit_tile: EmitTile,
+        always_loop: bool,
+    ) -> tuple[Stmt, ...]:
+        """Return the loop over the tiles of a segment; of instances that keep their order one loop, not a tile each."""
+        (root,) = self.nest.origins(split.axis)
+        single = segment.heights == (1, 1) and segment.count is not None
+        bare = not segment.predicate and segment.when is None and not segment.lets
+        innermost = all(self.is_tile(loops[0], parts) for loops, _ in parts)
+        if root in self.cutting.carried.sequential and single and bare and innermost:
+            lo, hi = segment.owned
+            return emit_tile(TilePlace(lo, ix.sub(hi, lo)))
+        return super().segment_tiles(split, segment, parts, emit_tile, always_loop)
+
+    def crossed_loop(
+        self, split: SplitPair, root: str, parts: Sequence[Open], at: At
+    ) -> tuple[Stmt, ...]:
+        """Return the outer loop of a split of `root`, whose bounds depend on another loop of the tile: full tiles, and what bounds cross."""
+        tile, facts, (lo, hi) = split.factor, at.facts, at.window[root]
+        last = split.inner in self.tile.values()
+        by_row = check_crossed(self.band[root], self.own_strategy(split), tile, last)
+        (lo_min, lo_max), upper = (self.ends_of(bound, at, self.open_tile) for bound in (lo, hi))
+        free = by_row != GUARD
+        full = inner_segment((lo_min, lo_max), upper, tile, facts)
+        end = ix.add(lo_max, full.owned[1]) if free else lo_min
+
+        def clipped(start: Expr, stop: Expr) -> tuple[Stmt, ...]:
+            window = {**at.window, root: (start, stop)}
+            crossing = {**at.segments, root: crossing_segment(tile)}
+            here = at.updated(window=window, segments=crossing)
+            return self.opened(split.outer, ix.const(0), parts, here)
+
+        body: tuple[Stmt, ...] = ()
+        if free:
+            if not facts.holds(Compare(">=", lo_min, lo_max)):
+                body += clipped(lo, facts.extreme("min", hi, lo_max))
+            if full.count != ix.const(0):
+                window = {**at.window, root: (lo_max, end)}
+                around = {name: one for name, one in at.segments.items() if name != root}
+                inner = at.updated(window=window, early=at.early - {root}, segments=around)
+                body += self.segment(split, full, full.owned[1], parts, inner, always_loop=True)
+        if by_row == CUT:
+            # A row goes on after the full tiles at `end`, or at `lo` if it starts later.
+            later = end if lo == lo_max else facts.extreme("max", lo, end)
+            return (*body, *clipped(lo if lo_min == lo_max == end else later, hi))
+        left = ix.ceildiv(facts.extreme("max", ix.sub(upper[1], end), ix.const(0)), tile)
+        if left == ix.const(0):
+            return body
+        form = Form.MASK if free else Form.GUARD
+        asked = {**at.segments, root: replace(crossing_segment(tile), form=form)}
+
+        def masked(place: TilePlace) -> tuple[Stmt, ...]:
+            start = ix.sub(ix.add(end, place.start), lo)
+            inner = at.updated(facts=place.inside(facts), segments=asked)
+            named = replace(place, start=start, height=ix.const(tile))
+            return self.one_tile(split, named, place, parts, inner)
+
+        tiles = full_segment(tile, left, ix.mul(tile, left), Role.TAIL)
+        name = self.counter(split)
+        return (*body, *segment_loops(tiles, name, self.names, masked, always_loop=True))
+
+    def open_tile(self, root: str, at: At) -> Ends:
+        """Return the least and the greatest value of a root in the tile that is open, in the names of roots further out."""
+        one = self.range(root, at)
+        return one.lo, ix.sub(one.hi, 1)
+
+    def range(self, root: str, at: At) -> Range:
+        """Return the range of a root in the tile that lies here."""
+        segment, leaf, loop = at.segments.get(root), self.tile[root], self.band[root]
+        if segment is None:
+            free = not self.tile.keys() & (variables(loop.lo) | variables(loop.hi))
+            return Range(loop.lo, loop.hi, (loop.lo, ix.sub(loop.hi, loop.lo)) if free else None)
+        lo, hi = self.bound(root, 0, at), self.bound(root, 1, at)
+        while leaf not in at.starts:  # loops further in are not open yet, or bounds cross its tile
+            if leaf == root:
+                return Range(lo, hi, None, None, segment)
+            leaf = self.split_of(leaf).axis
+        made = self.split_of(leaf)
+        start, height = self.base(leaf, at), at.extents[leaf]
+        end = ix.add(start, height)
+        where: Expr | None = None
+        if root in at.early:
+            where = Logic("and", (Compare("<=", lo, Var(root)), Compare("<", Var(root), hi)))
+        elif made.axis in at.limits:
+            stop = ix.add(self.base(made.axis, at), at.limits[made.axis])
+            where = ix.compare("<", Var(root), stop)
+            end = at.facts.extreme("min", end, stop)
+        return Range(start, end, (start, height), where, segment)
+
+    def split_of(self, leaf: str) -> SplitPair:
+        """Return the split inside of whose tiles `leaf` is a loop."""
+        made = self.nest.made_by(leaf)
+        assert isinstance(made, SplitPair)
+        return made
+
+    def emit_tiles(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
+        """Return the instances of the tile that lies here: parallel loops as a `Tile`, others in their order."""
+        cutting, sequential = self.cutting, self.cutting.carried.sequential
+        cutting.tiles += 1
+        check_few(tuple(self.tile), cutting.tiles)
+        ranges = {root: self.range(root, at) for root in self.tile}
+        inner = at.facts
+        for root, one in ranges.items():
+            inner = inner.loop(root, one.lo, one.hi)
+        segments = ((root, ranges[root].segment) for root in self.splits)
+        cuts = tuple((root, segment) for root, segment in segments if segment is not None)
+        roles = {segment.role for _, segment in cuts}
+        role = Role.TAIL if Role.TAIL in roles else Role.BODY if roles else Role.WHOLE
+        before = len(cutting.made)
+        (part,) = self.nest.parts
+        body = self.inside(part.body, inner)
+        lanes: list[str] = []  # the innermost run of parallel loops
+        if all(one.rect is not None for one in ranges.values()):
+            for root in reversed(ranges):
+                if root not in sequential:
+                    lanes.insert(0, root)
+                elif lanes:
+                    break
+        name: str | None = None
+        for root in reversed(ranges):
+            if root not in lanes:
+                body = self.serial_loop(root, ranges[root], body, role)
+            elif root == lanes[0]:
+                tiled = self.lane_tile({lane: ranges[lane] for lane in lanes}, body, role)
+                body, name = (tiled,), tiled.microkernel
+        if not ranges:
+            tiled = self.lane_tile({}, body, role)
+            body, name = (tiled,), tiled.microkernel
+        leaf = body[0] if len(body) == 1 else If(Const(1, "bool"), body)
+        inside = cutting.made[before:]
+        cutting.made[before:] = [
+            EmittedTile(one.leaf, (*cuts, *one.segments), one.microkernel or name) for one in inside
+        ] or [EmittedTile(leaf, cuts, name)]
+        return (leaf,)
+
+    def leaf(self, part: Part, at: At) -> tuple[Stmt, ...]:
+        """Return the tile of a nest all loops of which run outside of it."""
+        return self.emit_tiles((), at)
+
+    def lane_tile(self, ranges: Mapping[str, Range], body: tuple[Stmt, ...], role: Role) -> Tile:
+        """Return a tile over these loops of the band, all of them parallel."""
+        axes, conditions = [], list[Expr]()
+        heights: dict[str, tuple[int, int]] = {}
+        forms: set[Form] = set()
+        for root, one in ranges.items():
+            assert one.rect is not None
+            axes.append(TileAxis(root, *one.rect))
+            if one.where is not None:
+                conditions.append(one.where)
+            heights[root] = one.segment.heights if one.segment else _heights(one.rect[1])
+            if one.segment:
+                forms.add(one.segment.form)
+        where = conjunction(conditions) if conditions else None
+        guarded = Form.GUARD in forms  # loops with the conditions inside, which no microkernel is
+        tile = Tile(tuple(axes), body, where, leading_form(forms), role)
+        return tile if guarded else replace(tile, cover=self.cutting.cover(tile, heights))
+
+    def serial_loop(
+        self, root: str, mine: Range, body: tuple[Stmt, ...], role: Role
+    ) -> tuple[Stmt, ...]:
+        """Return the instances of a loop one after the other."""
+        lo, hi = mine.lo, mine.hi
+        if mine.where is not None:
+            form = mine.segment.form if mine.segment else Form.FULL
+            end = None if mine.rect is None else ix.add(*mine.rect)
+            if form in (Form.PAD, Form.GUARD):
+                assert end is not None
+                hi = end
+            if form is Form.PAD:
+                body = tuple(neutral_outside(stmt, mine.where) for stmt in body)
+            elif hi == end:
+                body = (If(mine.where, body),)
+        own = role if mine.segment is not None else Role.WHOLE
+        return (For(root, lo, hi, body, own, self.band[root].unit),)
+
+
+def _heights(height: Expr) -> tuple[int, int]:
+    known = ix.literal_value(height)
+    return (known, known) if known is not None else (0, 2**31)

@@ -1,0 +1,246 @@
+"""A file of ONNX that was compiled before runs from the cache: without onnx and the compiler, with the bits of the compiled model."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="the extra onnx is not installed")
+
+import onnx
+from onnx import numpy_helper
+
+import offcut as oc
+from offcut.backends.host import cache, cached_models
+from offcut.plugins.onnx import compiling
+from offcut.plugins.onnx.model import OnnxModel
+
+HEAD = '<ir_version: 9, opset_import: ["" : 20]> '
+LAYERS = (
+    "mlp (float[n, 19] x) => (float[n, 5] y) "
+    "{ a = MatMul (x, u) b = Relu (a) c = MatMul (b, v) y = Add (c, d) }"
+)
+CONVOLUTION = (
+    "net (float[n, 16, h, w] x) => (float[n, 16, h, w] y) "
+    "{ a = Conv <pads = [1, 1, 1, 1]> (x, k) b = Relu (a) y = Conv <pads = [1, 1, 1, 1]> (b, k) }"
+)
+SHAPES = {"u": (19, 33), "v": (33, 5), "d": (5,), "k": (16, 16, 3, 3)}
+
+# What a run from the cache may not import: the reader of the file, and what compiles.
+FORBIDDEN = (
+    *("islpy", "sympy", "onnx", "google.protobuf", "typer", "rich"),
+    *(f"offcut.{room}" for room in ("proof", "schedule", "partition", "polyhedral", "costmodel")),
+    *(f"offcut.{room}" for room in ("search", "describe", "ops", "graph", "pipeline", "kernel")),
+    *("offcut.backends.cpu", "offcut.backends.target", "offcut.tuning"),
+)
+MOST_MODULES = 60
+"""Of offcut, in a run from the cache: 597 of them make and run a model."""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("OFFCUT_CACHE", str(folder))
+    return folder
+
+
+def file_of(text: str, path: Path, scale: float = 1.0) -> Path:
+    """Write a model with drawn weights."""
+    proto = onnx.parser.parse_model(HEAD + text)
+    rng = np.random.default_rng(0)
+    read = {name for node in proto.graph.node for name in node.input}
+    for name, shape in SHAPES.items():
+        if name in read:
+            array = (scale * rng.standard_normal(shape)).astype(np.float32)
+            proto.graph.initializer.append(numpy_helper.from_array(array, name))
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+@pytest.fixture
+def layers(tmp_path: Path) -> Path:
+    return file_of(LAYERS, tmp_path / "mlp.onnx")
+
+
+def rows(n: int) -> Any:
+    return np.random.default_rng(n).standard_normal((n, 19), dtype=np.float32)
+
+
+def is_of_cache(model: OnnxModel) -> bool:
+    """Whether nothing was compiled or read for it."""
+    return model._compiled is None
+
+
+def compiled_anew(*_: Any) -> Any:
+    raise AssertionError("it is compiled again")
+
+
+def test_a_model_of_the_cache_gives_the_bits_of_the_compiled_one(
+    layers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = oc.from_onnx(layers)
+    assert not is_of_cache(first)
+    monkeypatch.setattr(compiling, "compile_file", compiled_anew)
+    for source in (layers, str(layers), layers.read_bytes()):
+        again = oc.from_onnx(source)
+        for n in (1, 2, 13, 14, 15, 47):
+            np.testing.assert_array_equal(again({"x": rows(n)})["y"], first(rows(n))["y"])
+            np.testing.assert_array_equal(again(rows(n)[::-1])["y"], first(rows(n)[::-1])["y"])
+        assert repr(again) == repr(first)
+        assert (again.sizes, again.inputs, again.outputs) == (
+            first.sizes,
+            first.inputs,
+            first.outputs,
+        )
+        assert is_of_cache(again)
+
+
+def test_what_a_saved_model_has_not_is_asked_of_the_compiled_one(layers: Path) -> None:
+    first, again = oc.from_onnx(layers), oc.from_onnx(layers)
+    assert str(again.plan(n=7)) == str(first.plan(n=7))
+    assert not is_of_cache(again)
+    assert again.graph == first.graph
+    copied = pickle.loads(pickle.dumps(oc.from_onnx(layers)))
+    np.testing.assert_array_equal(copied(rows(3))["y"], first(rows(3))["y"])
+
+
+@pytest.mark.parametrize(
+    "feed",
+    [np.zeros((3, 18), "f"), {"z": np.zeros((3, 19), "f")}, {}, None, np.zeros((3, 19), "i4")],
+    ids=["extent", "name", "nothing", "none", "type"],
+)
+def test_what_is_wrong_with_a_call_is_said_as_the_compiled_model_says_it(
+    layers: Path, feed: Any
+) -> None:
+    texts = list[str]()
+    for _ in range(2):
+        model = oc.from_onnx(layers)
+        assert is_of_cache(model) == bool(texts)
+        with pytest.raises(oc.CallError) as refused:
+            model(feed)
+        texts.append(str(refused.value))
+    assert texts[0] == texts[1]
+
+
+def test_a_file_that_is_gone_is_compiled_and_one_that_has_changed_is_refused(layers: Path) -> None:
+    first, data = oc.from_onnx(layers), layers.read_bytes()
+    gone = oc.from_onnx(layers)
+    layers.unlink()
+    assert gone.graph == first.graph
+    for changed in (data[:-9], data[:-9] + bytes(9), b""):
+        layers.write_bytes(data)
+        model = oc.from_onnx(layers)
+        with layers.open("r+b") as file:
+            file.truncate(0)
+            file.write(changed)
+        np.testing.assert_array_equal(model(rows(3))["y"], first(rows(3))["y"])
+        with pytest.raises(oc.DescribeError) as refused:
+            _ = model.graph
+        assert (
+            str(refused.value)
+            == f"""\
+from_onnx: cannot compile {layers}
+  because  its contents have changed since it was read, and the model of the cache does not run this call
+  help     from_onnx(path) of the file as it is now"""
+        )
+
+
+def test_another_file_and_other_options_are_other_entries(layers: Path, tmp_path: Path) -> None:
+    oc.from_onnx(layers)
+    other = file_of(LAYERS, tmp_path / "other.onnx", scale=2.0)
+    assert not is_of_cache(oc.from_onnx(other))
+    assert not is_of_cache(oc.from_onnx(layers, sizes={"n": (1, 64)}))
+    assert not is_of_cache(oc.from_onnx(layers, distributive=False))
+    assert is_of_cache(oc.from_onnx(layers, sizes={"n": (1, 64)}))
+    assert not is_of_cache(oc.from_onnx(layers, threads=2))
+    assert not is_of_cache(oc.from_onnx(layers, target="interpret"))
+    assert not is_of_cache(oc.from_onnx(layers, parts=False))
+    assert is_of_cache(oc.from_onnx(layers))
+
+
+def test_a_damaged_entry_and_one_of_another_name_are_made_again(layers: Path, home: Path) -> None:
+    oc.from_onnx(layers)
+    (entry,) = home.glob("*.offcut")
+    assert entry.stat().st_mode & 0o777 == 0o600
+    data = entry.read_bytes()
+    for wrong in (data[:-1], data[:5000] + bytes([data[5000] ^ 1]) + data[5001:], b""):
+        entry.write_bytes(wrong)
+        assert not is_of_cache(oc.from_onnx(layers))
+        assert is_of_cache(oc.from_onnx(layers))
+    entry.rename(home / f"{'0' * 64}.offcut")
+    assert cached_models.read_model("0" * 64) is None
+    assert not is_of_cache(oc.from_onnx(layers))
+
+
+def test_nothing_is_read_where_proofs_are_asked_for_again(
+    layers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oc.from_onnx(layers)
+    monkeypatch.setenv("OFFCUT_VERIFY", "1")
+    assert not is_of_cache(oc.from_onnx(layers))
+
+
+def test_data_too_large_for_fewer_products_and_large_batches_are_of_the_compiled_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = file_of(CONVOLUTION, tmp_path / "net.onnx")
+    first = oc.from_onnx(path)
+    x = np.random.default_rng(1).standard_normal((2, 16, 9, 9), dtype=np.float32)
+    again = oc.from_onnx(path)
+    np.testing.assert_array_equal(again(x)["y"], first(x)["y"])
+    assert is_of_cache(again)
+    large = np.full((1, 16, 9, 9), 1e37, np.float32)
+    np.testing.assert_array_equal(again(large)["y"], first(large)["y"])
+    whole = first.model._shared.batches.whole
+    assert whole is not None
+    side = int((whole.cache_bytes / 64) ** 0.5) + 9  # 16 channels of float32: one image is more
+    for n in (1, 2):
+        again = oc.from_onnx(path)
+        many = np.zeros((n, 16, side, side), np.float32)
+        np.testing.assert_array_equal(again(many)["y"][:1], first(many[:1])["y"])
+        assert is_of_cache(again) == (n == 1)
+
+
+def test_the_models_that_were_not_used_for_the_longest_time_are_removed(
+    layers: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oc.from_onnx(layers)
+    (entry,) = home.glob("*.offcut")
+    monkeypatch.setattr(cached_models, "MAX_BYTES", entry.stat().st_size * 5 // 2)
+    others = [file_of(LAYERS, tmp_path / f"{k}.onnx", scale=k) for k in (2, 3)]
+    oc.from_onnx(others[0])
+    for age, path in enumerate(sorted(home.glob("*.offcut"), key=lambda one: one == entry)):
+        os.utime(path, ns=(10**9 * age, 10**9 * age))  # the first is the later one
+    oc.from_onnx(others[1])
+    assert is_of_cache(oc.from_onnx(layers))
+    assert is_of_cache(oc.from_onnx(others[1]))
+    assert not is_of_cache(oc.from_onnx(others[0]))
+
+
+def test_a_run_from_the_cache_imports_no_compiler(layers: Path, tmp_path: Path) -> None:
+    expected = oc.from_onnx(layers)(rows(3))["y"]
+    np.save(tmp_path / "x.npy", rows(3))
+    program = (
+        "import sys, numpy as np, offcut as oc\n"
+        f"y = oc.from_onnx({str(layers)!r})(np.load({str(tmp_path / 'x.npy')!r}))['y']\n"
+        f"np.save({str(tmp_path / 'y.npy')!r}, y)\n"
+        "print(*sys.modules)"
+    )
+    root = str(Path(cache.__file__).parents[3])
+    given = {**os.environ, "PYTHONPATH": root}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=given, capture_output=True, text=True, check=True
+    )
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)
+    modules = done.stdout.split()
+    wrong = [m for m in modules if any(m == no or m.startswith(f"{no}.") for no in FORBIDDEN)]
+    assert wrong == []
+    assert sum(m.startswith("offcut") for m in modules) <= MOST_MODULES
