@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from math import copysign
 
 from offcut.core import index as ix
+from offcut.core.conditions import conditional_term, conjuncts
 from offcut.core.dtypes import reduction_start
 from offcut.core.expr import (
     COMBINED,
@@ -35,6 +36,7 @@ from offcut.core.expr import (
     Reduce,
     Var,
     dtype_of,
+    reads_memory,
     rewrite,
     substitute,
     variables,
@@ -51,19 +53,23 @@ from offcut.describe.computation import (
 )
 from offcut.describe.source import source
 from offcut.polyhedral import Dependence, dependences
+from offcut.proof.normal_forms.condition_hoisting import bound
 
 Path = tuple[int, ...]
 
 
-def raise_to_computation(program: Program, scopes: Mapping[str, Path]) -> Computation | None:
+def raise_to_computation(
+    program: Program, scopes: Mapping[str, Path], narrows: bool = False
+) -> Computation | None:
     """Return the computation of `program`, its sums in an order of their own; None if there is none.
 
     scopes   the blocks that private scalars live in, by their paths
+    narrows  whether loops over terms may end where conditions on these do: such stages are narrowed
 
     An array that is updated is an input and an output of one label. It may be one array at a call:
     it is read at the point alone that is written next.
     """
-    raising = _Raising(program, scopes)
+    raising = _Raising(program, scopes, narrows)
     if not raising.read(program.body, (), ()):
         return None
     if not all(_allows_whole_statements(one, scopes) for one in dependences(program)):
@@ -94,8 +100,8 @@ class _Raising:
     current  the array that a buffer is at this point of the text
     """
 
-    def __init__(self, program: Program, scopes: Mapping[str, Path]) -> None:
-        self.program, self.scopes = program, scopes
+    def __init__(self, program: Program, scopes: Mapping[str, Path], narrows: bool) -> None:
+        self.program, self.scopes, self.narrows = program, scopes, narrows
         self.buffers = {buffer.name: buffer for buffer in program.buffers}
         self.names = Names([*self.buffers, *(size.name for size in program.sizes)])
         self.current: dict[str, str] = {}
@@ -196,7 +202,8 @@ class _Raising:
         """Add a stage that gives `buffer` a new array."""
         dtype = self.buffers[buffer].dtype
         name = self.array(buffer, dtype, tuple(axis.extent for axis in axes))
-        self.stages.append(Stage(name, buffer, axes, rest, body))
+        narrowed = self.narrows and isinstance(body, Reduce) and _ends_with_condition(body)
+        self.stages.append(Stage(name, buffer, axes, rest, body, narrowed=narrowed))
         self.current[buffer] = name
 
     def array(self, wish: str, dtype: str, shape: tuple[Expr, ...]) -> str:
@@ -301,6 +308,14 @@ class _Raising:
             tuple(labels),
             groups,
         )
+
+
+def _ends_with_condition(body: Reduce) -> bool:
+    """Return whether the loop over the terms of a reduction may end where a condition on these does."""
+    term = conditional_term(body.value, body.op)
+    if term is None or len(body.axes) != 1 or reads_memory(term[0]):
+        return False
+    return all(bound(atom, body.axes[0]) is not None for atom in conjuncts(term[0]))
 
 
 def _is_size(extent: Expr, sizes: set[str]) -> bool:

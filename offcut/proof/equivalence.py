@@ -67,6 +67,7 @@ from offcut.proof.normal_forms.copy_removal import without_copies
 from offcut.proof.normal_forms.derived_sizes import find_broken_range, write_out_derived_sizes
 from offcut.proof.normal_forms.iterations import Body, bodies
 from offcut.proof.normal_forms.loop_fusion import fuse_loops_like, fuse_ranges
+from offcut.proof.normal_forms.narrowing import narrow_loops
 from offcut.proof.normal_forms.options import (
     count_combinations,
     options,
@@ -196,6 +197,8 @@ def _theorems(
     source, emitted = normalize_reductions(source, emitted, reassociate)
     through = with_floats(through)
     _check_declarations(source, emitted)
+    if _is_narrowed(source, emitted) and (inside or not accesses_outside(source)):
+        return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if _is_unpadded(source, emitted, reassociate) and (inside or not accesses_outside(source)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     way = [source]
@@ -354,6 +357,12 @@ def _is_inside(program: Program, shaped: Program) -> bool:
     """Return whether all that is read of the arrays that are gone lies in them."""
     gone = frozenset(b.name for b in program.buffers) - {b.name for b in shaped.buffers}
     return not gone or try_isl(lambda: not accesses_outside(program, gone), False)
+
+
+def _is_narrowed(source: Program, emitted: Program) -> bool:
+    """Return whether `emitted` is `source` with its loops over conditional terms narrowed."""
+    narrow = try_isl(lambda: narrow_loops(source), source)
+    return narrow is not source and strip_annotations(narrow).body == strip_annotations(emitted).body
 
 
 def _is_unpadded(source: Program, emitted: Program, reassociate: bool) -> bool:

@@ -23,6 +23,7 @@ from offcut.describe.computation import Computation
 from offcut.describe.source import source
 from offcut.errors import PartitionError
 from offcut.polyhedral import accesses_outside, request_budget
+from offcut.proof.normal_forms.narrowing import narrow_loops, without_conditions
 from offcut.schedule import ANY_TREE, Nest, Schedule, Together, apply, parts_of
 
 
@@ -70,15 +71,22 @@ def plan_nests(
         applied = apply(computation, schedule, kernels, price, options.schedule is not None)
         undecided = accesses_outside(applied.partition.source)
     cut = applied.partition
-    covers = report_covers(cut.loops, host, options.reassociate)
+    covers = report_covers(without_conditions(cut.loops), host, options.reassociate)
     applied = applied.settled(covers.refused)
     loops = applied.partition.loops
     debug.passed("cut", loops)
+    whole = loops
+    with debug.timed("narrow"), request_budget("compile", f"cannot narrow {computation.name}"):
+        loops = narrow_loops(loops)
+    debug.passed("narrow", loops, whole)
+    if loops is not whole:
+        _check_covered(loops, host, options, computation.name, "its loops are narrowed")
     padded = loops
     named = schedule
     if not undecided:
         loops, named = PaddedTerms(loops, host, options, schedule).leave_out()
-    unpadded: tuple[Program, ...] = (padded,) if loops is not padded else ()
+    unpadded: tuple[Program, ...] = (whole,) if padded is not whole else ()
+    unpadded = (*unpadded, padded) if loops is not padded or unpadded else unpadded
     if undecided:
         loops = insert_bounds_guards(loops)
         debug.passed("bounds", loops, applied.partition.loops)
@@ -89,13 +97,7 @@ def plan_nests(
     if undecided or notes:
         why_undecided = "its accesses are asked at run time, and a tile that asks is none"
         because = "its conditions leave its loops" if notes else why_undecided
-        for why in report_covers(loops, host, options.reassociate).refused.values():
-            raise PartitionError(
-                "compile",
-                f"cannot cover {computation.name} by a microkernel",
-                because=f"{because}: {why}",
-                help=("its loops, as they stand",),
-            )
+        _check_covered(loops, host, options, computation.name, because)
     units = bind_units(loops, named, host, options.reassociate, is_whole=is_whole)
     loops = units.shares.program
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
@@ -115,6 +117,22 @@ def plan_nests(
         ),
         through=(source(computation), applied.staged, *unpadded, *units.divided),
     )
+
+
+def _check_covered(
+    loops: Program, host: Host, options: Options, name: str, because: str
+) -> None:
+    """Check that the microkernels that tiles name run them.
+
+    Raises PartitionError with the first that does not, and with `because` before the reason.
+    """
+    for why in report_covers(loops, host, options.reassociate).refused.values():
+        raise PartitionError(
+            "compile",
+            f"cannot cover {name} by a microkernel",
+            because=f"{because}: {why}",
+            help=("its loops, as they stand",),
+        )
 
 
 def plan_best_nests(computation: Computation, host: Host, options: Options) -> CpuPlan:
