@@ -362,7 +362,9 @@ def _is_inside(program: Program, shaped: Program) -> bool:
 def _is_narrowed(source: Program, emitted: Program) -> bool:
     """Return whether `emitted` is `source` with its loops over conditional terms narrowed."""
     narrow = try_isl(lambda: narrow_loops(source), source)
-    return narrow is not source and strip_annotations(narrow).body == strip_annotations(emitted).body
+    return (
+        narrow is not source and strip_annotations(narrow).body == strip_annotations(emitted).body
+    )
 
 
 def _is_unpadded(source: Program, emitted: Program, reassociate: bool) -> bool:

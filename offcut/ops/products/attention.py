@@ -111,9 +111,7 @@ def attention(
             conditions.append(j < own + past + width)
         return conditions
 
-    mix, share = _mixed(
-        queries, k, v, factor, None if mask is None else seen, near, total, name
-    )
+    mix, share = _mixed(queries, k, v, factor, None if mask is None else seen, near, total, name)
 
     def result(*at: Value) -> Value:
         own = at

@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from math import lcm
 
 from offcut.core import index as ix
 from offcut.core.analysis import analysis
@@ -35,11 +36,13 @@ from offcut.core.expr import (
     Compare,
     Expr,
     Load,
+    Select,
     Var,
     all_loads,
     dtype_of,
     loads,
     reads_memory,
+    rewrite,
     substitute,
     variables,
 )
@@ -57,6 +60,7 @@ from offcut.core.program import (
     Tile,
     expressions,
     map_blocks,
+    map_body,
     walk,
 )
 from offcut.polyhedral import Facts, Space
@@ -101,11 +105,13 @@ def unconditional(stmt: Stmt) -> Stmt:
 class _Narrowing:
     """One program.
 
+    copies  what packs an operand, by the copy
     needed  conditions on the elements of a local array, its axes called `_axis`, of which every read asks all
     """
 
     def __init__(self, program: Program) -> None:
         self.program, self.needed = program, _needed(program)
+        self.copies = _packed_copies(program)
         self.split: set[str] = set()
 
     def made(self) -> Program:
@@ -154,7 +160,10 @@ class _Narrowing:
         """Return what every read asks of all that a tile stores; nothing where it stores what is read anywhere."""
         common: list[tuple[Expr, ...]] = []
         for store in walk(tile.body):
-            if isinstance(store, Store) and self.program.buffer(store.buffer).kind is not Kind.PRIVATE:
+            if (
+                isinstance(store, Store)
+                and self.program.buffer(store.buffer).kind is not Kind.PRIVATE
+            ):
                 at = {_axis(k): part for k, part in enumerate(store.index)}
                 needed = self.needed.get(store.buffer, ())
                 common.append(tuple(substitute(one, at) for one in needed))
@@ -194,9 +203,7 @@ class _Narrowing:
             parts.append(replace(loop, lo=crossed, hi=some[1], body=(partial,), role=Role.TAIL))
         return tuple(parts)
 
-    def terms(
-        self, tile: Tile, place: int, loop: For, store: Store, at: Facts
-    ) -> tuple[Stmt, ...]:
+    def terms(self, tile: Tile, place: int, loop: For, store: Store, at: Facts) -> tuple[Stmt, ...]:
         """Return a tile whose sum has conditions on its terms: those of all rows in the tile, others row by row around it."""
         condition, value = conditional_term(store.value, store.reduce)  # type: ignore[misc]
         lo, hi = loop.lo, loop.hi
@@ -221,8 +228,10 @@ class _Narrowing:
         lows, highs = ends(lo, ranges), ends(hi, ranges)
         if lows is None or highs is None:
             return (tile,)
-        first = lows[1]
-        last = at.extreme("max", first, highs[0])
+        group = self.group(plain, loop.iter)
+        first = ix.mul(ix.ceildiv(lows[1], group), group) if before else lo
+        end = ix.mul(ix.floordiv(highs[0], group), group) if after else hi
+        last = at.extreme("max", first, end)
         start, rest = tile.body[:place], tile.body[place + 1 :]
         if (before and start) or after:
             self.split |= {one.buffer for one in walk(tile.body) if isinstance(one, Store)}
@@ -232,32 +241,61 @@ class _Narrowing:
         if before:
             end = at.extreme("min", hi, first)
             parts.append(replace(tile, body=start, cover=None))
-            parts.append(_row_by_row(tile, rows, replace(sums, lo=lo, hi=end)))
+            parts.append(self.row_by_row(tile, rows, replace(sums, lo=lo, hi=end), at))
             start = ()
         if not after:
             return (*parts, replace(tile, body=(*start, sums, *rest)))
         parts.append(replace(tile, body=(*start, sums)))
-        parts.append(_row_by_row(tile, rows, replace(sums, lo=last, hi=hi)))
+        parts.append(self.row_by_row(tile, rows, replace(sums, lo=last, hi=hi), at))
         if rest:
             parts.append(replace(tile, body=rest, cover=None))
         return tuple(parts)
 
+    def group(self, store: Store, name: str) -> int:
+        """Return how many terms along an iterator lie in one group of the layouts that a sum reads, of which none is taken apart."""
+        groups = [1]
+        for load in all_loads(store.value):
+            layout = self.program.buffer(load.buffer).layout
+            if layout is not None:
+                groups += (
+                    many
+                    for part, many in zip(load.index, layout.multiple, strict=True)
+                    if name in variables(part)
+                )
+        return lcm(*groups)
 
-def _row_by_row(tile: Tile, rows: frozenset[str] | set[str], sums: For) -> Stmt:
-    """Return the terms of a sum that rows of a tile have by themselves: its other axes as lanes."""
-    others = tuple(axis for axis in tile.axes if axis.iter not in rows)
-    asked = () if tile.where is None else conjuncts(tile.where)
-    inside = [one for one in asked if not variables(one) & rows]
-    around = [one for one in asked if variables(one) & rows]
-    where = conjunction(inside) if inside else None
-    form = tile.form if inside else Form.FULL
-    body: tuple[Stmt, ...] = (Tile(others, (sums,), where, form, Role.TAIL),)
-    if around:
-        body = (If(conjunction(around), body),)
-    for axis in reversed(tile.axes):
-        if axis.iter in rows:
-            body = (For(axis.iter, axis.start, ix.add(axis.start, axis.extent), body),)
-    return body[0]
+    def row_by_row(self, tile: Tile, rows: frozenset[str], sums: For, at: Facts) -> Stmt:
+        """Return the terms of a sum that rows of a tile have by themselves: its other axes as lanes."""
+        sums = replace(sums, body=self.uncopied(sums, at))
+        others = tuple(axis for axis in tile.axes if axis.iter not in rows)
+        asked = () if tile.where is None else conjuncts(tile.where)
+        inside = [one for one in asked if not variables(one) & rows]
+        around = [one for one in asked if variables(one) & rows]
+        where = conjunction(inside) if inside else None
+        form = tile.form if inside else Form.FULL
+        body: tuple[Stmt, ...] = (Tile(others, (sums,), where, form, Role.TAIL),)
+        if around:
+            body = (If(conjunction(around), body),)
+        for axis in reversed(tile.axes):
+            if axis.iter in rows:
+                body = (For(axis.iter, axis.start, ix.add(axis.start, axis.extent), body),)
+        return body[0]
+
+    def uncopied(self, sums: For, at: Facts) -> tuple[Stmt, ...]:
+        """Return the body of a loop over terms, which reads what packed copies are of."""
+        inside = at.loop(sums.iter, sums.lo, sums.hi)
+
+        def rule(node: Expr) -> Expr | None:
+            copy = self.copies.get(node.buffer) if isinstance(node, Load) else None
+            if copy is None:
+                return None
+            values = {part.name: at for part, at in zip(copy.index, node.index, strict=True)}  # type: ignore[attr-defined, union-attr]
+            value = substitute(copy.value, values)
+            if isinstance(value, Select):
+                return value.then if inside.holds(value.condition) else None
+            return value
+
+        return tuple(map_body(sums.body, lambda expr: rewrite(expr, rule)))
 
 
 def _without_condition(loop: For, at: Facts) -> Stmt:
@@ -387,3 +425,22 @@ def _at_least_zero(atom: Expr) -> Expr | None:
 
 def _axis(number: int) -> str:
     return f"axis'{number}"
+
+
+def _packed_copies(program: Program) -> Mapping[str, Store]:
+    """Return the statement that fills a local array with a layout of its own, of those that one statement fills with elements of
+    another array, or with these where they are inside of it.
+    """
+    stores: dict[str, set[Store]] = {}
+    for store in analysis(program).of(Store):
+        stores.setdefault(store.buffer, set()).add(store)
+    copies: dict[str, Store] = {}
+    for name, (first, *more) in stores.items():
+        buffer, names = program.buffer(name), {p.name for p in first.index if isinstance(p, Var)}
+        if more or buffer.kind is not Kind.LOCAL or buffer.layout is None:
+            continue
+        source = first.value.then if isinstance(first.value, Select) else first.value
+        plain = first.reduce is None and len(names) == len(first.index)
+        if plain and isinstance(source, Load) and source.buffer not in stores:
+            copies[name] = first
+    return copies

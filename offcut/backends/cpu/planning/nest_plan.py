@@ -119,9 +119,7 @@ def plan_nests(
     )
 
 
-def _check_covered(
-    loops: Program, host: Host, options: Options, name: str, because: str
-) -> None:
+def _check_covered(loops: Program, host: Host, options: Options, name: str, because: str) -> None:
     """Check that the microkernels that tiles name run them.
 
     Raises PartitionError with the first that does not, and with `because` before the reason.

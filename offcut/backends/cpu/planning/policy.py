@@ -430,7 +430,11 @@ class _Planner:
         return ways
 
     def row_strategies(
-        self, lead: Stage, match: Match, requested: Mapping[str, Strategy], candidates: Sequence[Strategy]
+        self,
+        lead: Stage,
+        match: Match,
+        requested: Mapping[str, Strategy],
+        candidates: Sequence[Strategy],
     ) -> Sequence[Strategy | None]:
         if match.rows is None:
             return (None,)
