@@ -67,7 +67,7 @@ from offcut.proof.normal_forms.copy_removal import without_copies
 from offcut.proof.normal_forms.derived_sizes import find_broken_range, write_out_derived_sizes
 from offcut.proof.normal_forms.iterations import Body, bodies
 from offcut.proof.normal_forms.loop_fusion import fuse_loops_like, fuse_ranges
-from offcut.proof.normal_forms.narrowing import narrow_loops
+from offcut.proof.normal_forms.narrowing import without_unread_elements
 from offcut.proof.normal_forms.options import (
     count_combinations,
     options,
@@ -197,7 +197,7 @@ def _theorems(
     source, emitted = normalize_reductions(source, emitted, reassociate)
     through = with_floats(through)
     _check_declarations(source, emitted)
-    if _is_narrowed(source, emitted) and (inside or not accesses_outside(source)):
+    if _is_read_alone(source, emitted) and (inside or not accesses_outside(source)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if _is_unpadded(source, emitted, reassociate) and (inside or not accesses_outside(source)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
@@ -359,12 +359,10 @@ def _is_inside(program: Program, shaped: Program) -> bool:
     return not gone or try_isl(lambda: not accesses_outside(program, gone), False)
 
 
-def _is_narrowed(source: Program, emitted: Program) -> bool:
-    """Return whether `emitted` is `source` with its loops over conditional terms narrowed."""
-    narrow = try_isl(lambda: narrow_loops(source), source)
-    return (
-        narrow is not source and strip_annotations(narrow).body == strip_annotations(emitted).body
-    )
+def _is_read_alone(source: Program, emitted: Program) -> bool:
+    """Return whether `emitted` is `source` without tiles of elements that no term with a condition reads."""
+    alone = try_isl(lambda: without_unread_elements(source), source)
+    return alone is not source and strip_annotations(alone).body == strip_annotations(emitted).body
 
 
 def _is_unpadded(source: Program, emitted: Program, reassociate: bool) -> bool:

@@ -1,4 +1,6 @@
-"""A cut program -> the same whose loops end where conditions on terms do, without elements that nobody reads.
+"""A cut program whose terms have conditions -> the same with loops that end where these do.
+
+`without_unread_elements`, then `narrow_terms`::
 
     tile i in 14*u +: 14, j in 32*v +: 32                if 32*v < 14*u + 14
       S[i, j] = 0.0                                        tile i in 14*u +: 14, j in 32*v +: 32
@@ -14,12 +16,12 @@
                                                              for t in 14*u + 1:i + 1
                                                                Y[i, j] += S[i, t] * V[t, j]
 
-Theorem, terms: an update by what changes nothing (-0.0, an infinity of the right sign) is none. Of the rows of a tile, the
-terms that all have stay in it; those of some, before and behind these, are added row by row, in the order that they had.
-
-Theorem, elements: where every read of a local array asks that some condition holds of the element, the value of an element at
-which it fails reaches no result, so a tile of such elements alone is none. A read in a term is asked what the term is, one in a
+Elements. Theorem: where every read of a local array asks that some condition holds of the element, the value of an element at
+which it fails reaches no result, so a tile of such elements alone is none. A read in a term asks what the term does, one in a
 statement that stores such an array what is asked of the element that it stores.
+
+Terms. An update by what changes nothing (-0.0, an infinity of the right sign) is none. Terms that all rows of a tile have stay in
+it; those of some, before and behind these, are added row by row, so in the order that they had. This step is proved as any other.
 """
 
 from __future__ import annotations
@@ -70,13 +72,15 @@ _OWN = (Kind.LOCAL, Kind.PRIVATE)
 
 
 @memo(16)
-def narrow_loops(program: Program) -> Program:
-    """Return `program` with its loops over conditional terms, and over the elements that these read, narrowed; itself where
-    there are none.
-    """
-    if not any(_term(store) for store in analysis(program).of(Store)):
-        return program
-    return _Narrowing(program).made()
+def without_unread_elements(program: Program) -> Program:
+    """Return `program` without tiles of elements that no term with a condition reads; itself where there are none."""
+    needed = _needed(program) if conditional_sums(program) else {}
+    return _Elements(program, needed).made() if needed else program
+
+
+def narrow_terms(program: Program) -> Program:
+    """Return `program` with its loops over conditional terms narrowed; itself where there are none."""
+    return _Terms(program).made() if conditional_sums(program) else program
 
 
 def conditional_sums(program: Program) -> tuple[str, ...]:
@@ -102,58 +106,64 @@ def unconditional(stmt: Stmt) -> Stmt:
     return stmt if term is None else replace(stmt, value=term[1])
 
 
-class _Narrowing:
-    """One program.
-
-    copies  what packs an operand, by the copy
-    needed  conditions on the elements of a local array, its axes called `_axis`, of which every read asks all
-    """
+class _Walk:
+    """A program whose tiles are rewritten, in the facts of the loops around them."""
 
     def __init__(self, program: Program) -> None:
-        self.program, self.needed = program, _needed(program)
-        self.copies = _packed_copies(program)
-        self.split: set[str] = set()
+        self.program = program
 
     def made(self) -> Program:
         program = self.program
         body = self.block(program.body, Facts(Space(program.sizes, program.assumptions)))
-        buffers = tuple(
-            replace(b, kind=Kind.LOCAL) if b.kind is Kind.PRIVATE and b.name in self.split else b
-            for b in program.buffers
-        )
-        return replace(program, buffers=buffers, body=body)
+        return replace(program, body=body)
 
     def block(self, body: Sequence[Stmt], at: Facts) -> tuple[Stmt, ...]:
         return tuple(part for stmt in body for part in self.statement(stmt, at))
 
     def statement(self, stmt: Stmt, at: Facts) -> tuple[Stmt, ...]:
         match stmt:
-            case For(name, lo, hi, (Tile() as tile,)) if limits := self.limits(tile, name):
-                return self.tiles(stmt, tile, limits, at)
             case For(name, lo, hi, body):
-                inside = self.block(body, at.loop(name, lo, hi))
-                return (_without_condition(replace(stmt, body=inside), at),)
+                return (replace(stmt, body=self.block(body, at.loop(name, lo, hi))),)
             case Tile():
                 return self.tile(stmt, at)
             case _:
                 return (map_blocks(stmt, lambda inner: self.block(inner, at)),)
 
     def tile(self, tile: Tile, at: Facts) -> tuple[Stmt, ...]:
-        """Return a tile with the terms of its sums, or the elements that it stores, narrowed."""
-        inside = at
-        for axis in tile.axes:
-            inside = inside.loop(axis.iter, axis.start, ix.add(axis.start, axis.extent))
-        for place, stmt in enumerate(tile.body):
-            match stmt:
-                case For(_, _, _, (Store() as store,)) if _term(store):
-                    return self.terms(tile, place, stmt, store, inside)
+        """Return what stands for a tile."""
+        raise NotImplementedError
+
+
+class _Elements(_Walk):
+    """A program without tiles of elements that nobody reads.
+
+    needed  conditions on the elements of a local array, its axes called `_axis`, of which every read asks all
+    """
+
+    def __init__(self, program: Program, needed: Mapping[str, tuple[Expr, ...]]) -> None:
+        super().__init__(program)
+        self.needed = needed
+
+    def statement(self, stmt: Stmt, at: Facts) -> tuple[Stmt, ...]:
+        match stmt:
+            case For(name, _, _, (Tile() as tile,)) if limits := self.limits(tile, name):
+                return self.tiles(stmt, tile, limits, at)
+            case For():
+                (loop,) = super().statement(stmt, at)
+                assert isinstance(loop, For)
+                return (_without_condition(loop, at),)
+            case _:
+                return super().statement(stmt, at)
+
+    def tile(self, tile: Tile, at: Facts) -> tuple[Stmt, ...]:
         atoms = self.asked(tile)
         if not atoms:
             return (tile,)
+        inside = _inside(tile, at)
         some = [one for atom in atoms if (one := _in_some(atom, tile)) is not None]
         if tile.cover is None:
             tile = replace(tile, where=_and(tile.where, atoms))
-        some = [one for one in some if not at.holds(one)]
+        some = [one for one in some if not inside.holds(one)]
         return (If(conjunction(some), (tile,)),) if some else (tile,)
 
     def asked(self, tile: Tile) -> tuple[Expr, ...]:
@@ -202,6 +212,34 @@ class _Narrowing:
         if any(one.op == "<" for one in limits):
             parts.append(replace(loop, lo=crossed, hi=some[1], body=(partial,), role=Role.TAIL))
         return tuple(parts)
+
+
+class _Terms(_Walk):
+    """A program whose loops over conditional terms are narrowed.
+
+    copies  what packs an operand, by the copy
+    split   arrays that several tiles store where one did
+    """
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        self.copies = _packed_copies(program)
+        self.split: set[str] = set()
+
+    def made(self) -> Program:
+        program = super().made()
+        buffers = tuple(
+            replace(b, kind=Kind.LOCAL) if b.kind is Kind.PRIVATE and b.name in self.split else b
+            for b in program.buffers
+        )
+        return replace(program, buffers=buffers)
+
+    def tile(self, tile: Tile, at: Facts) -> tuple[Stmt, ...]:
+        for place, stmt in enumerate(tile.body):
+            match stmt:
+                case For(_, _, _, (Store() as store,)) if _term(store):
+                    return self.terms(tile, place, stmt, store, _inside(tile, at))
+        return (tile,)
 
     def terms(self, tile: Tile, place: int, loop: For, store: Store, at: Facts) -> tuple[Stmt, ...]:
         """Return a tile whose sum has conditions on its terms: those of all rows in the tile, others row by row around it."""
@@ -296,6 +334,12 @@ class _Narrowing:
             return value
 
         return tuple(map_body(sums.body, lambda expr: rewrite(expr, rule)))
+
+
+def _inside(tile: Tile, at: Facts) -> Facts:
+    for axis in tile.axes:
+        at = at.loop(axis.iter, axis.start, ix.add(axis.start, axis.extent))
+    return at
 
 
 def _without_condition(loop: For, at: Facts) -> Stmt:

@@ -23,7 +23,11 @@ from offcut.describe.computation import Computation
 from offcut.describe.source import source
 from offcut.errors import PartitionError
 from offcut.polyhedral import accesses_outside, request_budget
-from offcut.proof.normal_forms.narrowing import narrow_loops, without_conditions
+from offcut.proof.normal_forms.narrowing import (
+    narrow_terms,
+    without_conditions,
+    without_unread_elements,
+)
 from offcut.schedule import ANY_TREE, Nest, Schedule, Together, apply, parts_of
 
 
@@ -77,7 +81,8 @@ def plan_nests(
     debug.passed("cut", loops)
     whole = loops
     with debug.timed("narrow"), request_budget("compile", f"cannot narrow {computation.name}"):
-        loops = narrow_loops(loops)
+        read = without_unread_elements(loops)
+        loops = narrow_terms(read)
     debug.passed("narrow", loops, whole)
     if loops is not whole:
         _check_covered(loops, host, options, computation.name, "its loops are narrowed")
@@ -85,8 +90,9 @@ def plan_nests(
     named = schedule
     if not undecided:
         loops, named = PaddedTerms(loops, host, options, schedule).leave_out()
-    unpadded: tuple[Program, ...] = (whole,) if padded is not whole else ()
-    unpadded = (*unpadded, padded) if loops is not padded or unpadded else unpadded
+    unpadded: tuple[Program, ...] = (padded,) if loops is not padded else ()
+    if padded is not whole:
+        unpadded = (whole, *((read,) if read is not whole else ()), padded)
     if undecided:
         loops = insert_bounds_guards(loops)
         debug.passed("bounds", loops, applied.partition.loops)
