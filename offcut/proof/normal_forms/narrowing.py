@@ -62,7 +62,6 @@ from offcut.core.program import (
     Tile,
     expressions,
     map_blocks,
-    map_body,
     walk,
 )
 from offcut.polyhedral import Facts, Space
@@ -81,6 +80,12 @@ def without_unread_elements(program: Program) -> Program:
 def narrow_terms(program: Program) -> Program:
     """Return `program` with its loops over conditional terms narrowed; itself where there are none."""
     return _Terms(program).made() if conditional_sums(program) else program
+
+
+def read_unpacked(program: Program) -> Program:
+    """Return `program` whose tiles without a microkernel read what packed copies are of; itself where it packs nothing."""
+    copies = _packed_copies(program)
+    return _Unpacked(program, copies).made() if copies else program
 
 
 def conditional_sums(program: Program) -> tuple[str, ...]:
@@ -217,13 +222,11 @@ class _Elements(_Walk):
 class _Terms(_Walk):
     """A program whose loops over conditional terms are narrowed.
 
-    copies  what packs an operand, by the copy
-    split   arrays that several tiles store where one did
+    split  arrays that several tiles store where one did
     """
 
     def __init__(self, program: Program) -> None:
         super().__init__(program)
-        self.copies = _packed_copies(program)
         self.split: set[str] = set()
 
     def made(self) -> Program:
@@ -279,12 +282,12 @@ class _Terms(_Walk):
         if before:
             end = at.extreme("min", hi, first)
             parts.append(replace(tile, body=start, cover=None))
-            parts.append(self.row_by_row(tile, rows, replace(sums, lo=lo, hi=end), at))
+            parts.append(self.row_by_row(tile, rows, replace(sums, lo=lo, hi=end)))
             start = ()
         if not after:
             return (*parts, replace(tile, body=(*start, sums, *rest)))
         parts.append(replace(tile, body=(*start, sums)))
-        parts.append(self.row_by_row(tile, rows, replace(sums, lo=last, hi=hi), at))
+        parts.append(self.row_by_row(tile, rows, replace(sums, lo=last, hi=hi)))
         if rest:
             parts.append(replace(tile, body=rest, cover=None))
         return tuple(parts)
@@ -302,9 +305,8 @@ class _Terms(_Walk):
                 )
         return lcm(*groups)
 
-    def row_by_row(self, tile: Tile, rows: frozenset[str], sums: For, at: Facts) -> Stmt:
+    def row_by_row(self, tile: Tile, rows: frozenset[str], sums: For) -> Stmt:
         """Return the terms of a sum that rows of a tile have by themselves: its other axes as lanes."""
-        sums = replace(sums, body=self.uncopied(sums, at))
         others = tuple(axis for axis in tile.axes if axis.iter not in rows)
         asked = () if tile.where is None else conjuncts(tile.where)
         inside = [one for one in asked if not variables(one) & rows]
@@ -319,21 +321,38 @@ class _Terms(_Walk):
                 body = (For(axis.iter, axis.start, ix.add(axis.start, axis.extent), body),)
         return body[0]
 
-    def uncopied(self, sums: For, at: Facts) -> tuple[Stmt, ...]:
-        """Return the body of a loop over terms, which reads what packed copies are of."""
-        inside = at.loop(sums.iter, sums.lo, sums.hi)
+
+class _Unpacked(_Walk):
+    """A program whose tiles without a microkernel read what packed copies are of.
+
+    copies  what packs an operand, by the copy
+    """
+
+    def __init__(self, program: Program, copies: Mapping[str, Store]) -> None:
+        super().__init__(program)
+        self.copies = copies
+
+    def tile(self, tile: Tile, at: Facts) -> tuple[Stmt, ...]:
+        if tile.cover is not None:
+            return (tile,)
+        return (replace(tile, body=self.block(tile.body, _inside(tile, at))),)
+
+    def statement(self, stmt: Stmt, at: Facts) -> tuple[Stmt, ...]:
+        if not isinstance(stmt, Store):
+            return super().statement(stmt, at)
 
         def rule(node: Expr) -> Expr | None:
             copy = self.copies.get(node.buffer) if isinstance(node, Load) else None
             if copy is None:
                 return None
-            values = {part.name: at for part, at in zip(copy.index, node.index, strict=True)}  # type: ignore[attr-defined, union-attr]
+            places = zip(copy.index, node.index, strict=True)  # type: ignore[union-attr]
+            values = {part.name: at for part, at in places if isinstance(part, Var)}
             value = substitute(copy.value, values)
             if isinstance(value, Select):
-                return value.then if inside.holds(value.condition) else None
+                return value.then if at.holds(value.condition) else None
             return value
 
-        return tuple(map_body(sums.body, lambda expr: rewrite(expr, rule)))
+        return (replace(stmt, value=rewrite(stmt.value, rule)),)
 
 
 def _inside(tile: Tile, at: Facts) -> Facts:

@@ -25,6 +25,7 @@ from offcut.errors import PartitionError
 from offcut.polyhedral import accesses_outside, request_budget
 from offcut.proof.normal_forms.narrowing import (
     narrow_terms,
+    read_unpacked,
     without_conditions,
     without_unread_elements,
 )
@@ -82,7 +83,8 @@ def plan_nests(
     whole = loops
     with debug.timed("narrow"), request_budget("compile", f"cannot narrow {computation.name}"):
         read = without_unread_elements(loops)
-        loops = narrow_terms(read)
+        narrow = narrow_terms(read)
+        loops = read_unpacked(narrow) if narrow is not read else loops
     debug.passed("narrow", loops, whole)
     if loops is not whole:
         _check_covered(loops, host, options, computation.name, "its loops are narrowed")
@@ -92,7 +94,7 @@ def plan_nests(
         loops, named = PaddedTerms(loops, host, options, schedule).leave_out()
     unpadded: tuple[Program, ...] = (padded,) if loops is not padded else ()
     if padded is not whole:
-        unpadded = (whole, *((read,) if read is not whole else ()), padded)
+        unpadded = tuple(dict.fromkeys((whole, read, narrow, padded)))
     if undecided:
         loops = insert_bounds_guards(loops)
         debug.passed("bounds", loops, applied.partition.loops)
