@@ -298,11 +298,16 @@ def _is_alike(source: Program, emitted: Program, reassociate: bool) -> bool:
 
 
 def _is_alike_by_iteration(
-    source: Program, emitted: Program, reassociate: bool, inside: bool = False
+    source: Program,
+    emitted: Program,
+    reassociate: bool,
+    inside: bool = False,
+    opens: bool = True,
 ) -> bool:
     """Return whether two programs have loops of one text, around bodies that are equal in any iteration.
 
     inside  whether every access of `source` is known to lie inside
+    opens   whether ranges may begin anywhere in the first question; not where it is about where they begin
 
     Raises PartitionError for a bounded value of the source that leaves its range.
     """
@@ -313,7 +318,7 @@ def _is_alike_by_iteration(
             pairs = bodies(source, one, whole)
             if pairs is None:
                 continue
-            if all(_is_equal(pair, reassociate) for pair in dict.fromkeys(pairs)):
+            if all(_is_equal(pair, reassociate, opens) for pair in dict.fromkeys(pairs)):
                 outside = () if inside else accesses_outside(source)
                 return all(one.sizes is None for one in outside)
     return False
@@ -330,9 +335,10 @@ def _is_staged(source: Program, emitted: Program, reassociate: bool) -> bool:
     )
 
 
-def _is_equal(pair: Body, reassociate: bool) -> bool:
+def _is_equal(pair: Body, reassociate: bool, opens: bool) -> bool:
     """Return whether the two blocks of a pair compute the same, and the second one stays in its windows."""
-    return any(try_isl(partial(_holds, one, reassociate), False) for one in (pair.opened(), pair))
+    questions = (pair.opened(), pair) if opens else (pair,)
+    return any(try_isl(partial(_holds, one, reassociate), False) for one in questions)
 
 
 def _holds(pair: Body, reassociate: bool) -> bool:
@@ -373,7 +379,7 @@ def _is_unpacked(source: Program, emitted: Program, reassociate: bool) -> bool:
         return False
     one, other = (try_isl(partial(forward_copies, each), each) for each in (source, emitted))
     forwarded = one is not source and other is not emitted
-    return forwarded and _is_alike_by_iteration(one, other, reassociate, inside=True)
+    return forwarded and _is_alike_by_iteration(one, other, reassociate, inside=True, opens=False)
 
 
 def _is_read_alone(source: Program, emitted: Program) -> bool:
@@ -386,7 +392,7 @@ def _is_narrowed(source: Program, emitted: Program, reassociate: bool, inside: b
     """Return whether `emitted` is `source` with its loops over conditional terms narrowed: its tiles are alike, so they are compared first."""
     if not conditional_sums(source) or conditional_sums(emitted):
         return False
-    return _is_alike_by_iteration(source, emitted, reassociate, inside)
+    return _is_alike_by_iteration(source, emitted, reassociate, inside, opens=False)
 
 
 def _is_unpadded(source: Program, emitted: Program, reassociate: bool) -> bool:
