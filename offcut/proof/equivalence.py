@@ -244,6 +244,8 @@ def _theorems(
         if label and _is_alike(plain, whole, reassociate):
             continue
         whole = rename_conflicts(whole, plain)
+        if conditional_sums(whole) and _is_part(plain, whole, reassociate, users, of):
+            continue
         try:
             _by_instances(plain, whole, reassociate, users, of)
         except ProgramsDiffer as found:
@@ -267,6 +269,21 @@ def _by_instances(
     for case in cases(flows, pair[1]):
         _prove(Sides(case, *pair, reassociate, of))
     check_program_inside(emitted, users)
+
+
+def _is_part(
+    source: Program, emitted: Program, reassociate: bool, users: Mapping[str, str], of: str
+) -> bool:
+    """Return whether `source` computes what `emitted` does, of whose local arrays it leaves out what nobody reads: then the
+    instances of `emitted`, all inside of its arrays, are more than its own.
+    """
+    if any(isinstance(stmt, Tile) for stmt in statements_of(emitted.body)):
+        return False
+    try:
+        _by_instances(emitted, source, reassociate, users, of)
+    except (PartitionError, ProgramsDiffer, NotRepresentable):
+        return False
+    return not accesses_outside(emitted)
 
 
 def _check_ranges(program: Program, users: Mapping[str, str]) -> None:
