@@ -194,7 +194,8 @@ class _Elements(_Walk):
         axes = {axis.iter for axis in tile.axes}
         limits = [bound(atom, moving[0].iter) for atom in self.asked(tile)]
         plain = [one for one in limits if one is not None and not variables(one.b) & axes]
-        return tuple(plain) if len(plain) == len(limits) else ()
+        told = all(bound(replace(one, a=moving[0].start), name) is not None for one in plain)
+        return tuple(plain) if told and len(plain) == len(limits) else ()
 
     def tiles(
         self, loop: For, tile: Tile, limits: Sequence[Compare], at: Facts
