@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ BATCHES = (1, 4)
 LENGTHS = (1, 2, 5, 16, 17, 24, 43, 62, 64, 81, 100, 119, 128, 200, 257, 384, 512)
 QUICK_LENGTHS = (5, 43, 128)
 LONG, WINDOW = 1024, 32
-MASKS = {
+MASKS: dict[str, tuple[dict[str, Any], float]] = {
     "causal": ({"causal": True}, 0.6),
     f"window of {WINDOW}": ({"causal": True, "window": WINDOW}, 0.15),
 }
@@ -55,10 +56,10 @@ def groups(quick: bool) -> Iterator[Group]:
 def masks(kind: str, options: Options) -> Iterator[Line]:
     """The time of attention under masks over that of attention to all keys, of one head, with what the cost model says."""
     s = oc.dim("s", max=4 * LONG)
-    inputs = [oc.placeholder((s, D), kind, name=name) for name in "qkv"]
+    q, k, v = inputs = [oc.placeholder((s, D), kind, name=name) for name in "qkv"]
 
-    def kernel(**mask: object) -> oc.Kernel:
-        result = oc.ops.attention(*inputs, **mask)  # type: ignore[arg-type]
+    def kernel(**mask: Any) -> oc.Kernel:
+        result = oc.ops.attention(q, k, v, **mask)
         return oc.compile(result, inputs=inputs, threads=options.threads)
 
     kernels = {"all keys": kernel(), **{name: kernel(**mask) for name, (mask, _) in MASKS.items()}}

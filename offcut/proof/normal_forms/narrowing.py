@@ -38,13 +38,11 @@ from offcut.core.expr import (
     Compare,
     Expr,
     Load,
-    Select,
     Var,
     all_loads,
     dtype_of,
     loads,
     reads_memory,
-    rewrite,
     substitute,
     variables,
 )
@@ -74,18 +72,12 @@ _OWN = (Kind.LOCAL, Kind.PRIVATE)
 def without_unread_elements(program: Program) -> Program:
     """Return `program` without tiles of elements that no term with a condition reads; itself where there are none."""
     needed = _needed(program) if conditional_sums(program) else {}
-    return _Elements(program, needed).made() if needed else program
+    return _Elements(program, needed).result() if needed else program
 
 
 def narrow_terms(program: Program) -> Program:
     """Return `program` with its loops over conditional terms narrowed; itself where there are none."""
-    return _Terms(program).made() if conditional_sums(program) else program
-
-
-def read_unpacked(program: Program) -> Program:
-    """Return `program` whose tiles without a microkernel read what packed copies are of; itself where it packs nothing."""
-    copies = _packed_copies(program)
-    return _Unpacked(program, copies).made() if copies else program
+    return _Terms(program).result() if conditional_sums(program) else program
 
 
 def conditional_sums(program: Program) -> tuple[str, ...]:
@@ -111,21 +103,24 @@ def unconditional(stmt: Stmt) -> Stmt:
     return stmt if term is None else replace(stmt, value=term[1])
 
 
-class _Walk:
+class TileRewriting:
     """A program whose tiles are rewritten, in the facts of the loops around them."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
 
-    def made(self) -> Program:
+    def result(self) -> Program:
+        """Return the program rewritten."""
         program = self.program
         body = self.block(program.body, Facts(Space(program.sizes, program.assumptions)))
         return replace(program, body=body)
 
     def block(self, body: Sequence[Stmt], at: Facts) -> tuple[Stmt, ...]:
+        """Return what stands for a block."""
         return tuple(part for stmt in body for part in self.statement(stmt, at))
 
     def statement(self, stmt: Stmt, at: Facts) -> tuple[Stmt, ...]:
+        """Return what stands for a statement."""
         match stmt:
             case For(name, lo, hi, body):
                 return (replace(stmt, body=self.block(body, at.loop(name, lo, hi))),)
@@ -139,7 +134,7 @@ class _Walk:
         raise NotImplementedError
 
 
-class _Elements(_Walk):
+class _Elements(TileRewriting):
     """A program without tiles of elements that nobody reads.
 
     needed  conditions on the elements of a local array, its axes called `_axis`, of which every read asks all
@@ -164,7 +159,7 @@ class _Elements(_Walk):
         atoms = self.asked(tile)
         if not atoms:
             return (tile,)
-        inside = _inside(tile, at)
+        inside = inside_tile(tile, at)
         some = [one for atom in atoms if (one := _in_some(atom, tile)) is not None]
         if tile.cover is None:
             tile = replace(tile, where=_and(tile.where, atoms))
@@ -201,7 +196,7 @@ class _Elements(_Walk):
         self, loop: For, tile: Tile, limits: Sequence[Compare], at: Facts
     ) -> tuple[Stmt, ...]:
         """Return a loop over tiles as those that the lower limits cross, those inside of all, and those that the upper ones cross."""
-        (axis,) = (one for one in tile.axes if one.iter == limits[0].a.name)  # type: ignore[attr-defined]
+        (axis,) = (one for one in tile.axes if loop.iter in variables(one.start))
         first, last = axis.start, ix.sub(ix.add(axis.start, axis.extent), 1)
         some, every = (loop.lo, loop.hi), (loop.lo, loop.hi)
         for one in limits:
@@ -220,7 +215,7 @@ class _Elements(_Walk):
         return tuple(parts)
 
 
-class _Terms(_Walk):
+class _Terms(TileRewriting):
     """A program whose loops over conditional terms are narrowed.
 
     split  arrays that several tiles store where one did
@@ -230,8 +225,8 @@ class _Terms(_Walk):
         super().__init__(program)
         self.split: set[str] = set()
 
-    def made(self) -> Program:
-        program = super().made()
+    def result(self) -> Program:
+        program = super().result()
         buffers = tuple(
             replace(b, kind=Kind.LOCAL) if b.kind is Kind.PRIVATE and b.name in self.split else b
             for b in program.buffers
@@ -242,7 +237,7 @@ class _Terms(_Walk):
         for place, stmt in enumerate(tile.body):
             match stmt:
                 case For(_, _, _, (Store() as store,)) if _term(store):
-                    return self.terms(tile, place, stmt, store, _inside(tile, at))
+                    return self.terms(tile, place, stmt, store, inside_tile(tile, at))
         return (tile,)
 
     def terms(self, tile: Tile, place: int, loop: For, store: Store, at: Facts) -> tuple[Stmt, ...]:
@@ -323,40 +318,8 @@ class _Terms(_Walk):
         return body[0]
 
 
-class _Unpacked(_Walk):
-    """A program whose tiles without a microkernel read what packed copies are of.
-
-    copies  what packs an operand, by the copy
-    """
-
-    def __init__(self, program: Program, copies: Mapping[str, Store]) -> None:
-        super().__init__(program)
-        self.copies = copies
-
-    def tile(self, tile: Tile, at: Facts) -> tuple[Stmt, ...]:
-        if tile.cover is not None:
-            return (tile,)
-        return (replace(tile, body=self.block(tile.body, _inside(tile, at))),)
-
-    def statement(self, stmt: Stmt, at: Facts) -> tuple[Stmt, ...]:
-        if not isinstance(stmt, Store):
-            return super().statement(stmt, at)
-
-        def rule(node: Expr) -> Expr | None:
-            copy = self.copies.get(node.buffer) if isinstance(node, Load) else None
-            if copy is None:
-                return None
-            places = zip(copy.index, node.index, strict=True)  # type: ignore[union-attr]
-            values = {part.name: at for part, at in places if isinstance(part, Var)}
-            value = substitute(copy.value, values)
-            if isinstance(value, Select):
-                return value.then if at.holds(value.condition) else None
-            return value
-
-        return (replace(stmt, value=rewrite(stmt.value, rule)),)
-
-
-def _inside(tile: Tile, at: Facts) -> Facts:
+def inside_tile(tile: Tile, at: Facts) -> Facts:
+    """Return the facts inside of a tile."""
     for axis in tile.axes:
         at = at.loop(axis.iter, axis.start, ix.add(axis.start, axis.extent))
     return at
@@ -489,22 +452,3 @@ def _at_least_zero(atom: Expr) -> Expr | None:
 
 def _axis(number: int) -> str:
     return f"axis'{number}"
-
-
-def _packed_copies(program: Program) -> Mapping[str, Store]:
-    """Return the statement that fills a local array with a layout of its own, of those that one statement fills with elements of
-    another array, or with these where they are inside of it.
-    """
-    stores: dict[str, set[Store]] = {}
-    for store in analysis(program).of(Store):
-        stores.setdefault(store.buffer, set()).add(store)
-    copies: dict[str, Store] = {}
-    for name, (first, *more) in stores.items():
-        buffer, names = program.buffer(name), {p.name for p in first.index if isinstance(p, Var)}
-        if more or buffer.kind is not Kind.LOCAL or buffer.layout is None:
-            continue
-        source = first.value.then if isinstance(first.value, Select) else first.value
-        plain = first.reduce is None and len(names) == len(first.index)
-        if plain and isinstance(source, Load) and source.buffer not in stores:
-            copies[name] = first
-    return copies

@@ -25,10 +25,10 @@ from offcut.errors import PartitionError
 from offcut.polyhedral import accesses_outside, request_budget
 from offcut.proof.normal_forms.narrowing import (
     narrow_terms,
-    read_unpacked,
     without_conditions,
     without_unread_elements,
 )
+from offcut.proof.normal_forms.unpacked_reads import read_unpacked
 from offcut.schedule import ANY_TREE, Nest, Schedule, Together, apply, parts_of
 
 
