@@ -62,6 +62,11 @@ Path = tuple[int, ...]
 
 _OWN = (Kind.LOCAL, Kind.PRIVATE)
 
+_FEW_TERMS = 64
+"""A loop of fewer terms keeps the conditions on these, which leave the loops around it instead: of a window that is padded, all rows
+of a tile but those at a border have all terms.
+"""
+
 
 def raise_to_computation(
     program: Program, scopes: Mapping[str, Path], narrows: bool = False
@@ -273,7 +278,7 @@ class _Raising:
         """Add a stage that gives `buffer` a new array."""
         dtype = self.buffers[buffer].dtype
         name = self.array(buffer, dtype, tuple(axis.extent for axis in axes))
-        narrowed = self.narrows and isinstance(body, Reduce) and _ends_with_condition(body)
+        narrowed = self.narrows and _ends_with_condition(body, rest)
         self.stages.append(Stage(name, buffer, axes, rest, body, narrowed=narrowed))
         self.current[buffer] = name
 
@@ -389,12 +394,16 @@ def _limits(name: Var, op: str, end: Expr) -> tuple[Compare, ...]:
     return (Compare(op, name, end),)
 
 
-def _ends_with_condition(body: Reduce) -> bool:
-    """Return whether the loop over the terms of a reduction may end where a condition on these does."""
-    term = conditional_term(body.value, body.op)
-    if term is None or len(body.axes) != 1 or reads_memory(term[0]):
+def _ends_with_condition(body: Expr, axes: Sequence[StageAxis]) -> bool:
+    """Return whether the loop over the terms of a reduction is to end where a condition on these does: one loop over `axes`, of any
+    number of terms, or of so many that few tiles lie across the border.
+    """
+    if not isinstance(body, Reduce) or len(axes) != 1:
         return False
-    return all(bound(atom, body.axes[0]) is not None for atom in conjuncts(term[0]))
+    terms, term = ix.literal_value(axes[0].extent), conditional_term(body.value, body.op)
+    if term is None or reads_memory(term[0]) or (terms is not None and terms < _FEW_TERMS):
+        return False
+    return all(bound(atom, axes[0].name) is not None for atom in conjuncts(term[0]))
 
 
 def _is_size(extent: Expr, sizes: set[str]) -> bool:

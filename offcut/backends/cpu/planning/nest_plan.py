@@ -76,25 +76,26 @@ def plan_nests(
         applied = apply(computation, schedule, kernels, price, options.schedule is not None)
         undecided = accesses_outside(applied.partition.source)
     cut = applied.partition
-    covers = report_covers(without_conditions(cut.loops), host, options.reassociate)
+    narrows = any(stage.narrowed for group in computation.groups for stage in group)
+    inside = without_conditions(cut.loops) if narrows else cut.loops
+    covers = report_covers(inside, host, options.reassociate)
     applied = applied.settled(covers.refused)
     loops = applied.partition.loops
     debug.passed("cut", loops)
-    whole = loops
-    with debug.timed("narrow"), request_budget("compile", f"cannot narrow {computation.name}"):
-        read = without_unread_elements(loops)
-        narrow = narrow_terms(read)
-        loops = read_unpacked(narrow) if narrow is not read else loops
-    debug.passed("narrow", loops, whole)
-    if loops is not whole:
+    whole = padded = loops
+    narrowed: tuple[Program, ...] = ()
+    if narrows:
+        with debug.timed("narrow"), request_budget("compile", f"cannot narrow {computation.name}"):
+            read = without_unread_elements(whole)
+            terms = narrow_terms(read)
+            padded = loops = read_unpacked(terms)
+        debug.passed("narrow", loops, whole)
         _check_covered(loops, host, options, computation.name, "its loops are narrowed")
-    padded = loops
+        narrowed = tuple(dict.fromkeys((whole, read, terms, loops)))
     named = schedule
     if not undecided:
         loops, named = PaddedTerms(loops, host, options, schedule).leave_out()
-    unpadded: tuple[Program, ...] = (padded,) if loops is not padded else ()
-    if padded is not whole:
-        unpadded = tuple(dict.fromkeys((whole, read, narrow, padded)))
+    unpadded = narrowed or ((padded,) if loops is not padded else ())
     if undecided:
         loops = insert_bounds_guards(loops)
         debug.passed("bounds", loops, applied.partition.loops)
