@@ -25,21 +25,26 @@ from dataclasses import dataclass, replace
 from math import copysign
 
 from offcut.core import index as ix
-from offcut.core.dtypes import reduction_start
+from offcut.core.conditions import conditional_term, conjunction, conjuncts
+from offcut.core.dtypes import identity, reduction_start
 from offcut.core.expr import (
     COMBINED,
     Binary,
+    Compare,
     Const,
     Expr,
     Load,
     Reduce,
+    Select,
     Var,
     dtype_of,
+    reads_memory,
     rewrite,
     substitute,
     variables,
     walk,
 )
+from offcut.core.intervals import ends
 from offcut.core.program import Buffer, For, If, Kind, Program, Stmt, Store
 from offcut.describe.computation import (
     Computation,
@@ -50,21 +55,34 @@ from offcut.describe.computation import (
     read_by_other_groups,
 )
 from offcut.describe.source import source
-from offcut.polyhedral import Dependence, dependences
+from offcut.polyhedral import Dependence, Facts, Space, dependences
+from offcut.proof.normal_forms.condition_hoisting import bound
 
 Path = tuple[int, ...]
 
+_OWN = (Kind.LOCAL, Kind.PRIVATE)
 
-def raise_to_computation(program: Program, scopes: Mapping[str, Path]) -> Computation | None:
+_FEW_TERMS = 64
+"""A loop of fewer terms keeps the conditions on these, which leave the loops around it instead: of a window that is padded, all rows
+of a tile but those at a border have all terms.
+"""
+
+
+def raise_to_computation(
+    program: Program, scopes: Mapping[str, Path], narrows: bool = False
+) -> Computation | None:
     """Return the computation of `program`, its sums in an order of their own; None if there is none.
 
     scopes   the blocks that private scalars live in, by their paths
+    narrows  whether conditions on terms may end the loops over these: such stages are narrowed; and a loop whose bounds move with
+             others, or a condition around a statement, is one on its terms. A local array is whole then, also where only some of
+             its elements are stored and read
 
     An array that is updated is an input and an output of one label. It may be one array at a call:
     it is read at the point alone that is written next.
     """
-    raising = _Raising(program, scopes)
-    if not raising.read(program.body, (), ()):
+    raising = _Raising(program, scopes, narrows)
+    if not raising.read(program.body, (), (), ()):
         return None
     if not all(_allows_whole_statements(one, scopes) for one in dependences(program)):
         return None
@@ -94,8 +112,8 @@ class _Raising:
     current  the array that a buffer is at this point of the text
     """
 
-    def __init__(self, program: Program, scopes: Mapping[str, Path]) -> None:
-        self.program, self.scopes = program, scopes
+    def __init__(self, program: Program, scopes: Mapping[str, Path], narrows: bool) -> None:
+        self.program, self.scopes, self.narrows = program, scopes, narrows
         self.buffers = {buffer.name: buffer for buffer in program.buffers}
         self.names = Names([*self.buffers, *(size.name for size in program.sizes)])
         self.current: dict[str, str] = {}
@@ -103,32 +121,87 @@ class _Raising:
         self.scalars: dict[str, tuple[_Loop, ...]] = {}
         self.stages: list[Stage] = []
         self.sizes = {size.name for size in program.sizes}
+        self.facts = Facts(Space(program.sizes, program.assumptions))
         for buffer in program.buffers:
             if buffer.kind in (Kind.INPUT, Kind.CONSTANT, Kind.INOUT):
                 self.current[buffer.name] = buffer.name
 
-    def read(self, body: Sequence[Stmt], loops: tuple[_Loop, ...], path: Path) -> bool:
-        """Add the statements of a block; return False if one has no place in a computation."""
+    def read(
+        self,
+        body: Sequence[Stmt],
+        loops: tuple[_Loop, ...],
+        path: Path,
+        conditions: tuple[Expr, ...],
+    ) -> bool:
+        """Add the statements of a block; return False if one has no place in a computation.
+
+        conditions  under which it runs
+        """
         for name, scope in self.scopes.items():
             if scope == path:
                 self.scalars[name] = loops
         for position, stmt in enumerate(body):
             statement_path = (*path, position)
             match stmt:
-                case For() if ix.literal_value(stmt.lo) == 0 and _is_size(stmt.hi, self.sizes):
-                    loop = _Loop(stmt.iter, ix.simplify(stmt.hi), statement_path)
-                    if not self.read(stmt.body, (*loops, loop), statement_path):
+                case For():
+                    whole = self.whole_loop(stmt, loops)
+                    if whole is None:
+                        return False
+                    extent, limits = whole
+                    loop = _Loop(stmt.iter, extent, statement_path)
+                    inside = (*conditions, *limits)
+                    if not self.read(stmt.body, (*loops, loop), statement_path, inside):
                         return False
                 case Store():
-                    if not self.store(stmt, loops):
+                    if not self.store(stmt, loops, conditions):
                         return False
                 case If(_, then, other) if not then and not other:
                     pass
+                case If(condition, then, ()) if self.narrows and not reads_memory(condition):
+                    inside = (*conditions, *self.limits(condition, loops))
+                    if not self.read(then, loops, statement_path, inside):
+                        return False
                 case _:
                     return False
         return True
 
-    def store(self, stmt: Store, loops: tuple[_Loop, ...]) -> bool:
+    def limits(self, condition: Expr, loops: tuple[_Loop, ...]) -> tuple[Expr, ...]:
+        """Return conditions that hold together where `condition` does, without those that hold in all of these loops."""
+        known = self.facts
+        for loop in loops:
+            known = known.loop(loop.name, ix.const(0), loop.extent)
+        every: tuple[Expr, ...] = ()
+        for atom in conjuncts(condition):
+            match atom:
+                case Compare(">=" | "<" as op, Var() as name, end):
+                    every += _limits(name, op, end)
+                case _:
+                    every += (atom,)
+        return tuple(one for one in every if not known.holds(one))
+
+    def whole_loop(
+        self, loop: For, loops: tuple[_Loop, ...]
+    ) -> tuple[Expr, tuple[Expr, ...]] | None:
+        """Return the extent of a loop from 0, and the conditions under which its iterations are those of `loop`, whose bounds may move
+        with those around; None where it has none.
+        """
+        if ix.literal_value(loop.lo) == 0 and _is_size(loop.hi, self.sizes):
+            return ix.simplify(loop.hi), ()
+        if not self.narrows or loop.unit is not None:
+            return None
+        ranges = {one.name: (ix.const(0), ix.sub(one.extent, 1)) for one in loops}
+        lows, highs = ends(loop.lo, ranges), ends(loop.hi, ranges)
+        if lows is None or highs is None or not _is_size(highs[1], self.sizes):
+            return None
+        least, most = ix.simplify(lows[0]), ix.simplify(highs[1])
+        if not self.facts.holds(Compare(">=", least, ix.const(0))):
+            return None
+        name = Var(loop.iter)
+        limits = (*_limits(name, ">=", loop.lo), *_limits(name, "<", loop.hi))
+        known = self.facts.loop(loop.iter, ix.const(0), most)
+        return most, tuple(one for one in limits if not known.holds(one))
+
+    def store(self, stmt: Store, loops: tuple[_Loop, ...], conditions: tuple[Expr, ...]) -> bool:
         point = self.point(stmt.buffer, stmt.index)
         value = self.with_current_arrays(stmt.value)
         if point is None or value is None:
@@ -147,6 +220,15 @@ class _Raising:
         )
         if tuple(axis.extent for axis in axes) != self.extents(stmt.buffer):
             return False
+        terms = {axis.name for axis in rest}
+        of_terms = tuple(one for one in conditions if variables(one) & terms)
+        if len(of_terms) < len(conditions) and self.buffers[stmt.buffer].kind not in _OWN:
+            return False
+        if of_terms:
+            assert stmt.reduce is not None
+            dtype = dtype_of(value)
+            nothing = Const(identity(stmt.reduce, dtype), dtype)
+            value = Select(conjunction(of_terms), value, nothing)
         if stmt.reduce is None:
             if rest:
                 return False
@@ -196,7 +278,8 @@ class _Raising:
         """Add a stage that gives `buffer` a new array."""
         dtype = self.buffers[buffer].dtype
         name = self.array(buffer, dtype, tuple(axis.extent for axis in axes))
-        self.stages.append(Stage(name, buffer, axes, rest, body))
+        narrowed = self.narrows and _ends_with_condition(body, rest)
+        self.stages.append(Stage(name, buffer, axes, rest, body, narrowed=narrowed))
         self.current[buffer] = name
 
     def array(self, wish: str, dtype: str, shape: tuple[Expr, ...]) -> str:
@@ -301,6 +384,26 @@ class _Raising:
             tuple(labels),
             groups,
         )
+
+
+def _limits(name: Var, op: str, end: Expr) -> tuple[Compare, ...]:
+    """Return ``name >= end`` or ``name < end`` as conditions that hold together, none of a maximum or a minimum."""
+    match op, end:
+        case (">=", Binary("max", a, b)) | ("<", Binary("min", a, b)):
+            return (*_limits(name, op, a), *_limits(name, op, b))
+    return (Compare(op, name, end),)
+
+
+def _ends_with_condition(body: Expr, axes: Sequence[StageAxis]) -> bool:
+    """Return whether the loop over the terms of a reduction is to end where a condition on these does: one loop over `axes`, of any
+    number of terms, or of so many that few tiles lie across the border.
+    """
+    if not isinstance(body, Reduce) or len(axes) != 1:
+        return False
+    terms, term = ix.literal_value(axes[0].extent), conditional_term(body.value, body.op)
+    if term is None or reads_memory(term[0]) or (terms is not None and terms < _FEW_TERMS):
+        return False
+    return all(bound(atom, axes[0].name) is not None for atom in conjuncts(term[0]))
 
 
 def _is_size(extent: Expr, sizes: set[str]) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import copysign
 
-from offcut.core.dtypes import FLOATS
-from offcut.core.expr import Compare, Const, Expr, Logic, dtype_of
+from offcut.core.dtypes import FLOATS, identity
+from offcut.core.expr import Compare, Const, Expr, Logic, Select, dtype_of
 
 
 def negate(condition: Expr) -> Expr:
@@ -34,3 +35,13 @@ def conjunction(conditions: Sequence[Expr]) -> Expr:
     if not conditions:
         return Const(1, "bool")
     return conditions[0] if len(conditions) == 1 else Logic("and", tuple(conditions))
+
+
+def conditional_term(value: Expr, reducer: str | None) -> tuple[Expr, Expr] | None:
+    """The condition and the term of an update that changes nothing where the condition fails; None where it is no such update."""
+    match value:
+        case Select(condition, then, Const(nothing, dtype)) if reducer is not None:
+            neutral = identity(reducer, dtype)
+            if nothing == neutral and copysign(1.0, nothing) == copysign(1.0, neutral):
+                return condition, then
+    return None

@@ -20,6 +20,7 @@ from offcut.core.expr import (
     Expr,
     Load,
     Reduce,
+    Select,
     Var,
     dtype_of,
     rewrite,
@@ -84,6 +85,8 @@ class Stage:
 
     added   whether a reduction is added to a value by the stages that follow: it starts from what
             changes nothing then, so of no terms, or of terms -0.0, nothing is left of it
+    narrowed  whether `body` reduces ``where(condition, value, neutral)`` and its loops end where the condition does: terms
+            outside are none
     """
 
     buffer: str
@@ -92,10 +95,17 @@ class Stage:
     reduce_axes: tuple[StageAxis, ...]
     body: Expr
     added: bool = False
+    narrowed: bool = False
 
     @property
     def value(self) -> Expr:
-        """What is stored, or reduced, by one instance."""
+        """What is stored, or reduced, by one instance; of a narrowed stage, by one inside of its condition."""
+        term = self.term
+        return term.then if self.narrowed and isinstance(term, Select) else term
+
+    @property
+    def term(self) -> Expr:
+        """What is stored, or reduced, by one instance wherever it is: of a narrowed stage with its condition."""
         return self.body.value if isinstance(self.body, Reduce) else self.body
 
     @property

@@ -47,9 +47,9 @@ def instance(
     for stage in group:
         point = tuple(Var(axis.name) for axis in stage.axes)
         if stage.reducer is None:
-            body += (Store(stage.buffer, point, stage.value),)
+            body += (Store(stage.buffer, point, stage.term),)
             continue
-        terms: tuple[Stmt, ...] = (Store(stage.buffer, point, stage.value, stage.reducer),)
+        terms: tuple[Stmt, ...] = (Store(stage.buffer, point, stage.term, stage.reducer),)
         for axis in reversed(stage.reduce_axes):
             terms = around(axis, terms)
         body += (Store(stage.buffer, point, stage.start), *terms)

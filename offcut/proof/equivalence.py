@@ -67,6 +67,7 @@ from offcut.proof.normal_forms.copy_removal import without_copies
 from offcut.proof.normal_forms.derived_sizes import find_broken_range, write_out_derived_sizes
 from offcut.proof.normal_forms.iterations import Body, bodies
 from offcut.proof.normal_forms.loop_fusion import fuse_loops_like, fuse_ranges
+from offcut.proof.normal_forms.narrowing import conditional_sums, without_unread_elements
 from offcut.proof.normal_forms.options import (
     count_combinations,
     options,
@@ -177,7 +178,7 @@ def _proved_as_written(
         otherwise=otherwise,
     ):
         made = _theorems(source, emitted, reassociate, dict(names), through, inside)
-        if all(one.sizes is not None for one in accesses_outside(source)):
+        if inside or all(one.sizes is not None for one in accesses_outside(source)):
             return made
     return tuple(replace(t, statement=_AS_FAR) if t.name == "in bounds" else t for t in made)
 
@@ -196,6 +197,12 @@ def _theorems(
     source, emitted = normalize_reductions(source, emitted, reassociate)
     through = with_floats(through)
     _check_declarations(source, emitted)
+    if _is_narrowed(source, emitted, reassociate, inside):
+        return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
+    if (_is_read_alone(source, emitted) or _is_unpacked(source, emitted, reassociate)) and (
+        inside or not accesses_outside(source)
+    ):
+        return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if _is_unpadded(source, emitted, reassociate) and (inside or not accesses_outside(source)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     way = [source]
@@ -205,7 +212,7 @@ def _theorems(
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if _is_alike(source, emitted, reassociate):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
-    if _is_alike_by_iteration(source, emitted, reassociate) or _is_staged(
+    if _is_alike_by_iteration(source, emitted, reassociate, inside) or _is_staged(
         source, emitted, reassociate
     ):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
@@ -237,6 +244,8 @@ def _theorems(
         if label and _is_alike(plain, whole, reassociate):
             continue
         whole = rename_conflicts(whole, plain)
+        if conditional_sums(whole) and _is_part(plain, whole, reassociate, users, of):
+            continue
         try:
             _by_instances(plain, whole, reassociate, users, of)
         except ProgramsDiffer as found:
@@ -260,6 +269,21 @@ def _by_instances(
     for case in cases(flows, pair[1]):
         _prove(Sides(case, *pair, reassociate, of))
     check_program_inside(emitted, users)
+
+
+def _is_part(
+    source: Program, emitted: Program, reassociate: bool, users: Mapping[str, str], of: str
+) -> bool:
+    """Return whether `source` computes what `emitted` does, of whose local arrays it leaves out what nobody reads: then the
+    instances of `emitted`, all inside of its arrays, are more than its own.
+    """
+    if any(isinstance(stmt, Tile) for stmt in statements_of(emitted.body)):
+        return False
+    try:
+        _by_instances(emitted, source, reassociate, users, of)
+    except (PartitionError, ProgramsDiffer, NotRepresentable):
+        return False
+    return not accesses_outside(emitted)
 
 
 def _check_ranges(program: Program, users: Mapping[str, str]) -> None:
@@ -290,8 +314,17 @@ def _is_alike(source: Program, emitted: Program, reassociate: bool) -> bool:
     return False
 
 
-def _is_alike_by_iteration(source: Program, emitted: Program, reassociate: bool) -> bool:
+def _is_alike_by_iteration(
+    source: Program,
+    emitted: Program,
+    reassociate: bool,
+    inside: bool = False,
+    opens: bool = True,
+) -> bool:
     """Return whether two programs have loops of one text, around bodies that are equal in any iteration.
+
+    inside  whether every access of `source` is known to lie inside
+    opens   whether ranges may begin anywhere in the first question; not where it is about where they begin
 
     Raises PartitionError for a bounded value of the source that leaves its range.
     """
@@ -302,9 +335,9 @@ def _is_alike_by_iteration(source: Program, emitted: Program, reassociate: bool)
             pairs = bodies(source, one, whole)
             if pairs is None:
                 continue
-            if all(_is_equal(pair, reassociate) for pair in dict.fromkeys(pairs)):
-                outside = any(one.sizes is not None for one in accesses_outside(source))
-                return not outside
+            if all(_is_equal(pair, reassociate, opens) for pair in dict.fromkeys(pairs)):
+                outside = () if inside else accesses_outside(source)
+                return all(one.sizes is None for one in outside)
     return False
 
 
@@ -319,9 +352,10 @@ def _is_staged(source: Program, emitted: Program, reassociate: bool) -> bool:
     )
 
 
-def _is_equal(pair: Body, reassociate: bool) -> bool:
+def _is_equal(pair: Body, reassociate: bool, opens: bool) -> bool:
     """Return whether the two blocks of a pair compute the same, and the second one stays in its windows."""
-    return any(try_isl(partial(_holds, one, reassociate), False) for one in (pair.opened(), pair))
+    questions = (pair.opened(), pair) if opens else (pair,)
+    return any(try_isl(partial(_holds, one, reassociate), False) for one in questions)
 
 
 def _holds(pair: Body, reassociate: bool) -> bool:
@@ -354,6 +388,28 @@ def _is_inside(program: Program, shaped: Program) -> bool:
     """Return whether all that is read of the arrays that are gone lies in them."""
     gone = frozenset(b.name for b in program.buffers) - {b.name for b in shaped.buffers}
     return not gone or try_isl(lambda: not accesses_outside(program, gone), False)
+
+
+def _is_unpacked(source: Program, emitted: Program, reassociate: bool) -> bool:
+    """Return whether `emitted` is `source` but for what reads a packed copy, or what this is of."""
+    if not any(buffer.layout is not None for buffer in source.buffers):
+        return False
+    one, other = (try_isl(partial(forward_copies, each), each) for each in (source, emitted))
+    forwarded = one is not source and other is not emitted
+    return forwarded and _is_alike_by_iteration(one, other, reassociate, inside=True, opens=False)
+
+
+def _is_read_alone(source: Program, emitted: Program) -> bool:
+    """Return whether `emitted` is `source` without tiles of elements that no term with a condition reads."""
+    alone = try_isl(lambda: without_unread_elements(source), source)
+    return alone is not source and strip_annotations(alone).body == strip_annotations(emitted).body
+
+
+def _is_narrowed(source: Program, emitted: Program, reassociate: bool, inside: bool) -> bool:
+    """Return whether `emitted` is `source` with its loops over conditional terms narrowed: its tiles are alike, so they are compared first."""
+    if not conditional_sums(source) or conditional_sums(emitted):
+        return False
+    return _is_alike_by_iteration(source, emitted, reassociate, inside, opens=False)
 
 
 def _is_unpadded(source: Program, emitted: Program, reassociate: bool) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import numpy as np
@@ -90,21 +92,26 @@ def attention(
         queries = _side_by_side(q, k, shared, f"{name}_queries")
 
     def seen(value: Value, at: tuple[Value, ...]) -> Value:
-        """A score under the masks."""
+        """A score under the mask."""
+        assert mask is not None
         *leading, i, j = at
         if shared > 1:
             leading, i = [*leading[:-1], leading[-1] * shared + i % shared], i // shared
-        if mask is not None:
-            value = _masked(value, mask, (*leading, i, j), total)
-        if causal:
-            value = where(j <= i + past, value, -math.inf)
-        if width is not None:
-            value = where(j > i + past - width, value, -math.inf)
-            value = value if causal else where(j < i + past + width, value, -math.inf)
-        return value
+        return _masked(value, mask, (*leading, i, j), total)
 
-    masked = mask is not None or causal or width is not None
-    mix, share = _mixed(queries, k, v, factor, seen if masked else None, total, name)
+    def near(at: tuple[Value, ...]) -> list[Value]:
+        """Which keys a query attends to, by its place and theirs."""
+        *_, i, j = at
+        own, conditions = i // shared if shared > 1 else i, list[Value]()
+        if width is not None:
+            conditions.append(j > own + past - width)
+        if causal:
+            conditions.append(j <= own + past)
+        elif width is not None:
+            conditions.append(j < own + past + width)
+        return conditions
+
+    mix, share = _mixed(queries, k, v, factor, None if mask is None else seen, near, total, name)
 
     def result(*at: Value) -> Value:
         own = at
@@ -134,6 +141,7 @@ def _mixed(
     v: Tensor,
     factor: float,
     seen: Callable[[Value, tuple[Value, ...]], Value] | None,
+    near: Callable[[tuple[Value, ...]], list[Value]],
     total: str,
     name: str,
 ) -> tuple[Tensor, Tensor]:
@@ -142,6 +150,7 @@ def _mixed(
     factor  of the products of queries and keys
     seen    a score under the masks, at a place, which is calculated once; None: none is masked, and
             each that reads a product multiplies it
+    near    conditions on a place, without which its key is not read: there is no such term
     """
     extents = (*q.shape[:-1], k.shape[-2])
     letters, rows = axis_letters(len(extents)), extents[:-1]
@@ -162,8 +171,16 @@ def _mixed(
     def score_of(*at: Value) -> Value:
         return score(*at) if scored is None else scored[at]
 
+    def term(value: Value, at: tuple[Value, ...], otherwise: float) -> Value:
+        """What is reduced at a place: what changes nothing, where its key is not read."""
+        conditions = near(at)
+        return where(reduce(and_, conditions), value, otherwise) if conditions else value
+
     greatest = compute(
-        rows, lambda *at: max_over(score_of(*at, t), axis=t), f"{name}_max", letters[:-1]
+        rows,
+        lambda *at: max_over(term(score_of(*at, t), (*at, t), -math.inf), axis=t),
+        f"{name}_max",
+        letters[:-1],
     )
 
     lowest = -float(np.finfo(numpy_dtype(total)).max)  # of a row of -inf alone the weights are 0
@@ -175,14 +192,15 @@ def _mixed(
     weights = compute(extents, weight, f"{name}_exp", letters)
     sums = compute(
         rows,
-        lambda *at: sum_over(element(weights, (*at, t)), axis=t),
+        lambda *at: sum_over(term(element(weights, (*at, t)), (*at, t), -0.0), axis=t),
         f"{name}_sum",
         letters[:-1],
     )
 
     def mixed(*at: Value) -> Value:
         *leading, i, j = at
-        return sum_over(element(weights, (*leading, i, t)) * element(v, (*leading, t, j)), axis=t)
+        value = element(weights, (*leading, i, t)) * element(v, (*leading, t, j))
+        return sum_over(term(value, (*leading, i, t), -0.0), axis=t)
 
     mix = compute((*rows, v.shape[-1]), mixed, f"{name}_mix", letters)
     share = compute(rows, lambda *at: 1.0 / maximum(sums[at], 1.0), f"{name}_share", letters[:-1])

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from math import copysign
 
 from offcut.core import index as ix
-from offcut.core.dtypes import ANY_ORDER, FLOATS, identity, reduction_start
+from offcut.core.conditions import conditional_term
+from offcut.core.dtypes import ANY_ORDER, FLOATS, reduction_start
 from offcut.core.expr import (
     Binary,
     Const,
     Expr,
     Load,
-    Select,
     Var,
     dtype_of,
     reads_memory,
@@ -170,13 +170,14 @@ class _Judge:
         return self.judged(inner, tuple(nest[cut:]), tuple(nest[:cut]))
 
     def with_whole_terms(self, store: Store) -> Store:
-        """Return an update without the condition that pads it: a term past the last is neutral, as zeros of its operands are."""
-        match store:
-            case Store(_, _, Select(_, value, Const(nothing)), reduce) if reduce is not None:
-                dtype = self.kernel.computes.dtype
-                if nothing == identity(reduce, dtype) and self.kernel.at_once > 1:
-                    return replace(store, value=value)
-        return store
+        """Return an update without the condition that pads it: a term past the last is neutral, as zeros of its operands are. A
+        condition that is another one for each instance leaves out terms of which nothing is zero: it stays.
+        """
+        term = conditional_term(store.value, store.reduce)
+        if term is None or self.kernel.at_once == 1:
+            return store
+        condition, value = term
+        return store if variables(condition) & self.axes.keys() else replace(store, value=value)
 
     def counted_from_axes(self, store: Store, nest: Sequence[For]) -> tuple[Store, list[For]]:
         """Return the loops of a sum, those whose bounds move with the axes of the tile counted from where they begin."""

@@ -9,17 +9,18 @@ runs in ascending order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.program import For, Stmt
+from offcut.core.program import Cover, For, Stmt, Tile
 from offcut.describe.computation import Computation, Names
 from offcut.describe.source import instance, plain_loop
 from offcut.partition import GroupCut, LoopCut, tiles_alike
 from offcut.partition.cutting import Blame, Carried, Cutting
 from offcut.partition.judge import match_cover
 from offcut.polyhedral import Facts, space_of
+from offcut.proof.normal_forms.narrowing import unconditional
 from offcut.schedule.apply.band_loops import BandLoops
 from offcut.schedule.apply.loop_cutter import LoopCutter
 from offcut.schedule.apply.offsets import At
@@ -47,10 +48,18 @@ def cut_group(
         computation.name, computation.sizes, computation.assumptions, computation.buffers, ()
     )
     match, program = plan.match, nests.program(())
+    narrowed = any(stage.narrowed for stage in plan.group)
+
+    def cover(tile: Tile, heights: Mapping[str, tuple[int, int]]) -> Cover | None:
+        """Return the cover of a tile; of a narrowed stage, of what is inside of its conditions."""
+        inside = unconditional(tile) if narrowed else tile
+        assert isinstance(inside, Tile)
+        return None if match is None else match_cover(inside, program, match, heights)
+
     cutting = Cutting(
         lambda loop: chosen.get(loop.iter),
         Carried(frozenset(summed), reductions),
-        lambda tile, heights: None if match is None else match_cover(tile, program, match, heights),
+        cover,
         tiles_alike,
         names,
         folds=False,

@@ -23,6 +23,12 @@ from offcut.describe.computation import Computation
 from offcut.describe.source import source
 from offcut.errors import PartitionError
 from offcut.polyhedral import accesses_outside, request_budget
+from offcut.proof.normal_forms.narrowing import (
+    narrow_terms,
+    without_conditions,
+    without_unread_elements,
+)
+from offcut.proof.normal_forms.unpacked_reads import read_unpacked
 from offcut.schedule import ANY_TREE, Nest, Schedule, Together, apply, parts_of
 
 
@@ -70,15 +76,26 @@ def plan_nests(
         applied = apply(computation, schedule, kernels, price, options.schedule is not None)
         undecided = accesses_outside(applied.partition.source)
     cut = applied.partition
-    covers = report_covers(cut.loops, host, options.reassociate)
+    narrows = any(stage.narrowed for group in computation.groups for stage in group)
+    inside = without_conditions(cut.loops) if narrows else cut.loops
+    covers = report_covers(inside, host, options.reassociate)
     applied = applied.settled(covers.refused)
     loops = applied.partition.loops
     debug.passed("cut", loops)
-    padded = loops
+    whole = padded = loops
+    narrowed: tuple[Program, ...] = ()
+    if narrows:
+        with debug.timed("narrow"), request_budget("compile", f"cannot narrow {computation.name}"):
+            read = without_unread_elements(whole)
+            terms = narrow_terms(read)
+            padded = loops = read_unpacked(terms)
+        debug.passed("narrow", loops, whole)
+        _check_covered(loops, host, options, computation.name, "its loops are narrowed")
+        narrowed = tuple(dict.fromkeys((whole, read, terms, loops)))
     named = schedule
     if not undecided:
         loops, named = PaddedTerms(loops, host, options, schedule).leave_out()
-    unpadded: tuple[Program, ...] = (padded,) if loops is not padded else ()
+    unpadded = narrowed or ((padded,) if loops is not padded else ())
     if undecided:
         loops = insert_bounds_guards(loops)
         debug.passed("bounds", loops, applied.partition.loops)
@@ -89,13 +106,7 @@ def plan_nests(
     if undecided or notes:
         why_undecided = "its accesses are asked at run time, and a tile that asks is none"
         because = "its conditions leave its loops" if notes else why_undecided
-        for why in report_covers(loops, host, options.reassociate).refused.values():
-            raise PartitionError(
-                "compile",
-                f"cannot cover {computation.name} by a microkernel",
-                because=f"{because}: {why}",
-                help=("its loops, as they stand",),
-            )
+        _check_covered(loops, host, options, computation.name, because)
     units = bind_units(loops, named, host, options.reassociate, is_whole=is_whole)
     loops = units.shares.program
     applied = replace(applied, partition=replace(applied.partition, loops=loops))
@@ -115,6 +126,20 @@ def plan_nests(
         ),
         through=(source(computation), applied.staged, *unpadded, *units.divided),
     )
+
+
+def _check_covered(loops: Program, host: Host, options: Options, name: str, because: str) -> None:
+    """Check that the microkernels that tiles name run them.
+
+    Raises PartitionError with the first that does not, and with `because` before the reason.
+    """
+    for why in report_covers(loops, host, options.reassociate).refused.values():
+        raise PartitionError(
+            "compile",
+            f"cannot cover {name} by a microkernel",
+            because=f"{because}: {why}",
+            help=("its loops, as they stand",),
+        )
 
 
 def plan_best_nests(computation: Computation, host: Host, options: Options) -> CpuPlan:

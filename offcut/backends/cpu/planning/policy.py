@@ -420,7 +420,7 @@ class _Planner:
         columns = self.column_cut(lead, operand, requested)
         cover = KernelAxes(match.microkernel.name, match.rows, match.columns, match.depth)
         ways = []
-        for strategy in self.row_strategies(match, requested, candidates):
+        for strategy in self.row_strategies(lead, match, requested, candidates):
             rows = () if strategy is None else (self.row_cut(lead, match, strategy),)
             label = "whole" if strategy is None else strategy.name
             if pack is not None:
@@ -430,7 +430,11 @@ class _Planner:
         return ways
 
     def row_strategies(
-        self, match: Match, requested: Mapping[str, Strategy], candidates: Sequence[Strategy]
+        self,
+        lead: Stage,
+        match: Match,
+        requested: Mapping[str, Strategy],
+        candidates: Sequence[Strategy],
     ) -> Sequence[Strategy | None]:
         if match.rows is None:
             return (None,)
@@ -438,7 +442,7 @@ class _Planner:
             return candidates if requested[match.rows].among else (requested[match.rows],)
         if self.named is not None:
             return (self.named,)
-        return candidates if self.auto else (LADDER,)
+        return candidates if self.auto and not lead.narrowed else (LADDER,)
 
     def row_cut(self, lead: Stage, match: Match, strategy: Strategy) -> AxisCut:
         assert match.rows is not None

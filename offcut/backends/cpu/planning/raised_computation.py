@@ -17,7 +17,7 @@ def computation_of(
     """Return `program` as a computation, in the user's names; else None, and the reason as text."""
     try:
         with debug.timed("raise"), pass_budget():
-            computation = raise_to_computation(*privatize(program))
+            computation = raise_to_computation(*privatize(program), narrows=True)
     except BudgetExceeded:
         return None, "isl takes too long to tell whether it is a computation"
     if computation is None:
