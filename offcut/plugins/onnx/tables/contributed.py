@@ -15,7 +15,7 @@ from offcut.plugins.onnx.images.windows import WINDOWS
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import ELEMENTWISE, Operator, scalar
-from offcut.plugins.onnx.rules.products import integer_matmul, multiplied
+from offcut.plugins.onnx.rules.products import multiplied
 from offcut.plugins.onnx.rules.reductions import REDUCTIONS
 from offcut.plugins.onnx.rules.shapes import SHAPES
 from offcut.plugins.onnx.tables.quantization import (
@@ -23,7 +23,7 @@ from offcut.plugins.onnx.tables.quantization import (
     dequantized,
     dynamically,
     quantized,
-    ratio_of,
+    scale_of_sums,
 )
 
 
@@ -70,17 +70,18 @@ def _turned(g: Context, x: Operand, turned: Any) -> Operand:
 
 def _gemm(g: Context, call: Call) -> Results:
     """``alpha * a @ b + c`` of small integers, c in units of the product; floats where no scale of the result is given."""
-    a, b = (_turned(g, call[n], call.get(name, 0)) for n, name in ((0, "transA"), (3, "transB")))
-    total = integer_matmul(g, a, call.input(2), b, call.input(5))
+    a, b = _real(g, call, 0), dequantized(g, call[3], call[4], call.input(5), 0 if call.get("transB", 0) else 1)
+    a, alpha = _turned(g, a, call.get("transA", 0)), call.get("alpha", 1.0)
+    b = _turned(g, b, call.get("transB", 0))
+    options = {}
     if call.input(6) is not None:
-        total = g.binary("add", total, call[6])
-    real, alpha = g.cast(total, "float32"), call.get("alpha", 1.0)
+        options["bias"] = dequantized(g, g.reshape(call[6], g.shape(b)[-1:]), scale_of_sums(g, call[1], call[4]), None, 0)
+    real: Operand = g.op("dense", a, b, **options)
     if alpha != 1:
         real = scalar(g, "multiply", real, alpha)
     if call.input(7) is None:
-        return g.binary("multiply", real, g.binary("multiply", call[1], call[4]))
-    dtype, ratio = g.dtype(call[0]), ratio_of(g, call[1], call[4], call[7])
-    return quantized(g, real, ratio, call.input(8), dtype, 1)
+        return real
+    return quantized(g, real, call[7], call.input(8), g.dtype(call[0]), 1)
 
 
 def _added(g: Context, x: Operand, bias: Operand | None) -> Operand:
@@ -89,9 +90,8 @@ def _added(g: Context, x: Operand, bias: Operand | None) -> Operand:
 
 def _to_float(g: Context, call: Call) -> Results:
     """The product of small integers, in floats."""
-    total = integer_matmul(g, call[0], call.input(4), call[1], call.input(5))
-    scale = g.binary("multiply", call[2], call[3])
-    made = g.binary("multiply", g.cast(total, "float32"), scale)
+    a = dequantized(g, call[0], call[2], call.input(4), -2)
+    made = multiplied(g, a, dequantized(g, call[1], call[3], call.input(5), -1))
     return _added(g, made, call.input(6))
 
 
