@@ -221,7 +221,8 @@ class _Rewriting:
         x, scale, zero = given["x"], given["scale"], given.get("zero", 0)
         if node.results[0].dtype != "float32" or not isinstance(x, Ref):
             return False
-        rank = len(self.given.graph.values[x.name].shape)
+        self.compute(x.name)
+        rank = len(self.made.shape(x))
         axis = int(given.get("axis", -1)) % max(rank, 1)
         axis = 0 if self.of_all(scale) and self.of_all(zero) else axis
         scale = float(scale) if not isinstance(scale, Ref) else scale
