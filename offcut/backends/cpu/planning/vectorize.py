@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import assert_never
+from typing import TypeGuard, assert_never
 
 from offcut.backends.cpu.lowering.lane_reductions import reduction_lanes
 from offcut.backends.cpu.machine.isa import Isa
@@ -30,6 +30,7 @@ from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays, statement_arrays
 from offcut.core.expr import (
     Var,
+    loads,
     substitute,
     variables,
 )
@@ -39,6 +40,7 @@ from offcut.core.program import (
     Alloc,
     Choose,
     For,
+    Form,
     If,
     Kind,
     Let,
@@ -305,6 +307,8 @@ class _Nest:
             return as_lanes + self.loops.reduce_cycles, loop
         step = self.loops.iterate_cycles + max(inner, chain)
         cycles, made = trips * step, replace(loop, body=body)
+        if carried == [] and loop.unit is None and _is_transposed(loop, body):
+            made = replace(body[0], axes=(_axis_of(loop), *body[0].axes))
         if carried is None or carried:
             self.notes[noted] = f"loop {loop.iter} sequential: {_reason(carried)}"
             return cycles, made
@@ -362,8 +366,7 @@ class _Nest:
             ) == [] and loop.iter not in variables(inner.lo) | variables(inner.hi):
                 below = self.lanes(replace(loop, body=inner.body), (*path, 0))
                 return replace(inner, body=(below,))
-        extent = ix.sub(loop.hi, loop.lo)
-        return Tile((TileAxis(loop.iter, loop.lo, extent),), loop.body)
+        return Tile((_axis_of(loop),), loop.body)
 
     def lane_block(self, body: Sequence[Stmt], at: Inside) -> float:
         """Predicted cycles of `body` for a vector of instances along its lane."""
@@ -392,6 +395,29 @@ class _Nest:
                 case _:
                     assert_never(stmt)
         return total
+
+
+def _axis_of(loop: For) -> TileAxis:
+    """Return the iterations of a loop as an axis of a tile."""
+    return TileAxis(loop.iter, loop.lo, ix.sub(loop.hi, loop.lo))
+
+
+def _is_transposed(loop: For, body: Sequence[Stmt]) -> TypeGuard[tuple[Tile]]:
+    """Return whether a loop holds lanes that write side by side what it reads side by side: both are one tile, which is turned in registers."""
+    match body:
+        case (Tile(axes=(across,), body=(Store(index=index, value=value),), form=Form.FULL),):
+            read = [load.index for load, _ in loads(value)]
+            moved = [_step(one[-1], loop.iter) for one in read if one]
+            whole = loop.iter not in variables(across.start) | variables(across.extent)
+            apart = all(across.iter not in variables(one[-1]) for one in read if one)
+            along = bool(index) and _step(index[-1], across.iter) == 1
+            return bool(moved) and whole and apart and along and all(one == 1 for one in moved)
+    return False
+
+
+def _step(index: Expr, name: str) -> int:
+    """Return by how much an index grows with an iteration of a loop, where it is linear."""
+    return dict(ix.to_linear(index).terms).get(Var(name), 0)
 
 
 def _written(body: Sequence[Stmt]) -> frozenset[str]:
