@@ -447,24 +447,53 @@ class _Rewriting:
         b = self.signed(b)
         if not self.is_none(b.zero) or not isinstance(a.zero, int):
             return None
-        axes, padding = PRODUCTS[node.op], _pairs(options.get("padding", 0), PRODUCTS[node.op])
+        axes = PRODUCTS[node.op]
+        padding = _pairs(options.get("padding", 0), axes)
         if padding is None:
             return None
-        if self.value(a.stored).dtype == "uint8" and all(one == Const(1, "index") for one in weights[2:]):
-            a = self.signed(a)
-        x, first = a.stored, a.zero
-        if first and any(map(any, padding)):
-            before, after = ((0, 0, *ends) for ends in zip(*padding, strict=True))
-            x = self.op("pad", x, before, after, value=first)
-            options["padding"] = ((0, 0),) * axes
-        if first:
+        if a.zero:
             sums = self.op("sum", b.stored, axis=tuple(range(1, axes + 2)))
-            bias = self.less(bias, self.op("multiply", sums, first))
-        return self.op(node.op, x, b.stored, **options, **({"bias": bias} if bias else {}))
+            bias = self.less(bias, self.op("multiply", sums, a.zero))
+        x, w = a.stored, b.stored
+        if any(map(any, padding)):
+            before, after = ((0, 0, *ends) for ends in zip(*padding, strict=True))
+            x = self.op("pad", x, before, after, value=a.zero)
+        last = {**options, "padding": ((0, 0),) * axes, **({"bias": bias} if bias else {})}
+        if options.get("groups", 1) != 1:
+            return self.op(node.op, x, w, **last)
+        return self.of_lines(node.op, x, w, last)
+
+    def of_lines(self, op: str, x: Ref, w: Ref, options: dict[str, Any]) -> Ref:
+        """A convolution in which the elements of a window along the last axis are terms of one sum, with their channels all in a line.
+
+        Channels lie side by side in memory, so windows are a view. A step takes several bytes: short sums would end before they pay for the
+        partial sums that are read and written around them.
+        """
+        axes, channels = PRODUCTS[op], self.made.shape(x)[1]
+        size, outer = self.made.shape(w)[-1], self.made.shape(w)[2:-1]
+        step, apart = (_each(options.get(name, 1), axes) for name in ("stride", "dilation"))
+        numbers = isinstance(channels, Const) and isinstance(size, Const)
+        if not numbers or int(size.value) == 1 or apart[-1] != 1:
+            return self.op(op, x, w, **options)
+        wide, width = int(channels.value) * int(size.value), int(size.value)
+        order, inverse = (0, *range(2, axes + 2), 1), (0, axes + 1, *range(1, axes + 1))
+        seen = self.op("transpose", self.op("transpose", x, axes=order), axes=inverse)
+        windows = self.op("sliding_windows", seen, axes + 1, width, step=step[-1])
+        turned = self.op("transpose", windows, axes=(0, *range(2, axes + 3), 1))
+        rows = self.op("reshape", turned, (*self.made.shape(turned)[: axes + 1], wide))
+        image = self.op("transpose", rows, axes=inverse)
+        turned = self.op("transpose", w, axes=(0, axes + 1, 1, *range(2, axes + 1)))
+        filters = self.op("reshape", turned, (self.made.shape(w)[0], wide, *outer, 1))
+        return self.op(op, image, filters, **{**options, "stride": (*step[:-1], 1)})
 
     def less(self, bias: Ref | None, amount: Ref) -> Ref:
         """A bias, 0 where there is none, less an amount."""
         return self.op("negative", amount) if bias is None else self.op("subtract", bias, amount)
+
+
+def _each(option: Argument, axes: int) -> tuple[Any, ...]:
+    """An option of a window, for each of its axes."""
+    return option if isinstance(option, tuple) else (option,) * axes
 
 
 def _pairs(padding: Argument, axes: int) -> tuple[tuple[int, int], ...] | None:
