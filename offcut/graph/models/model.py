@@ -138,6 +138,7 @@ class Model:
         self._constants = [held(self._memory, array) for array in self._read.values()]
         lasting = {place.root for place in outputs.values()}
         self.arena: Arena = arena_of(steps, self._values, set(self._bases), lasting, graph.sizes)
+        self._named = {value.name for value in graph.inputs}
         numbers = {name: number for number, name in enumerate(self._fresh)}
         self._compact = {name: place.compact for name, place in outputs.items()}
         extents_asked = [*extents_of(steps, self.arena), *self._lengths.values()]
@@ -360,10 +361,9 @@ class Model:
             return self._as_written
 
     def _in_order(self, given: Mapping[str, Any]) -> list[Any]:
-        names = [value.name for value in self.bound.graph.inputs]
-        if set(given) != set(names):
+        if given.keys() != self._named:
             checked_arrays(self.declared, given)
-        return [given[name] for name in names]
+        return [given[value.name] for value in self.bound.graph.inputs]
 
     def _new(self, key: object, lent: Sequence[Lent], sizes: Mapping[str, int]) -> _Known:
         """What is known of a call that is met for the first time, which is checked."""

@@ -51,6 +51,8 @@ class Imported:
 
         Raises CallError for one that is missing, or that is not asked for, and where several have no names.
         """
+        if type(feed) is dict and feed.keys() == self.inputs.keys():
+            return {self.inputs[name]: array for name, array in feed.items()}
         if (
             len(self.inputs) == 1
             and feed is not None
