@@ -205,14 +205,15 @@ class Model:
         graph = self.bound.graph
         memory = self._memory
         lent = [lend(array, n, graph.inputs, graph.name, memory) for n, array in enumerate(arrays)]
-        key = (*[(one.shape, one.dtype, one.is_there) for one in lent], *sorted(sizes.items()))
+        key: tuple[object, ...] = tuple([(one.shape, one.dtype, one.is_there) for one in lent])
+        key = (*key, *sorted(sizes.items())) if sizes else key
         known = self._known.get(key) or self._new(key, lent, sizes)
         try:
             frame = known.frames.pop()
         except IndexError:
             frame = Frame(self._shared, known.number, known.sizes)
         kind, is_there = (lent[0].kind, lent[0].is_there) if lent else ("numpy", False)
-        stream = frame.stream = stream_of(memory, lent, graph.name)
+        stream = frame.stream = 0 if memory.is_host else stream_of(memory, lent, graph.name)
         results = [self._allocated(kind, *fresh, is_there) for fresh in known.fresh]
         addresses = [*[one.address for one in lent], *[at for _, at in results]]
         passage, arena_bytes = known.passage, frame.arena_bytes

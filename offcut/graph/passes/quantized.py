@@ -221,7 +221,8 @@ class _Rewriting:
         x, scale, zero = given["x"], given["scale"], given.get("zero", 0)
         if node.results[0].dtype != "float32" or not isinstance(x, Ref):
             return False
-        self.compute(x.name)
+        for name in node.operands:
+            self.compute(name)
         rank = len(self.made.shape(x))
         axis = int(given.get("axis", -1)) % max(rank, 1)
         axis = 0 if self.of_all(scale) and self.of_all(zero) else axis
@@ -247,9 +248,10 @@ class _Rewriting:
             return False
         axis = 0
         if isinstance(zero, Ref):
+            self.compute(zero.name)
             shape, own = self.made.shape(zero), node.results[0].shape
             several = [n for n, extent in enumerate(shape) if extent != Const(1, "index")]
-            if zero.name in self.known or len(several) > 1 or own != self.made.shape(found.stored):
+            if len(several) > 1 or own != self.made.shape(found.stored):
                 return False
             axis = len(own) - len(shape) + several[0] if several else 0
             if len(shape) != len(several):
@@ -312,6 +314,8 @@ class _Rewriting:
         given = dict(zip(("x", "scale", "zero", "dtype", "axis"), node.arguments)) | dict(node.options)
         x, scale, zero = given["x"], given["scale"], given.get("zero", 0)
         found = self.known.get(x.name) if isinstance(x, Ref) else None
+        for parameter in (one for one in (scale, zero) if isinstance(one, Ref)):
+            self.compute(parameter.name)
         (result,) = node.results
         if isinstance(found, _Quantized):
             same = self.value(found.stored).dtype == result.dtype and self.of_all(found.scale)
@@ -436,14 +440,7 @@ class _Rewriting:
     def convolution(
         self, node: Node, a: _Quantized, b: _Quantized, bias: Ref | None, options: dict[str, Any]
     ) -> Ref | None:
-        """The sums of a convolution; None where the zero point of the image is not known, or weights have one that is not 0.
-
-        No unit multiplies bytes where each channel is summed by itself; there, zero points are taken away before.
-        """
-        weights = self.made.shape(b.stored)
-        if weights[1] == Const(1, "index"):
-            x, w = (self.op("subtract", self.op("cast", one.stored, "int32"), one.zero) for one in (a, b))
-            return self.op(node.op, x, w, **options, **({"bias": bias} if bias else {}))
+        """The sums of a convolution; None where the zero point of the image is not known, or weights have one that is not 0."""
         b = self.signed(b)
         if not self.is_none(b.zero) or not isinstance(a.zero, int):
             return None
