@@ -69,7 +69,7 @@ def test_matrices_with_zero_points_are_products_of_bytes(a: str, b: str, kind: s
         product: Array = (x.astype(np.int64) - s) @ (known["w"].astype(np.int64) - t)
         return product.astype(np.int32)
 
-    check(proto, "matmul", expected, *(drawn(a, n, 19) for n in sizes))
+    check(proto, "dense", expected, *(drawn(a, n, 19) for n in sizes))
 
 
 @pytest.mark.parametrize("dtype", BYTES)

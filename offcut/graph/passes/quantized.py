@@ -420,12 +420,13 @@ class _Rewriting:
         b = self.signed(b)
         row, column, rows = self.along(a.zero, rank, rank - 2), b.zero, not self.is_none(a.zero)
         lines, more = bool(options.get("transpose_w")), None
+        op = "dense" if len(self.made.shape(b.stored)) == 2 else node.op
         if rows:
             sums = self.op("sum", b.stored, axis=(-1 if lines else -2,), keepdims=not lines)
             more = self.op("multiply", sums, row)
-            if isinstance(row, int) and node.op == "dense":
+            if isinstance(row, int) and op == "dense":
                 bias, more = self.less(bias, self.op("reshape", more, (self.made.shape(more)[-1],))), None
-        total = self.op(node.op, a.stored, b.stored, **options, **({"bias": bias} if bias else {}))
+        total = self.op(op, a.stored, b.stored, **options, **({"bias": bias} if bias else {}))
         if more is not None:
             total = self.op("subtract", total, more)
         if not self.is_none(column):
