@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from offcut.core.expr import Compare, Const, Expr, Select, Unary
+from offcut.core.expr import Binary, Compare, Const, Expr, Select, Unary
 
 Bounds = tuple[float, float, bool]
 """The least and the greatest number, and whether it may be NaN."""
@@ -20,6 +20,10 @@ def float_bounds(expr: Expr) -> Bounds:
             return (-inf, inf, True) if value != value else (float(value), float(value), False)
         case Unary("round" | "floor" | "ceil", a):
             return float_bounds(a)
+        case Binary("min" | "max" as op, a, Const(limit)):
+            low, high, may_be_nan = float_bounds(a)
+            end, cut = float(limit), min if op == "min" else max
+            return cut(low, end), cut(high, end), may_be_nan or end != end
         case Select(Compare("<" | "<=" | ">" | ">=" as op, a, Const(limit)), then, Const(other)):
             if a == then and limit == other:
                 low, high, _ = float_bounds(a)

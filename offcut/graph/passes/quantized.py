@@ -100,6 +100,14 @@ class _Sums:
     last: str = ""
 
 
+@dataclass(frozen=True)
+class _Joined:
+    """What stands for several of the first kind side by side, each with its own scale, by the node that joins them."""
+
+    parts: tuple[_Quantized, ...]
+    node: Node
+
+
 def integer_products(bound: Bound) -> Bound:
     """Return the graph in which bytes that stand for numbers are multiplied and moved as bytes."""
     graph = bound.graph
@@ -120,7 +128,7 @@ class _Rewriting:
     def __init__(self, bound: Bound) -> None:
         self.given = bound
         self.made: Builder = rebuilt(bound.graph, bound.arrays)
-        self.known: dict[str, _Quantized | _Sums] = {}
+        self.known: dict[str, _Quantized | _Sums | _Joined] = {}
         self.alias: dict[str, str] = {}
 
     def bound(self) -> Bound:
@@ -168,6 +176,8 @@ class _Rewriting:
             for node in found.made:
                 if node.results[0].name not in self.made.values:
                     self.keep(node)
+        elif isinstance(found, _Joined):
+            self.keep(found.node)
         elif isinstance(found, _Sums):
             total: Any = self.scaled(found, found.scale, found.bias)
             made = self.made.nodes.pop()
@@ -200,6 +210,11 @@ class _Rewriting:
     def of_all(self, parameter: Parameter | None) -> bool:
         """Whether a parameter is one for all places."""
         return not isinstance(parameter, Ref) or not self.made.shape(parameter)
+
+    def is_plain(self, found: _Quantized) -> bool:
+        """Whether bytes stand for numbers with one scale and one zero point."""
+        whole = found.scale is not None and self.value(found.stored).dtype in BYTES
+        return whole and self.of_all(found.scale) and self.of_all(found.zero)
 
     def times(self, one: Parameter, other: Parameter) -> Parameter:
         """The product of two parameters of one kind, at most one of which has an axis or both the same."""
@@ -269,10 +284,13 @@ class _Rewriting:
         if not isinstance(first, _Quantized) or first.scale is None:
             return False
         if not all(isinstance(one, _Quantized) and one.like(first) for one in found):
-            return False
+            parts = tuple(one for one in found if isinstance(one, _Quantized) and self.is_plain(one))
+            if node.op == "concat" and len(parts) == len(found):
+                self.known[node.results[0].name] = _Joined(parts, node)
+            return node.results[0].name in self.known
         if self.value(first.stored).dtype not in BYTES:
             return False
-        axis, plain = first.axis, self.of_all(first.scale) and self.of_all(first.zero)
+        axis, plain = first.axis, self.is_plain(first)
         if not plain:
             if node.op != "transpose" or not isinstance(first.zero, int):
                 return False
@@ -318,10 +336,14 @@ class _Rewriting:
             self.compute(parameter.name)
         (result,) = node.results
         if isinstance(found, _Quantized):
-            same = self.value(found.stored).dtype == result.dtype and self.of_all(found.scale)
-            if same and (found.scale, found.zero) == (scale, zero) and self.of_all(scale):
+            same = self.value(found.stored).dtype == result.dtype and self.is_plain(found)
+            if same and (found.scale, found.zero) == (scale, zero):
                 self.alias[result.name] = self.alias.get(found.stored.name, found.stored.name)
                 return True
+        if isinstance(found, _Joined) and self.of_all(scale) and self.of_all(zero):
+            parts = tuple(self.again(one, scale, zero, result.dtype) for one in found.parts)
+            self.op("concat", parts, *found.node.arguments[1:], **dict(found.node.options), results=(result.name,))
+            return True
         if not isinstance(found, _Sums) or isinstance(scale, Ref):
             return False
         if len(self.given.graph.users[x.name]) > 1 or x.name in self.given.graph.outputs:
@@ -330,6 +352,14 @@ class _Rewriting:
         total = self.scaled(found, self.over(found.scale, scale), bias)
         self.op("quantize", total, 1.0, zero, dtype=result.dtype, results=(result.name,))
         return True
+
+    def again(self, found: _Quantized, scale: Parameter, zero: Parameter, dtype: str) -> Ref:
+        """Bytes that stand for the same numbers in another way."""
+        if self.value(found.stored).dtype == dtype and (found.scale, found.zero) == (scale, zero):
+            return found.stored
+        real = self.op("dequantize", found.stored, found.scale, found.zero)
+        made: Ref = self.op("quantize", real, scale, zero, dtype=dtype)
+        return made
 
     # -- products
 

@@ -71,9 +71,8 @@ def quantize(
     ratio = compute(x.shape, scaled, f"{name}_scaled", letters)
 
     def result(*at: Value) -> Value:
-        above = where(ratio[at] > -FAR, ratio[at], -FAR)
-        near = nearest(where(above < FAR, above, FAR))
-        moved = cast(near, "int32") + parameter(zero, "int32", at[position : position + 1])
+        near = minimum(where(ratio[at] > -FAR, ratio[at], -FAR), FAR)
+        moved = cast(nearest(near), "int32") + parameter(zero, "int32", at[position : position + 1])
         return cast(minimum(maximum(moved, lowest), highest), dtype)
 
     return compute(x.shape, result, name, letters)
