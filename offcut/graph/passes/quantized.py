@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -471,25 +472,31 @@ class _Rewriting:
     def convolution(
         self, node: Node, a: _Quantized, b: _Quantized, bias: Ref | None, options: dict[str, Any]
     ) -> Ref | None:
-        """The sums of a convolution; None where the zero point of the image is not known, or weights have one that is not 0."""
-        b = self.signed(b)
-        if not self.is_none(b.zero) or not isinstance(a.zero, int):
-            return None
-        axes = PRODUCTS[node.op]
+        """The sums of a convolution; None where a zero point of the image is not known, or one of weights in groups of several results."""
+        b, axes = self.signed(b), PRODUCTS[node.op]
         padding = _pairs(options.get("padding", 0), axes)
-        if padding is None:
+        groups, filters = options.get("groups", 1), self.made.shape(b.stored)
+        apart = not self.is_none(b.zero)
+        if not isinstance(a.zero, int) or padding is None or not isinstance(groups, int):
+            return None
+        if not all(isinstance(extent, Const) for extent in filters) or (apart and groups not in (1, int(filters[0].value))):  # type: ignore[attr-defined]
             return None
         if a.zero:
             sums = self.op("sum", b.stored, axis=tuple(range(1, axes + 2)))
             bias = self.less(bias, self.op("multiply", sums, a.zero))
-        x, w = a.stored, b.stored
+        x = a.stored
         if any(map(any, padding)):
             before, after = ((0, 0, *ends) for ends in zip(*padding, strict=True))
             x = self.op("pad", x, before, after, value=a.zero)
-        last = {**options, "padding": ((0, 0),) * axes, **({"bias": bias} if bias else {})}
-        if options.get("groups", 1) != 1:
-            return self.op(node.op, x, w, **last)
-        return self.of_lines(node.op, x, w, last)
+        plain = {**options, "padding": ((0, 0),) * axes}
+        total = self.of_lines(node.op, x, b.stored, {**plain, **({"bias": bias} if bias else {})})
+        if not apart:
+            return total
+        window = [int(extent.value) for extent in filters[1:]]  # type: ignore[attr-defined]
+        ones = self.made.constant(self.made.fresh("ones"), np.ones((groups, *window), np.int8))
+        sums = self.of_lines(node.op, x, ones, plain)
+        sums = self.op("subtract", sums, prod(window) * a.zero) if a.zero else sums
+        return self.op("subtract", total, self.op("multiply", sums, self.along(b.zero, axes + 2, 1)))
 
     def of_lines(self, op: str, x: Ref, w: Ref, options: dict[str, Any]) -> Ref:
         """A convolution in which the elements of a window along the last axis are terms of one sum, with their channels all in a line.
@@ -501,7 +508,7 @@ class _Rewriting:
         size, outer = self.made.shape(w)[-1], self.made.shape(w)[2:-1]
         step, apart = (_each(options.get(name, 1), axes) for name in ("stride", "dilation"))
         numbers = isinstance(channels, Const) and isinstance(size, Const)
-        if not numbers or int(size.value) == 1 or apart[-1] != 1:
+        if not numbers or int(size.value) == 1 or apart[-1] != 1 or options.get("groups", 1) != 1:
             return self.op(op, x, w, **options)
         wide, width = int(channels.value) * int(size.value), int(size.value)
         order, inverse = (0, *range(2, axes + 2), 1), (0, axes + 1, *range(1, axes + 1))
