@@ -68,7 +68,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.dense(A, given("W", 24, 40, dtype="bfloat16")),
         "dense: cannot take w of bfloat16\n"
         "  at       W: bfloat16[24, 40]\n"
-        "  because  w is of float32",
+        "  because  w is of float32, int8",
     ),
     "a bias of another length": (
         lambda: ops.dense(A, W, given("B", 41)),

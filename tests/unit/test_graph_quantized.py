@@ -25,7 +25,9 @@ def drawn(dtype: str, *shape: int) -> Array:
     return array.astype(dtype)
 
 
-def both(made: Builder, feed: dict[str, Array], **sizes: int) -> tuple[Bound, dict[str, Array], dict[str, Array]]:
+def both(
+    made: Builder, feed: dict[str, Array], **sizes: int
+) -> tuple[Bound, dict[str, Array], dict[str, Array]]:
     """Return the graph after the pass, and what both graphs give in the reference interpreter."""
     after = drop_dead(integer_products(made.bound))
     return after, interpreted(made.bound, feed, **sizes), interpreted(after, feed, **sizes)
@@ -59,7 +61,9 @@ def several(made: Builder, dtype: str, count: int) -> Ref:
 @pytest.mark.parametrize("rows", [None, number, unknown, several])
 @pytest.mark.parametrize("columns", [None, number, several])
 @pytest.mark.parametrize("rank", [2, 3])
-def test_matrices_of_integers(a: str, b: str, rows: Zero | None, columns: Zero | None, rank: int) -> None:
+def test_matrices_of_integers(
+    a: str, b: str, rows: Zero | None, columns: Zero | None, rank: int
+) -> None:
     made = Builder()
     lead = (made.size("n", 0, 9),) if rank == 3 else ()
     x = made.input("x", a, (*lead, 5, 7))
@@ -117,7 +121,9 @@ def test_a_bias_in_units_of_the_sums_is_added_to_them() -> None:
     x, w = made.input("x", "uint8", (3, 8)), made.constant("w", drawn("int8", 8, 4))
     b = made.constant("b", np.array([-(2**31), 2**31 - 1, 7, 0], np.int32))
     bias = dequantized(made, b, 0.5 * 0.25, 0)
-    real = made.node("dense", dequantized(made, x, 0.5, 0), dequantized(made, w, 0.25, 0), bias=bias)
+    real = made.node(
+        "dense", dequantized(made, x, 0.5, 0), dequantized(made, w, 0.25, 0), bias=bias
+    )
     made.output(made.node("quantize", real, 3.0, 1, dtype="int8"))
     after = drop_dead(integer_products(made.bound))
     (product,) = [node for node in after.graph.nodes if node.op == "dense"]
@@ -188,7 +194,9 @@ def test_parameters_of_several_places_stay_with_what_picks_by_order() -> None:
     scale = made.constant("s", np.array([1, -2, 3], "f4"))
     real = dequantized(made, x, scale, 9, 1)
     turned = made.node("transpose", real, axes=(0, 2, 3, 1))
-    made.output(made.node("max_pool2d", real, (2, 2)), made.node("quantize", turned, 1.0, 0, dtype="int8"))
+    made.output(
+        made.node("max_pool2d", real, (2, 2)), made.node("quantize", turned, 1.0, 0, dtype="int8")
+    )
     after, before, found = both(made, {"x": drawn("uint8", 2, 3, 4, 4)})
     for one, other in zip(before.values(), found.values(), strict=True):
         np.testing.assert_array_equal(one, other)

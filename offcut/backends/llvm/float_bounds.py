@@ -29,5 +29,9 @@ def float_bounds(expr: Expr) -> Bounds:
                 low, high, _ = float_bounds(a)
                 end = float(limit)
                 below = op[0] == "<"
-                return (min(low, end), min(high, end), False) if below else (max(low, end), max(high, end), False)
+                return (
+                    (min(low, end), min(high, end), False)
+                    if below
+                    else (max(low, end), max(high, end), False)
+                )
     return -inf, inf, True

@@ -188,7 +188,9 @@ class _Rewriting:
     def scaled(self, found: _Sums, scale: Parameter, bias: Parameter | None) -> Ref:
         """``sums * scale + bias``, and what follows."""
         rank = len(self.made.shape(found.sums))
-        total = self.op("multiply", self.op("cast", found.sums, "float32"), self.along(scale, rank, found.axis))
+        total = self.op(
+            "multiply", self.op("cast", found.sums, "float32"), self.along(scale, rank, found.axis)
+        )
         if bias is not None:
             total = self.op("add", total, self.along(bias, rank, found.axis))
         return self.op(found.last, total) if found.last else total
@@ -227,13 +229,19 @@ class _Rewriting:
 
     def over(self, one: Parameter, other: float) -> Parameter:
         """A scale by another."""
-        return self.op("divide", one, other) if isinstance(one, Ref) else float(np.float32(one) / np.float32(other))
+        return (
+            self.op("divide", one, other)
+            if isinstance(one, Ref)
+            else float(np.float32(one) / np.float32(other))
+        )
 
     # -- what stands for numbers
 
     def dequantize(self, node: Node) -> bool:
         """Remember what is dequantized to float32."""
-        given = dict(zip(("x", "scale", "zero", "dtype", "axis"), node.arguments)) | dict(node.options)
+        given = dict(zip(("x", "scale", "zero", "dtype", "axis"), node.arguments)) | dict(
+            node.options
+        )
         x, scale, zero = given["x"], given["scale"], given.get("zero", 0)
         if node.results[0].dtype != "float32" or not isinstance(x, Ref):
             return False
@@ -274,7 +282,9 @@ class _Rewriting:
                 zero = self.op("reshape", zero, tuple(shape[n] for n in several))
         elif not isinstance(zero, int):
             return False
-        self.known[node.results[0].name] = _Quantized(found.stored, zero, None, axis, (*found.made, node))
+        self.known[node.results[0].name] = _Quantized(
+            found.stored, zero, None, axis, (*found.made, node)
+        )
         return True
 
     def move(self, node: Node) -> bool:
@@ -285,7 +295,9 @@ class _Rewriting:
         if not isinstance(first, _Quantized) or first.scale is None:
             return False
         if not all(isinstance(one, _Quantized) and one.like(first) for one in found):
-            parts = tuple(one for one in found if isinstance(one, _Quantized) and self.is_plain(one))
+            parts = tuple(
+                one for one in found if isinstance(one, _Quantized) and self.is_plain(one)
+            )
             if node.op == "concat" and len(parts) == len(found):
                 self.known[node.results[0].name] = _Joined(parts, node)
             return node.results[0].name in self.known
@@ -310,11 +322,15 @@ class _Rewriting:
                 if value != 0:
                     return False
                 options["value"] = first.zero
-        names_of = dict(zip(names, (one.stored.name for one in found if isinstance(one, _Quantized))))
+        names_of = dict(
+            zip(names, (one.stored.name for one in found if isinstance(one, _Quantized)))
+        )
         arguments = with_operands(replace(node, options=()), names_of).arguments
         stored = self.op(node.op, *arguments, **options)
         placed = () if plain else (("axis", axis),)
-        again = Node(node.results, "dequantize", (Ref(stored.name), first.scale, first.zero), placed)
+        again = Node(
+            node.results, "dequantize", (Ref(stored.name), first.scale, first.zero), placed
+        )
         moved = replace(first, stored=Ref(stored.name), axis=axis, made=(again,))
         self.known[node.results[0].name] = moved
         return True
@@ -330,7 +346,9 @@ class _Rewriting:
 
     def quantize(self, node: Node) -> bool:
         """Quantize sums with one factor; give bytes back that were dequantized alike."""
-        given = dict(zip(("x", "scale", "zero", "dtype", "axis"), node.arguments)) | dict(node.options)
+        given = dict(zip(("x", "scale", "zero", "dtype", "axis"), node.arguments)) | dict(
+            node.options
+        )
         x, scale, zero = given["x"], given["scale"], given.get("zero", 0)
         found = self.known.get(x.name) if isinstance(x, Ref) else None
         for parameter in (one for one in (scale, zero) if isinstance(one, Ref)):
@@ -343,7 +361,13 @@ class _Rewriting:
                 return True
         if isinstance(found, _Joined) and self.of_all(scale) and self.of_all(zero):
             parts = tuple(self.again(one, scale, zero, result.dtype) for one in found.parts)
-            self.op("concat", parts, *found.node.arguments[1:], **dict(found.node.options), results=(result.name,))
+            self.op(
+                "concat",
+                parts,
+                *found.node.arguments[1:],
+                **dict(found.node.options),
+                results=(result.name,),
+            )
             return True
         if not isinstance(found, _Sums) or isinstance(scale, Ref):
             return False
@@ -418,7 +442,9 @@ class _Rewriting:
             return np.float32(parameter)
         if parameter.name in self.made.arrays:
             return self.made.arrays[parameter.name]
-        node = next(one for one in reversed(self.made.nodes) if one.results[0].name == parameter.name)
+        node = next(
+            one for one in reversed(self.made.nodes) if one.results[0].name == parameter.name
+        )
         if node.op not in ("multiply", "reshape"):
             return None
         parts = [self.array(one) for one in node.arguments if isinstance(one, Ref | float)]
@@ -431,7 +457,11 @@ class _Rewriting:
         if self.value(found.stored).dtype == "int8":
             return found
         wide = self.op("subtract", self.op("cast", found.stored, "int32"), 128)
-        zero = self.op("subtract", found.zero, 128) if isinstance(found.zero, Ref) else int(found.zero) - 128
+        zero = (
+            self.op("subtract", found.zero, 128)
+            if isinstance(found.zero, Ref)
+            else int(found.zero) - 128
+        )
         return replace(found, stored=self.op("cast", wide, "int8"), zero=zero)
 
     def is_none(self, zero: Parameter) -> bool:
@@ -456,7 +486,10 @@ class _Rewriting:
             sums = self.op("sum", b.stored, axis=(-1 if lines else -2,), keepdims=not lines)
             more = self.op("multiply", sums, row)
             if isinstance(row, int) and op == "dense":
-                bias, more = self.less(bias, self.op("reshape", more, (self.made.shape(more)[-1],))), None
+                bias, more = (
+                    self.less(bias, self.op("reshape", more, (self.made.shape(more)[-1],))),
+                    None,
+                )
         total = self.op(op, a.stored, b.stored, **options, **({"bias": bias} if bias else {}))
         if more is not None:
             total = self.op("subtract", total, more)
@@ -479,7 +512,9 @@ class _Rewriting:
         apart = not self.is_none(b.zero)
         if not isinstance(a.zero, int) or padding is None or not isinstance(groups, int):
             return None
-        if not all(isinstance(extent, Const) for extent in filters) or (apart and groups not in (1, int(filters[0].value))):  # type: ignore[attr-defined]
+        if not all(isinstance(extent, Const) for extent in filters) or (
+            apart and groups not in (1, int(filters[0].value))
+        ):  # type: ignore[attr-defined]
             return None
         if a.zero:
             sums = self.op("sum", b.stored, axis=tuple(range(1, axes + 2)))
@@ -496,7 +531,9 @@ class _Rewriting:
         ones = self.made.constant(self.made.fresh("ones"), np.ones((groups, *window), np.int8))
         sums = self.of_lines(node.op, x, ones, plain)
         sums = self.op("subtract", sums, prod(window) * a.zero) if a.zero else sums
-        return self.op("subtract", total, self.op("multiply", sums, self.along(b.zero, axes + 2, 1)))
+        return self.op(
+            "subtract", total, self.op("multiply", sums, self.along(b.zero, axes + 2, 1))
+        )
 
     def of_lines(self, op: str, x: Ref, w: Ref, options: dict[str, Any]) -> Ref:
         """A convolution in which the elements of a window along the last axis are terms of one sum, with their channels all in a line.

@@ -71,12 +71,17 @@ def _turned(g: Context, x: Operand, turned: Any) -> Operand:
 
 def _gemm(g: Context, call: Call) -> Results:
     """``alpha * a @ b + c`` of small integers, c in units of the product; floats where no scale of the result is given."""
-    a, b = _real(g, call, 0), dequantized(g, call[3], call[4], call.input(5), 0 if call.get("transB", 0) else 1)
+    a, b = (
+        _real(g, call, 0),
+        dequantized(g, call[3], call[4], call.input(5), 0 if call.get("transB", 0) else 1),
+    )
     a, alpha = _turned(g, a, call.get("transA", 0)), call.get("alpha", 1.0)
     b = _turned(g, b, call.get("transB", 0))
     options = {}
     if call.input(6) is not None:
-        options["bias"] = dequantized(g, g.reshape(call[6], g.shape(b)[-1:]), scale_of_sums(g, call[1], call[4]), None, 0)
+        options["bias"] = dequantized(
+            g, g.reshape(call[6], g.shape(b)[-1:]), scale_of_sums(g, call[1], call[4]), None, 0
+        )
     real: Operand = g.op("dense", a, b, **options)
     if alpha != 1:
         real = scalar(g, "multiply", real, alpha)
@@ -140,11 +145,15 @@ def _of_bits(g: Context, call: Call) -> Results:
             start = _unpacked(start.reshape(columns, -1), bits)[:, :blocks]
         start = start.reshape(columns, blocks).T.astype(np.float32)
     weights = _unpacked(packed.array.reshape(columns, blocks, -1), bits).transpose(1, 2, 0)
-    signed = Known(np.ascontiguousarray((weights.astype(np.int16) - int(middle)).astype(np.int8)), "int8")
+    signed = Known(
+        np.ascontiguousarray((weights.astype(np.int16) - int(middle)).astype(np.int8)), "int8"
+    )
     if g.dtype(x) != "float32":
         real = (signed.array + (middle - start)[..., None, :]) * scale[:, None].astype(np.float32)
         flat = np.ascontiguousarray(real.reshape(-1, columns)[:inner])
-        return _added(g, multiplied(g, x, g.cast(Known(flat, "float32"), g.dtype(x))), call.input(5))
+        return _added(
+            g, multiplied(g, x, g.cast(Known(flat, "float32"), g.dtype(x))), call.input(5)
+        )
     lead = g.shape(x)[:-1]
     rows = g.reshape(x, (product(lead), inner))
     if blocks * block != inner:
@@ -156,7 +165,9 @@ def _of_bits(g: Context, call: Call) -> Results:
         totals = reduced(g, "sum", parts, [2], True)
         sums = g.binary("add", sums, g.binary("multiply", totals, apart))
     scaled = g.binary("multiply", sums, Known(scale.astype(np.float32)[:, None], "float32"))
-    return _added(g, g.reshape(reduced(g, "sum", scaled, [0], False), (*lead, columns)), call.input(5))
+    return _added(
+        g, g.reshape(reduced(g, "sum", scaled, [0], False), (*lead, columns)), call.input(5)
+    )
 
 
 def _unpacked(array: Any, bits: int) -> Any:

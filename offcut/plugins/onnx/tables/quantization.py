@@ -37,7 +37,10 @@ def _given(
 ) -> tuple[Any, Any, dict[str, int]] | None:
     """Return scale, zero point and options as operators of `offcut.ops` take them; None where they are for blocks or in other types."""
     found: list[Any] = []
-    for one, dtype in ((scale, "float32"), (Known(np.int32(0), "int32") if zero is None else zero, "int32")):
+    for one, dtype in (
+        (scale, "float32"),
+        (Known(np.int32(0), "int32") if zero is None else zero, "int32"),
+    ):
         if g.rank(one) > 1 or (dtype == "float32" and g.dtype(one) != dtype):
             return None
         wide = g.cast(one, dtype)
@@ -133,7 +136,9 @@ def dynamically(g: Context, call: Call) -> Results:
 
 def _matmul(g: Context, call: Call) -> Results:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (call[n] for n in range(8))
-    real = multiplied(g, dequantized(g, a, a_scale, a_zero, -2), dequantized(g, b, b_scale, b_zero, -1))
+    real = multiplied(
+        g, dequantized(g, a, a_scale, a_zero, -2), dequantized(g, b, b_scale, b_zero, -1)
+    )
     return quantized(g, real, y_scale, y_zero, g.dtype(y_zero), g.rank(real) - 1)
 
 
