@@ -84,7 +84,9 @@ class Case:
     def exact(self) -> Array:
         """What onnxruntime gives with nothing optimized: each node by itself."""
         level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        return np.asarray(session(self.file, level).run(None, dict(self.feed))[0], np.float64)
+        found = session(self.file, level).run(None, dict(self.feed))[0]
+        array: Array = np.asarray(found, np.float64)
+        return array
 
     def reference(self) -> Reference:
         """The result, with what it may be off."""
@@ -103,10 +105,13 @@ def convolution(inner: int, outer: int, window: int, side: int, groups: int = 1)
     """QLinearConv."""
     draw = drawn(side)
     known = {
-        **{"xs": SCALE, "xz": POINT},
+        "xs": SCALE,
+        "xz": POINT,
         "w": draw.integers(-127, 128, (outer, inner // groups, window, window)).astype(np.int8),
-        **{"ws": np.full(outer, WEIGHT_SCALE), "wz": np.zeros(outer, np.int8)},
-        **{"ys": np.float32(0.5), "yz": RESULT_POINT},
+        "ws": np.full(outer, WEIGHT_SCALE),
+        "wz": np.zeros(outer, np.int8),
+        "ys": np.float32(0.5),
+        "yz": RESULT_POINT,
         "b": draw.integers(-1000, 1000, outer).astype(np.int32),
     }
     pads = [window // 2] * 4
@@ -168,19 +173,23 @@ def network(channels: int = 16, side: int = 32) -> Any:
     wide = 2 * channels
 
     def weights(*shape: int) -> Array:
-        return (draw.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+        made: Array = draw.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
+        return made.astype(np.float32)
 
     known = {
-        **{"w1": weights(channels, 3, 3, 3), "b1": weights(channels)},
-        **{"w2": weights(wide, channels, 3, 3), "b2": weights(wide)},
-        **{"w3": weights(wide, 1, 3, 3), "b3": weights(wide)},
-        **{"w4": weights(channels, wide, 1, 1), "b4": weights(channels)},
-        **{"w5": weights(wide, 3 * channels, 3, 3), "b5": weights(wide)},
-        **{
-            "w6": weights(10, wide),
-            "b6": weights(10),
-            "scales": np.array([1, 1, 2, 2], np.float32),
-        },
+        "w1": weights(channels, 3, 3, 3),
+        "b1": weights(channels),
+        "w2": weights(wide, channels, 3, 3),
+        "b2": weights(wide),
+        "w3": weights(wide, 1, 3, 3),
+        "b3": weights(wide),
+        "w4": weights(channels, wide, 1, 1),
+        "b4": weights(channels),
+        "w5": weights(wide, 3 * channels, 3, 3),
+        "b5": weights(wide),
+        "w6": weights(10, wide),
+        "b6": weights(10),
+        "scales": np.array([1, 1, 2, 2], np.float32),
     }
     nearest = {
         "mode": "nearest",
@@ -213,7 +222,7 @@ def network(channels: int = 16, side: int = 32) -> Any:
     return made
 
 
-class Images(quantization.CalibrationDataReader):
+class Images(quantization.CalibrationDataReader):  # type: ignore[misc]
     """Some images, once."""
 
     def __init__(self, feeds: list[Feed]) -> None:
@@ -247,18 +256,16 @@ def quantized(form: str, types: str, by_channel: bool) -> Case:
 def of_bits(bits: int, inner: int, columns: int, block: int) -> Case:
     """MatMulNBits, beside a product of as many floats."""
     draw, blocks = drawn(bits), inner // block
-    known = {
-        "w": draw.integers(0, 256, (columns, blocks, block * bits // 8)).astype(np.uint8),
-        "s": draw.uniform(0.001, 0.002, (columns, blocks)).astype(np.float32),
-    }
+    packed = draw.integers(0, 256, (columns, blocks, block * bits // 8)).astype(np.uint8)
+    scales = draw.uniform(0.001, 0.002, (columns, blocks)).astype(np.float32)
+    known = {"w": packed, "s": scales}
     options = {"K": inner, "N": columns, "bits": bits, "block_size": block}
     node = helper.make_node(
         "MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", **options
     )
     shape: list[Any] = ["n", inner]
-    packed = known["w"]
     whole = packed if bits == 8 else np.stack((packed & 15, packed >> 4), -1)
-    real = (whole.reshape(columns, blocks, block) - 2.0 ** (bits - 1)) * known["s"][..., None]
+    real = (whole.reshape(columns, blocks, block) - 2.0 ** (bits - 1)) * scales[..., None]
     floats = {"w": np.ascontiguousarray(real.reshape(columns, inner).T, np.float32)}
     plain = file_of(
         [helper.make_node("MatMul", ["x", "w"], ["y"])], ("float32", shape), "float32", floats

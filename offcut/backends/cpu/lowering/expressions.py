@@ -60,8 +60,8 @@ class Expressions(Addressing):
             case Unary(op, a):
                 return e.unary(op, dtype, self.value(a, lanes, slots))
             case Cast(a, _):
-                old, value = dtype_of(a), self.value(a, lanes, slots)
-                return e.cast(value, old, dtype, float_bounds(a) if old in FLOATS else None)
+                old, bounds = dtype_of(a), float_bounds(a)
+                return e.cast(self.value(a, lanes, slots), old, dtype, bounds)
             case Compare(op, a, b):
                 x, y = self.value(a, lanes, slots), self.value(b, lanes, slots)
                 return e.compare(op, dtype_of(a), x, y)

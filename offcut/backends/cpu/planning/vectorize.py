@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import TypeGuard, assert_never
+from typing import assert_never, cast
 
 from offcut.backends.cpu.lowering.lane_reductions import reduction_lanes
 from offcut.backends.cpu.machine.isa import Isa
@@ -29,6 +29,7 @@ from offcut.backends.cpu.planning.embedded_nests import extract_nest
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays, statement_arrays
 from offcut.core.expr import (
+    Expr,
     Var,
     loads,
     substitute,
@@ -306,9 +307,10 @@ class _Nest:
             self.notes[noted] = f"loop {loop.iter} as lanes of its reductions"
             return as_lanes + self.loops.reduce_cycles, loop
         step = self.loops.iterate_cycles + max(inner, chain)
-        cycles, made = trips * step, replace(loop, body=body)
-        if carried == [] and loop.unit is None and _is_transposed(loop, body):
-            made = replace(body[0], axes=(_axis_of(loop), *body[0].axes))
+        cycles, made = trips * step, cast("Stmt", replace(loop, body=body))
+        across = _transposed(loop, body) if carried == [] and loop.unit is None else None
+        if across is not None:
+            made = replace(across, axes=(_axis_of(loop), *across.axes))
         if carried is None or carried:
             self.notes[noted] = f"loop {loop.iter} sequential: {_reason(carried)}"
             return cycles, made
@@ -402,17 +404,20 @@ def _axis_of(loop: For) -> TileAxis:
     return TileAxis(loop.iter, loop.lo, ix.sub(loop.hi, loop.lo))
 
 
-def _is_transposed(loop: For, body: Sequence[Stmt]) -> TypeGuard[tuple[Tile]]:
-    """Return whether a loop holds lanes that write side by side what it reads side by side: both are one tile, which is turned in registers."""
+def _transposed(loop: For, body: Sequence[Stmt]) -> Tile | None:
+    """Return the lanes in a loop that write side by side what it reads side by side: both are one tile, which is turned in registers; None for
+    other bodies.
+    """
     match body:
-        case (Tile(axes=(across,), body=(Store(index=index, value=value),), form=Form.FULL),):
-            read = [load.index for load, _ in loads(value)]
-            moved = [_step(one[-1], loop.iter) for one in read if one]
-            whole = loop.iter not in variables(across.start) | variables(across.extent)
-            apart = all(across.iter not in variables(one[-1]) for one in read if one)
-            along = bool(index) and _step(index[-1], across.iter) == 1
-            return bool(moved) and whole and apart and along and all(one == 1 for one in moved)
-    return False
+        case (Tile((across,), (Store(_, (*_, last), value),), None, Form.FULL) as lanes,):
+            read = [load.index[-1] for load, _ in loads(value) if load.index]
+            turned = read and all(
+                _step(one, loop.iter) == 1 and across.iter not in variables(one) for one in read
+            )
+            bounds = variables(across.start) | variables(across.extent)
+            if turned and loop.iter not in bounds and _step(last, across.iter) == 1:
+                return lanes
+    return None
 
 
 def _step(index: Expr, name: str) -> int:

@@ -14,7 +14,6 @@ from offcut.plugins.onnx.rules.elementwise import Operator, scalar
 from offcut.plugins.onnx.rules.reductions import reduced
 from offcut.plugins.onnx.rules.shapes import unsqueezed
 
-
 BYTES = ("int8", "uint8")
 
 

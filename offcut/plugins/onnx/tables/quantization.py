@@ -39,7 +39,7 @@ def _given(
     found: list[Any] = []
     for one, dtype in (
         (scale, "float32"),
-        (Known(np.int32(0), "int32") if zero is None else zero, "int32"),
+        (Known(np.zeros((), np.int32), "int32") if zero is None else zero, "int32"),
     ):
         if g.rank(one) > 1 or (dtype == "float32" and g.dtype(one) != dtype):
             return None
