@@ -89,7 +89,10 @@ class Imported:
         if not sizes and type(feed) is dict and feed.keys() == self.inputs.keys():
             found = model.outputs([feed[name] for name in self.inputs], sizes)
             return dict(zip(self.outputs, found, strict=True))
-        results = model(self.given(feed), **sizes)
+        return self.named(model(self.given(feed), **sizes))
+
+    def named(self, results: Mapping[str, Array]) -> dict[str, Array]:
+        """Results by their names in the file."""
         return {name: results[own] for name, own in self.outputs.items()}
 
 
