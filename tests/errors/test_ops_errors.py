@@ -302,6 +302,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "  at       L: int8[n, 24]\n"
         "  because  tensors[1] is of float32",
     ),
+    "windows of no element": (
+        lambda: ops.sliding_windows(A, 1, 0),
+        "sliding_windows: cannot take size=0\n  because  size is an int of at least 1",
+    ),
+    "windows that do not move on": (
+        lambda: ops.sliding_windows(A, 1, 2, step=1.5),  # type: ignore[arg-type]
+        "sliding_windows: cannot take step=1.5\n  because  step is an int of at least 1",
+    ),
     "a split that leaves a rest": (
         lambda: ops.split_axis(A, 1, 5),
         "split_axis: cannot split axis 1 by 5\n"
