@@ -228,6 +228,7 @@ CASES: tuple[Case, ...] = (
     unary("repeat", X, counts=(2, 1, 3)),
     unary("transpose", X, axes=(2, 0, 1)),
     unary("merge_axes", Input(("n", 3, 4)), axis=1),
+    unary("sliding_windows", Input(("n", 9, 2)), axis=1, size=3, step=2),
     unary("split_axis", Input(("n", 12, "m")), axis=1, inner=3),
     over("take", {"x": X, "indices": Input((4, 2), "int64", -2, 3)}, axis=2),
     over("take_along_axis", {"x": X, "indices": Input(("n", "m", 3), "int64", -2, 3)}, axis=2),

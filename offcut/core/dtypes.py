@@ -41,6 +41,7 @@ def index_dtype(dtype: str) -> str:
     return "int64" if dtype in ("int64", "uint32") else "int32"
 
 
+@cache
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """numpy's dtype of that name; bfloat16 is ml_dtypes'."""
     if name == "bfloat16":

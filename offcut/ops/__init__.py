@@ -97,6 +97,7 @@ from offcut.ops.programs.scattering import scatter_elements as scatter_elements
 from offcut.ops.programs.scattering import scatter_nd as scatter_nd
 from offcut.ops.rearranging.arrangement import concat as concat
 from offcut.ops.rearranging.arrangement import merge_axes as merge_axes
+from offcut.ops.rearranging.arrangement import sliding_windows as sliding_windows
 from offcut.ops.rearranging.arrangement import split_axis as split_axis
 from offcut.ops.rearranging.arrangement import transpose as transpose
 from offcut.ops.rearranging.copies import flip as flip

@@ -154,6 +154,10 @@ OPTIONS: dict[Callable[..., Tensor], tuple[tuple[Any, ...], list[dict[str, Any]]
     ops.elu: ((A,), [{}, {"alpha": 0.5}]),
     ops.cast: ((A,), [{"dtype": "int8"}, {"dtype": "float64"}]),
     ops.power: ((A,), [{"y": y} for y in (-2, 0.5, 2)]),
+    ops.sliding_windows: (
+        (A,),
+        [{"axis": 1, "size": c, "step": s} for c in (2, 3) for s in (1, 2)],
+    ),
     ops.split_axis: ((A,), [{"axis": a, "inner": c} for a in (0, 1) for c in (2, 12)]),
 }
 

@@ -68,7 +68,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.dense(A, given("W", 24, 40, dtype="bfloat16")),
         "dense: cannot take w of bfloat16\n"
         "  at       W: bfloat16[24, 40]\n"
-        "  because  w is of float32",
+        "  because  w is of float32, int8",
     ),
     "a bias of another length": (
         lambda: ops.dense(A, W, given("B", 41)),
@@ -301,6 +301,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "concat: cannot take tensors[1] of int8\n"
         "  at       L: int8[n, 24]\n"
         "  because  tensors[1] is of float32",
+    ),
+    "windows of no element": (
+        lambda: ops.sliding_windows(A, 1, 0),
+        "sliding_windows: cannot take size=0\n  because  size is an int of at least 1",
+    ),
+    "windows that do not move on": (
+        lambda: ops.sliding_windows(A, 1, 2, step=1.5),  # type: ignore[arg-type]
+        "sliding_windows: cannot take step=1.5\n  because  step is an int of at least 1",
     ),
     "a split that leaves a rest": (
         lambda: ops.split_axis(A, 1, 5),

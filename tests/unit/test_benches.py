@@ -37,8 +37,9 @@ def status_of(bench: Path, option: str, monkeypatch: pytest.MonkeyPatch) -> obje
 def test_a_bench_explains_itself_and_refuses_what_it_does_not_know(
     bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if "\nimport torch\n" in bench.read_text(encoding="utf-8"):
-        pytest.importorskip("torch", reason="torch is an extra")
+    for extra in ("torch", "onnxruntime"):
+        if f"\nimport {extra}\n" in bench.read_text(encoding="utf-8"):
+            pytest.importorskip(extra, reason=f"{extra} is an extra")
     for name in ("restart_single_threaded", "restart_with_threads"):  # what comes first, measuring
         monkeypatch.setattr(f"offcut.experiment.timing.{name}", lambda *_: pytest.fail("it ran"))
     assert status_of(bench, "--help", monkeypatch) == 0

@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 
 from offcut.backends.llvm import math_via_float64, vector_math
+from offcut.backends.llvm.float_bounds import Bounds
 from offcut.backends.llvm.ir import FunctionWriter
 from offcut.core.dtypes import FLOATS, HALVES, ITEM_BYTES, UNSIGNED, numpy_dtype
 from offcut.core.function_table import FUNCTIONS
@@ -283,8 +284,11 @@ class Elements:
         word = {"==": "eq", "!=": "ne"}.get(op) or sign + words[op]
         return self.f.let(f"icmp {word} {kind} {a}, {b}")
 
-    def cast(self, a: str, old: str, new: str) -> str:
-        """`a` converted; a float becomes an integer toward zero, saturating, NaN to 0."""
+    def cast(self, a: str, old: str, new: str, bounds: Bounds | None = None) -> str:
+        """`a` converted; a float becomes an integer toward zero, saturating, NaN to 0.
+
+        bounds  of a float, where they are known
+        """
         if old == new:
             return a
         if new == "bool":
@@ -300,7 +304,7 @@ class Elements:
                 )
             return self.rounded(wide, new) if new in HALVES else wide
         if old in FLOATS:
-            return self._truncated(a, old, new)
+            return self._truncated(a, old, new, bounds)
         if new in FLOATS:
             word = "uitofp" if old in _FROM_ZERO else "sitofp"
             return self.rounded(self.f.let(f"{word} {before} {a} to {after}"), new)
@@ -310,11 +314,14 @@ class Elements:
         word = "trunc" if wide_bits < narrow else "zext" if old in _FROM_ZERO else "sext"
         return self.f.let(f"{word} {before} {a} to {after}")
 
-    def _truncated(self, a: str, old: str, new: str) -> str:
+    def _truncated(self, a: str, old: str, new: str, bounds: Bounds | None) -> str:
         """Return a float as an integer, toward zero, saturating, NaN as 0: LLVM's own conversion of that kind takes lanes one by one."""
         wide = "float64" if old == "float64" else "float32"
         unsigned, bits = new in UNSIGNED, self._bits(new)
         least, above = (0, 2**bits) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+        word = "fptoui" if unsigned else "fptosi"
+        if bounds is not None and least <= bounds[0] and bounds[1] < above and not bounds[2]:
+            return self.f.let(f"{word} {self.kind(wide)} {a} to {self.kind(new)}")
         low = self.compare("<", wide, a, self.constant(least, wide))
         high = self.compare(">=", wide, a, self.constant(above, wide))
         inside = self.compare("<", wide, a, self.constant(above, wide))
@@ -322,7 +329,6 @@ class Elements:
             f"select <{self.lanes} x i1> {low}, <{self.lanes} x i1> zeroinitializer, <{self.lanes} x i1> {inside}"
         )
         fits = self.select(inside, a, self.constant(0, wide), wide)
-        word = "fptoui" if unsigned else "fptosi"
         made = self.f.let(f"{word} {self.kind(wide)} {fits} to {self.kind(new)}")
         made = self.select(high, self.constant(above - 1, new), made, new)
         return self.select(low, self.constant(least, new), made, new)

@@ -148,6 +148,7 @@ class Model:
         self._constants = [held(self._memory, array) for array in self._read.values()]
         lasting = {place.root for place in outputs.values()}
         self.arena: Arena = arena_of(steps, self._values, set(self._bases), lasting, graph.sizes)
+        self._named = {value.name for value in graph.inputs}
         numbers = {name: number for number, name in enumerate(self._fresh)}
         self._compact = {name: place.compact for name, place in outputs.items()}
         extents_asked = [*extents_of(steps, self.arena), *self._lengths.values()]
@@ -214,7 +215,8 @@ class Model:
         graph = self.bound.graph
         memory = self._memory
         lent = [lend(array, n, graph.inputs, graph.name, memory) for n, array in enumerate(arrays)]
-        key = (*[(one.shape, one.dtype, one.is_there) for one in lent], *sorted(sizes.items()))
+        key: tuple[object, ...] = tuple([(one.shape, one.dtype, one.is_there) for one in lent])
+        key = (*key, *sorted(sizes.items())) if sizes else key
         known = self._known.get(key) or self._new(key, lent, sizes)
         if (observer := OBSERVER.get()) is None:
             return self._run(arrays, sizes, lent, known, known.frames, None)
@@ -242,7 +244,7 @@ class Model:
         if observer is not None:
             frame.observer = observer
         kind, is_there = (lent[0].kind, lent[0].is_there) if lent else ("numpy", False)
-        stream = frame.stream = stream_of(memory, lent, graph.name)
+        stream = frame.stream = 0 if memory.is_host else stream_of(memory, lent, graph.name)
         results = [self._allocated(kind, *fresh, is_there) for fresh in known.fresh]
         addresses = [*[one.address for one in lent], *[at for _, at in results]]
         passage, arena_bytes = known.passage, frame.arena_bytes
@@ -323,7 +325,7 @@ class Model:
         code, saved = saved_code(made, made.parts, options_of(self.steps))
         write_saved(
             path,
-            self._named(saved, inputs, outputs, returns),
+            self._with_names(saved, inputs, outputs, returns),
             code,
             made.constants,
             shared=shared,
@@ -342,10 +344,10 @@ class Model:
             return
         made = native_code("save", self.steps_of_graph, runs=self._shared.batches.whole)
         code, saved = saved_code(made, (), options_of(self.steps))
-        saved = replace(self._named(saved, inputs, outputs, returns), key=key)
+        saved = replace(self._with_names(saved, inputs, outputs, returns), key=key)
         write_model(saved, code, made.constants, made.objects)
 
-    def _named(
+    def _with_names(
         self,
         saved: SavedCode,
         inputs: Mapping[str, str] | None,
@@ -424,10 +426,9 @@ class Model:
             return self._as_written
 
     def _in_order(self, given: Mapping[str, Any]) -> list[Any]:
-        names = [value.name for value in self.bound.graph.inputs]
-        if set(given) != set(names):
+        if given.keys() != self._named:
             checked_arrays(self.declared, given)
-        return [given[name] for name in names]
+        return [given[value.name] for value in self.bound.graph.inputs]
 
     def _new(self, key: object, lent: Sequence[Lent], sizes: Mapping[str, int]) -> _Known:
         """What is known of a call that is met for the first time, which is checked."""

@@ -146,6 +146,8 @@ class Frame:
     @property
     def within(self) -> bool:
         """Whether what the last run measured is within its limits."""
+        if not self._measured:
+            return True
         return all((found <= limits).all() for found, limits in self._measured)
 
     def place(self, root: str) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from offcut.graph.graph import Bound
 from offcut.graph.passes.constants import fold_constants
 from offcut.graph.passes.joined import join_products
 from offcut.graph.passes.patches import patches_as_rows
+from offcut.graph.passes.quantized import integer_products
 from offcut.graph.passes.reshapes import sink_reshapes
 from offcut.graph.passes.shared import drop_dead, share_equal
 from offcut.graph.passes.storing import store_for_products
@@ -18,6 +19,7 @@ Pass: TypeAlias = Callable[[Bound], Bound]
 
 DEFAULT: tuple[Pass, ...] = (
     drop_dead,
+    integer_products,
     patches_as_rows,
     fold_constants,
     share_equal,
@@ -68,6 +70,7 @@ __all__ = [
     "drop_dead",
     "fold_constants",
     "improved",
+    "integer_products",
     "join_products",
     "patches_as_rows",
     "share_equal",

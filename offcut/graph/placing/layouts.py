@@ -53,7 +53,9 @@ def orders_of(graph: Graph, readings: Readings) -> dict[str, Order]:
 
 
 def lying_of(graph: Graph, readings: Readings) -> dict[str, Order]:
-    """The orders in which views of values that are stored as they are lie in memory: transpositions, also of other shape."""
+    """The orders in which views of values that are stored as they are lie in memory: transpositions, also of other shape. Of windows, whose
+    elements do not lie side by side, the axis that is innermost goes last.
+    """
     places, found = dict[str, Place](), dict[str, Order]()
     for node in graph.nodes:
         if len(node.results) != 1:
@@ -67,7 +69,9 @@ def lying_of(graph: Graph, readings: Readings) -> dict[str, Order]:
             place = strided(of or own_place(name, graph.values[name].shape), taken, value.shape)
         if place is not None:
             places[value.name] = place
-            order = place.lying
+            order, rank = place.lying, len(value.shape)
+            if order is None and place.unit is not None:
+                order = last(rank, place.unit)
             if order is not None and order != tuple(range(len(order))):
                 found[value.name] = order
     return found
@@ -152,7 +156,7 @@ def wanted(
     (summed,) = found.sums[x]
     order = last(rank, summed)
     whole = found.plain[x] | found.sums[x] == frozenset(range(rank))
-    as_it_is = x not in orders and lying.get(x) != order
+    as_it_is = x not in orders and lying.get(x) != order and node.results[0].dtype != "int32"
     if as_it_is and whole and axes[rank - 1] == {rank - 1}:
         return None
     return {x: order}, lanes

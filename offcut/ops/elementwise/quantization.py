@@ -7,6 +7,7 @@ from typing import Any
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.integers import whole
 from offcut.describe.functions import maximum, minimum, where
+from offcut.describe.functions import round as nearest
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
@@ -24,8 +25,8 @@ from offcut.ops.given.operands import (
 )
 from offcut.ops.given.parameters import parameter, scale_of, zero_of
 
-ROUND = 1.5 * 2.0**23
-"""Added to a float32 below 2**22 and taken away again, it leaves the nearest integer, ties to even."""
+FAR = 65536.0
+"""Further from 0 than integers of 8 bits are apart: what is beyond is an end of them."""
 
 MOST_SHIFT = 30
 """``2**30`` is the largest power of two that is an int32."""
@@ -48,7 +49,7 @@ def quantize(
     dtype   int8 or uint8
     axis    of `x`, that scales and zero points of shape (c,) run along
 
-    NaN gives `zero`.
+    NaN gives the least, as in onnxruntime.
 
     Raises DescribeError where ranks, extents or element types do not fit.
     """
@@ -65,15 +66,13 @@ def quantize(
     lowest, highest = _range(info)
 
     def scaled(*at: Value) -> Value:
-        value = cast(x[at], "float32") / parameter(scale, "float32", at[position : position + 1])
-        near = minimum(maximum(value, -65536.0), 65536.0)
-        return where(value == value, near, 0.0)
+        return cast(x[at], "float32") / parameter(scale, "float32", at[position : position + 1])
 
-    near = compute(x.shape, scaled, f"{name}_scaled", letters)
+    ratio = compute(x.shape, scaled, f"{name}_scaled", letters)
 
     def result(*at: Value) -> Value:
-        whole = cast((near[at] + ROUND) - ROUND, "int32")
-        moved = whole + parameter(zero, "int32", at[position : position + 1])
+        near = minimum(where(ratio[at] > -FAR, ratio[at], -FAR), FAR)
+        moved = cast(nearest(near), "int32") + parameter(zero, "int32", at[position : position + 1])
         return cast(minimum(maximum(moved, lowest), highest), dtype)
 
     return compute(x.shape, result, name, letters)

@@ -31,6 +31,11 @@ def narrower(total: str) -> tuple[str, ...]:
     return tuple(dtype for dtype in DTYPES if wider(dtype) == total)
 
 
+def beside(dtype: str) -> tuple[str, ...]:
+    """The element types that products take beside an operand of `dtype`: weights of int8 stay as they are."""
+    return (dtype, "int8") if dtype in ("uint8", "float32") else (dtype,)
+
+
 def element(tensor: Tensor, index: Sequence[Any], dtype: str | None = None) -> Value:
     """The element at `index`, converted to `dtype`; None: to the type that it is calculated in."""
     return cast(tensor[tuple(index)], wider(tensor.dtype) if dtype is None else dtype)

@@ -12,6 +12,7 @@ from offcut.ops.given.arguments import check_float_result, flag
 from offcut.ops.given.naming import named
 from offcut.ops.given.operands import (
     axis_letters,
+    beside,
     check_dtype,
     check_extent,
     check_result,
@@ -40,7 +41,7 @@ def dense(
     """``activation(x @ w + bias) + residual``.
 
     x            (…, k); any leading axes, symbolic or not
-    w            (k, n), or (n, k) with `transpose_w`; of the type of `x`, or int8 where `x` is uint8
+    w            (k, n), or (n, k) with `transpose_w`; of the type of `x`, or int8 where `x` is uint8 or float32
     bias         (n,)
     activation   None, relu, gelu, gelu_tanh, silu, tanh or sigmoid; relu alone for integers
     residual     (…, n), added after the activation
@@ -137,7 +138,7 @@ def _product(x: Tensor, w: Tensor, transpose_w: bool, name: str) -> Tensor:
 
     def term(*at: Value) -> Value:
         *rows, j = at
-        weight = element(w, (j, k) if transpose_w else (k, j))
+        weight = element(w, (j, k) if transpose_w else (k, j), wider(x.dtype))
         return sum_over(element(x, (*rows, k)) * weight, axis=k)
 
     return compute(shape, term, name, axis_letters(len(shape)))
@@ -188,5 +189,5 @@ def _zero_points(
 def _check_product(op: str, x: Any, w: Any, transpose_w: bool) -> None:
     check_tensor(op, "x", x, least=1)
     check_tensor(op, "w", w, 2)
-    check_dtype(op, "w", w, (x.dtype, "int8") if x.dtype == "uint8" else (x.dtype,))
+    check_dtype(op, "w", w, beside(x.dtype))
     check_extent(op, (x, len(x.shape) - 1), (w, 1 if transpose_w else 0))

@@ -13,6 +13,7 @@ from offcut.ops.given.arguments import flag
 from offcut.ops.given.naming import named
 from offcut.ops.given.operands import (
     axis_letters,
+    beside,
     check_dtype,
     check_extent,
     check_result,
@@ -40,7 +41,7 @@ def matmul(
     """``activation(sum over k of a[…, i, k] * b[…, k, j] + bias[j]) + residual[…, i, j]``.
 
     a            (…, m, k), or (…, k, m) with `transpose_a`
-    b            (…, k, n), or (…, n, k) with `transpose_b`; of the type of `a`, or int8 where `a` is uint8
+    b            (…, k, n), or (…, n, k) with `transpose_b`; of the type of `a`, or int8 where `a` is uint8 or float32
     dtype        of the result; None: that of `a`, int32 for int8 and uint8
     bias         (n,)
     activation   as in `dense`
@@ -57,7 +58,7 @@ def matmul(
     transpose_b = flag("matmul", "transpose_b", transpose_b)
     check_tensor("matmul", "a", a, least=2)
     check_tensor("matmul", "b", b, least=2)
-    check_dtype("matmul", "b", b, (a.dtype, "int8") if a.dtype == "uint8" else (a.dtype,))
+    check_dtype("matmul", "b", b, beside(a.dtype))
     inner_a, inner_b = (-2 if transpose_a else -1), (-1 if transpose_b else -2)
     check_extent("matmul", (a, len(a.shape) + inner_a), (b, len(b.shape) + inner_b))
     total = wider(a.dtype)
@@ -78,7 +79,7 @@ def matmul(
         *leading, i, j = at
         left = (*leading_index(a.shape[:-2], leading), *((k, i) if transpose_a else (i, k)))
         right = (*leading_index(b.shape[:-2], leading), *((j, k) if transpose_b else (k, j)))
-        return sum_over(element(a, left) * element(b, right), axis=k)
+        return sum_over(element(a, left) * element(b, right, total), axis=k)
 
     return end.after(compute(shape, term, end.name_of_total(name), letters), name)
 

@@ -162,6 +162,39 @@ def merge_axes(x: Tensor, axis: int, *, name: str | None = None) -> Tensor:
     return compute(shape, together, name, axis_letters(len(shape)))
 
 
+def sliding_windows(
+    x: Tensor, axis: int, size: int, step: int = 1, *, name: str | None = None
+) -> Tensor:
+    """The windows of `size` neighbours along `axis`, each `step` after the one before: their elements along a new last axis.
+
+    For ``axis=0`` of two axes ``result[i, j, k] = x[i * step + k, j]``; an axis of extent e has ``(e - size) // step + 1`` windows.
+
+    size, step   ints, at least 1
+
+    Raises DescribeError where there is no such axis, or a number is none of these.
+    """
+    op = "sliding_windows"
+    check_tensor(op, "x", x, least=1)
+    position = axis_number(op, x, axis)
+    for label, given in (("size", size), ("step", step)):
+        found = whole(given)
+        if found is None or found < 1:
+            raise DescribeError(
+                op,
+                f"cannot take {label}={given!r}",
+                because=f"{label} is an int of at least 1",
+            )
+    count = (x.shape[position] - int(size)) // int(step) + 1
+    shape = (*x.shape[:position], count, *x.shape[position + 1 :], int(size))
+
+    def element(*at: Value) -> Value:
+        place = at[position] * int(step) + at[-1]
+        return x[(*at[:position], place, *at[position + 1 : -1])]
+
+    options = (("", position, None), ("", int(size), None), ("step", int(step), 1))
+    return compute(shape, element, named(op, name, [x], *options), axis_letters(len(shape)))
+
+
 def _divides(inner: int, extent: Any) -> bool:
     """Whether every term of `extent` is a multiple of `inner`."""
     terms = extent.expand().as_ordered_terms()

@@ -126,8 +126,7 @@ class OnnxModel:
             results = _run(saved, feed)
             if results is not None:
                 return results
-        given = self.imported.given((feed, *more) if more else feed)
-        return self.imported.named(self.model(given, **sizes))
+        return self.imported.run(self.model, (feed, *more) if more else feed, sizes)
 
     def plan(self, **sizes: int) -> ModelPlan:
         """What a call runs, as `Model.plan` says it."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from offcut.backends.cpu.lowering.addressing import Addressing, Lanes
 from offcut.backends.cpu.machine.isa import Isa
+from offcut.backends.llvm.float_bounds import float_bounds
 from offcut.core.dtypes import FLOATS, is_identity
 from offcut.core.expr import (
     COMBINED,
@@ -59,7 +60,8 @@ class Expressions(Addressing):
             case Unary(op, a):
                 return e.unary(op, dtype, self.value(a, lanes, slots))
             case Cast(a, _):
-                return e.cast(self.value(a, lanes, slots), dtype_of(a), dtype)
+                old, bounds = dtype_of(a), float_bounds(a)
+                return e.cast(self.value(a, lanes, slots), old, dtype, bounds)
             case Compare(op, a, b):
                 x, y = self.value(a, lanes, slots), self.value(b, lanes, slots)
                 return e.compare(op, dtype_of(a), x, y)

@@ -244,7 +244,7 @@ class Vectors(VectorStatements):
                     for axis in axes
                 )
                 read = [load for load, _ in loads(value)]
-                whole = self.width * item_bytes(dtype_of(value)) == self.isa.register_bytes
+                fits = self.width * item_bytes(dtype_of(value)) <= self.isa.register_bytes
                 turned = any(
                     self.along(self.memory[load.buffer], load.index, across)
                     not in (SAME, NEXT, BACK)
@@ -255,7 +255,7 @@ class Vectors(VectorStatements):
                     and self.along(self.memory[load.buffer], load.index, down) == NEXT
                     for load in read
                 )
-                return whole and turned and self.along(self.memory[buffer], index, across) == NEXT
+                return fits and turned and self.along(self.memory[buffer], index, across) == NEXT
             case _:
                 return False
 

@@ -10,10 +10,18 @@ from functools import cache
 from itertools import chain
 
 from offcut.backends.cpu.machine.isa import Host
-from offcut.backends.cpu.microkernels import amx, bf16_dots, bf16_operand, external, fma, vnni
+from offcut.backends.cpu.microkernels import (
+    amx,
+    bf16_dots,
+    bf16_operand,
+    external,
+    fma,
+    int8_operand,
+    vnni,
+)
 from offcut.backends.cpu.microkernels.family import Family
 
-DECLARED = (fma, bf16_operand, vnni, bf16_dots, amx, external)
+DECLARED = (fma, bf16_operand, int8_operand, vnni, bf16_dots, amx, external)
 
 
 @cache

@@ -14,6 +14,7 @@ from offcut.backends.cpu.microkernels.family import Variant
 from offcut.backends.cpu.microkernels.llvm_blocks import RowBlock
 
 PANELS = Variant(unit_depth=True, panels=True)
+"""The only one, but for loops around the terms: what is left of the depth is asked in each function."""
 
 
 class DotBlock(RowBlock, ABC):
@@ -37,6 +38,11 @@ class DotBlock(RowBlock, ABC):
     def last_terms(self, address: str) -> Generator[str, None, str]:
         """The terms of A that are left at an address, then zeros, in each word of a vector."""
 
+    @property
+    def latch(self) -> tuple[str, str, str]:
+        """The last step is part of each turn."""
+        return "finish", "whole", "%end_ahead"
+
     def closing(self, end: str) -> Generator[str, None, str]:
         """The step that is not."""
         yield f"  %odd = and i64 %depth, {self.terms - 1}"
@@ -46,7 +52,8 @@ class DotBlock(RowBlock, ABC):
         yield from self.before_last()
         yield f"  %part_k = mul i64 %steps, {self.item}"
         yield f"  %part_offset = mul i64 %steps, {self.lanes * self.item}"
-        yield "  %part_b = getelementptr i8, ptr %b, i64 %part_offset"
+        a_start, b_start = ("%a_turn", "%b_turn") if self.variant.turns else ("%a_start", "%b")
+        yield f"  %part_b = getelementptr i8, ptr {b_start}, i64 %part_offset"
         b = []
         for p in range(self.vectors):
             address, value = self.temp(), self.temp()
@@ -54,7 +61,7 @@ class DotBlock(RowBlock, ABC):
             yield f"  {value} = load {self.v}, ptr {address}, align {self.item}"
             b.append((yield from self.b_operand(value)))
         for r in range(self.rows):
-            base, address = (yield from self.row_address(f"%a_start{r - r % 4}", r)), self.temp()
+            base, address = (yield from self.row_address(f"{a_start}{r - r % 4}", r)), self.temp()
             yield f"  {address} = getelementptr i8, ptr {base}, i64 %part_k"
             a = yield from self.a_operand((yield from self.last_terms(address)))
             for p in range(self.vectors):

@@ -139,9 +139,9 @@ class RowBlock:
                     f"  %end{r}_{p} = phi {self.v} [ %mid{r}_{p}, %between ], "
                     f"[ %rest_new{r}_{p}, %rest ]"
                 )
+        end = yield from self.closing(end)
         if turns:
             yield from self.turned()
-        end = yield from self.closing(end)
         yield from self.c_accesses(f"%{end}", "store")
         yield "  ret void"
         yield "}"
@@ -159,9 +159,15 @@ class RowBlock:
                 f"[ %old{r}_{p}, %resume ]"
             )
 
+    @property
+    def latch(self) -> tuple[str, str, str]:
+        """The block in which a turn ends, the stem of the accumulators there, and what is fetched ahead."""
+        block, stem = ("between", "mid") if self.variant.even else ("done", "end")
+        return block, stem, f"%{stem}_ahead"
+
     def turn(self) -> Iterator[str]:
         """The head of the loops around k, as one loop: where A and B are, and the accumulators so far."""
-        latch, end = ("between", "mid") if self.variant.even else ("done", "end")
+        latch, end, ahead = self.latch
         last = self.variant.turns - 1
         if last:
             yield f"  %less = sub i64 %count{last}, 1"
@@ -172,7 +178,7 @@ class RowBlock:
         yield "turn:"
         for name in ("a_at", "b_at", *(f"round{n}" for n in range(last + 1))):
             yield f"  %{name} = phi i64 [ 0, %begin ], [ %{name}_next, %{latch} ]"
-        yield f"  %ahead_turn = phi ptr [ %ahead, %begin ], [ %{end}_ahead, %{latch} ]"
+        yield f"  %ahead_turn = phi ptr [ %ahead, %begin ], [ {ahead}, %{latch} ]"
         for r, p in self.cells:
             yield (
                 f"  %turn{r}_{p} = phi {self.v} [ %start{r}_{p}, %begin ], [ %{end}{r}_{p}, %{latch} ]"
@@ -199,7 +205,7 @@ class RowBlock:
         yield "over:"
 
     def closing(self, end: str) -> Generator[str, None, str]:
-        """What comes after the last step; gives the stem of the accumulators that are stored."""
+        """What comes after the last step of k, in each turn; gives the stem of the accumulators."""
         yield from ()
         return end
 

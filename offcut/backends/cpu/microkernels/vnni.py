@@ -10,12 +10,14 @@ A, it multiplies ``B + 128``, which is B with the highest bit of each byte flipp
 
     sum over k of (B[k, j] + 128) * A[i, k]  =  C[i, j] + 128 * sum over k of A[i, k],
 
-each row starts from ``-128 * sum of A[i, :]``, which is summed 64 elements at once beforehand.
+each row starts from ``-128 * sum of A[i, :]``, which is summed 64 elements at once beforehand. So those of an unsigned A alone run loops
+around the terms as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from functools import partial
 
 from offcut.backends.cpu.machine.isa import AVX512_FEATURES, Host, Isa
@@ -63,15 +65,16 @@ def microkernel(isa: Isa, dtype: str) -> Microkernel:
     layout = panels(isa.lanes("int32"), TERMS, TERMS)
     dtypes = dtype, "int8", "int32"
     name, shapes = f"vnni_{dtype}_{isa.name}", fma.widths(isa)
-    return fma.declare_row_block(isa, name, dtypes, cycles, layout, shapes, FEATURES, beside=True)
+    made = fma.declare_row_block(isa, name, dtypes, cycles, layout, shapes, FEATURES, beside=True)
+    return made if signed else replace(made, repeats=frozenset({"p"}))
 
 
-def symbol(isa: Isa, dtype: str, _: Variant, rows: int, vectors: int) -> str:
+def symbol(isa: Isa, dtype: str, variant: Variant, rows: int, vectors: int) -> str:
     """The name of the function for a tile of `rows` × `vectors`."""
-    return f"oc_vnni_{dtype}_{isa.name}_{rows}x{vectors}"
+    return f"oc_vnni_{dtype}_{isa.name}_{variant.turns or ''}_{rows}x{vectors}"
 
 
-def tiles(isa: Isa, dtype: str, _: Variant, shapes: Shapes) -> str:
+def tiles(isa: Isa, dtype: str, variant: Variant, shapes: Shapes) -> str:
     """LLVM IR of the functions of these (rows, vectors), of `family.TILES`.
 
     a        elements of `dtype`, one after the other along the depth; its step is not read
@@ -82,7 +85,7 @@ def tiles(isa: Isa, dtype: str, _: Variant, shapes: Shapes) -> str:
 
     Nothing of A beyond ``[rows, depth]`` is read, nothing of C beyond ``[rows, columns]`` is touched.
     """
-    functions = ["\n".join(_Dots(isa, dtype, *shape).lines()) for shape in shapes]
+    functions = ["\n".join(_Dots(isa, dtype, variant.turns, *shape).lines()) for shape in shapes]
     return "\n\n".join([*functions, "\n".join(sorted(_declarations()))])
 
 
@@ -111,9 +114,10 @@ _BYTES = f"<{CHUNK} x i8>"
 class _Dots(DotBlock):
     terms = TERMS
 
-    def __init__(self, isa: Isa, a_dtype: str, rows: int, vectors: int) -> None:
-        name = symbol(isa, a_dtype, PANELS, rows, vectors)
-        super().__init__(name, isa, "int32", PANELS, rows, vectors, a_align=1)
+    def __init__(self, isa: Isa, a_dtype: str, turns: int, rows: int, vectors: int) -> None:
+        variant = replace(PANELS, turns=turns)
+        name = symbol(isa, a_dtype, variant, rows, vectors)
+        super().__init__(name, isa, "int32", variant, rows, vectors, a_align=1)
         self.a_dtype, self.signed = a_dtype, a_dtype == "int8"
 
     def opening(self) -> Generator[str, None, tuple[str, str]]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import assert_never
+from typing import assert_never, cast
 
 from offcut.backends.cpu.lowering.lane_reductions import reduction_lanes
 from offcut.backends.cpu.machine.isa import Isa
@@ -29,7 +29,9 @@ from offcut.backends.cpu.planning.embedded_nests import extract_nest
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays, statement_arrays
 from offcut.core.expr import (
+    Expr,
     Var,
+    loads,
     substitute,
     variables,
 )
@@ -39,6 +41,7 @@ from offcut.core.program import (
     Alloc,
     Choose,
     For,
+    Form,
     If,
     Kind,
     Let,
@@ -304,7 +307,10 @@ class _Nest:
             self.notes[noted] = f"loop {loop.iter} as lanes of its reductions"
             return as_lanes + self.loops.reduce_cycles, loop
         step = self.loops.iterate_cycles + max(inner, chain)
-        cycles, made = trips * step, replace(loop, body=body)
+        cycles, made = trips * step, cast("Stmt", replace(loop, body=body))
+        across = _transposed(loop, body) if carried == [] and loop.unit is None else None
+        if across is not None:
+            made = replace(across, axes=(_axis_of(loop), *across.axes))
         if carried is None or carried:
             self.notes[noted] = f"loop {loop.iter} sequential: {_reason(carried)}"
             return cycles, made
@@ -362,8 +368,7 @@ class _Nest:
             ) == [] and loop.iter not in variables(inner.lo) | variables(inner.hi):
                 below = self.lanes(replace(loop, body=inner.body), (*path, 0))
                 return replace(inner, body=(below,))
-        extent = ix.sub(loop.hi, loop.lo)
-        return Tile((TileAxis(loop.iter, loop.lo, extent),), loop.body)
+        return Tile((_axis_of(loop),), loop.body)
 
     def lane_block(self, body: Sequence[Stmt], at: Inside) -> float:
         """Predicted cycles of `body` for a vector of instances along its lane."""
@@ -392,6 +397,32 @@ class _Nest:
                 case _:
                     assert_never(stmt)
         return total
+
+
+def _axis_of(loop: For) -> TileAxis:
+    """Return the iterations of a loop as an axis of a tile."""
+    return TileAxis(loop.iter, loop.lo, ix.sub(loop.hi, loop.lo))
+
+
+def _transposed(loop: For, body: Sequence[Stmt]) -> Tile | None:
+    """Return the lanes in a loop that write side by side what it reads side by side: both are one tile, which is turned in registers; None for
+    other bodies.
+    """
+    match body:
+        case (Tile((across,), (Store(_, (*_, last), value),), None, Form.FULL) as lanes,):
+            read = [load.index[-1] for load, _ in loads(value) if load.index]
+            turned = read and all(
+                _step(one, loop.iter) == 1 and across.iter not in variables(one) for one in read
+            )
+            bounds = variables(across.start) | variables(across.extent)
+            if turned and loop.iter not in bounds and _step(last, across.iter) == 1:
+                return lanes
+    return None
+
+
+def _step(index: Expr, name: str) -> int:
+    """Return by how much an index grows with an iteration of a loop, where it is linear."""
+    return dict(ix.to_linear(index).terms).get(Var(name), 0)
 
 
 def _written(body: Sequence[Stmt]) -> frozenset[str]:

@@ -10,10 +10,11 @@ from offcut.graph.composed import MOST_ROWS, determinant
 from offcut.graph.sizes.numbers import product
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Element, Known, Operand, Refused, Results
-from offcut.plugins.onnx.rules.byte_products import byte_matmul
 from offcut.plugins.onnx.rules.elementwise import Operator, scalar
 from offcut.plugins.onnx.rules.reductions import reduced
 from offcut.plugins.onnx.rules.shapes import unsqueezed
+
+BYTES = ("int8", "uint8")
 
 
 def multiplied(g: Context, a: Operand, b: Operand) -> Operand:
@@ -140,8 +141,8 @@ def _alone(g: Context, x: Operand, term: str, kept: set[str]) -> tuple[Operand, 
 
 
 def without_zero(g: Context, x: Operand, zero: Operand | None, axis: int = -1) -> Operand:
-    """``x - zero`` in int32, a zero point for all or for each place of an axis."""
-    wide = g.cast(x, "int32")
+    """``x - zero`` in int32, a zero point for all or for each place of an axis. Bytes that are known stay bytes, for products of them."""
+    wide = g.op("cast", x, "int32") if g.dtype(x) in BYTES else g.cast(x, "int32")
     if zero is None or (isinstance(zero, Known) and not zero.array.any()):
         return wide
     points = g.cast(zero, "int32")
@@ -157,9 +158,6 @@ def integer_matmul(
     g: Context, a: Operand, a_zero: Operand | None, b: Operand, b_zero: Operand | None
 ) -> Operand:
     """Return ``(a - a_zero) @ (b - b_zero)`` in int32."""
-    total = byte_matmul(g, a, a_zero, b, b_zero)
-    if total is not None:
-        return total
     return multiplied(g, without_zero(g, a, a_zero, -2), without_zero(g, b, b_zero, -1))
 
 

@@ -11,20 +11,21 @@ from typing import Any
 
 import numpy as np
 
+from offcut.graph.sizes.numbers import product
 from offcut.plugins.onnx.images.windows import WINDOWS
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import ELEMENTWISE, Operator, scalar
-from offcut.plugins.onnx.rules.products import integer_matmul, multiplied
+from offcut.plugins.onnx.rules.products import multiplied
 from offcut.plugins.onnx.rules.recurrent import dynamic_lstm
-from offcut.plugins.onnx.rules.reductions import REDUCTIONS
+from offcut.plugins.onnx.rules.reductions import REDUCTIONS, reduced
 from offcut.plugins.onnx.rules.shapes import SHAPES
 from offcut.plugins.onnx.tables.quantization import (
     QUANTIZATION,
     dequantized,
     dynamically,
     quantized,
-    ratio_of,
+    scale_of_sums,
 )
 
 
@@ -71,17 +72,23 @@ def _turned(g: Context, x: Operand, turned: Any) -> Operand:
 
 def _gemm(g: Context, call: Call) -> Results:
     """``alpha * a @ b + c`` of small integers, c in units of the product; floats where no scale of the result is given."""
-    a, b = (_turned(g, call[n], call.get(name, 0)) for n, name in ((0, "transA"), (3, "transB")))
-    total = integer_matmul(g, a, call.input(2), b, call.input(5))
+    a, b = (
+        _real(g, call, 0),
+        dequantized(g, call[3], call[4], call.input(5), 0 if call.get("transB", 0) else 1),
+    )
+    a, alpha = _turned(g, a, call.get("transA", 0)), call.get("alpha", 1.0)
+    b = _turned(g, b, call.get("transB", 0))
+    options = {}
     if call.input(6) is not None:
-        total = g.binary("add", total, call[6])
-    real, alpha = g.cast(total, "float32"), call.get("alpha", 1.0)
+        options["bias"] = dequantized(
+            g, g.reshape(call[6], g.shape(b)[-1:]), scale_of_sums(g, call[1], call[4]), None, 0
+        )
+    real: Operand = g.op("dense", a, b, **options)
     if alpha != 1:
         real = scalar(g, "multiply", real, alpha)
     if call.input(7) is None:
-        return g.binary("multiply", real, g.binary("multiply", call[1], call[4]))
-    dtype, ratio = g.dtype(call[0]), ratio_of(g, call[1], call[4], call[7])
-    return quantized(g, real, ratio, call.input(8), dtype, 1)
+        return real
+    return quantized(g, real, call[7], call.input(8), g.dtype(call[0]), 1)
 
 
 def _added(g: Context, x: Operand, bias: Operand | None) -> Operand:
@@ -90,9 +97,8 @@ def _added(g: Context, x: Operand, bias: Operand | None) -> Operand:
 
 def _to_float(g: Context, call: Call) -> Results:
     """The product of small integers, in floats."""
-    total = integer_matmul(g, call[0], call.input(4), call[1], call.input(5))
-    scale = g.binary("multiply", call[2], call[3])
-    made = g.binary("multiply", g.cast(total, "float32"), scale)
+    a = dequantized(g, call[0], call[2], call.input(4), -2)
+    made = multiplied(g, a, dequantized(g, call[1], call[3], call.input(5), -1))
     return _added(g, made, call.input(6))
 
 
@@ -118,12 +124,12 @@ def _matmul(g: Context, call: Call) -> Results:
 def _of_bits(g: Context, call: Call) -> Results:
     """``a @ b`` where b is (columns, blocks, bytes) of 4 or 8 bits, with a scale and a zero point for each block.
 
-    The weights become floats at import.
+    Weights stay one byte each, which products widen in registers: a sum for each block, scaled, and the sum of these.
     """
     bits, block = call.get("bits", 4), call.get("block_size")
     inner, columns = call.get("K"), call.get("N")
     call.overlook("accuracy_level")
-    packed, scales, zeros = call[1], call[2], call.input(3)
+    x, packed, scales, zeros = call[0], call[1], call[2], call.input(3)
     if bits not in (4, 8) or not all(
         isinstance(one, Known) for one in (packed, scales, zeros) if one is not None
     ):
@@ -131,18 +137,38 @@ def _of_bits(g: Context, call: Call) -> Results:
     assert isinstance(packed, Known)
     assert isinstance(scales, Known)
     blocks = -(-inner // block)
-    scale = scales.array.reshape(columns, blocks, 1).astype(np.float32)
-    zero: Any = np.float32(2 ** (bits - 1))
+    scale = scales.array.reshape(columns, blocks).T
+    middle = np.float32(2 ** (bits - 1))
+    start: Any = middle
     if isinstance(zeros, Known):
-        zero = zeros.array
-        if zero.dtype == np.uint8:
-            zero = _unpacked(zero.reshape(columns, -1), bits)[:, :blocks]
-        zero = zero.reshape(columns, blocks, 1).astype(np.float32)
-    weights = _unpacked(packed.array.reshape(columns, blocks, -1), bits).astype(np.float32)
-    apart = ((weights - zero) * scale).reshape(columns, -1)[:, :inner]
-    dtype = g.dtype(call[0])
-    b = g.cast(Known(np.ascontiguousarray(apart.T), "float32"), dtype)
-    return _added(g, multiplied(g, call[0], b), call.input(5))
+        start = zeros.array
+        if start.dtype == np.uint8:
+            start = _unpacked(start.reshape(columns, -1), bits)[:, :blocks]
+        start = start.reshape(columns, blocks).T.astype(np.float32)
+    weights = _unpacked(packed.array.reshape(columns, blocks, -1), bits).transpose(1, 2, 0)
+    signed = Known(
+        np.ascontiguousarray((weights.astype(np.int16) - int(middle)).astype(np.int8)), "int8"
+    )
+    if g.dtype(x) != "float32":
+        real = (signed.array + (middle - start)[..., None, :]) * scale[:, None].astype(np.float32)
+        flat = np.ascontiguousarray(real.reshape(-1, columns)[:inner])
+        return _added(
+            g, multiplied(g, x, g.cast(Known(flat, "float32"), g.dtype(x))), call.input(5)
+        )
+    lead = g.shape(x)[:-1]
+    rows = g.reshape(x, (product(lead), inner))
+    if blocks * block != inner:
+        rows = g.op("pad", rows, (0, 0), (0, blocks * block - inner))
+    parts = g.transpose(g.reshape(rows, (product(lead), blocks, block)), (1, 0, 2))
+    sums: Operand = g.op("matmul", parts, signed)
+    if np.any(start != middle):
+        apart = Known((middle - start).astype(np.float32).reshape(blocks, 1, columns), "float32")
+        totals = reduced(g, "sum", parts, [2], True)
+        sums = g.binary("add", sums, g.binary("multiply", totals, apart))
+    scaled = g.binary("multiply", sums, Known(scale.astype(np.float32)[:, None], "float32"))
+    return _added(
+        g, g.reshape(reduced(g, "sum", scaled, [0], False), (*lead, columns)), call.input(5)
+    )
 
 
 def _unpacked(array: Any, bits: int) -> Any:

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from offcut.graph import Ref
 from offcut.graph.sizes.numbers import arithmetic
-from offcut.plugins.onnx.images.byte_windows import byte_convolution
 from offcut.plugins.onnx.images.windows import convolved, window_sizes, windows_of
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.dtypes import dtype_of
 from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results, said
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
-from offcut.plugins.onnx.rules.products import integer_matmul, without_zero
+from offcut.plugins.onnx.rules.products import BYTES, multiplied, without_zero
 
 RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767), "uint16": (0, 65535)}
 
@@ -30,6 +30,32 @@ def _along(g: Context, parameter: Operand, x: Operand, axis: int) -> Operand:
         return g.reshape(parameter, [])
     place = g.axis(x, axis)
     return g.reshape(parameter, [count if n == place else 1 for n in range(g.rank(x))])
+
+
+def _given(
+    g: Context, x: Operand, scale: Operand, zero: Operand | None, axis: int
+) -> tuple[Any, Any, dict[str, int]] | None:
+    """Return scale, zero point and options as operators of `offcut.ops` take them; None where they are for blocks or in other types."""
+    found: list[Any] = []
+    for one, dtype in (
+        (scale, "float32"),
+        (Known(np.zeros((), np.int32), "int32") if zero is None else zero, "int32"),
+    ):
+        if g.rank(one) > 1 or (dtype == "float32" and g.dtype(one) != dtype):
+            return None
+        wide = g.cast(one, dtype)
+        if isinstance(wide, Known) and wide.array.size and (wide.array == wide.array.flat[0]).all():
+            found.append(wide.array.flat[0].item())
+        elif g.rank(wide) == 0 or g.shape(wide) == (1,):
+            found.append(g.ref(g.reshape(wide, ())))
+        elif g.rank(x) and g.shape(wide) == (g.shape(x)[g.axis(x, axis)],):
+            found.append(g.ref(wide))
+        else:
+            return None
+    if isinstance(found[0], float) and not np.isfinite(found[0]):
+        return None
+    several = any(isinstance(one, Ref) and g.rank(one) for one in found)
+    return found[0], found[1], {"axis": g.axis(x, axis)} if several else {}
 
 
 def _parameters(g: Context, call: Call) -> tuple[Operand, Operand | None]:
@@ -58,6 +84,9 @@ def quantized(
     """``clip(round(x / scale) + zero)``, ties to the even integer."""
     if dtype not in RANGES:
         raise Refused(f"it gives {dtype}", ", ".join(RANGES))
+    given = _given(g, x, scale, zero, axis) if dtype in BYTES and g.dtype(x) == "float32" else None
+    if given is not None and not (isinstance(given[0], float) and given[0] <= 0):
+        return g.op("quantize", x, *given[:2], dtype=dtype, **given[2])
     scale = g.cast(_along(g, scale, x, axis), g.dtype(x))
     made: Operand = g.op("round", g.binary("divide", x, scale))
     if zero is not None and not (isinstance(zero, Known) and not zero.array.any()):
@@ -78,6 +107,9 @@ def _quantize(g: Context, call: Call) -> Results:
 
 def dequantized(g: Context, x: Operand, scale: Operand, zero: Operand | None, axis: int) -> Operand:
     """``(x - zero) * scale``."""
+    given = _given(g, x, scale, zero, axis) if g.dtype(x) in (*BYTES, "int32") else None
+    if given is not None:
+        return g.op("dequantize", x, *given[:2], **given[2])
     apart = without_zero(g, x, zero, axis)
     return g.binary("multiply", g.cast(apart, g.dtype(scale)), _along(g, scale, x, axis))
 
@@ -104,56 +136,37 @@ def dynamically(g: Context, call: Call) -> Results:
 
 def _matmul(g: Context, call: Call) -> Results:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (call[n] for n in range(8))
-    total = g.cast(integer_matmul(g, a, a_zero, b, b_zero), "float32")
-    ratio = ratio_of(g, a_scale, b_scale, y_scale)
-    return quantized(g, total, ratio, y_zero, g.dtype(y_zero), g.rank(total) - 1)
-
-
-def _integer_convolution(
-    g: Context,
-    call: Call,
-    image: tuple[Operand, Operand | None],
-    weights: tuple[Operand, Operand | None],
-    bias: Operand | None,
-) -> Operand:
-    """Return the convolution of a node in int32, zero points taken away.
-
-    image, weights  each with its zero point
-    """
-    placed, groups = (
-        windows_of(g, call, image[0], window_sizes(g, weights[0])),
-        call.get("group", 1),
+    real = multiplied(
+        g, dequantized(g, a, a_scale, a_zero, -2), dequantized(g, b, b_scale, b_zero, -1)
     )
-    total = byte_convolution(g, image, weights, bias, placed, groups)
-    if total is not None:
-        return total
-    x, w = without_zero(g, *image), without_zero(g, *weights, 0)
-    return convolved(g, x, w, bias, placed, groups)
+    return quantized(g, real, y_scale, y_zero, g.dtype(y_zero), g.rank(real) - 1)
 
 
 def _conv_integer(g: Context, call: Call) -> Results:
-    image, weights = (call[0], call.input(2)), (call[1], call.input(3))
-    return _integer_convolution(g, call, image, weights, None)
+    x, w = without_zero(g, call[0], call.input(2)), without_zero(g, call[1], call.input(3), 0)
+    placed = windows_of(g, call, x, window_sizes(g, w))
+    return convolved(g, x, w, None, placed, call.get("group", 1))
 
 
 def _conv(g: Context, call: Call) -> Results:
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (call[n] for n in range(8))
-    total = _integer_convolution(g, call, (x, x_zero), (w, w_zero), call.input(8))
-    ratio = ratio_of(g, x_scale, w_scale, y_scale)
-    return quantized(g, g.cast(total, "float32"), ratio, y_zero, g.dtype(y_zero), 1)
+    bias = call.input(8)
+    if bias is not None:
+        bias = dequantized(g, bias, scale_of_sums(g, x_scale, w_scale), None, 0)
+    x, w = dequantized(g, x, x_scale, x_zero, 1), dequantized(g, w, w_scale, w_zero, 0)
+    placed = windows_of(g, call, x, window_sizes(g, w))
+    real = convolved(g, x, w, bias, placed, call.get("group", 1))
+    return quantized(g, real, y_scale, y_zero, g.dtype(y_zero), 1)
 
 
-def ratio_of(g: Context, one: Operand, other: Operand, result: Operand) -> Operand:
-    """What a sum of products is divided by, in units of the result."""
-    if any(g.rank(each) and g.shape(each) != (1,) for each in (one, result)):
+def scale_of_sums(g: Context, one: Operand, other: Operand) -> Operand:
+    """Return what sums of products are in units of, the product of two scales."""
+    if g.rank(one) and g.shape(one) != (1,):
         raise Refused("a scale for each row", "one for all, or one for each column or channel")
-    parts: list[Any] = [g.cast(each, "float32") for each in (one, other, result)]
-    if all(isinstance(each, Known) for each in parts):
-        first, second, last = (each.array.astype(np.float64) for each in parts)
-        found = np.asarray(last.reshape(()) / (first.reshape(()) * second), np.float32)
-        return Known(found, "float32")
-    first, last = (g.reshape(each, []) for each in (parts[0], parts[2]))
-    return g.binary("divide", last, g.binary("multiply", first, parts[1]))
+    one = g.reshape(one, ())
+    if isinstance(one, Known) and isinstance(other, Known):
+        return Known(one.array * other.array, "float32")
+    return g.binary("multiply", other, one)
 
 
 QUANTIZATION: Mapping[str, Operator] = {
