@@ -38,6 +38,7 @@ PASSES = {
     "cut": "cuts a computation, covers its tiles, and proves the cut",
     "prove": "compares what is lowered with what was described, for all sizes",
     "bounds": "shows that a loop program stays inside of its arrays, or asks where it may not",
+    "narrow": "ends loops where conditions on their terms do",
     "padding": "leaves out products with what lies in the padding",
     "separate": "divides loops where their conditions change",
     "products": "cuts the nests of a loop program that are computations of their own",

@@ -225,7 +225,8 @@ class _Raising:
         if len(of_terms) < len(conditions) and self.buffers[stmt.buffer].kind not in _OWN:
             return False
         if of_terms:
-            assert stmt.reduce is not None
+            if stmt.reduce is None:
+                return False
             dtype = dtype_of(value)
             nothing = Const(identity(stmt.reduce, dtype), dtype)
             value = Select(conjunction(of_terms), value, nothing)

@@ -14,7 +14,8 @@ import logging
 import sys
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -96,10 +97,9 @@ def outcome(case: Any, kernels: bool = False, sizes: bool = False) -> Outcome:
     kernels  whether it is run by compiled kernels too, beside the interpreter
     sizes    whether the extents of its inputs are made sizes
     """
-    logging.disable(logging.CRITICAL)
     if sizes:
         case = dataclasses.replace(case, model=symbolic(case.model))
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
+    with warnings.catch_warnings(), np.errstate(all="ignore"), _no_logging():
         warnings.simplefilter("ignore")
         found = _outcome(case, (), kernels)
         for alone in (True, False):
@@ -107,6 +107,16 @@ def outcome(case: Any, kernels: bool = False, sizes: bool = False) -> Outcome:
                 small = _small(case, alone)
                 found = _outcome(case, small, kernels) if small else found
         return found
+
+
+@contextmanager
+def _no_logging() -> Iterator[None]:
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _small(case: Any, alone: bool) -> tuple[str, ...]:

@@ -19,9 +19,9 @@ from onnx import numpy_helper
 import offcut as oc
 from offcut.graph.models.compiling import kept
 
-LAYERS, WIDTH = 16, 256
-BESIDE = 1 << 20
-"""Bytes for all but the weights: the kernels are in the cache, and nothing is planned."""
+LAYERS, WIDTH = 16, 512
+BESIDE = 6 << 20
+"""Bytes for all but the weights: the kernels are in the cache, and nothing is planned; tables of what is remembered may grow."""
 
 
 def layers(path: Path, seed: int) -> Path:

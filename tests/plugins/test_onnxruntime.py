@@ -14,6 +14,7 @@ import pytest
 import offcut as oc
 import offcut.onnxruntime as ours
 from offcut.core.extras import is_installed
+from tests.agree import agree, of_peer
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 
@@ -250,7 +251,7 @@ def test_a_script_prints_and_computes_what_it_does_with_onnxruntime(
     assert len(results) == len(theirs)
     for result, expected in zip(results, theirs, strict=True):
         assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
-        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+        agree(result, of_peer(expected))
 
 
 def test_a_session_of_a_saved_file_is_called_alike(files: dict[str, str], tmp_path: Path) -> None:

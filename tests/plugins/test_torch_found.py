@@ -111,8 +111,7 @@ def test_rows_beyond_which_torch_calculates_otherwise_are_another_program() -> N
     model = oc.from_torch(Distances(), (torch.randn(2, 33, 3),))
     for b, n in (2, 33), (4, 5), (3, 26), (2, 25):
         x = torch.randn(b, n, 3)
-        torch.testing.assert_close(
-            model(x), Distances()(x), atol=0.01, rtol=0
-        )  # as near as torch's product is
+        distance = (model(x) - Distances()(x)).abs().max()
+        assert distance <= 0.01  # as near as torch's product is
     assert len(model.traced) == 2
     assert all(line.endswith("0 operators by torch") for line in model.report.splitlines())

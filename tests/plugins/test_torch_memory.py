@@ -13,10 +13,11 @@ import torch
 from torch import nn
 
 import offcut as oc
+from tests.agree import agree, of_peer
 
-LAYERS, WIDTH = 16, 256
-BESIDE = 1 << 20
-"""Bytes for all but the weights: the kernels are in the cache, and nothing is planned."""
+LAYERS, WIDTH = 16, 512
+BESIDE = 6 << 20
+"""Bytes for all but the weights: the kernels are in the cache, and nothing is planned; tables of what is remembered may grow."""
 
 
 def layers() -> nn.Module:
@@ -37,4 +38,4 @@ def test_import_and_compile_hold_packed_weights_once(
         tracemalloc.stop()
     size = 4 * LAYERS * WIDTH * WIDTH
     assert size < peak <= 1.1 * size + BESIDE
-    torch.testing.assert_close(taken(x), other(x).detach(), rtol=1e-4, atol=1e-4)
+    agree(taken(x).detach().numpy(), of_peer(other(x).detach().numpy()))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from tests.agree import agree, of_peer
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -50,7 +51,7 @@ def test_what_torch_runs_a_part_of_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(oc.DescribeError) as refused:
         model.save(tmp_path / "places.offcut")
     assert str(refused.value).startswith(
-        "save: cannot save a model of torch\n  because  1 regions of 2 operators by offcut, 2 operators by torch;"
+        "save: cannot save a model of torch\n  because  1 regions of 2 operators by offcut, 1 operators by torch;"
     )
 
 
@@ -104,5 +105,5 @@ def test_views_that_torch_makes_are_in_the_file(name: str, tmp_path: Path) -> No
         ]
         for result, own, theirs in zip(*several, strict=True):
             assert torch.equal(torch.as_tensor(result), own)
-            torch.testing.assert_close(own, theirs, rtol=1e-4, atol=1e-5)
+            agree(own.numpy(), of_peer(theirs.numpy()))
     assert len(model.program.steps) > 1  # torch goes on to make them in calls

@@ -398,7 +398,7 @@ def test_what_no_formula_counts_is_a_bound_and_says_so(monkeypatch: pytest.Monke
     output = ops.requantize(ops.conv2d(x, k, stride=2, padding=1, name="S"), 8, name="Y")
     kernel, formulas = counts_of(output, monkeypatch)
     assert formulas.exactness.bytes == "estimate"  # by micro-ops; those of operands are a bound
-    for a, b in ((3, 3), (19, 23), (56, 56)):
+    for a, b in ((3, 3), (55, 53), (56, 56)):  # at these, both take the first of two tilings
         at = kernel.cost(h=a, w=b)
         assert str(at.exactness) == "exact: flop, bytes, cycles; estimate: energy"
         said = bytes_said(formulas, h=a, w=b)
