@@ -387,9 +387,33 @@ class Addressing(Scalars, ABC):
         if mask is None:
             self.f.do(f"store {stored} {raw}, ptr {address}, align {align}")
             return
+        if item_bytes(dtype) < 8 and STORED[dtype].startswith("i"):
+            mask = self.unfolded(mask, lanes.width)
         name = f"llvm.masked.store.{suffix}.p0"
         self.f.declares.add(f"declare void @{name}({stored}, ptr, i32, {bits})")
         self.f.do(f"call void @{name}({stored} {raw}, ptr {address}, i32 {align}, {bits} {mask})")
+
+    def unfolded(self, mask: str, width: int) -> str:
+        """Return a mask of which LLVM does not learn that one lane alone is on.
+
+        Such a store of what was truncated in one register becomes one of an element before that (LLVM 22, AVX-512), which
+        writes what lies behind.
+        """
+        if "avx512f" not in self.isa.features or not 1 < width <= 32:
+            return mask
+        whole = max(width, 8)  # lanes of the least mask that a register class has
+        if whole > width:
+            lanes = _listed("i32", (min(lane, width) for lane in range(whole)))
+            mask = self.f.let(
+                f"shufflevector <{width} x i1> {mask}, <{width} x i1> zeroinitializer, <{whole} x i32> {lanes}"
+            )
+        mask = self.f.let(f'call <{whole} x i1> asm "", "=k,0"(<{whole} x i1> {mask})')
+        if whole > width:
+            lanes = _listed("i32", range(width))
+            mask = self.f.let(
+                f"shufflevector <{whole} x i1> {mask}, <{whole} x i1> poison, <{width} x i32> {lanes}"
+            )
+        return mask
 
 
 def _listed(kind: str, values: Iterable[object]) -> str:
