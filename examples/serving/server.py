@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from aiohttp import web
 
-from examples.serving.batching import Batcher, Overloaded, Session
+from examples.serving.batching import LOG, Batcher, Overloaded, Session
 
 _DATATYPES = {
     "BOOL": "bool",
@@ -26,6 +26,8 @@ _DATATYPES = {
     **{f"INT{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
     **{f"UINT{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
 }
+_OF_THE_REQUEST = (ValueError, LookupError, TypeError, OverflowError, RecursionError)
+"""What is raised for a request that says what cannot be."""
 _NAMES = {dtype: name for name, dtype in _DATATYPES.items()}
 _TYPES = {"float": "float32", "double": "float64"}
 
@@ -64,6 +66,7 @@ class Server:
                 web.get("/v2/health/live", self._live),
                 web.get("/v2/health/ready", self._ready),
                 web.get(f"/v2/models/{name}", self._described),
+                web.get(f"/v2/models/{name}/ready", self._ready),
                 web.post(f"/v2/models/{name}/infer", self._counted),
                 web.get("/metrics", self._metrics),
             ]
@@ -134,12 +137,15 @@ class Server:
         try:
             body = await request.json()
             outputs = await self.batcher.run(self._feed(body))
-        except web.HTTPRequestEntityTooLarge:
+        except web.HTTPException:
             raise
         except Overloaded:
             return _busy()
-        except (ValueError, LookupError, TypeError) as error:  # of what the request says
+        except _OF_THE_REQUEST as error:
             return web.json_response({"error": str(error)}, status=400)
+        except Exception as error:  # of the model, of offcut's or onnxruntime's
+            LOG.warning("a request failed: %s", error)
+            return web.json_response({"error": str(error)}, status=500)
         finally:
             self.taken -= 1
         given = [
@@ -158,7 +164,7 @@ class Server:
     def _feed(self, body: Any) -> dict[str, Any]:
         """Return the arrays of a request.
 
-        Raises ValueError, LookupError or TypeError for a request that is none, and for arrays that the model does not take.
+        Raises ValueError, LookupError, TypeError or OverflowError for a request that is none, and for arrays that the model does not take.
         """
         given = {one["name"]: one for one in body["inputs"]}
         if given.keys() != self.inputs.keys():

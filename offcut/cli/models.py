@@ -114,7 +114,7 @@ def load_saved(path: Path, shown: Mapping[str, bool]) -> SavedModel | None:
 
     Raises DescribeError for a kernel, and for what is asked for; and what `offcut.load` does.
     """
-    if not is_zipfile(path):
+    if path.suffix != ".so" and not is_zipfile(path):
         return None
     model = load(path)
     if not isinstance(model, SavedModel):

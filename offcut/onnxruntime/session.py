@@ -158,7 +158,10 @@ class InferenceSession:
         if isinstance(value, OrtValue):
             return value.numpy()
         if isinstance(value, list | tuple) and name in self._dtypes:
-            return np.array(value, numpy_dtype(self._dtypes[name]))
+            try:
+                return np.array(value, numpy_dtype(self._dtypes[name]))
+            except (ValueError, TypeError, OverflowError):
+                raise RuntimeError("Could not create tensor from given input list") from None
         if not hasattr(value, "__dlpack__"):
             raise RuntimeError(f"Unable to handle object of type {type(value)}")
         return value

@@ -286,6 +286,7 @@ def test_what_is_no_file_of_this_version_or_machine_is_refused_in_words(
         "  help     model.save(path)"
     )
     assert "No such file" in refusal(tmp_path / "nothing")
+    assert "embedded null byte" in refusal(tmp_path / "a\0b")
     (tmp_path / "empty").write_bytes(b"")
     assert "it is damaged" in refusal(tmp_path / "empty")
     with pytest.raises(oc.DescribeError, match="it is no path"):

@@ -69,6 +69,9 @@ def test_a_model_is_built_with_a_shared_library(model: Path, tmp_path: Path) -> 
     wanted, results = oc.from_onnx(model)(feed(13)), oc.load(path)(feed(13))
     for name, array in wanted.items():
         np.testing.assert_array_equal(results[name], array)
+    for one in path, path.with_suffix(".so"):
+        done = run(app, ["run", str(one), "--size", "batch=3"])
+        assert done.output == "y: float32[3, 9]\ny2: float32[3, 9]\n"
 
 
 @pytest.mark.parametrize("machine", ["neoverse-n1", "cascade-lake", "sapphire-rapids"])

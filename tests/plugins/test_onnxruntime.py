@@ -281,6 +281,13 @@ def test_a_session_of_a_saved_file_is_called_alike(files: dict[str, str], tmp_pa
         ours.InferenceSession(tmp_path / "kernel.offcut")
 
 
+def test_a_list_that_is_no_array_is_refused_as_onnxruntime_does(files: dict[str, str]) -> None:
+    session = ours.InferenceSession(files["CLASSIFIER"])
+    for rows in [[[1.0] * 8, [1.0]], [["one"] * 8], [[10**400] * 8]]:
+        with pytest.raises(RuntimeError, match=r"^Could not create tensor from given input list$"):
+            session.run(None, {"pixels": rows})
+
+
 def test_what_is_bound_elsewhere_or_too_small_is_refused(files: dict[str, str]) -> None:
     session = ours.InferenceSession(files["CLASSIFIER"])
     with pytest.raises(oc.CallError) as refused:

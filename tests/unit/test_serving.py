@@ -35,7 +35,7 @@ INFER = "/v2/models/double/infer"
 
 
 class Gated:
-    """A session that doubles x, refuses infinities, and waits at a gate."""
+    """A session that doubles x, refuses infinities, fails at NaN, and waits at a gate."""
 
     def __init__(self, opened: bool = True) -> None:
         self.gate, self.entered, self.rows = threading.Event(), threading.Event(), list[int]()
@@ -53,6 +53,8 @@ class Gated:
         assert self.gate.wait(60)
         if np.isinf(feed["x"]).any():
             raise ValueError("an infinity")
+        if np.isnan(feed["x"]).any():
+            raise RuntimeError("no number")
         self.rows.append(len(feed["x"]))
         return [feed["x"] * 2]
 
@@ -173,6 +175,11 @@ def test_a_request_is_answered_by_the_protocol() -> None:
 
 REFUSED: dict[str, tuple[Any, str]] = {
     "no JSON": (b"{", "Expecting property name"),
+    "no end of lists": (b"[" * 100_000, "maximum recursion depth exceeded"),
+    "an integer beyond floats": (
+        body(1, data=[10**400, 1, 1]),
+        "int too large to convert to float",
+    ),
     "no inputs": ({}, "'inputs'"),
     "another name": (body(1, name="z"), "the inputs are x, not z"),
     "another type": (body(1, datatype="FP64"), "x is FP32, not FP64"),
@@ -192,6 +199,17 @@ def test_a_request_that_does_not_fit_is_refused_in_words(case: str) -> None:
         assert answer.status == 400
         assert text in (await answer.json())["error"]
         assert (await client.post(INFER, json=body(1))).status == 200
+
+    over_http(Gated(), Limits(), use)
+
+
+def test_a_request_at_which_the_model_fails_is_answered_and_counted() -> None:
+    async def use(server: Server, client: Any) -> None:
+        assert (await client.get("/v2/models/double/ready")).status == 200
+        answer = await client.post(INFER, json=body(1, data=[np.nan, 1.0, 1.0]))
+        assert (answer.status, await answer.json()) == (500, {"error": "no number"})
+        assert (await client.post(INFER, json=body(1))).status == 200
+        assert server.answers == {500: 1, 200: 1}
 
     over_http(Gated(), Limits(), use)
 

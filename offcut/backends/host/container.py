@@ -105,8 +105,9 @@ def read_container(path: str | os.PathLike[str]) -> tuple[Mapping[str, Any], Map
         with where.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) if size else b""
-    except OSError as error:
-        raise _unreadable(where, error.strerror or "the system refuses") from None
+    except (OSError, ValueError) as error:  # ValueError: a path with a byte of 0
+        because = getattr(error, "strerror", None) or str(error)
+        raise _unreadable(where, because) from None
     whole: Bytes = np.frombuffer(mapped, np.uint8)
     try:
         with zipfile.ZipFile(where) as archive:
