@@ -83,6 +83,24 @@ from_onnx: cannot take int
         oc.from_onnx(onnx.ModelProto())
 
 
+@pytest.mark.parametrize(
+    ("name", "because"),
+    [
+        ("value", "b'\\xe9alue', which it calls an input or an output, is no text in UTF-8"),
+        ("total", "b'\\xe9otal', which it calls an input or an output, is no text in UTF-8"),
+        ("Relu", "b'\\xe9elu' mid: the name of the operator is no text in UTF-8"),
+    ],
+)
+def test_a_name_that_is_no_text_is_refused(name: str, because: str) -> None:
+    data = parsed(
+        HEAD
+        + "g (float[rows] value) => (float[rows] total) { mid = Relu (value)  total = Neg (mid) }"
+    ).SerializeToString()
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(data.replace(name.encode(), b"\xe9" + name[1:].encode()))
+    assert str(refused.value).splitlines()[1] == f"  because  {because}"
+
+
 def test_a_size_or_a_constant_that_the_model_has_not_is_refused() -> None:
     with pytest.raises(oc.DescribeError) as refused:
         oc.from_onnx(parsed(RELU), sizes={"m": (1, 4)})

@@ -122,6 +122,8 @@ class Walk:
 
         Raises Refused.
         """
+        if isinstance(node.op_type, bytes):
+            raise Refused("the name of the operator is no text in UTF-8")
         bound = _bound(node, scope.attributes)
         attributes = {one.name: attribute(one) for one in bound.attribute}
         own = self.functions.get((node.domain, node.op_type))
