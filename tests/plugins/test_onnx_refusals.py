@@ -86,15 +86,17 @@ from_onnx: cannot take int
 @pytest.mark.parametrize(
     ("name", "because"),
     [
-        ("value", "b'\\xe9alue', which it calls an input or an output, is no text in UTF-8"),
-        ("total", "b'\\xe9otal', which it calls an input or an output, is no text in UTF-8"),
-        ("Relu", "b'\\xe9elu' mid: the name of the operator is no text in UTF-8"),
+        ("value", "the name b'\\xe9alue' is no text in UTF-8"),
+        ("total", "the name b'\\xe9otal' is no text in UTF-8"),
+        ("graph", "the name b'\\xe9raph' is no text in UTF-8"),
+        ("Elu", "b'\\xe9lu' mid: the name b'\\xe9lu' is no text in UTF-8"),
+        ("alpha", "Elu mid: the name b'\\xe9lpha' is no text in UTF-8"),
     ],
 )
 def test_a_name_that_is_no_text_is_refused(name: str, because: str) -> None:
     data = parsed(
         HEAD
-        + "g (float[rows] value) => (float[rows] total) { mid = Relu (value)  total = Neg (mid) }"
+        + "graph (float[n] value) => (float[n] total) { mid = Elu <alpha = 2.0> (value)  total = Neg (mid) }"
     ).SerializeToString()
     with pytest.raises(oc.DescribeError) as refused:
         oc.from_onnx(data.replace(name.encode(), b"\xe9" + name[1:].encode()))

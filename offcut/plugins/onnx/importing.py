@@ -169,11 +169,11 @@ def imported(
 def _checked(proto: Any) -> None:
     """Check a model but for the types of its outputs, which nodes give: exporters leave out their shapes.
 
-    Raises DescribeError for what onnx.checker finds, and for a name of an input or an output that is no text.
+    Raises DescribeError for what onnx.checker finds, and for a name of the graph, an input or an output that is no text.
     """
-    for one in (*proto.graph.input, *proto.graph.output):
+    for one in (proto.graph, *proto.graph.input, *proto.graph.output):
         if isinstance(one.name, bytes):  # protobuf gives those where a text is no UTF-8
-            because = f"{one.name!r}, which it calls an input or an output, is no text in UTF-8"
+            because = f"the name {one.name!r} is no text in UTF-8"
             raise DescribeError(OP, "cannot take the model", because=because)
     try:
         onnx.checker.check_model(_with_types(proto))

@@ -122,8 +122,9 @@ class Walk:
 
         Raises Refused.
         """
-        if isinstance(node.op_type, bytes):
-            raise Refused("the name of the operator is no text in UTF-8")
+        for name in (node.op_type, *(one.name for one in node.attribute)):
+            if isinstance(name, bytes):
+                raise Refused(f"the name {name!r} is no text in UTF-8")
         bound = _bound(node, scope.attributes)
         attributes = {one.name: attribute(one) for one in bound.attribute}
         own = self.functions.get((node.domain, node.op_type))
