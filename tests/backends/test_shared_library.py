@@ -146,6 +146,12 @@ def test_what_a_manifest_says_of_a_library_is_checked(
     rewritten(file[0], path)
     np.testing.assert_array_equal(oc.load(path)(rows(3)), file[1](rows(3)))
     assert "No such file" in refusal(tmp_path / "nothing.so")
+    shutil.copy(path, folder / "renamed.offcut")
+    because = "its machine code is not renamed.so, but in layer.so"
+    assert because in refusal(folder / "renamed.so")
+    file[1].save(folder / "plain.offcut")
+    because = "its machine code is not plain.so, but in the file itself"
+    assert because in refusal(folder / "plain.so")
 
 
 def test_a_file_that_was_written_anew_runs_its_own_code(tmp_path: Path) -> None:

@@ -295,7 +295,8 @@ def load(path: str | os.PathLike[str]) -> SavedKernel:
             help=('oc.load("encoder.offcut")',),
         )
     where = Path(os.fsdecode(path)).absolute()
-    if where.suffix == _LIBRARY_SUFFIX:
+    beside = where.name if where.suffix == _LIBRARY_SUFFIX else None
+    if beside is not None:
         where = where.with_suffix(_SUFFIX)
     manifest, members = read_container(where)
     newest = manifest.get("format")
@@ -329,6 +330,9 @@ def load(path: str | os.PathLike[str]) -> SavedKernel:
         places = [(int(first), int(count)) for first, count in manifest["constants"]]
     except (LookupError, TypeError, ValueError, AttributeError, ParseError) as error:
         raise _unknown(where, f"its manifest is incomplete: {error}") from None
+    if beside is not None and not (isinstance(code, LibraryFile) and code.name == beside):
+        own = f"in {code.name}" if isinstance(code, LibraryFile) else "in the file itself"
+        raise _unknown(where, f"its machine code is not {beside}, but {own}")
     if any(first < 0 or first % _LINE or first + count > len(constants) for first, count in places):
         raise _unknown(where, "its manifest names constants that it does not hold")
     return _loaded(where, saved, code, kernels, constants, [first for first, _ in places])
