@@ -63,17 +63,17 @@ def masks(kind: str, options: Options) -> Iterator[Line]:
         return oc.compile(result, inputs=inputs, threads=options.threads)
 
     kernels = {"all keys": kernel(), **{name: kernel(**mask) for name, (mask, _) in MASKS.items()}}
-    drawn = np.random.default_rng(LONG).standard_normal((3, LONG, D), dtype=np.float32)
-    arrays = drawn.astype(numpy_dtype(kind))
+    qkv = np.random.default_rng(LONG).standard_normal((3, LONG, D), dtype=np.float32)
+    arrays = qkv.astype(numpy_dtype(kind))
     timings = measure(
         {name: partial(one, *arrays) for name, one in kernels.items()}, budget=options.budget * 4
     )
     whole = kernels["all keys"].plan(s=LONG).seconds
-    for name, (_, asked) in MASKS.items():
+    for name, (_, limit) in MASKS.items():
         ratio = paired_ratio(timings[name], timings["all keys"])
         predicted = kernels[name].plan(s=LONG).seconds / whole
         what = f"{kind}, {name}, over attention to all keys"
-        yield what, f"≤ {asked}", str(ratio), f"one head, s = {LONG}; predicted {predicted:.3f}"
+        yield what, f"≤ {limit}", str(ratio), f"one head, s = {LONG}; predicted {predicted:.3f}"
 
 
 def main() -> None:

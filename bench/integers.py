@@ -38,20 +38,20 @@ SCALE, WEIGHT_SCALE = np.float32(0.02), np.float32(0.01)
 Feed = Mapping[str, Array]
 
 
-def drawn(seed: int) -> np.random.Generator:
+def generator(seed: int) -> np.random.Generator:
     """Return a generator of its own."""
     return np.random.default_rng(seed)
 
 
 def file_of(
-    nodes: list[Any], x: tuple[str, list[Any]], dtype: str, known: Mapping[str, Any]
+    nodes: list[Any], x: tuple[str, list[Any]], dtype: str, initializers: Mapping[str, Any]
 ) -> Any:
     """Return a file of one input `x` and one output `y`."""
-    given = helper.make_tensor_value_info("x", TYPES[x[0]], x[1])
+    graph_input = helper.make_tensor_value_info("x", TYPES[x[0]], x[1])
     rank = len(x[1])
     result = helper.make_tensor_value_info("y", TYPES[dtype], [f"y{axis}" for axis in range(rank)])
-    arrays = [numpy_helper.from_array(np.asarray(one), name) for name, one in known.items()]
-    graph = helper.make_graph(nodes, "integers", [given], [result], arrays)
+    arrays = [numpy_helper.from_array(np.asarray(one), name) for name, one in initializers.items()]
+    graph = helper.make_graph(nodes, "integers", [graph_input], [result], arrays)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
@@ -84,8 +84,8 @@ class Case:
     def exact(self) -> Array:
         """What onnxruntime gives with nothing optimized: each node by itself."""
         level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        found = session(self.file, level).run(None, dict(self.feed))[0]
-        array: Array = np.asarray(found, np.float64)
+        result = session(self.file, level).run(None, dict(self.feed))[0]
+        array: Array = np.asarray(result, np.float64)
         return array
 
     def reference(self) -> Reference:
@@ -103,8 +103,8 @@ def session(file: Any, level: Any = onnxruntime.GraphOptimizationLevel.ORT_ENABL
 
 def convolution(inner: int, outer: int, window: int, side: int, groups: int = 1) -> Case:
     """QLinearConv."""
-    draw = drawn(side)
-    known = {
+    draw = generator(side)
+    initializers = {
         "xs": SCALE,
         "xz": POINT,
         "w": draw.integers(-127, 128, (outer, inner // groups, window, window)).astype(np.int8),
@@ -115,19 +115,19 @@ def convolution(inner: int, outer: int, window: int, side: int, groups: int = 1)
         "b": draw.integers(-1000, 1000, outer).astype(np.int32),
     }
     pads = [window // 2] * 4
-    node = helper.make_node("QLinearConv", ["x", *known], ["y"], pads=pads, group=groups)
-    file = file_of([node], ("uint8", ["n", inner, side, side]), "uint8", known)
+    node = helper.make_node("QLinearConv", ["x", *initializers], ["y"], pads=pads, group=groups)
+    file = file_of([node], ("uint8", ["n", inner, side, side]), "uint8", initializers)
     image = draw.integers(0, 256, (1, inner, side, side)).astype(np.uint8)
     return Case(file, {"x": image}, flop=2 * outer * inner // groups * (window * side) ** 2)
 
 
 def product(form: str, rows: int, width: int = 768) -> Case:
     """MatMulInteger, QLinearMatMul or MatMul between quantizations, or behind a dynamic one."""
-    draw, node, flop = drawn(rows), helper.make_node, 2 * rows * width**2
+    draw, node, flop = generator(rows), helper.make_node, 2 * rows * width**2
     weights = draw.integers(-127, 128, (width, width)).astype(np.int8)
     bytes_ = draw.integers(0, 256, (rows, width)).astype(np.uint8)
     ends = {"ys": np.float32(0.5), "yz": RESULT_POINT}
-    known: dict[str, Any] = {
+    initializers: dict[str, Any] = {
         "xs": SCALE,
         "xz": POINT,
         "w": weights,
@@ -137,13 +137,13 @@ def product(form: str, rows: int, width: int = 768) -> Case:
     }
     shape: list[Any] = ["n", width]
     if form == "MatMulInteger":
-        nodes, known = [node(form, ["x", "w", "xz"], ["y"])], {"w": weights, "xz": POINT}
-        made = file_of(nodes, ("uint8", shape), "int32", known)
-        return Case(made, {"x": bytes_}, 0.0, flop=flop)
+        nodes, initializers = [node(form, ["x", "w", "xz"], ["y"])], {"w": weights, "xz": POINT}
+        model = file_of(nodes, ("uint8", shape), "int32", initializers)
+        return Case(model, {"x": bytes_}, 0.0, flop=flop)
     if form == "QLinearMatMul":
-        nodes = [node(form, ["x", *known], ["y"])]
-        made = file_of(nodes, ("uint8", shape), "uint8", known)
-        return Case(made, {"x": bytes_}, flop=flop)
+        nodes = [node(form, ["x", *initializers], ["y"])]
+        model = file_of(nodes, ("uint8", shape), "uint8", initializers)
+        return Case(model, {"x": bytes_}, flop=flop)
     if form == "QDQ MatMul":
         nodes = [
             node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
@@ -151,8 +151,8 @@ def product(form: str, rows: int, width: int = 768) -> Case:
             node("MatMul", ["xf", "wf"], ["c"]),
             node("QuantizeLinear", ["c", "ys", "yz"], ["y"]),
         ]
-        made = file_of(nodes, ("uint8", shape), "uint8", known)
-        return Case(made, {"x": bytes_}, flop=flop)
+        model = file_of(nodes, ("uint8", shape), "uint8", initializers)
+        return Case(model, {"x": bytes_}, flop=flop)
     nodes = [
         node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
         node("MatMulInteger", ["q", "w", "z"], ["m"]),
@@ -161,22 +161,22 @@ def product(form: str, rows: int, width: int = 768) -> Case:
         node("Mul", ["f", "sw"], ["p"]),
         node("Add", ["p", "b"], ["y"]),
     ]
-    known = {"w": weights, "ws": WEIGHT_SCALE, "b": draw.standard_normal(width, np.float32)}
+    initializers = {"w": weights, "ws": WEIGHT_SCALE, "b": draw.standard_normal(width, np.float32)}
     x = draw.standard_normal((rows, width), np.float32)
-    made = file_of(nodes, ("float32", shape), "float32", known)
-    return Case(made, {"x": x}, 1e-2, flop=flop)
+    model = file_of(nodes, ("float32", shape), "float32", initializers)
+    return Case(model, {"x": x}, 1e-2, flop=flop)
 
 
 def network(channels: int = 16, side: int = 32) -> Any:
     """Return convolutions, a depthwise one, and what stands between them in networks that find things in images."""
-    draw, node = drawn(1), helper.make_node
+    draw, node = generator(1), helper.make_node
     wide = 2 * channels
 
     def weights(*shape: int) -> Array:
-        made: Array = draw.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
-        return made.astype(np.float32)
+        values: Array = draw.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
+        return values.astype(np.float32)
 
-    known = {
+    initializers = {
         "w1": weights(channels, 3, 3, 3),
         "b1": weights(channels),
         "w2": weights(wide, channels, 3, 3),
@@ -217,27 +217,27 @@ def network(channels: int = 16, side: int = 32) -> Any:
         node("Flatten", ["mean"], ["flat"]),
         node("Gemm", ["flat", "w6", "b6"], ["y"], transB=1),
     ]
-    made = file_of(nodes, ("float32", ["n", 3, side, side]), "float32", known)
-    made.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 10]))
-    return made
+    model = file_of(nodes, ("float32", ["n", 3, side, side]), "float32", initializers)
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 10]))
+    return model
 
 
 class Images(quantization.CalibrationDataReader):  # type: ignore[misc]
     """Some images, once."""
 
     def __init__(self, feeds: list[Feed]) -> None:
-        self.left = iter(feeds)
+        self.feeds = iter(feeds)
 
     def get_next(self) -> Any:
         """Return the next one; None after the last."""
-        return next(self.left, None)
+        return next(self.feeds, None)
 
 
 def quantized(form: str, types: str, by_channel: bool) -> Case:
     """The network, quantized by onnxruntime; activations and weights by `types`, such as u8s8."""
     names = {"u8": quantization.QuantType.QUInt8, "s8": quantization.QuantType.QInt8}
     feeds: list[Feed] = [
-        {"x": drawn(n).standard_normal((1, 3, 32, 32), np.float32)} for n in range(4)
+        {"x": generator(n).standard_normal((1, 3, 32, 32), np.float32)} for n in range(4)
     ]
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
@@ -249,16 +249,16 @@ def quantized(form: str, types: str, by_channel: bool) -> Case:
             quant_format=quantization.QuantFormat[form], per_channel=by_channel,
             activation_type=names[types[:2]], weight_type=names[types[2:]],
         )  # fmt: skip
-        made = onnx.load(paths[2])
-    return Case(made, feeds[0], 0.06)
+        model = onnx.load(paths[2])
+    return Case(model, feeds[0], 0.06)
 
 
 def of_bits(bits: int, inner: int, columns: int, block: int) -> Case:
     """MatMulNBits, beside a product of as many floats."""
-    draw, blocks = drawn(bits), inner // block
+    draw, blocks = generator(bits), inner // block
     packed = draw.integers(0, 256, (columns, blocks, block * bits // 8)).astype(np.uint8)
     scales = draw.uniform(0.001, 0.002, (columns, blocks)).astype(np.float32)
-    known = {"w": packed, "s": scales}
+    initializers = {"w": packed, "s": scales}
     options = {"K": inner, "N": columns, "bits": bits, "block_size": block}
     node = helper.make_node(
         "MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", **options
@@ -271,8 +271,8 @@ def of_bits(bits: int, inner: int, columns: int, block: int) -> Case:
         [helper.make_node("MatMul", ["x", "w"], ["y"])], ("float32", shape), "float32", floats
     )
     x = draw.standard_normal((1, inner), np.float32)
-    made = file_of([node], ("float32", shape), "float32", known)
-    return Case(made, {"x": x}, 1e-3, plain, 2 * inner * columns)
+    model = file_of([node], ("float32", shape), "float32", initializers)
+    return Case(model, {"x": x}, 1e-3, plain, 2 * inner * columns)
 
 
 TABLES: dict[str, dict[str, Callable[[], Case]]] = {
@@ -334,8 +334,8 @@ def by_floats(case: Case) -> Callable[[], Any] | None:
 
 def by_onnxruntime(case: Case) -> Callable[[], Any]:
     """The same file."""
-    made = session(case.file)
-    return lambda: made.run(None, dict(case.feed))[0]
+    runtime = session(case.file)
+    return lambda: runtime.run(None, dict(case.feed))[0]
 
 
 def groups(quick: bool) -> Iterator[Group]:
@@ -349,8 +349,8 @@ def main() -> None:
     options: Options = read_options(__doc__ or "", without=("slow", "threads"))
 
     def own(_: Group) -> list[Any]:
-        made = [By("offcut", by_offcut), By("in float32", by_floats)]
-        return [*made, By("onnxruntime", by_onnxruntime)]
+        contenders = [By("offcut", by_offcut), By("in float32", by_floats)]
+        return [*contenders, By("onnxruntime", by_onnxruntime)]
 
     status, _ = run("integers", groups(options.quick), ASKED, options, own=own, rivals=1, peers=())
     raise SystemExit(status)

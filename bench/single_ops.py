@@ -34,7 +34,7 @@ HEADS = 8 * 48
 Tensors = tuple[torch.Tensor, ...]
 
 
-def drawn(*shape: int) -> torch.Tensor:
+def randn(*shape: int) -> torch.Tensor:
     """Return normal numbers, the same for a shape each time."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
 
@@ -44,9 +44,9 @@ def places(extent: int, *shape: int) -> torch.Tensor:
     return torch.randint(0, extent, shape, generator=torch.Generator().manual_seed(extent))
 
 
-def first(given: Any) -> Any:
+def first(arguments: Any) -> Any:
     """Return the values of a result that has places, too."""
-    return given if isinstance(given, torch.Tensor) else given[0]
+    return arguments if isinstance(arguments, torch.Tensor) else arguments[0]
 
 
 def sampled(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
@@ -56,7 +56,7 @@ def sampled(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
 
 def heads(length: int) -> Tensors:
     """Return queries and keys of so many words each."""
-    return drawn(HEADS, length, 64), drawn(HEADS, length, 64)
+    return randn(HEADS, length, 64), randn(HEADS, length, 64)
 
 
 @dataclass(frozen=True)
@@ -64,56 +64,56 @@ class Case:
     """An operator and its arguments; `by_file` is that of a file of ONNX, which onnxruntime runs."""
 
     call: Callable[..., torch.Tensor]
-    given: Callable[[], Tensors]
+    arguments: Callable[[], Tensors]
     by_file: bool = False
 
 
 CASES: dict[str, dict[str, Case]] = {
     "gathers along two axes": {
         "grid_sample 2×16×32²": Case(
-            sampled, lambda: (drawn(2, 16, 32, 32), drawn(2, 32, 32, 2).tanh())
+            sampled, lambda: (randn(2, 16, 32, 32), randn(2, 32, 32, 2).tanh())
         ),
         "bicubic resize ×2 of 16×20²": Case(
             partial(F.interpolate, scale_factor=2.0, mode="bicubic"),
-            lambda: (drawn(1, 16, 20, 20),),
+            lambda: (randn(1, 16, 20, 20),),
         ),
         "nearest resize ×2 of 4×16×40², a file": Case(
-            partial(F.interpolate, scale_factor=2.0), lambda: (drawn(4, 16, 40, 40),), by_file=True
+            partial(F.interpolate, scale_factor=2.0), lambda: (randn(4, 16, 40, 40),), by_file=True
         ),
     },
     "selection": {
-        "topk 50 of 64×1000": Case(lambda x: first(torch.topk(x, 50)), lambda: (drawn(64, 1000),)),
-        "topk 4 of 512×64": Case(lambda x: first(torch.topk(x, 4)), lambda: (drawn(512, 64),)),
-        "median of 64×301": Case(lambda x: first(torch.median(x, -1)), lambda: (drawn(64, 301),)),
-        "sort of 64×500": Case(lambda x: first(torch.sort(x)), lambda: (drawn(64, 500),)),
+        "topk 50 of 64×1000": Case(lambda x: first(torch.topk(x, 50)), lambda: (randn(64, 1000),)),
+        "topk 4 of 512×64": Case(lambda x: first(torch.topk(x, 4)), lambda: (randn(512, 64),)),
+        "median of 64×301": Case(lambda x: first(torch.median(x, -1)), lambda: (randn(64, 301),)),
+        "sort of 64×500": Case(lambda x: first(torch.sort(x)), lambda: (randn(64, 500),)),
     },
     "copies": {
         "unfold 3×3 of 16×28²": Case(
-            partial(F.unfold, kernel_size=3), lambda: (drawn(1, 16, 28, 28),)
+            partial(F.unfold, kernel_size=3), lambda: (randn(1, 16, 28, 28),)
         ),
         "cat 2048×65, 2048×31 along the last axis": Case(
-            lambda x, y: torch.cat((x, y), -1), lambda: (drawn(2048, 65), drawn(2048, 31))
+            lambda x, y: torch.cat((x, y), -1), lambda: (randn(2048, 65), randn(2048, 31))
         ),
         "cat 8×32×20², 8×16×20² along channels": Case(
-            lambda x, y: torch.cat((x, y), 1), lambda: (drawn(8, 32, 20, 20), drawn(8, 16, 20, 20))
+            lambda x, y: torch.cat((x, y), 1), lambda: (randn(8, 32, 20, 20), randn(8, 16, 20, 20))
         ),
         "flip 1024×500 along the last axis": Case(
-            lambda x: x.flip(-1), lambda: (drawn(1024, 500),)
+            lambda x: x.flip(-1), lambda: (randn(1024, 500),)
         ),
         "one_hot 5000 of 50": Case(lambda i: F.one_hot(i, 50), lambda: (places(50, 5000),)),
         "scatter_add 512×200": Case(
             lambda x, i, v: x.scatter_add(1, i, v),
-            lambda: (drawn(512, 100), places(100, 512, 200), drawn(512, 200)),
+            lambda: (randn(512, 100), places(100, 512, 200), randn(512, 200)),
         ),
     },
     "functions": {
-        "atan2 of 50 000": Case(torch.atan2, lambda: (drawn(50000), drawn(50001)[1:])),
-        "softplus of 50 000": Case(F.softplus, lambda: (drawn(50000),)),
+        "atan2 of 50 000": Case(torch.atan2, lambda: (randn(50000), randn(50001)[1:])),
+        "softplus of 50 000": Case(F.softplus, lambda: (randn(50000),)),
     },
     "reductions": {
-        "mean over 4×256×20²": Case(lambda x: x.mean((2, 3)), lambda: (drawn(4, 256, 20, 20),)),
+        "mean over 4×256×20²": Case(lambda x: x.mean((2, 3)), lambda: (randn(4, 256, 20, 20),)),
         "sum of int64, 1024×500": Case(lambda x: x.sum(-1), lambda: (places(50, 1024, 500),)),
-        "normalize 512×500": Case(F.normalize, lambda: (drawn(512, 500),)),
+        "normalize 512×500": Case(F.normalize, lambda: (randn(512, 500),)),
     },
     "products of 8×48 heads": {
         f"S = {s}": Case(lambda q, k: q @ k.transpose(1, 2), partial(heads, s)) for s in (3, 7, 24)
@@ -130,9 +130,9 @@ class Operator(torch.nn.Module):
         super().__init__()
         self.call = call
 
-    def forward(self, *given: torch.Tensor) -> torch.Tensor:
+    def forward(self, *arguments: torch.Tensor) -> torch.Tensor:
         """Return the result."""
-        return self.call(*given)
+        return self.call(*arguments)
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Task:
     """A case with its arguments: what a bench gives to everybody."""
 
     case: Case
-    given: Tensors
+    arguments: Tensors
     flop: int = 0
     kind: str = "float32"
 
@@ -152,24 +152,24 @@ class Task:
     @property
     def moved(self) -> int:
         """Bytes of arguments and result, each once."""
-        return sum(one.nbytes for one in (*self.given, self.case.call(*self.given)))
+        return sum(one.nbytes for one in (*self.arguments, self.case.call(*self.arguments)))
 
     def reference(self) -> Reference:
         """The result in float64."""
-        wide = (one.double() if one.is_floating_point() else one for one in self.given)
+        wide = (one.double() if one.is_floating_point() else one for one in self.arguments)
         exact = self.case.call(*wide).double().numpy()
         return Reference(exact, np.full_like(exact, CLOSE * max(np.abs(exact).max(), 1e-30)))
 
     @property
     def file(self) -> bytes:
         """The operator as a file of ONNX of any sizes."""
-        file, names = io.BytesIO(), [f"x{number}" for number in range(len(self.given))]
+        file, names = io.BytesIO(), [f"x{number}" for number in range(len(self.arguments))]
         free = {
             name: {axis: f"{name}_{axis}" for axis in range(one.dim())}
-            for name, one in zip(names, self.given, strict=True)
+            for name, one in zip(names, self.arguments, strict=True)
         }
         torch.onnx.export(
-            *(Operator(self.case.call), self.given, file),
+            *(Operator(self.case.call), self.arguments, file),
             input_names=names,
             dynamic_axes=free,
             dynamo=False,
@@ -199,22 +199,22 @@ class By:
 def by_offcut(task: Task) -> Callable[[], Any]:
     """By the door that the case names."""
     if not task.case.by_file:
-        return partial(oc.from_torch(Operator(task.case.call), task.given), *task.given)
+        return partial(oc.from_torch(Operator(task.case.call), task.arguments), *task.arguments)
     model = oc.from_onnx(task.file)
-    feed = {f"x{number}": one.numpy() for number, one in enumerate(task.given)}
+    feed = {f"x{number}": one.numpy() for number, one in enumerate(task.arguments)}
     return lambda: next(iter(model(feed).values()))
 
 
 def by_torch(task: Task) -> Callable[[], Any] | None:
     """Eager."""
-    return None if task.case.by_file else partial(task.case.call, *task.given)
+    return None if task.case.by_file else partial(task.case.call, *task.arguments)
 
 
 def by_numpy(task: Task) -> Callable[[], Any] | None:
     """Products alone."""
-    if task.given[0].shape[0] != HEADS:
+    if task.arguments[0].shape[0] != HEADS:
         return None
-    q, k = (one.numpy() for one in task.given)
+    q, k = (one.numpy() for one in task.arguments)
     return lambda: q @ k.swapaxes(1, 2)
 
 
@@ -227,20 +227,20 @@ def by_onnxruntime(task: Task) -> Callable[[], Any] | None:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 4
     session = onnxruntime.InferenceSession(task.file, options, ["CPUExecutionProvider"])
-    feed = {f"x{number}": one.numpy() for number, one in enumerate(task.given)}
+    feed = {f"x{number}": one.numpy() for number, one in enumerate(task.arguments)}
     return lambda: session.run(None, feed)[0]
 
 
 def groups(quick: bool) -> Iterator[Group]:
     """Return a table for each kind."""
     for title, cases in CASES.items():
-        chosen = list(cases.items())[: QUICK if quick else None]
-        yield Group(title, {label: partial(task, case) for label, case in chosen})
+        subset = list(cases.items())[: QUICK if quick else None]
+        yield Group(title, {label: partial(task, case) for label, case in subset})
 
 
 def task(case: Case) -> Task:
     """Return a case with its arguments."""
-    return Task(case, case.given())
+    return Task(case, case.arguments())
 
 
 def main() -> None:

@@ -86,13 +86,13 @@ def module(name: str) -> Any:
         pairs = pairwise(widths)
         return nn.Sequential(*(one for a, b in pairs for one in (nn.Linear(a, b), nn.ReLU())))
 
-    made = {
+    modules = {
         "mlp": lambda: layers(256, 512, 512, 64),
         "resnet": networks.ResNet18,
         "large": lambda: layers(256, *[1024] * 24, 64),
         "small": lambda: layers(256, *[16] * 24, 64),
     }
-    return networks.drawn(made[name])
+    return networks.drawn(modules[name])
 
 
 def write(folder: Path) -> None:
@@ -102,12 +102,12 @@ def write(folder: Path) -> None:
     shape = (1, 3, 224, 224) if folder.name == "resnet" else (4, 256)
     folder.mkdir()
     np.save(folder / "x.npy", np.random.default_rng(0).standard_normal(shape, dtype=np.float32))
-    made, x = io.BytesIO(), torch.zeros(shape)
+    file, x = io.BytesIO(), torch.zeros(shape)
     names: Any = {"input_names": ["x"], "output_names": ["y"], "dynamic_axes": {"x": {0: "n"}}}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.onnx.export(module(folder.name), (x,), made, dynamo=False, **names)
-    (folder / "model.onnx").write_bytes(made.getvalue())
+        torch.onnx.export(module(folder.name), (x,), file, dynamo=False, **names)
+    (folder / "model.onnx").write_bytes(file.getvalue())
 
 
 def process(name: str, folder: Path, **environment: str) -> tuple[float, float]:
@@ -115,14 +115,14 @@ def process(name: str, folder: Path, **environment: str) -> tuple[float, float]:
 
     Raises CalledProcessError where it fails.
     """
-    given = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), **environment}
-    given.pop("PYTHONDONTWRITEBYTECODE", None)
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), **environment}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, __file__, "--run", name, str(folder)]
-    found = subprocess.run(command, env=given, check=True, capture_output=True, text=True)
+    finished = subprocess.run(command, env=environ, check=True, capture_output=True, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return seconds, json.loads(found.stdout)
+    return seconds, json.loads(finished.stdout)
 
 
 def run(name: str, folder: Path) -> None:
@@ -140,17 +140,17 @@ def started(folder: Path, turns: int) -> bool:
         process("offcut, from the cache", folder, OFFCUT_CACHE=cache)
         oc.from_onnx(folder / "model.onnx", threads=1).save(folder / "model.offcut")
         names = ("onnxruntime", "nothing", *ASKED)
-        taken: dict[str, list[float]] = {name: [] for name in names}
+        samples: dict[str, list[float]] = {name: [] for name in names}
         for turn in range(turns + 1):
             for name in names:
                 seconds, _ = process(name, folder, OFFCUT_CACHE=cache)
                 if turn:
-                    taken[name].append(seconds)
-    medians = {name: float(np.median(seconds)) for name, seconds in taken.items()}
+                    samples[name].append(seconds)
+    medians = {name: float(np.median(seconds)) for name, seconds in samples.items()}
     for name, seconds in medians.items():
         over = seconds / medians["onnxruntime"]
-        asked = f", asked {ASKED[name]} ×" if name in ASKED else ""
-        print(f"{folder.name:8} {name:24} {seconds * 1e3:7.0f} ms  {over:5.2f} ×{asked}")
+        target = f", asked {ASKED[name]} ×" if name in ASKED else ""
+        print(f"{folder.name:8} {name:24} {seconds * 1e3:7.0f} ms  {over:5.2f} ×{target}")
     expected = np.load(folder / "onnxruntime.npy")
     for name in ASKED:
         result = np.load(folder / f"{re.sub('[^a-z]+', '-', name)}.npy")

@@ -122,8 +122,8 @@ def note(level: int, text: str, name: str = "", logger: str = "compile") -> None
 
     target = logging.getLogger(f"offcut.{logger}")
     own = next((one.level for one in (target, _root()) if one.level), 0)
-    told = asked().tells(level, name) and (level > 0 or own <= _LOGGED[0])
-    extra = {"offcut_told": told}
+    is_audible = asked().tells(level, name) and (level > 0 or own <= _LOGGED[0])
+    extra = {"offcut_told": is_audible}
     record = target.makeRecord(target.name, _LOGGED[level], "", 0, text, (), None, extra=extra)
     target.handle(record)
 
@@ -151,12 +151,12 @@ def _root() -> logging.Logger:
         """Writes to what standard error is now, but for what a handler of the program writes there."""
 
         def emit(self, record: logging.LogRecord) -> None:
-            told = getattr(record, "offcut_told", True)
+            is_audible = getattr(record, "offcut_told", True)
             there = (
                 getattr(one, "stream", None) is sys.stderr and one.level <= record.levelno
                 for one in logging.root.handlers
             )
-            if told and not any(there):
+            if is_audible and not any(there):
                 sys.stderr.write(f"offcut: {record.getMessage()}\n")
 
     logger = logging.getLogger("offcut")
@@ -210,12 +210,12 @@ def passed(name: str, program: object, before: object = None) -> None:
     for listen in _LISTENERS.get():
         listen(name, None, program)
     folder = os.environ.get("OFFCUT_DUMP", "")
-    told = is_said(3, name)
-    if not (told or folder):
+    is_audible = is_said(3, name)
+    if not (is_audible or folder):
         return
     unchanged = program == before
     title = f"{name} (unchanged)" if unchanged else name
-    if told:
+    if is_audible:
         note(3, f"after {title}" if unchanged else f"after {title}\n{program}", name)
     if folder:
         _write(Path(folder), name, f"# after {title}\n{program}\n")

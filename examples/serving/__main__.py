@@ -16,7 +16,7 @@ ENGINES = {"offcut": "offcut.onnxruntime", "onnxruntime": "onnxruntime"}
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve as the command line asks; return the exit status."""
-    given = sys.argv[1:] if arguments is None else arguments
+    words = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(prog="python -m examples.serving", description=__doc__)
     parser.add_argument("model", type=Path, help="of ONNX, or a file of `offcut build`")
     parser.add_argument("--engine", choices=ENGINES, default="offcut")
@@ -30,32 +30,32 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--most-requests", type=int, default=256, help="at once (256)")
     parser.add_argument("--most-bytes", type=int, default=1 << 20, help="of a request (1 MiB)")
     parser.add_argument("--grace", type=float, default=1.0, help="seconds before the door closes")
-    chosen = parser.parse_args(given)
+    flags = parser.parse_args(words)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    if chosen.processes > 1:
-        kept = [one for one in given if not one.startswith(("--processes=", "--port="))]
+    if flags.processes > 1:
+        common = [one for one in words if not one.startswith(("--processes=", "--port="))]
         for option in ("--processes", "--port"):
-            while option in kept:
-                at = kept.index(option)
-                del kept[at : at + 2]
-        command = [sys.executable, "-m", "examples.serving", *kept]
-        return supervise(command, chosen.host, chosen.port, chosen.processes)
+            while option in common:
+                at = common.index(option)
+                del common[at : at + 2]
+        command = [sys.executable, "-m", "examples.serving", *common]
+        return supervise(command, flags.host, flags.port, flags.processes)
 
     from examples.serving.server import Limits, Server
 
-    ort = importlib.import_module(ENGINES[chosen.engine])
+    ort = importlib.import_module(ENGINES[flags.engine])
     options = ort.SessionOptions()
-    options.intra_op_num_threads = chosen.threads
-    session = ort.InferenceSession(str(chosen.model), options, providers=["CPUExecutionProvider"])
+    options.intra_op_num_threads = flags.threads
+    session = ort.InferenceSession(str(flags.model), options, providers=["CPUExecutionProvider"])
     limits = Limits(
-        chosen.most_requests,
-        chosen.most_bytes,
-        chosen.most_rows,
-        chosen.workers,
-        chosen.grace,
+        flags.most_requests,
+        flags.most_bytes,
+        flags.most_rows,
+        flags.workers,
+        flags.grace,
     )
-    server = Server(session, chosen.name or chosen.model.stem, limits)
-    asyncio.run(server.serve(chosen.host, chosen.port, _announce))
+    server = Server(session, flags.name or flags.model.stem, limits)
+    asyncio.run(server.serve(flags.host, flags.port, _announce))
     return 0
 
 

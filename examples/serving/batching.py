@@ -82,10 +82,10 @@ class Batcher:
         if self.waiting >= self.most_waiting:
             raise Overloaded
         key = tuple((name, feed[name].shape[1:]) for name in sorted(feed))
-        done = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Request(feed, count, key, done))
+        result = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Request(feed, count, key, result))
         self._start()
-        outputs: list[Any] = await done
+        outputs: list[Any] = await result
         return outputs
 
     def _start(self) -> None:
@@ -101,7 +101,7 @@ class Batcher:
 
     def _take(self) -> list[_Request]:
         """Return requests of one key, in the order in which they came; who has gone meanwhile is left out."""
-        batch, left, rows = list[_Request](), deque[_Request](), 0
+        batch, rest, rows = list[_Request](), deque[_Request](), 0
         for one in self._waiting:
             if one.done.done():
                 continue
@@ -110,8 +110,8 @@ class Batcher:
                 batch.append(one)
                 rows += one.rows
             else:
-                left.append(one)
-        self._waiting = left
+                rest.append(one)
+        self._waiting = rest
         return batch
 
     async def _run(self, batch: Sequence[_Request]) -> None:

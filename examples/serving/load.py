@@ -67,10 +67,10 @@ async def load(url: str, bodies: Sequence[bytes], clients: int, seconds: float) 
     answers, end = Answers(), time.monotonic() + seconds
 
     async def client(number: int) -> None:
-        drawn = random.Random(number)
+        random_source = random.Random(number)
         async with aiohttp.ClientSession() as session:
             while time.monotonic() < end:
-                await ask(session, url, drawn.choice(bodies), answers)
+                await ask(session, url, random_source.choice(bodies), answers)
 
     begin = time.perf_counter()
     await asyncio.gather(*map(client, range(clients)))
@@ -100,7 +100,7 @@ async def bodies_of(url: str, rows: Sequence[int], extent: int) -> list[bytes]:
     """
     async with aiohttp.ClientSession() as session, session.get(url) as response:
         about = await response.json()
-    drawn = random.Random(0)
+    random_source = random.Random(0)
 
     def tensor(one: dict[str, Any], count: int) -> dict[str, Any]:
         shape = [count, *(extent if n < 0 else n for n in one["shape"][1:])]
@@ -108,11 +108,14 @@ async def bodies_of(url: str, rows: Sequence[int], extent: int) -> list[bytes]:
         for n in shape:
             size *= n
         floats = one["datatype"].startswith("FP")
-        data = [drawn.uniform(-1, 1) if floats else drawn.randrange(2) for _ in range(size)]
+        data = [
+            random_source.uniform(-1, 1) if floats else random_source.randrange(2)
+            for _ in range(size)
+        ]
         return {**one, "shape": shape, "data": data}
 
-    made = ({"inputs": [tensor(one, count) for one in about["inputs"]]} for count in rows)
-    return [json.dumps(one).encode() for one in made]
+    bodies = ({"inputs": [tensor(one, count) for one in about["inputs"]]} for count in rows)
+    return [json.dumps(one).encode() for one in bodies]
 
 
 def most_memory(process: subprocess.Popen[str]) -> str:
@@ -131,24 +134,24 @@ def main() -> int:
     parser.add_argument("--extent", type=int, default=32, help="of axes that are free (32)")
     parser.add_argument("--seconds", type=float, default=2.0, help="of a round (2)")
     parser.add_argument("--rounds", type=int, default=3)
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         servers = {
-            name: stack.enter_context(serving(chosen.model, "--engine", name, "--name", "model"))
-            for name in chosen.engines
+            name: stack.enter_context(serving(options.model, "--engine", name, "--name", "model"))
+            for name in options.engines
         }
-        for clients in chosen.clients:
-            found = {name: Answers() for name in servers}
-            for number in range(chosen.rounds):
+        for clients in options.clients:
+            totals = {name: Answers() for name in servers}
+            for number in range(options.rounds):
                 for name in list(servers)[:: 1 if number % 2 else -1]:
                     url = f"http://127.0.0.1:{servers[name][1]}/v2/models/model"
-                    bodies = asyncio.run(bodies_of(url, chosen.rows, chosen.extent))
-                    one = asyncio.run(load(f"{url}/infer", bodies, clients, chosen.seconds))
-                    found[name].seconds += one.seconds
-                    found[name].statuses += one.statuses
-                    found[name].elapsed += one.elapsed
-            sys.stdout.write(f"{clients} clients, {chosen.rounds} rounds of {chosen.seconds} s\n")
-            for name, answers in found.items():
+                    bodies = asyncio.run(bodies_of(url, options.rows, options.extent))
+                    one = asyncio.run(load(f"{url}/infer", bodies, clients, options.seconds))
+                    totals[name].seconds += one.seconds
+                    totals[name].statuses += one.statuses
+                    totals[name].elapsed += one.elapsed
+            sys.stdout.write(f"{clients} clients, {options.rounds} rounds of {options.seconds} s\n")
+            for name, answers in totals.items():
                 sys.stdout.write(
                     f"  {answers.line(name)}, {most_memory(servers[name][0])} at most\n"
                 )

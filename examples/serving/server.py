@@ -58,16 +58,16 @@ class Server:
         self.inputs = {one.name: one for one in session.get_inputs()}
         self.outputs = [one.name for one in session.get_outputs()]
         self.draining = False
-        self.taken, self.answers = 0, dict[int, int]()
+        self.in_flight, self.answers = 0, dict[int, int]()
         self.app = web.Application(client_max_size=limits.most_bytes)
-        self.app.on_response_prepare.append(self._said_goodbye)
+        self.app.on_response_prepare.append(self._announce_end)
         self.app.add_routes(
             [
                 web.get("/v2/health/live", self._live),
                 web.get("/v2/health/ready", self._ready),
-                web.get(f"/v2/models/{name}", self._described),
+                web.get(f"/v2/models/{name}", self._metadata),
                 web.get(f"/v2/models/{name}/ready", self._ready),
-                web.post(f"/v2/models/{name}/infer", self._counted),
+                web.post(f"/v2/models/{name}/infer", self._infer_and_count),
                 web.get("/metrics", self._metrics),
             ]
         )
@@ -95,7 +95,7 @@ class Server:
         await runner.cleanup()
         await self.batcher.close()
 
-    async def _counted(self, request: web.Request) -> web.StreamResponse:
+    async def _infer_and_count(self, request: web.Request) -> web.StreamResponse:
         try:
             response = await self._infer(request)
         except web.HTTPRequestEntityTooLarge as error:
@@ -103,7 +103,7 @@ class Server:
         self.answers[response.status] = self.answers.get(response.status, 0) + 1
         return response
 
-    async def _said_goodbye(self, request: web.Request, response: web.StreamResponse) -> None:
+    async def _announce_end(self, request: web.Request, response: web.StreamResponse) -> None:
         if self.draining:  # what aiohttp itself says of connections stands in the headers by now
             response.headers["Connection"] = "close"
             response.force_close()
@@ -114,8 +114,8 @@ class Server:
     async def _ready(self, request: web.Request) -> web.StreamResponse:
         return web.json_response({"ready": not self.draining}, status=503 if self.draining else 200)
 
-    async def _described(self, request: web.Request) -> web.StreamResponse:
-        def listed(arrays: Any) -> list[Any]:
+    async def _metadata(self, request: web.Request) -> web.StreamResponse:
+        def descriptions(arrays: Any) -> list[Any]:
             return [
                 {
                     "name": one.name,
@@ -127,13 +127,17 @@ class Server:
 
         about = {"inputs": self.session.get_inputs(), "outputs": self.session.get_outputs()}
         return web.json_response(
-            {"name": self.name, "platform": "onnx", **{k: listed(v) for k, v in about.items()}}
+            {
+                "name": self.name,
+                "platform": "onnx",
+                **{k: descriptions(v) for k, v in about.items()},
+            }
         )
 
     async def _infer(self, request: web.Request) -> web.StreamResponse:
-        if self.taken >= self.limits.most_requests:
+        if self.in_flight >= self.limits.most_requests:
             return _busy()
-        self.taken += 1
+        self.in_flight += 1
         try:
             body = await request.json()
             outputs = await self.batcher.run(self._feed(body))
@@ -147,8 +151,8 @@ class Server:
             LOG.warning("a request failed: %s", error)
             return web.json_response({"error": str(error)}, status=500)
         finally:
-            self.taken -= 1
-        given = [
+            self.in_flight -= 1
+        inputs = [
             {
                 "name": name,
                 "datatype": _NAMES[array.dtype.name],
@@ -158,7 +162,7 @@ class Server:
             for name, array in zip(self.outputs, outputs, strict=True)
         ]
         return web.json_response(
-            {"model_name": self.name, "id": body.get("id", ""), "outputs": given}
+            {"model_name": self.name, "id": body.get("id", ""), "outputs": inputs}
         )
 
     def _feed(self, body: Any) -> dict[str, Any]:
@@ -166,11 +170,11 @@ class Server:
 
         Raises ValueError, LookupError, TypeError or OverflowError for a request that is none, and for arrays that the model does not take.
         """
-        given = {one["name"]: one for one in body["inputs"]}
-        if given.keys() != self.inputs.keys():
-            raise ValueError(f"the inputs are {', '.join(self.inputs)}, not {', '.join(given)}")
+        inputs = {one["name"]: one for one in body["inputs"]}
+        if inputs.keys() != self.inputs.keys():
+            raise ValueError(f"the inputs are {', '.join(self.inputs)}, not {', '.join(inputs)}")
         feed = dict[str, Any]()
-        for name, one in given.items():
+        for name, one in inputs.items():
             own, shape = self.inputs[name], one["shape"]
             dtype = _dtype(own.type)
             if _DATATYPES.get(one["datatype"]) != dtype:
@@ -189,15 +193,15 @@ class Server:
         lines += [
             f'batches_total{{rows="{r}"}} {n}' for r, n in sorted(self.batcher.batches.items())
         ]
-        lines += [f"requests_taken {self.taken}", f"requests_waiting {self.batcher.waiting}"]
+        lines += [f"requests_taken {self.in_flight}", f"requests_waiting {self.batcher.waiting}"]
         return web.Response(text="\n".join(lines) + "\n")
 
 
 def _checked(session: Any) -> Session:
     if len({one.shape[0] for one in session.get_inputs() if one.shape}) > 1:
         raise ValueError("the first axes of the inputs of a model are its batch: here they differ")
-    found: Session = session
-    return found
+    model: Session = session
+    return model
 
 
 def _busy() -> web.Response:

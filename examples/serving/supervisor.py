@@ -21,25 +21,25 @@ def supervise(command: Sequence[str], host: str, port: int, processes: int) -> i
 
     command  of one process; ``--port`` and the number of the port follow
     """
-    with socket.socket() as held:  # the port is ours while no process has it: it never listens
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        held.bind((host, port))
-        whole = [*command, "--port", str(held.getsockname()[1])]
+    with socket.socket() as reserved:  # the port is ours while no process has it: it never listens
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind((host, port))
+        whole = [*command, "--port", str(reserved.getsockname()[1])]
         stop = False
 
-        def told(number: int, frame: object) -> None:
+        def request_stop(number: int, frame: object) -> None:
             nonlocal stop
             stop = True
 
-        signal.signal(signal.SIGTERM, told)
-        signal.signal(signal.SIGINT, told)
+        signal.signal(signal.SIGTERM, request_stop)
+        signal.signal(signal.SIGINT, request_stop)
         children = [subprocess.Popen(whole) for _ in range(processes)]
-        begun = [time.monotonic()] * processes
+        started_at = [time.monotonic()] * processes
         young = 0
         while not stop and young < _MOST_YOUNG:
             time.sleep(0.1)
             for n, child in enumerate(children):
-                age, status = time.monotonic() - begun[n], child.poll()
+                age, status = time.monotonic() - started_at[n], child.poll()
                 if status is None:
                     young = 0 if age > _SERVES else young
                     continue
@@ -47,7 +47,7 @@ def supervise(command: Sequence[str], host: str, port: int, processes: int) -> i
                     continue
                 young += 1
                 LOG.warning("process %d ended with %s: begun again", child.pid, status)
-                children[n], begun[n] = subprocess.Popen(whole), time.monotonic()
+                children[n], started_at[n] = subprocess.Popen(whole), time.monotonic()
         for child in children:
             if child.poll() is None:
                 child.terminate()

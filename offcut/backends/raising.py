@@ -167,9 +167,9 @@ class _Raising:
 
     def limits(self, condition: Expr, loops: tuple[_Loop, ...]) -> tuple[Expr, ...]:
         """Return conditions that hold together where `condition` does, without those that hold in all of these loops."""
-        known = self.facts
+        facts = self.facts
         for loop in loops:
-            known = known.loop(loop.name, ix.const(0), loop.extent)
+            facts = facts.loop(loop.name, ix.const(0), loop.extent)
         every: tuple[Expr, ...] = ()
         for atom in conjuncts(condition):
             match atom:
@@ -177,7 +177,7 @@ class _Raising:
                     every += _limits(name, op, end)
                 case _:
                     every += (atom,)
-        return tuple(one for one in every if not known.holds(one))
+        return tuple(one for one in every if not facts.holds(one))
 
     def whole_loop(
         self, loop: For, loops: tuple[_Loop, ...]
@@ -198,8 +198,8 @@ class _Raising:
             return None
         name = Var(loop.iter)
         limits = (*_limits(name, ">=", loop.lo), *_limits(name, "<", loop.hi))
-        known = self.facts.loop(loop.iter, ix.const(0), most)
-        return most, tuple(one for one in limits if not known.holds(one))
+        facts = self.facts.loop(loop.iter, ix.const(0), most)
+        return most, tuple(one for one in limits if not facts.holds(one))
 
     def store(self, stmt: Store, loops: tuple[_Loop, ...], conditions: tuple[Expr, ...]) -> bool:
         point = self.point(stmt.buffer, stmt.index)

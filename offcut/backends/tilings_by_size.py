@@ -63,17 +63,17 @@ def competing(plans: Plans, price: Price, complete: Callable[[TargetPlan], Targe
         applied = create_schedule(before).with_microkernels(plans.kernels).apply(schedules[-1])
         programs.append(applied.emitted)
     calls = sampled(before.sizes, before.assumptions, LARGEST, LARGEST)
-    kept = select_options(np.stack([calls.of(price(one)) for one in programs]), MOST, GAIN)
-    first, *others = kept.options
+    selection = select_options(np.stack([calls.of(price(one)) for one in programs]), MOST, GAIN)
+    first, *others = selection.options
     if not others:
         return Draft(schedules[first])
     options = list[Alternative]()
-    for at in kept.options:
+    for at in selection.options:
         label = "_".join(("tile", *map(str, plans.tilings[at].values())))
         cost = price(complete(TargetPlan(programs[at])).program)
         cost = shortened_over(cost, before.sizes)
         options.append(Alternative(label, cost, tuple(each_decision(schedules[at].steps))))
-    note = f"{len(options)} of {len(programs)} tilings, by size: {kept}"
+    note = f"{len(options)} of {len(programs)} tilings, by size: {selection}"
     return Draft(Schedule(plans.name, (Choose(tuple(options)),)), (note,))
 
 

@@ -179,7 +179,7 @@ def numbers_of(texts: Sequence[str]) -> dict[str, int]:
 def sizes_of(
     call: ModelCall, given: Mapping[str, Array], asked: Mapping[str, int]
 ) -> dict[str, int]:
-    """The sizes of a call: those that `given` shows, those that are asked for, else 1, or the least there is.
+    """Return the sizes of a call: those that `given` shows, those that are asked for, else 1, or the least there is.
 
     Raises DescribeError for a size that the model has not, or that a given array has otherwise, CallError for an input that it has
     not, and a size that no call has.

@@ -38,7 +38,7 @@ def conjunction(conditions: Sequence[Expr]) -> Expr:
 
 
 def conditional_term(value: Expr, reducer: str | None) -> tuple[Expr, Expr] | None:
-    """The condition and the term of an update that changes nothing where the condition fails; None where it is no such update."""
+    """Return the condition and the term of an update that changes nothing where the condition fails; None where it is no such update."""
     match value:
         case Select(condition, then, Const(nothing, dtype)) if reducer is not None:
             neutral = identity(reducer, dtype)

@@ -9,14 +9,14 @@ OFF = "off"
 
 
 def default_file() -> Path | None:
-    """What the environment variable ``OFFCUT_RECORDS`` names, else ``records.sqlite`` in the user's data folder; None
+    """Return the path that the environment variable ``OFFCUT_RECORDS`` names, else ``records.sqlite`` in the user's data folder; None
     where it says ``off``: nothing is looked up.
     """
-    named = os.environ.get("OFFCUT_RECORDS")
-    if named == OFF:
+    path = os.environ.get("OFFCUT_RECORDS")
+    if path == OFF:
         return None
-    if named:
-        return Path(named).expanduser()
+    if path:
+        return Path(path).expanduser()
     import platformdirs
 
     return Path(platformdirs.user_data_dir("offcut")) / "records.sqlite"

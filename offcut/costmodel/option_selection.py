@@ -45,16 +45,16 @@ def select_options(
     keeps_first  whether the first one is kept whatever the others take: where few of the calls that there may be are looked at
     """
     ratios = seconds / seconds.min(axis=0)
-    kept: tuple[int, ...] | None = None
+    selection: tuple[int, ...] | None = None
     for size in range(1, min(most, len(ratios)) + 1):
         sets = _as_fast_as_first(ratios, size, keeps_first)
         best = min(sets, key=lambda one: _mean(ratios, one))
-        if kept is not None and _mean(ratios, kept) - _mean(ratios, best) < gain:
+        if selection is not None and _mean(ratios, selection) - _mean(ratios, best) < gain:
             break
-        kept = best
-    assert kept is not None
-    regret = float(ratios[list(kept)].min(axis=0).max()) - 1
-    return OptionSelection(kept, regret, _mean(ratios, kept) - 1, ratios.shape[1])
+        selection = best
+    assert selection is not None
+    regret = float(ratios[list(selection)].min(axis=0).max()) - 1
+    return OptionSelection(selection, regret, _mean(ratios, selection) - 1, ratios.shape[1])
 
 
 def _as_fast_as_first(ratios: Array, size: int, with_first: bool) -> Iterator[tuple[int, ...]]:

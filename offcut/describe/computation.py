@@ -99,13 +99,13 @@ class Stage:
 
     @property
     def value(self) -> Expr:
-        """What is stored, or reduced, by one instance; of a narrowed stage, by one inside of its condition."""
+        """Return what is stored, or reduced, by one instance; of a narrowed stage, by one inside of its condition."""
         term = self.term
         return term.then if self.narrowed and isinstance(term, Select) else term
 
     @property
     def term(self) -> Expr:
-        """What is stored, or reduced, by one instance wherever it is: of a narrowed stage with its condition."""
+        """Return what is stored, or reduced, by one instance wherever it is: of a narrowed stage with its condition."""
         return self.body.value if isinstance(self.body, Reduce) else self.body
 
     @property

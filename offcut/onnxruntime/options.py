@@ -42,8 +42,8 @@ class _Options:
         if kind == "int":
             value = operator.index(value)
         elif kind in ("bool", "str", "GraphOptimizationLevel", "ExecutionMode", "ExecutionOrder"):
-            wanted = {"bool": bool, "str": str}.get(kind) or globals()[kind]
-            if not isinstance(value, wanted):
+            expected = {"bool": bool, "str": str}.get(kind) or globals()[kind]
+            if not isinstance(value, expected):
                 raise TypeError(f"{name} is of type {kind}, not {type(value).__name__}")
         object.__setattr__(self, name, value)
 

@@ -168,15 +168,15 @@ class InferenceSession:
 
     def _refusal(self, feed: Mapping[str, Any], refused: OffcutError) -> OffcutError:
         """Return what onnxruntime says of a call that was refused; what it has no words for, as a failure."""
-        wanted = {one.name: one for one in self._inputs}
-        if wanted.keys() - feed.keys():
-            missing = [name for name in wanted if name not in feed]
+        inputs = {one.name: one for one in self._inputs}
+        if inputs.keys() - feed.keys():
+            missing = [name for name in inputs if name not in feed]
             text = f"Required inputs ({missing}) are missing from input feed ({[*feed]})."
             return MissingInputs("run", text, because=refused.because)
         for name, array in feed.items():
-            if name not in wanted:
+            if name not in inputs:
                 return InvalidArgument.of(f"Invalid input name: {name}", refused)
-            own, shape = wanted[name], [*array.shape]
+            own, shape = inputs[name], [*array.shape]
             actual = type_text(
                 str(getattr(array.dtype, "name", array.dtype)).removeprefix("torch.")
             )
@@ -188,9 +188,9 @@ class InferenceSession:
                 text = f"Invalid rank for input: {name} Got: {len(shape)} Expected: {len(own.shape)}{end}"
                 return InvalidArgument.of(text, refused)
             wrong = [
-                f" index: {axis} Got: {got} Expected: {expected}"
-                for axis, (got, expected) in enumerate(zip(shape, own.shape, strict=True))
-                if isinstance(expected, int) and got != expected
+                f" index: {axis} Got: {extent} Expected: {expected}"
+                for axis, (extent, expected) in enumerate(zip(shape, own.shape, strict=True))
+                if isinstance(expected, int) and extent != expected
             ]
             if wrong:
                 head = f"Got invalid dimensions for input: {name} for the following indices"

@@ -361,33 +361,41 @@ class Partition:
 
 
 def pieces_of_tiles(
-    source: Program, emitted: Program, made: Sequence[EmittedTile], users: Users
+    source: Program, emitted: Program, emitted_tiles: Sequence[EmittedTile], users: Users
 ) -> tuple[Piece, ...]:
     """Return a piece for every tile of `emitted`, in the order of the text.
 
-    made  what each tile is by the loops that were cut around it; passes since may have added to tiles, and changed none
+    emitted_tiles  what each tile is by the loops that were cut around it; passes since may have added to tiles, and changed none
     """
     tiles = [stmt for stmt in walk(emitted.body) if isinstance(stmt, Tile)]
-    known = made if len(made) == len(tiles) else [EmittedTile(tile, (), None) for tile in tiles]
+    matching = (
+        emitted_tiles
+        if len(emitted_tiles) == len(tiles)
+        else [EmittedTile(tile, (), None) for tile in tiles]
+    )
     now = [
         replace(one, leaf=tile, microkernel=tile.microkernel)
-        for one, tile in zip(known, tiles, strict=True)
+        for one, tile in zip(matching, tiles, strict=True)
     ]
     space = Space(source.sizes, source.assumptions)
     return pieces_of(space, source, emitted, now, users)
 
 
 def pieces_of(
-    space: Space, source: Program, emitted: Program, made: Sequence[EmittedTile], users: Users
+    space: Space,
+    source: Program,
+    emitted: Program,
+    emitted_tiles: Sequence[EmittedTile],
+    users: Users,
 ) -> tuple[Piece, ...]:
     """Return a piece for every tile that was made, in the order of the text, with all that encloses it."""
     iterators = frozenset(stmt.iter for stmt in walk(source.body) if isinstance(stmt, For))
-    found: list[Piece] = []
-    wanted = {id(one.leaf): one for one in made}
+    pieces: list[Piece] = []
+    by_leaf = {id(one.leaf): one for one in emitted_tiles}
     for stmt, path in walk_with_parents(emitted):
-        one = wanted.get(id(stmt))
+        one = by_leaf.get(id(stmt))
         if one is not None:
             whole = (*(outer for outer, _ in path), stmt)
             cut = one.segments, one.microkernel
-            found.append(Piece(*cut, space, whole, iterators, users))
-    return tuple(found)
+            pieces.append(Piece(*cut, space, whole, iterators, users))
+    return tuple(pieces)

@@ -366,8 +366,8 @@ class Applying:
         free = {axis.name for axis in copy.axes} - set(around)
         self.check_cuts(copy, pack.splits, free)
         self.check_axes(copy, pack.loops, free)
-        made = reading, GroupCut((copy,), pack.splits, (), pack.loops, around=around)
-        return self.packings.setdefault(key, made)
+        cut = reading, GroupCut((copy,), pack.splits, (), pack.loops, around=around)
+        return self.packings.setdefault(key, cut)
 
     def hold(self, position: int, buffer: Buffer) -> None:
         """Declare a buffer of a packed copy."""

@@ -36,9 +36,11 @@ class Resolving:
         stages = (step for step in schedule.steps if isinstance(step, Staging))
         key = (*stages, *map(_but_for_ways, parts))
         if key not in self.known:
-            made = Applying(self.computation, schedule, self.microkernels, self.price, quote=False)
+            applying = Applying(
+                self.computation, schedule, self.microkernels, self.price, quote=False
+            )
             try:
-                self.known[key] = Within(made)
+                self.known[key] = Within(applying)
             except PartitionError as refused:
                 self.known[key] = refused
         found = self.known[key]
@@ -50,10 +52,10 @@ class Resolving:
 class Within:
     """Schedules that say the same of stages, layouts and shared loops, and cover sums along the same axes."""
 
-    def __init__(self, made: Applying) -> None:
-        placed = made.placed(made.shared()).items()
+    def __init__(self, applying: Applying) -> None:
+        placed = applying.placed(applying.shared()).items()
         self.places = {nest.stage: (position, around) for position, (nest, around) in placed}
-        self.by_packing: dict[tuple[int, Pack] | None, Applying] = {None: made}
+        self.by_packing: dict[tuple[int, Pack] | None, Applying] = {None: applying}
         self.planned: dict[tuple[int, Pack] | None, Computation] = {}
 
     def way(self, stage: str, way: Way, asked: bool) -> tuple[Computation, ResolvedWay]:
@@ -66,14 +68,14 @@ class Within:
         """
         position, around = self.places[stage]
         key = None if way.pack is None else (position, way.pack)
-        made = self.by_packing.get(key)
-        if made is None:  # ways that pack otherwise add nothing to it
-            made = self.by_packing[key] = copy(self.by_packing[None])
-            made.copies, made.packings = {}, {}
-        found = made.way(position, way, around, asked)
+        applying = self.by_packing.get(key)
+        if applying is None:  # ways that pack otherwise add nothing to it
+            applying = self.by_packing[key] = copy(self.by_packing[None])
+            applying.copies, applying.packings = {}, {}
+        found = applying.way(position, way, around, asked)
         computation = self.planned.get(key)
         if computation is None:
-            computation = self.planned[key] = made.planned()
+            computation = self.planned[key] = applying.planned()
         return computation, found
 
 

@@ -218,7 +218,7 @@ def test_a_request_of_too_many_bytes_is_not_read() -> None:
     async def use(server: Server, client: Any) -> None:
         answer = await client.post(INFER, data=b" " * 5000)
         assert answer.status == 413
-        assert server.taken == 0
+        assert server.in_flight == 0
 
     over_http(Gated(), Limits(most_bytes=4096), use)
 
@@ -229,13 +229,13 @@ def test_what_is_too_much_is_answered_at_once_and_the_rest_is_served() -> None:
         asked = [asyncio.create_task(client.post(INFER, json=body(1))) for _ in range(30)]
         while sum(one.done() for one in asked) < 26:  # while nothing ends
             await asyncio.sleep(0.001)
-        assert server.taken == 4
+        assert server.in_flight == 4
         refused = [one.result() for one in asked if one.done()]
         assert {(one.status, one.headers["Retry-After"]) for one in refused} == {(503, "1")}
         session.gate.set()
         statuses = Counter([(await one).status for one in asked])
         assert statuses == {200: 4, 503: 26}
-        assert (server.taken, server.batcher.waiting) == (0, 0)
+        assert (server.in_flight, server.batcher.waiting) == (0, 0)
         assert (await client.post(INFER, json=body(1))).status == 200
 
     over_http(Gated(opened=False), Limits(most_requests=4), use)

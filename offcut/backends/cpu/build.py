@@ -98,7 +98,7 @@ class ForeignKernel:
     def __call__(self, constants: Mapping[str, Array]) -> Callable[..., Any]:
         """Return what raises TargetError."""
 
-        def call(*arrays: Any, **named: Any) -> Any:
+        def call(*arrays: Any, **sizes: Any) -> Any:
             raise TargetError(
                 self.signature.name,
                 f"cannot run code for {self.host.machine.name} here",

@@ -242,10 +242,10 @@ class GridPlans(Plans):
         """Return whether a stage is a product of rows by columns over an axis of terms, and over others around it, of operands that
         lie in rows along these.
         """
-        moved = {*one.axes, *one.terms[1]}
+        axes = {*one.axes, *one.terms[1]}
         loads = (load for _, load in one.match.operands)
         tiled = len(one.axes) == 2 and len(one.terms[1]) == 1
-        return tiled and all(_is_of_rows(load, moved) for load in loads)
+        return tiled and all(_is_of_rows(load, axes) for load in loads)
 
     def chain(self, stage: Stage) -> tuple[Stage, ...]:
         """Return the stages that follow `stage` element by element, each the only reader of the one before."""

@@ -171,8 +171,8 @@ def _address_of_field() -> Callable[[Array], int]:
     """
     word, data = ctypes.c_uint64.from_address, object.__basicsize__
     array = np.empty(3)
-    asked: int = array.__array_interface__["data"][0]
-    if word(id(array) + data).value != asked:
+    address: int = array.__array_interface__["data"][0]
+    if word(id(array) + data).value != address:
         return lambda array: int(array.__array_interface__["data"][0])
     return lambda array: word(id(array) + data).value
 

@@ -85,9 +85,9 @@ def _path(key: str) -> Path | None:
 def _remove_oldest(folder: Path) -> None:
     """Remove models until the others have at most `MAX_BYTES`."""
     with suppress(OSError):  # another process does the same
-        found = [(path.stat(), path) for path in folder.glob(f"*{_SUFFIX}")]
-        total = sum(status.st_size for status, _ in found)
-        for status, path in sorted(found, key=lambda one: one[0].st_mtime_ns):
+        files = [(path.stat(), path) for path in folder.glob(f"*{_SUFFIX}")]
+        total = sum(status.st_size for status, _ in files)
+        for status, path in sorted(files, key=lambda one: one[0].st_mtime_ns):
             if total <= MAX_BYTES:
                 return
             path.unlink(missing_ok=True)

@@ -52,7 +52,7 @@ def write_container(
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """Around what writes a file: another process sees the one before, or the whole of this one.
+    """Write a file atomically, as a context: another process sees the one before, or the whole of this one.
 
     Raises DescribeError where it cannot be written.
     """

@@ -38,14 +38,14 @@ def link(name: str, code: PortableCode) -> bytes:
             help=("ld of binutils, or ld.lld, on the path", extra_help("shared")),
         )
     with TemporaryDirectory(prefix="offcut-") as folder:
-        given, made = Path(folder, "code.o"), Path(folder, "code.so")
-        given.write_bytes(code.object)
-        command = [*linker, *_FLAGS.split(), "-o", str(made), str(given)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode or not made.exists():
-            said = done.stderr.strip()[-500:] or f"it ended with {done.returncode}"
+        source, library = Path(folder, "code.o"), Path(folder, "code.so")
+        source.write_bytes(code.object)
+        command = [*linker, *_FLAGS.split(), "-o", str(library), str(source)]
+        finished = subprocess.run(command, capture_output=True, text=True, check=False)
+        if finished.returncode or not library.exists():
+            said = finished.stderr.strip()[-500:] or f"it ended with {finished.returncode}"
             raise TargetError("save", refused, because=f"{' '.join(linker)}: {said}")
-        return made.read_bytes()
+        return library.read_bytes()
 
 
 def _linkers(architecture: str, is_own: bool) -> Iterator[Sequence[str]]:

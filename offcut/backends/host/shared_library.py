@@ -31,12 +31,12 @@ class LibraryFile:
     crc32: int
 
     @staticmethod
-    def read(given: Mapping[str, Any]) -> LibraryFile:
+    def read(members: Mapping[str, Any]) -> LibraryFile:
         """Return what JSON has; raises LookupError, TypeError or ValueError for anything else."""
-        name = str(given["name"])
+        name = str(members["name"])
         if name != os.path.basename(name) or not name:
             raise ValueError(f"{name!r} is no name of a file")
-        return LibraryFile(name, int(given["bytes"]), int(given["crc32"]))
+        return LibraryFile(name, int(members["bytes"]), int(members["crc32"]))
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def open_library(path: Path, expected: LibraryFile) -> LoadedLibrary:
         if (len(data), zlib.crc32(data)) != (expected.bytes, expected.crc32):
             raise RuntimeError("it is damaged, or of another file")
         _provide_math()
-        known = _OPEN.setdefault((status.st_dev, status.st_ino), descriptor)
-        return LoadedLibrary(ctypes.CDLL(f"/proc/self/fd/{known}"))
+        first = _OPEN.setdefault((status.st_dev, status.st_ino), descriptor)
+        return LoadedLibrary(ctypes.CDLL(f"/proc/self/fd/{first}"))
     finally:
         if _OPEN.get((status.st_dev, status.st_ino)) != descriptor:
             os.close(descriptor)

@@ -285,7 +285,7 @@ class Elements:
         return self.f.let(f"icmp {word} {kind} {a}, {b}")
 
     def cast(self, a: str, old: str, new: str, bounds: Bounds | None = None) -> str:
-        """`a` converted; a float becomes an integer toward zero, saturating, NaN to 0.
+        """Return `a` converted; a float becomes an integer toward zero, saturating, NaN to 0.
 
         bounds  of a float, where they are known
         """

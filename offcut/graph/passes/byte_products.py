@@ -33,21 +33,21 @@ Parameter = int | float | Ref
 
 @dataclass(frozen=True)
 class Quantized:
-    """What stands for ``(stored - zero) * scale``.
+    """What stands for ``(integers - zero) * scale``.
 
     scale  None: 1, of integers that stay integers
     axis   that parameters of several places run along
-    made   the nodes that compute it, where nothing better is known
+    nodes  the nodes that compute it, where nothing better is known
     """
 
-    stored: Ref
+    integers: Ref
     zero: Parameter
     scale: Parameter | None
     axis: int
-    made: tuple[Node, ...]
+    nodes: tuple[Node, ...]
 
     def is_like(self, other: Quantized) -> bool:
-        """Whether both stand for numbers in the same way."""
+        """Return whether both have the same scale, zero point and axis."""
         mine, theirs = ((one.zero, one.scale, one.axis) for one in (self, other))
         return mine == theirs
 
@@ -55,76 +55,76 @@ class Quantized:
 class ByteProducts:
     """Products of bytes in a graph that is built."""
 
-    def __init__(self, made: Builder) -> None:
-        self.made = made
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
 
     def op(self, op: str, *arguments: Any, **options: Any) -> Ref:
-        """The result of an operator."""
-        found: Ref = self.made.node(op, *arguments, **options)
-        return found
+        """Add an operator; return its result."""
+        result: Ref = self.builder.node(op, *arguments, **options)
+        return result
 
     def value(self, ref: Ref) -> Value:
-        """What is known of a value of the graph."""
-        return self.made.values[ref.name]
+        """Return the declaration of a value of the graph: its shape and element type."""
+        return self.builder.values[ref.name]
 
     def numbers(self, ref: Ref) -> list[int] | None:
-        """The extents of a value; None where one is no number."""
-        found = [ix.literal_value(extent) for extent in self.made.shape(ref)]
-        known = [extent for extent in found if extent is not None]
-        return known if len(known) == len(found) else None
+        """Return the extents of a value; None where one is symbolic."""
+        values = [ix.literal_value(extent) for extent in self.builder.shape(ref)]
+        numbers = [extent for extent in values if extent is not None]
+        return numbers if len(numbers) == len(values) else None
 
     def along(self, parameter: Parameter, rank: int, axis: int) -> Parameter:
-        """A parameter that is broadcast against an array of `rank` axes."""
-        if not isinstance(parameter, Ref) or len(self.made.shape(parameter)) != 1:
+        """Return a parameter of shape (channels,) as it broadcasts along `axis` against an array of `rank` axes; others as they are."""
+        if not isinstance(parameter, Ref) or len(self.builder.shape(parameter)) != 1:
             return parameter
-        (count,) = self.made.shape(parameter)
+        (count,) = self.builder.shape(parameter)
         return self.op("reshape", parameter, tuple(count if n == axis else 1 for n in range(rank)))
 
     def is_one(self, parameter: Parameter | None) -> bool:
-        """Whether a parameter is one for all places."""
-        return not isinstance(parameter, Ref) or not self.made.shape(parameter)
+        """Return whether a parameter is a scalar."""
+        return not isinstance(parameter, Ref) or not self.builder.shape(parameter)
 
     def is_zero(self, zero: Parameter) -> bool:
-        """Whether a zero point is known to be 0."""
-        return self.made.is_zero(zero) if isinstance(zero, Ref) else zero == 0
+        """Return whether a zero point is known to be 0."""
+        return self.builder.is_zero(zero) if isinstance(zero, Ref) else zero == 0
 
-    def signed(self, found: Quantized) -> Quantized:
-        """Bytes less 128 where they are unsigned, and their zero point with them."""
-        if self.value(found.stored).dtype == "int8":
-            return found
-        wide = self.op("subtract", self.op("cast", found.stored, "int32"), 128)
-        zero = found.zero
+    def to_signed(self, operand: Quantized) -> Quantized:
+        """Return an operand of int8: unsigned bytes less 128, and their zero point with them."""
+        if self.value(operand.integers).dtype == "int8":
+            return operand
+        wide = self.op("subtract", self.op("cast", operand.integers, "int32"), 128)
+        zero = operand.zero
         less = self.op("subtract", zero, 128) if isinstance(zero, Ref) else int(zero) - 128
-        return replace(found, stored=self.op("cast", wide, "int8"), zero=less)
+        return replace(operand, integers=self.op("cast", wide, "int8"), zero=less)
 
     def less(self, bias: Ref | None, amount: Ref) -> Ref:
-        """A bias, 0 where there is none, less an amount."""
+        """Return a bias, 0 where there is none, less an amount."""
         return self.op("negative", amount) if bias is None else self.op("subtract", bias, amount)
 
     def matrices(
         self, op: str, a: Quantized, b: Quantized, bias: Ref | None, options: dict[str, Any]
     ) -> Ref | None:
-        """The sums of a product of matrices; None where a zero point is neither for all nor for each row of a, or each column of b."""
-        rank = len(self.made.shape(a.stored))
+        """Return the sums of a product of matrices; None where a zero point is neither for all nor for each row of a, or each column of b."""
+        rank = len(self.builder.shape(a.integers))
         if not self.is_one(a.zero) and a.axis != rank - 2:
             return None
-        b, lines, more = self.signed(b), bool(options.get("transpose_w")), None
+        b, lines, more = self.to_signed(b), bool(options.get("transpose_w")), None
         row, rows = self.along(a.zero, rank, rank - 2), not self.is_zero(a.zero)
-        op = "dense" if len(self.made.shape(b.stored)) == 2 else op
+        op = "dense" if len(self.builder.shape(b.integers)) == 2 else op
         if rows:
-            sums = self.op("sum", b.stored, axis=(-1 if lines else -2,), keepdims=not lines)
+            sums = self.op("sum", b.integers, axis=(-1 if lines else -2,), keepdims=not lines)
             more = self.op("multiply", sums, row)
             if isinstance(row, int) and op == "dense":
-                columns = self.made.shape(more)[-1]
+                columns = self.builder.shape(more)[-1]
                 bias, more = self.less(bias, self.op("reshape", more, (columns,))), None
-        total = self.op(op, a.stored, b.stored, **options, **({"bias": bias} if bias else {}))
+        total = self.op(op, a.integers, b.integers, **options, **({"bias": bias} if bias else {}))
         if more is not None:
             total = self.op("subtract", total, more)
         if not self.is_zero(b.zero):
-            sums = self.op("sum", a.stored, axis=(-1,), keepdims=True)
+            sums = self.op("sum", a.integers, axis=(-1,), keepdims=True)
             if rows:
-                depth = self.made.shape(a.stored)[-1]
-                count = of_size(self.op, depth, "int32", tuple(self.made.sizes.values()))
+                depth = self.builder.shape(a.integers)[-1]
+                count = of_size(self.op, depth, "int32", tuple(self.builder.sizes.values()))
                 sums = self.op("subtract", sums, self.op("multiply", count, row))
             total = self.op("subtract", total, self.op("multiply", sums, b.zero))
         return total
@@ -132,28 +132,28 @@ class ByteProducts:
     def convolution(
         self, op: str, a: Quantized, b: Quantized, bias: Ref | None, options: dict[str, Any]
     ) -> Ref | None:
-        """The sums of a convolution; None where a zero point of the image is not known, or one of weights in groups of several results."""
+        """Return the sums of a convolution; None where a zero point of the image is not known, or one of weights in groups of several results."""
         axes, padding = PRODUCTS[op], _pairs(options.get("padding", 0), PRODUCTS[op])
-        groups, filters = options.get("groups", 1), self.numbers(b.stored)
+        groups, filters = options.get("groups", 1), self.numbers(b.integers)
         if not isinstance(a.zero, int) or padding is None or filters is None:
             return None
-        b = self.signed(b)
+        b = self.to_signed(b)
         apart = not self.is_zero(b.zero)
         if apart and groups not in (1, filters[0]):
             return None
         if a.zero:
-            sums = self.op("sum", b.stored, axis=tuple(range(1, axes + 2)))
+            sums = self.op("sum", b.integers, axis=tuple(range(1, axes + 2)))
             bias = self.less(bias, self.op("multiply", sums, a.zero))
-        x = a.stored
+        x = a.integers
         if any(map(any, padding)):
             before, after = ((0, 0, *ends) for ends in zip(*padding, strict=True))
             x = self.op("pad", x, before, after, value=a.zero)
         plain = {**options, "padding": ((0, 0),) * axes}
-        total = self.of_lines(op, x, b.stored, {**plain, **({"bias": bias} if bias else {})})
+        total = self.of_lines(op, x, b.integers, {**plain, **({"bias": bias} if bias else {})})
         if not apart:
             return total
         array = np.ones((groups, *filters[1:]), np.int8)
-        sums = self.of_lines(op, x, self.made.constant(self.made.fresh("ones"), array), plain)
+        sums = self.of_lines(op, x, self.builder.constant(self.builder.fresh("ones"), array), plain)
         if a.zero:
             sums = self.op("subtract", sums, prod(filters[1:]) * a.zero)
         return self.op(
@@ -161,12 +161,12 @@ class ByteProducts:
         )
 
     def of_lines(self, op: str, x: Ref, w: Ref, options: dict[str, Any]) -> Ref:
-        """A convolution in which the elements of a window along the last axis are terms of one sum, with their channels all in a line.
+        """Return a convolution in which the elements of a window along the last axis are terms of one sum, with their channels all in a line.
 
         Channels lie side by side in memory, so windows are a view. A step takes several bytes: short sums would end before they pay for what
         comes before and after them.
         """
-        axes, channels = PRODUCTS[op], ix.literal_value(self.made.shape(x)[1])
+        axes, channels = PRODUCTS[op], ix.literal_value(self.builder.shape(x)[1])
         filters = self.numbers(w)
         step, apart = (_each(options.get(name, 1), axes) for name in ("stride", "dilation"))
         alone = options.get("groups", 1) == 1 and apart[-1] == 1
@@ -174,10 +174,10 @@ class ByteProducts:
             return self.op(op, x, w, **options)
         width = filters[-1]
         order, inverse = (0, *range(2, axes + 2), 1), (0, axes + 1, *range(1, axes + 1))
-        seen = self.op("transpose", self.op("transpose", x, axes=order), axes=inverse)
-        windows = self.op("sliding_windows", seen, axes + 1, width, step=step[-1])
+        by_channel = self.op("transpose", self.op("transpose", x, axes=order), axes=inverse)
+        windows = self.op("sliding_windows", by_channel, axes + 1, width, step=step[-1])
         turned = self.op("transpose", windows, axes=(0, *range(2, axes + 3), 1))
-        lead = self.made.shape(turned)[: axes + 1]
+        lead = self.builder.shape(turned)[: axes + 1]
         image = self.op("reshape", turned, (*lead, channels * width))
         lines = self.op("transpose", w, axes=(0, axes + 1, 1, *range(2, axes + 1)))
         lines = self.op("reshape", lines, (filters[0], channels * width, *filters[2:-1], 1))
@@ -186,12 +186,12 @@ class ByteProducts:
 
 
 def _each(option: Argument, axes: int) -> tuple[Any, ...]:
-    """An option of a window, for each of its axes."""
+    """Return an option of a window, for each of its axes."""
     return option if isinstance(option, tuple) else (option,) * axes
 
 
 def _pairs(padding: Argument, axes: int) -> tuple[tuple[int, int], ...] | None:
-    """Padding before and after each axis; None where it is said otherwise."""
+    """Return the padding before and after each axis; None for a padding by name."""
     if isinstance(padding, str):
         return None
     ends = [(one, one) if isinstance(one, int) else one for one in _each(padding, axes)]

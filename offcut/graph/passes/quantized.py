@@ -91,18 +91,18 @@ def integer_products(bound: Bound) -> Bound:
 class _Rewriting(ByteProducts):
     """A graph that is built anew.
 
-    known   values that are not in the graph yet, by name, and what they stand for
-    alias   values that are others
+    pending  values that are not in the graph yet, by name, and what they stand for
+    alias    values that are others
     """
 
     def __init__(self, bound: Bound) -> None:
-        self.given = bound
+        self.source = bound
         super().__init__(rebuilt(bound.graph, bound.arrays))
-        self.known: dict[str, Quantized | _Sums | _Joined] = {}
+        self.pending: dict[str, Quantized | _Sums | _Joined] = {}
         self.alias: dict[str, str] = {}
 
     def bound(self) -> Bound:
-        """The graph, built."""
+        """Return the rewritten graph."""
         rules: Mapping[str, Callable[[Node], bool]] = {
             "cast": self.cast,
             "dequantize": self.dequantize,
@@ -112,70 +112,70 @@ class _Rewriting(ByteProducts):
             **dict.fromkeys(MOVES, self.move),
             **dict.fromkeys(PRODUCTS, self.product),
         }
-        for node in self.given.graph.nodes:
+        for node in self.source.graph.nodes:
             now = with_operands(node, self.alias)
             rule = rules.get(node.op) if len(node.results) == 1 else None
             if rule is None or not rule(now):
                 self.keep(now)
-        for name in self.given.graph.outputs:
+        for name in self.source.graph.outputs:
             self.name(name)
-        self.made.output(*map(Ref, self.given.graph.outputs))
-        return self.made.bound
+        self.builder.output(*map(Ref, self.source.graph.outputs))
+        return self.builder.bound
 
     # -- values
 
     def keep(self, node: Node) -> None:
-        """A node as it is."""
+        """Add a node as it is."""
         for name in node.operands:
             self.compute(name)
-        self.made.nodes.append(node)
-        self.made.values.update((value.name, value) for value in node.results)
-        self.made.later.difference_update(value.name for value in node.results)
+        self.builder.nodes.append(node)
+        self.builder.values.update((value.name, value) for value in node.results)
+        self.builder.later.difference_update(value.name for value in node.results)
 
     def name(self, name: str) -> None:
-        """Have a value under its own name."""
+        """Add a value under its own name."""
         self.compute(name)
         if name in self.alias:
-            value = self.made.values[self.alias.pop(name)]
-            self.made.node("reshape", Ref(value.name), value.shape, results=(name,))
+            value = self.builder.values[self.alias.pop(name)]
+            self.builder.node("reshape", Ref(value.name), value.shape, results=(name,))
 
     def compute(self, name: str) -> None:
-        """Have a value in the graph."""
-        found = self.known.pop(name, None)
-        if isinstance(found, Quantized):
-            for node in found.made:
-                if node.results[0].name not in self.made.values:
+        """Add a pending value to the graph."""
+        pending = self.pending.pop(name, None)
+        if isinstance(pending, Quantized):
+            for node in pending.nodes:
+                if node.results[0].name not in self.builder.values:
                     self.keep(node)
-        elif isinstance(found, _Joined):
-            self.keep(found.node)
-        elif isinstance(found, _Sums):
-            total = self.scaled(found, found.scale, found.bias)
-            made = self.made.nodes.pop()
-            value = replace(self.made.values.pop(total.name), name=name)
-            self.keep(replace(made, results=(value,)))
+        elif isinstance(pending, _Joined):
+            self.keep(pending.node)
+        elif isinstance(pending, _Sums):
+            total = self.scaled(pending, pending.scale, pending.bias)
+            last = self.builder.nodes.pop()
+            value = replace(self.builder.values.pop(total.name), name=name)
+            self.keep(replace(last, results=(value,)))
 
-    def scaled(self, found: _Sums, scale: Parameter, bias: Parameter | None) -> Ref:
-        """``sums * scale + bias``, and what follows."""
-        rank, real = len(self.made.shape(found.sums)), self.op("cast", found.sums, "float32")
-        total = self.op("multiply", real, self.along(scale, rank, found.axis))
+    def scaled(self, sums: _Sums, scale: Parameter, bias: Parameter | None) -> Ref:
+        """Return ``sums * scale + bias``, and what follows."""
+        rank, real = len(self.builder.shape(sums.sums)), self.op("cast", sums.sums, "float32")
+        total = self.op("multiply", real, self.along(scale, rank, sums.axis))
         if bias is not None:
-            total = self.op("add", total, self.along(bias, rank, found.axis))
-        return self.op(found.last, total) if found.last else total
+            total = self.op("add", total, self.along(bias, rank, sums.axis))
+        return self.op(sums.last, total) if sums.last else total
 
-    def is_plain(self, found: Quantized) -> bool:
-        """Whether bytes stand for numbers with one scale and one zero point."""
-        whole = found.scale is not None and self.value(found.stored).dtype in BYTES
-        return whole and self.is_one(found.scale) and self.is_one(found.zero)
+    def is_plain(self, operand: Quantized) -> bool:
+        """Return whether an operand is of bytes with one scale and one zero point."""
+        whole = operand.scale is not None and self.value(operand.integers).dtype in BYTES
+        return whole and self.is_one(operand.scale) and self.is_one(operand.zero)
 
     def times(self, one: Parameter, other: Parameter) -> Parameter:
-        """The product of two scales, of which the first is for all."""
+        """Return the product of two scales, at least one of them a scalar."""
         if isinstance(one, Ref) or isinstance(other, Ref):
             first, second = (other, one) if isinstance(other, Ref) else (one, other)
             return self.op("multiply", first, second)
         return float(np.float32(one) * np.float32(other))
 
     def over(self, one: Parameter, other: float) -> Parameter:
-        """A scale by another."""
+        """Return a scale over another."""
         if isinstance(one, Ref):
             return self.op("divide", one, other)
         return float(np.float32(one) / np.float32(other))
@@ -183,67 +183,69 @@ class _Rewriting(ByteProducts):
     # -- what stands for numbers
 
     def dequantize(self, node: Node) -> bool:
-        """Remember what is dequantized to float32."""
-        given = _given(node)
-        x, scale, zero = given["x"], given["scale"], given.get("zero", 0)
+        """Record a dequantization to float32; return whether it was taken."""
+        arguments = _arguments_of(node)
+        x, scale, zero = arguments["x"], arguments["scale"], arguments.get("zero", 0)
         if node.results[0].dtype != "float32" or not isinstance(x, Ref):
             return False
         for name in node.operands:
             self.compute(name)
-        rank = len(self.made.shape(x))
-        axis = int(given.get("axis", -1)) % max(rank, 1)
+        rank = len(self.builder.shape(x))
+        axis = int(arguments.get("axis", -1)) % max(rank, 1)
         axis = 0 if self.is_one(scale) and self.is_one(zero) else axis
         scale = float(scale) if not isinstance(scale, Ref) else scale
-        self.known[node.results[0].name] = Quantized(x, zero, scale, axis, (node,))
+        self.pending[node.results[0].name] = Quantized(x, zero, scale, axis, (node,))
         return True
 
     def cast(self, node: Node) -> bool:
-        """Remember bytes that become int32."""
+        """Record bytes that become int32; return whether they were taken."""
         x = node.arguments[0]
-        if not isinstance(x, Ref) or x.name in self.known or self.value(x).dtype not in BYTES:
+        if not isinstance(x, Ref) or x.name in self.pending or self.value(x).dtype not in BYTES:
             return False
         if node.results[0].dtype != "int32":
             return False
-        self.known[node.results[0].name] = Quantized(x, 0, None, 0, (node,))
+        self.pending[node.results[0].name] = Quantized(x, 0, None, 0, (node,))
         return True
 
     def subtract(self, node: Node) -> bool:
-        """Remember bytes less their zero points."""
+        """Record bytes less their zero points; return whether they were taken."""
         x, point = node.arguments
         zero: Any = point
-        found = self.known.get(x.name) if isinstance(x, Ref) else None
-        if not isinstance(found, Quantized) or found.scale is not None or found.zero != 0:
+        operand = self.pending.get(x.name) if isinstance(x, Ref) else None
+        if not isinstance(operand, Quantized) or operand.scale is not None or operand.zero != 0:
             return False
         axis = 0
         if isinstance(zero, Ref):
             self.compute(zero.name)
-            shape, own = self.made.shape(zero), node.results[0].shape
+            shape, own = self.builder.shape(zero), node.results[0].shape
             several = [n for n, extent in enumerate(shape) if extent != Const(1, "index")]
-            if len(several) > 1 or own != self.made.shape(found.stored):
+            if len(several) > 1 or own != self.builder.shape(operand.integers):
                 return False
             axis = len(own) - len(shape) + several[0] if several else 0
             if len(shape) != len(several):
                 zero = self.op("reshape", zero, tuple(shape[n] for n in several))
         elif not isinstance(zero, int):
             return False
-        self.known[node.results[0].name] = Quantized(
-            found.stored, zero, None, axis, (*found.made, node)
+        self.pending[node.results[0].name] = Quantized(
+            operand.integers, zero, None, axis, (*operand.nodes, node)
         )
         return True
 
     def move(self, node: Node) -> bool:
-        """Move bytes instead of what they stand for."""
+        """Move bytes instead of what they stand for; return whether that was possible."""
         names = list(refs(node.arguments[0]))
-        found = [self.known.get(name) for name in names]
-        first = found[0] if found else None
+        operands = [self.pending.get(name) for name in names]
+        first = operands[0] if operands else None
         if not isinstance(first, Quantized) or first.scale is None:
             return False
-        if not all(isinstance(one, Quantized) and one.is_like(first) for one in found):
-            parts = tuple(one for one in found if isinstance(one, Quantized) and self.is_plain(one))
-            if node.op == "concat" and len(parts) == len(found):
-                self.known[node.results[0].name] = _Joined(parts, node)
-            return node.results[0].name in self.known
-        if self.value(first.stored).dtype not in BYTES:
+        if not all(isinstance(one, Quantized) and one.is_like(first) for one in operands):
+            parts = tuple(
+                one for one in operands if isinstance(one, Quantized) and self.is_plain(one)
+            )
+            if node.op == "concat" and len(parts) == len(operands):
+                self.pending[node.results[0].name] = _Joined(parts, node)
+            return node.results[0].name in self.pending
+        if self.value(first.integers).dtype not in BYTES:
             return False
         axis, plain = first.axis, self.is_plain(first)
         if not plain:
@@ -264,90 +266,93 @@ class _Rewriting(ByteProducts):
                 if value != 0:
                     return False
                 options["value"] = first.zero
-        stored_of = {
-            name: one.stored.name
-            for name, one in zip(names, found, strict=True)
+        integers_of = {
+            name: one.integers.name
+            for name, one in zip(names, operands, strict=True)
             if isinstance(one, Quantized)
         }
-        arguments = with_operands(replace(node, options=()), stored_of).arguments
-        stored = self.op(node.op, *arguments, **options)
+        arguments = with_operands(replace(node, options=()), integers_of).arguments
+        moved_integers = self.op(node.op, *arguments, **options)
         placed = () if plain else (("axis", axis),)
-        parameters = Ref(stored.name), first.scale, first.zero
+        parameters = Ref(moved_integers.name), first.scale, first.zero
         again = Node(node.results, "dequantize", parameters, placed)
-        moved = replace(first, stored=Ref(stored.name), axis=axis, made=(again,))
-        self.known[node.results[0].name] = moved
+        result = replace(first, integers=Ref(moved_integers.name), axis=axis, nodes=(again,))
+        self.pending[node.results[0].name] = result
         return True
 
     def relu(self, node: Node) -> bool:
-        """Remember sums that are cut off at 0."""
+        """Record sums that are clamped at 0; return whether they were taken."""
         (name,) = node.operands
-        found = self.known.get(name)
-        if not isinstance(found, _Sums) or len(self.given.graph.users[name]) > 1:
+        sums = self.pending.get(name)
+        if not isinstance(sums, _Sums) or len(self.source.graph.users[name]) > 1:
             return False
-        self.known[node.results[0].name] = replace(found, last="relu")
+        self.pending[node.results[0].name] = replace(sums, last="relu")
         return True
 
     def quantize(self, node: Node) -> bool:
-        """Quantize sums with one factor; give bytes back that were dequantized alike."""
-        given = _given(node)
-        x, scale, zero = given["x"], given["scale"], given.get("zero", 0)
-        found = self.known.get(x.name) if isinstance(x, Ref) else None
+        """Quantize sums with one factor, and return bytes that were dequantized alike as they are; return whether that was possible."""
+        arguments = _arguments_of(node)
+        x, scale, zero = arguments["x"], arguments["scale"], arguments.get("zero", 0)
+        operand = self.pending.get(x.name) if isinstance(x, Ref) else None
         for parameter in (one for one in (scale, zero) if isinstance(one, Ref)):
             self.compute(parameter.name)
         (result,) = node.results
-        if isinstance(found, Quantized):
-            same = self.value(found.stored).dtype == result.dtype and self.is_plain(found)
-            if same and (found.scale, found.zero) == (scale, zero):
-                self.alias[result.name] = self.alias.get(found.stored.name, found.stored.name)
+        if isinstance(operand, Quantized):
+            same = self.value(operand.integers).dtype == result.dtype and self.is_plain(operand)
+            if same and (operand.scale, operand.zero) == (scale, zero):
+                self.alias[result.name] = self.alias.get(
+                    operand.integers.name, operand.integers.name
+                )
                 return True
-        if isinstance(found, _Joined) and self.is_one(scale) and self.is_one(zero):
-            parts = tuple(self.again(one, scale, zero, result.dtype) for one in found.parts)
+        if isinstance(operand, _Joined) and self.is_one(scale) and self.is_one(zero):
+            parts = tuple(self.requantize(one, scale, zero, result.dtype) for one in operand.parts)
             self.op(
                 "concat",
                 parts,
-                *found.node.arguments[1:],
-                **dict(found.node.options),
+                *operand.node.arguments[1:],
+                **dict(operand.node.options),
                 results=(result.name,),
             )
             return True
-        if not isinstance(found, _Sums) or isinstance(scale, Ref):
+        if not isinstance(operand, _Sums) or isinstance(scale, Ref):
             return False
-        graph = self.given.graph
+        graph = self.source.graph
         if len(graph.users[x.name]) > 1 or x.name in graph.outputs:
             return False
-        bias = None if found.bias is None else self.over(found.bias, scale)
-        total = self.scaled(found, self.over(found.scale, scale), bias)
+        bias = None if operand.bias is None else self.over(operand.bias, scale)
+        total = self.scaled(operand, self.over(operand.scale, scale), bias)
         self.op("quantize", total, 1.0, zero, dtype=result.dtype, results=(result.name,))
         return True
 
-    def again(self, found: Quantized, scale: Parameter, zero: Parameter, dtype: str) -> Ref:
-        """Bytes that stand for the same numbers in another way."""
-        if self.value(found.stored).dtype == dtype and (found.scale, found.zero) == (scale, zero):
-            return found.stored
-        real = self.op("dequantize", found.stored, found.scale, found.zero)
+    def requantize(self, operand: Quantized, scale: Parameter, zero: Parameter, dtype: str) -> Ref:
+        """Return the bytes of an operand under another scale, zero point and type."""
+        same = self.value(operand.integers).dtype == dtype
+        if same and (operand.scale, operand.zero) == (scale, zero):
+            return operand.integers
+        real = self.op("dequantize", operand.integers, operand.scale, operand.zero)
         return self.op("quantize", real, scale, zero, dtype=dtype)
 
     # -- products
 
     def product(self, node: Node) -> bool:
-        """Multiply bytes where numbers were multiplied that they stand for."""
+        """Multiply bytes instead of the numbers that they stand for; return whether that was possible."""
         options: dict[str, Any] = dict(node.options)
         if not set(options) <= TAKEN or len(node.arguments) != 2:
             return False
-        found = [self.known.get(one.name) for one in node.arguments if isinstance(one, Ref)]
-        if len(found) != 2:
+        operands = [self.pending.get(one.name) for one in node.arguments if isinstance(one, Ref)]
+        if len(operands) != 2:
             return False
-        a, b = found
+        a, b = operands
         if not isinstance(a, Quantized) or not isinstance(b, Quantized):
             return False
-        if any(self.value(one.stored).dtype not in BYTES for one in (a, b)):
+        if any(self.value(one.integers).dtype not in BYTES for one in (a, b)):
             return False
         if (a.scale is None) != (b.scale is None) or not self.is_one(a.scale):
             return False
         axes, (result,) = PRODUCTS[node.op], node.results
         rank = len(result.shape)
         lanes = 1 if axes else rank - 1
-        own = 0 if axes or options.get("transpose_w") else len(self.made.shape(b.stored)) - 1
+        own = 0 if axes or options.get("transpose_w") else len(self.builder.shape(b.integers)) - 1
         if b.axis != own and not (self.is_one(b.scale) and self.is_one(b.zero)):
             return False
         scale = None if a.scale is None or b.scale is None else self.times(a.scale, b.scale)
@@ -357,33 +362,35 @@ class _Rewriting(ByteProducts):
         if sums is None:
             return False
         if scale is not None:
-            self.known[result.name] = _Sums(Ref(sums.name), scale, lanes, more)
+            self.pending[result.name] = _Sums(Ref(sums.name), scale, lanes, more)
             return True
-        made = self.made.nodes.pop()
-        self.made.values.pop(sums.name)
-        self.keep(replace(made, results=(result,)))
+        last = self.builder.nodes.pop()
+        self.builder.values.pop(sums.name)
+        self.keep(replace(last, results=(result,)))
         return True
 
     def bias_of(self, bias: Argument, scale: Parameter | None) -> tuple[Ref | None, Ref | None]:
-        """A bias in units of the sums, where it is such a one, or as a number."""
+        """Return a bias in units of the sums and None, where it is in these units; else None and the bias as it is."""
         if not isinstance(bias, Ref):
             return None, None
-        found = self.known.get(bias.name)
-        if isinstance(found, Quantized) and scale is not None and found.scale is not None:
-            one, other = self.array(found.scale), self.array(scale)
+        operand = self.pending.get(bias.name)
+        if isinstance(operand, Quantized) and scale is not None and operand.scale is not None:
+            one, other = self.array(operand.scale), self.array(scale)
             near = one is not None and other is not None and np.allclose(one, other, ROUNDED, 0)
-            if near and found.zero == 0 and self.value(found.stored).dtype == "int32":
-                return found.stored, None
+            if near and operand.zero == 0 and self.value(operand.integers).dtype == "int32":
+                return operand.integers, None
         self.compute(bias.name)
         return (bias, None) if scale is None else (None, bias)
 
     def array(self, parameter: Parameter) -> Any:
-        """The elements of a parameter; None where they are not known."""
+        """Return the elements of a parameter; None where they are not known."""
         if not isinstance(parameter, Ref):
             return np.float32(parameter)
-        if parameter.name in self.made.arrays:
-            return self.made.arrays[parameter.name]
-        makers = (one for one in reversed(self.made.nodes) if one.results[0].name == parameter.name)
+        if parameter.name in self.builder.arrays:
+            return self.builder.arrays[parameter.name]
+        makers = (
+            one for one in reversed(self.builder.nodes) if one.results[0].name == parameter.name
+        )
         node = next(makers, None)
         if node is None or node.op != "multiply":
             return None
@@ -391,7 +398,7 @@ class _Rewriting(ByteProducts):
         return None if any(one is None for one in parts) else np.multiply(*parts)
 
 
-def _given(node: Node) -> dict[str, Any]:
-    """The arguments of a quantization, or of a dequantization, by name."""
+def _arguments_of(node: Node) -> dict[str, Any]:
+    """Return the arguments of a quantization, or of a dequantization, by name."""
     names = ("x", "scale", "zero", "dtype", "axis")
     return dict(zip(names, node.arguments, strict=False)) | dict(node.options)

@@ -72,8 +72,10 @@ def quantize(
 
     def result(*at: Value) -> Value:
         near = minimum(where(ratio[at] > -FAR, ratio[at], -FAR), FAR)
-        moved = cast(nearest(near), "int32") + parameter(zero, "int32", at[position : position + 1])
-        return cast(minimum(maximum(moved, lowest), highest), dtype)
+        shifted = cast(nearest(near), "int32") + parameter(
+            zero, "int32", at[position : position + 1]
+        )
+        return cast(minimum(maximum(shifted, lowest), highest), dtype)
 
     return compute(x.shape, result, name, letters)
 

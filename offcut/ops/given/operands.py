@@ -32,7 +32,7 @@ def narrower(total: str) -> tuple[str, ...]:
 
 
 def beside(dtype: str) -> tuple[str, ...]:
-    """The element types that products take beside an operand of `dtype`: weights of int8 stay as they are."""
+    """Return the element types that products take beside an operand of `dtype`: weights of int8 stay as they are."""
     return (dtype, "int8") if dtype in ("uint8", "float32") else (dtype,)
 
 

@@ -27,7 +27,7 @@ def unfold(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """The elements of each window (n, c, kh, kw, h, w) of an image (n, c, …), of one to three spatial axes.
+    """Return the elements of each window (n, c, kh, kw, h, w) of an image (n, c, …), of one to three spatial axes.
 
     With padding p, stride s and dilation d: ``y[n, c, r, q, i, j] = x[n, c, i*s + r*d - p, j*s + q*d - p]``, 0 outside.
 

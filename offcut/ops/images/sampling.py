@@ -27,7 +27,7 @@ def grid_sample(
     *,
     name: str | None = None,
 ) -> Tensor:
-    """``result[n, c, i, j]``: channel c of image n at the place that ``grid[n, i, j]`` names, (along w, along h).
+    """Return ``result[n, c, i, j]``: channel c of image n at the place that ``grid[n, i, j]`` names, (along w, along h).
 
     x               images (n, c, h, w) of float32 or float64
     grid            (n, i, j, 2) of the same type: -1 and 1 are the ends of an axis
@@ -48,9 +48,9 @@ def grid_sample(
             f"cannot read {x!r} at {grid!r}",
             because="a grid is (n, i, j, 2), of the batch and the type of the images",
         )
-    for label, value, known in (("mode", mode, MODES), ("padding", padding, PADDINGS)):
-        if not is_one_of(value, known):
-            because = f"{label}s are {', '.join(known)}"
+    for label, value, choices in (("mode", mode, MODES), ("padding", padding, PADDINGS)):
+        if not is_one_of(value, choices):
+            because = f"{label}s are {', '.join(choices)}"
             raise DescribeError(op, f"cannot take {label}={value!r}", because=because)
     corners = flag(op, "align_corners", align_corners)
     words = (("", mode, "linear"), ("", padding, "zeros"), ("corners", corners, False))
@@ -110,13 +110,13 @@ class _Axis:
         def place(n: Value, i: Value, j: Value) -> Value:
             size = cast(extent, grid.dtype)
             own = grid[n, i, j, number] + 1.0
-            found = own * (size - 1.0) * 0.5 if corners else (own * size - 1.0) * 0.5
+            center = own * (size - 1.0) * 0.5 if corners else (own * size - 1.0) * 0.5
             if padding == "reflection":
-                found = _mirrored(found, size, corners)
+                center = _mirrored(center, size, corners)
             if padding != "zeros":
-                return minimum(maximum(found, 0.0), size - 1.0)
-            inside = (found > -_FAR) & (found < _FAR)
-            return where(inside, found, -_FAR)
+                return minimum(maximum(center, 0.0), size - 1.0)
+            inside = (center > -_FAR) & (center < _FAR)
+            return where(inside, center, -_FAR)
 
         places = compute(shape, place, f"{name}_place", "nij")
         whole = round if mode == "nearest" else floor
@@ -134,11 +134,11 @@ class _Axis:
 
             inside = compute(shape, within, f"{name}_inside_{step}", "nij")
 
-            def found(*at: Value) -> tuple[Value, Value]:
+            def element(*at: Value) -> tuple[Value, Value]:
                 meant = index(first[at]) + step
                 return maximum(minimum(meant, extent - 1), 0), inside[at]
 
-            return found
+            return element
 
         self.taps = [tap(step) for step in range(2 if mode == "linear" else 1)]
 
@@ -148,6 +148,6 @@ def _mirrored(place: Value, size: Value, corners: bool) -> Value:
     low, span = (0.0, size - 1.0) if corners else (-0.5, size)
     away = absolute(place - low)
     turns = floor(away / maximum(span, 1.0))
-    left = away - turns * span
+    distance = away - turns * span
     even = floor(turns * 0.5) * 2.0 == turns
-    return where(span > 0.0, where(even, left, span - left) + low, 0.0)
+    return where(span > 0.0, where(even, distance, span - distance) + low, 0.0)

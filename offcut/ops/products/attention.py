@@ -100,7 +100,7 @@ def attention(
         return _masked(value, mask, (*leading, i, j), total)
 
     def near(at: tuple[Value, ...]) -> list[Value]:
-        """Which keys a query attends to, by its place and theirs."""
+        """Return which keys a query attends to, by its place and theirs."""
         *_, i, j = at
         own, conditions = i // shared if shared > 1 else i, list[Value]()
         if width is not None:
@@ -172,7 +172,7 @@ def _mixed(
         return score(*at) if scored is None else scored[at]
 
     def term(value: Value, at: tuple[Value, ...], otherwise: float) -> Value:
-        """What is reduced at a place: what changes nothing, where its key is not read."""
+        """Return what is reduced at a place: what changes nothing, where its key is not read."""
         conditions = near(at)
         return where(reduce(and_, conditions), value, otherwise) if conditions else value
 

@@ -165,7 +165,7 @@ def merge_axes(x: Tensor, axis: int, *, name: str | None = None) -> Tensor:
 def sliding_windows(
     x: Tensor, axis: int, size: int, step: int = 1, *, name: str | None = None
 ) -> Tensor:
-    """The windows of `size` neighbours along `axis`, each `step` after the one before: their elements along a new last axis.
+    """Return the windows of `size` neighbours along `axis`, each `step` after the one before: their elements along a new last axis.
 
     For ``axis=0`` of two axes ``result[i, j, k] = x[i * step + k, j]``; an axis of extent e has ``(e - size) // step + 1`` windows.
 
@@ -176,12 +176,12 @@ def sliding_windows(
     op = "sliding_windows"
     check_tensor(op, "x", x, least=1)
     position = axis_number(op, x, axis)
-    for label, given in (("size", size), ("step", step)):
-        found = whole(given)
-        if found is None or found < 1:
+    for label, argument in (("size", size), ("step", step)):
+        number = whole(argument)
+        if number is None or number < 1:
             raise DescribeError(
                 op,
-                f"cannot take {label}={given!r}",
+                f"cannot take {label}={argument!r}",
                 because=f"{label} is an int of at least 1",
             )
     count = (x.shape[position] - int(size)) // int(step) + 1

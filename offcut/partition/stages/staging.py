@@ -183,7 +183,7 @@ def factor_copies(computation: Computation, position: int, narrow: bool) -> list
 
 
 def converted_last(factor: Expr) -> Expr:
-    """``where(c, float(x), 0)`` as ``float(where(c, x, 0))``."""
+    """Return ``where(c, float(x), 0)`` as ``float(where(c, x, 0))``."""
     match factor:
         case Select(condition, Cast(a, dtype), Const(0)):
             return Cast(Select(condition, a, Const(0, dtype_of(a))), dtype)

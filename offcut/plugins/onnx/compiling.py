@@ -42,15 +42,15 @@ def compile_file(
     proto, weights = _proto(source, content)
     with lent(weights.values(), let_go):
         weights = arrays_in(proto, weights)
-        found = imported(proto, sizes, constants, weights)
-        model = compiled(found.bound, **how)
+        graph = imported(proto, sizes, constants, weights)
+        model = compiled(graph.bound, **how)
     if key is not None:
-        model.write_cached(key, found.inputs, found.outputs, "mapping")
-    return CompiledFile(replace(found, bound=model.asked), model)
+        model.write_cached(key, graph.inputs, graph.outputs, "mapping")
+    return CompiledFile(replace(graph, bound=model.asked), model)
 
 
 def _proto(source: Any, content: memoryview | None) -> tuple[Any, Mapping[int, Array]]:
-    """The model of a path, of bytes, or itself; and the bytes of initializers that are left out of it, by their places."""
+    """Return the model of a path, of bytes, or itself; and the bytes of initializers that are left out of it, by their places."""
     if isinstance(source, onnx.ModelProto):
         return source, {}
     if isinstance(source, str | os.PathLike):
@@ -62,19 +62,19 @@ def _proto(source: Any, content: memoryview | None) -> tuple[Any, Mapping[int, A
             ):
                 data = memoryview(map_file(path)) if content is None else content
                 rest, weights = apart(data)
-                made = onnx.load_model_from_string(rest)
+                proto = onnx.load_model_from_string(rest)
             else:
-                made, weights = onnx.load(path, load_external_data=False), {}
+                proto, weights = onnx.load(path, load_external_data=False), {}
         except OSError as error:
             raise _unread(path, str(error.strerror)) from None
         except Exception as error:  # protobuf has errors of its own
             raise _unread(path, _short(error)) from None
         try:
-            onnx.load_external_data_for_model(made, str(path.parent))
+            onnx.load_external_data_for_model(proto, str(path.parent))
         except Exception as error:  # of the checker, of the system
             because = f"its tensors lie in another file: {' '.join(str(error).split())}"
             raise DescribeError(OP, f"cannot read {path}", because=because) from None
-        return made, weights
+        return proto, weights
     if isinstance(source, bytes | bytearray | memoryview):
         try:
             rest, weights = apart(memoryview(source).cast("B"))

@@ -121,15 +121,15 @@ class Imported:
         return {self.inputs[name]: array for name, array in feed.items()}
 
     def run(self, model: Model, feed: object, sizes: Mapping[str, int]) -> dict[str, Array]:
-        """The outputs by their names in the file.
+        """Return the outputs by their names in the file.
 
         feed  as `given` takes it; a dictionary with an array for each input goes the short way
 
         Raises CallError where an array does not fit.
         """
         if not sizes and type(feed) is dict and feed.keys() == self.inputs.keys():
-            found = model.outputs([feed[name] for name in self.inputs], sizes)
-            return dict(zip(self.outputs, found, strict=True))
+            outputs = model.outputs([feed[name] for name in self.inputs], sizes)
+            return dict(zip(self.outputs, outputs, strict=True))
         return self.named(model(self.given(feed), **sizes))
 
     def named(self, results: Mapping[str, Array]) -> dict[str, Array]:
@@ -199,14 +199,14 @@ def _with_types(proto: Any) -> Any:
     open_ = [one for one in proto.graph.output if not _has_shape(one)]
     if not open_:
         return proto
-    made = type(proto)()
-    made.CopyFrom(proto)
-    for one in made.graph.output:
+    copy = type(proto)()
+    copy.CopyFrom(proto)
+    for one in copy.graph.output:
         if not one.type.WhichOneof("value"):
             one.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
         if not _has_shape(one):
             one.type.tensor_type.shape.SetInParent()
-    return made
+    return copy
 
 
 def _has_shape(value: Any) -> bool:

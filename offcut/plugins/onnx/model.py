@@ -72,11 +72,11 @@ class OnnxModel:
         return self._file.model
 
     def __repr__(self) -> str:
-        given, found = (", ".join(names) for names in (self.inputs, self.outputs))
+        inputs, outputs = (", ".join(names) for names in (self.inputs, self.outputs))
         saved = self._saved
         name = saved.signature.name if saved else self.graph.name
         sizes = ", ".join(size.name for size in self.sizes)
-        return f"<model {name}({given}) -> {found} for any {sizes or 'call'}>"
+        return f"<model {name}({inputs}) -> {outputs} for any {sizes or 'call'}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """It is compiled again where it is read: its kernels come from the cache."""
@@ -138,8 +138,8 @@ class OnnxModel:
 
         calls  that are timed; the other arguments are those of a call
         """
-        given = self.imported.given((feed, *more) if more else feed)
-        return self.model.profile(given, calls=calls, **sizes)
+        arguments = self.imported.given((feed, *more) if more else feed)
+        return self.model.profile(arguments, calls=calls, **sizes)
 
     def save(self, path: str | os.PathLike[str], *, shared: bool = False) -> None:
         """Write the model into a file, which `offcut.load` runs where there is no compiler, as `Model.save` says."""

@@ -39,7 +39,7 @@ def arrays_in(proto: Any, weights: Mapping[int, Array]) -> dict[int, Array]:
     """
     from onnx import helper  # not to map a file
 
-    found: dict[int, Array] = {}
+    arrays: dict[int, Array] = {}
     for place, data in weights.items():
         tensor = proto.graph.initializer[place]
         try:
@@ -49,8 +49,8 @@ def arrays_in(proto: Any, weights: Mapping[int, Array]) -> dict[int, Array]:
         if kind is None or prod(tensor.dims) * kind.itemsize != data.nbytes:
             tensor.raw_data = data.tobytes()
         else:
-            found[place] = data.view(kind).reshape(tensor.dims)
-    return found
+            arrays[place] = data.view(kind).reshape(tensor.dims)
+    return arrays
 
 
 def restore(proto: Any, arrays: Mapping[int, Array]) -> None:

@@ -99,7 +99,7 @@ def branches() -> Iterator[list[Any]]:
     """
     found: list[Any] = []
     taken, counted, measured = torch.SymBool.__bool__, SymNode.guard_int, SymNode.guard_float
-    asked = SymNode.guard_bool
+    guard_bool = SymNode.guard_bool
 
     def noted(condition: Any) -> bool:
         file = sys._getframe(1).f_code.co_filename
@@ -110,7 +110,7 @@ def branches() -> Iterator[list[Any]]:
         return value
 
     def noted_bound(condition: Any, file: str, line: int) -> bool:
-        expr, value = condition.expr, asked(condition, file, line)
+        expr, value = condition.expr, guard_bool(condition, file, line)
         if _is_bound(expr):
             found.append(expr if value else sympy.Not(expr))
         return bool(value)
@@ -133,7 +133,7 @@ def branches() -> Iterator[list[Any]]:
         yield found
     finally:
         torch.SymBool.__bool__, SymNode.guard_int = taken, counted
-        SymNode.guard_float, SymNode.guard_bool = measured, asked
+        SymNode.guard_float, SymNode.guard_bool = measured, guard_bool
 
 
 def _is_bound(condition: Any) -> bool:

@@ -177,8 +177,8 @@ class TorchModel:
         args, kwargs  of a call
         calls         that are timed
         """
-        found = profile_of(type(self).__name__, partial(self, *args, **(kwargs or {})), calls)
-        return replace(found, sizes={})  # their names are torch's
+        profile = profile_of(type(self).__name__, partial(self, *args, **(kwargs or {})), calls)
+        return replace(profile, sizes={})  # their names are torch's
 
     def save(self, path: str | os.PathLike[str], *, shared: bool = False) -> None:
         """Write the model into a file, which `offcut.load` runs where there is no torch, as `Model.save` says: called with the same arrays in

@@ -106,10 +106,10 @@ class Program:
         self.quotients = tuple(one for one in facts.quotients if one[1] in solutions)
         with lent(fixed.values()):
             while True:
-                found = split(graph, facts, fixed, refused, how.devices, how.views)
-                self.left = list(found.left)
+                parts = split(graph, facts, fixed, refused, how.devices, how.views)
+                self.left = list(parts.left)
                 try:
-                    self.steps = [self._step(module, step, known) for step in found.steps]
+                    self.steps = [self._step(module, step, known) for step in parts.steps]
                 except _Unfit as unfit:
                     refused[unfit.node] = unfit.reason
                     self.again.clear()
@@ -118,7 +118,7 @@ class Program:
         if how.parts is not True:
             for ran, model in zip(self._ran, in_parts(self.predicted, how.parts), strict=True):
                 ran.model = model
-        self.order = tuple(zip(self.steps, _frees(found.steps, output), strict=True))
+        self.order = tuple(zip(self.steps, _frees(parts.steps, output), strict=True))
         self.finds = any(isinstance(step, _Called) and step.found for step in self.steps)
         read = {one.node for one in solutions.values()} | {*output.all_input_nodes}
         read |= set() if conditions is None else conditions.nodes
@@ -355,9 +355,9 @@ class _Ran:
             own = {name: sizes[name] for name in self.sizes}
             if torch.autograd._profiler_enabled():
                 with observed_by(_RECORDER):
-                    found = self.model.outputs(given, own)
+                    outputs = self.model.outputs(given, own)
             else:
-                found = self.model.outputs(given, own)
+                outputs = self.model.outputs(given, own)
         except CallError as refused:  # this call alone: torch calculates it, or says what is wrong
             self.instead(values, sizes)
             self.refused(refused)
@@ -370,7 +370,7 @@ class _Ran:
             self.instead(values, sizes)
             return
         for node, place, shared, strides, device in self.outputs:
-            made = found[place]
+            made = outputs[place]
             tensor = tensor_of(made) if isinstance(made, np.ndarray) else made
             if tensor.device.type != device.type:  # the first operand was elsewhere
                 tensor = tensor.to(device)

@@ -158,11 +158,11 @@ def is_view(node: Any) -> bool:
     return bool(getattr(node.target, "is_view", False)) or name in ALIASES
 
 
-def _arranged(graph: Any, found: _Found, views: bool) -> Split:
+def _arranged(graph: Any, parts: _Found, views: bool) -> Split:
     """Return the steps that the results need, by stage; views that torch can do are done by torch, but where regions calculate them."""
-    stages, ours = found.stages, found.ours
+    stages, ours = parts.stages, parts.ours
     given: dict[int, dict[Any, None]] = {}
-    effects = {node for node in found.place if node.is_impure()}
+    effects = {node for node in parts.place if node.is_impure()}
     by_torch = set(effects)
     pending: list[Any] = [*effects, *(node for node in graph.nodes if node.op == "output")]
     seen: set[Any] = set()
@@ -185,10 +185,10 @@ def _arranged(graph: Any, found: _Found, views: bool) -> Split:
         region = _region(ours[stage], tuple(sorted(nodes, key=order.__getitem__)), stages, stage)
         steps.append((2 * stage, 0, region))
     for node in by_torch:
-        at = stages[node] if node in stages else found.place.get(node, -1)
+        at = stages[node] if node in stages else parts.place.get(node, -1)
         steps.append((2 * at + 1, order[node], node))
     steps.sort(key=lambda step: step[:2])
-    kept = tuple((node, reason) for node, reason in found.left if node in by_torch)
+    kept = tuple((node, reason) for node, reason in parts.left if node in by_torch)
     return Split(tuple(step for *_, step in steps), kept)
 
 

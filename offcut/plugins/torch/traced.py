@@ -113,13 +113,13 @@ class Traced:
         program, again = self.program, self.program.again
         if program.has_views:
             pairs = zip(self._nodes, self.known, strict=True)
-            known = {
+            views = {
                 node: again[node]() if one is HELD else one
                 for node, one in pairs
                 if one is not HELD or node in again
             }
             program = program.with_views(
-                {node: one for node, one in known.items() if one is not None}
+                {node: one for node, one in views.items() if one is not None}
             )
         return program.whole_region(op)
 

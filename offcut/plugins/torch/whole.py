@@ -51,10 +51,10 @@ def _traced(walked: Any) -> Any:
     return found
 
 
-def _learns(*given: Any) -> bool:
+def _learns(*arguments: Any) -> bool:
     """Return whether a gradient is asked for."""
     return torch.is_grad_enabled() and any(
-        one.requires_grad for one in pytree.tree_leaves(given) if isinstance(one, torch.Tensor)
+        one.requires_grad for one in pytree.tree_leaves(arguments) if isinstance(one, torch.Tensor)
     )
 
 
@@ -98,11 +98,11 @@ def keep_whole(module: Any) -> None:
     """Put operators of ours in place of the recurrent layers of a graph of dynamo in which no gradient is asked for; of packed sequences none is."""
     for node in module.graph.nodes:
         ours = _BY_FUNCTION.get(node.target) if node.op == "call_function" else None
-        given = torch.fx.node.map_arg(node.args, lambda one: one.meta.get("example_value"))
+        arguments = torch.fx.node.map_arg(node.args, lambda one: one.meta.get("example_value"))
         if (
             ours is not None
             and len(node.args) == len(ours._schema.arguments)
-            and not _learns(given)
+            and not _learns(arguments)
         ):
             node.target = ours
     module.recompile()

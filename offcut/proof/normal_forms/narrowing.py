@@ -71,7 +71,7 @@ _OWN = (Kind.LOCAL, Kind.PRIVATE)
 @memo(16)
 def without_unread_elements(program: Program) -> Program:
     """Return `program` without tiles of elements that no term with a condition reads; itself where there are none."""
-    needed = _needed(program) if conditional_sums(program) else {}
+    needed = _conditions_of_arrays(program) if conditional_sums(program) else {}
     return _Elements(program, needed).result() if needed else program
 
 
@@ -83,7 +83,7 @@ def narrow_terms(program: Program) -> Program:
 def conditional_sums(program: Program) -> tuple[str, ...]:
     """Return the arrays that updates with conditions on their terms store, in the order of the text."""
     stores = analysis(program).of(Store)
-    return tuple(dict.fromkeys(store.buffer for store in stores if _term(store)))
+    return tuple(dict.fromkeys(store.buffer for store in stores if _is_conditional_update(store)))
 
 
 def without_conditions(program: Program) -> Program:
@@ -156,7 +156,7 @@ class _Elements(TileRewriting):
                 return super().statement(stmt, at)
 
     def tile(self, tile: Tile, at: Facts) -> tuple[Stmt, ...]:
-        atoms = self.asked(tile)
+        atoms = self.common_conditions(tile)
         if not atoms:
             return (tile,)
         inside = inside_tile(tile, at)
@@ -166,7 +166,7 @@ class _Elements(TileRewriting):
         some = [one for one in some if not inside.holds(one)]
         return (If(conjunction(some), (tile,)),) if some else (tile,)
 
-    def asked(self, tile: Tile) -> tuple[Expr, ...]:
+    def common_conditions(self, tile: Tile) -> tuple[Expr, ...]:
         """Return what every read asks of all that a tile stores; nothing where it stores what is read anywhere."""
         common: list[tuple[Expr, ...]] = []
         for store in walk(tile.body):
@@ -184,13 +184,17 @@ class _Elements(TileRewriting):
         nothing where something else is asked, or of more.
         """
         moving = [axis for axis in tile.axes if name in variables(axis.start)]
-        if tile.cover is not None or len(moving) != 1 or any(_term(s) for s in walk(tile.body)):
+        if (
+            tile.cover is not None
+            or len(moving) != 1
+            or any(_is_conditional_update(s) for s in walk(tile.body))
+        ):
             return ()
         axes = {axis.iter for axis in tile.axes}
-        limits = [bound(atom, moving[0].iter) for atom in self.asked(tile)]
+        limits = [bound(atom, moving[0].iter) for atom in self.common_conditions(tile)]
         plain = [one for one in limits if one is not None and not variables(one.b) & axes]
-        told = all(bound(replace(one, a=moving[0].start), name) is not None for one in plain)
-        return tuple(plain) if told and len(plain) == len(limits) else ()
+        has_bounds = all(bound(replace(one, a=moving[0].start), name) is not None for one in plain)
+        return tuple(plain) if has_bounds and len(plain) == len(limits) else ()
 
     def tiles(
         self, loop: For, tile: Tile, limits: Sequence[Compare], at: Facts
@@ -236,7 +240,7 @@ class _Terms(TileRewriting):
     def tile(self, tile: Tile, at: Facts) -> tuple[Stmt, ...]:
         for place, stmt in enumerate(tile.body):
             match stmt:
-                case For(_, _, _, (Store() as store,)) if _term(store):
+                case For(_, _, _, (Store() as store,)) if _is_conditional_update(store):
                     return self.terms(tile, place, stmt, store, inside_tile(tile, at))
         return (tile,)
 
@@ -304,9 +308,9 @@ class _Terms(TileRewriting):
     def row_by_row(self, tile: Tile, rows: frozenset[str], sums: For) -> Stmt:
         """Return the terms of a sum that rows of a tile have by themselves: its other axes as lanes."""
         others = tuple(axis for axis in tile.axes if axis.iter not in rows)
-        asked = () if tile.where is None else conjuncts(tile.where)
-        inside = [one for one in asked if not variables(one) & rows]
-        around = [one for one in asked if variables(one) & rows]
+        conditions = () if tile.where is None else conjuncts(tile.where)
+        inside = [one for one in conditions if not variables(one) & rows]
+        around = [one for one in conditions if variables(one) & rows]
         where = conjunction(inside) if inside else None
         form = tile.form if inside else Form.FULL
         body: tuple[Stmt, ...] = (Tile(others, (sums,), where, form, Role.TAIL),)
@@ -342,8 +346,8 @@ def _without_condition(loop: For, at: Facts) -> Stmt:
         else:
             ends_at = _limited(ends_at, limit, at)
     body = (If(conjunction(inside), then),) if inside else then
-    made = replace(loop, lo=ends_at[0], hi=ends_at[1], body=body)
-    return If(conjunction(out), (made,)) if out else made
+    narrowed = replace(loop, lo=ends_at[0], hi=ends_at[1], body=body)
+    return If(conjunction(out), (narrowed,)) if out else narrowed
 
 
 def _limited(ends_at: tuple[Expr, Expr], limit: Compare | None, at: Facts) -> tuple[Expr, Expr]:
@@ -356,21 +360,21 @@ def _limited(ends_at: tuple[Expr, Expr], limit: Compare | None, at: Facts) -> tu
 
 
 def _in_some(atom: Expr, tile: Tile) -> Expr | None:
-    """Return what holds where a condition of `_needed` may hold for some instance of a tile; None where that is not known."""
+    """Return what holds where a condition of `_conditions_of_arrays` may hold for some instance of a tile; None where that is not known."""
     assert isinstance(atom, Compare)
     ranges = {
         axis.iter: (axis.start, ix.sub(ix.add(axis.start, axis.extent), 1)) for axis in tile.axes
     }
-    found = ends(atom.a, ranges)
-    return None if found is None else Compare(">=", found[1], atom.b)
+    extremes = ends(atom.a, ranges)
+    return None if extremes is None else Compare(">=", extremes[1], atom.b)
 
 
 def _and(where: Expr | None, limits: Sequence[Expr]) -> Expr:
-    known = () if where is None else conjuncts(where)
-    return conjunction([*known, *(one for one in limits if one not in known)])
+    conditions = () if where is None else conjuncts(where)
+    return conjunction([*conditions, *(one for one in limits if one not in conditions)])
 
 
-def _term(stmt: Stmt) -> bool:
+def _is_conditional_update(stmt: Stmt) -> bool:
     """Return whether a statement is an update with a condition on its term."""
     return (
         isinstance(stmt, Store)
@@ -379,7 +383,7 @@ def _term(stmt: Stmt) -> bool:
     )
 
 
-def _needed(program: Program) -> Mapping[str, tuple[Expr, ...]]:
+def _conditions_of_arrays(program: Program) -> Mapping[str, tuple[Expr, ...]]:
     """Return what every read of a local array asks of the element, by the array."""
     stores = analysis(program).of(Store)
     order = list(dict.fromkeys(store.buffer for store in stores))
@@ -387,7 +391,7 @@ def _needed(program: Program) -> Mapping[str, tuple[Expr, ...]]:
     anywhere = {
         load.buffer
         for stmt in walk(program.body)
-        for expr in _others(stmt)
+        for expr in _expressions_beside_value(stmt)
         for load in all_loads(expr)
     }
     needed: dict[str, tuple[Expr, ...]] = {}
@@ -395,19 +399,21 @@ def _needed(program: Program) -> Mapping[str, tuple[Expr, ...]]:
     for name in reversed(order):
         if name not in own or name in anywhere:
             continue
-        asked: list[frozenset[Expr]] = []
+        conditions: list[frozenset[Expr]] = []
         for store in stores:
             for load, path in loads(store.value):
                 if load.buffer == name and store.buffer != name:
-                    asked.append(_asked_of(load, path, store, needed.get(store.buffer, ()), sizes))
+                    conditions.append(
+                        _conditions_of_read(load, path, store, needed.get(store.buffer, ()), sizes)
+                    )
                 elif load.buffer == name:
-                    asked.append(frozenset())
-        if asked and (common := reduce(frozenset.intersection, asked)):
+                    conditions.append(frozenset())
+        if conditions and (common := reduce(frozenset.intersection, conditions)):
             needed[name] = tuple(sorted(common, key=str))
     return needed
 
 
-def _others(stmt: Stmt) -> Iterator[Expr]:
+def _expressions_beside_value(stmt: Stmt) -> Iterator[Expr]:
     """Yield what a statement reads but for the value that it stores."""
     if isinstance(stmt, Store):
         yield from stmt.index
@@ -415,7 +421,7 @@ def _others(stmt: Stmt) -> Iterator[Expr]:
         yield from expressions(stmt)
 
 
-def _asked_of(
+def _conditions_of_read(
     load: Load, path: Sequence[Expr], store: Store, needed: Sequence[Expr], sizes: frozenset[str]
 ) -> frozenset[Expr]:
     """Return what holds of the element that a store reads, its axes called `_axis`.
@@ -426,12 +432,12 @@ def _asked_of(
     names = [part.name for part in load.index if isinstance(part, Var)]
     if len(set(names)) < len(load.index):
         return frozenset()
-    stored = {_axis(k): part for k, part in enumerate(store.index)}
-    known = [atom for condition in path for atom in conjuncts(condition)]
-    known += [substitute(one, stored) for one in needed]
-    moved: dict[str, Expr] = {name: Var(_axis(k)) for k, name in enumerate(names)}
+    index_of_axis = {_axis(k): part for k, part in enumerate(store.index)}
+    conditions = [atom for condition in path for atom in conjuncts(condition)]
+    conditions += [substitute(one, index_of_axis) for one in needed]
+    axis_of: dict[str, Expr] = {name: Var(_axis(k)) for k, name in enumerate(names)}
     own = sizes | {_axis(k) for k in range(len(names))}
-    forms = (_at_least_zero(substitute(atom, moved)) for atom in known)
+    forms = (_at_least_zero(substitute(atom, axis_of)) for atom in conditions)
     return frozenset(one for one in forms if one is not None and variables(one) <= own)
 
 

@@ -125,7 +125,7 @@ class BandLoops(NestLoops):
     def plain(
         self, axis: str, lo: Expr, hi: Expr, parts: Sequence[Open], at: At
     ) -> tuple[Stmt, ...]:
-        """``for axis in lo:hi``, by its own name: no other nest is inside."""
+        """Return ``for axis in lo:hi``, by its own name: no other nest is inside."""
         inner = at.updated(facts=at.facts.loop(axis, lo, hi))
         return (For(axis, lo, hi, self.opened(axis, ix.sub(Var(axis), lo), parts, inner)),)
 
@@ -257,19 +257,19 @@ class BandLoops(NestLoops):
             # A row goes on after the full tiles at `end`, or at `lo` if it starts later.
             later = end if lo == lo_max else facts.extreme("max", lo, end)
             return (*body, *clipped(lo if lo_min == lo_max == end else later, hi))
-        left = ix.ceildiv(facts.extreme("max", ix.sub(upper[1], end), ix.const(0)), tile)
-        if left == ix.const(0):
+        count = ix.ceildiv(facts.extreme("max", ix.sub(upper[1], end), ix.const(0)), tile)
+        if count == ix.const(0):
             return body
         form = Form.MASK if free else Form.GUARD
-        asked = {**at.segments, root: replace(crossing_segment(tile), form=form)}
+        with_crossing = {**at.segments, root: replace(crossing_segment(tile), form=form)}
 
         def masked(place: TilePlace) -> tuple[Stmt, ...]:
             start = ix.sub(ix.add(end, place.start), lo)
-            inner = at.updated(facts=place.inside(facts), segments=asked)
-            named = replace(place, start=start, height=ix.const(tile))
-            return self.one_tile(split, named, place, parts, inner)
+            inner = at.updated(facts=place.inside(facts), segments=with_crossing)
+            shifted = replace(place, start=start, height=ix.const(tile))
+            return self.one_tile(split, shifted, place, parts, inner)
 
-        tiles = full_segment(tile, left, ix.mul(tile, left), Role.TAIL)
+        tiles = full_segment(tile, count, ix.mul(tile, count), Role.TAIL)
         name = self.counter(split)
         return (*body, *segment_loops(tiles, name, self.names, masked, always_loop=True))
 
@@ -289,23 +289,23 @@ class BandLoops(NestLoops):
             if leaf == root:
                 return Range(lo, hi, None, None, segment)
             leaf = self.split_of(leaf).axis
-        made = self.split_of(leaf)
+        split = self.split_of(leaf)
         start, height = self.base(leaf, at), at.extents[leaf]
         end = ix.add(start, height)
         where: Expr | None = None
         if root in at.early:
             where = Logic("and", (Compare("<=", lo, Var(root)), Compare("<", Var(root), hi)))
-        elif made.axis in at.limits:
-            stop = ix.add(self.base(made.axis, at), at.limits[made.axis])
+        elif split.axis in at.limits:
+            stop = ix.add(self.base(split.axis, at), at.limits[split.axis])
             where = ix.compare("<", Var(root), stop)
             end = at.facts.extreme("min", end, stop)
         return Range(start, end, (start, height), where, segment)
 
     def split_of(self, leaf: str) -> SplitPair:
         """Return the split inside of whose tiles `leaf` is a loop."""
-        made = self.nest.made_by(leaf)
-        assert isinstance(made, SplitPair)
-        return made
+        split = self.nest.made_by(leaf)
+        assert isinstance(split, SplitPair)
+        return split
 
     def emit_tiles(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return the instances of the tile that lies here: parallel loops as a `Tile`, others in their order."""
@@ -389,5 +389,5 @@ class BandLoops(NestLoops):
 
 
 def _heights(height: Expr) -> tuple[int, int]:
-    known = ix.literal_value(height)
-    return (known, known) if known is not None else (0, 2**31)
+    number = ix.literal_value(height)
+    return (number, number) if number is not None else (0, 2**31)

@@ -62,7 +62,7 @@ def cut(
     price: PiecesCost = tiles_alike,
     copies: int = COPIES,
 ) -> Partition:
-    """`computation` with the axes in `tile` cut, and no other.
+    """Return `computation` with the axes in `tile` cut, and no other.
 
     tile   the largest tile by axis, in iterations, or one for each level, outermost first; an axis
            is ``j``, or ``C.j`` where two have it
@@ -73,9 +73,9 @@ def cut(
 
     Raises PartitionError for what is not there, not legal, or not proved.
     """
-    wanted = cuts_of(computation, tile, tail)
+    cuts = cuts_of(computation, tile, tail)
     users = users_of(computation)
-    return cut_program(source_of(computation), wanted, microkernels, price, users, copies)
+    return cut_program(source_of(computation), cuts, microkernels, price, users, copies)
 
 
 def cut_program(

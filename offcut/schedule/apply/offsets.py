@@ -101,8 +101,8 @@ class Offsets:
             if name in variables(least) | variables(greatest):
                 between = reach(name, at)
                 least, greatest = _over(least, name, between)[0], _over(greatest, name, between)[1]
-        known = sorted(self.roots_of(bound) & set(at.offsets))
-        values = {name: self.coordinate(name, at) for name in known}
+        open_roots = sorted(self.roots_of(bound) & set(at.offsets))
+        values = {name: self.coordinate(name, at) for name in open_roots}
         if values:
             least, greatest = (ix.simplify(substitute(one, values)) for one in (least, greatest))
         return least, greatest
@@ -252,8 +252,8 @@ class Offsets:
 
 def _over(bound: Expr, name: str, between: Ends) -> Ends:
     """Return the least and the greatest value of a bound while a loop around it runs."""
-    found = ends(bound, {name: between})
-    if found is None:
+    extremes = ends(bound, {name: between})
+    if extremes is None:
         atoms = (atom for atom, _ in ix.to_linear(bound).terms)
         open_ = next(atom for atom in atoms if ends(atom, {name: between}) is None)
         raise PartitionError(
@@ -262,4 +262,4 @@ def _over(bound: Expr, name: str, between: Ends) -> Ends:
             because=f"the bound {format_expr(open_)} is not quasi-affine in it",
             help=(f"cut {name} alone",),
         )
-    return found
+    return extremes

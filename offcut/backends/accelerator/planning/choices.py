@@ -51,7 +51,7 @@ class Nests:
         """
         each = list[tuple[_Way, ...]]()
         for one, layouts in stage_groups(program, prepare_computation(computation)[-1], spec):
-            ways = [_Way(one, made, label) for label, made in layouts]
+            ways = [_Way(one, layout, label) for label, layout in layouts]
             parts = _options_in(first, one)
             counts = [sum(way.read(part) is not None for part in parts) for way in ways]
             pairs = zip(ways, counts, strict=True)

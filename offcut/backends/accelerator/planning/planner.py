@@ -107,7 +107,7 @@ def migrate_schedule(
 
     Raises PartitionError, with the line, for a nest that is none of the computation, or a decision of another target.
     """
-    found: list[Primitive] = []
+    steps: list[Primitive] = []
     groups = {one.group[0].buffer: one for one, _ in stage_groups(program, computation, spec)}
     names = computation.names()
     view = nests_of(schedule)
@@ -116,7 +116,7 @@ def migrate_schedule(
         if not isinstance(step, Primitive) or ANY in stages_in(step):
             with at_line(schedule, step):
                 raise _foreign(spec, "the policy of a processor alone decides it")
-        found.append(step)
+        steps.append(step)
     for nest in old:
         line = schedule.steps[0] if view is None else view.lines[id(nest)]
         with at_line(schedule, line):
@@ -134,8 +134,8 @@ def migrate_schedule(
                 order = ((axis, tiles.get(axis, 1)) for axis in way.loops)
                 tiling = Tiling(tuple(order), way.loops, way.depth)
                 options.append((way.label, one.written(made, tiling)))
-            found += chosen_among(options)
-    return tuple(found)
+            steps += chosen_among(options)
+    return tuple(steps)
 
 
 def _foreign(spec: AcceleratorSpec, because: str) -> PartitionError:
@@ -186,16 +186,16 @@ def policy_decisions(
     said: Sequence[object] = (),
 ) -> tuple[Primitive, ...]:
     """Return what the policy decides of the nests of a computation that `said` says nothing of."""
-    known = {name for step in said if isinstance(step, Primitive) for name in stages_in(step)}
-    found: list[Primitive] = []
-    left, number = request.tilings, count()
+    decided = {name for step in said if isinstance(step, Primitive) for name in stages_in(step)}
+    steps: list[Primitive] = []
+    budget, number = request.tilings, count()
     for one, ways in stage_groups(program, computation, spec, request):
-        if not known & {stage.buffer for stage in one.group}:
-            options = one.options(ways, max(left // len(ways), 1))
-            left //= len(options)
+        if not decided & {stage.buffer for stage in one.group}:
+            options = one.options(ways, max(budget // len(ways), 1))
+            budget //= len(options)
             others = (o for o in options[1:] if next(number) not in request.left_out)
-            found += chosen_among([options[0], *others])
-    return tuple(found)
+            steps += chosen_among([options[0], *others])
+    return tuple(steps)
 
 
 def chosen_among(options: Sequence[tuple[str, tuple[Primitive, ...]]]) -> tuple[Primitive, ...]:
@@ -230,8 +230,8 @@ def stage_groups(
         laid = request.layouts(layouts_of(computation, group, spec), group[0], spec)
         laid = laid if len(laid) <= left else laid[:1]
         left //= len(laid)
-        made = (operations(computation, group, spec, names, roles) for roles in laid)
-        ways = list(zip(layout_labels(laid), made, strict=True))
+        layouts = (operations(computation, group, spec, names, roles) for roles in laid)
+        ways = list(zip(layout_labels(laid), layouts, strict=True))
         yield GroupDecisions(program, computation, group, spec, request), ways
 
 
@@ -245,7 +245,7 @@ class GroupDecisions:
     spec: AcceleratorSpec
     request: PlanRequest
 
-    def by_strategy(self, made: Operations) -> Iterator[tuple[tuple[str, ...], GroupDecisions]]:
+    def by_strategy(self, layout: Operations) -> Iterator[tuple[tuple[str, ...], GroupDecisions]]:
         """Yield the same with one strategy of those that a choice is among, and its name; of no choice the same."""
         among = {at: tail.among for at, tail in self.request.tails.items() if tail.among}
         if not among:
@@ -254,7 +254,7 @@ class GroupDecisions:
         for one in next(iter(among.values())):
             tails = {at: one if at in among else tail for at, tail in self.request.tails.items()}
             by = replace(self, request=replace(self.request, tails=tails))
-            words = lanes(made, self.spec).items()
+            words = lanes(layout, self.spec).items()
             if all(
                 by.request.begins_with_words(self.group[0], axis, count) for axis, count in words
             ):
@@ -270,28 +270,28 @@ class GroupDecisions:
         Raises PartitionError if tiles begin inside of a word in all of them.
         """
         options, errors = list[tuple[str, tuple[Primitive, ...]]](), list[PartitionError]()
-        for label, made in ways:
-            for called, by in self.by_strategy(made):
-                for tiling in by.best_tilings(made, most):
-                    error = by.word_error(made, tiling)
+        for label, layout in ways:
+            for called, by in self.by_strategy(layout):
+                for tiling in by.best_tilings(layout, most):
+                    error = by.word_error(layout, tiling)
                     if error is None:
-                        options.append(("_".join((label, *called)), by.decisions(made, tiling)))
+                        options.append(("_".join((label, *called)), by.decisions(layout, tiling)))
                     else:  # the words of another layout may lie so
                         errors.append(error)
         if errors and not options:
             raise errors[-1]
         return options
 
-    def best_tilings(self, made: Operations, most: int) -> tuple[Tiling, ...]:
+    def best_tilings(self, layout: Operations, most: int) -> tuple[Tiling, ...]:
         """Return the tilings that the policy likes best for a layout in words, of which each call takes the fastest."""
         lead = self.group[0].buffer
         tiles = {axis: size for (stage, axis), size in self.request.tiles.items() if stage == lead}
-        return choose_tilings(self.program, made, self.spec, self.request.turns, tiles, most)
+        return choose_tilings(self.program, layout, self.spec, self.request.turns, tiles, most)
 
-    def word_error(self, made: Operations, tiling: Tiling) -> PartitionError | None:
+    def word_error(self, layout: Operations, tiling: Tiling) -> PartitionError | None:
         """Return the error of a tiling whose tiles along the lanes of words begin inside of one; None where none does."""
         tiles, lead = dict(tiling.tiles), self.group[0]
-        for axis, width in lanes(made, self.spec).items():
+        for axis, width in lanes(layout, self.spec).items():
             tile = tiles.get(axis)
             if tile is None or self.request.begins_with_words(lead, axis, width, tile):
                 continue

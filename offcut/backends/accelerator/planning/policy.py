@@ -43,8 +43,8 @@ def choose_tilings(
     alone = sizes_around(program)
     every = sizes_around(program, (*AROUND, *BETWEEN)) if most > 1 else alone
     at = [tilings_at(program, made, spec, sizes, one) for one in every]
-    chosen = by_size(at, len(alone), DEPTH if turns else 1, most)
-    return chosen or (_smallest(made, spec),)
+    tilings = by_size(at, len(alone), DEPTH if turns else 1, most)
+    return tilings or (_smallest(made, spec),)
 
 
 def tilings_at(

@@ -142,8 +142,8 @@ def by_size(at_sizes: Sequence[Tilings], alone: int, depth: int, most: int) -> t
     others = (one for at in at_sizes[alone - 1 :] for one in at.nearest(depth, SHORTLISTED))
     best = (drafts[at] for column in few.T for at in column.argsort()[:SHORTLISTED])
     competing = list(dict.fromkeys((first, *best, *others)))
-    chosen = select_options(cycles(competing, len(at_sizes)), most, GAIN, keeps_first=True)
-    return tuple(competing[at] for at in chosen.options)
+    selection = select_options(cycles(competing, len(at_sizes)), most, GAIN, keeps_first=True)
+    return tuple(competing[at] for at in selection.options)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class DotBlock(RowBlock, ABC):
 
     @property
     def latch(self) -> tuple[str, str, str]:
-        """The last step is part of each turn."""
+        """Return the end of a turn, of which the last step is part."""
         return "finish", "whole", "%end_ahead"
 
     def closing(self, end: str) -> Generator[str, None, str]:

@@ -23,13 +23,13 @@ SHORT = 1 << 14
 
 
 def families(host: Host) -> Iterator[Family]:
-    """The one there is, on every host."""
+    """Return the one there is, on every host."""
     isa = host.isa
     yield Family(microkernel(isa), partial(symbol, isa), partial(tiles, isa), fma.widths(isa))
 
 
 def microkernel(isa: Isa) -> Microkernel:
-    """The row-block microkernel for an A of float32 and a B of int8, as data.
+    """Return the row-block microkernel for an A of float32 and a B of int8, as data.
 
     ``C[i, j] = sum over p of A[i, p] * float32(B[p, j])``. Cost facts: those of `fma`, and what it takes to widen each vector of B
     twice, to integers and to floats, for each term.
@@ -41,17 +41,17 @@ def microkernel(isa: Isa) -> Microkernel:
 
     layout, dtypes = panels(isa.lanes("float32")), ("float32", "int8", "float32")
     name, shapes = f"fma_int8_{isa.name}", fma.widths(isa)
-    made = fma.declare_row_block(isa, name, dtypes, cycles, layout, shapes)
-    return replace(made, repeats=frozenset({"p"}))
+    kernel = fma.declare_row_block(isa, name, dtypes, cycles, layout, shapes)
+    return replace(kernel, repeats=frozenset({"p"}))
 
 
 def symbol(isa: Isa, variant: Variant, rows: int, vectors: int) -> str:
-    """The name of the function for a tile of `rows` × `vectors`."""
+    """Return the name of the function for a tile of `rows` × `vectors`."""
     return f"oc_fma_int8_{isa.name}_{variant.suffix}_{rows}x{vectors}"
 
 
 def tiles(isa: Isa, variant: Variant, shapes: Shapes) -> str:
-    """LLVM IR of the functions of these (rows, vectors), of `family.TILES`.
+    """Return the LLVM IR of the functions of these (rows, vectors), of `family.TILES`.
 
     a, c     float32
     b        panels one vector of float32 wide: bytes ``[depth][lanes]``; its step is not read
@@ -67,7 +67,7 @@ class _Bytes(RowBlock):
         self.b_item = 1
 
     def opening(self) -> Generator[str, None, tuple[str, str]]:
-        """How far ahead of its use B is asked for: in short panels where the next tile reads."""
+        """Prefetch B ahead of its use: in short panels where the next tile reads."""
         tiles = self.isa.machine.tiles
         yield f"  %tile_bytes = mul i64 %b_panel, {self.vectors}"
         yield f"  %short = icmp ult i64 %tile_bytes, {SHORT}"
@@ -81,8 +81,8 @@ class _Bytes(RowBlock):
         yield f"  call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)"
 
     def b_values(self, label: str, step: int, b_now: str) -> Generator[str, None, list[str]]:
-        """The bytes of one step, widened."""
-        bytes_, words, found = f"<{self.lanes} x i8>", f"<{self.lanes} x i32>", []
+        """Return the bytes of one step, widened."""
+        bytes_, words, values = f"<{self.lanes} x i8>", f"<{self.lanes} x i32>", []
         for p in range(self.vectors):
             address, value, wide, real = (self.temp() for _ in range(4))
             yield from self.panel_address(address, b_now, p, step * self.lanes)
@@ -91,5 +91,5 @@ class _Bytes(RowBlock):
                 yield from self.prefetch(address)
             yield f"  {wide} = sext {bytes_} {value} to {words}"
             yield f"  {real} = sitofp {words} {wide} to {self.v}"
-            found.append(real)
-        return found
+            values.append(real)
+        return values

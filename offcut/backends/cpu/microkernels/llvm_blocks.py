@@ -161,7 +161,7 @@ class RowBlock:
 
     @property
     def latch(self) -> tuple[str, str, str]:
-        """The block in which a turn ends, the stem of the accumulators there, and what is fetched ahead."""
+        """Return the block in which a turn ends, the stem of the accumulators there, and what is fetched ahead."""
         block, stem = ("between", "mid") if self.variant.even else ("done", "end")
         return block, stem, f"%{stem}_ahead"
 

@@ -65,17 +65,17 @@ def microkernel(isa: Isa, dtype: str) -> Microkernel:
     layout = panels(isa.lanes("int32"), TERMS, TERMS)
     dtypes = dtype, "int8", "int32"
     name, shapes = f"vnni_{dtype}_{isa.name}", fma.widths(isa)
-    made = fma.declare_row_block(isa, name, dtypes, cycles, layout, shapes, FEATURES, beside=True)
-    return made if signed else replace(made, repeats=frozenset({"p"}))
+    kernel = fma.declare_row_block(isa, name, dtypes, cycles, layout, shapes, FEATURES, beside=True)
+    return kernel if signed else replace(kernel, repeats=frozenset({"p"}))
 
 
 def symbol(isa: Isa, dtype: str, variant: Variant, rows: int, vectors: int) -> str:
-    """The name of the function for a tile of `rows` × `vectors`."""
+    """Return the name of the function for a tile of `rows` × `vectors`."""
     return f"oc_vnni_{dtype}_{isa.name}_{variant.turns or ''}_{rows}x{vectors}"
 
 
 def tiles(isa: Isa, dtype: str, variant: Variant, shapes: Shapes) -> str:
-    """LLVM IR of the functions of these (rows, vectors), of `family.TILES`.
+    """Return the LLVM IR of the functions of these (rows, vectors), of `family.TILES`.
 
     a        elements of `dtype`, one after the other along the depth; its step is not read
     b        panels of 16 columns: int8 elements ``[ceil(depth / 4)][16][4]``, zeros past the depth

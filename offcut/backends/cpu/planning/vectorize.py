@@ -307,22 +307,22 @@ class _Nest:
             self.notes[noted] = f"loop {loop.iter} as lanes of its reductions"
             return as_lanes + self.loops.reduce_cycles, loop
         step = self.loops.iterate_cycles + max(inner, chain)
-        cycles, made = trips * step, cast("Stmt", replace(loop, body=body))
+        cycles, vector = trips * step, cast("Stmt", replace(loop, body=body))
         across = _transposed(loop, body) if carried == [] and loop.unit is None else None
         if across is not None:
-            made = replace(across, axes=(_axis_of(loop), *across.axes))
+            vector = replace(across, axes=(_axis_of(loop), *across.axes))
         if carried is None or carried:
             self.notes[noted] = f"loop {loop.iter} sequential: {_reason(carried)}"
-            return cycles, made
+            return cycles, vector
         if not _takes_lanes(loop):
             self.notes[noted] = f"loop {loop.iter} sequential: it allocates inside"
-            return cycles, made
+            return cycles, vector
         taken = any(self.reduces(stmt) for stmt in statements(loop.body))
         if loop.unit != LANE and not self.binds.take(loop):
             self.notes[noted] = (
                 f"loop {loop.iter} one by one: its schedule does not bind it to {LANE}"
             )
-            return cycles, made
+            return cycles, vector
         forced = loop.unit == LANE or self.binds.force(loop)
         if not taken and (as_lanes < cycles or forced):
             del self.notes[noted:], self.bound_loops[before:]
@@ -332,10 +332,10 @@ class _Nest:
             return as_lanes, self.lanes(loop, path)
         self.notes[noted] = f"loop {loop.iter} one by one: " + (
             "a loop inside runs as lanes"
-            if taken or any(isinstance(stmt, Tile) for stmt in statements((made,)))
+            if taken or any(isinstance(stmt, Tile) for stmt in statements((vector,)))
             else "as lanes it is predicted to take longer"
         )
-        return cycles, made
+        return cycles, vector
 
     def trips(self, loop: For) -> float:
         """Iterations, where the text says how many at most, also by the loops around; else the policy's."""

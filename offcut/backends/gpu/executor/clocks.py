@@ -55,9 +55,12 @@ class Clock:
 
         fence  a kind: known behind such a fence; "": known at all
         """
-        known, past = self.fenced.get(fence, {}) if fence else self.counts, self.past.counts
+        component_counts, past = (
+            self.fenced.get(fence, {}) if fence else self.counts,
+            self.past.counts,
+        )
         return all(
-            known.get(component, 0) >= count or past.get(component, 0) >= count
+            component_counts.get(component, 0) >= count or past.get(component, 0) >= count
             for component, count in counts
         )
 

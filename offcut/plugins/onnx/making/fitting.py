@@ -47,9 +47,9 @@ def settle_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -
 
     Raises Wanted as `_number` finds it.
     """
-    found = _number(g, operands, taken, (n for n in _numbers(g, operands) if n > 1))
-    if found is not None:
-        raise found
+    number = _number(g, operands, taken, (n for n in _numbers(g, operands) if n > 1))
+    if number is not None:
+        raise number
 
 
 def _number(
@@ -90,7 +90,7 @@ def _range(g: Context, operands: Sequence[Operand | None], taken: Taken) -> Want
     """Return the range of a size where a node is taken with an extent of it as 1, or as one of the numbers among the extents of its operands,
     and with no other extent or number, nor with the next.
     """
-    found = list[tuple[str, tuple[int, int], Expr, int]]()
+    ranges = list[tuple[str, tuple[int, int], Expr, int]]()
     for extent in _numbered(g, operands):
         if not isinstance(extent, Expr) or isinstance(extent, Var) or len(variables(extent)) != 1:
             continue
@@ -98,10 +98,10 @@ def _range(g: Context, operands: Sequence[Operand | None], taken: Taken) -> Want
         for number in dict.fromkeys((1, *_numbers(g, operands))) if name in g.free else ():
             ends = range_where(g, extent, number, name)
             if ends is not None and taken(*_in_place(g, operands, extent, number)):
-                found.append((name, ends, extent, number))
-    if len(found) != 1:
+                ranges.append((name, ends, extent, number))
+    if len(ranges) != 1:
         return None
-    ((name, (low, high), extent, number),) = found
+    ((name, (low, high), extent, number),) = ranges
     more = taken(*_in_place(g, operands, extent, number + 1))
     return None if more else Wanted(lows={name: low}, highs={name: high})
 
@@ -114,8 +114,8 @@ def _numbers(g: Context, operands: Sequence[Operand | None]) -> list[int]:
 def _numbered(g: Context, operands: Sequence[Operand | None]) -> dict[Element, None]:
     """Return the extents of operands, and the elements of those that are shapes, each once."""
     shapes = [g.shape(one) for one in operands if one is not None]
-    listed = (one for operand in operands for one in _listed(operand))
-    return dict.fromkeys((*(extent for shape in shapes for extent in shape), *listed))
+    elements = (one for operand in operands for one in _listed(operand))
+    return dict.fromkeys((*(extent for shape in shapes for extent in shape), *elements))
 
 
 def join_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -> None:
@@ -206,8 +206,8 @@ def _in_place(
     g: Context, operands: Sequence[Operand | None], extent: Expr, number: int
 ) -> tuple[Context, list[Operand | None]]:
     """Return the same where an extent is a number."""
-    put = Const(number, "index")
-    return _changed(g, operands, lambda one: put if one == extent else ix.index(one))
+    replacement = Const(number, "index")
+    return _changed(g, operands, lambda one: replacement if one == extent else ix.index(one))
 
 
 def _changed(

@@ -165,7 +165,7 @@ def _results(g: Context, runs: Sequence[tuple[Operand, ...]], turned: bool) -> R
 
 
 def dynamic_lstm(g: Context, call: Call) -> Results:
-    """LSTM of weights in 8 bits, (directions, inputs, 4 * hidden), with a scale and a zero point of each direction or gate row.
+    """Return the results of an LSTM of weights in 8 bits, (directions, inputs, 4 * hidden), with a scale and a zero point of each direction or gate row.
 
     Weights are the floats that they stand for. What they multiply is not rounded to 8 bits, as onnxruntime does at each step.
 

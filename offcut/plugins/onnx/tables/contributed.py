@@ -98,8 +98,8 @@ def _added(g: Context, x: Operand, bias: Operand | None) -> Operand:
 def _to_float(g: Context, call: Call) -> Results:
     """The product of small integers, in floats."""
     a = dequantized(g, call[0], call[2], call.input(4), -2)
-    made = multiplied(g, a, dequantized(g, call[1], call[3], call.input(5), -1))
-    return _added(g, made, call.input(6))
+    total = multiplied(g, a, dequantized(g, call[1], call[3], call.input(5), -1))
+    return _added(g, total, call.input(6))
 
 
 def _dynamic_matmul(g: Context, call: Call) -> Results:

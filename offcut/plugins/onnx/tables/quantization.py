@@ -36,7 +36,7 @@ def _given(
     g: Context, x: Operand, scale: Operand, zero: Operand | None, axis: int
 ) -> tuple[Any, Any, dict[str, int]] | None:
     """Return scale, zero point and options as operators of `offcut.ops` take them; None where they are for blocks or in other types."""
-    found: list[Any] = []
+    parameters: list[Any] = []
     for one, dtype in (
         (scale, "float32"),
         (Known(np.zeros((), np.int32), "int32") if zero is None else zero, "int32"),
@@ -45,17 +45,17 @@ def _given(
             return None
         wide = g.cast(one, dtype)
         if isinstance(wide, Known) and wide.array.size and (wide.array == wide.array.flat[0]).all():
-            found.append(wide.array.flat[0].item())
+            parameters.append(wide.array.flat[0].item())
         elif g.rank(wide) == 0 or g.shape(wide) == (1,):
-            found.append(g.ref(g.reshape(wide, ())))
+            parameters.append(g.ref(g.reshape(wide, ())))
         elif g.rank(x) and g.shape(wide) == (g.shape(x)[g.axis(x, axis)],):
-            found.append(g.ref(wide))
+            parameters.append(g.ref(wide))
         else:
             return None
-    if isinstance(found[0], float) and not np.isfinite(found[0]):
+    if isinstance(parameters[0], float) and not np.isfinite(parameters[0]):
         return None
-    several = any(isinstance(one, Ref) and g.rank(one) for one in found)
-    return found[0], found[1], {"axis": g.axis(x, axis)} if several else {}
+    several = any(isinstance(one, Ref) and g.rank(one) for one in parameters)
+    return parameters[0], parameters[1], {"axis": g.axis(x, axis)} if several else {}
 
 
 def _parameters(g: Context, call: Call) -> tuple[Operand, Operand | None]:
@@ -84,9 +84,11 @@ def quantized(
     """``clip(round(x / scale) + zero)``, ties to the even integer."""
     if dtype not in RANGES:
         raise Refused(f"it gives {dtype}", ", ".join(RANGES))
-    given = _given(g, x, scale, zero, axis) if dtype in BYTES and g.dtype(x) == "float32" else None
-    if given is not None and not (isinstance(given[0], float) and given[0] <= 0):
-        return g.op("quantize", x, *given[:2], dtype=dtype, **given[2])
+    parameters = (
+        _given(g, x, scale, zero, axis) if dtype in BYTES and g.dtype(x) == "float32" else None
+    )
+    if parameters is not None and not (isinstance(parameters[0], float) and parameters[0] <= 0):
+        return g.op("quantize", x, *parameters[:2], dtype=dtype, **parameters[2])
     scale = g.cast(_along(g, scale, x, axis), g.dtype(x))
     made: Operand = g.op("round", g.binary("divide", x, scale))
     if zero is not None and not (isinstance(zero, Known) and not zero.array.any()):
@@ -107,9 +109,9 @@ def _quantize(g: Context, call: Call) -> Results:
 
 def dequantized(g: Context, x: Operand, scale: Operand, zero: Operand | None, axis: int) -> Operand:
     """``(x - zero) * scale``."""
-    given = _given(g, x, scale, zero, axis) if g.dtype(x) in (*BYTES, "int32") else None
-    if given is not None:
-        return g.op("dequantize", x, *given[:2], **given[2])
+    parameters = _given(g, x, scale, zero, axis) if g.dtype(x) in (*BYTES, "int32") else None
+    if parameters is not None:
+        return g.op("dequantize", x, *parameters[:2], **parameters[2])
     apart = without_zero(g, x, zero, axis)
     return g.binary("multiply", g.cast(apart, g.dtype(scale)), _along(g, scale, x, axis))
 

@@ -270,14 +270,14 @@ class Walk:
         both = [
             self.side(attributes[name], scope, condition) for name in ("then_branch", "else_branch")
         ]
-        wanted = [one for one in both if isinstance(one, Wanted)]
-        if len(wanted) == 2 and wanted[0].facts != wanted[1].facts:
+        requests = [one for one in both if isinstance(one, Wanted)]
+        if len(requests) == 2 and requests[0].facts != requests[1].facts:
             raise Refused(
                 "its branches want other sizes, and its condition is not known at import",
                 self.known_by(condition),
             )
-        if wanted:
-            raise wanted[0]
+        if requests:
+            raise requests[0]
         if any(isinstance(one, list) for one in both):
             return self.one_side(both, condition)
         results: list[Operand | None] = []
@@ -296,12 +296,12 @@ class Walk:
         """Return the results of a branch; what it wants of sizes; or what of it cannot be taken, of which nothing is left."""
         before, mark = len(self.complaints), self.mark()
         try:
-            made = self.inner(graph, scope)
+            results = self.inner(graph, scope)
         except Wanted as wanted:
             return wanted
         complaints = self.complaints[before:]
         if not complaints:
-            return tuple(made)
+            return tuple(results)
         del self.complaints[before:]
         self.undo(mark)
         help = self.known_by(condition)
@@ -312,9 +312,9 @@ class Walk:
         of both is a complaint.
         """
         g = self.context
-        for taken, one in zip((True, False), both, strict=True):
+        for then, one in zip((True, False), both, strict=True):
             if isinstance(one, tuple):
-                holds = condition if taken else g.op("logical_not", condition)
+                holds = condition if then else g.op("logical_not", condition)
                 alone = g.reshape(holds, [])
                 return [g.required(each, g.broadcast(alone, g.shape(each))) for each in one]
         for one in both:
@@ -333,8 +333,10 @@ class Walk:
                 pending += node.operands
             elif name not in builder.constants:
                 read[name] = None
-        given = ", ".join(f'"{name}": array' for name in read)
-        return f"from_onnx(…, constants={{{given}}}) where a call never changes it" if read else ""
+        arguments = ", ".join(f'"{name}": array' for name in read)
+        return (
+            f"from_onnx(…, constants={{{arguments}}}) where a call never changes it" if read else ""
+        )
 
     def loop(self, call: Call, scope: Scope) -> Sequence[Any]:
         """The results of Scan, Loop or SequenceMap: its steps, one after the other.

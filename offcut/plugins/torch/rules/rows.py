@@ -16,11 +16,11 @@ from offcut.plugins.torch.translation import Translation, plain, product
 def native_layer_norm(
     t: Translation, x: Ref, shape: Sequence[Any], gain: Ref | None, bias: Ref | None, epsilon: float
 ) -> Any:
-    made = layer_norm(t, x, shape, gain, bias, epsilon)
+    result = layer_norm(t, x, shape, gain, bias, epsilon)
     own = t.as_result(x)
     axes = tuple(range(t.rank(x) - len(shape), t.rank(x)))
     mean, variance = _moments(t, own, axes, keepdims=True)
-    return made, mean, _over_deviation(t, variance, epsilon)
+    return result, mean, _over_deviation(t, variance, epsilon)
 
 
 def _moments(t: Translation, x: Ref, axes: tuple[int, ...], keepdims: bool) -> tuple[Ref, Ref]:
@@ -32,8 +32,8 @@ def _moments(t: Translation, x: Ref, axes: tuple[int, ...], keepdims: bool) -> t
 
 
 def _over_deviation(t: Translation, variance: Ref, epsilon: float) -> Ref:
-    made: Ref = t.node("rsqrt", t.node("add", variance, epsilon))
-    return made
+    result: Ref = t.node("rsqrt", t.node("add", variance, epsilon))
+    return result
 
 
 @takes("layer_norm")
@@ -96,23 +96,23 @@ def batch_norm_training(
     momentum: float,
     epsilon: float,
 ) -> Any:
-    """By the statistics of the batch; those that are held move towards them."""
+    """Normalize by the statistics of the batch; the running ones move towards them."""
     if not training:
-        made = batch_norm_inference(t, x, gain, bias, mean, variance, momentum, epsilon)[0]
-        return made, None, None, mean, variance
+        normalized = batch_norm_inference(t, x, gain, bias, mean, variance, momentum, epsilon)[0]
+        return normalized, None, None, mean, variance
     axes = (0, *range(2, t.rank(x)))
     own, spread = _moments(t, x, axes, keepdims=False)
-    made = batch_norm_inference(t, x, gain, bias, own, spread, momentum, epsilon)[0]
+    normalized = batch_norm_inference(t, x, gain, bias, own, spread, momentum, epsilon)[0]
     count = t.scalar(plain(product([t.shape(x)[axis] for axis in axes])), t.dtype(x))
     unbiased = t.node("multiply", spread, t.node("divide", count, t.node("subtract", count, 1)))
 
-    def moved(held: Ref, towards: Ref) -> Ref:
-        kept = t.node("multiply", held, 1 - momentum)
-        found: Ref = t.node("add", t.node("multiply", towards, momentum), kept)
-        return found
+    def updated(running: Ref, towards: Ref) -> Ref:
+        share = t.node("multiply", running, 1 - momentum)
+        result: Ref = t.node("add", t.node("multiply", towards, momentum), share)
+        return result
 
-    held = moved(mean, own), moved(variance, unbiased)
-    return made, own, _over_deviation(t, spread, epsilon), *held
+    statistics = updated(mean, own), updated(variance, unbiased)
+    return normalized, own, _over_deviation(t, spread, epsilon), *statistics
 
 
 @takes("batch_norm")
@@ -145,10 +145,10 @@ def native_group_norm(
     groups: int,
     epsilon: float,
 ) -> Any:
-    made = group_norm(t, x, groups, gain, bias, epsilon)
+    result = group_norm(t, x, groups, gain, bias, epsilon)
     parts = t.reshape(t.as_result(x), (t.shape(x)[0], groups, -1))
     mean, variance = _moments(t, parts, (2,), keepdims=False)
-    return made, mean, _over_deviation(t, variance, epsilon)
+    return result, mean, _over_deviation(t, variance, epsilon)
 
 
 @takes("group_norm")
