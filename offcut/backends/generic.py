@@ -24,23 +24,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from math import prod
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from offcut.backends import decide
 from offcut.backends.compile_request import CompileRequest
+from offcut.backends.covered_stages import (
+    Covered,
+    covered_stages,
+    index_dependences,
+    is_staged,
+    memory_of,
+    staged_computation,
+    staged_operands,
+)
 from offcut.backends.no_schedule import no_schedule_error
 from offcut.backends.options import Options, Strategies, TargetPlan
 from offcut.backends.raising import raise_to_computation, unfuse_stages
 from offcut.backends.tilings_by_size import Draft, Price, competing
-from offcut.core import index as ix
 from offcut.core.analysis import analysis
-from offcut.core.expr import Load, rewrite, variables, walk
+from offcut.core.expr import variables
 from offcut.core.program import Program, Tile
-from offcut.core.text.printer import format_expr
-from offcut.describe.computation import Computation, Stage
+from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
-from offcut.describe.tensor import Compute
 from offcut.errors import PartitionError
 from offcut.partition import (
     GUARD,
@@ -49,14 +54,11 @@ from offcut.partition import (
     PAD,
     STRATEGIES,
     LoopCut,
-    Match,
     Strategy,
     Users,
     axis_named,
-    factor_copies,
     labelled,
 )
-from offcut.partition import matches as matches_of
 from offcut.polyhedral.isl_budget import try_isl
 from offcut.schedule import Primitive, Schedule, Staging, create_schedule
 from offcut.schedule.decisions import At, Choose, Cover, Level, Order, Split
@@ -67,47 +69,8 @@ if TYPE_CHECKING:
     from offcut.backends.target import Planner
 
 
-FULL = 64
-"""Instances along an axis that are as good as any number of them."""
 PREFERRED = (LADDER, PAD, MASK, GUARD)
 """Tails of the default policy: of heights that microkernels may have, else whole tiles, else lanes that are off, else as high as is left."""
-
-
-@dataclass(frozen=True)
-class Covered:
-    """A stage that a microkernel computes."""
-
-    stage: Stage
-    kernel: Microkernel
-    match: Match
-
-    @property
-    def axes(self) -> dict[str, str]:
-        """Return the axes of the result that its tiles go along, each with the one of the microkernel."""
-        results = {axis.name for axis in self.stage.axes}
-        return {
-            own: theirs for theirs, own in self.match.axes if own is not None and own in results
-        }
-
-    @property
-    def terms(self) -> tuple[list[str], list[str]]:
-        """Return the axes that the stage sums over: those around a tile, and those that the microkernel sums over."""
-        names = [axis.name for axis in self.stage.reduce_axes]
-        own = {axis for _, axis in self.match.axes}
-        return [name for name in names if name not in own], [name for name in names if name in own]
-
-    def largest(self, axis: str) -> int:
-        """Return the largest extent of a tile along an axis of the stage."""
-        return max(tile.extents[self._place(axis)] for tile in self.kernel.tiles)
-
-    def multiple(self, axis: str) -> int:
-        """Return the number that the extents of the microkernel's tiles along an axis of the stage are multiples of."""
-        return self.kernel.extents_of(self.axes[axis]).multiple_of
-
-    def _place(self, axis: str) -> int:
-        """Return which axis of the microkernel's result a tile goes along there."""
-        names = [one.name for one in definition_of(self.kernel).axes]
-        return names.index(self.axes[axis])
 
 
 @dataclass(frozen=True)
@@ -197,12 +160,12 @@ class Plans:
 
     def decisions(self, one: Covered, cuts: Mapping[tuple[str, str], Level]) -> Iterator[Primitive]:
         """Yield the decisions for a stage."""
-        stage, memory = one.stage.buffer, _memory(one.kernel, one.kernel.computes.name)
+        stage, memory = one.stage.buffer, memory_of(one.kernel, one.kernel.computes.name)
         sums = stage
         if memory is not None:
             sums = f"{stage}_sum"
             yield Staging("write", stage, sums, memory=memory)
-        operands = {load.buffer: _memory(one.kernel, name) for name, load in one.match.operands}
+        operands = {load.buffer: memory_of(one.kernel, name) for name, load in one.match.operands}
         memories = {buffer: place for buffer, place in operands.items() if place is not None}
         for buffer, place in memories.items():
             yield Staging("read", buffer, f"{buffer}_in", (sums,), (), place)
@@ -221,7 +184,7 @@ class Plans:
                 yield Order(sums, (*outer_terms, *(axis.name for axis in one.stage.axes), *terms))
             yield At(sums, stage, outer[-1])
         for buffer in memories:
-            moving = _index_dependences(one.stage, buffer)
+            moving = index_dependences(one.stage, buffer)
             loops = [*others, *(f"{axis}_tile" if axis in moving else "" for axis in one.axes)]
             names = [name for name in loops if name and (name in outer or name in moving)]
             yield At(f"{buffer}_in", stage, names[-1] if names else None)
@@ -356,7 +319,7 @@ def cut(
     if not any(place.memories for place in places):
         return None
     plans = kind.of(planner, program, users, options)
-    if plans is None or not any(_is_staged(one) for one in plans.covered):
+    if plans is None or not any(is_staged(one) for one in plans.covered):
         return None
     levels: dict[tuple[str, str], Level] = {}
     for name, loop_cut in cuts.items():
@@ -432,91 +395,4 @@ def _levels(plans: Plans, strategy: Strategies) -> dict[tuple[str, str], Level]:
     return levels
 
 
-def covered_stages(computation: Computation, kernels: Sequence[Microkernel]) -> tuple[Covered, ...]:
-    """Return the stages that a microkernel computes."""
-    stages = (stage for group in computation.groups for stage in group)
-    return tuple(one for stage in stages if (one := cover_stage(stage, kernels)) is not None)
-
-
-def cover_stage(stage: Stage, kernels: Sequence[Microkernel]) -> Covered | None:
-    """Return a stage with the first microkernel that computes it, copies aside: whether its tiles fit is asked of each later.
-
-    Of several ways, tiles go along the last axis of the result if they can, and hold as much as they can.
-    """
-    axes = tuple(axis.name for axis in stage.axes)
-    terms = tuple(axis.name for axis in stage.reduce_axes)
-    for kernel in kernels:
-        if kernel.reducer is None and isinstance(definition_of(kernel).body, Load):
-            continue
-        matches = matches_of(kernel, stage.value, stage.reducer, axes, terms)
-        ways = [Covered(stage, kernel, match) for match in matches]
-        ways = [way for way in ways if kernel.accumulate != "fresh" or not way.terms[0]]
-        if ways:
-            return max(ways, key=_preference)
-    return None
-
-
-def staged_operands(computation: Computation, kernels: Sequence[Microkernel]) -> Iterator[Staging]:
-    """Yield the stagings of what products compute of an operand, where a microkernel computes what then is left.
-
-    Of ``where(0 <= i + r - 1 < n, X[i + r - 1, c], 0) * W[r, c]`` it is the first factor, over the elements that are read.
-    """
-    for position, (lead, *_) in enumerate(computation.groups):
-        if cover_stage(lead, kernels) is not None:
-            continue
-        copies = factor_copies(computation, position, narrow=True)
-        by_factor = {copy.node: copy.by for copy in copies}
-        staged = replace(lead, body=rewrite(lead.body, by_factor.get))
-        if copies and cover_stage(staged, kernels) is not None:
-            for copy in copies:
-                stage = copy.stage
-                axes = zip((axis.name for axis in stage.axes), copy.load.index, strict=True)
-                yield Staging(
-                    "value", format_expr(stage.value), stage.buffer, (lead.buffer,), tuple(axes)
-                )
-
-
-def staged_computation(
-    name: str, computation: Computation, stagings: tuple[Staging, ...]
-) -> Computation:
-    """Return the computation after stagings."""
-    schedule = create_schedule(unfuse_stages(computation)).apply(Schedule(name, stagings))
-    staged = raise_to_computation(schedule.emitted, {})
-    assert staged is not None  # whole arrays, each computed from earlier ones
-    return staged
-
-
-def _preference(way: Covered) -> tuple[bool, int]:
-    """Return whether tiles go along the last axis of the result, and how many instances a tile has, at most `FULL` along an axis."""
-    extents = {axis.name: ix.literal_value(axis.extent) for axis in way.stage.axes}
-    extents |= {axis.name: ix.literal_value(axis.extent) for axis in way.stage.reduce_axes}
-    along = [axis for _, axis in way.match.axes if axis is not None]
-    instances = (min(extents[axis] or FULL, FULL) for axis in along)
-    return any(axis.name in along for axis in way.stage.axes[-1:]), prod(instances)
-
-
-def definition_of(kernel: Microkernel) -> Compute:
-    """Return what a microkernel computes."""
-    definition = kernel.computes.definition
-    assert definition is not None  # a microkernel without one is refused
-    return definition
-
-
-def _index_dependences(stage: Stage, buffer: str) -> frozenset[str]:
-    """Return what the elements that a stage reads of an array depend on."""
-    loads = (n for n in walk(stage.value) if isinstance(n, Load) and n.buffer == buffer)
-    return frozenset(name for load in loads for part in load.index for name in variables(part))
-
-
-def _memory(kernel: Microkernel, operand: str) -> str | None:
-    """Return the memory that an operand is to lie in; None: any."""
-    place = kernel.operands.get(operand)
-    return place.memories[0] if place is not None and place.memories else None
-
-
-def _is_staged(one: Covered) -> bool:
-    names = [name for name, _ in one.match.operands]
-    return any(_memory(one.kernel, n) for n in (*names, one.kernel.computes.name))
-
-
-__all__ = ["cover_stage", "cut", "policy", "space"]
+__all__ = ["Plans", "cut", "policy", "space"]

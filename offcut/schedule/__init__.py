@@ -4,7 +4,8 @@ from offcut.schedule.applied import Applied, Choice
 from offcut.schedule.apply.axes import Axis
 from offcut.schedule.apply.covering import find_intrinsic
 from offcut.schedule.apply.cut_program import cut, cut_program
-from offcut.schedule.apply.hand_schedule import HandSchedule, Stage, create_schedule, replay
+from offcut.schedule.apply.hand_schedule import HandSchedule, create_schedule, replay
+from offcut.schedule.apply.hand_stage import Stage
 from offcut.schedule.apply.strategy_options import with_strategy_options
 from offcut.schedule.apply_ways import ResolvedWay, WayPrice, apply
 from offcut.schedule.decisions import (

@@ -28,7 +28,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from offcut.backends.generic import Covered, Plans, cover_stage, definition_of
+from offcut.backends.covered_stages import Covered, cover_stage, definition_of
+from offcut.backends.generic import Plans
 from offcut.backends.gpu.boxes import has_whole_rows
 from offcut.backends.gpu.copies import boxes, rows
 from offcut.backends.gpu.plain_stages import plain_decisions

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from offcut.backends.generic import Covered, cover_stage
+from offcut.backends.covered_stages import Covered, cover_stage
 from offcut.backends.gpu import mma, wgmma
 from offcut.backends.gpu.boxes import CELL, has_whole_rows, is_descriptor_product
 from offcut.backends.gpu.layouts import BOXES

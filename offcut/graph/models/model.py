@@ -18,26 +18,21 @@ from offcut.backends.host import arrays as host
 from offcut.backends.host.cached_models import write_model
 from offcut.backends.host.call import NO_MEMORY, too_large
 from offcut.backends.host.export import C_SUFFIXES, c_functions, check_name, export
-from offcut.backends.host.saved import SavedCode, write_saved
+from offcut.backends.host.saved import write_saved
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.gc_scope import freeze_gc
 from offcut.core.integers import whole
 from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes
 from offcut.core.text.expressions import count
-from offcut.describe.request import Array
-from offcut.errors import CallError, DescribeError, InternalError, OffcutError, trim_traceback
-from offcut.graph.fusion.reading import Readings
-from offcut.graph.fusion.regions import Region, region_of, regions_of
-from offcut.graph.graph import Bound, Graph, Node, Value
+from offcut.errors import CallError, DescribeError, trim_traceback
+from offcut.graph.graph import Bound, Graph
 from offcut.graph.interpret import declaration_of
 from offcut.graph.models.batches.microbatches import MicroBatches
 from offcut.graph.models.batches.parts import Parts, check_parts
 from offcut.graph.models.compiling import kept
-from offcut.graph.models.compiling.ahead import processes
 from offcut.graph.models.compiling.kept import Stepped
-from offcut.graph.models.compiling.kernels import Kernels, NamedRegion
+from offcut.graph.models.compiling.kernels import Kernels
 from offcut.graph.models.compiling.recall import from_kernels, from_later
-from offcut.graph.models.compiling.region_steps import RegionSteps
 from offcut.graph.models.compiling.split import (
     Targets,
     every,
@@ -45,12 +40,14 @@ from offcut.graph.models.compiling.split import (
     resolved,
     texts_of,
 )
+from offcut.graph.models.compiling.stepping import steps_of_bound
 from offcut.graph.models.cost import ModelCost, cost_of
 from offcut.graph.models.memory.arena import Arena, arena_of
 from offcut.graph.models.memory.call_memory import Blocks, Passage, held, rounded
 from offcut.graph.models.memory.calls import Calls
 from offcut.graph.models.memory.lending import Lent, empty_there, lend, stream_of
 from offcut.graph.models.memory.operands import Operands
+from offcut.graph.models.memory.results import check_constant, fresh_outputs, output_operand
 from offcut.graph.models.observing import OBSERVER, Observer
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.profile import ModelProfile, profile_of
@@ -62,16 +59,15 @@ from offcut.graph.models.saving import (
     options_of,
     renamed,
     saved_code,
+    with_names,
 )
 from offcut.graph.models.slices import open_slices
-from offcut.graph.models.step import Operand, Step, for_memory
+from offcut.graph.models.step import for_memory
 from offcut.graph.passes import DEFAULT, Pass, improved
 from offcut.graph.passes.asked import copy_as_asked
-from offcut.graph.placing.layouts import beside, orders_of, turned
-from offcut.graph.placing.places import ONE, ZERO, Place, laid, own_place
+from offcut.graph.placing.places import ONE, own_place
 from offcut.graph.sizes import extents
 from offcut.graph.sizes.extents import Numbers, Valued
-from offcut.graph.views import VIEWS
 
 MOST_FRAMES = 256
 """Sets of sizes whose frames are kept."""
@@ -131,7 +127,7 @@ class Model:
         self._values, self._places = graph.values, outputs
         self._orders: Mapping[str, tuple[int, ...]] = how["orders"] or {}
         computed = {one.root for step in steps for one in step.outputs}
-        self._fresh = _fresh(graph.outputs, outputs, computed, self._values, self._orders)
+        self._fresh = fresh_outputs(graph.outputs, outputs, computed, self._values, self._orders)
         measured = [root for limits in limits_of(steps).values() for root in limits]
         self._lengths = {n: extents.product(value.shape) for n, value in self._values.items()}
         bases = (
@@ -144,7 +140,7 @@ class Model:
         self._bases = {name: number for number, name in enumerate(bases, ARENA + 1)}
         self._read = {name: arrays[name] for name in read}
         for name, array in self._read.items():
-            _check_constant(self._values[name], array)
+            check_constant(self._values[name], array)
         self._constants = [held(self._memory, array) for array in self._read.values()]
         lasting = {place.root for place in outputs.values()}
         self.arena: Arena = arena_of(steps, self._values, set(self._bases), lasting, graph.sizes)
@@ -157,7 +153,7 @@ class Model:
         names = [size.name for size in graph.sizes]
         self._valued = Valued(extents_asked, names)
         given_back = [
-            _operand(name, place, self._values[place.root]) for name, place in outputs.items()
+            output_operand(name, place, self._values[place.root]) for name, place in outputs.items()
         ]
         operands = Operands(self.steps, given_back, self._lengths, self._valued)
         self._shared = Prepared(
@@ -200,10 +196,10 @@ class Model:
                     ),
                 )
         if len(given) == 1 and isinstance(given[0], Mapping):
-            found = self.outputs(self._in_order(given[0]), sizes)
-            return dict(zip(self.bound.graph.outputs, found, strict=True))
-        found = self.outputs(given, sizes)
-        return found[0] if len(found) == 1 else found
+            results = self.outputs(self._in_order(given[0]), sizes)
+            return dict(zip(self.bound.graph.outputs, results, strict=True))
+        results = self.outputs(given, sizes)
+        return results[0] if len(results) == 1 else results
 
     def outputs(self, arrays: Sequence[Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
         """The outputs, in order.
@@ -260,7 +256,7 @@ class Model:
             frame.bases[ARENA : ARENA + len(there) + 1] = [block.address, *there]
             frame.run()
             passage.leave(first, addresses, stream)
-        made = [
+        outputs = [
             results[place][0]
             if place is not None
             else self._copied(name, known.number, frame, kind, is_there)
@@ -272,8 +268,8 @@ class Model:
         if not within:
             return self._plain().outputs(arrays, sizes)
         if is_there or kind in ("numpy", "torch"):
-            return tuple(made)
-        return tuple(host.convert_like(kind, arrays[0], array) for array in made)
+            return tuple(outputs)
+        return tuple(host.convert_like(kind, arrays[0], array) for array in outputs)
 
     def __repr__(self) -> str:
         given = ", ".join(value.name for value in self.bound.graph.inputs)
@@ -321,13 +317,13 @@ class Model:
 
         Raises TargetError for a kernel that is no machine code, or where there is no linker; DescribeError where the file cannot be written.
         """
-        made = self._native("save", inputs, outputs)
-        code, saved = saved_code(made, made.parts, options_of(self.steps))
+        native = self._native("save", inputs, outputs)
+        code, saved = saved_code(native, native.parts, options_of(self.steps))
         write_saved(
             path,
-            self._with_names(saved, inputs, outputs, returns),
+            with_names(saved, self.bound.graph, inputs, outputs, returns),
             code,
-            made.constants,
+            native.constants,
             shared=shared,
         )
 
@@ -342,24 +338,10 @@ class Model:
         entries = [step.entry for step in self.steps]
         if not entries or not all(entry is not None and entry.objects for entry in entries):
             return
-        made = native_code("save", self.steps_of_graph, runs=self._shared.batches.whole)
-        code, saved = saved_code(made, (), options_of(self.steps))
-        saved = replace(self._with_names(saved, inputs, outputs, returns), key=key)
-        write_model(saved, code, made.constants, made.objects)
-
-    def _with_names(
-        self,
-        saved: SavedCode,
-        inputs: Mapping[str, str] | None,
-        outputs: Mapping[str, str] | None,
-        returns: str,
-    ) -> SavedCode:
-        """Return what a file says, its arrays by the names that a user has for them."""
-        graph = self.bound.graph
-        given = _placed(inputs, [value.name for value in graph.inputs])
-        return replace(
-            saved, inputs=given, outputs=_placed(outputs, graph.outputs), returns=returns
-        )
+        native = native_code("save", self.steps_of_graph, runs=self._shared.batches.whole)
+        code, saved = saved_code(native, (), options_of(self.steps))
+        saved = replace(with_names(saved, self.bound.graph, inputs, outputs, returns), key=key)
+        write_model(saved, code, native.constants, native.objects)
 
     def export(
         self,
@@ -379,20 +361,22 @@ class Model:
         """
         called = self.bound.graph.name if name is None else name
         check_name(called)
-        made = self._native("export", inputs, outputs)
-        glue = c_functions(made.signature, [bytes(one) for one in made.constants], is_dense=True)
+        native = self._native("export", inputs, outputs)
+        glue = c_functions(
+            native.signature, [bytes(one) for one in native.constants], is_dense=True
+        )
         symbols = {symbol: called + suffix for symbol, suffix in C_SUFFIXES.items()}
         options = options_of(self.steps)
-        code = made.target.portable_code(made.parts, (made.glue, glue), symbols, options)
-        return export(made.signature, code, len(made.constants), folder, called, is_dense=True)
+        code = native.target.portable_code(native.parts, (native.glue, glue), symbols, options)
+        return export(native.signature, code, len(native.constants), folder, called, is_dense=True)
 
     def _native(
         self, op: str, inputs: Mapping[str, str] | None, outputs: Mapping[str, str] | None
     ) -> NativeCode:
         """Return the model as machine code, its arrays by the names that a file gives them."""
         plain = self._plain().steps_of_graph if any(step.limits for step in self.steps) else None
-        made = native_code(op, self.steps_of_graph, plain)
-        return replace(made, signature=renamed(made.signature, inputs or {}, outputs or {}))
+        native = native_code(op, self.steps_of_graph, plain)
+        return replace(native, signature=renamed(native.signature, inputs or {}, outputs or {}))
 
     @property
     def steps_of_graph(self) -> GraphSteps:
@@ -445,11 +429,11 @@ class Model:
             else np.broadcast_to(numpy_dtype(one.dtype).type(0), one.shape)
             for value, one in zip(inputs, lent, strict=True)
         }
-        known = checked_sizes(self.declared, checked_arrays(self.declared, windows), dict(sizes))
-        number = self._valued(known)
+        checked = checked_sizes(self.declared, checked_arrays(self.declared, windows), dict(sizes))
+        number = self._valued(checked)
         for one in self._slices:
             if because := one.fault(number):
-                raise refusal(self.bound.graph.name, known, one.name, because)
+                raise refusal(self.bound.graph.name, checked, one.name, because)
         for step in self.steps:
             if step.entry is not None and not step.entry.address:
                 step.kernel()  # of another machine: it says so
@@ -458,7 +442,7 @@ class Model:
             if len(self._known) >= MOST_FRAMES:
                 self._known.pop(next(iter(self._known)))
             return self._known.setdefault(
-                key, _Known(known, number, fresh, [], [], self._passage(lent, number))
+                key, _Known(checked, number, fresh, [], [], self._passage(lent, number))
             )
 
     def _passage(self, lent: Sequence[Lent], number: Numbers) -> Passage | None:
@@ -526,9 +510,9 @@ class Model:
         shape, strides = tuple(map(number, place.shape)), tuple(map(number, place.strides))
         source = host.ArrayView(address, shape, strides, dtype, False, None, "memory", True)
         order = self._orders.get(output)
-        wanted = None if order is None else own_place(output, place.shape, order).strides
-        steps = None if wanted is None else tuple(map(number, wanted))
-        made, to = self._allocated(kind, shape, steps, dtype, is_there)
+        requested = None if order is None else own_place(output, place.shape, order).strides
+        steps = None if requested is None else tuple(map(number, requested))
+        result, to = self._allocated(kind, shape, steps, dtype, is_there)
         copy = np.empty(math.prod(shape) if is_there else 0, numpy_dtype(dtype))
         at = copy.__array_interface__["data"][0] if is_there else to
         own = steps or host.c_strides(shape)
@@ -536,7 +520,7 @@ class Model:
         host.window(target)[...] = host.window(source)
         if is_there:
             self._memory.write(to, at, copy.nbytes, frame.stream)
-        return made
+        return result
 
 
 @freeze_gc()
@@ -587,12 +571,12 @@ def compiled(
             "graph", f"cannot take {least_filled=}", because="it is a share, from 0 to 1"
         )
     _check_orders(bound.graph, orders or {})
-    made = copy_as_asked(improved(bound, passes), orders or {})
-    graph = made.graph
+    improved_bound = copy_as_asked(improved(bound, passes), orders or {})
+    graph = improved_bound.graph
     kernels = Kernels(
         graph.sizes,
         graph.values,
-        made.arrays,
+        improved_bound.arrays,
         targets,
         threads,
         least_filled=least_filled,
@@ -608,12 +592,14 @@ def compiled(
         "parts": parts,
     }
     run_by = resolved(targets)
-    name = kept.name_of(made, (texts_of(run_by, threads), least_filled, distributive, orders))
-    found = kept.read(name, made.arrays, run_by)
-    if found is None:
-        found = stepped(made, kernels, orders=orders)
-        kept.write(name, found, kernels.codes, run_by)
-    return Model(made, found, bound, how)
+    name = kept.name_of(
+        improved_bound, (texts_of(run_by, threads), least_filled, distributive, orders)
+    )
+    steps = kept.read(name, improved_bound.arrays, run_by)
+    if steps is None:
+        steps = steps_of_bound(improved_bound, kernels, orders=orders)
+        kept.write(name, steps, kernels.codes, run_by)
+    return Model(improved_bound, steps, bound, how)
 
 
 def _check_orders(graph: Graph, orders: Mapping[str, tuple[int, ...]]) -> None:
@@ -629,122 +615,3 @@ def _check_orders(graph: Graph, orders: Mapping[str, tuple[int, ...]]) -> None:
                 else f"it has {rank} axes, and an order names each of them once",
                 help=() if rank is None else (f"orders={{{name!r}: {tuple(range(rank))}}}",),
             )
-
-
-def stepped(
-    made: Bound,
-    kernels: Kernels,
-    priced: bool = False,
-    orders: Mapping[str, tuple[int, ...]] | None = None,
-) -> Stepped:
-    """The kernels that run a graph.
-
-    priced  whether they are asked for their cost alone
-    orders  of the axes of outputs in memory, as `compiled` says
-    """
-    graph, readings, notes = made.graph, Readings(made.graph), list[str]()
-    fused: Sequence[Region | Node] = regions_of(graph, readings)
-    asked, orders = orders or {}, {**(orders or {}), **orders_of(graph, readings)}
-    count = processes()
-    while True:
-        placed = laid(graph, fused, readings, orders, asked, kernels.takes_strides)
-        try:
-            steps, regions, named = list[Step](), list[RegionSteps](), list[NamedRegion]()
-            for step in placed.steps:
-                region = step.region
-                fixed = _constants(region, readings, made, orders, kernels.packs)
-                named.append(kernels.asked(step, *fixed))
-            with kernels.ahead(named, count) as ahead:
-                for one in named:
-                    region = one.placed.region
-                    found, own = kernels.steps(one, ahead, priced)
-                    regions.append(found)
-                    steps += own
-        except OffcutError as refused:
-            if len(region.nodes) == 1:
-                (value, *_) = region.results
-                if value in asked and readings.is_view(region.nodes[0]):  # a call copies it, then
-                    asked = {name: order for name, order in asked.items() if name != value}
-                    continue
-                refused.value = value
-                raise
-            notes.append(f"{region.results[0]}: not fused, since {str(refused).splitlines()[0]}")
-            fused = [each for one in fused for each in _unfused(one, region)]
-            continue
-        return Stepped(steps, placed.outputs, tuple(notes), tuple(regions))
-
-
-def _constants(
-    region: Region,
-    readings: Readings,
-    made: Bound,
-    orders: Mapping[str, tuple[int, ...]],
-    packs: bool,
-) -> tuple[frozenset[str], dict[str, tuple[int, ...]]]:
-    """The constants of a region that are read as any other operand is, and the orders of axes of others.
-
-    packs  whether a target packs constants
-    """
-    known, unpacked = frozenset(made.arrays), frozenset[str]()
-    turns: dict[str, tuple[int, ...]] = {}
-    for node in region.nodes:
-        if node.op not in VIEWS:
-            found = readings.of(node)
-            unpacked |= beside(node, found, known, orders) if packs else frozenset()
-            turns |= turned(node, found, known, orders)
-    return unpacked, turns
-
-
-def _unfused(one: Region | Node, refused: Region) -> Sequence[Region | Node]:
-    """A region or view; the nodes of the region that was refused, each alone."""
-    if one is not refused:
-        return (one,)
-    return tuple(region_of((node,)) for node in refused.nodes)
-
-
-def _placed(names: Mapping[str, str] | None, of_graph: Sequence[str]) -> dict[str, int]:
-    """Return the places of values of a graph by the names that a file gives them."""
-    given = names if names is not None else {name: name for name in of_graph}
-    return {name: of_graph.index(own) for name, own in given.items()}
-
-
-def _check_constant(value: Value, array: Array) -> None:
-    """Check that an array is what kernels read by its address."""
-    shape = tuple(map(extents.Numbers({}), value.shape))
-    lies = array.flags.c_contiguous and array.flags.aligned
-    if not lies or (array.shape, array.dtype) != (shape, numpy_dtype(value.dtype)):
-        raise InternalError(
-            f"{value.name}: kernels read {value.dtype}{shape}, and it is {array.dtype}{array.shape}"
-        )
-
-
-def _fresh(
-    outputs: Sequence[str],
-    places: Mapping[str, Place],
-    computed: set[str],
-    values: Mapping[str, Any],
-    orders: Mapping[str, tuple[int, ...]],
-) -> dict[str, str]:
-    """The outputs whose memory a call allocates, as what they hand out, and the values that are computed there.
-
-    orders  of the axes of outputs that are asked for: what lies otherwise is copied
-    """
-    fresh: dict[str, str] = {}
-    for output in outputs:
-        place = places[output]
-        whole = extents.product(place.shape) == extents.product(values[place.root].shape)
-        dense = place.offset == ZERO and _permutes(place)
-        dense = dense and (output not in orders or place.lies(orders[output]))
-        if whole and dense and place.root in computed and place.root not in fresh.values():
-            fresh[output] = place.root
-    return fresh
-
-
-def _operand(output: str, place: Place, of: Value) -> Operand:
-    """An output of a graph as an array of its root's memory."""
-    return Operand(output, place.root, of.dtype, place.offset, place.shape, place.strides)
-
-
-def _permutes(place: Place) -> bool:
-    """Whether no element is there twice: no axis is repeated."""
-    return all(s != ZERO or e == ONE for e, s in zip(place.shape, place.strides, strict=True))

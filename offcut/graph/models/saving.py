@@ -207,17 +207,39 @@ def _bytes(array: Array) -> Array:
 
 
 def saved_code(
-    made: NativeCode, parts: Sequence[KernelPart], options: Options
+    native: NativeCode, parts: Sequence[KernelPart], options: Options
 ) -> tuple[PortableCode, SavedCode]:
     """Return the object file of a model with these kernels, and what a file says beside it: arrays have the names of the signature."""
     names = "entry", "workspace", "fastcall", "supported"
     symbols = {f"offcut_{name}": f"offcut_{name}" for name in names}
-    fastcall = fast_entry_ir(made.signature, constants=len(made.constants), dense=True)
-    glue = made.glue, DECLARED + fastcall
+    fastcall = fast_entry_ir(native.signature, constants=len(native.constants), dense=True)
+    glue = native.glue, DECLARED + fastcall
     threads = options.threads if parts else 1
-    code = made.target.portable_code(parts, glue, symbols, options, threads=threads)
-    saved = SavedCode("model", made.signature, code.triple, code.features, made.faults)
+    code = native.target.portable_code(parts, glue, symbols, options, threads=threads)
+    saved = SavedCode("model", native.signature, code.triple, code.features, native.faults)
     return code, saved
+
+
+def with_names(
+    saved: SavedCode,
+    graph: Graph,
+    inputs: Mapping[str, str] | None,
+    outputs: Mapping[str, str] | None,
+    returns: str,
+) -> SavedCode:
+    """Return what a file says, its arrays by the names that a user has for them, as `Model.save` takes these."""
+    return replace(
+        saved,
+        inputs=_positions(inputs, [value.name for value in graph.inputs]),
+        outputs=_positions(outputs, graph.outputs),
+        returns=returns,
+    )
+
+
+def _positions(names: Mapping[str, str] | None, of_graph: Sequence[str]) -> dict[str, int]:
+    """Return the positions of values of a graph by the names that a file gives them."""
+    by_name = names if names is not None else {name: name for name in of_graph}
+    return {name: of_graph.index(own) for name, own in by_name.items()}
 
 
 def options_of(steps: Iterable[Step]) -> Options:
@@ -225,4 +247,12 @@ def options_of(steps: Iterable[Step]) -> Options:
     return next(iter(steps)).kernel.code.options
 
 
-__all__ = ["GraphSteps", "NativeCode", "native_code", "options_of", "renamed", "saved_code"]
+__all__ = [
+    "GraphSteps",
+    "NativeCode",
+    "native_code",
+    "options_of",
+    "renamed",
+    "saved_code",
+    "with_names",
+]

@@ -18,7 +18,7 @@ from offcut.errors import DescribeError, OffcutError
 from offcut.graph.graph import Bound
 from offcut.graph.models.compiling.kernels import Kernels
 from offcut.graph.models.compiling.split import Targets
-from offcut.graph.models.model import stepped
+from offcut.graph.models.compiling.stepping import steps_of_bound
 from offcut.graph.passes import Pass, drop_dead, fold_constants, improved, share_equal
 from offcut.graph.sizes.extents import Numbers
 from offcut.graph.sizes.typical import typical_sizes
@@ -130,7 +130,7 @@ class Prices:
 
         Raises what `offcut.graph.compiled` does where a node has no kernel.
         """
-        steps = stepped(bound, self.kernels(bound, self.first), priced=True).steps
+        steps = steps_of_bound(bound, self.kernels(bound, self.first), priced=True).steps
         number, total = Numbers(self.sizes), 0.0
         for step in steps:
             at = {name: number(extent) for name, extent in step.sizes}

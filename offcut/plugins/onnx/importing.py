@@ -9,7 +9,6 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +22,7 @@ from offcut.errors import CallError, DescribeError, OffcutError
 from offcut.graph import Bound, Model, Ref, extents
 from offcut.graph.passes import drop_dead
 from offcut.graph.sizes.numbers import arithmetic, plain
+from offcut.plugins.onnx.checking import check_consistent, check_proto, in_order
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.dtypes import dtype_of
 from offcut.plugins.onnx.making.facts import OP, SizeFacts, Wanted
@@ -149,8 +149,8 @@ def imported(
 
     Raises DescribeError as `from_onnx` does.
     """
-    proto = ordered(proto)
-    _checked(without(proto, weights) if weights else proto)
+    proto = in_order(proto)
+    check_proto(without(proto, weights) if weights else proto)
     facts = SizeFacts(sizes)
     while True:
         run = _Import(proto, facts, constants, weights)
@@ -162,73 +162,8 @@ def imported(
             raise
         except Exception:
             restore(proto, weights)
-            _check_consistent(proto)
+            check_consistent(proto)
             raise
-
-
-def _checked(proto: Any) -> None:
-    """Check a model but for the types of its outputs, which nodes give: exporters leave out their shapes.
-
-    Raises DescribeError for what onnx.checker finds, and for a name of the graph, an input or an output that is no text.
-    """
-    for one in (proto.graph, *proto.graph.input, *proto.graph.output):
-        if isinstance(one.name, bytes):  # protobuf gives those where a text is no UTF-8
-            because = f"the name {one.name!r} is no text in UTF-8"
-            raise DescribeError(OP, "cannot take the model", because=because)
-    try:
-        onnx.checker.check_model(_with_types(proto))
-    except onnx.checker.ValidationError as error:
-        text = " ".join(str(error).split())
-        apart = any(
-            one.data_location == onnx.TensorProto.EXTERNAL for one in proto.graph.initializer
-        )
-        beside = (
-            ("from_onnx(path): the path of the file, beside which its tensors lie",)
-            if apart
-            else ()
-        )
-        raise DescribeError(
-            OP, "cannot take the model", because=f"onnx.checker: {text}", help=beside
-        ) from None
-    except ValueError:  # larger than a protobuf message may be: it is taken as it is
-        return
-
-
-def _with_types(proto: Any) -> Any:
-    """Return a model whose outputs have a type with a shape, a copy of its own where one has none."""
-    open_ = [one for one in proto.graph.output if not _has_shape(one)]
-    if not open_:
-        return proto
-    copy = type(proto)()
-    copy.CopyFrom(proto)
-    for one in copy.graph.output:
-        if not one.type.WhichOneof("value"):
-            one.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
-        if not _has_shape(one):
-            one.type.tensor_type.shape.SetInParent()
-    return copy
-
-
-def _has_shape(value: Any) -> bool:
-    """Return whether a value has a type that says its shape; sequences and others say none."""
-    kind = value.type.WhichOneof("value")
-    return kind is not None and (kind != "tensor_type" or value.type.tensor_type.HasField("shape"))
-
-
-def _check_consistent(proto: Any) -> None:
-    """Where an import ended as only a bug does, or a node whose attributes and inputs do not go together: which of them.
-
-    Raises DescribeError for such a node.
-    """
-    try:
-        onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True, data_prop=True)
-    except onnx.shape_inference.InferenceError as error:
-        text = " ".join(str(error).split())
-        raise DescribeError(
-            OP, "cannot take the model", because=f"onnx.shape_inference: {text}"
-        ) from None
-    except ValueError:  # larger than a protobuf message may be: nothing is known of it
-        return
 
 
 class _Import:
@@ -464,8 +399,8 @@ class _NoExtent(Exception):
 
 
 def _identifier(text: str) -> str:
-    made = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in text)
-    return made if not made[:1].isdigit() else f"v{made}"
+    ascii_text = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in text)
+    return ascii_text if not ascii_text[:1].isdigit() else f"v{ascii_text}"
 
 
 def _refusal(proto: Any, complaints: list[Complaint]) -> DescribeError:
@@ -484,34 +419,3 @@ def _refusal(proto: Any, complaints: list[Complaint]) -> DescribeError:
 def _lines(complaints: list[Complaint]) -> Iterator[str]:
     for one in complaints:
         yield f"{one.op} {one.node}: {one.because}"
-
-
-def ordered(proto: Any) -> Any:
-    """Return a model whose nodes follow what they read, a copy with its weights; itself where they do, or where they read each other in a circle.
-
-    Nodes of bodies and functions stay in their order.
-    """
-    nodes = proto.graph.node
-    makers = {name: place for place, node in enumerate(nodes) for name in node.output if name}
-    reads = [[makers[name] for name in _names_read(node) if name in makers] for node in nodes]
-    if all(one < place for place, found in enumerate(reads) for one in found):
-        return proto
-    try:
-        order = tuple(TopologicalSorter(dict(enumerate(reads))).static_order())
-    except CycleError:
-        return proto
-    made = type(proto)()
-    made.CopyFrom(proto)
-    del made.graph.node[:]
-    made.graph.node.extend(nodes[place] for place in order)
-    return made
-
-
-def _names_read(node: Any) -> Iterator[str]:
-    """What a node reads, and what graphs inside of it do."""
-    yield from node.input
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            yield from (one.name for one in graph.output)
-            for inner in graph.node:
-                yield from _names_read(inner)

@@ -3,52 +3,35 @@
 from __future__ import annotations
 
 import operator
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
-import numpy as np
-import sympy
 import torch
-from torch.utils import _pytree as pytree
-from torch.utils._sympy.functions import Max
 
 from offcut.describe.request import lent
-from offcut.errors import CallError, DescribeError, OffcutError, PartitionError
+from offcut.errors import DescribeError, OffcutError
 from offcut.graph import Model, ModelCost, ModelPlan, compiled
-from offcut.graph.models.observing import Observed, observed_by
-from offcut.graph.models.step import Step as KernelStep
 from offcut.plugins.torch.conditions import Conditions
-from offcut.plugins.torch.dtypes import array_of, is_held, plain_of, tensor_of
+from offcut.plugins.torch.dtypes import array_of, is_held, tensor_of
 from offcut.plugins.torch.facts import Facts
 from offcut.plugins.torch.how import DEFAULT, How
-from offcut.plugins.torch.left import Left, reason_of
+from offcut.plugins.torch.left import reason_of
 from offcut.plugins.torch.parts import in_parts
 from offcut.plugins.torch.predicted import Predicted
-from offcut.plugins.torch.sizes import symbols_of, sympy_of, value_of, values_of
-from offcut.plugins.torch.splitting import Region, is_size, is_view, split
-
-Values = dict[Any, Any]
-"""Tensors and ints by node."""
-
-
-class Solution(NamedTuple):
-    """How a size is read from a placeholder.
-
-    called  what a user calls it: ``x_0``, the first extent of x
-    """
-
-    node: Any
-    read: Callable[[Values], int]
-    called: str
-
-
-Strides: TypeAlias = Callable[[Mapping[str, int]], tuple[int, ...]]
-"""Of a tensor, as a function of sizes."""
-
+from offcut.plugins.torch.solutions import solutions_of
+from offcut.plugins.torch.splitting import Region, is_view, split
+from offcut.plugins.torch.steps import (
+    FallbackStep,
+    RegionStep,
+    Step,
+    TorchStep,
+    Values,
+    attribute_of,
+)
+from offcut.plugins.torch.strides import memory_order
 
 SETTLED = 256
 """Shapes of calls whose sizes are kept."""
@@ -91,7 +74,7 @@ class Program:
         (output,) = (node for node in graph.nodes if node.op == "output")
         self.results: Sequence[Any] = output.args[0]
         attributes = {
-            node: _attribute(module, node.target) for node in graph.nodes if node.op == "get_attr"
+            node: attribute_of(module, node.target) for node in graph.nodes if node.op == "get_attr"
         }
         fixed = {
             node: array_of(one)
@@ -99,7 +82,7 @@ class Program:
             if isinstance(one, torch.Tensor) and is_held(one, how.devices)
         }
         self.again: dict[Any, Callable[[], Any]] = {}
-        solutions, refused = _solutions(self.inputs), dict[Any, str]()
+        solutions, refused = solutions_of(self.inputs), dict[Any, str]()
         self.sizes = tuple((name, one.read) for name, one in solutions.items())
         self.called = {name: one.called for name, one in solutions.items()}
         self.called |= {one.name: f"{node.name}_{one.name}" for node, one in _extents_found(graph)}
@@ -119,13 +102,15 @@ class Program:
             for ran, model in zip(self._ran, in_parts(self.predicted, how.parts), strict=True):
                 ran.model = model
         self.order = tuple(zip(self.steps, _frees(parts.steps, output), strict=True))
-        self.finds = any(isinstance(step, _Called) and step.found for step in self.steps)
+        self.finds = any(isinstance(step, TorchStep) and step.unbacked for step in self.steps)
         read = {one.node for one in solutions.values()} | {*output.all_input_nodes}
         read |= set() if conditions is None else conditions.nodes
         for step in self.steps:
             read |= step.reads
         for step in self.steps:
-            read |= (step.instead.reads if isinstance(step, _Ran) else set()) - self.again.keys()
+            read |= (
+                step.instead.reads if isinstance(step, RegionStep) else set()
+            ) - self.again.keys()
         self.read = tuple((place, node) for place, node in enumerate(self.inputs) if node in read)
         asked = {one.node for one in solutions.values()}
         asked |= set() if conditions is None else conditions.nodes
@@ -176,8 +161,8 @@ class Program:
         return Predicted(models, self.called, self.quotients, self.report().splitlines()[1:])
 
     @property
-    def _ran(self) -> list[_Ran]:
-        return [one for one in self.steps if isinstance(one, _Ran) and not one.failed]
+    def _ran(self) -> list[RegionStep]:
+        return [one for one in self.steps if isinstance(one, RegionStep) and not one.failed]
 
     def plan(self, **sizes: int) -> ModelPlan:
         """What a call runs in kernels, as `Model.plan` says it, and what stays with torch.
@@ -193,7 +178,7 @@ class Program:
     @property
     def has_views(self) -> bool:
         """Return whether torch makes views, and nothing else."""
-        return not self.left and any(isinstance(one, _Called) for one in self.steps)
+        return not self.left and any(isinstance(one, TorchStep) for one in self.steps)
 
     def with_views(self, known: Mapping[Any, Any]) -> Program:
         """Return the same, but for views, which its regions calculate; its kernels come from the cache.
@@ -212,7 +197,7 @@ class Program:
         """
         because = ""
         if self.left or len(self.steps) != 1 or not self._ran:
-            made = ", ".join(str(one.node) for one in self.steps if isinstance(one, _Called))
+            made = ", ".join(str(one.node) for one in self.steps if isinstance(one, TorchStep))
             because = self.report().replace("\n", ";") + (
                 f"; views by torch: {made}" if made else ""
             )
@@ -247,10 +232,10 @@ class Program:
 
     def _step(self, module: Any, step: Region | Any, known: Mapping[Any, Any]) -> Step:
         if not isinstance(step, Region):
-            return _Called(module, step)
-        instead, refused = _Instead(module, step, self.again), partial(self._refused, step)
+            return TorchStep(module, step)
+        instead, refused = FallbackStep(module, step, self.again), partial(self._refused, step)
         try:
-            asked = ((name, _order(node.meta["val"])) for node, name, _ in step.outputs)
+            asked = ((name, memory_order(node.meta["val"])) for node, name, _ in step.outputs)
             orders = {name: order for name, order in asked if order is not None}
             how = self.how
             model = compiled(
@@ -263,7 +248,7 @@ class Program:
             for node, name in step.known.items():
                 if node in self.inputs and known[node].is_contiguous():
                     self.again[node] = partial(_tensor, model, name, known[node].device)
-            return _Ran(replace(step, bound=model.asked), model, instead, refused)
+            return RegionStep(replace(step, bound=model.asked), model, instead, refused)
         except OffcutError as failed:
             node = step.origin.get(failed.value or "")
             if node is not None and len(step.nodes) > 1:
@@ -312,295 +297,11 @@ def _tensor(model: Model, name: str, device: Any) -> Any:
     return tensor_of(model.asked.arrays[name].copy()).to(device)
 
 
-class _Ran:
-    """A region as a step.
-
-    instead  what torch does where a call is refused; where the model fails, from then on
-    refused  lists that
-    """
-
-    def __init__(
-        self,
-        region: Region,
-        model: Model,
-        instead: _Instead,
-        refused: Callable[[Exception], None],
-    ) -> None:
-        self.region, self.model, self.failed = region, model, False
-        self.instead, self.refused = instead, refused
-        graph = region.bound.graph
-        self.inputs = tuple(region.inputs[value.name] for value in graph.inputs)
-        self.reads = {*self.inputs}
-        shapes = {extent for value in graph.inputs for extent in value.shape}
-        plain = {str(getattr(extent, "name", "")) for extent in shapes}
-        self.sizes = tuple(size.name for size in graph.sizes if size.name not in plain)
-        self.outputs = tuple(
-            (
-                node,
-                graph.outputs.index(name),
-                shared,
-                _strides(node.meta["val"]),
-                node.meta["val"].device,
-            )
-            for node, name, shared in region.outputs
-        )
-
-    def __call__(self, values: Values, sizes: dict[str, int]) -> None:
-        """Calculate its outputs from its inputs."""
-        if self.failed:
-            self.instead(values, sizes)
-            return
-        given = [plain_of(values[node]) for node in self.inputs]
-        try:
-            own = {name: sizes[name] for name in self.sizes}
-            if torch.autograd._profiler_enabled():
-                with observed_by(_RECORDER):
-                    outputs = self.model.outputs(given, own)
-            else:
-                outputs = self.model.outputs(given, own)
-        except CallError as refused:  # this call alone: torch calculates it, or says what is wrong
-            self.instead(values, sizes)
-            self.refused(refused)
-            return
-        except PartitionError:  # of parts that a rule gave, which is the user's to mend
-            raise
-        except Exception as failed:
-            self.refused(failed)
-            self.failed = True
-            self.instead(values, sizes)
-            return
-        for node, place, shared, strides, device in self.outputs:
-            made = outputs[place]
-            tensor = tensor_of(made) if isinstance(made, np.ndarray) else made
-            if tensor.device.type != device.type:  # the first operand was elsewhere
-                tensor = tensor.to(device)
-            if shared:
-                tensor = tensor.clone()
-            values[node] = _restrided(tensor, strides, sizes)
-
-
-class _Recorder:
-    """Names models and kernels to torch's profiler."""
-
-    def model(self, model: Observed, sizes: Mapping[str, int]) -> Any:
-        """Return what names a model, with its sizes."""
-        at = ", ".join(f"{name} = {value}" for name, value in sizes.items())
-        return torch.profiler.record_function(f"offcut::{model.bound.graph.name}", at)
-
-    def kernel(self, step: KernelStep) -> Any:
-        """Return what names a kernel, with its operators."""
-        return torch.profiler.record_function(f"offcut::{step.name}", " ".join(step.nodes))
-
-
-_RECORDER = _Recorder()
-
-
-class _Called:
-    """An operator of torch, or an attribute of the module, as a step.
-
-    found  the extents of its result that nobody knows before it ran, each with where in the result it is
-    """
-
-    def __init__(self, module: Any, node: Any) -> None:
-        self.node, self.operator, self.reads = node, node.target, {node, *node.all_input_nodes}
-        # What a view is of may lie otherwise than traced.
-        if node.target is torch.ops.aten.view.default:
-            self.operator = torch.ops.aten.reshape.default
-        self.size = value_of(node.meta["val"]) if is_size(node) else None
-        self.held = _attribute(module, node.target) if node.op == "get_attr" else None
-        self.places = _places(node)
-        self.whole = _is_whole(node)
-        self.found = tuple((node.meta.get("unbacked_bindings") or {}).items())
-
-    def __call__(self, values: Values, sizes: dict[str, int]) -> None:
-        """Calculate its result."""
-        node = self.node
-        if self.whole:
-            values[node] = values[node.args[0]]
-        elif self.size is not None:
-            values[node] = self.size(sizes)
-        elif node.op == "get_attr":
-            values[node] = self.held
-        elif self.places is not None:
-            args = [*node.args]
-            for place, one in self.places:
-                args[place] = values[one]
-            values[node] = self.operator(*args)
-        else:
-
-            def value(one: Any) -> Any:
-                if one not in values and is_size(one):
-                    return value_of(one.meta["val"])(sizes)
-                return values[one]
-
-            args, kwargs = (torch.fx.node.map_arg(own, value) for own in (node.args, node.kwargs))
-            values[node] = self.operator(*args, **kwargs)
-        for symbol, path in self.found:
-            sizes[symbol.name] = int(pytree.key_get(values[node], path))
-
-
 def _extents_found(graph: Any) -> Iterator[tuple[Any, Any]]:
     """Yield the extents that operators find, as symbols, each with its node."""
     for node in graph.nodes:
         for symbol in node.meta.get("unbacked_bindings") or ():
             yield node, symbol
-
-
-def _is_whole(node: Any) -> bool:
-    """Whether a node is a slice of all of an axis, and no result."""
-    if node.target is not torch.ops.aten.slice.Tensor or node.kwargs or len(node.args) > 4:
-        return False
-    start, stop = (*node.args[2:], None, None)[:2]
-    whole = start in (0, None) and (stop is None or stop == sys.maxsize)
-    return whole and all(user.op != "output" for user in node.users)
-
-
-def _places(node: Any) -> tuple[tuple[int, Any], ...] | None:
-    """Where the arguments of a node are tensors; None where they are more than that: sizes, lists of tensors, options by name."""
-    found = tuple((n, one) for n, one in enumerate(node.args) if isinstance(one, torch.fx.Node))
-    inside = list[Any]()
-    others = [one for one in node.args if not isinstance(one, torch.fx.Node)]
-    torch.fx.node.map_arg((others, node.kwargs), inside.append)
-    return None if inside or node.kwargs or any(is_size(one) for _, one in found) else found
-
-
-class _Instead:
-    """A region by torch: all that its results need and that is not there.
-
-    again  what makes constants that kernels hold
-    """
-
-    def __init__(self, module: Any, region: Region, again: Mapping[Any, Callable[[], Any]]) -> None:
-        self.outputs, self.again = region.outputs, again
-        self.steps = {node: _Called(module, node) for node in _needed(region)}
-        self.reads = {*region.inputs.values()}.union(*(one.reads for one in self.steps.values()))
-
-    def __call__(self, values: Values, sizes: dict[str, int]) -> None:
-        """Calculate the results of the region."""
-        own = dict(values)
-        for node in self.reads & self.again.keys() - own.keys():
-            own[node] = self.again[node]()
-        for node, step in self.steps.items():
-            if node not in own:
-                step(own, sizes)
-        values.update((node, own[node]) for node, *_ in self.outputs)
-
-
-Step: TypeAlias = _Called | _Instead | _Ran
-
-
-def _needed(region: Region) -> tuple[Any, ...]:
-    """The nodes that the results of a region need, in order, but for the arguments of the graph."""
-    pending = [node for node, *_ in region.outputs]
-    found: set[Any] = set()
-    while pending:
-        node = pending.pop()
-        if node not in found and node.op != "placeholder":
-            found.add(node)
-            pending += () if is_size(node) else node.all_input_nodes
-    (first, *_), *_ = region.outputs
-    return tuple(node for node in first.graph.nodes if node in found)
-
-
-def _solutions(inputs: Sequence[Any]) -> dict[str, Solution]:
-    """How each symbol is read from the arguments: from which, and how.
-
-    Raises Left for one that no argument shows.
-    """
-    found: dict[str, Solution] = {}
-    wanted: set[str] = set()
-    for node in inputs:
-        value = node.meta["val"]
-        if isinstance(value, torch.SymInt):
-            wanted |= {symbol.name for symbol in value.node.expr.free_symbols}
-            if value.node.expr.is_Symbol:
-                found[value.node.expr.name] = Solution(node, _item(node), node.name)
-        elif isinstance(value, torch.Tensor):
-            wanted |= {symbol.name for symbol in symbols_of(value.shape)}
-            for axis, extent in enumerate(value.shape):
-                if isinstance(extent, torch.SymInt):
-                    _solved(node, axis, extent.node.expr, found)
-    missing = wanted - found.keys()
-    if missing:
-        raise Left(f"no argument shows the size {', '.join(sorted(missing))}")
-    return found
-
-
-def _solved(node: Any, axis: int, expr: Any, found: dict[str, Solution]) -> None:
-    """Note what an extent says of its symbol: ``a * s + b``."""
-    if len(expr.free_symbols) != 1:
-        return
-    (symbol,) = expr.free_symbols
-    if symbol.name in found and not expr.is_Symbol:
-        return
-    factor = expr.coeff(symbol)
-    rest = (expr - factor * symbol).simplify()
-    if factor.is_Integer and factor > 0 and rest.is_Integer:
-        by, less = int(factor), int(rest)
-        before = found.get(symbol.name)
-        if before is not None and before.called != symbol.name:
-            called = before.called  # by the first argument that shows it
-        else:
-            called = f"{node.name}_{axis}" if expr.is_Symbol else symbol.name
-        found[symbol.name] = Solution(
-            node,
-            lambda values: (values[node].shape[axis] - less) // by,
-            called,
-        )
-
-
-def _item(node: Any) -> Callable[[Values], int]:
-    return lambda values: int(values[node])
-
-
-def _strides(fake: Any) -> Strides | None:
-    """The strides that torch expects of a result, as a function of sizes; None where they are those of an array by rows."""
-    own = [_unmaxed(sympy_of(stride)) for stride in fake.stride()]
-    if _lies(fake, range(fake.dim())) or 0 in own:
-        return None
-    return values_of(own)
-
-
-def _order(fake: Any) -> tuple[int, ...] | None:
-    """The axes as they lie in memory, outermost first; None where elements do not lie side by side."""
-    symbols = sorted(symbols_of(fake.stride()), key=str)
-    apart = {symbol: 97 + number for number, symbol in enumerate(symbols)}
-    steps = [int(sympy_of(stride).subs(apart)) for stride in fake.stride()]
-    order = tuple(sorted(range(fake.dim()), key=lambda axis: -steps[axis]))
-    return order if _lies(fake, order) else None
-
-
-def _lies(fake: Any, order: Iterable[int]) -> bool:
-    """Whether elements lie side by side, by the axes in that order, outermost first."""
-    step = sympy.Integer(1)
-    for axis in reversed([*order]):
-        extent = sympy_of(fake.shape[axis])
-        if extent != 1 and _unmaxed(sympy_of(fake.stride(axis))) != step:
-            return False
-        step = step * extent
-    return True
-
-
-def _unmaxed(stride: Any) -> Any:
-    """A stride without ``Max(1, s)``, which torch writes for sizes that may be 0."""
-
-    def bare(*args: Any) -> Any:
-        kept = [one for one in args if one != 1]
-        return kept[0] if len(kept) == 1 else Max(*args)
-
-    return stride.replace(Max, bare)
-
-
-def _restrided(tensor: Any, strides: Strides | None, sizes: Mapping[str, int]) -> Any:
-    """A tensor, or a copy of it, in the strides that torch expects."""
-    if strides is None:
-        return tensor.contiguous()
-    wanted = strides(sizes)
-    if tensor.stride() == wanted:
-        return tensor
-    found = torch.empty_strided(tensor.shape, wanted, dtype=tensor.dtype, device=tensor.device)
-    found.copy_(tensor)
-    return found
 
 
 def _frees(steps: Sequence[Region | Any], output: Any) -> list[tuple[Any, ...]]:
@@ -614,10 +315,3 @@ def _frees(steps: Sequence[Region | Any], output: Any) -> list[tuple[Any, ...]]:
         tuple(node for node, at in last.items() if at == number and node not in kept)
         for number in range(len(steps))
     ]
-
-
-def _attribute(module: Any, target: str) -> Any:
-    found = module
-    for name in target.split("."):
-        found = getattr(found, name)
-    return found

@@ -40,7 +40,7 @@ class DotBlock(RowBlock, ABC):
 
     @property
     def latch(self) -> tuple[str, str, str]:
-        """Return the end of a turn, of which the last step is part."""
+        """Return the end of a turn, as `RowBlock.latch` does; the last step is part of each turn."""
         return "finish", "whole", "%end_ahead"
 
     def closing(self, end: str) -> Generator[str, None, str]:

@@ -1,0 +1,92 @@
+"""The kernels that run a graph, region by region."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from offcut.errors import OffcutError
+from offcut.graph.fusion.reading import Readings
+from offcut.graph.fusion.regions import Region, region_of, regions_of
+from offcut.graph.graph import Bound, Node
+from offcut.graph.models.compiling.ahead import processes
+from offcut.graph.models.compiling.kept import Stepped
+from offcut.graph.models.compiling.kernels import Kernels, NamedRegion
+from offcut.graph.models.compiling.region_steps import RegionSteps
+from offcut.graph.models.step import Step
+from offcut.graph.placing.layouts import beside, orders_of, turned
+from offcut.graph.placing.places import laid
+from offcut.graph.views import VIEWS
+
+
+def steps_of_bound(
+    bound: Bound,
+    kernels: Kernels,
+    priced: bool = False,
+    orders: Mapping[str, tuple[int, ...]] | None = None,
+) -> Stepped:
+    """Return the kernels that run a graph.
+
+    priced  whether they are asked for their cost alone
+    orders  of the axes of outputs in memory, as `compiled` says
+    """
+    graph, readings, notes = bound.graph, Readings(bound.graph), list[str]()
+    fused: Sequence[Region | Node] = regions_of(graph, readings)
+    asked, orders = orders or {}, {**(orders or {}), **orders_of(graph, readings)}
+    count = processes()
+    while True:
+        placed = laid(graph, fused, readings, orders, asked, kernels.takes_strides)
+        try:
+            steps, regions, named = list[Step](), list[RegionSteps](), list[NamedRegion]()
+            for step in placed.steps:
+                region = step.region
+                fixed = _constants(region, readings, bound, orders, kernels.packs)
+                named.append(kernels.asked(step, *fixed))
+            with kernels.ahead(named, count) as ahead:
+                for one in named:
+                    region = one.placed.region
+                    decisions, own = kernels.steps(one, ahead, priced)
+                    regions.append(decisions)
+                    steps += own
+        except OffcutError as refused:
+            if len(region.nodes) == 1:
+                (value, *_) = region.results
+                if value in asked and readings.is_view(region.nodes[0]):  # a call copies it, then
+                    asked = {name: order for name, order in asked.items() if name != value}
+                    continue
+                refused.value = value
+                raise
+            notes.append(f"{region.results[0]}: not fused, since {str(refused).splitlines()[0]}")
+            fused = [each for one in fused for each in _unfused(one, region)]
+            continue
+        return Stepped(steps, placed.outputs, tuple(notes), tuple(regions))
+
+
+def _constants(
+    region: Region,
+    readings: Readings,
+    bound: Bound,
+    orders: Mapping[str, tuple[int, ...]],
+    packs: bool,
+) -> tuple[frozenset[str], dict[str, tuple[int, ...]]]:
+    """Return the constants of a region that are read as any other operand is, and the orders of axes of others.
+
+    packs  whether a target packs constants
+    """
+    constants, unpacked = frozenset(bound.arrays), frozenset[str]()
+    turns: dict[str, tuple[int, ...]] = {}
+    for node in region.nodes:
+        if node.op not in VIEWS:
+            reading = readings.of(node)
+            unpacked |= beside(node, reading, constants, orders) if packs else frozenset()
+            turns |= turned(node, reading, constants, orders)
+    return unpacked, turns
+
+
+def _unfused(one: Region | Node, refused: Region) -> Sequence[Region | Node]:
+    """Return a region or view; the nodes of the region that was refused, each alone."""
+    if one is not refused:
+        return (one,)
+    return tuple(region_of((node,)) for node in refused.nodes)
+
+
+__all__ = ["steps_of_bound"]
