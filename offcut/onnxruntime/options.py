@@ -36,6 +36,17 @@ class _Options:
     """Attributes that take values of their types alone, and no others."""
 
     __slots__ = ()
+    config_entries: dict[str, str]
+
+    def _add_config_entry(self, key: str, value: str) -> None:
+        """Add a setting of onnxruntime."""
+        self.config_entries[key] = value
+
+    def _config_entry(self, key: str) -> str:
+        """Return a setting that was added; raises RuntimeError for any other."""
+        if key not in self.config_entries:
+            raise RuntimeError(f"{type(self).__name__} does not have configuration with key: {key}")
+        return self.config_entries[key]
 
     def __setattr__(self, name: str, value: Any) -> None:
         kind = type(self).__annotations__.get(name, "")
@@ -76,15 +87,8 @@ class SessionOptions(_Options):
     config_entries: dict[str, str] = field(default_factory=dict)
     dimensions: dict[str, int] = field(default_factory=dict)
 
-    def add_session_config_entry(self, key: str, value: str) -> None:
-        """Note a setting of onnxruntime."""
-        self.config_entries[key] = value
-
-    def get_session_config_entry(self, key: str) -> str:
-        """Return a setting that was noted; raises RuntimeError for any other."""
-        if key not in self.config_entries:
-            raise RuntimeError(f"SessionOptions does not have configuration with key: {key}")
-        return self.config_entries[key]
+    add_session_config_entry = _Options._add_config_entry
+    get_session_config_entry = _Options._config_entry
 
     def add_free_dimension_override_by_name(self, name: str, value: int) -> None:
         """Fix a size of the file."""
@@ -105,12 +109,5 @@ class RunOptions(_Options):
     only_execute_path_to_fetches: bool = False
     config_entries: dict[str, str] = field(default_factory=dict)
 
-    def add_run_config_entry(self, key: str, value: str) -> None:
-        """Note a setting of onnxruntime."""
-        self.config_entries[key] = value
-
-    def get_run_config_entry(self, key: str) -> str:
-        """Return a setting that was noted; raises RuntimeError for any other."""
-        if key not in self.config_entries:
-            raise RuntimeError(f"RunOptions does not have configuration with key: {key}")
-        return self.config_entries[key]
+    add_run_config_entry = _Options._add_config_entry
+    get_run_config_entry = _Options._config_entry

@@ -22,23 +22,23 @@ outside `c`, is no instance in either program.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from offcut.core.expr import loads
 from offcut.core.memo import memo
 from offcut.core.plain_loops import strip_annotations, unsynchronized
-from offcut.core.program import Alloc, Buffer, If, Program, Store, Tile, canonicalize
+from offcut.core.program import Alloc, Buffer, Program, Tile, canonicalize
 from offcut.core.program import walk as statements_of
-from offcut.core.text.printer import format_expr, format_size
+from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
 from offcut.polyhedral import accesses_outside, escaping_windows, request_budget, try_isl
 from offcut.polyhedral.extract_statements import NotRepresentable, cases
 from offcut.polyhedral.program_sets import ProgramSets
 from offcut.proof.by_instances.counterexample import confirm_difference
 from offcut.proof.by_instances.dataflow import DataFlow
+from offcut.proof.by_instances.declarations import check_conditions, check_declarations
 from offcut.proof.by_instances.in_bounds import (
     check_masked_inside,
     check_parts_inside,
@@ -48,12 +48,10 @@ from offcut.proof.by_instances.in_bounds import (
 from offcut.proof.by_instances.initialization import is_written_before_read
 from offcut.proof.by_instances.matching import ways
 from offcut.proof.by_instances.pairing import (
-    SCRATCH,
     UNDECIDED,
     Part,
     ProgramsDiffer,
     Sides,
-    difference_error,
     undecided_error,
 )
 from offcut.proof.by_instances.reordering import Order
@@ -196,7 +194,7 @@ def _theorems(
         return tuple(theorem for one in each for theorem in one)
     source, emitted = normalize_reductions(source, emitted, reassociate)
     through = with_floats(through)
-    _check_declarations(source, emitted)
+    check_declarations(source, emitted)
     if _is_narrowed(source, emitted, reassociate, inside):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if (_is_read_alone(source, emitted) or _is_unpacked(source, emitted, reassociate)) and (
@@ -263,7 +261,7 @@ def _by_instances(
 
     Raises PartitionError with the smallest witness, Differs where they seem to differ, NotReadable.
     """
-    _check_conditions(source, emitted)
+    check_conditions(source, emitted)
     flows = ProgramSets(source.sizes, source.assumptions, users)
     pair = flows.prepared(source), flows.prepared(emitted)
     for case in cases(flows, pair[1]):
@@ -433,27 +431,6 @@ def _arrays(program: Program) -> set[Buffer]:
     return {replace(buffer, layout=None, scope=None) for buffer in program.buffers}
 
 
-def _check_conditions(source: Program, emitted: Program) -> None:
-    """Refuse programs of two shapes whose conditions read what they write: such a condition is
-    evaluated at a moment, and instances are compared as if each evaluated its own.
-    """
-    for program in (source, emitted):
-        stores = [s for s in statements_of(program.body) if isinstance(s, Store)]
-        written = {store.buffer for store in stores}
-        for stmt in statements_of(program.body):
-            condition = stmt.condition if isinstance(stmt, If) else None
-            condition = stmt.where if isinstance(stmt, Tile) else condition
-            if condition is None:
-                continue
-            for load, _ in loads(condition):
-                if load.buffer in written:
-                    raise undecided_error(
-                        emitted.name,
-                        f"{format_expr(condition)} reads {load.buffer}, which the program writes, and "
-                        "the two programs differ in shape: when it is evaluated cannot be compared",
-                    )
-
-
 def _shaped(source: Program, emitted: Program, reassociate: bool) -> tuple[Program, Program]:
     """Programs that do the same as these two, as near to each other as is easily seen.
 
@@ -477,57 +454,6 @@ def _is_same_shape(source: Program, emitted: Program) -> bool:
     except NotStructural:
         return False
     return True
-
-
-def _check_declarations(source: Program, emitted: Program) -> None:
-    promised = next(_other_promises(source, emitted), None)
-    if promised is not None:
-        raise difference_error(emitted.name, *promised)
-    mine = {b.name: b for b in emitted.buffers if b.kind not in SCRATCH}
-    for buffer in source.buffers:
-        if buffer.kind in SCRATCH:
-            continue
-        other = mine.pop(buffer.name, None)
-        if other is None or (other.dtype, other.shape, other.kind) != (
-            buffer.dtype,
-            buffer.shape,
-            buffer.kind,
-        ):
-            raise difference_error(
-                emitted.name, f"{buffer.kind.value} {buffer.name} is not declared as in the source"
-            )
-    if mine:
-        name, buffer = next(iter(mine.items()))
-        raise difference_error(emitted.name, f"the source has no {buffer.kind.value} {name}")
-
-
-def _other_promises(source: Program, emitted: Program) -> Iterator[tuple[str, str]]:
-    """What is promised of the sizes of one program and not of the other's, each with the line that mends it."""
-    ours, theirs = ({size.name: size for size in one.sizes} for one in (source, emitted))
-    for name, size in ours.items():
-        if name not in theirs:
-            yield f"it has no size {name}, which the source has", format_size(size)
-        elif size != theirs[name]:
-            yield (
-                f"it has {format_size(theirs[name])}, the source {format_size(size)}",
-                format_size(size),
-            )
-    for name, size in theirs.items():
-        if name not in ours:
-            yield f"the source has no size {name}", f"{format_size(size)}, in both"
-    if list(ours) != list(theirs):
-        yield (
-            f"it has the sizes {', '.join(theirs)} in that order, the source {', '.join(ours)}",
-            "sizes in the same order",
-        )
-    for fact in source.assumptions:
-        if fact not in emitted.assumptions:
-            line = f"assume {format_expr(fact)}"
-            yield f"the source has `{line}`, which it has not", line
-    for fact in emitted.assumptions:
-        if fact not in source.assumptions:
-            line = f"assume {format_expr(fact)}"
-            yield f"it has `{line}`, which the source has not", f"{line}, in both"
 
 
 def _prove(both: Sides) -> None:

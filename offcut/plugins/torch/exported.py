@@ -13,27 +13,26 @@ from functools import partial
 from threading import RLock
 from typing import Any
 
-import numpy as np
 import torch
 from torch.export._remove_effect_tokens_pass import _remove_effect_tokens
 from torch.utils import _pytree as pytree
 
 from offcut.backends.abi import Exported
 from offcut.core.program import Size
-from offcut.errors import CallError, DescribeError, InternalError, trim_traceback
+from offcut.errors import CallError, DescribeError, trim_traceback
 from offcut.graph import ModelCost, ModelPlan
 from offcut.graph.models.compiling.ahead import helper_in_advance
 from offcut.graph.models.profile import ModelProfile, profile_of
-from offcut.plugins.torch.conditions import Unlike, branches
+from offcut.plugins.torch.conditions import Unlike
 from offcut.plugins.torch.copied import Copied
 from offcut.plugins.torch.decompositions import taken_apart
+from offcut.plugins.torch.exporting import export_with_conditions
 from offcut.plugins.torch.how import How
 from offcut.plugins.torch.program import Program
 from offcut.plugins.torch.report import said_once
 from offcut.plugins.torch.splitting import is_size
 from offcut.plugins.torch.table import TABLE
 from offcut.plugins.torch.traced import FixedSizeError, Traced
-from offcut.plugins.torch.tracing import is_number, oblivious
 from offcut.plugins.torch.whole import whole
 
 TRACES = 8
@@ -311,7 +310,7 @@ def _of_module(
         mine = Copied(model)
     except Exception:  # it holds what cannot be copied: its weights are, and it is traced once
         with _TRACING:
-            exported, _ = _exported(model, args, kwargs, dynamic_shapes)
+            exported, _ = export_with_conditions(model, args, kwargs, dynamic_shapes)
             return TorchModel(_traced(exported, None, how))
     with _TRACING, helper_in_advance(_layers(model)):
         first = _module(mine.module, args, kwargs, dynamic_shapes, how)
@@ -370,9 +369,9 @@ def _module(
     twice = None if again or dynamic_shapes is not None else _twice(args, kwargs)
     if twice is not None:
         with suppress(DescribeError):
-            exported, conditions = _exported(model, *twice, dynamic_shapes)
+            exported, conditions = export_with_conditions(model, *twice, dynamic_shapes)
             return _traced(exported, conditions, how)
-    exported, conditions = _exported(model, args, kwargs, dynamic_shapes, again)
+    exported, conditions = export_with_conditions(model, args, kwargs, dynamic_shapes, again)
     return _traced(exported, conditions, how)
 
 
@@ -425,92 +424,3 @@ def _is_ours(node: Any) -> bool:
 
 _TRAINING = ("training", "train", "use_input_stats")
 """Arguments of operators of torch that are other operators in training."""
-
-
-def _exported(
-    model: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    dynamic_shapes: Any,
-    again: bool = False,
-) -> tuple[Any, list[Any]]:
-    """Return the program, and the conditions on sizes that held.
-
-    again  for a call of other sizes: those of 0 and 1 are numbers as dynamo takes them
-    """
-    args, kwargs = _each_by_itself(args, kwargs)
-    try:
-        given = inspect.signature(model.forward).bind(*args, **kwargs).arguments
-        if dynamic_shapes is None:
-            free = partial(_free, numbers=again)
-            dynamic_shapes = {name: pytree.tree_map(free, one) for name, one in given.items()}
-        elif again:
-            dynamic_shapes = _settled(given, dynamic_shapes)
-        with torch.no_grad(), oblivious(), whole(), branches() as conditions:
-            found = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
-        return found, conditions
-    except InternalError:
-        raise
-    except Exception as failed:
-        first = str(failed).strip().splitlines()
-        raise DescribeError(
-            "from_torch",
-            f"cannot export {type(model).__name__}",
-            because=f"{type(failed).__name__}: {first[0] if first else ''}",
-            help=("torch.from_numpy(x) makes a tensor of an array",)
-            if any(isinstance(one, np.ndarray) for one in pytree.tree_leaves((args, kwargs)))
-            else (),
-        ) from failed
-
-
-def _each_by_itself(
-    args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments of which no tensor is another one: torch takes one that is given twice for one argument, whatever calls give."""
-    seen = set[int]()
-
-    def alone(one: torch.Tensor) -> torch.Tensor:
-        if id(one) in seen:
-            return one.detach().clone()
-        seen.add(id(one))
-        return one
-
-    found: tuple[tuple[Any, ...], dict[str, Any]]
-    found = pytree.tree_map_only(torch.Tensor, alone, (args, kwargs))
-    return found
-
-
-def _free(given: Any, numbers: bool) -> Any:
-    """That every size of a tensor may vary, where the module allows it; but for numbers."""
-    if not isinstance(given, torch.Tensor):
-        return None
-    return [
-        torch.export.Dim.STATIC if numbers and is_number(axis, size) else torch.export.Dim.AUTO
-        for axis, size in enumerate(given.shape)
-    ]
-
-
-def _settled(given: dict[str, Any], dynamic_shapes: Any) -> Any:
-    """Shapes as a user gave them, where a size that torch may settle is settled if it is a number."""
-
-    def of(one: Any, shape: Any) -> Any:
-        if not isinstance(one, torch.Tensor) or not isinstance(shape, dict | list | tuple):
-            return shape
-        axes = dict(shape) if isinstance(shape, dict) else dict(enumerate(shape))
-        return {
-            axis: torch.export.Dim.STATIC
-            if free is torch.export.Dim.AUTO and is_number(axis, one.shape[axis])
-            else free
-            for axis, free in axes.items()
-        }
-
-    named = isinstance(dynamic_shapes, dict)
-    shapes = dynamic_shapes.values() if named else dynamic_shapes
-    names = dynamic_shapes if named else given
-    try:
-        return {
-            name: pytree.tree_map(of, given[name], shape)
-            for name, shape in zip(names, shapes, strict=True)
-        }
-    except (KeyError, TypeError, ValueError):  # not shaped as the arguments are: torch says so
-        return dynamic_shapes
