@@ -116,27 +116,27 @@ def run(
                 parts=parts,
             )
             try:
-                made = imported()
+                onnx_model = imported()
             except DescribeError:
                 if not asked:
                     raise
-                made, asked = imported(asked), {}
+                onnx_model, asked = imported(asked), {}
             if graph:
-                typer.echo(str(made.graph))
-            call = call_of(made)
+                typer.echo(str(onnx_model.graph))
+            call = call_of(onnx_model)
             sizes = sizes_of(call, arrays, asked)
             if plan:
-                typer.echo(str(made.plan(**sizes)))
+                typer.echo(str(onnx_model.plan(**sizes)))
             if cost:
-                typer.echo(str(made.cost(**sizes)))
+                typer.echo(str(onnx_model.cost(**sizes)))
             feed = drawn(call, arrays, sizes, seed)
             if profile or trace is not None:
-                profiled = made.profile(feed)
+                profiled = onnx_model.profile(feed)
                 if profile:
                     typer.echo(str(profiled))
                 if trace is not None:
                     write_text(trace, profiled.chrome_trace(), "--trace")
-            results = made(feed)
+            results = onnx_model(feed)
         if output is not None:
             saved(results, output)
     for name, array in results.items():

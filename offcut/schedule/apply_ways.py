@@ -353,13 +353,13 @@ class Applying:
         )
 
     def packed(
-        self, position: int, lead: Stage, found: Match, pack: Pack, around: tuple[str, ...]
+        self, position: int, lead: Stage, match: Match, pack: Pack, around: tuple[str, ...]
     ) -> tuple[Stage, GroupCut]:
         """`lead` reading a copy of its columns' operand in panels, and the loops that make it."""
-        key = position, found.microkernel.name, pack
+        key = position, match.microkernel.name, pack
         if key in self.packings:
             return self.packings[key]
-        buffer, copy, reading = packed_stages(lead, found, pack, around)
+        buffer, copy, reading = packed_stages(lead, match, pack, around)
         self.hold(position, buffer)
         if self.copies.setdefault(position, copy) != copy:
             raise not_applied(f"cannot pack {pack.name} twice", "another way packs it otherwise")

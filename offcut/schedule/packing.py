@@ -45,7 +45,7 @@ def pack_of(lead: Stage, found: Match, name: str, shared: Collection[str]) -> Pa
 
 
 def packed_stages(
-    lead: Stage, found: Match, pack: Pack, around: tuple[str, ...]
+    lead: Stage, match: Match, pack: Pack, around: tuple[str, ...]
 ) -> tuple[Buffer, Stage, Stage]:
     """Return the array of a packed copy, the stage that computes it, and `lead` reading it.
 
@@ -53,9 +53,9 @@ def packed_stages(
 
     Raises PartitionError for an operand that is not packed so.
     """
-    load, multiple = found.by_columns, found.microkernel.multiple
+    load, multiple = match.by_columns, match.microkernel.multiple
     if pack.buffer not in (ANY, load.buffer):
-        because = f"{load.buffer} is what moves along the columns of {found.microkernel.name}"
+        because = f"{load.buffer} is what moves along the columns of {match.microkernel.name}"
         raise not_applied(f"cannot pack {pack.buffer} for {lead.label}", because)
     used = set().union(*(variables(part) for part in load.index))
     axes = [a for a in (*lead.axes, *lead.reduce_axes) if a.name in used]
@@ -66,13 +66,13 @@ def packed_stages(
             f"it is the same in every iteration of {', '.join(apart)}",
             help=("a nest that shares no such loop", "no pack"),
         )
-    inner = [next(a for a in axes if a.name == n) for n in (found.depth, found.columns)]
+    inner = [next(a for a in axes if a.name == n) for n in (match.depth, match.columns)]
     axes = [a for a in axes if a not in inner] + inner
     rank, panel = len(axes), as_panels(pack.layout)
     if panel is None or (panel.rows, panel.columns) != (rank - 2, rank - 1):
         because = f"its rows and columns are its axes {rank - 2} and {rank - 1}"
         raise not_applied(f"cannot pack {load.buffer} so", because)
-    check_layout("pack", load.buffer, pack.layout, rank, [found.microkernel])
+    check_layout("pack", load.buffer, pack.layout, rank, [match.microkernel])
     value: Expr = load
     depth = axes[-2]
     if (ix.literal_value(depth.extent) or 1) % multiple:

@@ -72,11 +72,11 @@ class Within:
         if applying is None:  # ways that pack otherwise add nothing to it
             applying = self.by_packing[key] = copy(self.by_packing[None])
             applying.copies, applying.packings = {}, {}
-        found = applying.way(position, way, around, asked)
+        resolved = applying.way(position, way, around, asked)
         computation = self.planned.get(key)
         if computation is None:
             computation = self.planned[key] = applying.planned()
-        return computation, found
+        return computation, resolved
 
 
 def _but_for_ways(step: object) -> Hashable:

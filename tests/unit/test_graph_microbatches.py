@@ -69,7 +69,7 @@ def in_parts(model: Model, size: str, runs: list[tuple[tuple[int, int], int]]) -
         return block
 
     model._blocks.take = poisoned  # type: ignore[method-assign]
-    model._known.clear()
+    model._calls.clear()
 
 
 @pytest.mark.every(3)

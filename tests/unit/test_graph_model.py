@@ -171,7 +171,7 @@ def test_a_frame_is_given_back_when_all_is_copied_out_of_it(
     copied, free = Model._copied, list[bool]()
 
     def noted(self: Model, output: str, number: Any, frame: Any, *others: Any) -> Any:
-        free.append(any(frame in known.frames for known in self._known.values()))
+        free.append(any(frame in known.frames for known in self._calls.values()))
         return copied(self, output, number, frame, *others)
 
     monkeypatch.setattr(Model, "_copied", noted)

@@ -265,15 +265,15 @@ def joined_rows(
 
     def sought(definition: Compute, name: str) -> Compute:
         """Return the definition, the axes that it reduces over joined likewise."""
-        axes, made, at, reduction = definition.reduce_axes, list[Axis](), 0, definition.body
+        axes, rearranged, at, reduction = definition.reduce_axes, list[Axis](), 0, definition.body
         if not isinstance(reduction, Reduce):
             return definition
         for count in pairs.runs(name, len(axes), len(definition.axes) + 1):
             parts = axes[at : at + count]
-            made.append(replace(parts[0], extent=long([axis.extent for axis in parts])))
+            rearranged.append(replace(parts[0], extent=long([axis.extent for axis in parts])))
             at += count
-        body = replace(reduction, axes=tuple(axis.name for axis in made))
-        return replace(definition, reduce_axes=tuple(made), body=body)
+        body = replace(reduction, axes=tuple(axis.name for axis in rearranged))
+        return replace(definition, reduce_axes=tuple(rearranged), body=body)
 
     def rule(expr: Expr) -> Expr | None:
         if not isinstance(expr, Load):

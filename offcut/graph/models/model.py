@@ -74,7 +74,7 @@ MOST_FRAMES = 256
 
 
 @dataclass(frozen=True)
-class _Known:
+class _SizedCall:
     """What is known of calls of one set of sizes.
 
     number  the values of extents
@@ -169,7 +169,7 @@ class Model:
             valued=self._valued,
         )
         self._slices = (*open_slices(asked.graph),)
-        self._known: dict[object, _Known] = {}
+        self._calls: dict[object, _SizedCall] = {}
         self._given = [numbers.get(name) for name in graph.outputs]
         self._blocks = Blocks(graph.name, self._memory)
         self._lock = threading.Lock()
@@ -213,18 +213,18 @@ class Model:
         lent = [lend(array, n, graph.inputs, graph.name, memory) for n, array in enumerate(arrays)]
         key: tuple[object, ...] = tuple([(one.shape, one.dtype, one.is_there) for one in lent])
         key = (*key, *sorted(sizes.items())) if sizes else key
-        known = self._known.get(key) or self._new(key, lent, sizes)
+        call = self._calls.get(key) or self._new(key, lent, sizes)
         if (observer := OBSERVER.get()) is None:
-            return self._run(arrays, sizes, lent, known, known.frames, None)
-        with observer.model(self, known.sizes):
-            return self._run(arrays, sizes, lent, known, known.observed_frames, observer)
+            return self._run(arrays, sizes, lent, call, call.frames, None)
+        with observer.model(self, call.sizes):
+            return self._run(arrays, sizes, lent, call, call.observed_frames, observer)
 
     def _run(
         self,
         arrays: Sequence[Any],
         sizes: Mapping[str, int],
         lent: Sequence[Lent],
-        known: _Known,
+        call: _SizedCall,
         frames: list[Frame],
         observer: Observer | None,
     ) -> tuple[Any, ...]:
@@ -236,14 +236,14 @@ class Model:
         try:
             frame = frames.pop()
         except IndexError:
-            frame = Frame(self._shared, known.number, known.sizes, observer is not None)
+            frame = Frame(self._shared, call.number, call.sizes, observer is not None)
         if observer is not None:
             frame.observer = observer
         kind, is_there = (lent[0].kind, lent[0].is_there) if lent else ("numpy", False)
         stream = frame.stream = 0 if memory.is_host else stream_of(memory, lent, graph.name)
-        results = [self._allocated(kind, *fresh, is_there) for fresh in known.fresh]
+        results = [self._allocated(kind, *fresh, is_there) for fresh in call.fresh]
         addresses = [*[one.address for one in lent], *[at for _, at in results]]
-        passage, arena_bytes = known.passage, frame.arena_bytes
+        passage, arena_bytes = call.passage, frame.arena_bytes
         if passage is None:
             block = self._blocks.take(arena_bytes)
             frame.bases[ARENA : ARENA + len(addresses) + 1] = [block.address, *addresses]
@@ -259,7 +259,7 @@ class Model:
         outputs = [
             results[place][0]
             if place is not None
-            else self._copied(name, known.number, frame, kind, is_there)
+            else self._copied(name, call.number, frame, kind, is_there)
             for name, place in zip(graph.outputs, self._given, strict=True)
         ]
         within = frame.within
@@ -414,7 +414,7 @@ class Model:
             checked_arrays(self.declared, given)
         return [given[value.name] for value in self.bound.graph.inputs]
 
-    def _new(self, key: object, lent: Sequence[Lent], sizes: Mapping[str, int]) -> _Known:
+    def _new(self, key: object, lent: Sequence[Lent], sizes: Mapping[str, int]) -> _SizedCall:
         """What is known of a call that is met for the first time, which is checked."""
         inputs = self.bound.graph.inputs
         if len(lent) != len(inputs):
@@ -439,10 +439,10 @@ class Model:
                 step.kernel()  # of another machine: it says so
         fresh = tuple(self._allocation(output, number) for output in self._fresh)
         with self._lock:
-            if len(self._known) >= MOST_FRAMES:
-                self._known.pop(next(iter(self._known)))
-            return self._known.setdefault(
-                key, _Known(checked, number, fresh, [], [], self._passage(lent, number))
+            if len(self._calls) >= MOST_FRAMES:
+                self._calls.pop(next(iter(self._calls)))
+            return self._calls.setdefault(
+                key, _SizedCall(checked, number, fresh, [], [], self._passage(lent, number))
             )
 
     def _passage(self, lent: Sequence[Lent], number: Numbers) -> Passage | None:

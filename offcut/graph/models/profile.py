@@ -96,7 +96,7 @@ class ModelProfile:
     def chrome_trace(self) -> str:
         """Return one call as JSON that chrome://tracing and Perfetto read."""
         begin = self.events[0][1] if self.events else 0
-        shown = [
+        events = [
             {
                 "name": self.kernels[kernel].value,
                 "cat": self.kernels[kernel].target,
@@ -112,7 +112,7 @@ class ModelProfile:
             }
             for kernel, start, took in self.events
         ]
-        return json.dumps({"traceEvents": shown, "displayTimeUnit": "ns"})
+        return json.dumps({"traceEvents": events, "displayTimeUnit": "ns"})
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """Return bars of what each kernel took, and was predicted to take; of many kernels, the slowest ones.
@@ -125,20 +125,20 @@ class ModelProfile:
 
         check_drawable("a profile")
         slowest = sorted(self.kernels, key=lambda one: -one.seconds)[:_MOST_BARS]
-        shown = [one for one in self.kernels if one in slowest]
-        figure = new_figure(9, 1.5 + 0.3 * len(shown))
+        kernels = [one for one in self.kernels if one in slowest]
+        figure = new_figure(9, 1.5 + 0.3 * len(kernels))
         axes = figure.add_subplot()
         for shift, label, values in (
-            (-0.2, "measured", [one.seconds for one in shown]),
-            (0.2, "predicted", [one.predicted or 0.0 for one in shown]),
+            (-0.2, "measured", [one.seconds for one in kernels]),
+            (0.2, "predicted", [one.predicted or 0.0 for one in kernels]),
         ):
-            places = [n + shift for n in range(len(shown))]
+            places = [n + shift for n in range(len(kernels))]
             axes.barh(places, [value * 1e6 for value in values], 0.4, label=label)
-        axes.set_yticks(range(len(shown)), [f"{one.value}: {one.operators}" for one in shown])
+        axes.set_yticks(range(len(kernels)), [f"{one.value}: {one.operators}" for one in kernels])
         axes.invert_yaxis()
         axes.set_xlabel("µs")
         axes.set_title(str(self).splitlines()[0], fontsize=9)
-        if shown:
+        if kernels:
             axes.legend()
         write(figure, path, "profile.plot('profile.png')")
         return figure

@@ -56,12 +56,12 @@ def _distinct_tensors(
     args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return arguments of which no tensor is another one: torch takes one that is given twice for one argument, whatever calls give."""
-    seen = set[int]()
+    numbers = set[int]()
 
     def alone(one: torch.Tensor) -> torch.Tensor:
-        if id(one) in seen:
+        if id(one) in numbers:
             return one.detach().clone()
-        seen.add(id(one))
+        numbers.add(id(one))
         return one
 
     distinct: tuple[tuple[Any, ...], dict[str, Any]]
@@ -93,9 +93,9 @@ def _with_static_numbers(arguments: dict[str, Any], dynamic_shapes: Any) -> Any:
             for axis, free in axes.items()
         }
 
-    named = isinstance(dynamic_shapes, dict)
-    shapes = dynamic_shapes.values() if named else dynamic_shapes
-    names = dynamic_shapes if named else arguments
+    is_by_name = isinstance(dynamic_shapes, dict)
+    shapes = dynamic_shapes.values() if is_by_name else dynamic_shapes
+    names = dynamic_shapes if is_by_name else arguments
     try:
         return {
             name: pytree.tree_map(of, arguments[name], shape)

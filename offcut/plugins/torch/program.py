@@ -180,13 +180,13 @@ class Program:
         """Return whether torch makes views, and nothing else."""
         return not self.left and any(isinstance(one, TorchStep) for one in self.steps)
 
-    def with_views(self, known: Mapping[Any, Any]) -> Program:
+    def with_views(self, constants: Mapping[Any, Any]) -> Program:
         """Return the same, but for views, which its regions calculate; its kernels come from the cache.
 
-        known  tensors of placeholders that do not change
+        constants  tensors of placeholders that do not change
         """
         how = replace(self.how, views=True)
-        return Program(self._module, known, self._facts, how, self.conditions)
+        return Program(self._module, constants, self._facts, how, self.conditions)
 
     def whole_region(self, op: str) -> tuple[Model, dict[str, str], dict[str, str]]:
         """Return the model that is all of it; its inputs by the names of the arguments, and its outputs by those of the results, each in order.
@@ -197,9 +197,9 @@ class Program:
         """
         because = ""
         if self.left or len(self.steps) != 1 or not self._ran:
-            made = ", ".join(str(one.node) for one in self.steps if isinstance(one, TorchStep))
+            views = ", ".join(str(one.node) for one in self.steps if isinstance(one, TorchStep))
             because = self.report().replace("\n", ";") + (
-                f"; views by torch: {made}" if made else ""
+                f"; views by torch: {views}" if views else ""
             )
         elif self.conditions is not None and self.conditions.has_guards:
             because = "it was traced for sizes that hold conditions, and a file has one trace"
@@ -235,8 +235,10 @@ class Program:
             return TorchStep(module, step)
         instead, refused = FallbackStep(module, step, self.again), partial(self._refused, step)
         try:
-            asked = ((name, memory_order(node.meta["val"])) for node, name, _ in step.outputs)
-            orders = {name: order for name, order in asked if order is not None}
+            memory_orders = (
+                (name, memory_order(node.meta["val"])) for node, name, _ in step.outputs
+            )
+            orders = {name: order for name, order in memory_orders if order is not None}
             how = self.how
             model = compiled(
                 step.bound,

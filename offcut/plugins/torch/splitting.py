@@ -188,8 +188,8 @@ def _arranged(graph: Any, parts: _Found, views: bool) -> Split:
         at = stages[node] if node in stages else parts.place.get(node, -1)
         steps.append((2 * at + 1, order[node], node))
     steps.sort(key=lambda step: step[:2])
-    kept = tuple((node, reason) for node, reason in parts.left if node in by_torch)
-    return Split(tuple(step for *_, step in steps), kept)
+    left_by_torch = tuple((node, reason) for node, reason in parts.left if node in by_torch)
+    return Split(tuple(step for *_, step in steps), left_by_torch)
 
 
 class _Reader:

@@ -102,12 +102,12 @@ class Stage:
             pairs = [
                 self.split(name, factor, tail) for name, factor in zip(names, factors, strict=True)
             ]
-            made = (*(outer for outer, _ in pairs), *(inner for _, inner in pairs))
-            self.reorder(*made)
+            results = (*(outer for outer, _ in pairs), *(inner for _, inner in pairs))
+            self.reorder(*results)
         except PartitionError:
             self._schedule._nests, self._schedule._steps = before
             raise
-        return made
+        return results
 
     def fuse(self, outer: str | Axis, inner: str | Axis) -> Axis:
         """Fuse two loops, one directly inside the other; return the loop over their pairs."""
@@ -169,8 +169,8 @@ class Stage:
         name = target.axis("tensorize", axis)
         if not isinstance(intrinsic, Microkernel):
             raise covering.undeclared_error(intrinsic, f"axis {target.buffer}.{name}")
-        known = (*target.nests.intrinsics, intrinsic)
-        schedule._nests = replace(target.nests, intrinsics=known)
+        intrinsics = (*target.nests.intrinsics, intrinsic)
+        schedule._nests = replace(target.nests, intrinsics=intrinsics)
         return self._do(Cover(target.stage, name, intrinsic.name))
 
     def __repr__(self) -> str:

@@ -31,18 +31,18 @@ def steps_of_bound(
     """
     graph, readings, notes = bound.graph, Readings(bound.graph), list[str]()
     fused: Sequence[Region | Node] = regions_of(graph, readings)
-    asked, orders = orders or {}, {**(orders or {}), **orders_of(graph, readings)}
+    requested, orders = orders or {}, {**(orders or {}), **orders_of(graph, readings)}
     count = processes()
     while True:
-        placed = laid(graph, fused, readings, orders, asked, kernels.takes_strides)
+        placed = laid(graph, fused, readings, orders, requested, kernels.takes_strides)
         try:
-            steps, regions, named = list[Step](), list[RegionSteps](), list[NamedRegion]()
+            steps, regions, regions_by_name = list[Step](), list[RegionSteps](), list[NamedRegion]()
             for step in placed.steps:
                 region = step.region
                 fixed = _constants(region, readings, bound, orders, kernels.packs)
-                named.append(kernels.asked(step, *fixed))
-            with kernels.ahead(named, count) as ahead:
-                for one in named:
+                regions_by_name.append(kernels.asked(step, *fixed))
+            with kernels.ahead(regions_by_name, count) as ahead:
+                for one in regions_by_name:
                     region = one.placed.region
                     decisions, own = kernels.steps(one, ahead, priced)
                     regions.append(decisions)
@@ -50,8 +50,10 @@ def steps_of_bound(
         except OffcutError as refused:
             if len(region.nodes) == 1:
                 (value, *_) = region.results
-                if value in asked and readings.is_view(region.nodes[0]):  # a call copies it, then
-                    asked = {name: order for name, order in asked.items() if name != value}
+                if value in requested and readings.is_view(
+                    region.nodes[0]
+                ):  # a call copies it, then
+                    requested = {name: order for name, order in requested.items() if name != value}
                     continue
                 refused.value = value
                 raise
