@@ -123,7 +123,14 @@ def test_an_index_outside_is_raised_as_torch_raises_it(name: str) -> None:
 def test_every_rule_that_reads_or_writes_at_indices_is_tried() -> None:
     tried = {name.partition(",")[0].removesuffix(".default") for name in INDEXING}
     same = {"_unsafe_index.Tensor": "index.Tensor", "_embedding_bag_forward_only": "_embedding_bag"}
-    others = {"searchsorted.Tensor", "bucketize.Tensor", "masked_scatter", "col2im", "im2col", "max_unpool3d"}
+    others = {
+        "searchsorted.Tensor",
+        "bucketize.Tensor",
+        "masked_scatter",
+        "col2im",
+        "im2col",
+        "max_unpool3d",
+    }
     for op, rule in TABLE.items():
         if rule.__module__.rsplit(".", 1)[-1] in ("lookups", "writes"):
             name = str(op).removeprefix("aten.").removesuffix(".default")
