@@ -51,6 +51,12 @@ def operation_budget(count: int) -> Iterator[None]:
         except isl.Error as error:
             # By what is left, not by the words: isl's parser calls this a syntax error.
             raise (BudgetExceeded if _reaches(bound) else IslError)(str(error)) from None
+        except (
+            TypeError
+        ) as error:  # at the bound isl prints nothing, and islpy reads None as a number
+            if not _reaches(bound):
+                raise
+            raise BudgetExceeded(str(error)) from None
         finally:
             _CONTEXT.set_max_operations(outer)
 
