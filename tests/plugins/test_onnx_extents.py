@@ -12,6 +12,7 @@ from zlib import crc32
 
 import numpy as np
 import pytest
+from conftest import slow
 
 pytest.importorskip("onnx", reason="the extra onnx is not installed")
 
@@ -103,7 +104,7 @@ def wrong(case: Any, size: str, extent: int) -> str:
 FAST = ("test_softmax_axis_1", "test_gather_0", "test_slice_neg_steps", "test_concat_2d_axis_0")  # fmt: skip
 
 
-@pytest.mark.parametrize("extent", [1, 0])
+@pytest.mark.parametrize("extent", [slow(1), 0])
 def test_some_nodes_at_the_end_of_a_size_give_what_a_reference_gives(extent: int) -> None:
     assert not list(differing([case for case in cases() if case.name in FAST], extent))
 

@@ -118,6 +118,7 @@ def test_a_deformed_convolution_of_images_of_any_size(groups: int) -> None:
     each(proto, feeds)
 
 
+@pytest.mark.slow
 def test_transposed_volumes_of_any_size() -> None:
     proto = parsed(
         "g (float[n, 3, d, h, w] x) => (float[?, ?, ?, ?, ?] y)"

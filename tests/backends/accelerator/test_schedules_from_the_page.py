@@ -261,6 +261,7 @@ def check(kernel: Kernel, expected: Callable[..., Array]) -> None:
         assert not any(run.left.values())
 
 
+@pytest.mark.slow
 def test_a_strategy_that_chooses_is_a_choice_among_whole_nests() -> None:
     made, text = SCHEDULES["dense in windows in turn"]
     inputs, result, expected = made()

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import slow
 
 import offcut as oc
 from offcut.backends import decide
@@ -133,6 +134,7 @@ def test_a_schedule_with_more_options_than_the_policy_takes_is_no_point() -> Non
     assert Schedule(kernel().schedule.name, (Choose(three),)) not in space()
 
 
+@pytest.mark.slow
 def test_a_record_of_one_tiling_is_taken_as_it_is_recorded(tmp_path: Path) -> None:
     result, inputs = layer()
     best = oc.tune(
@@ -167,7 +169,7 @@ def plans_where(refused: str) -> Iterator[Schedule]:
     yield from (*tried, taken.schedule)
 
 
-@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("number", [0, slow(1)])
 def test_an_option_whose_proof_fails_is_left_out(number: int) -> None:
     own, other = (set(str(one).splitlines()) for one in (options()[number], options()[1 - number]))
     (line, *_) = sorted(own - other)

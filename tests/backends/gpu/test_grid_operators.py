@@ -76,7 +76,7 @@ SLOW = (
     "pointwise",
     "attention",
 )
-FAST = ("softmax", "halves", "five axes", "tiled convolution", "padded convolution")
+FAST = ("softmax", "halves", "five axes", "padded convolution")
 """Operators whose text runs in each run of the tests."""
 ALIKE = ("layernorm", "greatest", "pool", "remainder")
 """Operators of which others have what is in them."""
