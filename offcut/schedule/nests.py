@@ -20,6 +20,7 @@ from functools import lru_cache
 from offcut.core.cached_hash import CachedHash
 from offcut.core.expr import Expr
 from offcut.core.layout import Layout
+from offcut.core.program import LANE, THREAD, UNROLL
 from offcut.describe.computation import Computation, Names
 from offcut.partition import LADDER, AxisCut, Block
 from offcut.schedule.decisions import (
@@ -172,7 +173,8 @@ def nests_of(schedule: Schedule) -> NestView | None:
         return None
     line = 2
     for first, step in enumerate(steps):
-        view = _Reader(line, steps[first:]).view(first)
+        is_by_hand = isinstance(step, Bind) and step.unit not in (LANE, THREAD, UNROLL)
+        view = None if is_by_hand else _Reader(line, steps[first:]).view(first)
         if view is not None:
             return view
         line += _height(step)
