@@ -20,7 +20,7 @@ import offcut as oc
 from offcut.graph.models.compiling import kept
 
 LAYERS, WIDTH = 16, 512
-BESIDE = 6 << 20
+BESIDE = 4 << 20
 """Bytes for all but the weights: the kernels are in the cache, and nothing is planned; tables of what is remembered may grow."""
 
 

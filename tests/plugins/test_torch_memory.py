@@ -16,7 +16,7 @@ import offcut as oc
 from tests.agree import agree, of_peer
 
 LAYERS, WIDTH = 16, 512
-BESIDE = 6 << 20
+BESIDE = 4 << 20
 """Bytes for all but the weights: the kernels are in the cache, and nothing is planned; tables of what is remembered may grow."""
 
 
