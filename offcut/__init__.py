@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from offcut.search import Outcome as Outcome
     from offcut.search import Record as Record
     from offcut.search import Records as Records
+    from offcut.studies import study as study
     from offcut.tuning.tune import tune as tune
 
 _HOME = {
@@ -107,6 +108,7 @@ _HOME = {
     "offcut.proof": ("Certificate",),
     "offcut.schedule": ("Schedule", "create_schedule"),
     "offcut.search": ("Outcome", "Record", "Records"),
+    "offcut.studies": ("study",),
     "offcut.tuning.tune": ("tune",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from offcut.backends import registry
 from offcut.backends.checked_results import check_type
@@ -15,7 +16,7 @@ from offcut.core.text.printer import shown
 from offcut.costmodel import Device, copies_worth
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import DescribeError, PartitionError
-from offcut.partition import Strategy, parse_strategy
+from offcut.partition import MIX, Strategy, parse_strategy
 from offcut.schedule import Schedule, at_line, decisions, find_intrinsic, hand_steps
 from offcut.search import Records
 
@@ -67,12 +68,17 @@ def checked_strategy(strategy: object) -> Strategies:
         return "auto"
     if isinstance(strategy, str | tuple | Strategy):
         return parse_strategy(strategy, at="every axis of rows", op="compile", others=("auto",))
+    if isinstance(strategy, list):
+        return _one_of(strategy)
     if not isinstance(strategy, Mapping):
         raise PartitionError(
             "compile",
             f"cannot take strategy={strategy!r}",
-            because="a strategy is a name, or names by axis",
-            help=('strategy="auto"', 'strategy={"i": "ladder", "j": "mask"}'),
+            because="a strategy is a name, a list of names that compete, or names by axis",
+            help=(
+                *('strategy="auto"', 'strategy=["ladder", "balance"]'),
+                'strategy={"i": "ladder", "j": "mask"}',
+            ),
         )
     undecided_axis = next((axis for axis, choice in strategy.items() if choice == "auto"), None)
     if undecided_axis is not None:
@@ -146,6 +152,24 @@ def checked_copies(copies: int | None, program: Program, machine: Device) -> int
             help=("copies=1 leaves every condition where it is",),
         )
     return count
+
+
+def _one_of(names: Sequence[object]) -> Strategy:
+    """Return the strategy of which each call takes the cheapest of those named.
+
+    Raises PartitionError for a list of none, or with one twice.
+    """
+    members = tuple(
+        parse_strategy(name, at="the rows of every stage", op="compile") for name in names
+    )
+    if not members or len(set(members)) < len(members) or any(one.among for one in members):
+        raise PartitionError(
+            "compile",
+            f"cannot take strategy={names!r}",
+            because="strategies that compete are different ones, each a single one",
+            help=('strategy=["ladder", "balance"]', 'strategy="auto"'),
+        )
+    return members[0] if len(members) == 1 else replace(MIX, members=members)
 
 
 def checked_target(target: object, op: str) -> Target:

@@ -5,6 +5,7 @@ from offcut.cli import learn as learn
 from offcut.cli import programs as programs
 from offcut.cli import records as records
 from offcut.cli import run as run
+from offcut.cli import study as study
 from offcut.cli import sweep as sweep
 from offcut.cli import targets as targets
 from offcut.cli import tune as tune

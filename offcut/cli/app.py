@@ -46,8 +46,8 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command; a sweep runs with one thread per mathematics library."""
-    if sys.argv[1:2] == ["sweep"]:
+    """Run the command; a sweep and a study run with one thread per mathematics library."""
+    if sys.argv[1:2] in (["sweep"], ["study"]):
         from offcut.experiment.timing import restart_single_threaded
 
         restart_single_threaded()

@@ -69,10 +69,12 @@ class Timing:
 
     samples   seconds per call, one sample per round, in the order of the rounds
     calls     calls per sample
+    places    of each sample, which turn of its round it had, from 0 on; none where they did not take turns
     """
 
     samples: tuple[float, ...]
     calls: int
+    places: tuple[int, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -150,20 +152,22 @@ def measure(
     order = random.Random(0)
     names = list(candidates)
     taken: dict[str, list[float]] = {name: [] for name in candidates}
+    places: dict[str, list[int]] = {name: [] for name in candidates}
     calls: dict[str, int] = {}
     left = dict.fromkeys(candidates, budget)
     with _collector_off():
         for name, run in candidates.items():
             turn(name)
             run()
-        for name, run in candidates.items():
+        for place, (name, run) in enumerate(candidates.items()):
             turn(name)
             calls[name], single = _calibrate(run, budget / rounds, clock)
             if single >= budget:
                 taken[name].append(single)
+                places[name].append(place)
                 left[name] = 0.0
         for _ in range(rounds):
-            for name in order.sample(names, len(names)):
+            for place, name in enumerate(order.sample(names, len(names))):
                 if left[name] <= 0:
                     continue
                 run = candidates[name]
@@ -172,9 +176,13 @@ def measure(
                     run()  # bring its operands back into the caches
                 elapsed = _elapsed(run, calls[name], clock)
                 taken[name].append(elapsed / calls[name])
+                places[name].append(place)
                 if calls[name] == 1:
                     left[name] -= elapsed
-    return {name: Timing(tuple(samples), calls[name]) for name, samples in taken.items()}
+    return {
+        name: Timing(tuple(samples), calls[name], tuple(places[name]))
+        for name, samples in taken.items()
+    }
 
 
 def in_rounds(

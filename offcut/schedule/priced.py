@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
+
+import sympy
 
 from offcut.core import program
 from offcut.core.analysis import analysis
 from offcut.core.expr import Expr, Var, substitute, variables
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Option, Program
-from offcut.core.sizes import no_real, real_of
+from offcut.core.sizes import dim, no_real, real_of
 from offcut.core.text.printer import format_expr
 from offcut.errors import DescribeError, PartitionError, blamed_on_another
 from offcut.schedule.costs import check_cost
 from offcut.schedule.decisions import Alternative, Choose, Schedule, Step
 
-# the loops of one way to run a nest -> seconds of a call: a number, or an expression over the sizes
-OwnPrice: TypeAlias = Callable[[Program], Any]
+# the loops of one way to run a nest, and, where it takes three arguments, the sizes by name and the built-in price of that way
+# -> seconds of a call: a number, or an expression over the sizes
+OwnPrice: TypeAlias = Callable[[Program], Any] | Callable[[Program, Mapping[str, Any], Any], Any]
 
 
 def priced(
@@ -58,6 +62,23 @@ def _no_price(found: Any) -> str:
     )
 
 
+_BUILT_IN = "built-in price"  # no size has this name
+_SYMBOL = sympy.Symbol(_BUILT_IN, real=True, nonnegative=True)
+
+
+def _more(price: OwnPrice, loops: Program, users: Mapping[str, str]) -> tuple[Any, ...]:
+    """Return the sizes by the user's names, and a symbol for the built-in price, for a function of three arguments."""
+    try:
+        inspect.signature(price).bind(None, None, None)
+    except (TypeError, ValueError):
+        return ()
+    known = {size.name: size for size in loops.sizes}
+    sizes = {
+        user: dim(user, min=known[name].min, max=known[name].max) for user, name in users.items()
+    }
+    return sizes, _SYMBOL
+
+
 def _cost(loops: Program, option: Option, price: OwnPrice, users: Mapping[str, str]) -> Expr:
     """What `price` says of an option, over the program's sizes."""
 
@@ -66,11 +87,14 @@ def _cost(loops: Program, option: Option, price: OwnPrice, users: Mapping[str, s
         return DescribeError("compile", what, because=f"price= {did}", help=help)
 
     with blamed_on_another(refused):
-        found = price(replace(loops, body=option.body))
+        found = price(replace(loops, body=option.body), *_more(price, loops, users))
     try:
         node = None if isinstance(found, bool) else real_of(found)
     except OverflowError:
         node = None
+    if node is not None:
+        own = {name: Var(user) for user, name in users.items()}
+        node = substitute(node, {_BUILT_IN: substitute(option.cost, own)})
     if node is None or (not variables(node) and evaluate(node, {}) < 0):
         raise DescribeError(
             "compile",
@@ -79,8 +103,8 @@ def _cost(loops: Program, option: Option, price: OwnPrice, users: Mapping[str, s
             help=("lambda loops: 2e-9 * n", "lambda loops: 1e-9 * n**2 + 3e-9 * sympy.Max(n, 64)"),
         )
     called: dict[str, Expr] = {name: Var(user) for user, name in users.items()}
-    own = {name: user for user, name in users.items()}
-    sizes = [replace(size, name=own.get(size.name, size.name)) for size in loops.sizes]
+    user_of = {name: user for user, name in users.items()}
+    sizes = [replace(size, name=user_of.get(size.name, size.name)) for size in loops.sizes]
     try:
         check_cost(node, sizes, [substitute(fact, called) for fact in loops.assumptions])
     except PartitionError as undecided:

@@ -44,13 +44,17 @@ class Strategy:
 
     arguments  numbers that its function takes: heights
     user_defined  of a user's function: what it takes by tile, or why that is nothing; None: it is ours
+    members  of `mix`, the strategies of which a call takes the cheapest; none: ladder, balance and even
     """
 
     name: str
     arguments: tuple[int, ...] = ()
     user_defined: tuple[tuple[int, TileRuns | str], ...] | None = field(default=None, hash=False)
+    members: tuple[Strategy, ...] = ()
 
     def __str__(self) -> str:
+        if self.members:
+            return f"{self.name}({', '.join(map(str, self.members))})"
         return (
             f"{self.name}({', '.join(map(str, self.arguments))})" if self.arguments else self.name
         )
@@ -60,7 +64,7 @@ class Strategy:
         """Return the strategies of which a call takes the cheapest; none for a single strategy."""
         if self.name != MIX.name:
             return ()
-        return (
+        return self.members or (
             LADDER,
             replace(BALANCE, arguments=self.arguments),
             replace(EVEN, arguments=self.arguments),

@@ -134,10 +134,13 @@ class _Planner:
         self.space = space_of(computation)
         self.by_label: dict[str, Strategy] = {}
         self.named: Strategy | None = None
+        self.candidates: tuple[Strategy, ...] = CANDIDATES
         if isinstance(strategy, Mapping):
             self.by_label = dict(strategy)
         elif strategy != "auto" and not strategy.among:
             self.named = strategy
+        elif strategy != "auto" and strategy.members:
+            self.candidates = strategy.members
         self.auto = not isinstance(strategy, Mapping) and self.named is None
         self.steps: list[Step] = []
         self.laid: list[Staging] = []
@@ -298,7 +301,7 @@ class _Planner:
         ways: list[Way] = []
         costs: list[Expr] = []
         for operand in operands:
-            candidates: tuple[Strategy, ...] = CANDIDATES
+            candidates = self.candidates
             if packs and operand.how == "direct":
                 candidates = (LADDER,)  # where rows are many, packing wins
             also = operand.match.rows if operand.match.rows != operands[0].match.rows else None
@@ -439,7 +442,8 @@ class _Planner:
         if match.rows is None:
             return (None,)
         if match.rows in requested:
-            return candidates if requested[match.rows].among else (requested[match.rows],)
+            asked = requested[match.rows]
+            return asked.members or candidates if asked.among else (asked,)
         if self.named is not None:
             return (self.named,)
         return candidates if self.auto and not lead.narrowed else (LADDER,)

@@ -1,0 +1,110 @@
+"""`offcut study`: an experiment out of a file, two of its folders compared, a new one begun."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from offcut.cli.app import app, interruptible, refusals
+from offcut.errors import DescribeError
+
+
+@app.command("study")
+def study_command(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE | compare A B | new FOLDER", help="A study's file; see the examples."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder of samples, tables and figures.")
+    ] = None,
+    seconds_per_cell: Annotated[
+        float | None, typer.Option(min=1e-4, help="In place of the file's.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say which cells are missing, and how long they take.")
+    ] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Try cells that failed again.")] = False,
+    list_suites: Annotated[
+        bool, typer.Option("--list-suites", help="Say which suites there are, with their sources.")
+    ] = False,
+) -> None:
+    """Measure what a study's file asks for, and write samples, tables, figures and a report into one folder.
+
+    What the folder has already is kept: a study that was interrupted, or whose file has changed, measures what is new.
+    ``compare`` says which cells changed by more than noise between two folders.
+
+    Example: offcut study layers.toml --out layers
+
+    Example: offcut study compare before after
+
+    Example: offcut study new my-study
+    """
+    with refusals():
+        if list_suites:
+            _print_suites()
+            return
+        match words:
+            case ["compare", first, second]:
+                from offcut.studies import compare
+
+                typer.echo(str(compare(first, second)))
+            case ["new", folder]:
+                from offcut.studies.template import write_template
+
+                typer.echo(
+                    f"wrote {write_template(Path(folder))}: offcut study {folder}/study.toml"
+                )
+            case [file] if dry_run:
+                _print_missing(Path(file), out, seconds_per_cell, retry)
+            case [file]:
+                _measure(Path(file), out, seconds_per_cell, retry)
+            case _:
+                because = f"{' '.join(words or ()) or 'nothing'} is neither a file, nor compare with two folders, nor new with one"
+                raise DescribeError(
+                    "study",
+                    "cannot tell what to do",
+                    because=because,
+                    help=("offcut study --help",),
+                )
+
+
+def _measure(file: Path, out: Path | None, seconds: float | None, retry: bool) -> None:
+    from offcut.studies import study
+
+    with interruptible(
+        "study", lambda: "the cells that were measured are in its folder; the same command goes on"
+    ):
+        outcome = study(file, out, seconds_per_cell=seconds, retry=retry)
+    typer.echo(str(outcome))
+
+
+def _print_missing(file: Path, out: Path | None, seconds: float | None, retry: bool) -> None:
+    from offcut.studies.definition import read_definition
+    from offcut.studies.run import folder_of, missing_groups
+    from offcut.studies.samples import FILE, read_samples
+
+    definition = read_definition(file, seconds)
+    groups = missing_groups(
+        definition, read_samples(folder_of(definition, file, out) / FILE), retry
+    )
+    for group in groups:
+        names = ", ".join(one.name for one in group.cells.values())
+        typer.echo(f"{group.operator.name} {group.point}: {names}")
+    count, every = sum(len(group.cells) for group in groups), sum(1 for _ in definition.cells())
+    typer.echo(
+        f"{count} of {every} cells to measure: {count * definition.seconds:.3g} s, and what compiling and checking take"
+    )
+
+
+def _print_suites() -> None:
+    from offcut.studies.suites import suites
+
+    for suite in suites():
+        typer.echo(
+            f"{suite.name}: {suite.about} ({len(suite.operators)} operators)\n  source: {suite.source}"
+        )

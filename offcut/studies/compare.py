@@ -1,0 +1,173 @@
+"""Two folders of a study, of two commits or two machines: which cells changed by more than noise."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from offcut.experiment.timing import Ratio
+from offcut.studies.errors import refusal
+from offcut.studies.samples import FILE, Sample, read_samples
+from offcut.studies.statistics import Mean, geometric_mean, interval, median, share_of
+
+DRIFT = 0.02
+"""What two runs at different times differ by on one machine without any change: a cell has changed where its interval lies beyond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A cell that both folders have.
+
+    ratio  seconds in the first over those in the second: above 1, the second is faster
+    """
+
+    label: str
+    ratio: Ratio
+
+    @property
+    def verdict(self) -> str:
+        """Return ``faster``, ``slower``, or ``same`` where the interval does not lie beyond what drifts."""
+        if self.ratio.low > 1 + DRIFT:
+            return "faster"
+        return "slower" if self.ratio.high < 1 - DRIFT else "same"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What two folders of one study say.
+
+    first, second  a line for each folder: its commits and machines
+    alone          cells that only one of them has
+    drift          the geometric mean of the peers' ratios: how the machine changed, which the other ratios are divided by; None where no peer was measured twice
+    """
+
+    first: str
+    second: str
+    changes: tuple[Change, ...]
+    alone: tuple[int, int]
+    drift: Ratio | None
+
+    @property
+    def mean(self) -> Mean | None:
+        """Return the geometric mean of all ratios."""
+        ratios = [one.ratio for one in self.changes]
+        return geometric_mean(ratios, [1.0] * len(ratios))
+
+    @property
+    def slower(self) -> tuple[Change, ...]:
+        """Return the cells that are slower in the second, the worst first."""
+        return tuple(
+            sorted(
+                (one for one in self.changes if one.verdict == "slower"),
+                key=lambda one: one.ratio.value,
+            )
+        )
+
+    @property
+    def faster(self) -> tuple[Change, ...]:
+        """Return the cells that are faster in the second, the best first."""
+        return tuple(
+            sorted(
+                (one for one in self.changes if one.verdict == "faster"),
+                key=lambda one: -one.ratio.value,
+            )
+        )
+
+    def __str__(self) -> str:
+        lines = [f"first   {self.first}", f"second  {self.second}"]
+        if self.drift is not None:
+            lines.append(
+                f"peers, which did not change: {self.drift}; what follows is divided by it"
+            )
+        for one in (*self.slower, *self.faster):
+            lines.append(f"{one.verdict}  {one.ratio}  {one.label}")
+        same = len(self.changes) - len(self.slower) - len(self.faster)
+        lines.append(
+            f"{len(self.slower)} slower, {len(self.faster)} faster, {same} the same to {DRIFT:.0%} and their 95 % intervals"
+        )
+        if self.mean is not None:
+            lines.append(f"geometric mean of the first over the second: {self.mean.ratio}")
+        if any(self.alone):
+            lines.append(
+                f"cells of the first alone: {self.alone[0]}, of the second alone: {self.alone[1]}"
+            )
+        return "\n".join(lines)
+
+
+def compare(first: str | Path, second: str | Path) -> Comparison:
+    """Return how the cells of two folders of a study differ.
+
+    Peers that both measured tell how the machine drifted between the two: the other ratios are divided by their geometric mean.
+
+    Raises DescribeError where a folder has no samples, or no cell of the other.
+    """
+    a, b = _samples(Path(first)), _samples(Path(second))
+    both = [cell for cell in a if cell in b]
+    if not both:
+        raise refusal(
+            f"{first}, {second}",
+            "they have no cell in common",
+            "two folders that one file measured",
+            what="cannot compare",
+        )
+    ratios = {cell: _apart(a[cell], b[cell]) for cell in both}
+    peers = [ratios[cell] for cell in both if a[cell].predicted is None]
+    mean = geometric_mean(peers, [1.0] * len(peers))
+    drift = None if mean is None else mean.ratio
+    changes = []
+    for cell in both:
+        sample = a[cell]
+        sizes = ", ".join(f"{name}={extent}" for name, extent in sample.sizes.items())
+        label = f"{sample.operator} {sizes} {sample.contender}"
+        if drift is not None and sample.predicted is None:
+            continue
+        changes.append(Change(label, ratios[cell] if drift is None else _over(ratios[cell], drift)))
+    alone = len(a.keys() - b.keys()), len(b.keys() - a.keys())
+    return Comparison(_said(Path(first), a), _said(Path(second), b), tuple(changes), alone, drift)
+
+
+def _samples(folder: Path) -> dict[str, Sample]:
+    samples = {cell: one for cell, one in read_samples(folder / FILE).items() if one.seconds}
+    if not samples:
+        raise refusal(
+            str(folder),
+            f"it has no {FILE} with times",
+            "a folder that offcut study wrote",
+            what="cannot compare",
+        )
+    return samples
+
+
+def _apart(this: Sample, other: Sample) -> Ratio:
+    """Return the ratio of the medians of two runs, with an interval of the logarithms' half widths together."""
+    value, halves = median(this) / median(other), []
+    for sample in (this, other):
+        low, high = interval(sample.seconds, share_of(sample))
+        halves.append((math.log(median(sample) / low), math.log(high / median(sample))))
+    (low_a, high_a), (low_b, high_b) = halves
+    return Ratio(
+        value,
+        value * math.exp(-math.hypot(low_a, high_b)),
+        value * math.exp(math.hypot(high_a, low_b)),
+    )
+
+
+def _over(ratio: Ratio, drift: Ratio) -> Ratio:
+    value = ratio.value / drift.value
+    below = math.hypot(math.log(ratio.value / ratio.low), math.log(drift.high / drift.value))
+    above = math.hypot(math.log(ratio.high / ratio.value), math.log(drift.value / drift.low))
+    return Ratio(value, value * math.exp(-below), value * math.exp(above))
+
+
+def _said(folder: Path, samples: Mapping[str, Sample]) -> str:
+    parts = [str(folder)]
+    for name in dict.fromkeys(one.environment for one in samples.values()):
+        file = folder / "environments" / f"{name}.json"
+        if file.exists():
+            facts = json.loads(file.read_text(encoding="utf-8"))
+            dirty = " with changes" if facts["dirty"] else ""
+            parts.append(f"{facts['commit'][:12] or 'no commit'}{dirty}, {facts['cpu']}")
+    return " · ".join(parts)

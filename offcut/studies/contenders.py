@@ -1,0 +1,343 @@
+"""Who competes in a study: offcut with a strategy, a schedule, a price, a target of one's own; other libraries; functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+import offcut as oc
+from offcut.core.extras import check_installed
+from offcut.errors import OffcutError
+from offcut.experiment.contraction import Array
+from offcut.experiment.peers import PEERS, load_peers
+from offcut.experiment.timing import fastest
+from offcut.partition import STRATEGIES
+from offcut.studies.errors import check_keys, refusal, text_of, texts_of, whole_of
+from offcut.studies.models import ModelTask, TorchTask, results_of
+from offcut.studies.named import digest_of_file, named
+from offcut.studies.tasks import Compiled, Operator, Task
+
+OURS = ("strategy", "schedule", "price", "microkernels", "target", "machine", "threads")
+PEER = ("peer",)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A contender that is ready for a task.
+
+    run        one call
+    read       its results, from what that returned
+    way        which of its ways it is
+    predicted  what the call is predicted to cost; None of a peer
+    seconds    that compiling took, if it was compiled for this task
+    """
+
+    run: Callable[[], Any]
+    read: Callable[[Any], tuple[Array, ...]]
+    way: str
+    predicted: Any = None
+    compile_seconds: float = 0.0
+
+
+class Contender(Protocol):
+    """Something that computes an operator."""
+
+    @property
+    def name(self) -> str:
+        """Return its name in tables."""
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """Return what it is, as plain data with digests of files: another one is measured anew."""
+
+    @property
+    def is_peer(self) -> bool:
+        """Return whether it is something else than offcut."""
+
+    def ready(self, operator: Operator, task: Task) -> Ready:
+        """Return it, ready for `task`.
+
+        Raises OffcutError, or whatever a peer raises, where it cannot compute it.
+        """
+
+
+@dataclass
+class Ours:
+    """offcut with some arguments of `oc.compile`.
+
+    make  gives them; called when the first kernel is compiled
+    """
+
+    name: str
+    identity: Mapping[str, Any]
+    make: Callable[[], Mapping[str, Any]]
+    is_peer: bool = False
+    _compiled: dict[str, Compiled | OffcutError] = field(default_factory=dict)
+
+    def ready(self, operator: Operator, task: Task) -> Ready:
+        """Return a call of a kernel that is compiled once for each operator."""
+        import time
+
+        seconds = 0.0
+        if operator.name not in self._compiled:
+            start = time.perf_counter()
+            try:
+                self._compiled[operator.name] = operator.workload.compiled(self.make())
+            except OffcutError as error:
+                self._compiled[operator.name] = error
+            seconds = time.perf_counter() - start
+        made = self._compiled[operator.name]
+        if isinstance(made, OffcutError):
+            raise made
+        run, read = made.call(task)
+        return Ready(run, read, "offcut", made.cost(task), seconds)
+
+
+@dataclass
+class Library:
+    """A library, by the fastest of its ways, or by one of them."""
+
+    name: str
+    identity: Mapping[str, Any]
+    peer: str
+    threads: int
+    is_peer: bool = True
+    _loaded: Any = None
+
+    def ready(self, operator: Operator, task: Task) -> Ready:
+        """Return the fastest way that the library has for the task."""
+        if isinstance(task.for_peers, ModelTask | TorchTask):
+            return _of_model(self.peer, self.threads, task.for_peers)
+        if self._loaded is None:
+            check_installed("study", f"cannot measure {self.peer}", self.peer.partition(".")[0])
+            self._loaded = load_peers([self.peer], self.threads)
+            if self._loaded.missing:
+                raise refusal(
+                    self.name, f"{self.peer} is not installed", what="cannot measure a peer"
+                )
+        ways = ()
+        if task.for_peers is not None:
+            (contender,) = self._loaded.found
+            with self._loaded.session():
+                ways = contender.ways(task.for_peers)
+        if not ways:
+            because = f"{self.peer} has no way to compute {operator.name}"
+            raise refusal(
+                self.name, because, 'peer = "module:function"', what="cannot measure a peer"
+            )
+        with self._loaded.session():
+            best = fastest({way.name: way.run for way in ways})
+        way = next(one for one in ways if one.name == best)
+        return Ready(_inside(way.run, self._loaded.session), lambda made: (way.read(made),), best)
+
+
+def _inside(run: Callable[[], Any], session: Callable[[], Any]) -> Callable[[], Any]:
+    from contextlib import nullcontext
+
+    if session is nullcontext:
+        return run
+
+    def inside() -> Any:
+        with session():
+            return run()
+
+    return inside
+
+
+@dataclass
+class Own:
+    """A function of a user's: ``function(inputs, sizes)`` gives what to call, without arguments; that gives an array, or several.
+
+    inputs  all arrays by name, constants too
+    """
+
+    name: str
+    identity: Mapping[str, Any]
+    function: Callable[[Mapping[str, Array], Mapping[str, int]], Callable[[], Any]]
+    is_peer: bool = True
+
+    def ready(self, operator: Operator, task: Task) -> Ready:
+        """Return what the function gives for the task."""
+        given = {**task.operands, **task.constants}
+        return Ready(self.function(given, dict(task.sizes)), results_of, self.name)
+
+
+def _of_model(peer: str, threads: int, task: ModelTask | TorchTask) -> Ready:
+    """Return a library on a whole model."""
+    package = peer.partition(".")[0]
+    check_installed("study", f"cannot measure {peer}", package)
+    if isinstance(task, TorchTask) and package == "torch":
+        import torch
+
+        torch.set_num_threads(threads)
+        module = task.module.eval()
+        if peer == "torch.compile":
+            module = torch.compile(module, dynamic=True)
+        with torch.no_grad():
+            module(*task.given)
+
+        def run() -> Any:
+            with torch.no_grad():
+                return module(*task.given)
+
+        return Ready(run, results_of, peer)
+    if isinstance(task, ModelTask) and package == "onnxruntime":
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        session = onnxruntime.InferenceSession(
+            task.file, options, providers=["CPUExecutionProvider"]
+        )
+        return Ready(lambda: session.run(None, task.feed), results_of, peer)
+    if isinstance(task, ModelTask) and package == "openvino":
+        import openvino
+
+        core = openvino.Core()
+        core.set_property("CPU", {"INFERENCE_NUM_THREADS": threads})
+        request = core.compile_model(core.read_model(task.file, b""), "CPU").create_infer_request()
+        return Ready(
+            lambda: request.infer(dict(task.feed)),
+            lambda made: tuple(np.asarray(x) for x in made.to_tuple()),
+            peer,
+        )
+    raise refusal(
+        peer,
+        f"{peer} cannot take this model",
+        "onnxruntime, openvino of ONNX files",
+        "torch, torch.compile of modules",
+        what="cannot measure a peer",
+    )
+
+
+def read_contenders(
+    tables: Sequence[Mapping[str, Any]], threads: int, file: Path
+) -> tuple[Contender, ...]:
+    """Return the contenders of a study's file.
+
+    threads  of those that say nothing
+
+    Raises DescribeError for what is none, with its place in the file.
+    """
+    found = [
+        _contender(table, threads, f"{file.name}, contenders[{number}]", file.parent)
+        for number, table in enumerate(tables)
+    ]
+    names = [one.name for one in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise refusal(file.name, f"two contenders are called {twice!r}", 'name = "…"')
+    return tuple(found)
+
+
+def _contender(table: Mapping[str, Any], threads: int, at: str, folder: Path) -> Contender:
+    if "peer" in table:
+        check_keys(table, ("peer", "name", "threads"), at)
+        return _peer(table, threads, at, folder)
+    check_keys(table, ("name", *OURS), at)
+    if not any(key in table for key in OURS):
+        raise refusal(at, "it says nothing that competes", 'strategy = "auto"', 'peer = "numpy"')
+    if "strategy" in table and "schedule" in table:
+        raise refusal(at, "a schedule says all that a strategy would", "one of the two")
+    identity: dict[str, Any] = {key: table[key] for key in OURS if key in table}
+    identity["threads"] = threads_of(table, threads, at)
+    options: dict[str, Any] = {"threads": identity["threads"]}
+    for name in ("target", "machine"):
+        text_of(table, name, at)
+    if "strategy" in table:
+        options["strategy"] = _strategy(table["strategy"], identity, at, folder)
+    if "schedule" in table:
+        path = folder / text_of(table, "schedule", at)
+        if not path.is_file():
+            raise refusal(
+                f"{at}.schedule", f"there is no file {path.name}", 'schedule = "tuned.schedule"'
+            )
+        identity["schedule"] = digest_of_file(path)
+        options["schedule"] = path.read_text(encoding="utf-8")
+    if "price" in table:
+        price = named(text_of(table, "price", at), "offcut.prices", folder, f"{at}.price")
+        identity["price_digest"] = price.digest
+        options["price"] = price.value
+    if "microkernels" in table:
+        texts = texts_of(
+            table["microkernels"], f"{at}.microkernels", 'microkernels = ["module:name"]'
+        )
+        kernels = [named(one, "offcut.microkernels", folder, f"{at}.microkernels") for one in texts]
+        identity["microkernel_digests"] = [one.digest for one in kernels]
+        options["microkernels"] = [
+            k
+            for one in kernels
+            for k in (one.value if isinstance(one.value, list | tuple) else [one.value])
+        ]
+    name = text_of(table, "name", at, _name(table))
+    return Ours(name, identity, lambda: _arguments(options, table))
+
+
+def threads_of(table: Mapping[str, Any], threads: int, at: str) -> int:
+    """Return the threads of a contender."""
+    return whole_of(table, "threads", at, threads, 1)
+
+
+def _arguments(options: Mapping[str, Any], table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments of `oc.compile`, the target among them."""
+    target, machine = table.get("target", "cpu"), table.get("machine")
+    if machine is not None or target != "cpu":
+        options = {**options, "target": oc.target(target, machine=machine) if machine else target}
+    if "schedule" in options:
+        options = {**options, "schedule": oc.Schedule.parse(options["schedule"])}
+    return options
+
+
+def _strategy(given: Any, identity: dict[str, Any], at: str, folder: Path) -> Any:
+    """Return the strategy, or the strategies among which ``auto`` chooses, with those of the user's own registered."""
+    known = {"auto", "mix", *(one.name for one in STRATEGIES)}
+    if isinstance(given, Mapping):
+        return {axis: _strategy(one, identity, at, folder) for axis, one in given.items()}
+    names = []
+    for one in texts_of(given, f"{at}.strategy", 'strategy = "auto"'):
+        if one.partition("(")[0] not in known:
+            own = named(one, "offcut.strategies", folder, f"{at}.strategy")
+            identity.setdefault("strategy_digests", []).append(own.digest)
+            names.append(_registered(own.value, one))
+        else:
+            names.append(one)
+    return names if isinstance(given, list) else names[0]
+
+
+def _registered(function: Any, name: str) -> str:
+    """Return the name that a user's generator of tiles is registered under: that of the function."""
+    label = str(getattr(function, "__name__", name.rpartition(":")[2]))
+    oc.strategy(label)(function)
+    return label
+
+
+def _name(table: Mapping[str, Any]) -> str:
+    parts = []
+    for key in OURS:
+        if key in table and not (key == "target" and "machine" in table):
+            value = table[key]
+            text = "+".join(value) if isinstance(value, list) else str(value)
+            if key == "threads":
+                text = f"{text} threads"
+            parts.append(
+                text if key in ("strategy", "target", "machine", "threads") else f"{key} {text}"
+            )
+    return " ".join(parts)
+
+
+def _peer(table: Mapping[str, Any], threads: int, at: str, folder: Path) -> Contender:
+    text = text_of(table, "peer", at)
+    name, count = text_of(table, "name", at, text), threads_of(table, threads, at)
+    package = text.partition(".")[0]
+    if text in PEERS or text in PEERS.get(package, ()):
+        return Library(name, {"peer": text, "threads": count}, text, count)
+    if ":" not in text and package in PEERS:
+        raise refusal(
+            f"{at}.peer", f"there is no peer {text!r}", ", ".join((package, *PEERS[package]))
+        )
+    own = named(text, "offcut.peers", folder, f"{at}.peer")
+    return Own(name, {"peer": text, "digest": own.digest}, own.value)

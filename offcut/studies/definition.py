@@ -1,0 +1,112 @@
+"""What a study's file says: its name, how it measures, its operators with their sizes, its contenders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from offcut.experiment.timing import ROUNDS
+from offcut.studies.contenders import Contender, read_contenders
+from offcut.studies.errors import check_keys, number_of, refusal, text_of, whole_of
+from offcut.studies.operators import read_operators, read_toml
+from offcut.studies.samples import cell_of
+from offcut.studies.sizes import Point
+from offcut.studies.tasks import Operator
+
+SECONDS = 0.3
+"""For which a cell is measured where its file says nothing."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A study.
+
+    about     what it asks, in a sentence or two
+    seconds   for which each cell is measured; rounds: samples of it
+    seed      of the arrays
+    baseline  the contender that ratios are to
+    """
+
+    name: str
+    about: str
+    seconds: float
+    rounds: int
+    seed: int
+    threads: int
+    baseline: str
+    operators: tuple[Operator, ...]
+    contenders: tuple[Contender, ...]
+
+    @property
+    def how(self) -> Mapping[str, Any]:
+        """Return how a cell is measured, which is a part of what names it."""
+        return {"seconds": self.seconds, "rounds": self.rounds, "seed": self.seed}
+
+    def cells(self) -> Iterator[tuple[Operator, Point, Contender, str]]:
+        """Yield every cell: an operator at a vector of sizes, a contender, and what names it."""
+        for operator in self.operators:
+            for point in operator.points:
+                for contender in self.contenders:
+                    named = cell_of(operator.identity, point.sizes, contender.identity, self.how)
+                    yield operator, point, contender, named
+
+    @property
+    def expected_seconds(self) -> float:
+        """Return how long all cells are measured, without what compiling and checking take."""
+        return self.seconds * sum(len(one.points) for one in self.operators) * len(self.contenders)
+
+
+def read_definition(file: Path, seconds: float | None = None) -> Definition:
+    """Return what a file says.
+
+    seconds  for each cell, in place of what the file says
+
+    Raises DescribeError for a key, an operator, sizes or a contender that are none, with their place.
+    """
+    table = read_toml(file, str(file))
+    check_keys(table, ("study", "operators", "contenders"), file.name)
+    head = table.get("study", {})
+    if not isinstance(head, Mapping):
+        raise refusal(f"{file.name}, study", "it is no table", '[study]\nname = "layers"')
+    at = f"{file.name}, study"
+    check_keys(
+        head, ("name", "about", "seconds_per_cell", "rounds", "seed", "threads", "baseline"), at
+    )
+    name = text_of(head, "name", at, file.stem)
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise refusal(f"{at}.name", f"{name!r} is no name of a folder", f'name = "{file.stem}"')
+    threads = whole_of(head, "threads", at, 1, 1)
+    for key, example in (
+        ("operators", 'einsum = "mk,kn->mn"'),
+        ("contenders", 'strategy = "auto"'),
+    ):
+        tables = table.get(key)
+        if (
+            not isinstance(tables, list)
+            or not tables
+            or not all(isinstance(one, Mapping) for one in tables)
+        ):
+            raise refusal(file.name, f"it has no {key}", f"[[{key}]]\n{example}")
+    contenders = read_contenders(table["contenders"], threads, file)
+    baseline = text_of(head, "baseline", at, contenders[0].name)
+    if baseline not in [one.name for one in contenders]:
+        raise refusal(
+            f"{at}.baseline",
+            f"there is no contender {baseline!r}",
+            ", ".join(one.name for one in contenders),
+        )
+    given = number_of(head, "seconds_per_cell", at, SECONDS, 1e-4)
+    return Definition(
+        name,
+        text_of(head, "about", at),
+        given if seconds is None else seconds,
+        whole_of(head, "rounds", at, ROUNDS, 1),
+        whole_of(head, "seed", at, 0, 0),
+        threads,
+        baseline,
+        read_operators(table["operators"], file),
+        contenders,
+    )

@@ -1,0 +1,179 @@
+"""Operators that offcut describes: contractions, functions of `oc.ops`, loop programs; as tasks and as kernels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import offcut as oc
+from offcut.backends.compile_request import make_request
+from offcut.core.dtypes import FLOATS, numpy_dtype
+from offcut.core.expr import Var
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import Kind, Program
+from offcut.experiment.contraction import Array, Problem
+from offcut.experiment.operators import Attention, Convolution, LayerNorm, Softmax
+from offcut.studies.tasks import TOLERANCE, Exact, Task, drawn
+
+LARGEST = 2**16
+"""The most that a symbolic size may be, where no size of the study is larger."""
+
+
+@dataclass
+class Described:
+    """Tensors, or a program, with random constants.
+
+    output     what `oc.compile` takes; inputs: of tensors, in call order
+    constants  names of inputs whose values are known beforehand
+    values     how an input is drawn, by name
+    letters    of a contraction without epilogue, the text that it was written as
+    operator   the name in `oc.ops`, and its arguments
+    """
+
+    output: Any
+    inputs: Sequence[oc.Tensor] | None
+    constants: tuple[str, ...]
+    values: Mapping[str, str]
+    contraction: Any = None
+    operator: tuple[str, Mapping[str, Any]] = ("", field(default_factory=dict))
+    tolerance: float | None = None
+    _constants: dict[str, Array] = field(default_factory=dict)
+    _program: Program | None = None
+
+    @property
+    def program(self) -> Program:
+        """Return what is described as loops, with the user's names of inputs."""
+        if self._program is None:
+            self._program = make_request(self.output, self.inputs, {}, "study").program
+        return self._program
+
+    def task(self, sizes: Mapping[str, int], seed: int) -> Task:
+        """Return arrays at `sizes`; constants are the same each time."""
+        program, known = self.program, self._known(sizes)
+        rng, operands = np.random.default_rng(seed), dict[str, Array]()
+        shapes = [
+            (b.name, tuple(int(evaluate(e, known)) for e in b.shape), numpy_dtype(b.dtype))
+            for b in program.buffers
+            if b.kind in (Kind.INPUT, Kind.INOUT)
+        ]
+        for number, (name, shape, element) in enumerate(shapes):
+            how = self.values.get(name, "")
+            if name in self.constants:
+                if name not in self._constants:
+                    self._constants[name] = drawn(
+                        shape, element, np.random.default_rng([7, number]), how
+                    )
+            else:
+                operands[name] = drawn(shape, element, rng, how)
+        held = {**operands, **self._constants}
+        arrays = {name: held[name] for name, _, _ in shapes}
+        results = [b for b in program.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT)]
+        moved = sum(array.nbytes for array in arrays.values())
+        for result in results:
+            count = int(np.prod([evaluate(e, known) for e in result.shape], dtype=np.int64))
+            moved += count * numpy_dtype(result.dtype).itemsize
+        problem = None
+        if self.contraction is not None:
+            contraction, kind = self.contraction
+            problem = Problem(contraction, dict(sizes), arrays, tuple(self._constants), kind)
+        return Task(
+            dict(sizes),
+            operands,
+            dict(self._constants),
+            shapes[0][2].name if shapes else results[0].dtype,
+            problem.flop if problem is not None else 0,
+            moved,
+            lambda: self._exact(arrays, known, problem),
+            problem if problem is not None else self._known_operator(arrays),
+        )
+
+    def compiled(self, options: Mapping[str, Any]) -> CompiledKernel:
+        """Return a kernel with these arguments of `oc.compile`."""
+        if self.constants and not self._constants:
+            self.task({size.name: size.min for size in self.program.sizes}, 0)
+        constants = dict(self._constants)
+        kernel = oc.compile(self.output, self.inputs, constants=constants, records=False, **options)
+        free = [
+            size.name
+            for size in kernel.signature.sizes
+            if not any(Var(size.name) in one.shape for one in kernel.signature.inputs)
+        ]
+        return CompiledKernel(kernel, tuple(free))
+
+    def _known(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        return {size.name: sizes[size.name] for size in self.program.sizes}
+
+    def _exact(self, arrays: Mapping[str, Any], known: Mapping[str, int], problem: Any) -> Exact:
+        """Return the results by numpy where it is a contraction; else by the interpreter, with all floats in float64."""
+        results = [b for b in self.program.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT)]
+        types = {b.dtype for b in self.program.buffers if b.dtype in FLOATS}
+        tolerance = max((TOLERANCE[one] for one in types), default=0.0)
+        if self.tolerance is not None:
+            tolerance = self.tolerance
+        if problem is not None:
+            return Exact((problem.reference().value,), tolerance, "numpy in float64")
+        text = re.sub(r"\b(bfloat16|float16|float32)\b", "float64", str(self.program))
+        wide = oc.compile(oc.parse(text), target="interpret")
+        given = {
+            name: array.astype(np.float64) if array.dtype.name in FLOATS else array
+            for name, array in arrays.items()
+        }
+        free = {name: extent for name, extent in known.items() if not self._in_a_shape(name)}
+        made = wide(**given, **free)
+        values = made if isinstance(made, tuple) else (made,)
+        assert len(values) == len(results)
+        return Exact(values, tolerance, "the interpreter in float64")
+
+    def _in_a_shape(self, size: str) -> bool:
+        given = (b for b in self.program.buffers if b.kind in (Kind.INPUT, Kind.INOUT))
+        return any(Var(size) in buffer.shape for buffer in given)
+
+    def _known_operator(self, arrays: Mapping[str, Any]) -> Any:
+        """Return the task as the peers know it; None where they know no such operator."""
+        name, arguments = self.operator
+        given = list(arrays.values())
+        kinds = {array.dtype.name for array in given}
+        match name, [array.ndim for array in given]:
+            case "softmax", [2] if kinds == {"float32"} and not arguments:
+                return Softmax(given[0])
+            case "layernorm", [2, 1, 1] if kinds == {"float32"} and not arguments:
+                return LayerNorm(*given)
+            case "attention", [4, 4, 4] if not arguments and given[0].shape == given[1].shape:
+                q, k, v = given
+                return Attention(q, k, v, q.dtype.name)
+            case "conv2d", [4, 4] if kinds == {"float32"} and set(arguments) <= {
+                "stride",
+                "padding",
+            }:
+                x, w = given
+                return Convolution(x, w, arguments.get("stride", 1), arguments.get("padding", 0))
+        return None
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """A kernel, and the sizes that no operand's shape determines."""
+
+    kernel: Any
+    free: tuple[str, ...]
+
+    def call(self, task: Task) -> tuple[Callable[[], Any], Callable[[Any], tuple[Array, ...]]]:
+        """Return a call into arrays that are kept, where there is one result."""
+        kernel, sizes = self.kernel, {name: task.sizes[name] for name in self.free}
+        operands = tuple(task.operands.values())
+        first = kernel(*operands, **sizes)
+        if isinstance(first, tuple):
+            return (lambda: kernel(*operands, **sizes)), tuple
+        out = np.zeros_like(first)
+        if sizes:
+            return (lambda: kernel(*operands, out=out, **sizes)), lambda _: (out,)
+        return (lambda: kernel(*operands, out=out)), lambda _: (out,)
+
+    def cost(self, task: Task) -> Any:
+        """Return the kernel's cost at the task's sizes."""
+        symbolic = {size.name: task.sizes[size.name] for size in self.kernel.signature.sizes}
+        return self.kernel.cost(**symbolic)

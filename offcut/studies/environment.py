@@ -1,0 +1,136 @@
+"""Where and with what a study was measured: the machine, the system, the libraries, the commit; and how loaded it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from offcut.experiment.machine import describe
+
+LIBRARIES = (
+    "numpy",
+    "scipy",
+    "torch",
+    "onnx",
+    "onnxruntime",
+    "openvino",
+    "islpy",
+    "llvmlite",
+    "sympy",
+    "xgboost-cpu",
+    "numba",
+)
+GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+
+
+def environment() -> dict[str, Any]:
+    """Return what a measurement depends on, as plain data without anything that changes while a study runs.
+
+    ``commit`` is that of the folder that offcut is imported from, "" where it is no working tree.
+    """
+    import llvmlite.binding as llvm
+
+    machine = describe()
+    commit, dirty = _commit(Path(__file__).parent)
+    return {
+        "machine": str(machine),
+        "cpu": machine.cpu,
+        "cores": machine.cores,
+        "features": list(machine.features),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "llvm": ".".join(map(str, llvm.llvm_version_info)),
+        "libraries": {name: found for name in LIBRARIES if (found := _version(name))},
+        "blas": machine.blas,
+        "governor": GOVERNOR.read_text().strip() if GOVERNOR.exists() else "unknown",
+        "offcut": machine.offcut,
+        "commit": commit,
+        "dirty": dirty,
+    }
+
+
+def digest(values: Mapping[str, Any]) -> str:
+    """Return 16 hexadecimal digits that stand for plain data."""
+    text = json.dumps(values, sort_keys=True, ensure_ascii=False, default=str)
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+def command() -> str:
+    """Return the command line of this process, without the folders of its program."""
+    return " ".join((Path(sys.argv[0]).name, *sys.argv[1:]))
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def _commit(folder: Path) -> tuple[str, bool]:
+    """Return the commit of the working tree that `folder` is in, and whether it has changes; "" where there is none."""
+
+    def said(*words: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *words], capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    try:
+        return said("rev-parse", "HEAD"), bool(
+            said("status", "--porcelain", "--untracked-files=no", ".")
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "", False
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How much of the machine this process had while something was measured.
+
+    share   of the time on the wall, what its processor time is: 1 where nobody else ran; below, others had the core
+    steal   of the processors' time, what the host of a virtual machine gave to others
+    average of runnable processes, over the last minute
+    """
+
+    share: float
+    steal: float
+    average: float
+
+    @property
+    def loaded(self) -> bool:
+        """Return whether others took a part that a measurement shows."""
+        return self.share < 0.9 or self.steal > 0.05
+
+
+def watched(run: Callable[[], Any], threads: int) -> tuple[Any, Load]:
+    """Return what `run` returns, and the load while it ran.
+
+    threads  that the process keeps busy
+    """
+    wall, cpu, before = time.perf_counter(), time.process_time(), _ticks()
+    made = run()
+    seconds, used, after = time.perf_counter() - wall, time.process_time() - cpu, _ticks()
+    total = sum(after) - sum(before)
+    steal = (after[7] - before[7]) / total if total > 0 and len(after) > 7 else 0.0
+    share = min(used / seconds / (threads if threads > 1 else 1), 1.0) if seconds > 0 else 1.0
+    average = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return made, Load(round(share, 4), round(steal, 4), round(average, 2))
+
+
+def _ticks() -> tuple[int, ...]:
+    """Return the processors' time by kind, as Linux counts it; nothing elsewhere."""
+    file = Path("/proc/stat")
+    if not file.exists():
+        return ()
+    return tuple(map(int, file.read_text().splitlines()[0].split()[1:]))

@@ -1,0 +1,77 @@
+"""Refusals of a study's file: each names the file and the place in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from offcut.errors import DescribeError
+
+
+def refusal(
+    at: str, because: str, *help: str, what: str = "cannot read the study"
+) -> DescribeError:
+    """Return the error for something in a study's file.
+
+    at    the file and the place, such as ``layers.toml, operators[0].sizes``
+    help  what would be accepted
+    """
+    return DescribeError("study", what, at=at, because=because, help=help)
+
+
+def check_keys(table: Mapping[str, Any], known: Iterable[str], at: str) -> None:
+    """Refuse a key of `table` that is none of `known`, and name the closest that is."""
+    names = tuple(known)
+    for key in table:
+        if key not in names:
+            close = get_close_matches(key, names, 1)
+            help = (f"{close[0]} = …",) if close else (f"the keys are {', '.join(names)}",)
+            raise refusal(at, f"there is no key {key!r}", *help)
+
+
+def text_of(table: Mapping[str, Any], key: str, at: str, default: str = "") -> str:
+    """Return the string under `key`.
+
+    Raises DescribeError where it is something else.
+    """
+    value = table.get(key, default)
+    if not isinstance(value, str):
+        raise refusal(f"{at}.{key}", f"{value!r} is no text", f'{key} = "{default or "…"}"')
+    return value
+
+
+def number_of(table: Mapping[str, Any], key: str, at: str, default: float, least: float) -> float:
+    """Return the number under `key`, `least` or more.
+
+    Raises DescribeError where it is less, or no number.
+    """
+    value = table.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
+        raise refusal(
+            f"{at}.{key}", f"{value!r} is no number from {least:g} on", f"{key} = {default:g}"
+        )
+    return value
+
+
+def whole_of(table: Mapping[str, Any], key: str, at: str, default: int, least: int) -> int:
+    """Return the whole number under `key`, `least` or more.
+
+    Raises DescribeError where it is less, or not whole.
+    """
+    value = table.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        because = f"{value!r} is no whole number from {least} on"
+        raise refusal(f"{at}.{key}", because, f"{key} = {default}")
+    return value
+
+
+def texts_of(value: Any, at: str, example: str) -> tuple[str, ...]:
+    """Return a text, or the texts of a list.
+
+    Raises DescribeError where it is neither.
+    """
+    values = value if isinstance(value, list) else [value]
+    if not values or not all(isinstance(one, str) for one in values):
+        raise refusal(at, f"{value!r} is neither a text nor a list of texts", example)
+    return tuple(values)

@@ -1,0 +1,82 @@
+"""What a study's file names of its user's own: ``module:function``, or an entry point."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from offcut.studies.errors import refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Something that a file names.
+
+    name    as the file has it
+    value   what it is
+    digest  of the source file that it is in: another text there is another contender; "" where there is none
+    """
+
+    name: str
+    value: Any
+    digest: str
+
+
+def named(name: str, group: str, folder: Path, at: str) -> Named:
+    """Return what ``module:function`` is, or the entry point of that name.
+
+    group   of entry points, such as ``offcut.peers``
+    folder  where modules are looked for before those that are installed
+
+    Raises DescribeError where there is none, or where its module cannot be loaded.
+    """
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        points = {point.name: point for point in entry_points(group=group)}
+        if name not in points:
+            listed = ", ".join(sorted(points)) or "none"
+            because = f"there is no {name!r}; entry points of {group}: {listed}"
+            raise refusal(at, because, '"module:function", a file beside the study')
+        module, _, attribute = points[name].value.partition(":")
+    with _first_on_path(folder):
+        try:
+            value: Any = importlib.import_module(module)
+            for part in attribute.split("."):
+                value = getattr(value, part)
+        except Exception as error:  # whatever a user's module raises while it is loaded
+            because = f"{type(error).__name__}: {error}"
+            raise refusal(
+                at,
+                because,
+                '"module:function", a file beside the study',
+                what=f"cannot load {name!r}",
+            ) from error
+    return Named(name, value, digest_of_module(module))
+
+
+def digest_of_module(module: str) -> str:
+    """Return the digest of a loaded module's source file; "" where it has none."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return digest_of_file(Path(file)) if file and Path(file).exists() else ""
+
+
+def digest_of_file(file: Path) -> str:
+    """Return a digest of a file's bytes."""
+    return sha256(file.read_bytes()).hexdigest()[:16]
+
+
+@contextmanager
+def _first_on_path(folder: Path) -> Iterator[None]:
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))

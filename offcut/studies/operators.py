@@ -1,0 +1,362 @@
+"""The operators of a study, from its file: einsum, functions of `oc.ops`, loop programs, models, functions of one's own, suites."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import offcut as oc
+from offcut.errors import OffcutError
+from offcut.experiment.contraction import ELEMENTS, build, parse_contraction
+from offcut.studies.described import LARGEST, Described
+from offcut.studies.errors import check_keys, number_of, refusal, text_of, texts_of
+from offcut.studies.models import model_workload
+from offcut.studies.named import digest_of_file, named
+from offcut.studies.sizes import Point, Values, points_of, read_values
+from offcut.studies.suites import suite_operators
+from offcut.studies.tasks import Operator, Workload
+
+KINDS = ("einsum", "op", "program", "model", "describe", "suite")
+"""What an operator is given by: one of these keys."""
+
+COMMON = ("name", "type", "sizes", "bounds", "constants", "values", "tolerance")
+OWN_KEYS: Mapping[str, tuple[str, ...]] = {
+    "einsum": ("epilogue",),
+    "op": ("inputs", "arguments"),
+    "program": (),
+    "model": ("inputs",),
+    "describe": (),
+    "suite": ("only",),
+}
+EPILOGUES = ("bias", "residual", "relu", "gelu", "sigmoid", "silu", "tanh")
+
+
+def read_operators(tables: Sequence[Mapping[str, Any]], file: Path) -> tuple[Operator, ...]:
+    """Return the operators of a study's file, those of its suites among them.
+
+    Raises DescribeError for what is none, with its place in the file.
+    """
+    found: list[Operator] = []
+    for number, table in enumerate(tables):
+        found += _of_table(table, f"{file.name}, operators[{number}]", file.parent)
+    names = [one.name for one in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise refusal(file.name, f"two operators are called {twice!r}", 'name = "…"')
+    return tuple(found)
+
+
+def _of_table(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Operator]:
+    kinds = [kind for kind in KINDS if kind in table]
+    if len(kinds) != 1:
+        because = f"it has {' and '.join(kinds) or 'none'} of the keys {', '.join(KINDS)}, and one is needed"
+        raise refusal(at, because, 'einsum = "mk,kn->mn"', 'op = "softmax"', 'suite = "dietcode"')
+    (kind,) = kinds
+    check_keys(table, (kind, *COMMON, *OWN_KEYS[kind]), at)
+    if kind == "suite":
+        yield from _of_suite(table, at, folder)
+        return
+    for one in texts_of(table.get("type", _DEFAULT_TYPE), f"{at}.type", 'type = "float32"'):
+        yield _operator(kind, {**table, "type": one}, at, folder)
+
+
+_DEFAULT_TYPE = "float32"
+
+
+def _of_suite(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Operator]:
+    """Yield the operators of a suite whose names have the text `only`, with other element types where the table gives some."""
+    only = text_of(table, "only", at)
+    suite = suite_operators(text_of(table, "suite", at), folder, at)
+    chosen = [one for one in suite.operators if re.search(only, one["name"])]
+    if not chosen:
+        raise refusal(
+            f"{at}.only",
+            f"no operator of the suite {suite.name} has {only!r} in its name",
+            ", ".join(one["name"] for one in suite.operators),
+        )
+    more = {key: table[key] for key in ("type", "bounds", "tolerance") if key in table}
+    for one in chosen:
+        yield from _of_table({**one, **more}, f"{at}, {suite.name}: {one['name']}", folder)
+
+
+def _operator(kind: str, table: Mapping[str, Any], at: str, folder: Path) -> Operator:
+    sizes = table.get("sizes", {})
+    if isinstance(sizes, list):
+        axes, points = _listed(sizes, f"{at}.sizes")
+    elif isinstance(sizes, Mapping):
+        axes = {
+            name: read_values(given, f"{at}.sizes.{name}", folder) for name, given in sizes.items()
+        }
+        points = points_of(axes)
+    else:
+        raise refusal(f"{at}.sizes", f"{sizes!r} is no table", "sizes = {m = [1, 7], k = 64}")
+    try:
+        workload, identity = _workload(kind, table, axes, at, folder)
+    except OffcutError as error:
+        if error.op == "study":
+            raise
+        raise refusal(
+            at,
+            str(error).splitlines()[0],
+            *error.help,
+            what=f"cannot describe {kind} = {table[kind]!r}",
+        ) from error
+    suffix = "" if table["type"] == _DEFAULT_TYPE else f" {table['type']}"
+    name = text_of(table, "name", at, f"{table[kind]}") + suffix
+    tolerance = number_of(table, "tolerance", at, 0.0, 0.0) if "tolerance" in table else None
+    workload.tolerance = tolerance
+    identity = {"kind": kind, "type": table["type"], "values": table.get("values", {}), **identity}
+    return Operator(name, identity, axes, points, workload)
+
+
+def _listed(vectors: Sequence[Any], at: str) -> tuple[dict[str, Values], tuple[Point, ...]]:
+    """Return the axes and the points of sizes that are given as a list of vectors, ``[{m = 1, k = 64}, …]``, all alike."""
+    if not vectors or not all(isinstance(one, Mapping) and one for one in vectors):
+        raise refusal(at, "it is no list of vectors", "sizes = [{m = 1, k = 64}, {m = 7, k = 80}]")
+    if any(set(one) != set(vectors[0]) for one in vectors):
+        raise refusal(
+            at, "its vectors have different axes", "sizes = [{m = 1, k = 64}, {m = 7, k = 80}]"
+        )
+    axes: dict[str, Values] = {}
+    for name in vectors[0]:
+        given = [one[name] for one in vectors]
+        one = read_values(given, f"{at}.{name}", Path())
+        axes[name] = Values(one.weights, swept=len(one.weights) > 1)
+    unique = list({tuple(one.items()): one for one in vectors}.values())
+    count = len(vectors)
+    return axes, tuple(Point(dict(one), vectors.count(one) / count) for one in unique)
+
+
+def _workload(
+    kind: str, table: Mapping[str, Any], axes: Mapping[str, Values], at: str, folder: Path
+) -> tuple[Any, Mapping[str, Any]]:
+    """Return a workload and what identifies it."""
+    if kind == "einsum":
+        return _einsum(table, axes, at)
+    if kind == "op":
+        return _op(table, axes, at)
+    if kind == "program":
+        return _program(table, axes, at, folder)
+    if kind == "model":
+        return model_workload(table, axes, at, folder)
+    return _own(table, axes, at, folder)
+
+
+def _ranges(
+    axes: Mapping[str, Values], table: Mapping[str, Any], at: str
+) -> tuple[dict[str, int], dict[str, tuple[int, int]]]:
+    """Return the extents of the fixed axes, and the least and the greatest extent of those that are swept."""
+    bounds = table.get("bounds", {})
+    if not isinstance(bounds, Mapping):
+        raise refusal(f"{at}.bounds", f"{bounds!r} is no table", "bounds = {m = 4096}")
+    for name in bounds:
+        if name not in axes:
+            listed = f"the axes are {', '.join(axes)}"
+            raise refusal(f"{at}.bounds", f"there is no axis {name!r}", listed)
+    fixed = {name: max(one.weights) for name, one in axes.items() if not one.swept}
+    swept: dict[str, tuple[int, int]] = {}
+    for name, values in axes.items():
+        if not values.swept:
+            continue
+        most = max(values.weights)
+        bound = bounds.get(name, max(LARGEST, 1 << (most - 1).bit_length()))
+        if isinstance(bound, bool) or not isinstance(bound, int) or bound < most:
+            because = f"{bound!r} is below the size {most}"
+            raise refusal(f"{at}.bounds.{name}", because, f"bounds = {{{name} = {most}}}")
+        swept[name] = (1, bound)
+    return fixed, swept
+
+
+def _extents(axes: Mapping[str, Values], table: Mapping[str, Any], at: str) -> dict[str, Any]:
+    """Return a symbolic size for each axis that is swept, the extent of each other one."""
+    fixed, swept = _ranges(axes, table, at)
+    sizes = {name: oc.dim(name, min=low, max=high) for name, (low, high) in swept.items()}
+    return {**fixed, **sizes}
+
+
+def _constants(
+    table: Mapping[str, Any],
+    inputs: Mapping[str, Sequence[str]],
+    axes: Mapping[str, Values],
+    at: str,
+) -> tuple[str, ...]:
+    """Return the inputs that are known beforehand: those that are named, else all after the first without a swept axis."""
+    free = {
+        name for name, letters in inputs.items() if any(axes[x].swept for x in letters if x in axes)
+    }
+    if "constants" not in table:
+        return tuple(name for name in list(inputs)[1:] if name not in free)
+    given = table["constants"]
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+        raise refusal(
+            f"{at}.constants", f"{given!r} is no list of names", f"constants = {[*inputs][1:]}"
+        )
+    for name in given:
+        if name not in inputs or name in free:
+            because = "its shape depends on a swept size" if name in free else "it is no input"
+            raise refusal(
+                f"{at}.constants", f"{name!r} cannot be a constant: {because}", ", ".join(inputs)
+            )
+    return tuple(given)
+
+
+def _einsum(
+    table: Mapping[str, Any], axes: Mapping[str, Values], at: str
+) -> tuple[Described, Mapping[str, Any]]:
+    kind = table["type"]
+    if kind not in ELEMENTS:
+        raise refusal(f"{at}.type", f"there is no contraction of {kind!r}", ", ".join(ELEMENTS))
+    contraction = parse_contraction(text_of(table, "einsum", at))
+    epilogue = (
+        texts_of(table["epilogue"], f"{at}.epilogue", 'epilogue = ["bias", "relu"]')
+        if "epilogue" in table
+        else ()
+    )
+    for name in (*contraction.letters, *axes):
+        if name not in axes or name not in contraction.letters:
+            because = (
+                f"the axis {name!r} has no size"
+                if name not in axes
+                else f"there is no axis {name!r}"
+            )
+            raise refusal(f"{at}.sizes", because, f"the axes are {', '.join(contraction.letters)}")
+    made = build(contraction, *_ranges(axes, table, at), kind)
+    inputs, result = list(made.inputs), made.result
+    letters: dict[str, Sequence[str]] = dict(
+        zip(contraction.names, contraction.operands, strict=True)
+    )
+    for step in epilogue:
+        if step not in EPILOGUES:
+            raise refusal(f"{at}.epilogue", f"there is no epilogue {step!r}", ", ".join(EPILOGUES))
+        if step in ("bias", "residual"):
+            shape = result.shape[-1:] if step == "bias" else result.shape
+            inputs.append(oc.placeholder(shape, result.dtype, name=step))
+            letters[step] = contraction.result[-1:] if step == "bias" else contraction.result
+            result = oc.ops.add(result, inputs[-1])
+        else:
+            result = getattr(oc.ops, step)(result)
+    constants = _constants(table, letters, axes, at)
+    known = None if epilogue else (contraction, kind)
+    workload = Described(result, inputs, constants, table.get("values", {}), known)
+    return workload, {
+        "einsum": str(contraction),
+        "epilogue": list(epilogue),
+        "constants": list(constants),
+    }
+
+
+def _op(
+    table: Mapping[str, Any], axes: Mapping[str, Values], at: str
+) -> tuple[Described, Mapping[str, Any]]:
+    name, inputs = text_of(table, "op", at), table.get("inputs", {})
+    function = getattr(oc.ops, name, None)
+    if function is None or name.startswith("_") or not callable(function):
+        from offcut.core.nearest import nearest
+
+        public = [one for one in dir(oc.ops) if not one.startswith("_")]
+        raise refusal(
+            f"{at}.op", f"there is no oc.ops.{name}", *filter(None, [nearest(name, public)])
+        )
+    example = 'inputs = {x = "m, n"}'
+    if not isinstance(inputs, Mapping) or not inputs:
+        raise refusal(
+            f"{at}.inputs", "it has no shape for each input, in the order of the call", example
+        )
+    extents, placeholders, letters = _extents(axes, table, at), [], dict[str, Sequence[str]]()
+    for label, given in inputs.items():
+        shape, element = (
+            (given, table["type"])
+            if isinstance(given, str)
+            else (given.get("shape", ""), given.get("type", table["type"]))
+        )
+        parts = [part.strip() for part in str(shape).split(",") if part.strip()]
+        for part in parts:
+            if part not in extents and not re.fullmatch(r"\d+", part):
+                raise refusal(
+                    f"{at}.inputs.{label}",
+                    f"the axis {part!r} has no size",
+                    f"sizes = {{{part} = …}}",
+                )
+        letters[label] = parts
+        dims = tuple(extents[part] if part in extents else int(part) for part in parts)
+        placeholders.append(oc.placeholder(dims, element, name=label))
+    arguments = dict(table.get("arguments", {}))
+    try:
+        inspect.signature(function).bind(*placeholders, **arguments)
+    except TypeError as error:
+        raise refusal(
+            f"{at}.arguments",
+            f"oc.ops.{name}: {error}",
+            f"oc.ops.{name}{inspect.signature(function)}",
+        ) from error
+    constants = _constants(table, letters, axes, at)
+    result = function(*placeholders, **arguments)
+    shapes = {
+        label: given if isinstance(given, str) else dict(given) for label, given in inputs.items()
+    }
+    workload = Described(
+        result, placeholders, constants, table.get("values", {}), None, (name, arguments)
+    )
+    return workload, {
+        "op": name,
+        "inputs": shapes,
+        "arguments": arguments,
+        "constants": list(constants),
+    }
+
+
+def _program(
+    table: Mapping[str, Any], axes: Mapping[str, Values], at: str, folder: Path
+) -> tuple[Described, Mapping[str, Any]]:
+    file = folder / text_of(table, "program", at)
+    if not file.is_file():
+        raise refusal(f"{at}.program", f"there is no file {file.name}", 'program = "gemm.offcut"')
+    program = oc.parse(file.read_text(encoding="utf-8"))
+    sizes = {size.name for size in program.sizes}
+    for name in (*sizes, *axes):
+        if name not in axes or name not in sizes:
+            because = (
+                f"the size {name!r} has no value"
+                if name not in axes
+                else f"the program has no size {name!r}"
+            )
+            raise refusal(
+                f"{at}.sizes", because, f"the sizes are {', '.join(sorted(sizes)) or 'none'}"
+            )
+    constants = tuple(table.get("constants", ()))
+    workload = Described(program, None, constants, table.get("values", {}))
+    return workload, {"program": digest_of_file(file), "constants": list(constants)}
+
+
+def _own(
+    table: Mapping[str, Any], axes: Mapping[str, Values], at: str, folder: Path
+) -> tuple[Any, Mapping[str, Any]]:
+    """Return what a user's function describes: it takes extents by name, and gives ``(output, inputs)`` or a `Workload`."""
+    text = text_of(table, "describe", at)
+    own = named(text, "offcut.operators", folder, f"{at}.describe")
+    made = own.value(**_extents(axes, table, at))
+    if not isinstance(made, tuple):
+        workload: Workload = made
+        return workload, {"describe": text, "digest": own.digest}
+    output, inputs = made
+    letters = {tensor.name: [str(extent) for extent in tensor.shape] for tensor in inputs}
+    constants = _constants(table, letters, axes, at)
+    workload = Described(output, list(inputs), constants, table.get("values", {}))
+    return workload, {"describe": text, "digest": own.digest, "constants": list(constants)}
+
+
+def read_toml(file: Path, at: str) -> dict[str, Any]:
+    """Return a file of tables.
+
+    Raises DescribeError where it cannot be read.
+    """
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise refusal(at, f"{file.name}: {error.strerror}", 'offcut study "layers.toml"') from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise refusal(at, str(error), what="cannot read the file") from error

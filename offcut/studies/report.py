@@ -1,0 +1,133 @@
+"""The report of a study: one HTML file that opens anywhere, and beside it every table as CSV and LaTeX, every picture as PNG and PDF."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from offcut.core.extras import absent, is_installed
+from offcut.studies.definition import Definition
+from offcut.studies.results import Results, results_of
+from offcut.studies.samples import Sample
+from offcut.studies.tables import Table, as_csv, as_html, as_latex, tables
+
+_STYLE = """body{font:15px/1.45 system-ui,sans-serif;max-width:70em;margin:2em auto;padding:0 1em;color:#222}
+table{border-collapse:collapse;margin:1.2em 0;font-size:13px;display:block;overflow-x:auto}
+caption{text-align:left;font-weight:600;padding:.3em 0}th,td{padding:.2em .7em;border-bottom:1px solid #ddd;text-align:left}
+.n{text-align:right;font-variant-numeric:tabular-nums}.warn{background:#fff3cd;padding:.6em 1em}img{max-width:100%}pre{font-size:12px;overflow-x:auto}"""
+
+
+def write_report(definition: Definition, samples: Mapping[str, Sample], folder: Path) -> None:
+    """Write a study's tables, pictures and report; without matplotlib, the report says what is missing."""
+    results = results_of(definition, samples)
+    facts = [
+        f"study {definition.name}",
+        *environment_lines(results, folder),
+        *warnings(results, samples),
+    ]
+    made = [one for one in tables(results) if one.rows]
+    for table in made:
+        (folder / f"{table.name}.csv").write_text(as_csv(table, facts), encoding="utf-8")
+        (folder / f"{table.name}.tex").write_text(as_latex(table, facts), encoding="utf-8")
+    pictures: list[Path] = []
+    if is_installed("matplotlib"):
+        from offcut.studies.figures import write_figures
+
+        pictures = write_figures(results, folder)
+    (folder / "report.html").write_text(
+        _page(results, made, pictures, facts, folder), encoding="utf-8"
+    )
+
+
+def environments(results: Results, folder: Path) -> list[dict[str, Any]]:
+    """Return the environments that a study's cells were measured in."""
+    files = (folder / "environments" / f"{name}.json" for name in results.environments)
+    return [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]
+
+
+def environment_lines(results: Results, folder: Path) -> list[str]:
+    """Return a line for each environment: machine, system, commit, libraries."""
+    lines = []
+    for one in environments(results, folder):
+        commit = one["commit"][:12] or "no commit"
+        dirty = " with changes" if one["dirty"] else ""
+        libraries = ", ".join(f"{name} {version}" for name, version in one["libraries"].items())
+        lines.append(
+            f"machine: {one['machine']} · {one['system']} · governor {one['governor']} · LLVM {one['llvm']} · {commit}{dirty} · {libraries}"
+        )
+    return lines
+
+
+def warnings(results: Results, samples: Mapping[str, Sample]) -> list[str]:
+    """Return what a reader of the figures has to know: load, several environments, cells that are missing or not of this file."""
+    said: list[str] = []
+    every = [one for one in results.samples if one.seconds]
+    if results.loaded:
+        least = min(one.load.get("share", 1.0) for one in every)
+        said.append(
+            f"LOADED: {results.loaded} of {len(every)} cells were measured while others used the processor (this process had {least:.0%} of it at the least): "
+            "their intervals are widened accordingly"
+        )
+    if len(results.environments) > 1:
+        said.append(
+            f"cells are from {len(results.environments)} environments: ratios between these compare machines or versions too"
+        )
+    cells = [cell for _, _, _, cell in results.definition.cells()]
+    missing = sum(1 for cell in cells if cell not in samples)
+    if missing:
+        said.append(f"{missing} of {len(cells)} cells are not measured yet")
+    others = len(samples.keys() - set(cells))
+    if others:
+        said.append(
+            f"{others} samples in the folder belong to no cell of the file as it is now: they are kept, not shown"
+        )
+    apart = sum(
+        1
+        for row in results.rows
+        if len({one.turns for one in row.samples.values() if one.seconds}) > 1
+    )
+    if apart:
+        said.append(
+            f"in {apart} of {len(results.rows)} rows contenders did not take turns with each other: their ratios are of medians, with wider intervals"
+        )
+    return said
+
+
+def _page(
+    results: Results,
+    made: Sequence[Table],
+    pictures: Sequence[Path],
+    facts: Sequence[str],
+    folder: Path,
+) -> str:
+    definition = results.definition
+    warned = "".join(
+        f'<p class="warn">{html.escape(one)}</p>'
+        for one in facts
+        if not one.startswith(("machine:", "study "))
+    )
+    if not is_installed("matplotlib"):
+        warned += f'<p class="warn">no pictures: {html.escape(absent("matplotlib"))}</p>'
+    images = "".join(_image(file) for file in pictures)
+    where = html.escape(json.dumps(environments(results, folder), indent=1, ensure_ascii=False))
+    shown = "\n".join(as_html(one) for one in made)
+    return f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{html.escape(definition.name)}</title><style>{_STYLE}</style></head>
+<body><h1>{html.escape(definition.name)}</h1>
+<p>{html.escape(definition.about)}</p>
+{warned}
+{shown}
+{images}
+<h2>Environment</h2><pre>{where}</pre>
+<p>Raw samples, each round of each cell with its order: samples.jsonl. {definition.seconds:g} s a cell in {definition.rounds} rounds, seed {definition.seed}.</p>
+</body></html>
+"""
+
+
+def _image(file: Path) -> str:
+    data = base64.b64encode(file.read_bytes()).decode()
+    return f'<p><img alt="{html.escape(file.stem)}" src="data:image/png;base64,{data}"></p>\n'

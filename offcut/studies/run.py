@@ -1,0 +1,228 @@
+"""A study from its file to its folder: cells that are not measured yet are, in turns; then the report is written."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from offcut.errors import OffcutError
+from offcut.experiment.outputs import check_writable
+from offcut.experiment.table import wide_console
+from offcut.experiment.timing import Timing, measure
+from offcut.studies.contenders import Contender, Ready
+from offcut.studies.definition import Definition, read_definition
+from offcut.studies.environment import Load, command, digest, environment, watched
+from offcut.studies.report import write_report
+from offcut.studies.samples import FILE, Sample, append_sample, read_samples
+from offcut.studies.sizes import Point
+from offcut.studies.tasks import Operator, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Cells that take turns: the contenders of one operator at one vector of sizes.
+
+    cells  those that are not measured yet, by contender
+    """
+
+    operator: Operator
+    point: Point
+    cells: Mapping[str, Contender]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a study has, when it ends.
+
+    folder    that its files are in
+    measured  cells of this run; kept: those that an earlier run had measured; failed: cells that have a reason in place of times
+    """
+
+    folder: Path
+    measured: int
+    kept: int
+    failed: int
+
+    def __str__(self) -> str:
+        failed = f", {self.failed} failed" if self.failed else ""
+        return f"{self.measured} cells measured, {self.kept} kept{failed}: {self.folder / 'report.html'}"
+
+
+def study(
+    file: str | Path,
+    out: str | Path | None = None,
+    *,
+    seconds_per_cell: float | None = None,
+    retry: bool = False,
+) -> Outcome:
+    """Measure what a study's file asks for and its folder does not have, and write tables and figures.
+
+    file  TOML: what is measured, at which sizes, against whom (docs/research/study.md)
+    out   the folder; None: ``out`` and the study's name beside the file
+    seconds_per_cell  in place of the file's
+    retry whether cells that failed are tried again
+
+    Raises DescribeError for a file that cannot be read, OffcutError for a folder that cannot be written.
+    """
+    definition = read_definition(Path(file), seconds_per_cell)
+    folder = folder_of(definition, Path(file), out)
+    check_writable(folder / FILE, "study")
+    kept = read_samples(folder / FILE)
+    groups = missing_groups(definition, kept, retry)
+    measured = measure_groups(definition, groups, folder)
+    samples = read_samples(folder / FILE)
+    write_report(definition, samples, folder)
+    cells = {cell for _, _, _, cell in definition.cells()}
+    failed = sum(1 for cell in cells if cell in samples and samples[cell].failed)
+    return Outcome(folder, measured, len(cells & kept.keys()), failed)
+
+
+def folder_of(definition: Definition, file: Path, out: str | Path | None) -> Path:
+    """Return the folder of a study: `out`, or ``out`` and its name beside its file."""
+    return Path(out) if out is not None else file.parent / "out" / definition.name
+
+
+def missing_groups(
+    definition: Definition, samples: Mapping[str, Sample], retry: bool
+) -> list[Group]:
+    """Return the cells of a study that have no sample, those that take turns together."""
+    groups: dict[tuple[str, str], Group] = {}
+    for operator, point, contender, cell in definition.cells():
+        if cell in samples and not (retry and samples[cell].failed):
+            continue
+        key = operator.name, str(point)
+        group = groups.setdefault(key, Group(operator, point, {}))
+        groups[key] = replace(group, cells={**group.cells, cell: contender})
+    return list(groups.values())
+
+
+def measure_groups(definition: Definition, groups: Sequence[Group], folder: Path) -> int:
+    """Measure the cells of `groups`, each written as soon as its group is; the number of them."""
+    if not groups:
+        return 0
+    where = environment()
+    name = digest(where)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "environments").mkdir(exist_ok=True)
+    facts = {**where, "command": command(), "seed": definition.seed}
+    described = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
+    (folder / "environments" / f"{name}.json").write_text(described, encoding="utf-8")
+    count = sum(len(group.cells) for group in groups)
+    done = 0
+    with _progress() as bar:
+        task = bar.add_task(definition.name, total=count)
+        for group in groups:
+            bar.update(task, description=f"{group.operator.name} {group.point}"[:48])
+            for sample in measured_group(definition, group):
+                append_sample(folder / FILE, replace(sample, environment=name))
+                done += 1
+                bar.advance(task)
+    return done
+
+
+def _progress() -> Progress:
+    console = wide_console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+def measured_group(definition: Definition, group: Group) -> Iterator[Sample]:
+    """Yield a sample for each cell: checked against the exact result, then measured in turns with the others."""
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    turns = digest({"cells": sorted(group.cells), "date": date})
+    blank = Sample("", group.operator.name, group.point.sizes, "", (), turns=turns, date=date)
+    failed: dict[str, str] = {}
+    ready: dict[str, Ready] = {}
+    errors: dict[str, float] = {}
+    try:
+        task = group.operator.workload.task(group.point.sizes, definition.seed)
+        exact = task.exact()
+    except Exception as error:  # what describes a task, or a model, may be a user's
+        for cell, contender in group.cells.items():
+            yield replace(blank, cell=cell, contender=contender.name, failed=reason(error))
+        return
+    for cell, contender in group.cells.items():
+        try:
+            one = contender.ready(group.operator, task)
+            errors[cell] = exact.error(one.read(one.run()))
+            if errors[cell] > exact.tolerance:
+                failed[cell] = (
+                    f"wrong values: off by {errors[cell]:.3g} of the largest one, {exact.tolerance:.3g} allowed"
+                )
+            else:
+                ready[cell] = one
+        except Exception as error:  # whatever stops one contender is a row that says why
+            failed[cell] = reason(error)
+    timings, load, clock = _in_turns(definition, group, ready)
+    for cell, contender in group.cells.items():
+        sample = replace(blank, cell=cell, contender=contender.name, exact=exact.by)
+        off = errors.get(cell)
+        if cell in failed:
+            shown = off if off is not None and math.isfinite(off) else None
+            yield replace(sample, failed=failed[cell], error=shown)
+            continue
+        timing, one = timings[cell], ready[cell]
+        yield replace(
+            _predicted(one, task, sample),
+            seconds=timing.samples,
+            calls=timing.calls,
+            round=tuple(range(len(timing.samples))),
+            order=timing.places,
+            way=one.way,
+            clock=clock,
+            error=off,
+            compile_seconds=round(one.compile_seconds, 4),
+            load=asdict(load),
+        )
+
+
+def _in_turns(
+    definition: Definition, group: Group, ready: Mapping[str, Ready]
+) -> tuple[Mapping[str, Timing], Load, str]:
+    """Return the times of contenders that took turns, the load meanwhile, and the clock: that of the wall where several threads run."""
+    if not ready:
+        return {}, Load(1.0, 0.0, 0.0), ""
+    threads = max(int(group.cells[cell].identity.get("threads", 1)) for cell in ready)
+    clock: Callable[[], float] = time.process_time if threads == 1 else time.perf_counter
+
+    def run() -> Mapping[str, Timing]:
+        runs = {cell: one.run for cell, one in ready.items()}
+        return measure(runs, budget=definition.seconds, rounds=definition.rounds, clock=clock)
+
+    timings, load = watched(run, 1)
+    return timings, load, "processor time" if threads == 1 else "wall"
+
+
+def _predicted(ready: Ready, task: Task, sample: Sample) -> Sample:
+    """Return a sample with what the cost of a call says; operations are those of the operator, where they are known."""
+    cost = ready.predicted
+    if cost is None:
+        return replace(sample, flop=task.flop, moved=task.moved)
+    return replace(
+        sample,
+        predicted=cost.seconds,
+        energy=getattr(cost, "energy", None),
+        bytes=dict(getattr(cost, "bytes", {}) or {}),
+        flop=task.flop or int(getattr(cost, "flop", 0)),
+        moved=task.moved,
+    )
+
+
+def reason(error: Exception) -> str:
+    """Return why something was not measured, in a line."""
+    if isinstance(error, OffcutError):
+        return f"{error.op}: {error.refused}, because {error.because}"
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0] if text else 'no reason'}"

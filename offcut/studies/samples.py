@@ -1,0 +1,112 @@
+"""The samples of a study: a line for each cell, which its content names, so that nothing is measured twice."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from offcut.studies.environment import digest
+from offcut.studies.errors import refusal
+
+FILE = "samples.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What was measured of one contender on one operator at one vector of sizes.
+
+    cell        what names it: a digest of the operator, the sizes, the contender and how it is measured
+    seconds     per call, a number for each round; none where it failed
+    calls       that a round's number is the mean of
+    round       the round of each number; order: its place among those that took turns in that round
+    turns       the same for all cells that took turns with each other, whose rounds may be compared in pairs
+    error       the largest distance of an element from the exact result, as a part of the largest one; None where it failed
+    exact       how that result was computed
+    predicted   seconds; None of a peer. energy: joules that are predicted. bytes: from each memory, predicted
+    flop, moved operations, and bytes of operands and results
+    load        of the machine, meanwhile
+    environment the digest of a file beside
+    failed      why it was not measured; "" where it was
+    """
+
+    cell: str
+    operator: str
+    sizes: Mapping[str, int]
+    contender: str
+    seconds: tuple[float, ...]
+    calls: int = 0
+    round: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
+    turns: str = ""
+    way: str = ""
+    clock: str = "processor time"
+    error: float | None = None
+    exact: str = ""
+    predicted: float | None = None
+    energy: float | None = None
+    bytes: Mapping[str, int] = field(default_factory=dict)
+    flop: int = 0
+    moved: int = 0
+    compile_seconds: float = 0.0
+    load: Mapping[str, float] = field(default_factory=dict)
+    environment: str = ""
+    device: str = ""
+    date: str = ""
+    failed: str = ""
+
+
+def cell_of(
+    operator: Mapping[str, Any],
+    sizes: Mapping[str, int],
+    contender: Mapping[str, Any],
+    how: Mapping[str, Any],
+) -> str:
+    """Return what names a cell: equal only where all that was asked for is equal."""
+    return digest({"operator": operator, "sizes": dict(sizes), "contender": contender, "how": how})
+
+
+def read_samples(file: Path) -> dict[str, Sample]:
+    """Return the samples of a file by cell; the last line of a cell counts, and a line that was cut short is left out."""
+    return {sample.cell: sample for sample in _samples(file)}
+
+
+def _samples(file: Path) -> Iterator[Sample]:
+    if not file.exists():
+        return
+    lines = file.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            fields: dict[str, Any] = {
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in json.loads(line).items()
+            }
+            yield Sample(**fields)
+        except (ValueError, TypeError) as error:
+            if number == len(lines):
+                return  # what a process wrote when it was killed
+            because = f"line {number} is no sample: {error}"
+            raise refusal(
+                file.name, because, f"remove the line {number}", what="cannot read the samples"
+            ) from error
+
+
+def append_sample(file: Path, sample: Sample) -> None:
+    """Write a sample behind the others, whole or not at all: a last line without an end is cut off first."""
+    line = json.dumps(asdict(sample), ensure_ascii=False) + "\n"
+    with file.open("ab+") as text:
+        end = text.seek(0, os.SEEK_END)
+        if end:
+            text.seek(0)
+            kept = text.read().rpartition(b"\n")[0]
+            whole = len(kept) + 1 if kept else 0
+            if whole != end:
+                text.truncate(whole)
+        text.write(line.encode())
+        text.flush()
+        os.fsync(text.fileno())

@@ -1,0 +1,166 @@
+"""What samples say: medians, ratios with intervals, geometric means, percentiles, regret, performance profiles.
+
+An interval is that of the order statistics of paired ratios, which assumes no distribution. Rounds on a machine that others
+use are not independent: of so many rounds as many count as this process had of the processor.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from offcut.experiment.timing import Ratio
+from offcut.studies.samples import Sample
+
+CONFIDENCE = 0.95
+PERCENTILES = (50, 90, 95, 99)
+
+
+def median(sample: Sample) -> float:
+    """Return the median seconds of a call."""
+    return statistics.median(sample.seconds)
+
+
+def ratio(this: Sample, other: Sample) -> Ratio:
+    """Return the seconds of `this` over those of `other`, with its 95 % interval.
+
+    Of two that took turns, the median of the ratios of each round; of others, the ratio of the medians, with the interval that
+    both of theirs allow.
+    """
+    effective = min(share_of(this), share_of(other))
+    if this.turns and this.turns == other.turns:
+        pairs = [a / b for a, b in zip(this.seconds, other.seconds, strict=False)]
+        return Ratio(statistics.median(pairs), *interval(pairs, effective))
+    a, b = interval(this.seconds, effective), interval(other.seconds, effective)
+    return Ratio(median(this) / median(other), a[0] / b[1], a[1] / b[0])
+
+
+def share_of(sample: Sample) -> float:
+    """Return how much of the processor the process had while a cell was measured, from 0 to 1."""
+    return min(max(sample.load.get("share", 1.0) - sample.load.get("steal", 0.0), 0.0), 1.0)
+
+
+def is_loaded(sample: Sample) -> bool:
+    """Return whether others took a part of the processor that a measurement shows."""
+    return sample.load.get("share", 1.0) < 0.9 or sample.load.get("steal", 0.0) > 0.05
+
+
+def interval(values: Sequence[float], effective: float = 1.0) -> tuple[float, float]:
+    """Return the 95 % interval of the median: the widest pair of order statistics outside of which it lies in at most 5 %.
+
+    effective  which part of the values counts as independent; where fewer than six do, the interval is their range
+    """
+    ordered = sorted(values)
+    count = len(ordered)
+    independent = max(int(count * effective), 1)
+    outside, cumulative = 0, 0
+    for rank in range(independent // 2):
+        cumulative += math.comb(independent, rank)
+        if 2 * cumulative > (1 - CONFIDENCE) * 2**independent:
+            break
+        outside = rank
+    outside = outside * count // independent if independent >= 6 else 0
+    return ordered[outside], ordered[count - 1 - outside]
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A weighted geometric mean of ratios, with the interval that those of the ratios allow.
+
+    count  of ratios
+    """
+
+    ratio: Ratio
+    count: int
+
+
+def geometric_mean(ratios: Sequence[Ratio], weights: Sequence[float]) -> Mean | None:
+    """Return the mean; None of nothing.
+
+    The interval treats the cells as independent: the logarithms' half widths add up as their squares do.
+    """
+    if not ratios:
+        return None
+    total = sum(weights)
+    shares = [weight / total for weight in weights]
+    centre = sum(s * math.log(r.value) for r, s in zip(ratios, shares, strict=True))
+    half = [
+        math.sqrt(
+            sum(
+                (s * (math.log(getattr(r, end)) - math.log(r.value))) ** 2
+                for r, s in zip(ratios, shares, strict=True)
+            )
+        )
+        for end in ("low", "high")
+    ]
+    return Mean(
+        Ratio(math.exp(centre), math.exp(centre - half[0]), math.exp(centre + half[1])), len(ratios)
+    )
+
+
+def percentiles(seconds: Iterable[tuple[float, float]]) -> dict[int, float]:
+    """Return the times that so many per cent of the calls do not exceed.
+
+    seconds  a time and its weight, which is its share of the calls
+    """
+    ordered = sorted(seconds)
+    total = sum(weight for _, weight in ordered)
+    found: dict[int, float] = {}
+    for percent in PERCENTILES:
+        passed = 0.0
+        for value, weight in ordered:
+            passed += weight
+            if passed >= total * percent / 100 * (1 - 1e-12):
+                found[percent] = value
+                break
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """How much longer a contender takes than another choice, as a part of the latter: .02 is 2 %.
+
+    mean     weighted by the calls; worst: of the cells, and at which
+    """
+
+    mean: float
+    worst: float
+    at: str
+
+
+def regret(
+    times: Mapping[str, float], best: Mapping[str, float], weights: Mapping[str, float]
+) -> Regret | None:
+    """Return the regret over the cells that both have; None where there are none.
+
+    times, best  seconds by cell
+    """
+    both = [key for key in times if key in best]
+    if not both:
+        return None
+    each = {key: times[key] / best[key] - 1 for key in both}
+    total = sum(weights[key] for key in both)
+    worst = max(both, key=lambda key: each[key])
+    return Regret(sum(each[key] * weights[key] for key in both) / total, each[worst], worst)
+
+
+def profile(
+    times: Mapping[str, Mapping[str, float]], most: float = 16.0
+) -> dict[str, list[tuple[float, float]]]:
+    """Return the performance profiles: by contender, the share of cells in which it is at most so many times slower than the fastest.
+
+    times  by contender, seconds by cell; a cell that a contender lacks is never within
+
+    Source: Dolan and Moré, Benchmarking optimization software with performance profiles, 2002.
+    """
+    cells = sorted({cell for one in times.values() for cell in one})
+    least = {cell: min(one[cell] for one in times.values() if cell in one) for cell in cells}
+    found: dict[str, list[tuple[float, float]]] = {}
+    for name, one in times.items():
+        slower = sorted(one[cell] / least[cell] for cell in one)
+        points = [(1.0, sum(1 for x in slower if x <= 1.0) / len(cells))]
+        points += [(x, (k + 1) / len(cells)) for k, x in enumerate(slower) if 1.0 < x <= most]
+        found[name] = [*points, (most, sum(1 for x in slower if x <= most) / len(cells))]
+    return found

@@ -1,0 +1,256 @@
+"""The tables of a study: one form, written as CSV, LaTeX (booktabs) and HTML."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from offcut.experiment.timing import Ratio
+from offcut.studies.results import Results
+from offcut.studies.statistics import PERCENTILES, Regret, interval, is_loaded, median, share_of
+
+NONE = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of texts.
+
+    name     of its files
+    caption  a sentence
+    texts    how many of its columns, from the first on, are words; the others are numbers
+    """
+
+    name: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    texts: int = 1
+
+
+def tables(results: Results) -> Iterator[Table]:
+    """Yield the tables: the cells, speed over the baseline, latency over the distribution of sizes, regret, predictions."""
+    yield _summary(results)
+    yield _cells(results)
+    yield _latency(results)
+    if len(results.ours) > 1:
+        yield _regret(results)
+    if any(results.predicted(name) for name in results.contenders):
+        yield _predictions(results)
+    failures = [
+        (row, name, one.failed)
+        for row in results.rows
+        for name, one in row.samples.items()
+        if one.failed
+    ]
+    if failures:
+        rows = tuple((row.operator.name, str(row.point), name, why) for row, name, why in failures)
+        yield Table(
+            "failed",
+            "Cells that were not measured, and why.",
+            ("operator", "sizes", "contender", "reason"),
+            rows,
+            4,
+        )
+
+
+def _summary(results: Results) -> Table:
+    """Return the geometric mean of each contender's speed over the baseline, by operator and over all."""
+    baseline = results.definition.baseline
+    others = [name for name in results.contenders if name != baseline]
+    rows = []
+    for operator in results.definition.operators:
+        means = (results.mean_over(name, baseline, results.of(operator)) for name in others)
+        rows.append((operator.name, *(NONE if one is None else figure(one.ratio) for one in means)))
+    if len(results.definition.operators) > 1:
+        means = (results.mean_over(name, baseline) for name in others)
+        rows.append(("all", *(NONE if one is None else figure(one.ratio) for one in means)))
+    caption = f"Geometric mean of the speed over {baseline} with its 95 % interval; above 1, the contender is faster."
+    return Table("speed", caption, ("operator", *others), tuple(rows))
+
+
+def _cells(results: Results) -> Table:
+    """Return each cell's median with its interval, and the baseline's time over it."""
+    baseline = results.definition.baseline
+    rows = []
+    for row in results.rows:
+        for name in results.contenders:
+            one = row.samples.get(name)
+            if one is None or not one.seconds:
+                continue
+            low, high = interval(one.seconds, share_of(one))
+            over = row.over(name, baseline)
+            rows.append(
+                (
+                    *(row.operator.name, str(row.point), f"{row.point.weight:.4g}", name, one.way),
+                    *(f"{median(one) * 1e6:.4g}", f"{low * 1e6:.4g}", f"{high * 1e6:.4g}"),
+                    f"{one.flop / median(one) / 1e9:.4g}" if one.flop else NONE,
+                    *(
+                        (NONE,) * 3
+                        if over is None
+                        else (f"{over.value:.4f}", f"{over.low:.4f}", f"{over.high:.4f}")
+                    ),
+                    f"{one.predicted * 1e6:.4g}" if one.predicted else NONE,
+                    NONE if one.error is None else f"{one.error:.2g}",
+                    f"{one.energy:.3g}" if one.energy else NONE,
+                    str(sum(one.bytes.values())) if one.bytes else NONE,
+                    *(
+                        str(len(one.seconds)),
+                        str(one.calls),
+                        one.clock,
+                        "yes" if is_loaded(one) else "no",
+                    ),
+                )
+            )
+    columns = (
+        *("operator", "sizes", "weight", "contender", "way", "µs", "µs low", "µs high", "GFLOP/s"),
+        *(
+            f"over {baseline}",
+            "low",
+            "high",
+            "predicted µs",
+            "error",
+            "predicted J",
+            "predicted bytes",
+        ),
+        *("rounds", "calls", "clock", "loaded"),
+    )
+    caption = (
+        "Medians of a call with their 95 % intervals; errors are parts of the largest element."
+    )
+    return Table("cells", caption, columns, tuple(rows), 5)
+
+
+def _latency(results: Results) -> Table:
+    """Return percentiles of a call over the distribution of sizes."""
+    rows = []
+    for operator in results.definition.operators:
+        for name in results.contenders:
+            found = results.latency(name, results.of(operator))
+            if found:
+                rows.append((operator.name, name, *(f"{found[p] * 1e6:.4g}" for p in PERCENTILES)))
+    clocks = sorted({one.clock for one in results.samples if one.seconds})
+    caption = f"Percentiles of a call in µs over the distribution of sizes, by {', '.join(clocks) or 'no clock'}."
+    return Table(
+        "latency",
+        caption,
+        ("operator", "contender", *(f"p{p}" for p in PERCENTILES)),
+        tuple(rows),
+        2,
+    )
+
+
+def _regret(results: Results) -> Table:
+    """Return how much longer each of ours takes than the best fixed one of an operator, and than the best of each cell."""
+    rows = []
+    for name in results.ours:
+        fixed, oracle = results.regrets(name)
+        rows.append((name, *_regret_figures(fixed), *_regret_figures(oracle)))
+    columns = ("contender", "mean", "worst", "at", "mean to oracle", "worst to oracle", "at ")
+    caption = "How much longer a contender takes than the best fixed one for an operator, and than the fastest at each size (the oracle)."
+    return Table("regret", caption, columns, tuple(rows))
+
+
+def _regret_figures(one: Regret | None) -> tuple[str, str, str]:
+    return (NONE, NONE, NONE) if one is None else (f"{one.mean:.2%}", f"{one.worst:.2%}", one.at)
+
+
+def _predictions(results: Results) -> Table:
+    rows = []
+    for name in results.ours:
+        pairs = results.predicted(name)
+        if pairs:
+            ratios = sorted(p / m for p, m in pairs)
+            middle = results.bias(name) or math.nan
+            near = sum(1 for one in ratios if 1 / 1.15 <= one <= 1.15) / len(ratios)
+            rows.append(
+                (
+                    name,
+                    str(len(ratios)),
+                    f"{middle:.3f}",
+                    f"{ratios[0]:.3f}",
+                    f"{ratios[-1]:.3f}",
+                    f"{near:.0%}",
+                )
+            )
+    columns = ("contender", "cells", "median", "least", "greatest", "within 15 %")
+    return Table("predicted", "Predicted over measured seconds.", columns, tuple(rows))
+
+
+def figure(ratio: Ratio) -> str:
+    """Return a ratio with its interval."""
+    return f"{ratio.value:.3f} ({ratio.low:.3f}–{ratio.high:.3f})"
+
+
+def as_csv(table: Table, facts: Sequence[str] = ()) -> str:
+    """Return a table as CSV below comment lines."""
+    text = io.StringIO()
+    text.writelines(f"# {line}\n" for line in facts)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows(tuple("" if cell == NONE else cell for cell in row) for row in table.rows)
+    return text.getvalue()
+
+
+_TEX = {
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+}
+_TEX |= {
+    "^": r"\textasciicircum{}",
+    "\\": r"\textbackslash{}",
+    "–": "--",
+    "µ": r"\textmu{}",
+    "→": r"$\to$",
+    "×": r"$\times$",
+}
+_TEX |= {">": r"\textgreater{}", "<": r"\textless{}", "≤": r"$\le$", "≥": r"$\ge$"}
+
+
+def tex(text: str) -> str:
+    """Return a text as LaTeX prints it."""
+    return "".join(_TEX.get(letter, letter) for letter in text)
+
+
+def as_latex(table: Table, facts: Sequence[str] = ()) -> str:
+    """Return a table as LaTeX for the package booktabs, with a caption, below comment lines."""
+    columns = "l" * table.texts + "r" * (len(table.columns) - table.texts)
+    lines = [f"% {line}" for line in facts]
+    lines += [
+        "% needs \\usepackage{booktabs}",
+        "\\begin{table}",
+        "\\centering",
+        f"\\caption{{{tex(table.caption)}}}",
+    ]
+    lines += [f"\\label{{tab:{table.name}}}", f"\\begin{{tabular}}{{{columns}}}", "\\toprule"]
+    lines += [" & ".join(map(tex, table.columns)) + r" \\", "\\midrule"]
+    lines += [" & ".join(map(tex, row)) + r" \\" for row in table.rows]
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", "\\end{table}", ""])
+
+
+def as_html(table: Table) -> str:
+    """Return a table as HTML."""
+
+    def row(cells: Sequence[str], tag: str) -> str:
+        kinds = ("" if k < table.texts else ' class="n"' for k in range(len(cells)))
+        return (
+            "<tr>"
+            + "".join(
+                f"<{tag}{kind}>{html.escape(cell)}</{tag}>"
+                for cell, kind in zip(cells, kinds, strict=True)
+            )
+            + "</tr>"
+        )
+
+    body = "\n".join(row(one, "td") for one in table.rows)
+    return f'<table id="{html.escape(table.name)}"><caption>{html.escape(table.caption)}</caption>\n<thead>{row(table.columns, "th")}</thead>\n<tbody>\n{body}\n</tbody></table>'

@@ -1,0 +1,139 @@
+"""An operator at one vector of sizes: its arrays, what its result must be, and how it is described to offcut."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offcut.core.dtypes import FLOATS
+from offcut.experiment.contraction import Array
+from offcut.studies.sizes import Point, Values
+
+TOLERANCE = {"float64": 1e-12, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+"""By element type, how far a result may be off the one in float64, of its largest element: beyond, it is wrong."""
+
+
+@dataclass(frozen=True)
+class Exact:
+    """What the results must be.
+
+    values     in float64, or integers
+    tolerance  how far an element may be off, as a part of the largest one
+    by         how they were computed
+    """
+
+    values: tuple[NDArray[Any], ...]
+    tolerance: float
+    by: str
+
+    def error(self, results: Sequence[Array]) -> float:
+        """Return the largest distance of an element, as a part of the largest magnitude; infinity for other shapes or NaN."""
+        if len(results) != len(self.values):
+            return math.inf
+        return max(
+            (_distance(r, v) for r, v in zip(results, self.values, strict=True)), default=0.0
+        )
+
+
+def _distance(result: Array, value: NDArray[Any]) -> float:
+    if result.shape != value.shape:
+        return math.inf
+    if not value.size:
+        return 0.0
+    wide = np.asarray(result).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        off = np.abs(wide - value)
+    off[(wide == value) | (np.isnan(wide) & np.isnan(value))] = 0.0
+    finite = np.abs(value[np.isfinite(value)])
+    largest = float(finite.max()) if finite.size else 0.0
+    found = float(off.max()) / (largest or 1.0)
+    return math.inf if math.isnan(found) else found
+
+
+@dataclass(frozen=True)
+class Task:
+    """An operator's arrays at some sizes.
+
+    operands   those that a call is given, by name, in order
+    constants  those that are known when a kernel is compiled; the same at all sizes
+    kind       element type of the first operand
+    flop, moved  operations, and bytes of operands, constants and results; 0 where unknown
+    exact      what the results must be, computed when it is first asked for
+    for_peers  the same as a task that offcut's peers know; None where they know none
+    """
+
+    sizes: Mapping[str, int]
+    operands: Mapping[str, Array]
+    constants: Mapping[str, Array]
+    kind: str
+    flop: int
+    moved: int
+    exact: Callable[[], Exact]
+    for_peers: Any = None
+
+
+class Workload(Protocol):
+    """What is computed, at any sizes."""
+
+    def task(self, sizes: Mapping[str, int], seed: int) -> Task:
+        """Return its arrays at `sizes`, fixed axes among them."""
+
+    def compiled(self, options: Mapping[str, Any]) -> Compiled:
+        """Return it, compiled once for all sizes, with the arguments that a contender gives to `offcut.compile`.
+
+        Raises OffcutError where it cannot be.
+        """
+
+
+class Compiled(Protocol):
+    """A kernel or a model of offcut's."""
+
+    def call(self, task: Task) -> tuple[Callable[[], Any], Callable[[Any], tuple[Array, ...]]]:
+        """Return a call on the task's operands, and what takes its results from what it returns."""
+
+    def cost(self, task: Task) -> Any:
+        """Return what the call is predicted to cost, or None."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A workload with its sizes.
+
+    name      in tables
+    identity  what it computes, as plain data with digests of the files that it is in: another one is measured anew
+    axes      extents by axis, of one extent where the axis is fixed
+    points    the vectors that are measured; None: all combinations of `axes`
+    """
+
+    name: str
+    identity: Mapping[str, Any]
+    axes: Mapping[str, Values]
+    points: tuple[Point, ...]
+    workload: Workload
+
+
+def drawn(shape: Sequence[int], dtype: Any, rng: np.random.Generator, how: str = "") -> Array:
+    """Return random values.
+
+    how  ``normal`` (floats, by default), ``positive`` (1/2 to 3/2), ``low:high`` (whole numbers, both included; all of an
+         integer type by default)
+    """
+    element = np.dtype(dtype)
+    low, colon, high = how.partition(":")
+    if colon:
+        return rng.integers(int(low), int(high), tuple(shape), np.int64, endpoint=True).astype(
+            element
+        )
+    if element.name not in FLOATS:
+        if element == np.bool_:
+            return rng.integers(0, 2, tuple(shape)).astype(element)
+        ends = np.iinfo(element)
+        return rng.integers(ends.min, ends.max, tuple(shape), element, endpoint=True)
+    if how == "positive":
+        return (0.5 + rng.random(tuple(shape), np.float32)).astype(element)
+    return rng.standard_normal(tuple(shape), np.float32).astype(element)
