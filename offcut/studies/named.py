@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from offcut.studies.errors import refusal
@@ -48,7 +49,8 @@ def named(name: str, group: str, folder: Path, at: str) -> Named:
         module, _, attribute = points[name].value.partition(":")
     with _first_on_path(folder):
         try:
-            value: Any = importlib.import_module(module)
+            loaded = _module(module, folder)
+            value: Any = loaded
             for part in attribute.split("."):
                 value = getattr(value, part)
         except Exception as error:  # whatever a user's module raises while it is loaded
@@ -59,13 +61,28 @@ def named(name: str, group: str, folder: Path, at: str) -> Named:
                 '"module:function", a file beside the study',
                 what=f"cannot load {name!r}",
             ) from error
-    return Named(name, value, digest_of_module(module))
+    file = getattr(loaded, "__file__", None)
+    return Named(name, value, digest_of_file(Path(file)) if file and Path(file).exists() else "")
 
 
-def digest_of_module(module: str) -> str:
-    """Return the digest of a loaded module's source file; "" where it has none."""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return digest_of_file(Path(file)) if file and Path(file).exists() else ""
+def _module(name: str, folder: Path) -> ModuleType:
+    """Return a module: of a file of `folder` where there is one, loaded once for each text of it; else of that name."""
+    file = folder.joinpath(*name.split(".")).with_suffix(".py")
+    if not file.is_file():
+        return importlib.import_module(name)
+    own = f"{name}@{sha256(str(file.resolve()).encode()).hexdigest()[:8]}{digest_of_file(file)}"
+    if own not in sys.modules:
+        spec = importlib.util.spec_from_file_location(own, file)
+        assert spec is not None
+        assert spec.loader is not None
+        made = importlib.util.module_from_spec(spec)
+        sys.modules[own] = made
+        try:
+            spec.loader.exec_module(made)
+        except BaseException:
+            del sys.modules[own]
+            raise
+    return sys.modules[own]
 
 
 def digest_of_file(file: Path) -> str:

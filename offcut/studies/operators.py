@@ -80,7 +80,7 @@ def _of_suite(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Opera
         )
     more = {key: table[key] for key in ("type", "bounds", "tolerance") if key in table}
     for one in chosen:
-        yield from _of_table({**one, **more}, f"{at}, {suite.name}: {one['name']}", folder)
+        yield from _of_table({**one, **more}, f"{at}, {suite.name}: {one['name']}", suite.folder)
 
 
 def _operator(kind: str, table: Mapping[str, Any], at: str, folder: Path) -> Operator:
@@ -101,7 +101,7 @@ def _operator(kind: str, table: Mapping[str, Any], at: str, folder: Path) -> Ope
             raise
         raise refusal(
             at,
-            str(error).splitlines()[0],
+            error.because,
             *error.help,
             what=f"cannot describe {kind} = {table[kind]!r}",
         ) from error

@@ -77,7 +77,9 @@ def read_samples(file: Path) -> dict[str, Sample]:
 def _samples(file: Path) -> Iterator[Sample]:
     if not file.exists():
         return
-    lines = file.read_bytes().split(b"\n")
+    lines = file.read_bytes().split(b"\n")[
+        :-1
+    ]  # behind the last end is what a process wrote when it was killed
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -88,8 +90,6 @@ def _samples(file: Path) -> Iterator[Sample]:
             }
             yield Sample(**fields)
         except (ValueError, TypeError) as error:
-            if number == len(lines):
-                return  # what a process wrote when it was killed
             because = f"line {number} is no sample: {error}"
             raise refusal(
                 file.name, because, f"remove the line {number}", what="cannot read the samples"

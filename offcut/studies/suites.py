@@ -23,12 +23,14 @@ class Suite:
     source     where its sizes are from
     about      what it is, in a sentence
     operators  tables as a study has them, each with a name
+    folder     that names of files in them begin at
     """
 
     name: str
     about: str
     source: str
     operators: tuple[Mapping[str, Any], ...]
+    folder: Path
 
 
 def suites() -> Iterator[Suite]:
@@ -78,4 +80,4 @@ def read_suite(file: Path) -> Suite:
     about, source = text_of(table, "about", file.name), text_of(table, "source", file.name)
     if not (about and source and operators):
         raise refusal(file.name, "a suite has about, source and operators", 'source = "…, table 3"')
-    return Suite(file.stem, about, source, tuple(operators))
+    return Suite(file.stem, about, source, tuple(operators), file.parent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,7 +13,11 @@ from numpy.typing import NDArray
 
 from offcut.core.dtypes import FLOATS
 from offcut.experiment.contraction import Array
+from offcut.studies.errors import refusal
 from offcut.studies.sizes import Point, Values
+
+HOW = ("normal", "positive", "small", "dominant", "definite")
+"""How floats are drawn; `drawn` says what each means."""
 
 TOLERANCE = {"float64": 1e-12, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 """By element type, how far a result may be off the one in float64, of its largest element: beyond, it is wrong."""
@@ -120,20 +125,30 @@ class Operator:
 def drawn(shape: Sequence[int], dtype: Any, rng: np.random.Generator, how: str = "") -> Array:
     """Return random values.
 
-    how  ``normal`` (floats, by default), ``positive`` (1/2 to 3/2), ``low:high`` (whole numbers, both included; all of an
-         integer type by default)
+    how  ``low:high``: whole numbers, both included; all of an integer type by default
+         ``normal``, by default; ``positive``: 1/2 to 3/2; ``small``: normal over 2.5 times the length of the first axis;
+         ``dominant``: a matrix whose diagonal outweighs its rows; ``definite``: one that is symmetric and positive definite
+
+    Raises DescribeError for another word.
     """
-    element = np.dtype(dtype)
+    element, extents = np.dtype(dtype), tuple(shape)
     low, colon, high = how.partition(":")
-    if colon:
-        return rng.integers(int(low), int(high), tuple(shape), np.int64, endpoint=True).astype(
-            element
-        )
+    if colon and all(re.fullmatch(r"-?\d+", end) for end in (low, high)):
+        return rng.integers(int(low), int(high), extents, np.int64, endpoint=True).astype(element)
+    if how not in ("", *HOW):
+        raise refusal("values", f"{how!r} draws nothing", *HOW, '"0:30521" of whole numbers')
     if element.name not in FLOATS:
         if element == np.bool_:
-            return rng.integers(0, 2, tuple(shape)).astype(element)
+            return rng.integers(0, 2, extents).astype(element)
         ends = np.iinfo(element)
-        return rng.integers(ends.min, ends.max, tuple(shape), element, endpoint=True)
+        return rng.integers(ends.min, ends.max, extents, element, endpoint=True)
     if how == "positive":
-        return (0.5 + rng.random(tuple(shape), np.float32)).astype(element)
-    return rng.standard_normal(tuple(shape), np.float32).astype(element)
+        return (0.5 + rng.random(extents)).astype(element)
+    made = rng.standard_normal(extents, np.float32).astype(np.float64)
+    if how == "small":
+        made /= 2.5 * extents[0]
+    elif how == "dominant":
+        made[np.diag_indices(extents[0])] = 4.0 * extents[0]
+    elif how == "definite":
+        made = made @ made.T + extents[0] * np.eye(extents[0])
+    return made.astype(element)

@@ -95,7 +95,7 @@ def run(
     Values are computed in their element type, `sum` in the order of the loops.
 
     Raises CallError for arguments that do not fit the program, Fault where the program itself leaves
-    a buffer or breaks a promise, TooLong where more than `most` statements run.
+    a buffer or breaks a promise, StepLimitError where more than `most` statements run.
     """
     arrays = checked_arrays(program, inputs)
     known = checked_sizes(program, arrays, dict(sizes or {}))

@@ -1,0 +1,307 @@
+"""Studies: what a file says, what its folder holds, what is measured anew, what figures mean; errors are in tests/errors."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.experiment.timing import Ratio, Timing, paired_ratio
+from offcut.studies import compare
+from offcut.studies.definition import Definition, read_definition
+from offcut.studies.environment import digest
+from offcut.studies.results import results_of
+from offcut.studies.run import missing_groups
+from offcut.studies.samples import FILE, Sample, append_sample, read_samples
+from offcut.studies.sizes import read_values
+from offcut.studies.statistics import geometric_mean, interval, percentiles, profile, ratio, regret
+from offcut.studies.suites import suites
+from offcut.studies.tables import Table, as_csv, as_latex
+from offcut.studies.tasks import Exact
+from tests.agree import agree
+
+HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 3\n'
+DENSE = '[[operators]]\neinsum = "mk,kn->mn"\nsizes = {m = [1, 3], k = 8, n = 16}\n'
+AUTO = '[[contenders]]\nstrategy = "auto"\n'
+NUMPY = '[[contenders]]\npeer = "numpy"\n'
+
+
+def written(folder: Path, text: str) -> Path:
+    """Return the file of a study of this text."""
+    file = folder / "study.toml"
+    file.write_text(text)
+    return file
+
+
+def defined(folder: Path, text: str) -> Definition:
+    """Return what a file of this text says."""
+    return read_definition(written(folder, text))
+
+
+def sampled(cell: str, seconds: tuple[float, ...], **more: object) -> Sample:
+    """Return a sample of these seconds."""
+    blank = Sample(cell, "dense", {"m": 1}, "auto", seconds, 1)
+    return replace(blank, **more)  # type: ignore[arg-type]
+
+
+def test_sizes_are_numbers_lists_ranges_weights_and_files(tmp_path: Path) -> None:
+    (tmp_path / "lengths.csv").write_text("# requests\nm,t\n3,9\n3,1\n17,1\n")
+    values = {
+        "one": read_values(5, "s.m", tmp_path),
+        "list": read_values([7, 1, 7, 9], "s.m", tmp_path),
+        "range": read_values("1:4", "s.m", tmp_path),
+        "weights": read_values({"3": 3, "17": 1}, "s.m", tmp_path),
+        "file": read_values("lengths.csv", "s.m", tmp_path),
+        "column": read_values({"csv": "lengths.csv", "column": "t"}, "s.m", tmp_path),
+    }
+
+    assert {name: tuple(one.weights) for name, one in values.items()} == {
+        "one": (5,),
+        "list": (1, 7, 9),
+        "range": (1, 2, 3, 4),
+        "weights": (3, 17),
+        "file": (3, 17),
+        "column": (1, 9),
+    }
+    assert [name for name, one in values.items() if not one.swept] == ["one"]
+    agree(np.array(list(values["weights"].weights.values())), np.array([0.75, 0.25]))
+    agree(np.array(list(values["file"].weights.values())), np.array([2 / 3, 1 / 3]))
+
+
+def test_a_long_range_is_sampled_with_both_ends() -> None:
+    values = read_values({"range": "1:512", "points": 9}, "s.m", Path())
+
+    assert len(values.weights) == 9
+    assert {1, 512} <= set(values.weights)
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the pictures of reports, which take a second each."""
+    monkeypatch.setattr("offcut.studies.report.is_installed", lambda name: False)
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_study_measures_what_is_new_and_keeps_the_rest(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = oc.study(written(tmp_path, HEAD + DENSE + AUTO + NUMPY), out)
+    lines = (out / FILE).read_text().splitlines()
+    again = oc.study(tmp_path / "study.toml", out)
+    more = oc.study(
+        written(tmp_path, HEAD + DENSE.replace("[1, 3]", "[1, 3, 4]") + AUTO + NUMPY), out
+    )
+
+    assert (first.measured, first.kept, first.failed) == (4, 0, 0)
+    assert (again.measured, again.kept) == (0, 4)
+    assert (more.measured, more.kept) == (2, 4)
+    assert (out / FILE).read_text().splitlines()[:4] == lines
+    samples = read_samples(out / FILE).values()
+    assert all(len(one.seconds) == len(one.round) == len(one.order) for one in samples)
+    assert all(one.error is not None and one.error < 1e-5 for one in samples)
+    assert {one.contender: one.predicted is None for one in samples} == {
+        "auto": False,
+        "numpy": True,
+    }
+    (environment,) = (out / "environments").glob("*.json")
+    assert {one.environment for one in samples} == {environment.stem}
+    facts = json.loads(environment.read_text())
+    assert {
+        "cpu",
+        "commit",
+        "dirty",
+        "llvm",
+        "libraries",
+        "governor",
+        "seed",
+        "command",
+    } <= facts.keys()
+    names = {file.name for file in out.iterdir()}
+    assert {"report.html", "cells.csv", "cells.tex", "speed.csv", "latency.tex"} <= names
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_cell_that_fails_is_a_row_that_says_why(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "def wrong(inputs, sizes):\n    return lambda: inputs['A'] @ inputs['B'] + 1\n"
+        "def broken(inputs, sizes):\n    raise KeyError('no such thing')\n"
+    )
+    own = "".join(f'[[contenders]]\npeer = "mine:{name}"\n' for name in ("wrong", "broken"))
+    outcome = oc.study(
+        written(tmp_path, HEAD + DENSE.replace("[1, 3]", "[2]") + AUTO + own), tmp_path / "out"
+    )
+
+    failed = {one.contender: one.failed for one in read_samples(tmp_path / "out" / FILE).values()}
+    assert outcome.failed == 2
+    assert failed["auto"] == ""
+    assert re.match(
+        "wrong values: off by .* of the largest one, 0.0001 allowed", failed["mine:wrong"]
+    )
+    assert failed["mine:broken"] == "KeyError: 'no such thing'"
+    assert "KeyError" in (tmp_path / "out" / "failed.csv").read_text()
+
+
+@pytest.mark.slow
+def test_a_report_has_pictures_in_two_formats(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    oc.study(written(tmp_path, HEAD + DENSE + AUTO + NUMPY), tmp_path / "out")
+
+    names = {"speed_0", "profile", "roofline", "predicted"}
+    files = {file.name for file in (tmp_path / "out").iterdir()}
+    assert {f"{name}{suffix}" for name in names for suffix in (".png", ".pdf")} <= files
+    assert (tmp_path / "out" / "report.html").read_text().count("data:image/png;base64,") == 4
+
+
+def test_what_is_ones_own_competes(tmp_path: Path) -> None:
+    from offcut.studies.template import write_template
+
+    folder = write_template(tmp_path / "mine")
+    definition = read_definition(folder / "study.toml", 0.001)
+    (contender,) = (one for one in definition.contenders if one.name == "mine or ladder")
+    task = definition.operators[0].workload.task({"m": 5, "k": 256, "n": 320}, 0)
+    ready = contender.ready(definition.operators[0], task)
+
+    assert task.exact().error(ready.read(ready.run())) < 1e-5
+    assert [one.identity.get("strategy_digests") for one in definition.contenders][1]
+
+
+def test_another_text_of_a_file_of_ones_own_is_another_cell(tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text("def dot(inputs, sizes):\n    return None\n")
+    text = HEAD + DENSE + '[[contenders]]\npeer = "other:dot"\n'
+    before = [cell for *_, cell in defined(tmp_path, text).cells()]
+    (tmp_path / "other.py").write_text("def dot(inputs, sizes):\n    return 1\n")
+    after = [cell for *_, cell in defined(tmp_path, text).cells()]
+
+    assert not set(before) & set(after)
+
+
+def test_a_line_that_was_cut_short_is_measured_again(tmp_path: Path) -> None:
+    file = tmp_path / FILE
+    append_sample(file, sampled("a", (1.0,)))
+    append_sample(file, sampled("b", (2.0,)))
+    whole = file.read_bytes()
+    end = whole.index(b"\n")
+    for cut in (0, 1, end // 2, end, end + 1, end + 2, len(whole) - 1, len(whole)):
+        file.write_bytes(whole[:cut])
+        known = read_samples(file)
+        append_sample(file, sampled("c", (3.0,)))
+        after = read_samples(file)
+        assert set(after) == {*known, "c"}
+        assert ("a" in known, "b" in known) == (cut > end, cut == len(whole))
+        assert all(line.startswith(b"{") for line in file.read_bytes().splitlines())
+
+
+def test_the_interval_of_a_median_is_that_of_paired_ratios() -> None:
+    values = [float(k) for k in range(1, 22)]
+    one, other = Timing(tuple(values), 1), Timing((1.0,) * 21, 1)
+
+    paired = paired_ratio(one, other)
+    assert interval(values) == (paired.low, paired.high)
+    assert interval(values[:5]) == (1.0, 5.0)
+
+
+def test_a_loaded_machine_widens_intervals() -> None:
+    values = [float(k) for k in range(1, 22)]
+    widths = [high - low for low, high in (interval(values, share) for share in (1.0, 0.6, 0.2))]
+
+    assert widths == sorted(widths)
+    assert widths[0] < widths[2] == 20.0
+
+
+def test_ratios_pair_rounds_only_of_those_that_took_turns() -> None:
+    rising = tuple(float(k) for k in range(1, 12))
+    twice = tuple(2 * one for one in rising)
+    together = ratio(sampled("a", twice, turns="t"), sampled("b", rising, turns="t"))
+    apart = ratio(sampled("a", twice, turns="t"), sampled("b", rising, turns="u"))
+
+    assert (together.value, together.low, together.high) == (2.0, 2.0, 2.0)
+    assert apart.value == 2.0
+    assert apart.low < 2.0 < apart.high
+
+
+def test_figures_are_those_of_their_definitions() -> None:
+    mean = geometric_mean([Ratio(2, 1, 4), Ratio(8, 4, 16)], [1, 1])
+    assert mean is not None
+    agree(np.array(mean.ratio.value), np.array(4.0))
+    half = math.log(2) / math.sqrt(2)
+    agree(np.array(math.log(mean.ratio.high / mean.ratio.value)), np.array(half))
+    assert percentiles([(1.0, 0.5), (2.0, 0.4), (3.0, 0.1)]) == {50: 1.0, 90: 2.0, 95: 3.0, 99: 3.0}
+    found = regret({"a": 2.0, "b": 3.0}, {"a": 1.0, "b": 3.0}, {"a": 1.0, "b": 3.0})
+    assert found is not None
+    assert (found.mean, found.worst, found.at) == (0.25, 1.0, "a")
+    curves = profile({"x": {"a": 1.0, "b": 4.0}, "y": {"a": 2.0, "b": 2.0}})
+    assert curves["x"] == [(1.0, 0.5), (2.0, 1.0), (16.0, 1.0)]
+    assert curves["y"] == [(1.0, 0.5), (2.0, 1.0), (16.0, 1.0)]
+
+
+def test_an_error_is_a_part_of_the_largest_element() -> None:
+    exact = Exact((np.array([1.0, -4.0]),), 0.1, "hand")
+
+    assert exact.error((np.array([1.0, -4.0]),)) == 0.0
+    assert exact.error((np.array([1.0, -3.0]),)) == 0.25
+    assert exact.error((np.array([np.nan, -4.0]),)) == math.inf
+    assert exact.error((np.zeros(3),)) == math.inf
+
+
+@pytest.mark.parametrize(("loss", "verdict"), [(1.05, "slower"), (1.0, "same"), (0.9, "faster")])
+def test_two_folders_are_compared_beyond_noise(tmp_path: Path, loss: float, verdict: str) -> None:
+    rng = np.random.default_rng(0)
+    for folder, factor in (("a", 1.0), ("b", loss)):
+        (tmp_path / folder).mkdir()
+        for cell in range(6):
+            seconds = tuple(factor * (1 + 0.01 * rng.random(21)) * 1e-5)
+            append_sample(tmp_path / folder / FILE, sampled(f"{cell}", seconds, predicted=1e-5))
+            peers = tuple((1 + 0.01 * rng.random(21)) * 2e-5)
+            append_sample(
+                tmp_path / folder / FILE, sampled(f"peer {cell}", peers, contender="numpy")
+            )
+    comparison = compare(tmp_path / "a", tmp_path / "b")
+
+    assert {one.verdict for one in comparison.changes} == {verdict}
+    assert len(comparison.changes) == 6
+    assert comparison.drift is not None
+
+
+def test_every_suite_has_a_source_and_operators_that_are_described() -> None:
+    for suite in suites():
+        assert suite.source
+        assert suite.about
+        names = [one["name"] for one in suite.operators]
+        assert len(set(names)) == len(names)
+
+
+def test_tables_are_csv_and_latex_that_say_special_signs() -> None:
+    table = Table("t", "A & b: 5 % of x_1", ("operator", "µs"), (("q·kᵀ {}", "1"), ("–", "–")))
+
+    assert as_csv(table, ["machine"]).splitlines() == ["# machine", "operator,µs", "q·kᵀ {},1", ","]
+    tex = as_latex(table)
+    assert r"\caption{A \& b: 5 \% of x\_1}" in tex
+    assert r"\begin{tabular}{lr}" in tex
+    assert r"q·kᵀ \{\} & 1 \\" in tex
+
+
+def test_results_are_by_the_cells_of_the_file(tmp_path: Path) -> None:
+    definition = defined(tmp_path, HEAD + DENSE + AUTO + NUMPY)
+    samples = {
+        cell: Sample(
+            cell, operator.name, point.sizes, one.name, (2.0 if one.is_peer else 1.0,) * 7, 1
+        )
+        for operator, point, one, cell in definition.cells()
+    }
+    results = results_of(definition, {**samples, "other": sampled("other", (1.0,))})
+
+    assert len(results.rows) == 2
+    assert [row.over("numpy", "auto") for row in results.rows] == [Ratio(0.5, 0.5, 0.5)] * 2
+    assert missing_groups(definition, samples, retry=False) == []
+    left = dict(itertools.islice(samples.items(), 1))
+    assert sum(len(group.cells) for group in missing_groups(definition, left, retry=False)) == 3
+
+
+def test_a_digest_is_of_the_content_alone() -> None:
+    assert digest({"a": 1, "b": [2]}) == digest({"b": [2], "a": 1}) != digest({"a": 1, "b": [3]})
