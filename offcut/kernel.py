@@ -16,6 +16,7 @@ from offcut.backends.abi import (
     Exported,
     HasCEntry,
     HasDeviceEntry,
+    HasStreams,
     HoldsConstants,
     Signature,
 )
@@ -234,6 +235,24 @@ class Kernel:
         names = dict(self.code.request.users.sizes)
         given = {names[user]: size for user, size in sizes.items()}
         return render(target, planned, self.signature, options, form, given)
+
+    def streams(self, /, **sizes: int) -> tuple[Any, ...]:
+        """Return the streams of instructions that a call of these sizes runs on a machine of queues, in order: for a simulator of
+        one's own, or for hardware. Of each, ``instructions`` in the order of fetching, and ``micro_ops``; `source` prints them.
+
+        Raises TargetError where the target has none, CallError for a size that is missing or not allowed.
+        """
+        target = self.code.target
+        if not isinstance(target, HasStreams):
+            raise TargetError(
+                "streams",
+                f"cannot give the instructions of {self.signature.name}",
+                because=f"{target.name} is no machine of queues",
+                help=('oc.compile(…, target="vta")',),
+            )
+        names = dict(self.code.request.users.sizes)
+        given = check_sizes(self.signature, sizes, "streams")
+        return target.streams(self.code.planned, {names[user]: n for user, n in given.items()})
 
     @lazy_property
     def entry(self) -> Entry:

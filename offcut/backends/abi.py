@@ -62,6 +62,17 @@ class HasCEntry(Protocol):
         """Return the C entry, with the constants, by name, packed as it reads them."""
 
 
+@runtime_checkable
+class HasStreams(Protocol):
+    """A target whose calls are streams of instructions."""
+
+    def streams(self, planned: Any, sizes: Mapping[str, int]) -> tuple[Any, ...]:
+        """Return the streams of a call, in order, each with its instructions and micro-ops.
+
+        sizes  by the program's names
+        """
+
+
 class DeviceEntry(Protocol):
     """A kernel, with its constants, that is called by addresses in the memory of its target (`Runtime.memory`)."""
 

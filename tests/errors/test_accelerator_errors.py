@@ -656,3 +656,16 @@ for i in 0:n
         "tile i, j: gemm_1x16x16 does not run it: W lies in main memory, and gemm_1x16x16 has B in weights, "
         "and no decision stages it",
     )
+
+
+def test_streams_are_of_machines_of_queues() -> None:
+    n = oc.dim("n", max=8)
+    x = oc.placeholder((n,), name="X")
+    kernel = oc.compile(oc.ops.relu(x, name="Y"), inputs=[x])
+    with pytest.raises(oc.TargetError) as refused:
+        kernel.streams(n=3)
+    assert str(refused.value) == (
+        "streams: cannot give the instructions of Y\n"
+        "  because  cpu is no machine of queues\n"
+        '  help     oc.compile(…, target="vta")'
+    )

@@ -15,6 +15,7 @@ from offcut.backends.abi import Signature
 from offcut.backends.accelerator.costs import cost_of, formulas_of, taken
 from offcut.backends.accelerator.executor import AcceleratorExecutor
 from offcut.backends.accelerator.host_device_split import HostDeviceProgram
+from offcut.backends.accelerator.isa import Stream
 from offcut.backends.accelerator.isa.listing import listing
 from offcut.backends.accelerator.lowering.annotations import with_memories
 from offcut.backends.accelerator.lowering.queues import agents
@@ -397,8 +398,11 @@ class Accelerator(Target):
         """Cycles of the streams at the machine's clock."""
         names = dict(request.users.sizes)
         given = {names[user]: size for user, size in sizes.items()}
-        streams = AcceleratorExecutor(planned.program, self.spec).streams(given)
-        return sum(simulate_timing(stream, self.spec).seconds for stream in streams)
+        return sum(simulate_timing(one, self.spec).seconds for one in self.streams(planned, given))
+
+    def streams(self, planned: TargetPlan, sizes: Mapping[str, int]) -> tuple[Stream, ...]:
+        """Return the streams of a call, in order, as `kernel.streams` gives them."""
+        return tuple(AcceleratorExecutor(planned.program, self.spec).streams(sizes))
 
     def timeline(
         self, planned: TargetPlan, signature: Signature, options: Options, sizes: Mapping[str, int]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import offcut as oc
 from offcut.backends.accelerator.isa import (
     Alu,
     AluOp,
@@ -218,3 +219,16 @@ compute  busy 143; waited for instructions 2, load 75, store 69
 store    busy 69; waited for compute 215
 bytes    micro-ops 8, inputs 256, outputs 256"""
     )
+
+
+def test_the_streams_of_a_kernel_take_the_time_that_it_is_said_to_cost() -> None:
+    n = oc.dim("n", max=64)
+    x, w = oc.placeholder((n, 32), "int8", name="X"), oc.placeholder((32, 32), "int8", name="W")
+    shifted = oc.ops.requantize(oc.ops.dense(x, w, name="S"), 8, name="Y")
+    kernel = oc.compile(shifted, inputs=[x, w], target="vta")
+
+    for rows in (1, 17):
+        streams = kernel.streams(n=rows)
+        nearly(
+            sum(simulate_timing(one, VTA).seconds for one in streams), kernel.cost(n=rows).seconds
+        )
