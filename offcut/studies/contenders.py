@@ -16,7 +16,10 @@ from offcut.experiment.contraction import Array
 from offcut.experiment.peers import PEERS, load_peers
 from offcut.experiment.timing import fastest
 from offcut.partition import STRATEGIES
+from offcut.studies.described import Described
 from offcut.studies.errors import check_keys, refusal, text_of, texts_of, whole_of
+from offcut.studies.loops_elsewhere import PEERS as LOOPS
+from offcut.studies.loops_elsewhere import compiled_elsewhere, loops_call
 from offcut.studies.models import ModelTask, TorchTask, results_of
 from offcut.studies.named import digest_of_file, named
 from offcut.studies.tasks import Compiled, Operator, Task
@@ -164,6 +167,29 @@ class Own:
         """Return what the function gives for the task."""
         given = {**task.operands, **task.constants}
         return Ready(self.function(given, dict(task.sizes)), results_of, self.name)
+
+
+@dataclass
+class Elsewhere:
+    """Another compiler on the loops that are described: gcc, clang, Polly or numba."""
+
+    name: str
+    identity: Mapping[str, Any]
+    peer: str
+    is_peer: bool = True
+    _compiled: dict[str, Any] = field(default_factory=dict)
+
+    def ready(self, operator: Operator, task: Task) -> Ready:
+        """Return a call of the loops, compiled once for each operator."""
+        if not isinstance(operator.workload, Described):
+            because = "it is not described in loops"
+            raise refusal(operator.name, because, what=f"cannot compile by {self.peer}")
+        program = operator.workload.program
+        if operator.name not in self._compiled:
+            self._compiled[operator.name] = compiled_elsewhere(self.peer, program)
+        given, bound = {**task.operands, **task.constants}, self._compiled[operator.name]
+        run, results = loops_call(bound, program, given, task.sizes)
+        return Ready(run, lambda _: results, self.peer)
 
 
 def _of_model(peer: str, threads: int, task: ModelTask | TorchTask) -> Ready:
@@ -333,6 +359,8 @@ def _peer(table: Mapping[str, Any], threads: int, at: str, folder: Path) -> Cont
     text = text_of(table, "peer", at)
     name, count = text_of(table, "name", at, text), threads_of(table, threads, at)
     package = text.partition(".")[0]
+    if text in LOOPS:
+        return Elsewhere(name, {"peer": text}, text)
     if text in PEERS or text in PEERS.get(package, ()):
         return Library(name, {"peer": text, "threads": count}, text, count)
     if ":" not in text and package in PEERS:

@@ -6,8 +6,11 @@ import itertools
 import json
 import math
 import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +19,15 @@ import offcut as oc
 from offcut.experiment.timing import Ratio, Timing, paired_ratio
 from offcut.studies import compare
 from offcut.studies.definition import Definition, read_definition
+from offcut.studies.described import Described
 from offcut.studies.environment import digest
+from offcut.studies.loops_elsewhere import as_python, compiled_elsewhere, loops_call
 from offcut.studies.results import results_of
 from offcut.studies.run import missing_groups
 from offcut.studies.samples import FILE, Sample, append_sample, read_samples
 from offcut.studies.sizes import read_values
 from offcut.studies.statistics import geometric_mean, interval, percentiles, profile, ratio, regret
+from offcut.studies.suites import FOLDER as SUITES
 from offcut.studies.suites import suites
 from offcut.studies.tables import Table, as_csv, as_latex
 from offcut.studies.tasks import Exact
@@ -305,3 +311,26 @@ def test_results_are_by_the_cells_of_the_file(tmp_path: Path) -> None:
 
 def test_a_digest_is_of_the_content_alone() -> None:
     assert digest({"a": 1, "b": [2]}) == digest({"b": [2], "a": 1}) != digest({"a": 1, "b": [3]})
+
+
+@pytest.mark.parametrize("name", ["gemm", "correlation", "durbin", "floyd-warshall"])
+@pytest.mark.parametrize("peer", ["python", "gcc"])
+def test_loops_mean_elsewhere_what_they_mean_here(name: str, peer: str) -> None:
+    if peer == "gcc" and shutil.which("gcc") is None:
+        pytest.skip("there is no gcc")
+    program = oc.parse((SUITES / f"polybench/{name}.offcut").read_text())
+    sizes = {size.name: 4 + k for k, size in enumerate(program.sizes)}
+    task = Described(program, None, (), {"r": "small"}).task(sizes, 0)
+
+    def plain(arrays: Sequence[Any], values: Mapping[str, int]) -> Callable[[], None]:
+        scope: dict[str, Any] = {}
+        exec(as_python(program), scope)
+        return lambda: scope["run"](*arrays, *(values[size.name] for size in program.sizes))
+
+    bound = plain if peer == "python" else compiled_elsewhere(peer, program)
+    run, results = loops_call(bound, program, task.operands, sizes)
+    for _ in range(2):
+        run()
+
+    for result, expected in zip(results, task.exact().values, strict=True):
+        agree(result, expected, terms=64 * np.abs(expected).max())
