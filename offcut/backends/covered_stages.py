@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
 
-from offcut.backends.raising import raise_to_computation, unfuse_stages
 from offcut.core import index as ix
 from offcut.core.expr import Load, variables, walk
 from offcut.describe.computation import Computation, Stage
@@ -18,7 +17,7 @@ from offcut.partition import (
     factor_copies,
 )
 from offcut.partition import matches as matches_of
-from offcut.schedule import Schedule, Staging, create_schedule, value_staging
+from offcut.schedule import Staging, value_staging
 
 FULL = 64
 """Instances along an axis that are as good as any number of them."""
@@ -97,16 +96,6 @@ def staged_operands(computation: Computation, kernels: Sequence[Microkernel]) ->
         body = reduce(lambda body, copy: copy.read_in(body), copies, lead.body)
         if copies and cover_stage(replace(lead, body=body), kernels) is not None:
             yield from (value_staging(lead.buffer, copy) for copy in copies)
-
-
-def staged_computation(
-    name: str, computation: Computation, stagings: tuple[Staging, ...]
-) -> Computation:
-    """Return the computation after stagings."""
-    schedule = create_schedule(unfuse_stages(computation)).apply(Schedule(name, stagings))
-    staged = raise_to_computation(schedule.emitted, {})
-    assert staged is not None  # whole arrays, each computed from earlier ones
-    return staged
 
 
 def _preference(way: Covered) -> tuple[bool, int]:
