@@ -92,11 +92,10 @@ def _by_what(computation: Computation, position: int, stage: str, what: str) -> 
             raise not_applied(f"cannot copy {load} before {stage}", because)
         yield value_staging(stage, made)
         return
-    lead = computation.groups[position][0]
-    node = next((one for one in conversions(lead) if format_expr(one) == what), None)
-    if node is None:
-        raise _no_value(computation, position, stage, what, f"{stage} converts no {what}")
-    yield value_staging(stage, conversion_value(computation, node, computation.names()))
+    staged = _in_loops(computation, position, what)
+    if staged is None:
+        raise _no_value(computation, position, stage, what, f"{stage} computes no {what}")
+    yield value_staging(stage, staged)
 
 
 def conversion_stagings(
@@ -152,20 +151,28 @@ def _read_value(computation: Computation, position: int, step: Staging) -> Stage
         because = f"{stage} computes no {computed}"
     except ParseError as refused:
         because = f"{refused.refused}: {refused.because}"
+    own = _in_loops(computation, position, step.what)
+    if (
+        own is not None
+        and own.point != point
+        and len({*point}) == len(own.axes)
+        and {*own.point} == {*point}
+    ):
+        places = map(own.point.index, point)
+        own = replace(own, axes=tuple(own.axes[place] for place in places), point=point)
+    if own is None or own.point != point:
+        raise _no_value(computation, position, stage, step.what, because)
+    return own.renamed(step.name, axes)
+
+
+def _in_loops(computation: Computation, position: int, what: str) -> StagedValue | None:
+    """Return the array of an expression that a text of before says in the loops of its reader; None if the sum computes no such."""
+    names = (*_loops(computation.groups[position][0]), *(size.name for size in computation.sizes))
     try:
-        names = (*_loops(lead), *sizes)
-        form = normal_form(parse_expr(step.what, buffers=computation.buffers, names=names))
+        form = normal_form(parse_expr(what, buffers=computation.buffers, names=names))
     except ParseError:
-        form = None
-    for own in _values(computation, position):
-        if own.normal_form != form:
-            continue
-        if own.point == point:
-            return own.renamed(step.name, axes)
-        if {*own.point} == {*point} and len({*point}) == len(own.point) == len(point):
-            in_order = tuple(own.axes[own.point.index(one)] for one in point)
-            return replace(own, axes=in_order, point=point).renamed(step.name, axes)
-    raise _no_value(computation, position, stage, step.what, because)
+        return None
+    return next((one for one in _values(computation, position) if one.normal_form == form), None)
 
 
 def _no_value(
