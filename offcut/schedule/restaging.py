@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.expr import Cast, Expr, Load, Var, walk
+from offcut.core.expr import Cast, Expr, Load, Var, dtype_of, walk
 from offcut.core.program import Kind
 from offcut.core.text.expressions import parse_expr
 from offcut.core.text.printer import format_expr
@@ -31,6 +31,7 @@ from offcut.partition import (
     with_value,
 )
 from offcut.schedule.apply.axes import check_new
+from offcut.schedule.apply.staging import local_buffer
 from offcut.schedule.decisions import ANY, Staging, Step
 from offcut.schedule.old_nests import FACTORS, NARROW
 from offcut.schedule.refusing import not_applied
@@ -131,7 +132,12 @@ def _with_value(computation: Computation, step: Staging) -> Computation:
             (f"loops of {stage}: {', '.join(_loops(lead))}",),
         ) from None
     _check_names(computation, position, staged, extents)
-    return with_value(computation, position, staged)
+    made = with_value(computation, position, staged)
+    if step.memory is None and step.layout is None:
+        return made
+    own = local_buffer(step, dtype_of(staged.value), extents)
+    buffers = (own if buffer.name == own.name else buffer for buffer in made.buffers)
+    return replace(made, buffers=tuple(buffers))
 
 
 def _read_value(computation: Computation, position: int, step: Staging) -> StagedValue:

@@ -9,6 +9,7 @@ import pytest
 
 import offcut as oc
 from offcut import Schedule
+from offcut.core.layout import panels
 from offcut.describe.computation import computation
 from offcut.errors import PartitionError
 from offcut.schedule import Staging, restaged
@@ -168,3 +169,35 @@ stage: cannot compute C in a buffer of its own
   at       line 2: stage write C as T(j, k)
   because  its axes are i, j"""
     )
+
+
+def test_a_value_lies_in_the_layout_and_the_memory_that_its_line_says() -> None:
+    c, inputs = product("float16")
+    line = "stage value exp(W[u, v]) for C as E(u = k, v = j) in near layout panels(0, 1, 16)"
+    array = restaged(computation([c], inputs), step(line)).buffer("E")
+    assert (array.scope, array.layout) == ("near", panels(16))
+    with pytest.raises(PartitionError, match=r"cannot lay E out in order\(0\)"):
+        restaged(computation([c], inputs), step(line.replace("panels(0, 1, 16)", "order(0)")))
+
+
+@pytest.mark.isa("avx512f")
+def test_a_microkernel_reads_the_panels_of_a_staged_value() -> None:
+    c, inputs = product()
+    kernel = oc.compile(
+        c,
+        inputs=inputs,
+        schedule=Schedule.parse("""\
+schedule C
+stage value exp(W[u, v]) for C as E(u = k, v = j) layout panels(0, 1, 16)
+cover E vectors
+split C.i ladder 14 as i_tile i_in
+split C.j ladder 32 as j_tile j_in
+order C i_tile j_tile i_in j_in
+cover C at i_in fma_float32_avx512(i=i_in, j=j_in, p=k)"""),
+    )
+    assert "B=E" in str(kernel.loops)
+    rng = np.random.default_rng(2)
+    for rows in (0, 1, 14, 15, 47):
+        a, w = (rng.standard_normal(s).astype("float32") for s in ((rows, 6), (6, 5)))
+        exact = exact_matmul(a, np.exp(w.astype("float64")))
+        agree(np.asarray(kernel(a, w)), exact, units=32)
