@@ -65,7 +65,6 @@ from offcut.partition.stages.staging import (
     factor_copies,
     reading_value,
     turned,
-    with_scratch,
     with_value,
 )
 from offcut.partition.strategies.axis_proof import check_axis
@@ -172,7 +171,6 @@ __all__ = [
     "windowed",
     "windows",
     "with_covers",
-    "with_scratch",
     "with_shared",
     "with_value",
     "without_covers",

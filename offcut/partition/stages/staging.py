@@ -50,18 +50,6 @@ class _Axis:
     pivot: tuple[str, int]
 
 
-def with_scratch(computation: Computation, position: int, narrow: bool) -> Computation:
-    """`computation` with the computed factors of the sum of a group in scratch of their own; itself
-    where no factor is computed.
-
-    narrow   whether scratch is of the type that is read, and converted by the sum
-    """
-    for staged in factor_copies(computation, position, narrow):
-        computation = with_value(computation, position, staged)
-        position += 1
-    return computation
-
-
 def element_copy(
     computation: Computation, position: int, operand: Load, depth: str
 ) -> StagedValue | None:

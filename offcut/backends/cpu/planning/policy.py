@@ -39,7 +39,7 @@ from offcut.partition import (
     factor_copies,
     fused,
     least_room,
-    with_scratch,
+    reading_value,
     with_shared,
 )
 from offcut.polyhedral import Facts, space_of
@@ -198,8 +198,9 @@ class _Planner:
         for narrow in (True, False):
             position = position_of(self.given, stage)
             factors = factor_copies(self.given, position, narrow)
-            with_factors = with_scratch(self.given, position, narrow)
-            lead = with_factors.groups[position_of(with_factors, stage)][0]
+            lead = self.given.groups[position][0]
+            for factor in factors:
+                lead = reading_value(lead, factor) or lead
             if factors and self.operands.is_computed(lead, narrow):
                 self.decide(*(value_staging(stage, factor) for factor in factors))
                 return
