@@ -31,7 +31,7 @@ from offcut.partition import (
     with_value,
 )
 from offcut.schedule.apply.axes import check_new
-from offcut.schedule.apply.staging import local_buffer
+from offcut.schedule.apply.staging import local_buffer, parse_value
 from offcut.schedule.decisions import ANY, Staging, Step
 from offcut.schedule.old_nests import FACTORS, NARROW
 from offcut.schedule.refusing import not_applied
@@ -122,15 +122,7 @@ def _with_value(computation: Computation, step: Staging) -> Computation:
     position = position_of(computation, stage)
     lead = computation.groups[position][0]
     staged = _read_value(computation, position, step)
-    try:
-        extents = extents_of(computation, lead, staged)
-    except ValueError as without:
-        axis = str(without)
-        raise not_applied(
-            f"cannot stage {step.what} along {axis} = {format_expr(dict(step.axes)[axis])}",
-            "that is no sum of loops that begins at 0 or above, and ends at one place at each size",
-            (f"loops of {stage}: {', '.join(_loops(lead))}",),
-        ) from None
+    extents = extents_of(computation, lead, staged)
     _check_names(computation, position, staged, extents)
     made = with_value(computation, position, staged)
     if step.memory is None and step.layout is None:
@@ -147,14 +139,11 @@ def _read_value(computation: Computation, position: int, step: Staging) -> Stage
     """
     stage, lead = step.readers[0], computation.groups[position][0]
     axes, point = tuple(axis for axis, _ in step.axes), tuple(value for _, value in step.axes)
-    sizes = [size.name for size in computation.sizes]
     try:
-        value = parse_expr(step.what, buffers=computation.buffers, names=(*axes, *sizes))
-        staged = StagedValue(step.name, axes, point, value)
+        staged = parse_value(step, computation.buffers, computation.sizes)
         if reading_value(lead, staged) is not None:
             return staged
-        computed = format_expr(ix.fold_indices(staged.expression))
-        because = f"{stage} computes no {computed}"
+        because = f"{stage} computes no {format_expr(ix.fold_indices(staged.expression))}"
     except ParseError as refused:
         because = f"{refused.refused}: {refused.because}"
     own = _in_loops(computation, position, step.what)

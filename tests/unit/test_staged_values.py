@@ -116,6 +116,11 @@ schedule: cannot stage exp(W[u, v]) for C
   help     stage value A[i, k] for C as A_staged(i, k)
   help     stage value W[k, j] for C as W_staged(j, k)
   help     stage value float32(A[x0, x1]) for C as A_float32(x0 = i, x1 = k)""",
+    "stage value exp(W[u + 1, v]) for C as E(u = k - 1, v = j)": """\
+stage_value: cannot stage exp(W[u + 1, v]) along u = k - 1
+  at       stage C
+  because  that is no sum of loops that begins at 0 or above, and ends at one place at each size
+  help     loops of C: i, j, k""",
     "stage value exp(W[u, v]) for C as A(u = k, v = j)": """\
 schedule: cannot call an array A
   because  something has that name""",

@@ -28,6 +28,8 @@ from offcut.core.expr import (
 )
 from offcut.core.intervals import Ends, ends
 from offcut.core.memo import lazy_property
+from offcut.core.text.printer import format_expr
+from offcut.errors import PartitionError
 
 
 @dataclass(frozen=True)
@@ -90,15 +92,28 @@ class StagedValue:
         """Return whether a stage that reads the array computes `expr` there, by its form."""
         return normal_form(expr) == self.normal_form
 
-    def extent(self, axis: str, ranges: Mapping[str, Ends]) -> Expr | None:
-        """Return how many values an axis has, from 0; None where what stands for it is no sum of loops that begins at 0 or above.
+    def shape(self, reader: str, ranges: Mapping[str, Ends]) -> tuple[Expr, ...]:
+        """Return how many values each axis has, from 0.
 
-        ranges  the least and the greatest value of the loops of the stage that reads it
+        reader  the stage that reads the array
+        ranges  the least and the greatest value of its loops
+
+        Raises PartitionError for an axis of no sum of loops that begins at 0 or above.
         """
-        found = ends(self.point[self.axes.index(axis)], ranges)
-        if found is None or set(ranges) & variables(found[1]):
-            return None
-        return None if (ix.literal_value(found[0]) or 0) < 0 else ix.add(found[1], 1)
+        shape = list[Expr]()
+        for axis, part in zip(self.axes, self.point, strict=True):
+            found = ends(part, ranges)
+            late = found is not None and bool(set(ranges) & variables(found[1]))
+            if found is None or late or (ix.literal_value(found[0]) or 0) < 0:
+                raise PartitionError(
+                    "stage_value",
+                    f"cannot stage {format_expr(self.value)} along {axis} = {format_expr(part)}",
+                    at=f"stage {reader}",
+                    because="that is no sum of loops that begins at 0 or above, and ends at one place at each size",
+                    help=(f"loops of {reader}: {', '.join(ranges)}",),
+                )
+            shape.append(ix.add(found[1], 1))
+        return tuple(shape)
 
 
 def converted_last(factor: Expr) -> Expr:

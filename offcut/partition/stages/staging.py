@@ -97,20 +97,13 @@ def reading_value(lead: Stage, staged: StagedValue) -> Stage | None:
 def extents_of(computation: Computation, lead: Stage, staged: StagedValue) -> tuple[Expr, ...]:
     """Return the extents of an array that `lead` reads: as many values as are read, or all of an array that is converted.
 
-    Raises ValueError with the axis that has none.
+    Raises PartitionError for an axis of no sum of loops that begins at 0 or above.
     """
     if staged.converted_array is not None:
         return computation.buffer(staged.converted_array).shape
-    ranges = {
-        axis.name: (ix.const(0), ix.sub(axis.extent, 1)) for axis in (*lead.axes, *lead.reduce_axes)
-    }
-    shape = list[Expr]()
-    for axis in staged.axes:
-        extent = staged.extent(axis, ranges)
-        if extent is None:
-            raise ValueError(axis)
-        shape.append(extent)
-    return tuple(shape)
+    axes = (*lead.axes, *lead.reduce_axes)
+    ranges = {axis.name: (ix.const(0), ix.sub(axis.extent, 1)) for axis in axes}
+    return staged.shape(lead.buffer, ranges)
 
 
 def _apart(lead: Stage) -> Expr:

@@ -19,7 +19,7 @@ from offcut.core.expr import (
     rewrite,
     walk,
 )
-from offcut.core.program import Buffer, For, If, Kind, Stmt, Store, map_expressions
+from offcut.core.program import Buffer, For, If, Kind, Size, Stmt, Store, map_expressions
 from offcut.core.text.expressions import parse_expr
 from offcut.core.text.layouts import format_layout
 from offcut.core.text.printer import format_expr, format_stmt
@@ -177,21 +177,8 @@ def stage_value(nests: Nests, step: Staging) -> Nests:
     taken = {*(size.name for size in nests.sizes), *(b.name for b in nests.buffers), step.name}
     check_new("stage_value", at, Names(taken), *axes)
     readers = [find_stage(nests, reader).nest for reader in step.readers]
-    staged = _staged_value(nests, step, at)
-    shape = tuple(_extent_along(readers[0], staged, axis, at) for axis in axes)
-    check_unwritten(nests, step, staged.value, [nest.name for nest in readers])
-    return build_stage_value(nests, step, staged, shape)
-
-
-def _staged_value(nests: Nests, step: Staging, at: str) -> StagedValue:
-    """Return the values of a staging, over the axes of its array.
-
-    Raises PartitionError for what is no expression of these.
-    """
-    axes, point = tuple(axis for axis, _ in step.axes), tuple(value for _, value in step.axes)
-    names = (*axes, *(size.name for size in nests.sizes))
     try:
-        value = parse_expr(step.what, buffers=nests.buffers, names=names)
+        staged = parse_value(step, nests.buffers, nests.sizes)
     except ParseError as refused:
         raise PartitionError(
             "stage_value",
@@ -200,23 +187,20 @@ def _staged_value(nests: Nests, step: Staging, at: str) -> StagedValue:
             because=f"{refused.refused}: {refused.because}",
             help=refused.help,
         ) from None
-    return StagedValue(step.name, axes, point, value)
+    ranges = {root.name: (root.lo, ix.sub(root.hi, 1)) for root in readers[0].roots}
+    shape = staged.shape(readers[0].name, ranges)
+    check_unwritten(nests, step, staged.value, [nest.name for nest in readers])
+    return build_stage_value(nests, step, staged, shape)
 
 
-def _extent_along(reader: Nest, staged: StagedValue, axis: str, at: str) -> Expr:
-    """Return how many values an axis of a staged array has: those that its reader's loops give it, from 0."""
-    ranges = {root.name: (root.lo, ix.sub(root.hi, 1)) for root in reader.roots}
-    extent = staged.extent(axis, ranges)
-    if extent is None:
-        place = format_expr(staged.point[staged.axes.index(axis)])
-        raise PartitionError(
-            "stage_value",
-            f"cannot stage {format_expr(staged.value)} along {axis} = {place}",
-            at=at,
-            because="that is no sum of loops that begins at 0 or above, and ends at one place at each size",
-            help=(f"loops of {reader.name}: {', '.join(ranges)}",),
-        )
-    return extent
+def parse_value(step: Staging, buffers: Sequence[Buffer], sizes: Sequence[Size]) -> StagedValue:
+    """Return the values of a staging, over the axes of its array.
+
+    Raises ParseError for what is no expression of these.
+    """
+    axes, point = tuple(axis for axis, _ in step.axes), tuple(value for _, value in step.axes)
+    names = (*axes, *(size.name for size in sizes))
+    return StagedValue(step.name, axes, point, parse_expr(step.what, buffers=buffers, names=names))
 
 
 def check_unwritten(nests: Nests, step: Staging, value: Expr, readers: Sequence[str]) -> None:
