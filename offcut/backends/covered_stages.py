@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import prod
-from typing import TYPE_CHECKING
 
-from offcut.backends.raising import raise_to_computation, unfuse_stages
 from offcut.core import index as ix
-from offcut.core.expr import Load, rewrite, variables, walk
-from offcut.core.text.printer import format_expr
+from offcut.core.expr import Load, variables, walk
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.tensor import Compute
@@ -19,11 +17,7 @@ from offcut.partition import (
     factor_copies,
 )
 from offcut.partition import matches as matches_of
-from offcut.schedule import Schedule, Staging, create_schedule
-
-if TYPE_CHECKING:
-    pass
-
+from offcut.schedule import Staging, value_staging
 
 FULL = 64
 """Instances along an axis that are as good as any number of them."""
@@ -99,25 +93,9 @@ def staged_operands(computation: Computation, kernels: Sequence[Microkernel]) ->
         if cover_stage(lead, kernels) is not None:
             continue
         copies = factor_copies(computation, position, narrow=True)
-        by_factor = {copy.node: copy.by for copy in copies}
-        staged = replace(lead, body=rewrite(lead.body, by_factor.get))
-        if copies and cover_stage(staged, kernels) is not None:
-            for copy in copies:
-                stage = copy.stage
-                axes = zip((axis.name for axis in stage.axes), copy.load.index, strict=True)
-                yield Staging(
-                    "value", format_expr(stage.value), stage.buffer, (lead.buffer,), tuple(axes)
-                )
-
-
-def staged_computation(
-    name: str, computation: Computation, stagings: tuple[Staging, ...]
-) -> Computation:
-    """Return the computation after stagings."""
-    schedule = create_schedule(unfuse_stages(computation)).apply(Schedule(name, stagings))
-    staged = raise_to_computation(schedule.emitted, {})
-    assert staged is not None  # whole arrays, each computed from earlier ones
-    return staged
+        body = reduce(lambda body, copy: copy.read_in(body), copies, lead.body)
+        if copies and cover_stage(replace(lead, body=body), kernels) is not None:
+            yield from (value_staging(lead.buffer, copy) for copy in copies)
 
 
 def _preference(way: Covered) -> tuple[bool, int]:

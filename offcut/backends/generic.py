@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, partial, reduce
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from offcut.backends import decide
@@ -34,7 +34,6 @@ from offcut.backends.covered_stages import (
     index_dependences,
     is_staged,
     memory_of,
-    staged_computation,
     staged_operands,
 )
 from offcut.backends.no_schedule import no_schedule_error
@@ -60,7 +59,7 @@ from offcut.partition import (
     labelled,
 )
 from offcut.polyhedral.isl_budget import try_isl
-from offcut.schedule import Primitive, Schedule, Staging, create_schedule
+from offcut.schedule import Primitive, Schedule, Staging, create_schedule, restaged
 from offcut.schedule.decisions import At, Choose, Cover, Level, Order, Split
 from offcut.search import Choices, Points
 from offcut.search.choices import Point
@@ -106,7 +105,7 @@ class Plans:
         first = tuple(staged_operands(computation, kernels))
         source = computation = labelled(computation, users)
         if first:
-            computation = labelled(staged_computation(program.name, computation, first), users)
+            computation = reduce(restaged, first, computation)
         products = covered_stages(computation, kernels)
         if not products and not cls.alone:
             return None

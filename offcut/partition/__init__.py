@@ -43,9 +43,8 @@ from offcut.partition.requested_cuts import (
 )
 from offcut.partition.separate import separate
 from offcut.partition.stages.conversion import (
-    conversion_home,
+    conversion_value,
     conversions,
-    converted,
     is_read_once,
     reading,
 )
@@ -59,13 +58,13 @@ from offcut.partition.stages.fusion import (
     windows,
     with_shared,
 )
+from offcut.partition.stages.staged_value import StagedValue, normal_form
 from offcut.partition.stages.staging import (
-    ValueCopy,
     element_copy,
+    extents_of,
     factor_copies,
+    reading_value,
     turned,
-    with_copy,
-    with_scratch,
     with_value,
 )
 from offcut.partition.strategies.axis_proof import check_axis
@@ -119,6 +118,7 @@ __all__ = [
     "Refusal",
     "Segment",
     "Shared",
+    "StagedValue",
     "Strategy",
     "StrategyLike",
     "Surroundings",
@@ -126,7 +126,6 @@ __all__ = [
     "TiledAxis",
     "Tiles",
     "Users",
-    "ValueCopy",
     "all_matches",
     "axis_named",
     "check_axis",
@@ -138,13 +137,13 @@ __all__ = [
     "check_windows",
     "checked_request",
     "checked_tiles",
-    "conversion_home",
+    "conversion_value",
     "conversions",
-    "converted",
     "cover",
     "cuts_of",
     "drop_refused_covers",
     "element_copy",
+    "extents_of",
     "factor_copies",
     "first_cover",
     "fused",
@@ -154,10 +153,12 @@ __all__ = [
     "labelled",
     "least_room",
     "matches",
+    "normal_form",
     "parse_strategy",
     "pieces_of",
     "pieces_of_tiles",
     "reading",
+    "reading_value",
     "runs",
     "runs_of",
     "segments",
@@ -169,9 +170,7 @@ __all__ = [
     "users_of",
     "windowed",
     "windows",
-    "with_copy",
     "with_covers",
-    "with_scratch",
     "with_shared",
     "with_value",
     "without_covers",

@@ -64,7 +64,13 @@ from offcut.schedule.packing import beside, pack_of
 from offcut.schedule.priced import OwnPrice, priced
 from offcut.schedule.refusing import at_decision, at_line, check_once
 from offcut.schedule.resolving import Resolving, Within
-from offcut.schedule.restaging import conversion_stagings, position_of, restaged, whole_stagings
+from offcut.schedule.restaging import (
+    conversion_stagings,
+    position_of,
+    restaged,
+    value_staging,
+    whole_stagings,
+)
 
 __all__ = [
     "ANY",
@@ -144,6 +150,7 @@ __all__ = [
     "stages_in",
     "stages_of",
     "unit_splits",
+    "value_staging",
     "whole_stagings",
     "with_parts",
     "with_strategy_options",

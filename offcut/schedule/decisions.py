@@ -146,8 +146,8 @@ class At:
 class Staging:
     """`readers` read `name` in place of `what`, or `what` is computed in `name` and copied from there.
 
-    how      ``read``: `what` is an array, and `name` a copy of it; ``value``: `what` is an expression in loops of the
-             reader as it prints, and `name` an array of its values, or a constant that is converted when it is bound;
+    how      ``read``: `what` is an array, and `name` a copy of it; ``value``: `what` is an expression over `axes`
+             and sizes, and `name` an array of its values, or a constant that is converted when it is bound;
              ``write``: `what` is a stage, computed in `name` and copied from there; ``prepack``: `what` is a constant,
              which is laid out when it is bound
     name     `ANY`: whatever a stage of its own is called that does so

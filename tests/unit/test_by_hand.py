@@ -657,8 +657,8 @@ def test_a_fault_in_a_stage_that_primitives_make_is_refused(
 ) -> None:
     right = staging._copy
 
-    def elsewhere(to: str, original: Any, source: str, names: Any) -> Any:
-        made = right(to, original, source, names)
+    def elsewhere(*given: Any) -> Any:
+        made = right(*given)
         return map_body(made, lambda e: rewrite(e, shifted))
 
     def shifted(node: Any) -> Any:

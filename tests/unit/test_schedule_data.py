@@ -223,7 +223,9 @@ schedule: cannot lay factors of matmul_A_B in scratch
         """\
 schedule: cannot stage C[i, k] for matmul_A_B
   at       line 2: stage value C[i, k] for matmul_A_B as C_in(i, k)
-  because  what may lie in an array of its own is A[i, k], B[k, j]""",
+  because  cannot access `C`: no buffer of that name is declared
+  help     stage value A[i, k] for matmul_A_B as A_staged(i, k)
+  help     stage value B[k, j] for matmul_A_B as B_staged(j, k)""",
     ),
     "a copy along an axis that it has not": (
         (

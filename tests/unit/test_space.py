@@ -147,7 +147,7 @@ def _shares(schedule: Schedule) -> bool:
 
 def test_a_decision_about_stages_is_taken_back() -> None:
     made = space("mixed")
-    assert str(made.first).splitlines()[1].startswith("stage value float32(B[i, k]) for D ")
+    assert str(made.first).splitlines()[1].startswith("stage value float32(B[x0, x1]) for D ")
     plain = [p for p in made.neighbours(made.first) if "stage value" not in str(p)]
     assert plain
     assert all("B_float32" not in str(point) for point in plain)

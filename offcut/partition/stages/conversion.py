@@ -8,63 +8,42 @@ Which operands a microkernel wants converted, its back end says.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from offcut.core.expr import Cast, Expr, Load, Var, all_loads, dtype_of, rewrite, walk
 from offcut.core.program import Buffer, Kind
-from offcut.describe.computation import Computation, Names, Stage, StageAxis
+from offcut.describe.computation import Computation, Names, Stage
+from offcut.partition.stages.staged_value import StagedValue
 
 
-def conversion_home(
-    computation: Computation, node: Cast, names: Names
-) -> tuple[str, tuple[str, ...]]:
-    """The array that has the elements of a conversion, and its axes: the constant itself, where it is converted when it is
-    bound; a copy that there is; or one that is new, by names that `names` has.
+def conversion_value(computation: Computation, node: Cast, names: Names) -> StagedValue:
+    """The array that has the elements of a conversion: the constant itself, where it is converted when it is bound; a copy
+    that there is; or one that is new, by names that `names` has.
     """
-    assert isinstance(node.a, Load)
-    source = computation.buffer(node.a.buffer)
-    axes = tuple(f"x{k}" for k in range(len(source.shape)))
-    if source.kind is Kind.CONSTANT and is_read_once(computation, source.name):
-        return source.name, axes
-    for group in computation.groups:
-        if _is_copy(group, source, node.dtype):
-            return group[0].buffer, tuple(axis.name for axis in group[0].axes)
-    name = names.fresh(f"{source.name}_{node.dtype}")
-    own = Names(names.taken)
-    return name, tuple(map(own.fresh, axes))
+    load = node.a
+    assert isinstance(load, Load)
+    source = computation.buffer(load.buffer)
+    name, axes = source.name, tuple(f"x{k}" for k in range(len(source.shape)))
+    if source.kind is not Kind.CONSTANT or not is_read_once(computation, source.name):
+        copies = (group[0] for group in computation.groups if _is_copy(group, source, node.dtype))
+        copy = next(copies, None)
+        if copy is not None:
+            name, axes = copy.buffer, tuple(axis.name for axis in copy.axes)
+        else:
+            name = names.fresh(f"{source.name}_{node.dtype}")
+            axes = tuple(map(Names(names.taken).fresh, axes))
+    element = Load(source.name, tuple(map(Var, axes)), source.dtype)
+    return StagedValue(name, axes, load.index, Cast(element, node.dtype))
 
 
-def converted(
-    computation: Computation, position: int, node: Cast, name: str, axes: Sequence[str]
-) -> Computation:
-    """`computation` with a conversion of an operand of the sum of a group before the sum, in the array `name` of these axes:
-    what `conversion_home` gives, or other free names.
-    """
-    assert isinstance(node.a, Load)
-    buffers = {buffer.name: buffer for buffer in computation.buffers}
-    groups = list(computation.groups)
-    lead, *rest = groups[position]
-    source = buffers[node.a.buffer]
-    if name == source.name:
-        buffers[name] = replace(source, dtype=node.dtype)
-    elif name not in buffers:
-        buffers[name] = Buffer(name, node.dtype, source.shape, Kind.LOCAL)
-        given = source.kind in (Kind.INPUT, Kind.CONSTANT)
-        at = _given_first(groups, buffers) if given else position
-        groups.insert(at, (_copy(source, name, node.dtype, axes),))
-        position += 1
-    groups[position] = (_reading(lead, node, name), *rest)
-    return replace(computation, buffers=tuple(buffers.values()), groups=tuple(groups))
-
-
-def _given_first(groups: Sequence[Sequence[Stage]], buffers: Mapping[str, Buffer]) -> int:
+def place_of_conversions(computation: Computation) -> int:
     """The position behind the conversions of what the caller gives, which run before all else."""
-    given = [b for b in buffers.values() if b.kind in (Kind.INPUT, Kind.CONSTANT)]
-    for position, group in enumerate(groups):
+    given = [b for b in computation.buffers if b.kind in (Kind.INPUT, Kind.CONSTANT)]
+    for position, group in enumerate(computation.groups):
         if not any(_is_copy(group, one, dtype_of(group[0].body)) for one in given):
             return position
-    return len(groups)
+    return len(computation.groups)
 
 
 def _is_copy(group: Sequence[Stage], source: Buffer, dtype: str) -> bool:
@@ -83,10 +62,15 @@ def conversions(lead: Stage) -> tuple[Cast, ...]:
 
 def reading(lead: Stage, done: Collection[Cast]) -> Stage:
     """`lead` as if the operands of some of its conversions had the type that they are converted to."""
-    for node in done:
+
+    def rule(node: Expr) -> Expr | None:
+        if node not in done:
+            return None
+        assert isinstance(node, Cast)
         assert isinstance(node.a, Load)
-        lead = _reading(lead, node, node.a.buffer)
-    return lead
+        return replace(node.a, dtype=node.dtype)
+
+    return replace(lead, body=rewrite(lead.body, rule)) if done else lead
 
 
 def is_read_once(computation: Computation, buffer: str) -> bool:
@@ -94,24 +78,3 @@ def is_read_once(computation: Computation, buffer: str) -> bool:
     stages = (stage for group in computation.groups for stage in group)
     read = (load for stage in stages for load in all_loads(stage.value))
     return sum(load.buffer == buffer for load in read) == 1
-
-
-def _reading(lead: Stage, node: Cast, buffer: str) -> Stage:
-    """`lead` with a converted load read from `buffer` as it is."""
-    assert isinstance(node.a, Load)
-    plain = Load(buffer, node.a.index, node.dtype)
-
-    def rule(other: Expr) -> Expr | None:
-        return plain if other == node else None
-
-    return replace(lead, body=rewrite(lead.body, rule))
-
-
-def _copy(source: Buffer, name: str, dtype: str, names: Sequence[str]) -> Stage:
-    """The stage that converts a whole buffer."""
-    axes = tuple(
-        StageAxis(own, extent, f"x{k}")
-        for k, (own, extent) in enumerate(zip(names, source.shape, strict=True))
-    )
-    point = tuple(Var(axis.name) for axis in axes)
-    return Stage(name, name, axes, (), Cast(Load(source.name, point, source.dtype), dtype))

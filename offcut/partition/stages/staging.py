@@ -22,20 +22,19 @@ from offcut.core.expr import (
     Binary,
     Cast,
     Compare,
-    Const,
     Expr,
     Load,
-    Select,
     Unary,
     Var,
     dtype_of,
     rewrite,
-    substitute,
     variables,
     walk,
 )
 from offcut.core.program import Buffer, Kind
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
+from offcut.partition.stages.conversion import place_of_conversions
+from offcut.partition.stages.staged_value import StagedValue, converted_last
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,85 +47,63 @@ class _Axis:
     name: str
     part: ix.Linear
     low: Expr
-    extent: Expr
     pivot: tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class ValueCopy:
-    """A part of the term of a sum that is computed before it, in an array of its own.
-
-    what   the part
-    stage  that computes it
-    load   what is read instead of it: an index for each axis of the stage
-    node   in the term, what is replaced
-    by     the same with `load`
-    """
-
-    what: Expr
-    stage: Stage
-    load: Load
-    node: Expr
-    by: Expr
-
-    def named(self, name: str, axes: Sequence[str]) -> ValueCopy:
-        """It, its array called `name`, with axes of these names."""
-        renamed = dict(zip((axis.name for axis in self.stage.axes), axes, strict=True))
-        stage = replace(
-            self.stage,
-            buffer=name,
-            label=name,
-            axes=tuple(
-                replace(axis, name=renamed[axis.name], label=renamed[axis.name])
-                for axis in self.stage.axes
-            ),
-            body=substitute(self.stage.body, {old: Var(new) for old, new in renamed.items()}),
-        )
-        load = replace(self.load, buffer=name)
-        by = rewrite(self.by, lambda node: load if node == self.load else None)
-        return replace(self, stage=stage, load=load, by=by)
-
-
-def with_scratch(computation: Computation, position: int, narrow: bool) -> Computation:
-    """`computation` with the computed factors of the sum of a group in scratch of their own; itself
-    where no factor is computed.
-
-    narrow   whether scratch is of the type that is read, and converted by the sum
-    """
-    for copy in factor_copies(computation, position, narrow):
-        computation = with_value(computation, position, copy)
-        position += 1
-    return computation
-
-
-def with_copy(computation: Computation, position: int, operand: Load, depth: str) -> Computation:
-    """`computation` with an element that the sum of a group multiplies copied before it, its terms along
-    the reduction axis `depth` side by side; itself where the element does not move along it, or its
-    place is no sum of axes.
-    """
-    made = element_copy(computation, position, operand, depth)
-    return computation if made is None else with_value(computation, position, made)
 
 
 def element_copy(
     computation: Computation, position: int, operand: Load, depth: str
-) -> ValueCopy | None:
+) -> StagedValue | None:
     """An element that the sum of a group multiplies, its terms along the reduction axis `depth` side by side;
     None where it does not move along it, or its place is no sum of axes.
     """
     lead = computation.groups[position][0]
-    made = _copy(lead, operand, computation.names(), depth)
-    if made is None or all(axis.name != depth for axis in made[0].axes):
-        return None
-    stage, load = made
-    return ValueCopy(operand, stage, load, operand, load)
+    staged = _copy(lead, operand, computation.names(), depth)
+    return None if staged is None or depth not in staged.axes else staged
 
 
-def with_value(computation: Computation, position: int, copy: ValueCopy) -> Computation:
-    """`computation` whose sum of a group reads what a stage before it computes."""
-    lead = computation.groups[position][0]
-    body = rewrite(_apart(lead), lambda node: copy.by if node == copy.node else None)
-    return _with_copies(computation, position, replace(lead, body=body), [copy.stage])
+def with_value(computation: Computation, position: int, staged: StagedValue) -> Computation:
+    """`computation` whose sum of a group reads an array in place of what it computes; itself where it does not compute that.
+
+    A stage before the sum computes the array, unless it is there already. One that converts what the caller gives runs before all
+    else; a constant that is to have the name that it has is converted when it is bound.
+    """
+    lead, *rest = computation.groups[position]
+    reader = reading_value(lead, staged)
+    if reader is None:
+        return computation
+    buffers = {buffer.name: buffer for buffer in computation.buffers}
+    groups = list(computation.groups)
+    groups[position] = (reader, *rest)
+    dtype, name, source = dtype_of(staged.value), staged.name, staged.converted_array
+    if name == source:
+        buffers[name] = replace(buffers[name], dtype=dtype)
+    elif name not in buffers:
+        shape = extents_of(computation, lead, staged)
+        axes = tuple(map(StageAxis, staged.axes, shape, staged.axes))
+        given = source is not None and buffers[source].kind in (Kind.INPUT, Kind.CONSTANT)
+        place = place_of_conversions(computation) if given else position
+        groups.insert(place, (Stage(name, name, axes, (), staged.value),))
+        buffers[name] = Buffer(name, dtype, shape, Kind.LOCAL)
+    return replace(computation, buffers=tuple(buffers.values()), groups=tuple(groups))
+
+
+def reading_value(lead: Stage, staged: StagedValue) -> Stage | None:
+    """A stage that reads an array in place of what it computes; None where it does not compute that."""
+    before = lead.body if staged.converted_array is not None else _apart(lead)
+    body = staged.read_in(before)
+    return None if body == before else replace(lead, body=body)
+
+
+def extents_of(computation: Computation, lead: Stage, staged: StagedValue) -> tuple[Expr, ...]:
+    """Return the extents of an array that `lead` reads: as many values as are read, or all of an array that is converted.
+
+    Raises PartitionError for an axis of no sum of loops that begins at 0 or above.
+    """
+    if staged.converted_array is not None:
+        return computation.buffer(staged.converted_array).shape
+    axes = (*lead.axes, *lead.reduce_axes)
+    ranges = {axis.name: (ix.const(0), ix.sub(axis.extent, 1)) for axis in axes}
+    return staged.shape(lead.buffer, ranges)
 
 
 def _apart(lead: Stage) -> Expr:
@@ -139,25 +116,7 @@ def _apart(lead: Stage) -> Expr:
             return lead.body
 
 
-def _with_copies(
-    computation: Computation, position: int, lead: Stage, copies: Sequence[Stage]
-) -> Computation:
-    """`computation` with `lead` at the head of a group, behind the stages that fill what it reads."""
-    group = computation.groups[position]
-    scratch = tuple(
-        Buffer(copy.buffer, dtype_of(copy.body), tuple(a.extent for a in copy.axes), Kind.LOCAL)
-        for copy in copies
-    )
-    groups = (
-        *computation.groups[:position],
-        *((copy,) for copy in copies),
-        (lead, *group[1:]),
-        *computation.groups[position + 1 :],
-    )
-    return replace(computation, buffers=(*computation.buffers, *scratch), groups=groups)
-
-
-def factor_copies(computation: Computation, position: int, narrow: bool) -> list[ValueCopy]:
+def factor_copies(computation: Computation, position: int, narrow: bool) -> list[StagedValue]:
     """The factors of the sum of a group that are computed, each in scratch.
 
     narrow   whether the scratch is of the type that is read, and converted by the sum
@@ -169,32 +128,17 @@ def factor_copies(computation: Computation, position: int, narrow: bool) -> list
             value = Binary("*", Unary("neg", a), b)
     if lead.reducer != "sum" or not isinstance(value, Binary) or value.op != "*":
         return []
-    copies: list[ValueCopy] = []
+    copies: list[StagedValue] = []
     for factor in dict.fromkeys((value.a, value.b)):
         late = converted_last(factor) if narrow else factor
         inner = late.a if isinstance(late, Cast) else late
-        what = inner if narrow else late
-        made = None if isinstance(inner, Load) else _copy(lead, what, names)
-        if made is not None:
-            stage, load = made
-            by = Cast(load, late.dtype) if isinstance(late, Cast) and narrow else load
-            copies.append(ValueCopy(what, stage, load, factor, by))
+        staged = None if isinstance(inner, Load) else _copy(lead, inner if narrow else late, names)
+        copies += [] if staged is None else [staged]
     return copies
 
 
-def converted_last(factor: Expr) -> Expr:
-    """Return ``where(c, float(x), 0)`` as ``float(where(c, x, 0))``."""
-    match factor:
-        case Select(condition, Cast(a, dtype), Const(0)):
-            return Cast(Select(condition, a, Const(0, dtype_of(a))), dtype)
-        case _:
-            return factor
-
-
-def _copy(lead: Stage, factor: Expr, names: Names, depth: str = "") -> tuple[Stage, Load] | None:
-    """The stage that computes a factor for every value of its indices, and what is read of it; `depth`
-    is its last axis where the factor has it.
-    """
+def _copy(lead: Stage, factor: Expr, names: Names, depth: str = "") -> StagedValue | None:
+    """The array of a factor for every value of its indices; `depth` is its last axis where the factor has it."""
     loads = {node for node in walk(factor) if isinstance(node, Load)}
     if len(loads) != 1:
         return None
@@ -218,34 +162,28 @@ def _copy(lead: Stage, factor: Expr, names: Names, depth: str = "") -> tuple[Sta
         ]
         if not free:
             return None
-        low, extent = _range(form, extents)
         plain = isinstance(part, Var) and part.name
-        axes.append(_Axis(plain or own.fresh(f"z{position}"), form, low, extent, free[0]))
+        name = plain or own.fresh(f"z{position}")
+        axes.append(_Axis(name, form, _lowest(form, extents), free[0]))
     reduced = [axis.name for axis in lead.reduce_axes]
     axes.sort(key=lambda axis: (axis.name in reduced, axis.name == depth))
-    body = rewrite(factor, lambda node: _restated(node, axes, extents))
-    if variables(body) & extents.keys() - {axis.name for axis in axes}:
+    value = rewrite(factor, lambda node: _restated(node, axes, extents))
+    if variables(value) & extents.keys() - {axis.name for axis in axes}:
         return None
-    name = names.fresh(f"{load.buffer}_staged")
     point = tuple(ix.simplify(ix.sub(axis.part.expr(), axis.low)) for axis in axes)
-    stage_axes = tuple(StageAxis(axis.name, axis.extent, axis.name) for axis in axes)
-    return Stage(name, name, stage_axes, (), body), Load(name, point, dtype_of(factor))
+    name = names.fresh(f"{load.buffer}_staged")
+    return StagedValue(name, tuple(axis.name for axis in axes), point, value)
 
 
-def _range(form: ix.Linear, extents: Mapping[str, Expr]) -> tuple[Expr, Expr]:
-    """The least value of an index, and how many it takes at most."""
-    low, extent = ix.const(form.const), ix.const(1)
-    lowest: Expr = low
-    count: Expr = extent
+def _lowest(form: ix.Linear, extents: Mapping[str, Expr]) -> Expr:
+    """The least value of an index."""
+    lowest: Expr = ix.const(form.const)
     for atom, factor in form.terms:
         if not (isinstance(atom, Var) and atom.name in extents):
             lowest = ix.add(lowest, ix.mul(atom, factor))
-            continue
-        steps = ix.sub(extents[atom.name], 1)
-        count = ix.add(count, ix.mul(steps, abs(factor)))
-        if factor < 0:
-            lowest = ix.add(lowest, ix.mul(steps, factor))
-    return lowest, count
+        elif factor < 0:
+            lowest = ix.add(lowest, ix.mul(ix.sub(extents[atom.name], 1), factor))
+    return lowest
 
 
 def _restated(node: Expr, axes: Sequence[_Axis], extents: Mapping[str, Expr]) -> Expr | None:

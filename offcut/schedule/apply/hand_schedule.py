@@ -75,8 +75,8 @@ def _is_of_target(step: Primitive) -> bool:
             return True
         case Cover(_, _, name):
             return name == VECTORS
-        case Staging(how, _, name, _, axes):
-            return name == ANY or (how == "write" and bool(axes))
+        case Staging(_, _, name):
+            return name == ANY
         case _:
             return False
 

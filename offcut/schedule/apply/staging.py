@@ -7,34 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 
 from offcut.core import index as ix
-from offcut.core.conditions import conjuncts
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import (
-    Cast,
-    Compare,
     Const,
     Expr,
     Load,
-    Logic,
     Var,
-    children,
     dtype_of,
     rewrite,
-    substitute,
-    variables,
     walk,
 )
-from offcut.core.intervals import ends
-from offcut.core.program import Buffer, For, If, Kind, Stmt, Store, map_expressions
+from offcut.core.program import Buffer, For, If, Kind, Size, Stmt, Store, map_expressions
 from offcut.core.text.expressions import parse_expr
 from offcut.core.text.layouts import format_layout
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.describe.computation import Names
 from offcut.errors import DescribeError, ParseError, PartitionError
-from offcut.partition.stages.staging import converted_last
+from offcut.partition import StagedValue
 from offcut.schedule.apply.axes import Target, check_new, find_stage
 from offcut.schedule.apply.placing import reads
 from offcut.schedule.apply.reading import loads_of, read_nest
@@ -186,20 +177,8 @@ def stage_value(nests: Nests, step: Staging) -> Nests:
     taken = {*(size.name for size in nests.sizes), *(b.name for b in nests.buffers), step.name}
     check_new("stage_value", at, Names(taken), *axes)
     readers = [find_stage(nests, reader).nest for reader in step.readers]
-    value = _staged_value(nests, step, at)
-    shape = tuple(_extent_along(nests, readers[0], step, axis, at) for axis, _ in step.axes)
-    check_unwritten(nests, step, value, [nest.name for nest in readers])
-    return build_stage_value(nests, step, value, shape)
-
-
-def _staged_value(nests: Nests, step: Staging, at: str) -> Expr:
-    """Return the expression of a staging, over the axes of its array.
-
-    Raises PartitionError for what is no expression of these.
-    """
-    names = (*(axis for axis, _ in step.axes), *(size.name for size in nests.sizes))
     try:
-        return parse_expr(step.what, buffers=nests.buffers, names=names)
+        staged = parse_value(step, nests.buffers, nests.sizes)
     except ParseError as refused:
         raise PartitionError(
             "stage_value",
@@ -208,22 +187,20 @@ def _staged_value(nests: Nests, step: Staging, at: str) -> Expr:
             because=f"{refused.refused}: {refused.because}",
             help=refused.help,
         ) from None
+    ranges = {root.name: (root.lo, ix.sub(root.hi, 1)) for root in readers[0].roots}
+    shape = staged.shape(readers[0].name, ranges)
+    check_unwritten(nests, step, staged.value, [nest.name for nest in readers])
+    return build_stage_value(nests, step, staged, shape)
 
 
-def _extent_along(nests: Nests, reader: Nest, step: Staging, axis: str, at: str) -> Expr:
-    """Return how many values an axis of a staged array has: those that its reader's loops give it, from 0."""
-    value = dict(step.axes)[axis]
-    ranges = {root.name: (root.lo, ix.sub(root.hi, 1)) for root in reader.roots}
-    found = ends(value, ranges)
-    if found is None or (ix.literal_value(found[0]) or 0) < 0 or set(ranges) & variables(found[1]):
-        raise PartitionError(
-            "stage_value",
-            f"cannot stage {step.what} along {axis} = {format_expr(value)}",
-            at=at,
-            because="that is no sum of loops that begins at 0 or above, and ends at one place at each size",
-            help=(f"loops of {reader.name}: {', '.join(ranges)}",),
-        )
-    return ix.add(found[1], 1)
+def parse_value(step: Staging, buffers: Sequence[Buffer], sizes: Sequence[Size]) -> StagedValue:
+    """Return the values of a staging, over the axes of its array.
+
+    Raises ParseError for what is no expression of these.
+    """
+    axes, point = tuple(axis for axis, _ in step.axes), tuple(value for _, value in step.axes)
+    names = (*axes, *(size.name for size in sizes))
+    return StagedValue(step.name, axes, point, parse_expr(step.what, buffers=buffers, names=names))
 
 
 def check_unwritten(nests: Nests, step: Staging, value: Expr, readers: Sequence[str]) -> None:
@@ -241,43 +218,26 @@ def check_unwritten(nests: Nests, step: Staging, value: Expr, readers: Sequence[
             )
 
 
-def build_stage_value(nests: Nests, step: Staging, value: Expr, shape: tuple[Expr, ...]) -> Nests:
+def build_stage_value(
+    nests: Nests, step: Staging, staged: StagedValue, shape: tuple[Expr, ...]
+) -> Nests:
     """Return the schedule with the array before its first reader, which reads it where it had the expression.
 
     Raises PartitionError if a reader has no such expression.
     """
-    names, at = [axis for axis, _ in step.axes], dict(step.axes)
-    like = _normal_form(substitute(value, at))
-    point = tuple(value for _, value in step.axes)
-    dtype, replaced = dtype_of(value), set[str]()
-    changed = []
+    replaced, changed = set[str](), list[Nest]()
     for nest in nests.nests:
-        if nest.name not in step.readers and not set(step.readers) & set(nest.written):
-            changed.append(nest)
-            continue
-
-        def moved(node: Expr, nest: Nest = nest) -> Expr | None:
-            last = converted_last(node)
-            if (
-                isinstance(last, Cast)
-                and dtype_of(last.a) == dtype
-                and _normal_form(last.a) == like
-            ):
-                replaced.add(nest.name)
-                return Cast(Load(step.name, point, dtype), last.dtype)
-            if dtype_of(node) != dtype or _normal_form(node) != like:
-                return None
-            replaced.add(nest.name)
-            return Load(step.name, point, dtype)
-
-        changed.append(with_expressions(nest, partial(_rewritten, moved)))
+        if nest.name in step.readers or set(step.readers) & set(nest.written):
+            before, nest = nest, with_expressions(nest, staged.read_in)
+            replaced |= {nest.name} if nest != before else set()
+        changed.append(nest)
     for reader in step.readers:
         if find_stage(nests, reader).name not in replaced:
             raise PartitionError(
                 "stage_value",
                 f"cannot stage {step.what} for {reader}",
                 at=f"stage {reader}",
-                because=f"it computes no {format_expr(ix.fold_indices(substitute(value, at)))}",
+                because=f"it computes no {format_expr(ix.fold_indices(staged.expression))}",
                 help=tuple(
                     format_stmt(store)
                     for part in find_stage(nests, reader).nest.parts
@@ -286,44 +246,16 @@ def build_stage_value(nests: Nests, step: Staging, value: Expr, shape: tuple[Exp
                 ),
             )
     first = min(k for k, nest in enumerate(changed) if nest.name in replaced)
-    vars_ = tuple(Var(name) for name in names)
-    body: tuple[Stmt, ...] = (Store(step.name, vars_, value),)
-    for name, extent in reversed(tuple(zip(names, shape, strict=True))):
+    point = tuple(map(Var, staged.axes))
+    body: tuple[Stmt, ...] = (Store(step.name, point, staged.value),)
+    for name, extent in reversed(tuple(zip(staged.axes, shape, strict=True))):
         body = (For(name, ix.const(0), extent, body),)
     made = read_nest(body, step.name, copies=True)
-    local = local_buffer(step, dtype, shape)
+    local = local_buffer(step, dtype_of(staged.value), shape)
     listed = (*changed[:first], made, *changed[first:])
     done = replace(nests, buffers=(*nests.buffers, local), nests=listed)
     alike = nests.source, done.source
     return done.rewritten(Rewrite(f"stage_value({step.name})", f"{step.name} = {step.what}", alike))
-
-
-def _rewritten(rule: Callable[[Expr], Expr | None], expr: Expr) -> Expr:
-    return rewrite(expr, rule)
-
-
-def _normal_form(expr: Expr) -> object:
-    """Return what two expressions have in common that are equal but for the order of sums of indices."""
-    match expr:
-        case Compare(op, a, b) if dtype_of(a) == "index":
-            left = ix.to_linear(ix.sub(a, b))
-            if op in (">", ">="):
-                left, op = ix.to_linear(ix.sub(b, a)), {">": "<", ">=": "<="}[op]
-            if op == "<=":
-                left, op = ix.to_linear(ix.sub(left.expr(), 1)), "<"
-            return op, left.const, frozenset((repr(atom), k) for atom, k in left.terms)
-        case Load(buffer, index, _):
-            return buffer, tuple(map(_normal_form, index))
-        case Logic("and"):
-            return "and", frozenset(map(_normal_form, conjuncts(expr)))
-    if dtype_of(expr) == "index":
-        form = ix.to_linear(expr)
-        return form.const, frozenset((repr(atom), k) for atom, k in form.terms)
-    inner = children(expr)
-    if not inner:
-        return repr(expr)
-    own = type(expr).__name__, getattr(expr, "op", getattr(expr, "dtype", ""))
-    return own, tuple(map(_normal_form, inner))
 
 
 def is_gathered(nests: Nests, buffer: str) -> bool:
@@ -338,9 +270,13 @@ def is_gathered(nests: Nests, buffer: str) -> bool:
     )
 
 
-def _copy(to: str, original: Buffer, source: str, names: Sequence[str]) -> tuple[Stmt, ...]:
+def _copy(
+    to: str, original: Buffer, source: str, names: Sequence[str], order: Sequence[int] = ()
+) -> tuple[Stmt, ...]:
+    """Return loops that copy all elements; `order`: the axes of `source`, by their places in `to`."""
     point = tuple(Var(name) for name in names)
-    body: tuple[Stmt, ...] = (Store(to, point, Load(source, point, original.dtype)),)
+    element = Load(source, in_order(point, order), original.dtype)
+    body: tuple[Stmt, ...] = (Store(to, point, element),)
     for name, extent in reversed(tuple(zip(names, original.shape, strict=True))):
         body = (For(name, ix.const(0), extent, body),)
     return body
@@ -365,17 +301,18 @@ def cache_write(target: Target, step: Staging) -> Nests:
     """
     check_scope("cache_write", target.buffer, step.memory)
     check_new("cache_write", f"stage {target.buffer}", target.nests.names(), step.name)
-    check_cache_write(target)
+    check_cache_write(target, step)
     return build_cache_write(target, step)
 
 
-def check_cache_write(target: Target) -> None:
+def check_cache_write(target: Target, step: Staging) -> None:
     """Theorem: the nest writes every element of the buffer before it reads it, and is the only one
-    that writes it, so that nothing but the copy was in it.
+    that writes it, so that nothing but the copy was in it; what is said of the array's axes is an order of those of the buffer.
     """
     nests, nest, buffer = target.nests, target.nest, target.buffer
     because, help_ = "", tuple[str, ...]()
     others = [n.name for n in nests.nests if n.name != nest.name and buffer in n.written]
+    point, named = point_of(nest, buffer), _named_axes(target, step)
     if not nest.untouched:
         because = "its loops are scheduled already"
         help_ = ("caches come first, then loops",)
@@ -385,8 +322,10 @@ def check_cache_write(target: Target) -> None:
         because = f"{', '.join(others)} writes it too"
     elif nests.buffer(buffer).kind is Kind.INOUT:
         because = "it is updated in place: what was in it before is read"
-    elif point_of(nest, buffer) is None:
+    elif point is None:
         because = "a store does not name its element by loops alone"
+    elif named and sorted(named) != sorted(point):
+        because = f"its axes are {', '.join(point)}"
     if because:
         raise PartitionError(
             "cache_write",
@@ -403,9 +342,10 @@ def build_cache_write(target: Target, step: Staging) -> Nests:
     original = nests.buffer(buffer)
     point = point_of(nest, buffer)
     assert point is not None
-    computes = replace(_stored_in(nest, buffer, name), name=name)
-    copy = read_nest(_copy(buffer, original, name, point), nest.name, copies=True)
-    local = local_buffer(step, original.dtype, original.shape)
+    order = tuple(map(point.index, _named_axes(target, step)))
+    computes = replace(_stored_in(nest, buffer, name, order), name=name)
+    copy = read_nest(_copy(buffer, original, name, point, order), nest.name, copies=True)
+    local = local_buffer(step, original.dtype, in_order(original.shape, order))
     listed = tuple(
         new for n in nests.nests for new in ((computes, copy) if n.name == nest.name else (n,))
     )
@@ -414,18 +354,29 @@ def build_cache_write(target: Target, step: Staging) -> Nests:
     return made.rewritten(Rewrite(f"cache_write({buffer})", f"{buffer} = {name}", alike))
 
 
-def _stored_in(nest: Nest, old: str, new: str) -> Nest:
-    """Return `nest` with the buffer `old` called `new`, where it is stored and where it is read."""
+def _named_axes(target: Target, step: Staging) -> tuple[str, ...]:
+    return target.axes("cache_write", *(axis for axis, _ in step.axes))
+
+
+def in_order(parts: tuple[Expr, ...], order: Sequence[int]) -> tuple[Expr, ...]:
+    """Return what an array has for each axis, by the places of `order`; none: as it is."""
+    return tuple(parts[place] for place in order) if order else parts
+
+
+def _stored_in(nest: Nest, old: str, new: str, order: Sequence[int]) -> Nest:
+    """Return `nest` with the buffer `old` called `new`, its axes in this order, where it is stored and where it is read."""
 
     def moved(node: Expr) -> Expr | None:
         match node:
             case Load(found, index, dtype) if found == old:
-                return Load(new, index, dtype)
+                return Load(new, in_order(index, order), dtype)
             case _:
                 return None
 
     def renamed(stmt: Stmt) -> Stmt:
-        return replace(stmt, buffer=new) if isinstance(stmt, Store) and stmt.buffer == old else stmt
+        if not isinstance(stmt, Store) or stmt.buffer != old:
+            return stmt
+        return replace(stmt, buffer=new, index=in_order(stmt.index, order))
 
     return with_statements(with_expressions(nest, lambda e: rewrite(e, moved)), renamed)
 

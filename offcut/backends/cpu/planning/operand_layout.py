@@ -16,13 +16,22 @@ from offcut.backends.cpu.microkernels.family import Family
 from offcut.backends.cpu.planning.row_reductions import is_row_reduction
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Cast, Expr, Load, Var, variables
+from offcut.core.expr import Cast, Expr, Var, variables
 from offcut.core.layout import Layout
 from offcut.core.program import MAX_SIZE, Kind
 from offcut.costmodel import Machine, tile_cycles
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.microkernel import Microkernel
-from offcut.partition import Match, all_matches, conversions, is_read_once, reading, with_copy
+from offcut.partition import (
+    Match,
+    StagedValue,
+    all_matches,
+    conversions,
+    element_copy,
+    is_read_once,
+    reading,
+    with_value,
+)
 from offcut.schedule import beside
 
 ACROSS = 2  # the first of the forms in which a tile is one column, or packs for one row
@@ -149,28 +158,29 @@ class OperandPlanner:
         readings = (lead,) if exact else (lead, reading(lead, conversions(lead)))
         return any(m.columns for reading in readings for m in all_matches(reading, self.kernels))
 
-    def to_copy(self, position: int) -> tuple[Load, str] | None:
-        """Return the rows' operand of the sum of a group to copy, and the axis along which its terms lie side
-        by side then; None where no microkernel gains by that what the copy takes.
+    def to_copy(self, position: int) -> StagedValue | None:
+        """Return the copy of the rows' operand of the sum of a group in which its terms lie side by side; None where no
+        microkernel gains by that what the copy takes.
         """
         group = self.computation.groups[position]
         lead, now = group[0], self.least(group)
-        priced_copies: list[tuple[float, Load, str]] = []
+        priced_copies: list[tuple[float, StagedValue]] = []
         for match in all_matches(lead, self.kernels):
             unit_depth = self.families[match.microkernel.name].unit_depth
             if not unit_depth or beside(match.by_rows, match.depth) or match.columns is None:
                 continue
-            copied = with_copy(self.computation, position, match.by_rows, match.depth)
-            if copied is not self.computation:
+            copy = element_copy(self.computation, position, match.by_rows, match.depth)
+            if copy is not None:
+                copied = with_value(self.computation, position, copy)
                 columns = next(a.extent for a in lead.axes if a.name == match.columns)
                 reused = ix.literal_value(columns) or self.machine.policy.trips
                 then = replace(self, computation=copied).least(copied.groups[position + 1])
                 price = then + self.machine.traffic.copy_cycles / max(reused, 1)
-                priced_copies.append((price, match.by_rows, match.depth))
+                priced_copies.append((price, copy))
         if not priced_copies:
             return None
-        price, load, depth = min(priced_copies, key=lambda one: one[0])
-        return (load, depth) if price * (1 + self.machine.traffic.convert_share) < now else None
+        price, copy = min(priced_copies, key=lambda one: one[0])
+        return copy if price * (1 + self.machine.traffic.convert_share) < now else None
 
     def least(self, group: tuple[Stage, ...]) -> float:
         """Return the least price of a multiply–add of a group's sum: as it is, its operands converted, or turned."""

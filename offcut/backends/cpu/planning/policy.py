@@ -22,7 +22,6 @@ from offcut.backends.cpu.planning.tile_sizes import Tiles
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, Var, loads, variables
-from offcut.core.text.printer import format_expr
 from offcut.costmodel import worth
 from offcut.describe.computation import Computation, Stage, StageAxis
 from offcut.partition import (
@@ -37,16 +36,15 @@ from offcut.partition import (
     Shared,
     Strategy,
     axis_named,
+    factor_copies,
     fused,
     least_room,
-    with_scratch,
+    reading_value,
     with_shared,
 )
 from offcut.polyhedral import Facts, space_of
 from offcut.schedule import (
     ANY,
-    FACTORS,
-    NARROW,
     At,
     KernelAxes,
     Nest,
@@ -63,6 +61,7 @@ from offcut.schedule import (
     pack_of,
     position_of,
     restaged,
+    value_staging,
     whole_stagings,
 )
 
@@ -169,16 +168,15 @@ class _Planner:
         for stage in leads:
             self.to_scratch(stage)
         for stage in leads:
-            position = position_of(self.given, stage)
-            copy = self.operands.to_copy(position)
+            copy = self.operands.to_copy(position_of(self.given, stage))
             if copy is not None:
-                what = f"{format_expr(copy[0])} along {copy[1]}"
-                self.decide(*self.whole(Staging("value", what, ANY, (stage,))))
+                self.decide(value_staging(stage, copy))
+                self.decide(value_staging(stage, copy))
         for stage in reversed([group[0].buffer for group in self.given.groups]):
             order = self.operands.better_order(self.given.groups[position_of(self.given, stage)])
             if order is not None:
                 axes = tuple((name, Var(name)) for name in order)
-                self.decide(*self.whole(Staging("write", stage, ANY, (), axes)))
+                self.decide(*whole_stagings(self.given, Staging("write", stage, ANY, (), axes)))
         for stage in [group[0].buffer for group in self.given.groups]:
             lead = self.given.groups[position_of(self.given, stage)][0]
             operands = self.operands.to_convert(lead)
@@ -196,23 +194,18 @@ class _Planner:
         )
         return Schedule(self.given.name, (*self.steps, *self.laid, *decisions_of(nests, sums)))
 
-    def whole(self, step: Staging) -> tuple[Staging, ...]:
-        """Return a decision about the stages with all that it says."""
-        return whole_stagings(self.given, step)
-
     def to_scratch(self, stage: str) -> None:
         """Lay computed factors in scratch where some microkernel computes the sum for it: before they
         are converted, or else after.
         """
         for narrow in (True, False):
             position = position_of(self.given, stage)
-            with_factors = with_scratch(self.given, position, narrow)
-            if with_factors is self.given:
-                continue
-            lead = with_factors.groups[position_of(with_factors, stage)][0]
-            if self.operands.is_computed(lead, narrow):
-                what = NARROW if narrow else FACTORS
-                self.decide(*self.whole(Staging("value", what, ANY, (stage,))))
+            factors = factor_copies(self.given, position, narrow)
+            lead = self.given.groups[position][0]
+            for factor in factors:
+                lead = reading_value(lead, factor) or lead
+            if factors and self.operands.is_computed(lead, narrow):
+                self.decide(*(value_staging(stage, factor) for factor in factors))
                 return
 
     def nest(self, part: int | Shared, around: tuple[StageAxis, ...]) -> Nest | Together:

@@ -1,0 +1,149 @@
+"""Values of an expression in an array of their own, which a stage reads in place of the expression.
+
+``where(0 <= y + r - 1 < h, X[y + r - 1], 0)`` has one value for each value of ``y + r``: an array of an axis z holds
+``where(0 <= z - 1 < h, X[z - 1], 0)``, and is read at ``y + r``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from offcut.core import index as ix
+from offcut.core.conditions import conjuncts
+from offcut.core.expr import (
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logic,
+    Select,
+    Var,
+    children,
+    dtype_of,
+    rewrite,
+    substitute,
+    variables,
+)
+from offcut.core.intervals import Ends, ends
+from offcut.core.memo import lazy_property
+from offcut.core.text.printer import format_expr
+from offcut.errors import PartitionError
+
+
+@dataclass(frozen=True)
+class StagedValue:
+    """An array of the values of an expression.
+
+    name   of the array
+    axes   of the array, in order
+    point  what stands for each of them in a stage that reads it
+    value  over the axes, and the sizes
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    point: tuple[Expr, ...]
+    value: Expr
+
+    @property
+    def load(self) -> Load:
+        """Return what is read in place of the expression."""
+        return Load(self.name, self.point, dtype_of(self.value))
+
+    @property
+    def expression(self) -> Expr:
+        """Return the expression as a stage that reads the array would compute it."""
+        return substitute(self.value, dict(zip(self.axes, self.point, strict=True)))
+
+    @property
+    def converted_array(self) -> str | None:
+        """Return the array whose elements it converts, each in its place; None if it does anything else."""
+        match self.value:
+            case Cast(Load(array, index)) if index == tuple(map(Var, self.axes)):
+                return array
+            case _:
+                return None
+
+    @lazy_property
+    def normal_form(self) -> object:
+        """Return what equal expressions have in common."""
+        return normal_form(self.expression)
+
+    def renamed(self, name: str, axes: Sequence[str]) -> StagedValue:
+        """Return it, its array called `name`, with axes of these names."""
+        by_name: dict[str, Expr] = {old: Var(new) for old, new in zip(self.axes, axes, strict=True)}
+        return replace(self, name=name, axes=tuple(axes), value=substitute(self.value, by_name))
+
+    def read_in(self, expr: Expr) -> Expr:
+        """Return `expr` with the array read in place of the expression; one that is converted last, where padding is converted too."""
+        dtype, load = dtype_of(self.value), self.load
+
+        def rule(node: Expr) -> Expr | None:
+            last = converted_last(node)
+            if isinstance(last, Cast) and dtype_of(last.a) == dtype and self.is_equal(last.a):
+                return Cast(load, last.dtype)
+            return load if dtype_of(node) == dtype and self.is_equal(node) else None
+
+        return rewrite(expr, rule)
+
+    def is_equal(self, expr: Expr) -> bool:
+        """Return whether a stage that reads the array computes `expr` there, by its form."""
+        return normal_form(expr) == self.normal_form
+
+    def shape(self, reader: str, ranges: Mapping[str, Ends]) -> tuple[Expr, ...]:
+        """Return how many values each axis has, from 0.
+
+        reader  the stage that reads the array
+        ranges  the least and the greatest value of its loops
+
+        Raises PartitionError for an axis of no sum of loops that begins at 0 or above.
+        """
+        shape = list[Expr]()
+        for axis, part in zip(self.axes, self.point, strict=True):
+            found = ends(part, ranges)
+            late = found is not None and bool(set(ranges) & variables(found[1]))
+            if found is None or late or (ix.literal_value(found[0]) or 0) < 0:
+                raise PartitionError(
+                    "stage_value",
+                    f"cannot stage {format_expr(self.value)} along {axis} = {format_expr(part)}",
+                    at=f"stage {reader}",
+                    because="that is no sum of loops that begins at 0 or above, and ends at one place at each size",
+                    help=(f"loops of {reader}: {', '.join(ranges)}",),
+                )
+            shape.append(ix.add(found[1], 1))
+        return tuple(shape)
+
+
+def converted_last(factor: Expr) -> Expr:
+    """Return ``where(c, float(x), 0)`` as ``float(where(c, x, 0))``."""
+    match factor:
+        case Select(condition, Cast(a, dtype), Const(0)):
+            return Cast(Select(condition, a, Const(0, dtype_of(a))), dtype)
+        case _:
+            return factor
+
+
+def normal_form(expr: Expr) -> object:
+    """Return what two expressions have in common that are equal but for the order of sums of indices."""
+    match expr:
+        case Compare(op, a, b) if dtype_of(a) == "index":
+            left = ix.to_linear(ix.sub(a, b))
+            if op in (">", ">="):
+                left, op = ix.to_linear(ix.sub(b, a)), {">": "<", ">=": "<="}[op]
+            if op == "<=":
+                left, op = ix.to_linear(ix.sub(left.expr(), 1)), "<"
+            return op, left.const, frozenset((repr(atom), k) for atom, k in left.terms)
+        case Load(buffer, index, _):
+            return buffer, tuple(map(normal_form, index))
+        case Logic("and"):
+            return "and", frozenset(map(normal_form, conjuncts(expr)))
+    if dtype_of(expr) == "index":
+        form = ix.to_linear(expr)
+        return form.const, frozenset((repr(atom), k) for atom, k in form.terms)
+    inner = children(expr)
+    if not inner:
+        return repr(expr)
+    own = type(expr).__name__, getattr(expr, "op", getattr(expr, "dtype", ""))
+    return own, tuple(map(normal_form, inner))

@@ -1,0 +1,210 @@
+"""`stage value`: one text for the nests of a processor and for schedules by hand, over the axes of the array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut import Schedule
+from offcut.core.layout import panels
+from offcut.describe.computation import computation
+from offcut.errors import PartitionError
+from offcut.schedule import Staging, restaged
+from tests.agree import agree, exact_matmul
+from tests.facade import Computation, format_expr
+
+
+def product(dtype: str = "float32", constant: bool = False) -> tuple[oc.Tensor, list[oc.Tensor]]:
+    n, k = oc.dim("n", max=99), oc.reduce_axis(6, name="k")
+    a, w = oc.placeholder((n, 6), dtype, "A"), oc.placeholder((6, 5), name="W")
+    element = (lambda i: oc.cast(a[i, k], "float32")) if dtype != "float32" else lambda i: a[i, k]
+    c = oc.compute((n, 5), lambda i, j: oc.sum(element(i) * oc.exp(w[k, j]), axis=k), name="C")
+    return c, [a, w]
+
+
+def window() -> Computation:
+    n, r = oc.dim("n", max=99), oc.reduce_axis(3, name="r")
+    x, w = oc.placeholder((n,), name="X"), oc.placeholder((3,), name="W")
+
+    def term(i: Any) -> Any:
+        at = 2 * i + r
+        return oc.sum(oc.where((at >= 1) & (at < n + 1), x[at - 1], 0.0) * w[r], axis=r)
+
+    return computation([oc.compute(((n + 1) // 2,), term, name="Y")])
+
+
+def step(line: str) -> Staging:
+    (read,) = Schedule.parse(f"schedule C\n{line}").steps
+    assert isinstance(read, Staging)
+    return read
+
+
+def groups(made: Computation) -> list[str]:
+    return [
+        f"{stage.buffer}({', '.join(f'{a.name}: {format_expr(a.extent)}' for a in stage.axes)}) = {format_expr(stage.body)}"
+        for group in made.groups
+        for stage in group
+    ]
+
+
+PADDED = "where(((v >= 1) and v < n + 1), X[v - 1], 0.0)"
+LINES = {
+    "stage value exp(W[u, v]) for C as E(v = j, u = k)": [
+        "E(v: 5, u: 6) = exp(W[u, v])",
+        "C(i: n, j: 5) = sum(float32(A[i, k]) * E[j, k], k)",
+    ],
+    "stage value float32(A[x0, x1]) for C as F(x0 = i, x1 = k)": [
+        "F(x0: n, x1: 6) = float32(A[x0, x1])",
+        "C(i: n, j: 5) = sum(F[i, k] * exp(W[k, j]), k)",
+    ],
+    # as texts of before say it, and in another order of the axes
+    "stage value float32(A[i, k]) for C as F(x0 = i, x1 = k)": [
+        "F(x0: n, x1: 6) = float32(A[x0, x1])",
+        "C(i: n, j: 5) = sum(F[i, k] * exp(W[k, j]), k)",
+    ],
+    "stage value float32(A[i, k]) for C as F(u = k, v = i)": [
+        "F(u: 6, v: n) = float32(A[v, u])",
+        "C(i: n, j: 5) = sum(F[k, i] * exp(W[k, j]), k)",
+    ],
+    "stage value exp(W[k, j]) for C as E(k, j)": [
+        "E(k: 6, j: 5) = exp(W[k, j])",
+        "C(i: n, j: 5) = sum(float32(A[i, k]) * E[k, j], k)",
+    ],
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_value_is_an_array_of_its_own_in_the_order_that_its_axes_say(line: str) -> None:
+    c, inputs = product("float16")
+    made = restaged(computation([c], inputs), step(line))
+    assert groups(made) == LINES[line]
+
+
+def test_a_value_that_a_text_of_before_says_in_loops_of_its_reader_is_one_over_its_axes() -> None:
+    new = step(f"stage value {PADDED} for Y as P(v = 2*i + r)")
+    old = "where(2*i + r >= 1 and 2*i + r < n + 1, X[2*i + r - 1], 0.0)"
+    made = restaged(window(), new)
+    assert (
+        made.buffer("P").shape
+        == restaged(window(), step(f"stage value {old} for Y as P(v = 2*i + r)")).buffer("P").shape
+    )
+    assert groups(made)[1] == "Y(i: (n + 1)//2) = sum(P[2*i + r] * W[r], r)"
+    assert format_expr(made.buffer("P").shape[0]) == "2*((n + 1)//2) + 1"
+
+
+def test_two_sums_read_one_array() -> None:
+    n, k, h = oc.dim("n", max=99), oc.reduce_axis(6, name="k"), oc.reduce_axis(6, name="h")
+    a, b = oc.placeholder((n, 6), name="A"), oc.placeholder((n,), name="B")
+    s = oc.compute((n,), lambda i: oc.sum(a[i, k] * oc.exp(b[i]), axis=k), name="S")
+    c = oc.compute((n,), lambda i: oc.sum(a[i, h] * oc.exp(b[i]) * s[i], axis=h), name="C")
+    both = restaged(computation([c]), step("stage value exp(B[u]) for C S as E(u = i)"))
+    assert groups(both) == [
+        "E(u: n) = exp(B[u])",
+        "S(i: n) = sum(A[i, k] * E[i], k)",
+        "C(i: n) = sum(A[i, h] * E[i] * S[i], h)",
+    ]
+
+
+REFUSED = {
+    "stage value exp(W[u, v]) for C as E(u = j, v = k)": """\
+schedule: cannot stage exp(W[u, v]) for C
+  because  C computes no exp(W[j, k])
+  help     stage value exp(W[k, j]) for C as W_staged(j, k)
+  help     stage value A[i, k] for C as A_staged(i, k)
+  help     stage value W[k, j] for C as W_staged(j, k)
+  help     stage value float32(A[x0, x1]) for C as A_float32(x0 = i, x1 = k)""",
+    "stage value exp(W[u + 1, v]) for C as E(u = k - 1, v = j)": """\
+stage_value: cannot stage exp(W[u + 1, v]) along u = k - 1
+  at       stage C
+  because  that is no sum of loops that begins at 0 or above, and ends at one place at each size
+  help     loops of C: i, j, k""",
+    "stage value exp(W[u, v]) for C as A(u = k, v = j)": """\
+schedule: cannot call an array A
+  because  something has that name""",
+    "stage value exp(W[u, n]) for C as E(u = k, n = j)": """\
+schedule: cannot make n
+  because  something has that name""",
+    "stage value float32(A[u, v]) for C as A(u = i, v = k)": """\
+schedule: cannot call an array A
+  because  something has that name""",
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_a_value_that_is_not_there_and_a_name_that_is_are_refused(line: str) -> None:
+    c, inputs = product("float16")
+    with pytest.raises(PartitionError) as refused:
+        restaged(computation([c], inputs), step(line))
+    assert str(refused.value) == REFUSED[line]
+
+
+def test_the_line_of_a_processor_means_the_same_by_hand() -> None:
+    c, inputs = product("float16")
+    line = "stage value exp(W[u, v]) for C as E(v = j, u = k)"
+    by_hand = oc.create_schedule(c, inputs).apply(Schedule("C", (step(line),))).source
+    order = "cover E vectors\nsplit C.j mask 4 as j_tile j_in\norder C i j_tile j_in\ncover C at j_in vectors"
+    kernel = oc.compile(c, inputs=inputs, schedule=Schedule.parse(f"schedule C\n{line}\n{order}"))
+    rng = np.random.default_rng(0)
+    a, w = (
+        rng.standard_normal((7, 6)).astype("float16"),
+        rng.standard_normal((6, 5)).astype("float32"),
+    )
+    exact = exact_matmul(a.astype("float32"), np.exp(w.astype("float64")))
+    agree(np.asarray(kernel(a, w)), exact)
+    agree(by_hand.run({"A": a, "W": w}), exact)
+
+
+def test_a_result_is_computed_in_the_order_of_axes_that_a_line_says_by_hand_too() -> None:
+    c, inputs = product()
+    turned = Schedule.parse("schedule C\nstage write C as T(j, i)\norder T j i k")
+    program = oc.create_schedule(c, inputs).apply(turned).lower()
+    assert "  T[j, i] += A[i, k]" in str(program)
+    rng = np.random.default_rng(1)
+    a, w = (rng.standard_normal(shape).astype("float32") for shape in ((7, 6), (6, 5)))
+    agree(program.run({"A": a, "W": w}), exact_matmul(a, np.exp(w.astype("float64"))))
+    with pytest.raises(PartitionError) as refused:
+        oc.create_schedule(c, inputs).apply(Schedule.parse("schedule C\nstage write C as T(j, k)"))
+    assert (
+        str(refused.value)
+        == """\
+stage: cannot compute C in a buffer of its own
+  at       line 2: stage write C as T(j, k)
+  because  its axes are i, j"""
+    )
+
+
+def test_a_value_lies_in_the_layout_and_the_memory_that_its_line_says() -> None:
+    c, inputs = product("float16")
+    line = "stage value exp(W[u, v]) for C as E(u = k, v = j) in near layout panels(0, 1, 16)"
+    array = restaged(computation([c], inputs), step(line)).buffer("E")
+    assert (array.scope, array.layout) == ("near", panels(16))
+    with pytest.raises(PartitionError, match="cannot lay E out in panels"):
+        restaged(
+            computation([c], inputs), step(line.replace("panels(0, 1, 16)", "panels(0, 2, 16)"))
+        )
+
+
+@pytest.mark.isa("avx512f")
+def test_a_microkernel_reads_the_panels_of_a_staged_value() -> None:
+    c, inputs = product()
+    kernel = oc.compile(
+        c,
+        inputs=inputs,
+        schedule=Schedule.parse("""\
+schedule C
+stage value exp(W[u, v]) for C as E(u = k, v = j) layout panels(0, 1, 16)
+cover E vectors
+split C.i ladder 14 as i_tile i_in
+split C.j ladder 32 as j_tile j_in
+order C i_tile j_tile i_in j_in
+cover C at i_in fma_float32_avx512(i=i_in, j=j_in, p=k)"""),
+    )
+    assert "B=E" in str(kernel.loops)
+    rng = np.random.default_rng(2)
+    for rows in (0, 1, 14, 15, 47):
+        a, w = (rng.standard_normal(s).astype("float32") for s in ((rows, 6), (6, 5)))
+        exact = exact_matmul(a, np.exp(w.astype("float64")))
+        agree(np.asarray(kernel(a, w)), exact, units=32)
