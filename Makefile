@@ -22,7 +22,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-machines test-hosts net lint style types imports format bench bench-track clean
+.PHONY: help demo test test-all test-machines test-hosts net lint style types imports format bench bench-track artifact clean
 
 help:
 	@echo 'make demo      a sentence encoder over a real text, wholly in offcut'
@@ -35,6 +35,7 @@ help:
 	@echo 'make format    rewrite the sources in the style'
 	@echo 'make bench     the tables of bench/, on an idle machine'
 	@echo 'make bench-track  some dozen kernels, compared with those of the last saved commit'
+	@echo 'make artifact  the short form of ARTIFACT.md, into out/artifact'
 	@echo 'make clean     remove environments and caches'
 
 demo: .venv-demo/installed .venv-demo/weights
@@ -76,6 +77,11 @@ bench: .venv/installed .venv/peers
 
 bench-track: .venv/installed
 	$(DEV) bench/track.py $(ARGS)
+
+artifact: .venv/installed
+	@for name in strategies price; do $(DEV) -m offcut study studies/$$name.toml --out out/artifact/$$name --seconds-per-cell 0.05 || exit 1; done
+	$(DEV) bench/call_overhead.py --quick | tee out/artifact/call_overhead.txt
+	$(DEV) bench/order_of_pairs.py --cells cpu --quick | tee out/artifact/order_of_pairs.txt
 
 clean:
 	rm -rf .venv .venv-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
