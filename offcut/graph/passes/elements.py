@@ -134,7 +134,8 @@ class Elements:
         """Return whether an index is seen to be one of an axis."""
         form = ix.to_linear(at)
         indices = variables(at) & self.ends.keys()
-        if not is_index(at) or not all(isinstance(atom, Var) for atom, _ in form.terms):
+        moving = (atom for atom, _ in form.terms if variables(atom) & indices)
+        if not (is_index(at) and all(isinstance(atom, Var) for atom in moving)):
             return False
         least = greatest = at
         for atom, factor in form.terms:
@@ -210,11 +211,20 @@ def folded(expr: Expr) -> Expr:
 
 _ARITHMETIC: Mapping[str, Callable[[Expr, Expr], Expr]] = {
     "+": ix.add,
-    "-": ix.sub,
+    "-": lambda a, b: _signed(a, b) or ix.sub(a, b),
     "*": ix.mul,
     "//": ix.floordiv,
     "%": ix.mod,
 }
+
+
+def _signed(above: Expr, below: Expr) -> Expr | None:
+    """Return e for ``max(0, e) - max(0, -e)``, as sizes of either sign are counted; None of others."""
+    match normal(above), normal(below):
+        case Binary("max", Const(0), e), Binary("max", Const(0), less):
+            return e if normal(Binary("+", e, less)) == ix.const(0) else None
+        case _:
+            return None
 
 
 def _number(expr: Expr) -> Expr:
