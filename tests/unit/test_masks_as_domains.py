@@ -21,15 +21,17 @@ D = 8
 Make = Callable[[Builder, Any, Any], Any]
 
 
-def attention(mask: Make, longer: bool = False, **options: Any) -> Builder:
+def attention(mask: Make, longer: bool = False, depth: Any = D, **options: Any) -> Builder:
     """A graph of attention under a mask that is made in it, of two sentences.
 
     longer  whether keys are of as many places before the queries, and of these
+    depth   of queries, keys and values, or the name of a size
     """
     g = Builder("net")
     s = g.size("s", 0, 512)
     t = s + g.size("p", 0, 512) if longer else g.size("t", 0, 512)
-    arrays = [g.input(name, "float32", (2, n, D)) for name, n in zip("qkv", (s, t, t), strict=True)]
+    d = g.size(depth) if isinstance(depth, str) else depth
+    arrays = [g.input(name, "float32", (2, n, d)) for name, n in zip("qkv", (s, t, t), strict=True)]
     g.output(g.node("attention", *arrays, mask=mask(g, s, t), **options))
     return g
 
@@ -108,6 +110,7 @@ def test_what_places_do_not_say_stays_a_mask() -> None:
         lambda g, s, t: g.node("not_equal", *places(g, s, t)),
     ):
         assert set(option(attention(mask))) == {"mask"}
+    assert set(option(attention(lower, depth="d", scale=1.0))) == {"mask", "scale"}
 
 
 @pytest.mark.parametrize("kind", ["bool", "float32"])

@@ -10,7 +10,7 @@ After: ``y = attention(q, k, v, causal=true, past=t - s)``.
 What a mask is at a place is read from what its operators describe (`offcut.graph.passes.elements`), and from all elements of arrays that
 are known. It is a conjunction of conditions; those that a query attends to no key beyond ``i + past``, or to none more than a number
 before, are options. Where others are left, as of keys that are padding, the mask stays, and the loops end where its conditions on places do. Minus infinity leaves a key out,
-and so does False; the least finite number does not: a score that is as far from 0 would be seen.
+and so does False; the least finite number does not: a score that is as far from 0 would be seen. Attention of any depth keeps its mask: the proof of loops that end elsewhere takes minutes there.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def _without_mask(bound: Bound, node: Node, known: dict[str, _Seen | None]) -> d
         **dict(node.options),
     }
     mask = given.get("mask")
-    if not isinstance(mask, Ref):
+    values = bound.graph.values
+    depths = (values[given[name].name].shape[-1] for name in ("q", "v"))
+    if not isinstance(mask, Ref) or not all(isinstance(depth, Const) for depth in depths):
         return {}
     if mask.name not in known:
         known[mask.name] = _seen_by(bound, mask.name)
