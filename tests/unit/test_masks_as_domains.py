@@ -108,6 +108,7 @@ def test_what_places_do_not_say_stays_a_mask() -> None:
         lambda g, s, t: g.node("where", lower(g, s, t), 0.0, -3.4e38, dtype="float32"),
         lambda g, s, t: g.node("greater", *places(g, s, t)[::-1]),
         lambda g, s, t: g.node("not_equal", *places(g, s, t)),
+        lambda g, s, t: g.node("less", *(g.node("remainder", one, one) for one in places(g, s, t))),
     ):
         assert set(option(attention(mask))) == {"mask"}
     assert set(option(attention(lower, depth="d", scale=1.0))) == {"mask", "scale"}

@@ -49,7 +49,7 @@ _EMPTY, _FULL = Const(0, "bool"), Const(1, "bool")
 
 
 class TooManyError(Exception):
-    """An element is made of more than `MOST` others, or of a sum."""
+    """An element is made of more than `MOST` others, or of a sum, or of integers that are divided by what is no number above 0."""
 
 
 @dataclass
@@ -177,6 +177,8 @@ def folded(expr: Expr) -> Expr:
     match expr:
         case Const(value, dtype) if dtype in _WIDE:
             return ix.const(int(value))
+        case Binary("//" | "%", _, by) if (ix.literal_value(by) or 0) <= 0:
+            raise TooManyError
         case Select(condition, then, other):
             return _chosen(condition, then, other)
         case Logic("not", (a,)):
