@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import copysign
 
+from offcut.core import index as ix
 from offcut.core.dtypes import FLOATS, identity
 from offcut.core.expr import Compare, Const, Expr, Logic, Select, dtype_of
 
@@ -45,3 +46,18 @@ def conditional_term(value: Expr, reducer: str | None) -> tuple[Expr, Expr] | No
             if nothing == neutral and copysign(1.0, nothing) == copysign(1.0, neutral):
                 return condition, then
     return None
+
+
+def at_least_zero(atom: Expr) -> Compare | None:
+    """Return a comparison of indices as ``index >= 0``; None where it is none."""
+    if not isinstance(atom, Compare) or dtype_of(atom.a) != "index":
+        return None
+    difference = ix.sub(atom.a, atom.b)
+    match atom.op:
+        case ">=" | ">":
+            form = ix.sub(difference, int(atom.op == ">"))
+        case "<" | "<=":
+            form = ix.sub(-1 if atom.op == "<" else 0, difference)
+        case _:
+            return None
+    return Compare(">=", ix.simplify(form), ix.const(0))

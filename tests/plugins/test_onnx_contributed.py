@@ -215,3 +215,39 @@ def test_numbers_of_16_bits_are_quantized_as_those_of_8(dtype: Any) -> None:
     for n in (1, 3):
         feed = {"x": 300 * floats(n, n, 4)}
         np.testing.assert_array_equal(mine(feed)["y"], exact(proto, feed)[0])
+
+
+GROUPED = {
+    "after a cache": (
+        "float[b, s, 32] q, float[b, s, 16] k, float[b, s, 16] v, float[b, 1, p, 16] pk, float[b, 1, p, 16] pv, int32[b] last, int32[1] total",
+        "GroupQueryAttention <num_heads = 2, kv_num_heads = 1, do_rotary = 1> (q, k, v, pk, pv, last, total, cos, sin)",
+    ),
+    "all in one, in a window": (
+        "float[b, s, 64] q, int32[b] last, int32[1] total",
+        "GroupQueryAttention <num_heads = 4, kv_num_heads = 2, local_window_size = 3, scale = 0.3> (q, , , , , last, total)",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", GROUPED)
+def test_attention_of_grouped_heads_is_that_of_onnxruntime(which: str) -> None:
+    inputs, call = GROUPED[which]
+    angles = np.outer(np.arange(64), np.geomspace(1.0, 0.01, 8))
+    turns = {"cos": np.cos(angles).astype(np.float32), "sin": np.sin(angles).astype(np.float32)}
+    outputs = "float[b, s, 32] y, float[b, g, t, e] keys, float[b, g, t, e] values"
+    proto = model(inputs, outputs, f"y, keys, values = {call}", **turns)
+    ours = oc.from_onnx(proto)
+    for b, s, p in ((1, 1, 5), (2, 1, 16), (1, 7, 3), (1, 15, 1)):
+        if which != "after a cache":
+            p = 0
+        widths = (32, 16, 16) if p else (64,)
+        feed: dict[str, Any] = {n: floats(s, b, s, w) for n, w in zip("qkv", widths, strict=False)}
+        if p:
+            feed |= {name: floats(p, b, 1, p, 16) for name in ("pk", "pv")}
+        feed |= {"last": np.full(b, p + s - 1, np.int32), "total": np.array([p + s], np.int32)}
+        for found, wanted in zip(ours(feed).values(), exact(proto, feed), strict=True):
+            agree(found, of_peer(wanted))
+    feed["last"][-1] += 1
+    with pytest.raises(oc.CallError):
+        ours(feed)

@@ -18,7 +18,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 import offcut as oc
 from offcut.plugins import torch as plugin
 from offcut.plugins.torch.unguarded import UNGUARDED
-from offcut.plugins.torch.unguarded.einsum import einsum
 from tests.plugins.torch_models import held, like
 
 SIZES = [(2, 8), (1, 8), (13, 5), (1, 1)]
@@ -187,29 +186,6 @@ def test_what_is_written_to_parts_of_an_array_needs_one_graph() -> None:
         assert torch.equal(run(x, 4), model(x, 4))
     assert counters["stats"]["unique_graphs"] == 1
     assert not plugin.programs()[-1].left  # others may live on until they are collected
-
-
-@pytest.mark.parametrize(
-    ("equation", "shapes"),
-    [
-        ("bnd,dhk->bhnk", [(2, 3, 4), (4, 2, 5)]),
-        ("bhnm,bhmk,hko->bnho", [(2, 3, 4, 5), (2, 3, 5, 6), (3, 6, 7)]),
-        ("bii->bi", [(2, 3, 3)]),
-        ("ii", [(3, 3)]),
-        ("...ij,...jk->...ik", [(2, 1, 3, 4), (5, 4, 6)]),
-        ("i,j->ij", [(3,), (4,)]),
-        ("bn,bn", [(2, 3), (2, 3)]),
-        ("ij,jk", [(3, 4), (4, 5)]),
-        ("ab,cb->ca", [(3, 1), (4, 5)]),
-        ("ba,", [(2, 3), ()]),
-    ],
-)
-def test_a_sum_of_products_by_letters_is_that_of_torch(
-    equation: str, shapes: list[tuple[int, ...]]
-) -> None:
-    operands = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
-    wanted = torch.einsum(equation, *operands)
-    like(einsum(equation, operands), wanted)
 
 
 def test_torch_is_as_it_was() -> None:

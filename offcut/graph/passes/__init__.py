@@ -9,6 +9,7 @@ from offcut.errors import DescribeError
 from offcut.graph.graph import Bound
 from offcut.graph.passes.constants import fold_constants
 from offcut.graph.passes.joined import join_products
+from offcut.graph.passes.masks import masks_as_domains
 from offcut.graph.passes.patches import patches_as_rows
 from offcut.graph.passes.quantized import integer_products
 from offcut.graph.passes.reshapes import sink_reshapes
@@ -23,6 +24,7 @@ DEFAULT: tuple[Pass, ...] = (
     patches_as_rows,
     fold_constants,
     share_equal,
+    masks_as_domains,
     join_products,
     sink_reshapes,
     drop_dead,
@@ -72,6 +74,7 @@ __all__ = [
     "improved",
     "integer_products",
     "join_products",
+    "masks_as_domains",
     "patches_as_rows",
     "share_equal",
     "sink_reshapes",

@@ -18,6 +18,7 @@ import sympy
 import torch
 from torch.fx.experimental.sym_node import SymNode
 
+from offcut.plugins.torch.replaced import replaced
 from offcut.plugins.torch.sizes import is_size_symbol, sympy_of, values_of
 
 _HOLDS: Mapping[Any, Callable[[float, float], bool]] = {
@@ -127,13 +128,9 @@ def branches() -> Iterator[list[Any]]:
         found.extend(sympy.Eq(one, values[one]) for one in symbols)
         return float(measured(size, file, line))
 
-    torch.SymBool.__bool__, SymNode.guard_int = noted, noted_number
-    SymNode.guard_float, SymNode.guard_bool = noted_float, noted_bound
-    try:
+    asked = {"guard_int": noted_number, "guard_float": noted_float, "guard_bool": noted_bound}
+    with replaced(torch.SymBool, {"__bool__": noted}), replaced(SymNode, asked):
         yield found
-    finally:
-        torch.SymBool.__bool__, SymNode.guard_int = taken, counted
-        SymNode.guard_float, SymNode.guard_bool = measured, guard_bool
 
 
 def _is_bound(condition: Any) -> bool:

@@ -14,8 +14,8 @@ fail, so they are not taken. A size of 0 is a number, too: of such, torch cannot
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from torch._dynamo import config as dynamo
 from torch._subclasses.fake_impls import get_fast_op_impls
 from torch.fx.experimental import _config as symbolic
 
-from offcut.plugins.torch import unguarded
+from offcut.plugins.torch.unguarded import unguarded
 from offcut.plugins.torch.unguarded.spaced import Counting
 from offcut.plugins.torch.whole import whole
 
@@ -34,9 +34,7 @@ _STATIC = "_dynamo_static_indices"
 class Oblivious:
     """Settings of torch while it traces a frame for us; put back when the compilation ends."""
 
-    before: tuple[bool, ...] = ()
-    layers: AbstractContextManager[None] = nullcontext()
-    fast: Mapping[Any, Any] = {}
+    stack: ExitStack | None = None
     marked: tuple[Any, ...] = ()
     asked = False
 
@@ -59,51 +57,40 @@ class Oblivious:
 
         tensors  that the frame is traced with: those of their sizes that stay numbers are marked so
         """
-        if not cls.before:
-            cls.before, cls.fast = cls._now(), dict(get_fast_op_impls())
-            cls._set(True, False, False, False, True, not torch.is_grad_enabled())
-            cls.layers = whole()
-            cls.layers.__enter__()
-            get_fast_op_impls().clear()
-            unguarded.enter()
+        if cls.stack is None:
+            cls.stack = ExitStack()
+            _settle(cls.stack)
         cls.marked += tuple(one for one in tensors if _mark(one))
 
     @classmethod
     def leave(cls, *_: Any) -> None:
         """As it was."""
-        if cls.before:
-            cls._set(*cls.before)
-            cls.layers.__exit__(None, None, None)
-            get_fast_op_impls().update(cls.fast)
-            unguarded.leave()
+        if cls.stack is not None:
+            cls.stack.close()
             for one in cls.marked:
                 delattr(one, _STATIC)
-            cls.before, cls.fast, cls.marked, cls.asked = (), {}, (), False
+            cls.stack, cls.marked, cls.asked = None, (), False
 
     @staticmethod
     def now() -> bool:
         """Whether sizes of 1 are traced as sizes."""
         return bool(symbolic.backed_size_oblivious)
 
-    @staticmethod
-    def _now() -> tuple[bool, ...]:
-        return (
-            symbolic.backed_size_oblivious,
-            symbolic.use_duck_shape,
-            torch._C._get_nnpack_enabled(),
-            torch._C._get_mkldnn_enabled(),
-            dynamo.capture_dynamic_output_shape_ops,
-            dynamo.allow_rnn,
-        )
 
-    @staticmethod
-    def _set(
-        oblivious: bool, duck: bool, nnpack: bool, mkldnn: bool, found: bool, layers: bool
-    ) -> None:
-        symbolic.backed_size_oblivious, symbolic.use_duck_shape = oblivious, duck
-        torch._C._set_nnpack_enabled(nnpack)
-        torch._C._set_mkldnn_enabled(mkldnn)
-        dynamo.capture_dynamic_output_shape_ops, dynamo.allow_rnn = found, layers
+def _settle(stack: ExitStack) -> None:
+    """Enter the settings into a stack that leaves them."""
+    stack.enter_context(symbolic.patch(backed_size_oblivious=True, use_duck_shape=False))
+    layers = not torch.is_grad_enabled()
+    stack.enter_context(dynamo.patch(capture_dynamic_output_shape_ops=True, allow_rnn=layers))
+    for name in ("nnpack", "mkldnn"):
+        put = getattr(torch._C, f"_set_{name}_enabled")
+        stack.callback(put, getattr(torch._C, f"_get_{name}_enabled")())
+        put(False)
+    stack.enter_context(whole())
+    fast = get_fast_op_impls()
+    stack.callback(fast.update, dict(fast))
+    fast.clear()
+    stack.enter_context(unguarded())
 
 
 def is_number(axis: int, size: int) -> bool:

@@ -23,6 +23,7 @@ from offcut.graph.composed import of_size
 from offcut.graph.graph import Argument, Bound, Node, Value
 from offcut.graph.passes import drop_dead
 from offcut.graph.sizes.extents import normal, span
+from offcut.graph.sizes.numbers import plain, product
 from offcut.graph.views import VIEWS
 from offcut.plugins.torch.dtypes import NAMES
 from offcut.plugins.torch.facts import Facts
@@ -403,7 +404,7 @@ class Translation:
             return self.reshape(x, wanted)
         except DescribeError:
             flat = self.reshape(x, (product(self.shape(x)),))
-            return self.reshape(self.restated(flat, (product(wanted),)), wanted)
+            return self.reshape(self.restated(flat, (ix.index(product(wanted)),)), wanted)
 
     def transpose(self, x: Ref, axes: Sequence[int]) -> Ref:
         """Return a value with its axes in another order."""
@@ -461,20 +462,6 @@ def pruned(bound: Bound, outputs: tuple[str, ...]) -> Bound:
     named = _named((*inputs, *results), graph.nodes)
     sizes = tuple(size for size in graph.sizes if size.name in named)
     return Bound(replace(graph, sizes=sizes, inputs=inputs), live.arrays)
-
-
-def plain(extent: Expr) -> Expr | int:
-    """Return an extent that is a number as one."""
-    literal = ix.literal_value(extent)
-    return extent if literal is None else literal
-
-
-def product(extents: Iterable[Expr | int]) -> Expr:
-    """Of extents."""
-    total: Expr = ix.const(1)
-    for extent in extents:
-        total = Binary("*", total, ix.index(extent))
-    return total
 
 
 def _named(values: Iterable[Value], nodes: Iterable[Node]) -> set[str]:

@@ -9,7 +9,7 @@ In a frame that dynamo traced, an operator of ours stands for the layer, ``offcu
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -17,29 +17,22 @@ from torch._decomp import decomposition_table
 from torch._subclasses.fake_tensor import is_fake
 from torch.utils import _pytree as pytree
 
+from offcut.plugins.torch.replaced import replaced
+
 NAMES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
 @contextmanager
 def whole() -> Iterator[None]:
     """Recurrent layers are traced by their shapes, inside."""
-    every = [getattr(torch.ops.aten, name).input for name in NAMES]
-    before = [(dict(op.py_kernels), decomposition_table[op]) for op in every]
-    for op, (kernels, walked) in zip(every, before, strict=True):
-        shaped = _traced(walked)
-        _set(op, dict.fromkeys(kernels, shaped), shaped)
-    try:
+    with ExitStack() as stack:
+        for op in (getattr(torch.ops.aten, name).input for name in NAMES):
+            shaped = _traced(decomposition_table[op])
+            stack.callback(op._dispatch_cache.clear)
+            stack.enter_context(replaced(op.py_kernels, dict.fromkeys(op.py_kernels, shaped)))
+            stack.enter_context(replaced(decomposition_table, {op: shaped}))
+            op._dispatch_cache.clear()
         yield
-    finally:
-        for op, (kernels, walked) in zip(every, before, strict=True):
-            _set(op, kernels, walked)
-
-
-def _set(op: Any, kernels: dict[Any, Any], walked: Any) -> None:
-    op.py_kernels.clear()
-    op.py_kernels.update(kernels)
-    op._dispatch_cache.clear()
-    decomposition_table[op] = walked
 
 
 def _traced(walked: Any) -> Any:

@@ -33,14 +33,13 @@ from math import lcm
 
 from offcut.core import index as ix
 from offcut.core.analysis import analysis
-from offcut.core.conditions import conditional_term, conjunction, conjuncts
+from offcut.core.conditions import at_least_zero, conditional_term, conjunction, conjuncts
 from offcut.core.expr import (
     Compare,
     Expr,
     Load,
     Var,
     all_loads,
-    dtype_of,
     loads,
     reads_memory,
     substitute,
@@ -437,23 +436,8 @@ def _conditions_of_read(
     conditions += [substitute(one, index_of_axis) for one in needed]
     axis_of: dict[str, Expr] = {name: Var(_axis(k)) for k, name in enumerate(names)}
     own = sizes | {_axis(k) for k in range(len(names))}
-    forms = (_at_least_zero(substitute(atom, axis_of)) for atom in conditions)
+    forms = (at_least_zero(substitute(atom, axis_of)) for atom in conditions)
     return frozenset(one for one in forms if one is not None and variables(one) <= own)
-
-
-def _at_least_zero(atom: Expr) -> Expr | None:
-    """Return a comparison of indices as ``index >= 0``; None where it is none."""
-    if not isinstance(atom, Compare) or dtype_of(atom.a) != "index":
-        return None
-    difference = ix.sub(atom.a, atom.b)
-    match atom.op:
-        case ">=" | ">":
-            form = ix.sub(difference, int(atom.op == ">"))
-        case "<" | "<=":
-            form = ix.sub(-1 if atom.op == "<" else 0, difference)
-        case _:
-            return None
-    return Compare(">=", ix.simplify(form), ix.const(0))
 
 
 def _axis(number: int) -> str:

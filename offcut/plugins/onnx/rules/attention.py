@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from offcut.graph.sizes.numbers import arithmetic
 from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.operands import Call, Element, Operand, Refused, Results
+from offcut.plugins.onnx.making.operands import Call, Element, Operand, Refused, Results, known
 from offcut.plugins.onnx.rules.elementwise import Operator
 
 
@@ -41,10 +42,67 @@ def _attention(g: Context, call: Call) -> Results:
             raise Refused("a mask of other keys than there are")
         options["mask"] = mask if not g.is_float(mask) else g.cast(mask, g.dtype(q))
     made: Operand = g.op("attention", q, k, v, **options)
-    if flat:
-        n, heads, rows, width = g.shape(made)
-        made = g.reshape(g.transpose(made, [0, 2, 1, 3]), (n, rows, arithmetic("*", heads, width)))
+    return (_joined(g, made) if flat else made, k, v)[: max(call.outputs, 1)]
+
+
+def grouped_attention(g: Context, call: Call) -> Results:
+    """Causal attention of onnxruntime, whose keys and values are those of its cache and its own: every sentence is as long as these."""
+    for name, default in (("softcap", 0.0), ("smooth_softmax", 0), ("qk_output", 0)):
+        if call.get(name, default) not in (default, -1):
+            raise Refused(f"{name}={call.get(name)}", f"{name}={default}")
+    heads, groups = call.get("num_heads"), call.get("kv_num_heads")
+    if call.input(1) is None:
+        depth = arithmetic("//", g.shape(call[0])[2], heads + 2 * groups)
+        ends = [arithmetic("*", depth, n) for n in (0, heads, heads + groups, heads + 2 * groups)]
+        parts = [g.slice(call[0], 2, low, high) for low, high in pairwise(ends)]
+    else:
+        parts = [call[place] for place in range(3)]
+    q, k, v = (_heads(g, x, n) for x, n in zip(parts, (heads, groups, groups), strict=True))
+    rows, past = g.shape(q)[2], 0 if call.input(3) is None else g.shape(call[3])[2]
+    whole = arithmetic("+", past, rows)
+    if call.get("do_rotary", 0):
+        if call.get("rotary_interleaved", 0):
+            raise Refused("rotary_interleaved=1", "rotary_interleaved=0")
+        turns = [g.slice(call[place], 0, past, whole) for place in (7, 8)]
+        q, k = (_rotated(g, x, *turns) for x in (q, k))
+    if call.input(3) is not None:
+        k = g.op("concat", (call[3], k), axis=2)
+        v = g.op("concat", (call[4], v), axis=2)
+    call.overlook("k_quant_type", "v_quant_type", "kv_cache_bit_width")
+    batch, last = g.shape(q)[0], g.cast(call[5], "int64")
+    is_whole = g.binary("equal", last, known(arithmetic("-", whole, 1)))
+    if call.input(3) is None:  # what follows the end of a sentence no query of it sees
+        is_whole = g.binary("less", last, known(whole))
+    q = g.required(q, g.broadcast(g.reshape(is_whole, (batch, 1, 1, 1)), g.shape(q)))
+    call.input(6)  # as long as the longest
+    options: dict[str, Any] = {"causal": True}
+    if past != 0:
+        options["past"] = past
+    if call.get("local_window_size", -1) > 0:
+        options["window"] = call.get("local_window_size")
+    if call.get("scale", 0.0):
+        options["scale"] = call.get("scale")
+    made = _joined(g, g.op("attention", q, k, v, **options))
     return (made, k, v)[: max(call.outputs, 1)]
+
+
+def _rotated(g: Context, x: Operand, cosines: Operand, sines: Operand) -> Operand:
+    """Pairs of elements, each of one half and the other, turned by angles of their places: (batch, heads, n, 2 * e) by (n, e)."""
+    half = g.shape(cosines)[1]
+    if not g.same(arithmetic("*", half, 2), g.shape(x)[3]):
+        raise Refused("angles of a part of the elements", "as many angles as half of a head")
+    one, other = g.slice(x, 3, 0, half), g.slice(x, 3, half, g.shape(x)[3])
+    first = g.binary(
+        "subtract", g.binary("multiply", one, cosines), g.binary("multiply", other, sines)
+    )
+    second = g.binary("add", g.binary("multiply", other, cosines), g.binary("multiply", one, sines))
+    return g.op("concat", (first, second), axis=3)
+
+
+def _joined(g: Context, x: Operand) -> Operand:
+    """(batch, heads, n, e) as (batch, n, heads * e)."""
+    batch, heads, rows, width = g.shape(x)
+    return g.reshape(g.transpose(x, [0, 2, 1, 3]), (batch, rows, arithmetic("*", heads, width)))
 
 
 def _heads(g: Context, x: Operand, count: int) -> Operand:

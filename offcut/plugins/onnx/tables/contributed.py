@@ -15,6 +15,7 @@ from offcut.graph.sizes.numbers import product
 from offcut.plugins.onnx.images.windows import WINDOWS
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results
+from offcut.plugins.onnx.rules.attention import grouped_attention
 from offcut.plugins.onnx.rules.elementwise import ELEMENTWISE, Operator, scalar
 from offcut.plugins.onnx.rules.products import multiplied
 from offcut.plugins.onnx.rules.recurrent import dynamic_lstm
@@ -220,6 +221,7 @@ CONTRIBUTED: Mapping[str, Operator] = {
     "FastGelu": _gelu("gelu_tanh"),
     "FusedMatMul": _matmul,
     "Gelu": _gelu("gelu"),
+    "GroupQueryAttention": grouped_attention,
     "MatMulIntegerToFloat": _to_float,
     "MatMulNBits": _of_bits,
     "QGemm": _gemm,

@@ -11,13 +11,14 @@ from offcut.core.dtypes import HALVES, INTEGERS
 from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.graph.composed import required
+from offcut.graph.sizes.numbers import plain
 from offcut.graph.special.inverses import is_negative
 from offcut.plugins.torch.dtypes import NAMES
 from offcut.plugins.torch.halves import is_rounded
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import operand, truth
 from offcut.plugins.torch.table import takes
-from offcut.plugins.torch.translation import Operand, Translation, plain
+from offcut.plugins.torch.translation import Operand, Translation
 
 _MOST = 64
 """Whole powers up to this are products."""

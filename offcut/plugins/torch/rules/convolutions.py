@@ -15,9 +15,10 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
 from offcut.core.integers import MOST_PARTS
 from offcut.graph import Ref
+from offcut.graph.sizes.numbers import plain, product
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
-from offcut.plugins.torch.translation import Translation, plain, product
+from offcut.plugins.torch.translation import Translation
 
 _FORWARD = {1: "conv1d", 2: "conv2d", 3: "conv3d"}
 
@@ -119,21 +120,6 @@ def forward(
     if padding == "same" and any(n != 1 for n in spread(stride, t.rank(w) - 2)):
         raise Left("it is padded to the same size, with a stride")
     return convolution(t, x, w, bias, stride, padding, dilation, False, 0, groups)
-
-
-@takes("conv_transpose1d", "conv_transpose2d.input", "conv_transpose3d.input")
-def backward(
-    t: Translation,
-    x: Ref,
-    w: Ref,
-    bias: Ref | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-) -> Any:
-    return convolution(t, x, w, bias, stride, padding, dilation, True, output_padding, groups)
 
 
 @takes("max_pool2d_with_indices")

@@ -10,10 +10,11 @@ import numpy as np
 from offcut.core import index as ix
 from offcut.graph import Ref
 from offcut.graph.sizes.extents import normal
+from offcut.graph.sizes.numbers import plain
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import operand, truth
 from offcut.plugins.torch.table import takes
-from offcut.plugins.torch.translation import Translation, plain
+from offcut.plugins.torch.translation import Translation
 
 
 @takes("full", "full_like", "new_full", "scalar_tensor")

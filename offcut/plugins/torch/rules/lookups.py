@@ -9,10 +9,11 @@ from offcut.core.expr import Binary
 from offcut.graph import Ref
 from offcut.graph.composed import required
 from offcut.graph.sizes.extents import normal
+from offcut.graph.sizes.numbers import plain
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.arithmetic import binary, promoted
 from offcut.plugins.torch.table import takes
-from offcut.plugins.torch.translation import Translation, plain
+from offcut.plugins.torch.translation import Translation
 
 
 @takes("embedding")

@@ -10,9 +10,10 @@ from offcut.core.expr import Binary, Expr
 from offcut.graph import Ref
 from offcut.graph.composed import accumulated, first_in_order, in_order
 from offcut.graph.sizes.extents import normal
+from offcut.graph.sizes.numbers import plain
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
-from offcut.plugins.torch.translation import Translation, plain
+from offcut.plugins.torch.translation import Translation
 
 
 @takes("sort", "sort.stable")

@@ -7,11 +7,12 @@ from typing import Any
 
 from offcut.graph import Ref
 from offcut.graph.composed import MOST_ROWS, determinant
+from offcut.graph.sizes.numbers import plain
 from offcut.plugins.torch.halves import wide
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.arithmetic import binary
 from offcut.plugins.torch.table import takes, takes_of_others
-from offcut.plugins.torch.translation import Translation, plain
+from offcut.plugins.torch.translation import Translation
 
 
 @takes("mm")

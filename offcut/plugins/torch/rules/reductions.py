@@ -11,10 +11,11 @@ from offcut.core.expr import Binary
 from offcut.graph import Ref
 from offcut.graph.composed import accumulated
 from offcut.graph.sizes.extents import normal
+from offcut.graph.sizes.numbers import plain, product
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import truth
 from offcut.plugins.torch.table import takes
-from offcut.plugins.torch.translation import Translation, plain, product
+from offcut.plugins.torch.translation import Translation
 
 Axes = int | Sequence[int] | None
 

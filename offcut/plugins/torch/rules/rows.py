@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcut.graph import Ref
+from offcut.graph.sizes.numbers import plain, product
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
-from offcut.plugins.torch.translation import Translation, plain, product
+from offcut.plugins.torch.translation import Translation
 
 
 @takes("native_layer_norm")
@@ -167,14 +168,6 @@ def group_norm(
 @takes("_softmax", "softmax.int")
 def softmax(t: Translation, x: Ref, axis: int, *_: Any) -> Any:
     return _normalized(t, "softmax", x, axis)
-
-
-@takes("_safe_softmax")
-def safe_softmax(t: Translation, x: Ref, axis: int, *_: Any) -> Any:
-    """A line of -inf alone gives 0, where softmax gives NaN."""
-    powers = _normalized(t, "softmax", x, axis)
-    greatest = t.node("max", t.as_result(x), axis=t.axis(x, axis), keepdims=True)
-    return t.node("where", t.node("equal", greatest, -math.inf), 0.0, powers)
 
 
 @takes("_log_softmax", "log_softmax.int")

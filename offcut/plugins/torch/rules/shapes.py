@@ -14,9 +14,10 @@ from offcut.errors import DescribeError
 from offcut.graph import Ref
 from offcut.graph.composed import least_around, surrounded, tiled
 from offcut.graph.sizes.extents import normal, span
+from offcut.graph.sizes.numbers import plain
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
-from offcut.plugins.torch.translation import Translation, plain
+from offcut.plugins.torch.translation import Translation
 
 
 @takes(
@@ -70,15 +71,6 @@ def transpose(t: Translation, x: Ref, one: int, other: int) -> Any:
     if axes:
         axes[a], axes[b] = axes[b], axes[a]
     return t.transpose(x, axes)
-
-
-@takes("movedim.int", "movedim.intlist")
-def movedim(t: Translation, x: Ref, source: Any, destination: Any) -> Any:
-    sources = [source] if isinstance(source, int) else list(source)
-    places = [destination] if isinstance(destination, int) else list(destination)
-    moved = {t.axis(x, p): t.axis(x, s) for s, p in zip(sources, places, strict=True)}
-    rest = iter(axis for axis in range(t.rank(x)) if axis not in moved.values())
-    return t.transpose(x, [moved[n] if n in moved else next(rest) for n in range(t.rank(x))])
 
 
 @takes("slice.Tensor", "slice_copy.Tensor")
@@ -235,14 +227,6 @@ def slice_scatter(
     if step == 1:
         return _replaced(t, x, source, place, first)
     return _interleaved(t, x, t.as_result(source), place, first, step)
-
-
-@takes("select_scatter")
-def select_scatter(t: Translation, x: Ref, source: Ref, axis: int, number: Any) -> Any:
-    place = t.axis(x, axis)
-    own = t.shape(source)
-    row = t.reshape(source, (*own[:place], 1, *own[place:]))
-    return _replaced(t, x, row, place, _start(t, x, place, number))
 
 
 def _replaced(t: Translation, x: Ref, source: Ref, axis: int, start: Any) -> Any:

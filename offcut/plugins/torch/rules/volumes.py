@@ -7,10 +7,11 @@ from typing import Any
 
 from offcut.core import index as ix
 from offcut.graph import Ref
+from offcut.graph.sizes.numbers import product
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.convolutions import averaged, pooled, spread, without_batch
 from offcut.plugins.torch.table import takes
-from offcut.plugins.torch.translation import Translation, product
+from offcut.plugins.torch.translation import Translation
 
 
 @takes("max_pool3d_with_indices")

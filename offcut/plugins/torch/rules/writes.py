@@ -11,10 +11,11 @@ from offcut.core.expr import Binary, Expr
 from offcut.graph import Ref
 from offcut.graph.composed import accumulated
 from offcut.graph.sizes.extents import places, quotient
+from offcut.graph.sizes.numbers import plain, product
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.arithmetic import times
 from offcut.plugins.torch.table import takes
-from offcut.plugins.torch.translation import Translation, plain, product
+from offcut.plugins.torch.translation import Translation
 
 
 @takes("scatter.src")
@@ -275,7 +276,7 @@ def fold(
     lead, (merged, _) = t.shape(x)[:-2], t.shape(x)[-2:]
     steps = zip(size, window, dilation, padding, stride, strict=True)
     counts = [_places(*one) for one in steps]
-    channels = quotient(merged, product(window))
+    channels = quotient(merged, ix.index(product(window)))
     if channels is None:
         raise Left("its channels are no whole windows")
     apart = t.reshape(x, (product(lead), plain(channels), *window, *counts))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx.experimental.sym_node import SymNode
 
+from offcut.plugins.torch.replaced import replaced
 from offcut.plugins.torch.unguarded.attention import attention
 from offcut.plugins.torch.unguarded.attributes import wrap_symfloat
 from offcut.plugins.torch.unguarded.einsum import einsum
@@ -26,7 +28,6 @@ from offcut.plugins.torch.unguarded.operators import (
     copy,
     dense,
     group_norm,
-    matmul,
     overlap,
     slice_index,
     squeeze,
@@ -40,7 +41,6 @@ _KEY = DispatchKey.CompositeImplicitAutograd
 
 UNGUARDED: Mapping[Any, Callable[..., Any]] = {
     aten.linear.default: dense,
-    aten.matmul.default: matmul,
     aten.einsum.default: einsum,
     aten.reshape.default: reshape,
     aten.flatten.using_ints: flatten,
@@ -65,14 +65,8 @@ _PARTS: Mapping[Any, Callable[..., Any]] = {
 }
 """By operator of torch whose shape is told by what it is taken apart into, what stands for that."""
 
-_THEIR_PARTS = {op: decomposition_table[op] for op in _PARTS}
-"""What it is taken apart into."""
-
 _TRACED: tuple[Any, ...] = (FakeTensor, FunctionalTensor)
 """Tensors without elements, that torch traces with."""
-
-_before: dict[Any, Any] = {}
-"""What told the shapes otherwise."""
 
 _FUNCTIONS: Mapping[tuple[Any, str], Callable[..., Any]] = {
     (fake_impls, "_compute_slice_index"): slice_index,
@@ -85,39 +79,25 @@ _FUNCTIONS: Mapping[tuple[Any, str], Callable[..., Any]] = {
 _CALLS: Mapping[Any, Callable[..., Any]] = {torch.linspace: linspace}
 """By function that frames call, what stands for the call."""
 
-_THEIRS = {(module, name): getattr(module, name) for module, name in _FUNCTIONS}
-"""Those functions."""
 
-
-def enter() -> None:
-    """Trace them so."""
-    for op, rule in UNGUARDED.items():
-        op.py_kernels[_KEY] = rule
-        op._dispatch_cache.clear()
-    for one in _TRACED:
-        one.contiguous = contiguous
-    _set(_FUNCTIONS)
-    for op, shape in _SHAPES.items():
-        _before[op], op_implementations_dict[op] = op_implementations_dict[op], shape
-    decomposition_table.update(_PARTS)
-    TorchInGraphFunctionVariable._get_handlers().update(_CALLS)
-
-
-def leave() -> None:
-    """Trace them as torch does."""
-    for op in UNGUARDED:
-        op.py_kernels.pop(_KEY, None)
-        op._dispatch_cache.clear()
-    for one in _TRACED:
-        del one.contiguous
-    _set(_THEIRS)
-    op_implementations_dict.update(_before)
-    decomposition_table.update(_THEIR_PARTS)
-    for function in _CALLS:
-        TorchInGraphFunctionVariable._get_handlers().pop(function, None)
-    _before.clear()
-
-
-def _set(functions: Mapping[tuple[Any, str], Callable[..., Any]]) -> None:
-    for (module, name), function in functions.items():
-        setattr(module, name, function)
+@contextmanager
+def unguarded() -> Iterator[None]:
+    """Trace them so, inside."""
+    handlers = TorchInGraphFunctionVariable._get_handlers()
+    with ExitStack() as stack:
+        for op, rule in UNGUARDED.items():
+            stack.callback(op._dispatch_cache.clear)
+            stack.enter_context(replaced(op.py_kernels, {_KEY: rule}))
+            op._dispatch_cache.clear()
+        for one in _TRACED:
+            stack.enter_context(replaced(one, {"contiguous": contiguous}))
+        for (owner, name), function in _FUNCTIONS.items():
+            stack.enter_context(replaced(owner, {name: function}))
+        tables = (
+            (op_implementations_dict, _SHAPES),
+            (decomposition_table, _PARTS),
+            (handlers, _CALLS),
+        )
+        for table, entries in tables:
+            stack.enter_context(replaced(table, entries))
+        yield

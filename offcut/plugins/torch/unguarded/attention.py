@@ -27,6 +27,8 @@ def attention(
 ) -> Any:
     """Attention under a mask, by the kernel that torch would choose; every other call as torch decides it."""
     mask = attn_mask
+    if enable_gqa:  # how many heads share one of keys is a number, so both are
+        _ = [int(one.shape[-3]) for one in (q, k, v)]
     paired = min(k.dim(), v.dim()) > 1 and bool(k.shape[-2] == v.shape[-2])  # asked in any case
     if (
         dropout_p

@@ -1,0 +1,215 @@
+"""Attention under a mask that places give: the mask is what the operator says of places, and its loops end there.
+
+Before, in a file or a trace of torch::
+
+    row, column = reshape(iota(s), (s, 1)), iota(t)
+    y = attention(q, k, v, mask=where(less_equal(column, add(row, t - s)), 0.0, -inf))
+
+After: ``y = attention(q, k, v, causal=true, past=t - s)``.
+
+What a mask is at a place is read from what its operators describe (`offcut.graph.passes.elements`), and from all elements of arrays that
+are known. It is a conjunction of conditions; those that a query attends to no key beyond ``i + past``, or to none more than a number
+before, are options. Where others are left, as of keys that are padding, the mask stays, and the loops end where its conditions on places do. Minus infinity leaves a key out,
+and so does False; the least finite number does not: a score that is as far from 0 would be seen. Attention of any depth keeps its mask: the proof of loops that end elsewhere takes minutes there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from offcut.core import index as ix
+from offcut.core.conditions import at_least_zero, conjuncts
+from offcut.core.dtypes import FLOATS
+from offcut.core.expr import Compare, Const, Expr, Logic, Select, Var, variables
+from offcut.graph.build import rebuilt
+from offcut.graph.describing import is_affine
+from offcut.graph.graph import Bound, Node, Ref
+from offcut.graph.passes.elements import Elements, TooManyError, folded, is_index
+from offcut.graph.sizes.extents import normal
+from offcut.graph.sizes.numbers import plain
+
+ROW, COLUMN = Var("row'"), Var("column'")
+"""The places of a query and of a key."""
+_NAMES = ("q", "k", "v", "mask", "scale", "causal", "past", "window")
+"""The arguments of attention, in order."""
+
+
+def masks_as_domains(bound: Bound) -> Bound:
+    """Return the graph in which attention has options where its mask says the same."""
+    graph, known = bound.graph, dict[str, _Seen | None]()
+    changed = {node: found for node in graph.nodes if (found := _without_mask(bound, node, known))}
+    if not changed:
+        return bound
+    made = rebuilt(graph, bound.arrays)
+    for node in graph.nodes:
+        if node in changed:
+            q, k, v = (changed[node].pop(name) for name in _NAMES[:3])
+            made.node(node.op, q, k, v, results=(node.results[0].name,), **changed[node])
+        else:
+            made.nodes.append(node)
+            made.values.update((value.name, value) for value in node.results)
+    made.output(*map(Ref, graph.outputs))
+    return made.bound
+
+
+def _without_mask(bound: Bound, node: Node, known: dict[str, _Seen | None]) -> dict[str, Any]:
+    """Return the arguments of attention that say of places what its mask does; none where they say no more than before.
+
+    known  where masks let keys be seen, by name, as far as it was asked
+    """
+    if node.op != "attention":
+        return {}
+    given: dict[str, Any] = {
+        **dict(zip(_NAMES, node.arguments, strict=False)),
+        **dict(node.options),
+    }
+    mask = given.get("mask")
+    values = bound.graph.values
+    depths = (values[given[name].name].shape[-1] for name in ("q", "v"))
+    if not isinstance(mask, Ref) or not all(isinstance(depth, Const) for depth in depths):
+        return {}
+    if mask.name not in known:
+        known[mask.name] = _seen_by(bound, mask.name)
+    found = known[mask.name]
+    return {} if found is None else _as_options(given, found)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Where a key is seen.
+
+    condition  that holds wherever one is
+    exact      whether nothing else is said of it
+    """
+
+    condition: Expr
+    exact: bool
+
+
+def _seen_by(bound: Bound, mask: str) -> _Seen | None:
+    """Return where a mask lets keys be seen; None where too much is asked to say it."""
+    value = bound.graph.values[mask]
+    leading = [Var(f"axis{n}'") for n in range(len(value.shape) - 2)]
+    own = [*leading, ROW, COLUMN][len(leading) + 2 - len(value.shape) :]
+    at = [ix.const(0) if n == ix.const(1) else i for n, i in zip(value.shape, own, strict=True)]
+    ends = {i.name: ix.sub(n, 1) for n, i in zip(value.shape, own, strict=True)}
+    elements = Elements(bound, ends)
+    try:
+        found = _seen(elements.of(mask, at), value.dtype in FLOATS)
+    except TooManyError:
+        return None
+    return replace(found, exact=found.exact and not elements.outside)
+
+
+def _seen(element: Expr, added: bool) -> _Seen:
+    """Return where the element of a mask lets a query see a key.
+
+    added  whether it is added to scores; else it is whether they count
+    """
+    if not added:
+        return _Seen(folded(_truth(element)), exact=True)
+    match element:
+        case Const(value, _):
+            none = value == -math.inf
+            return _Seen(Const(int(not none), "bool"), none or value == 0)
+        case Select(condition, then, other):
+            here, there = _seen(then, added), _seen(other, added)
+            return _Seen(
+                folded(Select(condition, here.condition, there.condition)),
+                here.exact and there.exact,
+            )
+        case _:
+            return _Seen(Const(1, "bool"), exact=False)
+
+
+def _truth(element: Expr) -> Expr:
+    """Return whether an element is not 0."""
+    if isinstance(element, Compare | Logic):
+        return element
+    if isinstance(element, Select):
+        return folded(Select(element.condition, _truth(element.then), _truth(element.other)))
+    return folded(Compare("!=", element, Const(0, "index")))
+
+
+def _as_options(given: Mapping[str, Any], found: _Seen) -> dict[str, Any]:
+    """Return the arguments that say what was found, and what those before said."""
+    atoms, exact = [*conjuncts(found.condition), *_before(given)], found.exact
+    highs, lows = list[Expr](), list[Expr]()
+    for atom in atoms:
+        if atom == Const(1, "bool"):
+            continue
+        limit = _limit(atom)
+        if limit is None:
+            exact = False
+        else:
+            (highs if limit[0] else lows).append(limit[1])
+    high, low = (_one(every, least) for every, least in ((highs, True), (lows, False)))
+    if (highs and high is None) or (lows and low is None):
+        return {}
+    options: dict[str, Any] = {name: one for name, one in given.items() if name not in _OF_PLACES}
+    if high is not None:
+        options |= {"causal": True, "past": plain(high)}
+        width = None if low is None else ix.literal_value(ix.sub(high, low))
+        if width is not None and width >= 1:
+            options["window"] = width
+        elif low is not None:
+            exact = False
+    elif low is not None:
+        return {}
+    if exact:
+        del options["mask"]
+    same = {**dict.fromkeys(_OF_PLACES), **given} == {**dict.fromkeys(_OF_PLACES), **options}
+    return {} if same else options
+
+
+_OF_PLACES = ("causal", "past", "window")
+"""Options that say which keys a query sees by their places."""
+
+
+def _before(given: Mapping[str, Any]) -> Sequence[Expr]:
+    """Return the conditions that options say."""
+    causal, past, window = (given.get(name) for name in _OF_PLACES)
+    middle = ix.add(ROW, past or 0)
+    found: list[Expr] = [Compare("<=", COLUMN, middle)] if causal else []
+    if window is not None:
+        found.append(Compare(">", COLUMN, ix.sub(middle, window)))
+        if not causal:
+            found.append(Compare("<", COLUMN, ix.add(middle, window)))
+    return found
+
+
+def _limit(atom: Expr) -> tuple[bool, Expr] | None:
+    """Return a condition on places as a limit of keys: whether it is the last that a query sees, and by how much that lies behind the query; of a first one, by how much
+    the one before does. None of any other.
+    """
+    form = at_least_zero(atom) if isinstance(atom, Compare) and is_index(atom.a) else None
+    if form is None or not is_index(form.a):
+        return None
+    factors = dict(ix.to_linear(form.a).terms)
+    row, column = factors.get(ROW, 0), factors.get(COLUMN, 0)
+    if (row, column) not in ((1, -1), (-1, 1)):
+        return None
+    rest = ix.sub(form.a, ix.add(ix.mul(row, ROW), ix.mul(column, COLUMN)))
+    is_last = column == -1
+    place = normal(rest if is_last else ix.sub(-1, rest))
+    if not is_affine(place) or any("'" in name for name in variables(place)):
+        return None
+    return is_last, place
+
+
+def _one(every: Sequence[Expr], least: bool) -> Expr | None:
+    """Return the least of some limits, or the greatest; None where that is not seen, or there is none."""
+    found: Expr | None = None
+    for one in every:
+        difference = 0 if found is None else ix.literal_value(normal(ix.sub(one, found)))
+        if difference is None:
+            return None
+        if found is None or (difference < 0) == least:
+            found = one
+    return found
+
+
+__all__ = ["masks_as_domains"]

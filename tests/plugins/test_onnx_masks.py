@@ -1,0 +1,94 @@
+"""Attention of files under masks that places give, with heads that share keys: its loops end where the mask does."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="the extra onnx is not installed")
+
+import onnx
+from onnx import numpy_helper
+
+from offcut.graph.passes import improved
+from offcut.plugins.onnx.importing import imported
+from tests.agree import agree
+
+HEAD = '<ir_version: 10, opset_import: ["" : 23]> g (float[b, 4, s, 8] q, float[b, 2, s, 8] k, float[b, 2, s, 8] v) => (float[b, 4, s, 8] y)'
+COUNTED = """
+n = Shape <start = 2, end = 3> (q)
+at = Squeeze (n)
+column = Range (zero, at, one)
+row = Unsqueeze (column, last)
+seen = LessOrEqual (column, row)
+"""
+MASKS = {
+    "Range and LessOrEqual": f"{COUNTED} y = Attention (q, k, v, seen)",
+    "Where and minus infinity": f"{COUNTED} mask = Where (seen, nothing, least) y = Attention (q, k, v, mask)",
+    "Trilu": """
+        n = Shape <start = 2, end = 3> (q)
+        shape = Concat <axis = 0> (n, n)
+        full = Expand (one, shape)
+        low = Trilu <upper = 0> (full)
+        seen = Cast <to = 9> (low)
+        y = Attention (q, k, v, seen)""",
+    "a triangle in the file": """
+        n = Shape <start = 2, end = 3> (q)
+        ends = Concat <axis = 0> (n, n)
+        seen = Slice (triangle, starts, ends)
+        y = Attention (q, k, v, seen)""",
+}
+CONSTANTS = {
+    "zero": np.int64(0),
+    "one": np.int64(1),
+    "last": np.array([1]),
+    "nothing": np.float32(0),
+    "least": np.float32(-np.inf),
+    "starts": np.array([0, 0]),
+    "triangle": np.tril(np.ones((300, 300), bool)),
+}
+
+
+def file(text: str) -> Any:
+    """A model whose constants are those that it names."""
+    made = onnx.parser.parse_model(f"{HEAD} {{ {text} }}")
+    read = {name for node in made.graph.node for name in node.input}
+    made.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(array), name)
+        for name, array in CONSTANTS.items()
+        if name in read
+    )
+    return made
+
+
+@pytest.mark.parametrize("which", MASKS)
+def test_a_causal_mask_of_a_file_is_an_option(which: str) -> None:
+    model = imported(file(MASKS[which]), {"s": (0, 300)}, {})
+    nodes = improved(model.bound).graph.nodes
+    (node,) = (node for node in nodes if node.op == "attention")
+    assert dict(node.options) == {"causal": True, "past": 0}
+    assert len(nodes) == 1
+
+
+@pytest.mark.slow
+def test_heads_that_share_keys_do_not_read_what_is_behind_a_mask() -> None:
+    import offcut as oc
+
+    model = oc.from_onnx(file(MASKS["Where and minus infinity"]))
+    rng = np.random.default_rng(0)
+    for s in (1, 13, 14, 15, 47):
+        q, k, v = (rng.standard_normal((2, heads, s, 8)).astype(np.float32) for heads in (4, 2, 2))
+        bad = v.copy()
+        bad[:, :, s // 2 :] = np.nan
+        (found,) = model({"q": q, "k": k, "v": bad}).values()
+        wide = q.astype("f8"), *(np.repeat(x.astype("f8"), 2, 1) for x in (k, v))
+        scores = np.einsum("bhid,bhjd->bhij", *wide[:2]) / math.sqrt(8)
+        weights = np.exp(np.where(np.tri(s, dtype=bool), scores, -np.inf))
+        weights /= weights.sum(-1, keepdims=True)
+        exact, terms = weights @ wide[2], weights @ np.abs(wide[2])
+        assert np.isnan(found[:, :, s // 2 :]).all()
+        seen = np.s_[:, :, : s // 2]
+        agree(found[seen], exact[seen], terms=terms[seen] + 1e-6, units=64, sums="float32")
