@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import slow
 
 import offcut as oc
 
@@ -88,7 +89,7 @@ def test_convolutions_with_zero_points_are_products_of_bytes(
 
 
 @pytest.mark.parametrize("dtype", BYTES)
-@pytest.mark.parametrize(("groups", "other"), [(1, 0), (1, 9), (2, 0)])
+@pytest.mark.parametrize(("groups", "other"), [(1, 0), slow(1, 9), slow(2, 0)])
 def test_a_convolution_whose_zero_point_calls_give_is_one_of_bytes(
     dtype: str, groups: int, other: int
 ) -> None:

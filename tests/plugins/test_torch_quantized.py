@@ -11,6 +11,7 @@ pytest.importorskip("torch", reason="torch is an extra")
 import torch
 import torch.ao.quantization.fx._decomposed  # registers the operators
 import torch.nn.functional as F
+from conftest import slow
 from torch import nn
 
 import offcut as oc
@@ -69,9 +70,9 @@ class Quantized(nn.Module):
 @pytest.mark.parametrize(
     ("dynamic", "dtype", "ends"),
     [
-        (False, torch.uint8, (-128, 127)),
+        slow(False, torch.uint8, (-128, 127)),
         (True, torch.uint8, (-128, 127)),
-        (True, torch.int8, (-64, 63)),
+        slow(True, torch.int8, (-64, 63)),
     ],
 )
 def test_a_quantized_module_multiplies_bytes(
