@@ -67,16 +67,16 @@ def guarded_rows(values: Array, gap: int, poison: int) -> tuple[Guarded, int, Ar
     return memory, step, view
 
 
-def panels(b: Array, side: int, multiple: int) -> tuple[Guarded, int]:
-    """B in panels of 16 columns, `side` rows next to each other; bytes from panel to panel."""
+def panels(b: Array, side: int, multiple: int, lanes: int = LANES) -> tuple[Guarded, int]:
+    """B in panels of `lanes` columns, `side` rows next to each other; bytes from panel to panel."""
     depth, columns = b.shape
-    count, sets = -(-columns // LANES), -(-depth // multiple) * multiple // side
-    padded = np.zeros((sets * side, count * LANES), b.dtype)
+    count, sets = -(-columns // lanes), -(-depth // multiple) * multiple // side
+    padded = np.zeros((sets * side, count * lanes), b.dtype)
     padded[:depth, :columns] = b
-    packed = padded.reshape(sets, side, count, LANES).transpose(2, 0, 3, 1)
+    packed = padded.reshape(sets, side, count, lanes).transpose(2, 0, 3, 1)
     memory = Guarded(packed.size * b.itemsize)
     memory.bytes[:] = np.frombuffer(packed.tobytes(), np.uint8)
-    return memory, sets * side * LANES * b.itemsize
+    return memory, sets * side * lanes * b.itemsize
 
 
 @dataclass(frozen=True)
@@ -144,16 +144,17 @@ def callable_of(text: str, symbol: str, parameters: str) -> Callable[..., None]:
     return function
 
 
-def run_tile(function: Callable[..., None], what: Case, side: int) -> Array:
+def run_tile(function: Callable[..., None], what: Case, side: int, lanes: int = LANES) -> Array:
     """The result of one call of a function of `family.TILES`; what is around the operands is not touched.
 
     side   rows of B that lie next to each other
+    lanes  columns of a panel of B
     """
     (rows, depth), columns = what.a.shape, what.b.shape[1]
     a, a_row, _ = guarded_rows(what.a, 5 * what.a.itemsize, 0xFF)
-    b, b_panel = panels(what.b, side, side)
+    b, b_panel = panels(what.b, side, side, lanes)
     c, c_row, result = guarded_rows(what.c, 12, 0xAB)
-    last = (columns - 1) % LANES + 1
+    last = (columns - 1) % lanes + 1
     function(
         a.address,
         a_row,

@@ -156,14 +156,14 @@ class Builder:
         return self.values[value.name].shape
 
     def is_zero(self, value: Ref) -> bool:
-        """Whether a value is known to be nothing but zeros: a constant, or a view of one.
+        """Whether a value is known to be nothing but zeros: a constant, a view of one, or that in another type.
 
         Raises DescribeError for a value that is not there.
         """
         self._check(value, "look for zeros in {}")
         name = value.name
         for node in reversed(self.nodes):
-            if node.op in VIEWS and node.results[0].name == name:
+            if node.op in (*VIEWS, "cast") and node.results[0].name == name:
                 (name,) = node.operands
         array = self.arrays.get(name)
         return array is not None and not array.any()

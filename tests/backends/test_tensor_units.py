@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import product
 from operator import mul
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -21,7 +22,7 @@ from tile_unit import UNIT, on_tile_unit
 
 import offcut as oc
 from offcut.backends.cpu.machine import isa, jit
-from offcut.backends.cpu.microkernels import amx, fma, vnni
+from offcut.backends.cpu.microkernels import amx, fma, madd, vnni
 from offcut.backends.cpu.microkernels.family import TILES, WIDE_PARAMETERS, Variant
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.describe.computation import computation
@@ -33,6 +34,7 @@ pytestmark = needs_fork  # a read beyond a guard page ends the child, not the te
 HOST = isa.host()
 MACHINE = load_machine("sapphire-rapids")
 AVX512 = isa.host_for_machine(MACHINE).isa
+AVX2 = isa.host_for_machine(load_machine("avx2")).isa
 KINDS = ("bfloat16", "int8", "uint8")
 ROWS, COLUMNS = (1, 15, 16, 17, 31, 32), (1, 15, 16, 17, 32, 33, 48, 63, 70)
 DEPTHS = (0, 1, 2, 31, 32, 33, 64, 70, 100)
@@ -224,6 +226,84 @@ def test_byte_dots_compute_the_product_and_touch_nothing_else(dtype: str, rows: 
             what.check(run_tile(functions[1], what, vnni.TERMS))
 
     assert in_child(sweep) == 0
+
+
+WITHOUT = [
+    *(
+        pytest.param(
+            madd,
+            one,
+            dtype,
+            marks=pytest.mark.isa(*sorted(one.features)),
+            id=f"{one.name}, {dtype}",
+        )
+        for one in (AVX2, AVX512)
+        for dtype in ("int8", "uint8")
+    ),
+    pytest.param(vnni, AVX2, "uint8", marks=pytest.mark.isa("avx512vnni"), id="AVX-VNNI, uint8"),
+]
+"""Dots of bytes without AVX512-VNNI; a processor with that runs what is for AVX-VNNI, too."""
+
+
+def widths_of(kind: Any, own: isa.Isa) -> dict[int, tuple[int, ...]]:
+    widths: dict[int, tuple[int, ...]] = (madd if kind is madd else fma).widths(own)
+    return widths
+
+
+@pytest.mark.every(5)
+@pytest.mark.parametrize(("kind", "own", "dtype"), WITHOUT)
+def test_pairs_of_bytes_compute_the_product_and_touch_nothing_else(
+    kind: Any, own: isa.Isa, dtype: str
+) -> None:
+    lanes, widths = own.lanes("int32"), widths_of(kind, own)
+    for rows in (1, 2, 4, max(widths)):
+        functions = {
+            v: callable_of(
+                kind.tiles(own, dtype, PANELS, [(rows, v)]),
+                kind.symbol(own, dtype, PANELS, rows, v),
+                TILES,
+            )
+            for v in {1, widths[rows][0]}
+        }
+
+        def sweep(functions: Any = functions, rows: int = rows) -> None:
+            for depth in (*range(14), 31, 32, 33, 70, 1000):
+                for vectors, function in functions.items():
+                    for accumulate in (False, True):
+                        columns = lanes * vectors - (3 * depth + accumulate) % lanes
+                        what = case(dtype, rows, depth, columns, accumulate)
+                        what.check(run_tile(function, what, kind.TERMS, lanes))
+
+        assert in_child(sweep) == 0
+
+
+@pytest.mark.parametrize(("kind", "own", "dtype"), WITHOUT)
+def test_all_pairs_of_ends_of_bytes_are_summed_exactly(kind: Any, own: isa.Isa, dtype: str) -> None:
+    ends = {"int8": (-128, -127, -1, 0, 127), "uint8": (0, 1, 127, 128, 255)}
+    terms = np.array([*product(*[ends[dtype]] * 2, *[ends["int8"]] * 2)])
+    lanes = own.lanes("int32")
+    function = callable_of(
+        kind.tiles(own, dtype, PANELS, [(1, 1)]), kind.symbol(own, dtype, PANELS, 1, 1), TILES
+    )
+    for first in range(0, len(terms), lanes):
+        part = terms[first : first + lanes]
+        for a in np.unique(part[:, :2], axis=0):
+            b = part[:, 2:].T
+            for order in (slice(None), slice(None, None, -1)):
+                left = np.tile(a[order], 2)[None].astype(dtype)
+                right = np.tile(b[order], (2, 1)).astype("int8")
+                what = Case(left, right, np.zeros((1, right.shape[1]), "int32"), False)
+                what.check(run_tile(function, what, kind.TERMS, lanes))
+
+
+@pytest.mark.parametrize(("kind", "own", "dtype"), WITHOUT)
+def test_pairs_of_bytes_keep_their_accumulators_in_registers(
+    kind: Any, own: isa.Isa, dtype: str
+) -> None:
+    for rows, options in widths_of(kind, own).items():
+        text = kind.tiles(own, dtype, PANELS, [(rows, options[0])])
+        lines = jit.assembly(text, HOST, passes=False).splitlines()
+        assert not [x for x in lines if "mm" in x.split("(")[0] and x.endswith("(%rsp)")], rows
 
 
 @pytest.mark.isa(*sorted(vnni.FEATURES))

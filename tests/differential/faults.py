@@ -213,8 +213,8 @@ FAULTS = (
     Fault(
         "bytes of A are taken for those of B",
         "vnni",
-        "yield _dot(new, b, a, c) if self.signed else _dot(new, a, b, c)",
-        "yield _dot(new, b, a, c)",
+        "yield self.dot(new, b, a, c) if self.signed else self.dot(new, a, b, c)",
+        "yield self.dot(new, b, a, c)",
     ),
     Fault(
         "the last terms of bytes are left out",

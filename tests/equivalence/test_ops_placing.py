@@ -47,6 +47,15 @@ def test_a_value_is_put_around_and_elements_left_out(before: Any, after: Any, va
         op.check([a], exact, interpreted=(rows, columns) == (17, 1))
 
 
+def test_a_value_of_the_call_is_put_around() -> None:
+    x, value = oc.placeholder((n, 5), "uint8", name="X"), oc.placeholder((), "uint8", name="V")
+    op = Operator(ops.pad(x, (1, 0), (2, 3), value), [x, value])
+    for rows in (0, 1, 17):
+        a, around = integers("a", "uint8", rows, 5), np.array(rows + 7, "uint8")
+        exact = np.pad(a, ((1, 2), (0, 3)), constant_values=around)
+        op.check([a, around], exact, interpreted=rows == 1)
+
+
 @pytest.mark.parametrize("mode", ["edge", "reflect"])
 def test_the_edge_is_repeated_or_mirrored(mode: str) -> None:
     high, across = oc.dim("h", min=4, max=512), oc.dim("w", min=3, max=512)

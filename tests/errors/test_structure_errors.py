@@ -41,6 +41,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.pad(L, 1, 1, 0.5),
         "pad: cannot take value=0.5\n  because  value is a number that int8 holds",
     ),
+    "another type around integers": (
+        lambda: ops.pad(L, 1, 1, given("V", dtype="int32")),
+        "pad: cannot take value of int32\n  at       V: int32[]\n  because  value is of int8",
+    ),
     "more left out than there is": (
         lambda: ops.pad(A, 0, (0, -25)),
         "pad: cannot leave out 25 elements\n"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import slow
 
 import offcut as oc
 
@@ -85,6 +86,31 @@ def test_convolutions_with_zero_points_are_products_of_bytes(
     reference = ReferenceEvaluator(proto)
     inputs = drawn(dtype, 1, 8, 4, 5), drawn(dtype, 3, 8, 7, 5)
     check(proto, "conv2d", lambda x: reference.run(None, {"x": x})[0], *inputs)
+
+
+@pytest.mark.parametrize("dtype", BYTES)
+@pytest.mark.parametrize(("groups", "other"), [(1, 0), slow(1, 9), slow(2, 0)])
+def test_a_convolution_whose_zero_point_calls_give_is_one_of_bytes(
+    dtype: str, groups: int, other: int
+) -> None:
+    """As behind DynamicQuantizeLinear: what surrounds the image is that zero point."""
+    known = {"w": drawn("int8", 6, 8 // groups, 3, 3), "t": np.array(other, "int8")}
+    node = helper.make_node(
+        "ConvInteger", ["x", "w", "s", "t"], ["y"], pads=[1, 0, 2, 1], group=groups
+    )
+    proto = model(node, (dtype, ["n", 8, "h", 5]), ("int32", ["n", 6, "p", "q"]), **known)
+    proto.graph.input.append(helper.make_tensor_value_info("s", TYPES[dtype], []))
+    made, reference = oc.from_onnx(proto), ReferenceEvaluator(proto)
+    for zero in (*BYTES[dtype], 7):
+        point = np.array(min(zero, BYTES[dtype][1] - 1), dtype)
+        for x in (drawn(dtype, 1, 8, 4, 5), drawn(dtype, 3, 8, 7, 5)):
+            feed = {"x": x, "s": point}
+            np.testing.assert_array_equal(made(feed)["y"], reference.run(None, feed)[0])
+    graph = made.model.bound.graph
+    products = [node for node in graph.nodes if node.op == "conv2d"]
+    assert products
+    for node in products:
+        assert {graph.values[name].dtype for name in node.operands[:2]} <= {"int8", "uint8"}
 
 
 def test_a_quantised_convolution_is_within_a_step_of_the_specification() -> None:

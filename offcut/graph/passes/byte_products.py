@@ -132,30 +132,36 @@ class ByteProducts:
     def convolution(
         self, op: str, a: Quantized, b: Quantized, bias: Ref | None, options: dict[str, Any]
     ) -> Ref | None:
-        """Return the sums of a convolution; None where a zero point of the image is not known, or one of weights in groups of several results."""
+        """Return the sums of a convolution; None where zero points of the image differ between channels, or one of weights is in groups of several results."""
         axes, padding = PRODUCTS[op], _pairs(options.get("padding", 0), PRODUCTS[op])
         groups, filters = options.get("groups", 1), self.numbers(b.integers)
-        if not isinstance(a.zero, int) or padding is None or filters is None:
+        if not self.is_one(a.zero) or padding is None or filters is None:
             return None
         b = self.to_signed(b)
         apart = not self.is_zero(b.zero)
         if apart and groups not in (1, filters[0]):
             return None
-        if a.zero:
+        shifts = not self.is_zero(a.zero)
+        if shifts:
             sums = self.op("sum", b.integers, axis=tuple(range(1, axes + 2)))
             bias = self.less(bias, self.op("multiply", sums, a.zero))
         x = a.integers
         if any(map(any, padding)):
             before, after = ((0, 0, *ends) for ends in zip(*padding, strict=True))
-            x = self.op("pad", x, before, after, value=a.zero)
+            value = a.zero
+            if isinstance(value, Ref):
+                value = self.op("cast", value, self.value(x).dtype)
+            x = self.op("pad", x, before, after, value=value)
         plain = {**options, "padding": ((0, 0),) * axes}
         total = self.of_lines(op, x, b.integers, {**plain, **({"bias": bias} if bias else {})})
         if not apart:
             return total
         array = np.ones((groups, *filters[1:]), np.int8)
         sums = self.of_lines(op, x, self.builder.constant(self.builder.fresh("ones"), array), plain)
-        if a.zero:
-            sums = self.op("subtract", sums, prod(filters[1:]) * a.zero)
+        if shifts:
+            shift, count = a.zero, prod(filters[1:])
+            shift = self.op("multiply", shift, count) if isinstance(shift, Ref) else count * shift
+            sums = self.op("subtract", sums, shift)
         return self.op(
             "subtract", total, self.op("multiply", sums, self.along(b.zero, axes + 2, 1))
         )

@@ -15,7 +15,7 @@ from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.given.arguments import is_one_of, several
 from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_letters, check_tensor
+from offcut.ops.given.operands import axis_letters, check_dtype, check_tensor, of_operands
 
 MODES = ("constant", "edge", "reflect")
 
@@ -27,7 +27,7 @@ def pad(
     x: Tensor,
     before: Any,
     after: Any,
-    value: float = 0.0,
+    value: float | Tensor = 0.0,
     mode: str = "constant",
     *,
     name: str | None = None,
@@ -37,7 +37,8 @@ def pad(
     x               of any shape and element type
     before, after   one int for each axis, or one for all; below 0, as many are left out. With mode "constant"
                     expressions in sizes, too
-    value           of the new elements with mode "constant": a number that the element type holds
+    value           of the new elements with mode "constant": a number that the element type holds, or a tensor of
+                    that type and of shape ()
     mode            "constant"; "edge", the nearest element of `x`; "reflect", mirrored about it. Sizes
                     at which there is no such element (an axis of 0, or not longer than what is
                     mirrored) are refused when the program is compiled
@@ -55,7 +56,11 @@ def pad(
         _amounts("pad", label, given, rank, symbolic)
         for label, given in (("before", before), ("after", after))
     )
-    other = _element("pad", value, x.dtype)
+    if isinstance(value, Tensor):
+        check_dtype("pad", "value", value, (x.dtype,))
+        other = check_tensor("pad", "value", value, 0)[()]
+    else:
+        other = _element("pad", value, x.dtype)
     shape = tuple(n + a + b for n, a, b in zip(x.shape, starts, ends, strict=True))
     for axis, extent in enumerate(shape):
         if extent.is_Integer and extent < 0:
@@ -73,7 +78,8 @@ def pad(
         return pieced(x, at, [_around(n, start, end, mode) for n, start, end in around])
 
     options = (("", starts, None), ("", ends, None), ("value", value, 0.0), ("", mode, "constant"))
-    return compute(shape, surrounded, named("pad", name, [x], *options), axis_letters(rank))
+    made = compute(shape, surrounded, named("pad", name, [x], *options), axis_letters(rank))
+    return of_operands(made, x, value) if symbolic and isinstance(value, Tensor) else made
 
 
 def pieced(x: Tensor, at: Sequence[Value], axes: Sequence[Pieces]) -> Value:

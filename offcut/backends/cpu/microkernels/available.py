@@ -17,11 +17,12 @@ from offcut.backends.cpu.microkernels import (
     external,
     fma,
     int8_operand,
+    madd,
     vnni,
 )
 from offcut.backends.cpu.microkernels.family import Family
 
-DECLARED = (fma, bf16_operand, int8_operand, vnni, bf16_dots, amx, external)
+DECLARED = (fma, bf16_operand, int8_operand, vnni, madd, bf16_dots, amx, external)
 
 
 @cache

@@ -38,6 +38,13 @@ class DotBlock(RowBlock, ABC):
     def last_terms(self, address: str) -> Generator[str, None, str]:
         """The terms of A that are left at an address, then zeros, in each word of a vector."""
 
+    def splat(self, new: str, kind: str, value: str) -> Iterator[str]:
+        """Define a vector that holds a value in all lanes."""
+        one = self.temp()
+        v = f"<{self.lanes} x {kind}>"
+        yield f"  {one} = insertelement {v} poison, {kind} {value}, i32 0"
+        yield f"  {new} = shufflevector {v} {one}, {v} poison, <{self.lanes} x i32> zeroinitializer"
+
     @property
     def latch(self) -> tuple[str, str, str]:
         """Return the end of a turn, as `RowBlock.latch` does; the last step is part of each turn."""
@@ -71,3 +78,27 @@ class DotBlock(RowBlock, ABC):
         for r, p in self.cells:
             yield f"  %whole{r}_{p} = phi {self.v} [ %{end}{r}_{p}, %done ], [ %part{r}_{p}, %part ]"
         return "whole"
+
+
+def first_bytes(name: str, address: str) -> Iterator[str]:
+    """Define ``%name``, an i32 of the one to three bytes at `address`, whose number is ``%odd``, then zeros; nothing else is read."""
+    yield f"  %{name}_0 = load i8, ptr {address}, align 1"
+    yield f"  %{name}_word0 = zext i8 %{name}_0 to i32"
+    for n in (1, 2):
+        yield f"  %{name}_at{n} = getelementptr i8, ptr {address}, i64 %odd_place{n}"
+        yield f"  %{name}_{n} = load i8, ptr %{name}_at{n}, align 1"
+        yield f"  %{name}_wide{n} = zext i8 %{name}_{n} to i32"
+        yield f"  %{name}_up{n} = shl i32 %{name}_wide{n}, {8 * n}"
+        yield f"  %{name}_word{n} = or i32 %{name}_word{n - 1}, %{name}_up{n}"
+    yield f"  %{name} = and i32 %{name}_word2, %odd_bits"
+
+
+def odd_places() -> Iterator[str]:
+    """Define what `first_bytes` shares: the places of the second and third byte, of the last one where there are fewer; bits of those there are."""
+    yield "  %odd_last = sub i64 %odd, 1"
+    for n in (1, 2):
+        yield f"  %odd_place{n} = call i64 @llvm.umin.i64(i64 %odd_last, i64 {n})"
+    yield "  %odd_shift = shl i64 %odd, 3"
+    yield "  %odd_ones = shl nuw i64 1, %odd_shift"
+    yield "  %odd_wide = sub i64 %odd_ones, 1"
+    yield "  %odd_bits = trunc i64 %odd_wide to i32"

@@ -12,6 +12,8 @@ A, it multiplies ``B + 128``, which is B with the highest bit of each byte flipp
 
 each row starts from ``-128 * sum of A[i, :]``, which is summed 64 elements at once beforehand. So those of an unsigned A alone run loops
 around the terms as well.
+
+Processors without AVX-512 that have the instruction for 32 bytes (AVX-VNNI) run those of an unsigned A, whose last terms are loaded one by one.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from functools import partial
 
 from offcut.backends.cpu.machine.isa import AVX512_FEATURES, Host, Isa
 from offcut.backends.cpu.microkernels import fma
-from offcut.backends.cpu.microkernels.dot_block import PANELS, DotBlock
+from offcut.backends.cpu.microkernels.dot_block import PANELS, DotBlock, first_bytes, odd_places
 from offcut.backends.cpu.microkernels.family import Family, Shapes, Variant
 from offcut.backends.cpu.microkernels.llvm_blocks import first_lanes
 from offcut.core.layout import panels
@@ -30,6 +32,8 @@ from offcut.describe.microkernel import Microkernel
 
 FEATURES = AVX512_FEATURES | {"avx512vnni"}
 """What the host must have, in LLVM's names."""
+SHORT_FEATURES = frozenset({"avx2", "fma", "avxvnni"})
+"""What a host of vectors of 32 bytes must have."""
 
 TERMS = 4  # of an element in a step; rows of a panel of B that lie side by side
 CHUNK = 64  # elements of A in a register
@@ -37,9 +41,9 @@ _FLIP = "<" + ", ".join(["i32 -2139062144"] * 16) + ">"  # 128 in each byte
 
 
 def families(host: Host) -> Iterator[Family]:
-    """Those of an A of int8 and of uint8, where the host has the instruction."""
+    """Return those of an A of int8 and of uint8, where the host has the instruction."""
     isa = host.isa
-    for dtype in ("int8", "uint8") if host.features >= FEATURES else ():
+    for dtype in operand_dtypes(host):
         yield Family(
             microkernel(isa, dtype),
             partial(symbol, isa, dtype),
@@ -48,8 +52,15 @@ def families(host: Host) -> Iterator[Family]:
         )
 
 
+def operand_dtypes(host: Host) -> tuple[str, ...]:
+    """Return the types of A that the host has the instruction for."""
+    if host.features >= FEATURES:
+        return "int8", "uint8"
+    return ("uint8",) if host.isa.name == "avx2" and host.features >= SHORT_FEATURES else ()
+
+
 def microkernel(isa: Isa, dtype: str) -> Microkernel:
-    """The row-block microkernel for an A of `dtype`, int8 or uint8, and a B of int8, as data.
+    """Return the row-block microkernel for an A of `dtype`, int8 or uint8, and a B of int8, as data.
 
     ``C[i, j] = sum over p of int32(A[i, p]) * int32(B[p, j])``. Cost facts: a step of four terms
     takes the cycles of a step of `fma`, and with a signed A those of one more row; each row of a
@@ -65,7 +76,8 @@ def microkernel(isa: Isa, dtype: str) -> Microkernel:
     layout = panels(isa.lanes("int32"), TERMS, TERMS)
     dtypes = dtype, "int8", "int32"
     name, shapes = f"vnni_{dtype}_{isa.name}", fma.widths(isa)
-    kernel = fma.declare_row_block(isa, name, dtypes, cycles, layout, shapes, FEATURES, beside=True)
+    features = FEATURES if isa.name == "avx512" else SHORT_FEATURES
+    kernel = fma.declare_row_block(isa, name, dtypes, cycles, layout, shapes, features, beside=True)
     return kernel if signed else replace(kernel, repeats=frozenset({"p"}))
 
 
@@ -78,7 +90,7 @@ def tiles(isa: Isa, dtype: str, variant: Variant, shapes: Shapes) -> str:
     """Return the LLVM IR of the functions of these (rows, vectors), of `family.TILES`.
 
     a        elements of `dtype`, one after the other along the depth; its step is not read
-    b        panels of 16 columns: int8 elements ``[ceil(depth / 4)][16][4]``, zeros past the depth
+    b        panels of a vector of int32: int8 elements ``[ceil(depth / 4)][columns][4]``, zeros past the depth
              and past the last column; its step is not read
     c        int32, one after the other along the columns
     depth    in elements, 0 …
@@ -86,29 +98,31 @@ def tiles(isa: Isa, dtype: str, variant: Variant, shapes: Shapes) -> str:
     Nothing of A beyond ``[rows, depth]`` is read, nothing of C beyond ``[rows, columns]`` is touched.
     """
     functions = ["\n".join(_Dots(isa, dtype, variant.turns, *shape).lines()) for shape in shapes]
-    return "\n\n".join([*functions, "\n".join(sorted(_declarations()))])
+    return "\n\n".join([*functions, "\n".join(sorted(_declarations(isa)))])
 
 
-def _declarations() -> set[str]:
-    masked = {
-        f"declare {v} @llvm.masked.load.{name}.p0(ptr, i32, <{lanes} x i1>, {v})"
-        for v, name, lanes in (
-            ("<16 x i32>", "v16i32", 16),
-            ("<16 x i8>", "v16i8", 16),
-            (_BYTES, "v64i8", 64),
-        )
-    }
+def _declarations(isa: Isa) -> set[str]:
+    lanes = isa.lanes("int32")
+    words, bytes_ = f"<{lanes} x i32>", f"<{4 * lanes} x i8>"
+    loads = [(words, f"v{lanes}i32", lanes)]
+    if isa.name == "avx512":
+        loads += [("<16 x i8>", "v16i8", 16), (bytes_, f"v{CHUNK}i8", CHUNK)]
     return {
-        f"declare <16 x i32> @llvm.x86.avx512.vpdpbusd.512(<16 x i32>, {_BYTES}, {_BYTES})",
-        "declare i32 @llvm.vector.reduce.add.v16i32(<16 x i32>)",
+        f"declare {words} @{_instruction(lanes)}({words}, {bytes_}, {bytes_})",
+        f"declare i32 @llvm.vector.reduce.add.v{lanes}i32({words})",
         "declare i64 @llvm.umin.i64(i64, i64)",
-        "declare void @llvm.masked.store.v16i32.p0(<16 x i32>, ptr, i32, <16 x i1>)",
+        f"declare void @llvm.masked.store.v{lanes}i32.p0({words}, ptr, i32, <{lanes} x i1>)",
         "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
-        *masked,
+        *(
+            f"declare {v} @llvm.masked.load.{name}.p0(ptr, i32, <{count} x i1>, {v})"
+            for v, name, count in loads
+        ),
     }
 
 
-_BYTES = f"<{CHUNK} x i8>"
+def _instruction(lanes: int) -> str:
+    """Return LLVM's name of the instruction on `lanes` words."""
+    return f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
 
 
 class _Dots(DotBlock):
@@ -119,6 +133,7 @@ class _Dots(DotBlock):
         name = symbol(isa, a_dtype, variant, rows, vectors)
         super().__init__(name, isa, "int32", variant, rows, vectors, a_align=1)
         self.a_dtype, self.signed = a_dtype, a_dtype == "int8"
+        self.bytes = f"<{4 * self.lanes} x i8>"
 
     def opening(self) -> Generator[str, None, tuple[str, str]]:
         found = yield from super().opening()
@@ -138,12 +153,12 @@ class _Dots(DotBlock):
             yield f"  %sums_moved{g} = getelementptr i8, ptr %a_start{g}, i64 %sums_k"
             yield f'  %sums_a{g} = call ptr asm "", "=r,0"(ptr %sums_moved{g})'
         flip = self.temp()
-        yield f"  {flip} = bitcast {self.v} {_FLIP} to {_BYTES}"
+        yield f"  {flip} = bitcast {self.v} {_FLIP} to {self.bytes}"
         for r in range(self.rows):
             address = yield from self.row_address(f"%sums_a{r - r % 4}", r)
             value = self.temp()
             yield _masked_bytes(value, address, "%sums_mask", CHUNK)
-            yield _dot(f"%sums_new{r}", flip, value, f"%sums_acc{r}")
+            yield self.dot(f"%sums_new{r}", flip, value, f"%sums_acc{r}")
         yield f"  %sums_next = add nuw i64 %sums_k, {CHUNK}"
         yield "  %sums_more = icmp ult i64 %sums_next, %depth"
         yield "  br i1 %sums_more, label %sums, label %sums_done"
@@ -168,9 +183,14 @@ class _Dots(DotBlock):
                 yield f"  %start{r}_{p} = sub {self.v} %held{r}_{p}, {splat}"
 
     def before_last(self) -> Iterator[str]:
-        return first_lanes("odd_mask", "%odd", 16, "i8")
+        return first_lanes("odd_mask", "%odd", 16, "i8") if self.lanes == 16 else odd_places()
 
     def last_terms(self, address: str) -> Generator[str, None, str]:
+        if self.lanes != 16:
+            word, splat = self.temp(), self.temp()
+            yield from first_bytes(word[1:], address)
+            yield from self.splat(splat, "i32", word)
+            return splat
         value, words, splat = (self.temp() for _ in range(3))
         yield _masked_bytes(value, address, "%odd_mask", 16)
         yield f"  {words} = bitcast <16 x i8> {value} to <4 x i32>"
@@ -182,7 +202,7 @@ class _Dots(DotBlock):
 
     def a_operand(self, splat: str) -> Generator[str, None, str]:
         new = self.temp()
-        yield f"  {new} = bitcast {self.v} {splat} to {_BYTES}"
+        yield f"  {new} = bitcast {self.v} {splat} to {self.bytes}"
         return new
 
     def b_operand(self, value: str) -> Generator[str, None, str]:
@@ -191,24 +211,18 @@ class _Dots(DotBlock):
             yield f"  {flipped} = xor {self.v} {value}, {_FLIP}"
             value = flipped
         new = self.temp()
-        yield f"  {new} = bitcast {self.v} {value} to {_BYTES}"
+        yield f"  {new} = bitcast {self.v} {value} to {self.bytes}"
         return new
 
     def multiply_add(self, new: str, a: str, b: str, c: str) -> Iterator[str]:
-        yield _dot(new, b, a, c) if self.signed else _dot(new, a, b, c)
+        yield self.dot(new, b, a, c) if self.signed else self.dot(new, a, b, c)
 
-    def splat(self, new: str, kind: str, value: str) -> Iterator[str]:
-        one = self.temp()
-        v = f"<{self.lanes} x {kind}>"
-        yield f"  {one} = insertelement {v} poison, {kind} {value}, i32 0"
-        yield f"  {new} = shufflevector {v} {one}, {v} poison, <{self.lanes} x i32> zeroinitializer"
-
-
-def _dot(new: str, unsigned: str, signed: str, c: str) -> str:
-    return (
-        f"  {new} = call <16 x i32> @llvm.x86.avx512.vpdpbusd.512(<16 x i32> {c}, "
-        f"{_BYTES} {unsigned}, {_BYTES} {signed})"
-    )
+    def dot(self, new: str, unsigned: str, signed: str, c: str) -> str:
+        """Return a sum of four products of bytes in each word, and of `c`."""
+        return (
+            f"  {new} = call {self.v} @{_instruction(self.lanes)}({self.v} {c}, "
+            f"{self.bytes} {unsigned}, {self.bytes} {signed})"
+        )
 
 
 def _masked_bytes(new: str, address: str, mask: str, lanes: int) -> str:

@@ -15,7 +15,7 @@ from offcut.plugins.torch.table import takes, takes_of_others
 from offcut.plugins.torch.translation import Translation
 
 
-@takes("mm")
+@takes("mm", "_int_mm")
 def mm(t: Translation, x: Ref, w: Ref) -> Any:
     return layer(t, x, w, None)
 
