@@ -535,6 +535,7 @@ def test_the_generated_text_refers_to_nothing_outside_its_module():
     assert "declare" not in text
     called = {word.partition("(")[0] for word in text.split() if word.startswith("@")}
     assert called == {"@offcut_array", "@offcut_ignore", "@offcut_ignore)", "@offcut_fastcall"} | {
+        "@offcut_allocate",
         "@offcut_entry",
         "@offcut_workspace",
     }

@@ -19,6 +19,12 @@ from offcut.backends.host.builtin_function import (
 )
 
 
+def dlpack_code(dtype: str) -> int:
+    """Return DLPack's code, width in bits and one lane of an element type, as the 4 bytes of an array that say them."""
+    code, bits = arrays.DLPACK_CODES[dtype]
+    return code | bits << 8 | 1 << 16
+
+
 def _scan(way: str, entry: str, done: str, judge: str) -> str:
     """A loop over the axes of an array, from the block `entry` to the block `done`.
 
@@ -212,10 +218,5 @@ d.clear:
   br label %refuse
 refuse:
   ret ptr null
-}}
-
-; Where DLPack's allocator reports an error: the slow path meets it again and tells.
-define internal void @offcut_ignore(ptr %context, ptr %kind, ptr %message) {{
-  ret void
 }}
 """

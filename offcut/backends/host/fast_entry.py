@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from offcut.backends.abi import Argument, Signature
-from offcut.backends.host import arrays, scratch
-from offcut.backends.host.array_access_ir import READ_ARRAY
+from offcut.backends.host import scratch
+from offcut.backends.host.array_access_ir import READ_ARRAY, dlpack_code
+from offcut.backends.host.array_allocation_ir import ALLOCATE_ARRAY
 from offcut.backends.host.builtin_function import (
     ALIGNED,
     BYTES_OF,
-    DATA,
     FIELDS,
     TYPE_OF,
     WRITEABLE,
@@ -77,7 +77,7 @@ def fast_entry_ir(
     slow, call = text.load("slow"), text.load("PyObject_Vectorcall")
     result = text.let(f"call ptr {call}(ptr {slow}, ptr %args, i64 %nargs, ptr %kwnames)")
     text.do(f"ret ptr {result}")
-    return (READ_ARRAY if fast else "") + (
+    return (READ_ARRAY + ALLOCATE_ARRAY if fast else "") + (
         "\ndefine ptr @offcut_fastcall(ptr %self, ptr %args, i64 %nargs, ptr %kwnames) "
         "noinline optnone {\nentry:\n"
         f"  %table = getelementptr i8, ptr %self, i64 {BYTES_OF}\n{text}}}\n"
@@ -180,9 +180,7 @@ def _fast_body(
         ("sizes", len(signature.sizes)),
         ("shapes", first[-1]),
         ("strides", first[-1]),
-        ("prototype", 6),
         ("results", len(outputs)),
-        ("managed", 1),
     ):
         text.do(f"%{name} = alloca [{max(words, 1)} x i64]")
     text.require("eq", "i64", "%nargs", len(inputs))
@@ -294,7 +292,7 @@ def _read(text: _Text, argument: Argument, number: int, array: str, first: int, 
     shift = numpy_dtype(argument.dtype).itemsize.bit_length() - 1
     row = text.let(
         f"call ptr @offcut_array(ptr %table, ptr {array}, ptr {text.word(len(FIELDS) + number)}, "
-        f"i32 {len(argument.shape)}, i64 {shift}, i32 {_code(argument.dtype)}, i32 {flags}, "
+        f"i32 {len(argument.shape)}, i64 {shift}, i32 {dlpack_code(argument.dtype)}, i32 {flags}, "
         f"ptr {text.at('%shapes', first)}, ptr {text.at('%strides', first)}, "
         f"ptr {text.at('%pointers', number)})"
     )
@@ -303,17 +301,14 @@ def _read(text: _Text, argument: Argument, number: int, array: str, first: int, 
 
 
 def _require_dense(text: _Text, rank: int, first: int) -> None:
-    """Elements lie side by side, row by row."""
+    """Elements lie side by side, row by row; of an axis of one element any stride will do."""
     step = "1"
     for axis in reversed(range(first, first + rank)):
-        text.require("eq", "i64", text.word(axis, "i64", "%strides"), step)
+        beside = text.let(f"icmp eq i64 {text.word(axis, 'i64', '%strides')}, {step}")
+        single = text.let(f"icmp eq i64 {text.word(axis, 'i64', '%shapes')}, 1")
+        text.require_true(text.let(f"or i1 {beside}, {single}"))
         if axis > first:
             step = text.let(f"mul i64 {step}, {text.word(axis, 'i64', '%shapes')}")
-
-
-def _code(dtype: str) -> int:
-    code, bits = arrays.DLPACK_CODES[dtype]
-    return code | bits << 8 | 1 << 16
 
 
 def _require_disjoint(text: _Text, signature: Signature, first: list[int]) -> None:
@@ -365,65 +360,16 @@ def _allocate(
     result: str,
 ) -> None:
     """A new array at `result`: numpy's, or by the DLPack allocator of the first input's type."""
-    rank = len(extents)
     shape, strides = text.at("%shapes", first), text.at("%strides", first)
     for axis, extent in enumerate(extents):
         text.require("sge", "i64", extent, 0)
         text.do(f"store i64 {extent}, ptr {text.at(shape, axis)}")
-    step = "1"
-    for axis in reversed(range(rank)):
-        text.do(f"store i64 {step}, ptr {text.at(strides, axis)}")
-        step = text.let(f"mul i64 {step}, {extents[axis]}")
-    numpy = text.let(f"icmp eq ptr {row}, %table")
-    text.do(f"br i1 {numpy}, label %numpy{number}, label %exchange{number}")
-
-    text.label(f"numpy{number}")
-    descr = text.word(len(FIELDS) + number)
-    text.do(f"call void {text.load('Py_IncRef')}(ptr {descr})")
-    made = text.let(f"call ptr {text.load('empty')}(i32 {rank}, ptr {shape}, ptr {descr}, i32 0)")
-    failed = text.let(f"icmp eq ptr {made}, null")
-    text.do(f"br i1 {failed}, label %failed{number}, label %made{number}")
-    text.label(f"made{number}")
-    text.do(f"store ptr {made}, ptr {result}")
-    data = text.let(f"getelementptr i8, ptr {made}, i64 {DATA}")
-    address = text.let(f"load ptr, ptr {data}")
-    text.do(f"store ptr {address}, ptr {text.at('%pointers', number)}")
-    text.do(f"br label %allocated{number}")
-
-    text.label(f"exchange{number}")
-    allocate, convert = text.word(2, base=row), text.word(3, base=row)
-    text.require("ne", "ptr", allocate, "null")
-    words = (0, 1, rank | _code(output.dtype) << 32, shape, 0, 0)  # data, CPU, …, offset
-    for index, word in enumerate(words):
-        kind = "ptr" if isinstance(word, str) else "i64"
-        text.do(f"store {kind} {word}, ptr {text.at('%prototype', index)}")
     status = text.let(
-        f"call i32 {allocate}(ptr %prototype, ptr %managed, ptr null, ptr @offcut_ignore)"
+        f"call i32 @offcut_allocate(ptr %table, ptr {row}, ptr {text.word(len(FIELDS) + number)}, "
+        f"i32 {len(extents)}, i32 {dlpack_code(output.dtype)}, ptr {shape}, ptr {strides}, "
+        f"ptr {result}, ptr {text.at('%pointers', number)})"
     )
     text.require("eq", "i32", status, 0)
-    managed = text.word(0, base="%managed")
-    tensor = text.at(managed, 4)  # after version, manager, deleter, flags
-    start = text.let(f"add i64 {text.word(0, 'i64', tensor)}, {text.word(5, 'i64', tensor)}")
-    text.do(f"store i64 {start}, ptr {text.at('%pointers', number)}")
-    unit = "true"
-    if rank:
-        actual = text.word(4, base=tensor)
-        given = text.let(f"icmp ne ptr {actual}, null")
-        source = text.let(f"select i1 {given}, ptr {actual}, ptr {strides}")
-        for axis in range(rank):
-            stride = text.word(axis, "i64", source)
-            text.do(f"store i64 {stride}, ptr {text.at(strides, axis)}")
-        dense, single = f"icmp eq i64 {stride}, 1", f"icmp sle i64 {extents[-1]}, 1"
-        unit = text.let(f"or i1 {text.let(dense)}, {text.let(single)}")
-    status = text.let(f"call i32 {convert}(ptr {managed}, ptr {result})")
-    converted = text.let(f"icmp eq i32 {status}, 0")
-    text.do(f"br i1 {converted}, label %converted{number}, label %failed{number}")
-    text.label(f"converted{number}")
-    text.do(f"br i1 {unit}, label %allocated{number}, label %undo")
-    text.label(f"failed{number}")
-    text.do(f"store ptr null, ptr {result}")
-    text.do("br label %clear")
-    text.label(f"allocated{number}")
 
 
 def _run(text: _Text, signature: Signature, constants: int, work: bool) -> None:
