@@ -138,9 +138,10 @@ class _Writer(BuiltinWriter):
             f.do(f"store i64 {f.let(f'add i64 {axis}, {rank}')}, ptr {at}")
 
     def _require_dense(self, rank: str, shape: str, strides: str, otherwise: str) -> None:
-        """Check that elements lie side by side, row by row; of an axis of one element any stride will do."""
-        f, step = self.f, self.f.slot("i64")
+        """Check that elements lie side by side, row by row; of an axis of one element, and where there is none, any stride will do."""
+        f, step, dense = self.f, self.f.slot("i64"), self.f.slot("i1")
         f.do(f"store i64 1, ptr {step}")
+        f.do(f"store i1 true, ptr {dense}")
         last = f.let(f"sub i64 {rank}, 1")
         with f.loop("0", rank) as inner:
             axis = f.let(f"sub i64 {last}, {inner}")
@@ -148,8 +149,13 @@ class _Writer(BuiltinWriter):
             own = f.let(f"load i64, ptr {step}")
             beside = f.let(f"icmp eq i64 {stride}, {own}")
             single = f.let(f"icmp eq i64 {extent}, 1")
-            self.require(f.let(f"or i1 {beside}, {single}"), otherwise)
+            good = f.let(f"or i1 {beside}, {single}")
+            every = f.let(f"and i1 {good}, {f.let(f'load i1, ptr {dense}')}")
+            f.do(f"store i1 {every}, ptr {dense}")
             f.do(f"store i64 {f.let(f'mul i64 {own}, {extent}')}, ptr {step}")
+        none = f.let(f"icmp eq i64 {f.let(f'load i64, ptr {step}')}, 0")
+        every = f.let(f"load i1, ptr {dense}")
+        self.require(f.let(f"or i1 {every}, {none}"), otherwise)
 
     def _find_record(self, axes: str) -> str:
         """Return the record of these shapes."""

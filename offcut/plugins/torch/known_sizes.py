@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.autograd import _profiler_enabled  # type: ignore[attr-defined]
 
 from offcut.graph import Model
 from offcut.plugins.torch.steps import RegionStep
 
 
-@dataclass(frozen=True)
 class KnownSizes:
     """A program of one region, by its model.
 
@@ -20,9 +19,10 @@ class KnownSizes:
     results  the places, among the model's outputs, of the results
     """
 
-    model: Model
-    places: tuple[int, ...]
-    results: tuple[int, ...]
+    def __init__(self, model: Model, places: Sequence[int], results: Sequence[int]) -> None:
+        self.model, self.places, self.results = model, places, results
+        self._takes_all = [*places] == [*range(len(places))]
+        self._gives_all = [*results] == [*range(len(model.bound.graph.outputs))]
 
     @classmethod
     def of(
@@ -42,25 +42,29 @@ class KnownSizes:
         }
         if not {*step.inputs} <= {*nodes} or not all(one in outputs for one in results):
             return None
-        places = tuple(nodes.index(node) for node in step.inputs)
-        return cls(step.model, places, tuple(outputs[one] for one in results))
+        places = [nodes.index(node) for node in step.inputs]
+        return cls(step.model, places, [outputs[one] for one in results])
 
     def among(self, places: Sequence[int]) -> KnownSizes | None:
         """Return them for a call that gives the arguments at `places` alone; None where the model takes others, or leaves one of these."""
         if sorted(self.places) != sorted(places):
             return None
-        return replace(self, places=tuple(places.index(place) for place in self.places))
+        own = [places.index(place) for place in self.places]
+        return KnownSizes(self.model, own, self.results)
 
-    def __call__(self, arguments: Sequence[Any]) -> list[Any] | None:
+    def __call__(self, arguments: Sequence[Any]) -> Sequence[Any] | None:
         """Return the results; None for sizes that no call had, and for what else the model does not take as it is."""
-        if torch.autograd._profiler_enabled():
+        if _profiler_enabled():
             return None
-        tensors = [arguments[place] for place in self.places]
-        for one in tensors:
+        if not self._takes_all or len(arguments) != len(self.places):
+            arguments = [arguments[place] for place in self.places]
+        for one in arguments:
             if type(one) is not torch.Tensor:
                 return None
-        outputs = self.model.at_known_sizes(tensors)
-        return None if outputs is None else [outputs[place] for place in self.results]
+        outputs = self.model.at_known_sizes(*arguments)
+        if outputs is None or self._gives_all:
+            return outputs
+        return [outputs[place] for place in self.results]
 
 
 __all__ = ["KnownSizes"]

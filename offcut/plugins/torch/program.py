@@ -135,7 +135,7 @@ class Program:
             self.at_known_sizes is not None
             and (results := self.at_known_sizes(arguments)) is not None
         ):
-            return results
+            return [*results]
         values: Values = {node: arguments[place] for place, node in self.read}
         key = tuple([getattr(values[node], "shape", values[node]) for node in self._asked])
         sizes = self._settled.get(key)
