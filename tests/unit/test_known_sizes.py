@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import offcut as oc
 from offcut.errors import CallError
 from offcut.graph import Builder, Model, compiled
 from offcut.graph.models import model as models
@@ -227,6 +228,32 @@ def test_an_index_out_of_an_array_is_refused_again() -> None:
     with pytest.raises(CallError, match="leads outside of an array"):
         model(x, bad)
     np.testing.assert_array_equal(model(x, good), x[good])
+
+
+def test_a_file_is_called_by_its_names_and_in_order(pair: Model, tmp_path: Any) -> None:
+    inputs, outputs = {"b": "z", "a": "x"}, dict(zip("pq", pair.bound.graph.outputs, strict=True))
+    x, z = given(3)
+    wanted, feed = pair(x, z), {"a": x, "b": z}
+    for returns in ("arrays", "mapping"):
+        pair.save(tmp_path / returns, inputs, outputs, returns)
+        model = oc.load(tmp_path / returns)
+        watched = [x, z, x.dtype, *feed, *outputs, None]
+        before = [*map(sys.getrefcount, watched)]
+        for _ in range(2000):
+            by_name, in_order = model(feed), model(z, x)
+        after = [*map(sys.getrefcount, watched)]
+        assert all(abs(a - b) < 20 for a, b in zip(after, before, strict=True))
+        assert [*by_name] == ["p", "q"]
+        listed = [*in_order.values()] if returns == "mapping" else in_order
+        for one, other, result in zip(by_name.values(), listed, wanted, strict=True):
+            np.testing.assert_array_equal(one, result)
+            np.testing.assert_array_equal(other, result)
+        with pytest.raises(CallError, match="takes b, a, got a"):
+            model({"a": x})
+        with pytest.raises(CallError, match="a has the wrong element type"):
+            model({"a": x.astype("f8"), "b": z})
+        with pytest.raises(CallError, match="takes 2 arrays, got 1"):
+            model(x)
 
 
 def test_tensors_of_torch_are_taken_as_they_are(pair: Model) -> None:

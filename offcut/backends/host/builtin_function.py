@@ -45,7 +45,7 @@ TYPE_OF = 8  # offset of ob_type in every object
 BYTES_OF = 32  # offset of the contents of a bytes object
 DATA, RANK, SHAPE, STRIDES, DESCR, FLAGS = 16, 24, 32, 40, 56, 64  # of an ndarray's fields
 ALIGNED, WRITEABLE = 0x100, 0x400
-_EMPTY = 184  # index of PyArray_Empty in numpy's function table
+_NUMPY = {"PyArray_NewFromDescr": 94, "PyArray_Empty": 184}  # indices in numpy's function table
 _FASTCALL_KEYWORDS = 0x0082
 _OUT = sys.intern("out")
 _METHOD = struct.Struct("PPiP")  # PyMethodDef: name, function, flags, doc
@@ -63,7 +63,7 @@ def fast_call_words(slow: Callable[..., object]) -> list[int]:
         "true": id(True),
         "tuple": id(tuple),
         "exchange": arrays.exchange_table(),
-        "empty": _numpy_function(_EMPTY),
+        "empty": numpy_function("PyArray_Empty"),
     }
     return field_words(FIELDS, objects)
 
@@ -120,17 +120,22 @@ def layout_holds() -> bool:
         return False
     array.flags.writeable = False
     try:
-        empty = _empty_function()
+        empty, strided = _array_functions()
     except (AttributeError, ImportError, ValueError):
         return False
     dtype = np.dtype(np.float32)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))  # PyArray_Empty takes the reference over
     made = empty(2, (ctypes.c_int64 * 2)(4, 6), dtype, 0)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))
+    shape, strides = (ctypes.c_int64 * 2)(4, 6), (ctypes.c_int64 * 2)(4, 16)
+    columns = strided(np.ndarray, dtype, 2, shape, strides, None, 0, None)
     return (
         _is_laid_out(array)
-        and made.shape == (4, 6)
-        and made.dtype == dtype
+        and made.shape == columns.shape == (4, 6)
+        and made.dtype == columns.dtype == dtype
         and made.flags.c_contiguous
+        and columns.flags.f_contiguous
+        and columns.flags.owndata
     )
 
 
@@ -171,19 +176,24 @@ def _python_function(name: str) -> int:
 
 
 @cache
-def _numpy_function(index: int) -> int:
+def numpy_function(name: str) -> int:
+    """Return the address of a function of numpy."""
     get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)
     )
     capsule = np._core.multiarray._ARRAY_API  # type: ignore[attr-defined]
-    return ctypes.c_uint64.from_address(get(capsule, None) + 8 * index).value
+    return ctypes.c_uint64.from_address(get(capsule, None) + 8 * _NUMPY[name]).value
 
 
-def _empty_function() -> Callable[..., Any]:
-    kind = ctypes.PYFUNCTYPE(
-        ctypes.py_object, ctypes.c_int, ctypes.c_void_p, ctypes.py_object, ctypes.c_int
+def _array_functions() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return numpy's functions that allocate: row by row, and by strides."""
+    words = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
+    new = (ctypes.py_object, ctypes.py_object, ctypes.c_int, *words, ctypes.c_int, ctypes.c_void_p)
+    empty = (ctypes.c_int, ctypes.c_void_p, ctypes.py_object, ctypes.c_int)
+    return (
+        ctypes.PYFUNCTYPE(ctypes.py_object, *empty)(numpy_function("PyArray_Empty")),
+        ctypes.PYFUNCTYPE(ctypes.py_object, *new)(numpy_function("PyArray_NewFromDescr")),
     )
-    return kind(_numpy_function(_EMPTY))
 
 
 def _new_bytes(size: int) -> bytes:

@@ -4,11 +4,11 @@ What it reads is data, so that one function serves all models of a process. Behi
 builtin has one word, the address of a *head*; from that a list of *records* begins, of which each is the calls at one set of sizes, by the
 shapes of the arrays::
 
-    head    first record, arena, bytes of the arena, whether a call runs, counts: inputs, outputs, axes of all inputs; a context
+    head    first record, arena, bytes of the arena, whether a call runs, counts: inputs, outputs, axes of all of each; a context
             variable, while which is not None no call is made; then of each input and each output: numpy's element type, rank, log2 of an element's bytes, DLPack's element type
     record  next record, its owner, bytes of the arena that it takes, where in the arena scratch begins, bases (`FIRST_BASE`), the four
             words of a `CallSequence`, whether other Python threads run meanwhile, limits, count of limits;
-            then the extents of all inputs, and of all outputs
+            then the extents of all inputs, the extents of all outputs, the strides of all outputs in elements
     limit   address of a number, whether it is a double and no float, the limit as a double
 
 It takes arrays as `offcut.backends.host.fast_entry` does, elements side by side, and returns a tuple of new ones. Any other call, one that
@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from offcut.backends.host.array_access_ir import READ_ARRAY
 from offcut.backends.host.array_allocation_ir import ALLOCATE_ARRAY
-from offcut.backends.host.builtin_function import ALIGNED, FIELDS
+from offcut.backends.host.builtin_function import ALIGNED, DATA, FIELDS
 from offcut.backends.host.builtin_ir import BuiltinWriter
 
 SYMBOL = "offcut_sized_call"
 HEAD = (
-    *("first", "arena", "arena_bytes", "busy", "inputs", "outputs", "axes"),
-    *("observer", "none", "PyContextVar_Get"),
+    *("first", "arena", "arena_bytes", "busy", "inputs", "outputs", "axes", "result_axes"),
+    *("observer", "none", "PyContextVar_Get", "PyArray_NewFromDescr"),
 )
 RECORD = (
     *("next", "owner", "arena_bytes", "scratch", "bases"),
@@ -134,10 +134,10 @@ class _Writer(BuiltinWriter):
             self.require(f.let(f"icmp ne ptr {row}, null"), self.slow)
             with f.when(f.let(f"icmp eq i64 {number}, 0")):
                 f.do(f"store ptr {row}, ptr {like}")
-            self._require_dense(rank, shape, strides, self.slow)
+            self._require_dense(rank, shape, strides)
             f.do(f"store i64 {f.let(f'add i64 {axis}, {rank}')}, ptr {at}")
 
-    def _require_dense(self, rank: str, shape: str, strides: str, otherwise: str) -> None:
+    def _require_dense(self, rank: str, shape: str, strides: str) -> None:
         """Check that elements lie side by side, row by row; of an axis of one element, and where there is none, any stride will do."""
         f, step, dense = self.f, self.f.slot("i64"), self.f.slot("i1")
         f.do(f"store i64 1, ptr {step}")
@@ -155,7 +155,7 @@ class _Writer(BuiltinWriter):
             f.do(f"store i64 {f.let(f'mul i64 {own}, {extent}')}, ptr {step}")
         none = f.let(f"icmp eq i64 {f.let(f'load i64, ptr {step}')}, 0")
         every = f.let(f"load i1, ptr {dense}")
-        self.require(f.let(f"or i1 {every}, {none}"), otherwise)
+        self.require(f.let(f"or i1 {every}, {none}"), self.slow)
 
     def _find_record(self, axes: str) -> str:
         """Return the record of these shapes."""
@@ -253,17 +253,44 @@ class _Writer(BuiltinWriter):
         f = self.f
         at, widest = f.slot("i64"), f.slot("[64 x i64]")
         f.do(f"store i64 {f.let(f'add i64 {axes}, {len(RECORD)}')}, ptr {at}")
-        row = f.let(f"load ptr, ptr {like}")
+        row, result_axes = f.let(f"load ptr, ptr {like}"), self._of_head("result_axes")
+        is_numpy = f.let(f"icmp eq ptr {row}, {self.table}")
+        ndarray, make = self.field("ndarray"), self._of_head("PyArray_NewFromDescr", "ptr")
+        incref = self.field("Py_IncRef")
         with f.loop("0", outputs) as number:
-            descr, rank, _, code = self._argument(f.let(f"add i64 {number}, {inputs}"))
+            descr, rank, shift, code = self._argument(f.let(f"add i64 {number}, {inputs}"))
             begin = f.let(f"load i64, ptr {at}")
-            shape, rank32 = self.place(record, begin), f.let(f"trunc i64 {rank} to i32")
-            status = f.let(
-                f"call i32 @offcut_allocate(ptr {self.table}, ptr {row}, ptr {descr}, i32 {rank32}, i32 {code}, "
-                f"ptr {shape}, ptr {widest}, ptr {self.place(results, number)}, ptr {self.place(bases, number)})"
-            )
-            self.require(f.let(f"icmp eq i32 {status}, 0"), self.failed)
-            self._require_dense(rank, shape, widest, self.failed)
+            shape = self.place(record, begin)
+            own = self.place(shape, result_axes)
+            rank32 = f.let(f"trunc i64 {rank} to i32")
+            result, address = self.place(results, number), self.place(bases, number)
+            numpy, other, made = f.name("numpy"), f.name("other"), f.name("made")
+            f.do(f"br i1 {is_numpy}, label {numpy}, label {other}")
+            with f.within(numpy):
+                with f.loop("0", rank) as axis:
+                    in_bytes = f.let(f"shl i64 {self.word(own, axis)}, {shift}")
+                    f.do(f"store i64 {in_bytes}, ptr {self.place(widest, axis)}")
+                f.do(f"call void {incref}(ptr {descr})")
+                array = f.let(
+                    f"call ptr {make}(ptr {ndarray}, ptr {descr}, i32 {rank32}, ptr {shape}, ptr {widest}, "
+                    "ptr null, i32 0, ptr null)"
+                )
+                self.require(f.let(f"icmp ne ptr {array}, null"), self.failed)
+                f.do(f"store ptr {array}, ptr {result}")
+                f.do(f"store i64 {self.word(array, DATA // 8)}, ptr {address}")
+                f.do(f"br label {made}")
+            with f.within(other):
+                status = f.let(
+                    f"call i32 @offcut_allocate(ptr {self.table}, ptr {row}, ptr {descr}, i32 {rank32}, i32 {code}, "
+                    f"ptr {shape}, ptr {widest}, ptr {result}, ptr {address})"
+                )
+                self.require(f.let(f"icmp eq i32 {status}, 0"), self.failed)
+                with f.loop("0", rank) as axis:
+                    alike = f.let(f"icmp eq i64 {self.word(widest, axis)}, {self.word(own, axis)}")
+                    single = f.let(f"icmp sle i64 {self.word(shape, axis)}, 1")
+                    self.require(f.let(f"or i1 {alike}, {single}"), self.failed)
+                f.do(f"br label {made}")
+            f.start(made)
             f.do(f"store i64 {f.let(f'add i64 {begin}, {rank}')}, ptr {at}")
 
     def _call(self, record: str, scratch: str) -> str:

@@ -15,6 +15,7 @@ from offcut.backends.host.builtin_function import (
     field_words,
     layout_holds,
     no_results,
+    numpy_function,
 )
 from offcut.backends.host.sized_call_ir import HEAD, RECORD
 from offcut.backends.memory import Block
@@ -65,10 +66,11 @@ class SizedCalls:
         """
         arguments = (*inputs, *outputs)
         dtypes = [numpy_dtype(one.dtype) for one in arguments]
-        axes = sum(one.rank for one in inputs)
-        counts = {"inputs": len(inputs), "outputs": len(outputs), "axes": axes}
+        counts = {"inputs": len(inputs), "outputs": len(outputs)}
+        counts |= {"axes": sum(i.rank for i in inputs), "result_axes": sum(o.rank for o in outputs)}
         state = dict.fromkeys(("first", "arena", "arena_bytes", "busy"), 0)
         objects = {"observer": id(observer), "none": id(None)}
+        objects["PyArray_NewFromDescr"] = numpy_function("PyArray_NewFromDescr")
         words = field_words(HEAD, {**state, **counts, **objects})
         for one, dtype in zip(arguments, dtypes, strict=True):
             shift = ITEM_BYTES[one.dtype].bit_length() - 1
@@ -87,20 +89,21 @@ class SizedCalls:
         self,
         key: object,
         shapes: Sequence[tuple[int, ...]],
+        strides: Sequence[tuple[int, ...]],
         words: Mapping[str, int],
         owner: object,
     ) -> None:
         """Make calls at a set of sizes from now on.
 
         key     of the set, to remove it by; one that is there stays
-        shapes  of the inputs, then of the outputs
+        shapes  of the inputs, then of the outputs; strides  of the outputs, whose elements lie side by side, in elements
         words   of the record, by their names; 0 where there is none
         owner   keeps what they are addresses of
         """
         if key in self._records:
             return
         fields = (words.get(name, 0) for name in RECORD)
-        record = _Record([*fields, *chain.from_iterable(shapes)], owner)
+        record = _Record([*fields, *chain.from_iterable((*shapes, *strides))], owner)
         record.words[_NEXT] = self._head[_FIRST]
         self._records[key] = record
         self._head[_FIRST] = record.address

@@ -352,12 +352,13 @@ class Model:
         with self._lock:
             words = frame.record_words() if call.is_new and self._sized_calls.is_native else None
             call.is_new = False
-            if words is None or any(strides is not None for _, strides, _ in call.fresh):
+            if words is None:
                 call.frames.append(frame)
                 return block
             words["unlocked"] = seconds > LOCKED_SECONDS
             every = [*shapes, *(shape for shape, _, _ in call.fresh)]
-            self._sized_calls.add(call, every, words, frame)
+            steps = [strides or host.c_strides(shape) for shape, strides, _ in call.fresh]
+            self._sized_calls.add(call, every, steps, words, frame)
             return self._sized_calls.lend(block)
 
     def __repr__(self) -> str:

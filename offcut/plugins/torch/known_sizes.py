@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.autograd import _profiler_enabled  # type: ignore[attr-defined]
+from torch.autograd import _profiler_enabled
 
 from offcut.graph import Model
 from offcut.plugins.torch.steps import RegionStep
