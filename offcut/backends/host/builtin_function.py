@@ -25,6 +25,7 @@ FIELDS = (
     "ndarray",
     "true",
     "tuple",
+    "int",
     "exchange",
     "empty",
     "PyObject_Vectorcall",
@@ -32,6 +33,7 @@ FIELDS = (
     "Py_IncRef",
     "Py_DecRef",
     "PyErr_Clear",
+    "PyLong_AsLongLong",
     "PyEval_SaveThread",
     "PyEval_RestoreThread",
     "PyMem_RawMalloc",
@@ -62,6 +64,7 @@ def fast_call_words(slow: Callable[..., object]) -> list[int]:
         "ndarray": id(np.ndarray),
         "true": id(True),
         "tuple": id(tuple),
+        "int": id(int),
         "exchange": arrays.exchange_table(),
         "empty": numpy_function("PyArray_Empty"),
     }

@@ -46,6 +46,12 @@ def solving_order(
     return tuple((name, *places[number]) for name, number in order_of_sizes(shapes, given))
 
 
+def free_sizes(signature: Signature) -> tuple[str, ...]:
+    """Return the sizes that no shape determines, which a call gives by keyword."""
+    determined = {name for name, _, _ in solving_order(signature)}
+    return tuple(size.name for size in signature.sizes if size.name not in determined)
+
+
 DECLARED = """\
 declare i32 @offcut_entry(ptr, ptr, ptr, ptr)
 declare i64 @offcut_workspace(ptr)
@@ -66,12 +72,13 @@ def fast_entry_ir(
                 call; otherwise the number of elements read and written stands in for it
     dense       whether the kernel takes arrays alone whose elements lie side by side, row by row
 
-    Signatures with sizes that no shape determines go the slow way always, and those with products of sizes.
+    Sizes that no shape determines are given by keyword, in any order, as ints. Signatures with products of sizes go the slow way always.
     """
-    order = solving_order(signature)
+    free = free_sizes(signature)
+    order = solving_order(signature, free)
     text = _Text()
     extents = (extent for one in (*signature.inputs, *signature.outputs) for extent in one.shape)
-    fast = len(order) == len(signature.sizes) and all(map(is_checked, extents))
+    fast = len(order) + len(free) == len(signature.sizes) and all(map(is_checked, extents))
     if fast:
         _fast_body(text, signature, order, constants, work, dense)
     slow, call = text.load("slow"), text.load("PyObject_Vectorcall")
@@ -184,24 +191,14 @@ def _fast_body(
     ):
         text.do(f"%{name} = alloca [{max(words, 1)} x i64]")
     text.require("eq", "i64", "%nargs", len(inputs))
-    unnamed, plain = text.let("icmp eq ptr %kwnames, null"), text.block
-    text.do(f"br i1 {unnamed}, label %begin, label %keyword")
-    text.label("keyword")
-    size = text.let(f"call i64 {text.load('PyTuple_Size')}(ptr %kwnames)")
-    text.require("eq", "i64", size, 1)
-    name = text.let(f"call ptr {text.load('PyTuple_GetItem')}(ptr %kwnames, i64 0)")
-    text.require("eq", "ptr", name, text.load("out_name"))
-    given = text.word(len(inputs), base="%args")
-    text.do("br label %begin")
-    keyword = text.block
-    text.label("begin")
-    text.do(f"%out = phi ptr [ null, %{plain} ], [ {given}, %{keyword} ]")
+    free = free_sizes(signature)
+    given = _keywords(text, len(inputs), free, len(FIELDS) + len(arguments) + constants)
 
     rows = []
     for number, argument in enumerate(inputs):
         array = text.word(number, base="%args")
         rows.append(_read(text, argument, number, array, first[number], ALIGNED))
-    sizes: dict[str, str] = {}
+    sizes = dict(zip(free, given, strict=True))
     solved = set()
     for name, number, axis in order:
         extent = inputs[number].shape[axis]
@@ -262,6 +259,10 @@ def _fast_body(
     text.do("br label %run")
     text.label("run")
     _run(text, signature, constants, work)
+    if free:
+        text.label("forget")
+        text.do(f"call void {text.load('PyErr_Clear')}()")
+        text.do("br label %slow")
     text.label("clear")
     text.do(f"call void {text.load('PyErr_Clear')}()")
     text.do("br label %undo")
@@ -273,6 +274,61 @@ def _fast_body(
         text.do(f"call void {text.load('Py_DecRef')}(ptr {result})")
     text.do("br label %slow")
     text.label("slow")
+
+
+def _keywords(text: _Text, count: int, free: Sequence[str], names: int) -> list[str]:
+    """Set ``%out`` to what is given for ``out=``, null without; return the values of the sizes that are given by keyword.
+
+    count  of positional arguments
+    names  the word of the table from which on the names of these sizes stand, interned: what a caller writes is that object
+    """
+    text.do("%outs = alloca ptr")
+    text.do("store ptr null, ptr %outs")
+    if not free:
+        unnamed = text.let("icmp eq ptr %kwnames, null")
+        text.do(f"br i1 {unnamed}, label %begin, label %keyword")
+        text.label("keyword")
+    else:
+        text.require("ne", "ptr", "%kwnames", "null")
+        text.do(f"%values = alloca [{len(free)} x ptr]")
+        for position in range(len(free)):
+            text.do(f"store ptr null, ptr {text.at('%values', position)}")
+    size = text.let(f"call i64 {text.load('PyTuple_Size')}(ptr %kwnames)")
+    text.require("sle", "i64", size, len(free) + 1)
+    for slot in range(len(free) + 1):
+        there = text.let(f"icmp slt i64 {slot}, {size}")
+        text.do(f"br i1 {there}, label %slot{slot}, label %named")
+        text.label(f"slot{slot}")
+        name = text.let(f"call ptr {text.load('PyTuple_GetItem')}(ptr %kwnames, i64 {slot})")
+        value = text.word(count + slot, base="%args")
+        for position in range(len(free)):
+            same = text.let(f"icmp eq ptr {name}, {text.word(names + position)}")
+            text.do(f"br i1 {same}, label %size{slot}.{position}, label %other{slot}.{position}")
+            text.label(f"size{slot}.{position}")
+            text.do(f"store ptr {value}, ptr {text.at('%values', position)}")
+            text.do(f"br label %next{slot}")
+            text.label(f"other{slot}.{position}")
+        text.require("eq", "ptr", name, text.load("out_name"))
+        text.do(f"store ptr {value}, ptr %outs")
+        text.do(f"br label %next{slot}")
+        text.label(f"next{slot}")
+    text.do("br label %named")
+    text.label("named")
+    values = []
+    for position in range(len(free)):
+        value = text.word(position, base="%values")
+        text.require("ne", "ptr", value, "null")
+        text.require("eq", "ptr", text.word(TYPE_OF // 8, base=value), text.load("int"))
+        values.append(text.let(f"call i64 {text.load('PyLong_AsLongLong')}(ptr {value})"))
+        text.otherwise = "forget"
+        text.require(
+            "ne", "i64", values[-1], -1
+        )  # also what an int beyond 64 bits gives, with an error
+        text.otherwise = "slow"
+    text.do("br label %begin")
+    text.label("begin")
+    text.do("%out = load ptr, ptr %outs")
+    return values
 
 
 def _given(text: _Text, count: int) -> list[str]:
