@@ -42,12 +42,16 @@ class Entry:
     memories   the bytes at these, arrays of uint8
     objects    the object files of the code; none where it calls functions of other libraries
     in_turn    address of a function of `offcut.backends.host.call_sequence`, which calls several such entries
+    sized_call  address of a function of `offcut.backends.host.sized_call_ir`; 0: there is none
+    by_name    address of a function of `offcut.backends.host.by_name_ir`, likewise
     """
 
     address: int
     workspace: int
     constants: tuple[int, ...]
     in_turn: int
+    sized_call: int = 0
+    by_name: int = 0
     declaration: str = ENTRY
     owners: tuple[object, ...] = field(default=(), repr=False, compare=False)
     memories: tuple[Any, ...] = field(default=(), repr=False, compare=False)

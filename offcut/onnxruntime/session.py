@@ -98,6 +98,7 @@ class InferenceSession:
             ]
             for arguments in (self.model.inputs, self.model.outputs)
         )
+        self._names = [one.name for one in self._outputs]
         self._dtypes = {name: one.dtype for name, one in self.model.inputs.items()}
 
     def _of_saved(self, saved: Any) -> None:
@@ -140,13 +141,16 @@ class InferenceSession:
         """
         if isinstance(output_names, str):
             raise TypeError("run(): output_names is a list of names, or None")
-        names = [*output_names] if output_names else [one.name for one in self._outputs]
-        feed = {name: self._array(name, value) for name, value in input_feed.items()}
+        feed = input_feed
+        for one in feed.values():
+            if type(one) is not np.ndarray:
+                feed = {name: self._array(name, value) for name, value in input_feed.items()}
+                break
         try:
             results = self.model(feed)
-            return [results[name] for name in names]
+            return [*map(results.__getitem__, output_names or self._names)]
         except KeyError as error:
-            there = ", ".join(one.name for one in self._outputs)
+            there = ", ".join(self._names)
             text = f"Invalid output name:{error.args[0]}"
             raise InvalidArgument.of(text, f"the outputs are {there}") from None
         except CallError as refused:

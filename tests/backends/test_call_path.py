@@ -535,6 +535,7 @@ def test_the_generated_text_refers_to_nothing_outside_its_module():
     assert "declare" not in text
     called = {word.partition("(")[0] for word in text.split() if word.startswith("@")}
     assert called == {"@offcut_array", "@offcut_ignore", "@offcut_ignore)", "@offcut_fastcall"} | {
+        "@offcut_allocate",
         "@offcut_entry",
         "@offcut_workspace",
     }
@@ -696,3 +697,55 @@ for i in 0:n
     for target in ("cpu", "interpret", emulated):
         kernel = oc.compile(oc.parse(text), target=target)
         np.testing.assert_array_equal(np.asarray(kernel(array)), array.T)
+
+
+def test_sizes_by_keyword_go_the_fast_way_and_are_checked() -> None:
+    program = oc.parse(
+        """\
+program moved
+size steps in 0:9
+size n in 1:33
+size shift in 0:5
+inout A: int32[n]
+for t in 0:steps
+  for i in 0:n
+    A[i] = A[i] + shift
+""".replace("A[i] + shift", "A[i] + int32(shift)")
+    )
+    kernel = oc.compile(program)
+    given = np.arange(5, dtype=np.int32)
+
+    def steps(call: object) -> int:
+        count = 0
+
+        def trace(frame: object, event: str, argument: object) -> None:
+            nonlocal count
+            count += event == "call"
+
+        sys.setprofile(trace)
+        try:
+            call()  # type: ignore[operator]
+        finally:
+            sys.setprofile(None)
+        return count
+
+    out = np.empty_like(given)
+    for sizes in ({"steps": 3, "shift": 2}, {"shift": 2, "steps": 3}):
+        assert np.array_equal(kernel(given, **sizes), given + 6)
+        assert kernel(given, out=out, **sizes) is out
+        assert np.array_equal(out, given + 6)
+        assert steps(lambda sizes=sizes: kernel(given, **sizes)) == 1
+    assert np.array_equal(kernel(given, steps=np.int64(3), shift=2, n=5), given + 6)
+    for wrong in ({"steps": 3}, {"steps": 9, "shift": 0}, {"steps": -1, "shift": 0}):
+        with pytest.raises(CallError):
+            kernel(given, **wrong)
+    for wrong in (10**30, -(10**30), 2.0, "3", True, None):
+        with pytest.raises(CallError):
+            kernel(given, steps=wrong, shift=0)
+    for _ in range(3):
+        with pytest.raises(CallError, match="has no keyword stps"):
+            kernel(given, stps=3, shift=0)
+    before = sys.getrefcount(given)
+    for _ in range(1000):
+        kernel(given, steps=1, shift=1)
+    assert sys.getrefcount(given) == before

@@ -199,6 +199,10 @@ def test_what_leaves_the_finite_numbers_is_summed_as_it_is(value: float, before:
         np.testing.assert_array_equal(model(given)[name], plain(given)[name])
         given["x"][at] = 0.0
     assert not np.array_equal(model(given)[name], plain(given)[name])  # by fewer products again
+    assert model.at_known_sizes(given["x"]) is not None
+    given["x"][1, 0, 0, 0] = value
+    assert model.at_known_sizes(given["x"]) is None
+    np.testing.assert_array_equal(model(given)[name], plain(given)[name])
 
 
 def test_a_largest_element_is_sought_along_memory() -> None:

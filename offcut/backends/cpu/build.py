@@ -23,9 +23,9 @@ from offcut.backends.cpu.planning.vectorize import vectorize
 from offcut.backends.cpu.threads import pool
 from offcut.backends.cpu.threads.race_proof import check_race_free
 from offcut.backends.cpu.threads.spmd_lowering import lower_spmd
+from offcut.backends.host import by_name, by_name_ir, call_sequence, sized_call_ir
 from offcut.backends.host import cache as objects
 from offcut.backends.host.call import make_callable
-from offcut.backends.host.call_sequence import SYMBOL, call_sequence_ir
 from offcut.backends.host.fast_entry import DECLARED, fast_entry_ir
 from offcut.backends.llvm.loader import JitModule
 from offcut.core import index as ix
@@ -68,7 +68,9 @@ class LoadedKernel:
             self.loaded.address("offcut_entry"),
             self.loaded.address("offcut_workspace"),
             tuple(one.address for one in packed),
-            turn.address(SYMBOL),
+            turn.address(call_sequence.SYMBOL),
+            turn.address(sized_call_ir.SYMBOL),
+            turn.address(by_name.SYMBOL),
             owners=(self.loaded, turn, self.host.external, *(one.owner for one in packed)),
             memories=tuple(one.memory for one in packed),
             objects=() if self.host.external else self.objects,
@@ -198,8 +200,9 @@ def load_kernel(
 
 @lru_cache(maxsize=8)
 def _in_turn(host: Host) -> JitModule:
-    """Return the function that calls entries one after the other. Who takes its address keeps it: threads that ask at once get one each."""
-    text = call_sequence_ir()
+    """Return the functions that call entries one after the other. Who takes its address keeps them: threads that ask at once get some each."""
+    sequence = call_sequence.call_sequence_ir()
+    text = sequence + sized_call_ir.sized_call_ir(call_sequence.SYMBOL) + by_name_ir.by_name_ir()
     name = objects.key("in turn", text, repr(host))
     object_code = objects.get_or_build(name, lambda: jit.object_code(text, host, passes=True))
     return jit.load([object_code], host)

@@ -19,6 +19,12 @@ from offcut.backends.host.builtin_function import (
 )
 
 
+def dlpack_code(dtype: str) -> int:
+    """Return DLPack's code, width in bits and one lane of an element type, as the 4 bytes of an array that say them."""
+    code, bits = arrays.DLPACK_CODES[dtype]
+    return code | bits << 8 | 1 << 16
+
+
 def _scan(way: str, entry: str, done: str, judge: str) -> str:
     """A loop over the axes of an array, from the block `entry` to the block `done`.
 
@@ -188,7 +194,7 @@ d.grad:
   %grad.at = getelementptr i64, ptr %row, i64 4
   %grad = load ptr, ptr %grad.at
   %plain = icmp eq ptr %grad, null
-  br i1 %plain, label %d.done, label %d.ask
+  br i1 %plain, label %d.sign, label %d.ask
 d.ask:
   %getattr.at = getelementptr ptr, ptr %table, i64 {FIELDS.index("PyObject_GetAttr")}
   %getattr = load ptr, ptr %getattr.at
@@ -202,7 +208,34 @@ d.answer:
   %true.at = getelementptr ptr, ptr %table, i64 {FIELDS.index("true")}
   %true = load ptr, ptr %true.at
   %records = icmp eq ptr %answer, %true
-  br i1 %records, label %refuse, label %d.done
+  br i1 %records, label %refuse, label %d.sign
+d.sign:
+  %neg.number = add i64 %k, {arrays.EXCHANGE_SLOTS * arrays.EXCHANGE_WORDS}
+  %neg.at = getelementptr i64, ptr %exchange, i64 %neg.number
+  %neg = load ptr, ptr %neg.at
+  %signed = icmp eq ptr %neg, null
+  br i1 %signed, label %d.done, label %d.method
+d.method:
+  %m.getattr.at = getelementptr ptr, ptr %table, i64 {FIELDS.index("PyObject_GetAttr")}
+  %m.getattr = load ptr, ptr %m.getattr.at
+  %method = call ptr %m.getattr(ptr %object, ptr %neg)
+  %m.there = icmp ne ptr %method, null
+  br i1 %m.there, label %d.call, label %d.clear
+d.call:
+  %vectorcall.at = getelementptr ptr, ptr %table, i64 {FIELDS.index("PyObject_Vectorcall")}
+  %vectorcall = load ptr, ptr %vectorcall.at
+  %negated = call ptr %vectorcall(ptr %method, ptr null, i64 0, ptr null)
+  %m.decref.at = getelementptr ptr, ptr %table, i64 {FIELDS.index("Py_DecRef")}
+  %m.decref = load ptr, ptr %m.decref.at
+  call void %m.decref(ptr %method)
+  %m.answered = icmp ne ptr %negated, null
+  br i1 %m.answered, label %d.negated, label %d.clear
+d.negated:
+  call void %m.decref(ptr %negated)
+  %m.true.at = getelementptr ptr, ptr %table, i64 {FIELDS.index("true")}
+  %m.true = load ptr, ptr %m.true.at
+  %is.negated = icmp eq ptr %negated, %m.true
+  br i1 %is.negated, label %refuse, label %d.done
 d.done:
   ret ptr %row
 d.clear:
@@ -212,10 +245,5 @@ d.clear:
   br label %refuse
 refuse:
   ret ptr null
-}}
-
-; Where DLPack's allocator reports an error: the slow path meets it again and tells.
-define internal void @offcut_ignore(ptr %context, ptr %kind, ptr %message) {{
-  ret void
 }}
 """

@@ -56,7 +56,7 @@ _SHARE_WORK = 100_000  # steps of numpy's exact overlap test before two arrays c
 
 EXCHANGE_SLOTS = 8
 EXCHANGE_WORDS = 6
-_exchange = (ctypes.c_uint64 * (EXCHANGE_SLOTS * EXCHANGE_WORDS))()
+_exchange = (ctypes.c_uint64 * (EXCHANGE_SLOTS * (EXCHANGE_WORDS + 1)))()
 _exchange_index = itertools.count()
 _exchange_types: dict[type, object] = {}
 
@@ -204,6 +204,7 @@ def contiguous_info(array: Any) -> tuple[int, tuple[int, ...], str] | None:
         address = array.data_ptr()
     except RuntimeError:  # a tensor that stands for others
         return None
+    _register(array)
     return None if address % ITEM_BYTES[name] else (address, array.shape, name)
 
 
@@ -355,7 +356,8 @@ def exchange_table() -> int:
 
     Words of a row: type, tensor_from_object, allocate, managed_to_object, the attribute name
     "requires_grad" or 0, 1 where arrays of the type are writeable. A row is valid once its type
-    is not 0; rows fill in order, when the slow path first meets a type, and stay.
+    is not 0; rows fill in order, when the slow path first meets a type, and stay. Behind all rows there
+    is one word for each: the name of the method "is_neg", or 0.
     """
     return ctypes.addressof(_exchange)
 
@@ -525,12 +527,13 @@ def _register(array: object) -> None:
     slot = next(_exchange_index)
     if not address or not api.tensor_from_object or slot >= EXCHANGE_SLOTS:
         return
-    grad = sys.intern("requires_grad")
-    _exchange_types[cls] = (capsule, grad)
+    grad, negated = sys.intern("requires_grad"), sys.intern("is_neg")
+    _exchange_types[cls] = (capsule, grad, negated)
     row = slot * EXCHANGE_WORDS
     _exchange[row + 1] = api.tensor_from_object
     _exchange[row + 2] = api.allocate if api.managed_to_object else 0
     _exchange[row + 3] = api.managed_to_object
     _exchange[row + 4] = id(grad) if hasattr(cls, "requires_grad") else 0
     _exchange[row + 5] = int(cls.__module__.partition(".")[0] == "torch")
+    _exchange[EXCHANGE_SLOTS * EXCHANGE_WORDS + slot] = id(negated) if hasattr(cls, "is_neg") else 0
     _exchange[row] = id(cls)  # last: from here on other threads use the row

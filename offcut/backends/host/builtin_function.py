@@ -11,15 +11,13 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from offcut.backends.abi import Signature
 from offcut.backends.host import arrays
-from offcut.core.dtypes import numpy_dtype
 
 FIELDS = (
     "slow",
@@ -27,6 +25,7 @@ FIELDS = (
     "ndarray",
     "true",
     "tuple",
+    "int",
     "exchange",
     "empty",
     "PyObject_Vectorcall",
@@ -34,6 +33,7 @@ FIELDS = (
     "Py_IncRef",
     "Py_DecRef",
     "PyErr_Clear",
+    "PyLong_AsLongLong",
     "PyEval_SaveThread",
     "PyEval_RestoreThread",
     "PyMem_RawMalloc",
@@ -47,46 +47,52 @@ TYPE_OF = 8  # offset of ob_type in every object
 BYTES_OF = 32  # offset of the contents of a bytes object
 DATA, RANK, SHAPE, STRIDES, DESCR, FLAGS = 16, 24, 32, 40, 56, 64  # of an ndarray's fields
 ALIGNED, WRITEABLE = 0x100, 0x400
-_EMPTY = 184  # index of PyArray_Empty in numpy's function table
+_NUMPY = {"PyArray_NewFromDescr": 94, "PyArray_Empty": 184}  # indices in numpy's function table
 _FASTCALL_KEYWORDS = 0x0082
+_OUT = sys.intern("out")
 _METHOD = struct.Struct("PPiP")  # PyMethodDef: name, function, flags, doc
 
 
-def fast_callable(
-    signature: Signature,
-    address: int,
-    slow: Callable[..., object],
-    constants: Sequence[int] = (),
-    owners: Sequence[object] = (),
-) -> Callable[..., Any] | None:
-    """A builtin function that runs the code of `entry.fast_entry_ir` at `address`.
+def fast_call_words(slow: Callable[..., object]) -> list[int]:
+    """Return the first words of the table of the code of `fast_entry.fast_entry_ir`: those of `FIELDS`.
 
-    constants   addresses of the packed constants
-    owners      what must live as long as the builtin: the code, the constants
-
-    None where this interpreter's memory layout is not the one that the code assumes.
+    slow  what it hands calls to; it and what is interned here live as long as the builtin, if its owner sees to `slow`
     """
-    if not layout_holds():
-        return None
-    out_name = sys.intern("out")
-    dtypes = [numpy_dtype(each.dtype) for each in (*signature.inputs, *signature.outputs)]
-    fields = {
+    objects = {
         "slow": id(slow),
-        "out_name": id(out_name),
+        "out_name": id(_OUT),
         "ndarray": id(np.ndarray),
         "true": id(True),
         "tuple": id(tuple),
+        "int": id(int),
         "exchange": arrays.exchange_table(),
-        "empty": _numpy_function(_EMPTY),
+        "empty": numpy_function("PyArray_Empty"),
     }
-    words = [fields[name] if name in fields else _python_function(name) for name in FIELDS]
-    words += [*map(id, dtypes), *constants]
+    return field_words(FIELDS, objects)
 
+
+def field_words(fields: Sequence[str], objects: Mapping[str, int]) -> list[int]:
+    """Return a word for each field: of `objects`, or the address of CPython's function of that name."""
+    return [objects[name] if name in objects else _python_function(name) for name in fields]
+
+
+def builtin_callable(
+    name: str,
+    arguments: Sequence[str],
+    address: int,
+    words: Sequence[int],
+    owners: Sequence[object],
+) -> Callable[..., Any]:
+    """A builtin function that runs the code at `address`, where `layout_holds`.
+
+    name, arguments  as its documentation shows them
+    words   of its table
+    owners  what must live as long as the builtin: the code, and what the words are addresses of
+    """
     # One bytes object holds the table and the PyMethodDef with its text: no garbage collection
     # can take them from a builtin that is still alive, as it could a Python attribute.
-    names = ", ".join([*(each.name for each in signature.inputs), "*", "out=None"])
-    label = signature.name.encode() + b"\0"
-    document = f"{signature.name}({names})\n--\n\nA compiled kernel.\0".encode()
+    label = name.encode() + b"\0"
+    document = f"{name}({', '.join(arguments)})\n--\n\nA compiled kernel.\0".encode()
     table = struct.pack(f"{len(words)}P", *words)
     at = len(table) + _METHOD.size
     holder = _new_bytes(at + len(label) + len(document))
@@ -95,7 +101,7 @@ def fast_callable(
     content = table + method + label + document
     ctypes.memmove(start, content, len(content))
     keeper = _Keeper("offcut")
-    keeper.kept = (slow, out_name, dtypes, tuple(owners))
+    keeper.kept = tuple(owners)
     builtin: Callable[..., Any] = _new_function(start + len(table), holder, keeper)
     return builtin
 
@@ -117,18 +123,27 @@ def layout_holds() -> bool:
         return False
     array.flags.writeable = False
     try:
-        empty = _empty_function()
+        empty, strided = _array_functions()
     except (AttributeError, ImportError, ValueError):
         return False
     dtype = np.dtype(np.float32)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))  # PyArray_Empty takes the reference over
     made = empty(2, (ctypes.c_int64 * 2)(4, 6), dtype, 0)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))
+    shape, strides = (ctypes.c_int64 * 2)(4, 6), (ctypes.c_int64 * 2)(4, 16)
+    columns = strided(np.ndarray, dtype, 2, shape, strides, None, 0, None)
     return (
         _is_laid_out(array)
-        and made.shape == (4, 6)
-        and made.dtype == dtype
+        and made.shape == columns.shape == (4, 6)
+        and made.dtype == columns.dtype == dtype
         and made.flags.c_contiguous
+        and columns.flags.f_contiguous
+        and columns.flags.owndata
     )
+
+
+def no_results(*arrays: object, **others: object) -> None:
+    """Make no call: what a builtin that makes some calls hands the others to."""
 
 
 class _Keeper(str):
@@ -164,19 +179,24 @@ def _python_function(name: str) -> int:
 
 
 @cache
-def _numpy_function(index: int) -> int:
+def numpy_function(name: str) -> int:
+    """Return the address of a function of numpy."""
     get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)
     )
     capsule = np._core.multiarray._ARRAY_API  # type: ignore[attr-defined]
-    return ctypes.c_uint64.from_address(get(capsule, None) + 8 * index).value
+    return ctypes.c_uint64.from_address(get(capsule, None) + 8 * _NUMPY[name]).value
 
 
-def _empty_function() -> Callable[..., Any]:
-    kind = ctypes.PYFUNCTYPE(
-        ctypes.py_object, ctypes.c_int, ctypes.c_void_p, ctypes.py_object, ctypes.c_int
+def _array_functions() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return numpy's functions that allocate: row by row, and by strides."""
+    words = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
+    new = (ctypes.py_object, ctypes.py_object, ctypes.c_int, *words, ctypes.c_int, ctypes.c_void_p)
+    empty = (ctypes.c_int, ctypes.c_void_p, ctypes.py_object, ctypes.c_int)
+    return (
+        ctypes.PYFUNCTYPE(ctypes.py_object, *empty)(numpy_function("PyArray_Empty")),
+        ctypes.PYFUNCTYPE(ctypes.py_object, *new)(numpy_function("PyArray_NewFromDescr")),
     )
-    return kind(_numpy_function(_EMPTY))
 
 
 def _new_bytes(size: int) -> bytes:

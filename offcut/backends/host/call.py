@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,8 +22,9 @@ from offcut.backends.host import arrays, builtin_function
 from offcut.backends.host.arrays import Array, ArrayView
 from offcut.backends.host.binding import bind, out_names, tuple_text
 from offcut.backends.host.call_sequence import ENTRY, WORKSPACE, check_status
+from offcut.backends.host.fast_entry import free_sizes
 from offcut.backends.host.scratch import ALIGNMENT_SLACK, scratch_address
-from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.errors import CallError, TargetError, trim_traceback
 
 _TOO_MUCH = 1 << 61  # what `offcut_workspace` says where int64 does not hold the true number
@@ -185,10 +187,18 @@ def make_callable(
     owners = (owner, *(held for _, held in constants))
     native = Native(signature, entry_address, workspace_address, addresses, owners, faults or {})
     slow = SlowPath(signature, native if faults is None else DenseArrays(native))
-    if fastcall_address is None:
+    if fastcall_address is None or not builtin_function.layout_holds():
         return slow
-    fast = builtin_function.fast_callable(signature, fastcall_address, slow, addresses, owners)
-    return fast or slow
+    dtypes = [numpy_dtype(one.dtype) for one in (*signature.inputs, *signature.outputs)]
+    free = [sys.intern(name) for name in free_sizes(signature)]
+    words = [*builtin_function.fast_call_words(slow), *map(id, dtypes), *addresses, *map(id, free)]
+    return builtin_function.builtin_callable(
+        signature.name,
+        [*(each.name for each in signature.inputs), "*", "out=None", *free],
+        fastcall_address,
+        words,
+        (slow, dtypes, free, *owners),
+    )
 
 
 def _no_result(signature: Signature, because: str) -> TargetError:

@@ -82,6 +82,7 @@ class CallSequence:
     pointers  of each: the address that it is written to, the number of its base, its offset from it in bytes
     calls     of each: entry, address of its pointers, of its sizes, of its strides, whether it takes workspace
     owner     keeps what these addresses are of
+    given     the first four arguments of the function
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class CallSequence:
         self._pointers = np.ascontiguousarray(pointers, np.int64)
         self._calls = np.ascontiguousarray(calls, np.int64).reshape(-1, _CALL)
         self._function = _IN_TURN(address)
-        self._given = (
+        self.given = (
             self._pointers.__array_interface__["data"][0],
             len(self._pointers),
             self._calls.__array_interface__["data"][0],
@@ -108,7 +109,7 @@ class CallSequence:
         bases      address of the bases
         workspace  of as many bytes, 64-byte aligned, as the greediest call asks for
         """
-        found: int = self._function(*self._given, bases, workspace)
+        found: int = self._function(*self.given, bases, workspace)
         return found
 
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from offcut.backends.abi import Argument, Signature
-from offcut.backends.host import arrays, scratch
-from offcut.backends.host.array_access_ir import READ_ARRAY
+from offcut.backends.host import scratch
+from offcut.backends.host.array_access_ir import READ_ARRAY, dlpack_code
+from offcut.backends.host.array_allocation_ir import ALLOCATE_ARRAY
 from offcut.backends.host.builtin_function import (
     ALIGNED,
     BYTES_OF,
-    DATA,
     FIELDS,
     TYPE_OF,
     WRITEABLE,
@@ -46,6 +46,12 @@ def solving_order(
     return tuple((name, *places[number]) for name, number in order_of_sizes(shapes, given))
 
 
+def free_sizes(signature: Signature) -> tuple[str, ...]:
+    """Return the sizes that no shape determines, which a call gives by keyword."""
+    determined = {name for name, _, _ in solving_order(signature)}
+    return tuple(size.name for size in signature.sizes if size.name not in determined)
+
+
 DECLARED = """\
 declare i32 @offcut_entry(ptr, ptr, ptr, ptr)
 declare i64 @offcut_workspace(ptr)
@@ -66,18 +72,19 @@ def fast_entry_ir(
                 call; otherwise the number of elements read and written stands in for it
     dense       whether the kernel takes arrays alone whose elements lie side by side, row by row
 
-    Signatures with sizes that no shape determines go the slow way always, and those with products of sizes.
+    Sizes that no shape determines are given by keyword, in any order, as ints. Signatures with products of sizes go the slow way always.
     """
-    order = solving_order(signature)
+    free = free_sizes(signature)
+    order = solving_order(signature, free)
     text = _Text()
     extents = (extent for one in (*signature.inputs, *signature.outputs) for extent in one.shape)
-    fast = len(order) == len(signature.sizes) and all(map(is_checked, extents))
+    fast = len(order) + len(free) == len(signature.sizes) and all(map(is_checked, extents))
     if fast:
         _fast_body(text, signature, order, constants, work, dense)
     slow, call = text.load("slow"), text.load("PyObject_Vectorcall")
     result = text.let(f"call ptr {call}(ptr {slow}, ptr %args, i64 %nargs, ptr %kwnames)")
     text.do(f"ret ptr {result}")
-    return (READ_ARRAY if fast else "") + (
+    return (READ_ARRAY + ALLOCATE_ARRAY if fast else "") + (
         "\ndefine ptr @offcut_fastcall(ptr %self, ptr %args, i64 %nargs, ptr %kwnames) "
         "noinline optnone {\nentry:\n"
         f"  %table = getelementptr i8, ptr %self, i64 {BYTES_OF}\n{text}}}\n"
@@ -180,30 +187,18 @@ def _fast_body(
         ("sizes", len(signature.sizes)),
         ("shapes", first[-1]),
         ("strides", first[-1]),
-        ("prototype", 6),
         ("results", len(outputs)),
-        ("managed", 1),
     ):
         text.do(f"%{name} = alloca [{max(words, 1)} x i64]")
     text.require("eq", "i64", "%nargs", len(inputs))
-    unnamed, plain = text.let("icmp eq ptr %kwnames, null"), text.block
-    text.do(f"br i1 {unnamed}, label %begin, label %keyword")
-    text.label("keyword")
-    size = text.let(f"call i64 {text.load('PyTuple_Size')}(ptr %kwnames)")
-    text.require("eq", "i64", size, 1)
-    name = text.let(f"call ptr {text.load('PyTuple_GetItem')}(ptr %kwnames, i64 0)")
-    text.require("eq", "ptr", name, text.load("out_name"))
-    given = text.word(len(inputs), base="%args")
-    text.do("br label %begin")
-    keyword = text.block
-    text.label("begin")
-    text.do(f"%out = phi ptr [ null, %{plain} ], [ {given}, %{keyword} ]")
+    free = free_sizes(signature)
+    given = _keywords(text, len(inputs), free, len(FIELDS) + len(arguments) + constants)
 
     rows = []
     for number, argument in enumerate(inputs):
         array = text.word(number, base="%args")
         rows.append(_read(text, argument, number, array, first[number], ALIGNED))
-    sizes: dict[str, str] = {}
+    sizes = dict(zip(free, given, strict=True))
     solved = set()
     for name, number, axis in order:
         extent = inputs[number].shape[axis]
@@ -264,6 +259,10 @@ def _fast_body(
     text.do("br label %run")
     text.label("run")
     _run(text, signature, constants, work)
+    if free:
+        text.label("forget")
+        text.do(f"call void {text.load('PyErr_Clear')}()")
+        text.do("br label %slow")
     text.label("clear")
     text.do(f"call void {text.load('PyErr_Clear')}()")
     text.do("br label %undo")
@@ -275,6 +274,61 @@ def _fast_body(
         text.do(f"call void {text.load('Py_DecRef')}(ptr {result})")
     text.do("br label %slow")
     text.label("slow")
+
+
+def _keywords(text: _Text, count: int, free: Sequence[str], names: int) -> list[str]:
+    """Set ``%out`` to what is given for ``out=``, null without; return the values of the sizes that are given by keyword.
+
+    count  of positional arguments
+    names  the word of the table from which on the names of these sizes stand, interned: what a caller writes is that object
+    """
+    text.do("%outs = alloca ptr")
+    text.do("store ptr null, ptr %outs")
+    if not free:
+        unnamed = text.let("icmp eq ptr %kwnames, null")
+        text.do(f"br i1 {unnamed}, label %begin, label %keyword")
+        text.label("keyword")
+    else:
+        text.require("ne", "ptr", "%kwnames", "null")
+        text.do(f"%values = alloca [{len(free)} x ptr]")
+        for position in range(len(free)):
+            text.do(f"store ptr null, ptr {text.at('%values', position)}")
+    size = text.let(f"call i64 {text.load('PyTuple_Size')}(ptr %kwnames)")
+    text.require("sle", "i64", size, len(free) + 1)
+    for slot in range(len(free) + 1):
+        there = text.let(f"icmp slt i64 {slot}, {size}")
+        text.do(f"br i1 {there}, label %slot{slot}, label %named")
+        text.label(f"slot{slot}")
+        name = text.let(f"call ptr {text.load('PyTuple_GetItem')}(ptr %kwnames, i64 {slot})")
+        value = text.word(count + slot, base="%args")
+        for position in range(len(free)):
+            same = text.let(f"icmp eq ptr {name}, {text.word(names + position)}")
+            text.do(f"br i1 {same}, label %size{slot}.{position}, label %other{slot}.{position}")
+            text.label(f"size{slot}.{position}")
+            text.do(f"store ptr {value}, ptr {text.at('%values', position)}")
+            text.do(f"br label %next{slot}")
+            text.label(f"other{slot}.{position}")
+        text.require("eq", "ptr", name, text.load("out_name"))
+        text.do(f"store ptr {value}, ptr %outs")
+        text.do(f"br label %next{slot}")
+        text.label(f"next{slot}")
+    text.do("br label %named")
+    text.label("named")
+    values = []
+    for position in range(len(free)):
+        value = text.word(position, base="%values")
+        text.require("ne", "ptr", value, "null")
+        text.require("eq", "ptr", text.word(TYPE_OF // 8, base=value), text.load("int"))
+        values.append(text.let(f"call i64 {text.load('PyLong_AsLongLong')}(ptr {value})"))
+        text.otherwise = "forget"
+        text.require(
+            "ne", "i64", values[-1], -1
+        )  # also what an int beyond 64 bits gives, with an error
+        text.otherwise = "slow"
+    text.do("br label %begin")
+    text.label("begin")
+    text.do("%out = load ptr, ptr %outs")
+    return values
 
 
 def _given(text: _Text, count: int) -> list[str]:
@@ -294,7 +348,7 @@ def _read(text: _Text, argument: Argument, number: int, array: str, first: int, 
     shift = numpy_dtype(argument.dtype).itemsize.bit_length() - 1
     row = text.let(
         f"call ptr @offcut_array(ptr %table, ptr {array}, ptr {text.word(len(FIELDS) + number)}, "
-        f"i32 {len(argument.shape)}, i64 {shift}, i32 {_code(argument.dtype)}, i32 {flags}, "
+        f"i32 {len(argument.shape)}, i64 {shift}, i32 {dlpack_code(argument.dtype)}, i32 {flags}, "
         f"ptr {text.at('%shapes', first)}, ptr {text.at('%strides', first)}, "
         f"ptr {text.at('%pointers', number)})"
     )
@@ -303,17 +357,14 @@ def _read(text: _Text, argument: Argument, number: int, array: str, first: int, 
 
 
 def _require_dense(text: _Text, rank: int, first: int) -> None:
-    """Elements lie side by side, row by row."""
+    """Elements lie side by side, row by row; of an axis of one element any stride will do."""
     step = "1"
     for axis in reversed(range(first, first + rank)):
-        text.require("eq", "i64", text.word(axis, "i64", "%strides"), step)
+        beside = text.let(f"icmp eq i64 {text.word(axis, 'i64', '%strides')}, {step}")
+        single = text.let(f"icmp eq i64 {text.word(axis, 'i64', '%shapes')}, 1")
+        text.require_true(text.let(f"or i1 {beside}, {single}"))
         if axis > first:
             step = text.let(f"mul i64 {step}, {text.word(axis, 'i64', '%shapes')}")
-
-
-def _code(dtype: str) -> int:
-    code, bits = arrays.DLPACK_CODES[dtype]
-    return code | bits << 8 | 1 << 16
 
 
 def _require_disjoint(text: _Text, signature: Signature, first: list[int]) -> None:
@@ -365,65 +416,16 @@ def _allocate(
     result: str,
 ) -> None:
     """A new array at `result`: numpy's, or by the DLPack allocator of the first input's type."""
-    rank = len(extents)
     shape, strides = text.at("%shapes", first), text.at("%strides", first)
     for axis, extent in enumerate(extents):
         text.require("sge", "i64", extent, 0)
         text.do(f"store i64 {extent}, ptr {text.at(shape, axis)}")
-    step = "1"
-    for axis in reversed(range(rank)):
-        text.do(f"store i64 {step}, ptr {text.at(strides, axis)}")
-        step = text.let(f"mul i64 {step}, {extents[axis]}")
-    numpy = text.let(f"icmp eq ptr {row}, %table")
-    text.do(f"br i1 {numpy}, label %numpy{number}, label %exchange{number}")
-
-    text.label(f"numpy{number}")
-    descr = text.word(len(FIELDS) + number)
-    text.do(f"call void {text.load('Py_IncRef')}(ptr {descr})")
-    made = text.let(f"call ptr {text.load('empty')}(i32 {rank}, ptr {shape}, ptr {descr}, i32 0)")
-    failed = text.let(f"icmp eq ptr {made}, null")
-    text.do(f"br i1 {failed}, label %failed{number}, label %made{number}")
-    text.label(f"made{number}")
-    text.do(f"store ptr {made}, ptr {result}")
-    data = text.let(f"getelementptr i8, ptr {made}, i64 {DATA}")
-    address = text.let(f"load ptr, ptr {data}")
-    text.do(f"store ptr {address}, ptr {text.at('%pointers', number)}")
-    text.do(f"br label %allocated{number}")
-
-    text.label(f"exchange{number}")
-    allocate, convert = text.word(2, base=row), text.word(3, base=row)
-    text.require("ne", "ptr", allocate, "null")
-    words = (0, 1, rank | _code(output.dtype) << 32, shape, 0, 0)  # data, CPU, …, offset
-    for index, word in enumerate(words):
-        kind = "ptr" if isinstance(word, str) else "i64"
-        text.do(f"store {kind} {word}, ptr {text.at('%prototype', index)}")
     status = text.let(
-        f"call i32 {allocate}(ptr %prototype, ptr %managed, ptr null, ptr @offcut_ignore)"
+        f"call i32 @offcut_allocate(ptr %table, ptr {row}, ptr {text.word(len(FIELDS) + number)}, "
+        f"i32 {len(extents)}, i32 {dlpack_code(output.dtype)}, ptr {shape}, ptr {strides}, "
+        f"ptr {result}, ptr {text.at('%pointers', number)})"
     )
     text.require("eq", "i32", status, 0)
-    managed = text.word(0, base="%managed")
-    tensor = text.at(managed, 4)  # after version, manager, deleter, flags
-    start = text.let(f"add i64 {text.word(0, 'i64', tensor)}, {text.word(5, 'i64', tensor)}")
-    text.do(f"store i64 {start}, ptr {text.at('%pointers', number)}")
-    unit = "true"
-    if rank:
-        actual = text.word(4, base=tensor)
-        given = text.let(f"icmp ne ptr {actual}, null")
-        source = text.let(f"select i1 {given}, ptr {actual}, ptr {strides}")
-        for axis in range(rank):
-            stride = text.word(axis, "i64", source)
-            text.do(f"store i64 {stride}, ptr {text.at(strides, axis)}")
-        dense, single = f"icmp eq i64 {stride}, 1", f"icmp sle i64 {extents[-1]}, 1"
-        unit = text.let(f"or i1 {text.let(dense)}, {text.let(single)}")
-    status = text.let(f"call i32 {convert}(ptr {managed}, ptr {result})")
-    converted = text.let(f"icmp eq i32 {status}, 0")
-    text.do(f"br i1 {converted}, label %converted{number}, label %failed{number}")
-    text.label(f"converted{number}")
-    text.do(f"br i1 {unit}, label %allocated{number}, label %undo")
-    text.label(f"failed{number}")
-    text.do(f"store ptr null, ptr {result}")
-    text.do("br label %clear")
-    text.label(f"allocated{number}")
 
 
 def _run(text: _Text, signature: Signature, constants: int, work: bool) -> None:

@@ -34,6 +34,8 @@ from typing import Any
 
 import offcut
 from offcut.backends.abi import AffineFact, Argument, PortableCode, Signature
+from offcut.backends.host.by_name import SYMBOL as BY_NAME
+from offcut.backends.host.by_name import call_by_name
 from offcut.backends.host.call import make_callable
 from offcut.backends.host.container import read_container, replacing, write_container
 from offcut.backends.host.shared_library import LibraryFile, is_own_architecture, open_library
@@ -227,9 +229,22 @@ class SavedKernel:
 class SavedModel(SavedKernel):
     """A model of a file: ``model({"x": x})`` gives the outputs by name, ``model(x)`` the output, or a tuple of several."""
 
-    def __init__(self, path: Path, saved: SavedCode, run: Callable[..., Any]) -> None:
+    def __init__(
+        self, path: Path, saved: SavedCode, run: Callable[..., Any], by_name: int = 0
+    ) -> None:
+        """Take the call with arrays in order.
+
+        by_name  address of a function of `by_name_ir` in the code; 0: there is none
+        """
         super().__init__(path, saved)
-        self._run = run
+        places, names = [*saved.inputs.values()], [*saved.inputs]
+        self._run, self._is_mapping = run, saved.returns == "mapping"
+        places_of = saved.inputs, saved.outputs
+        self.by_name = call_by_name(
+            saved.signature.name, by_name, run, *places_of, is_mapping=self._is_mapping
+        )
+        self._order = sorted(range(len(places)), key=places.__getitem__)
+        self._names = [names[at] for at in self._order]
 
     @property
     def inputs(self) -> dict[str, Argument]:
@@ -250,23 +265,24 @@ class SavedModel(SavedKernel):
 
         Raises CallError where an array does not fit, or the model does not run at these sizes.
         """
-        is_named, inputs, outputs = False, self.saved.inputs, self.saved.outputs
-        if len(given) == 1 and isinstance(given[0], Mapping):
-            is_named, given = True, self._arrays(given[0])
-        if len(given) == len(inputs):
-            places = [*inputs.values()]
-            given = tuple(given[places.index(place)] for place in range(len(places)))
+        if not sizes and (results := self.by_name(*given)) is not None:
+            return results
+        feed = given[0] if len(given) == 1 else None
+        if is_named := isinstance(feed, Mapping):
+            given = self._arrays(feed)
+        elif len(given) == len(self._order):
+            given = tuple([given[at] for at in self._order])
         results = self._run(*given, **sizes)
         several = results if isinstance(results, tuple) else (results,)
-        if is_named or self.saved.returns == "mapping":
-            return {name: several[place] for name, place in outputs.items()}
-        in_order = tuple(several[place] for place in outputs.values())
+        if is_named or self._is_mapping:
+            return {name: several[place] for name, place in self.saved.outputs.items()}
+        in_order = tuple([several[place] for place in self.saved.outputs.values()])
         return in_order if len(in_order) > 1 else in_order[0]
 
     def _arrays(self, given: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return the arrays of a mapping, in the order of a call."""
+        """Return the arrays of a mapping, in the order of the signature."""
         names = self.saved.inputs
-        if {*given} != {*names}:
+        if given.keys() != names.keys():
             wrong = sorted(map(str, {*given} ^ {*names}))
             raise CallError(
                 self.signature.name,
@@ -274,7 +290,7 @@ class SavedModel(SavedKernel):
                 at=wrong[0],
                 because=f"its inputs are {', '.join(names) or 'none'}",
             )
-        return tuple(given[name] for name in names)
+        return tuple(map(given.__getitem__, self._names))
 
 
 @trim_traceback
@@ -417,7 +433,7 @@ def _loaded(
         faults=dict(enumerate(saved.faults, FIRST_FAULT)) if is_model else None,
     )
     if is_model:
-        return SavedModel(where, saved, call)
+        return SavedModel(where, saved, call, _address(module, BY_NAME))
     kind = type("SavedKernel", (SavedKernel,), {"__call__": call, "__doc__": SavedKernel.__doc__})
     kernel: SavedKernel = kind(where, saved)
     return kernel
@@ -459,6 +475,14 @@ def _code(
         return module, (module, loaded)
     except RuntimeError as error:
         raise _unknown(where, f"its machine code cannot be loaded: {error}") from None
+
+
+def _address(module: Any, symbol: str) -> int:
+    """Return the address of a function; 0 where the code, of an older version, has none."""
+    try:
+        return int(module.address(symbol))
+    except (RuntimeError, InternalError):
+        return 0
 
 
 def _lacks_package(

@@ -5,20 +5,24 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from offcut import debug
-from offcut.backends.abi import Exported
+from offcut.backends.abi import Entry, Exported
 from offcut.backends.host import arrays as host
+from offcut.backends.host.by_name import call_by_name
 from offcut.backends.host.cached_models import write_model
 from offcut.backends.host.call import NO_MEMORY, too_large
 from offcut.backends.host.export import C_SUFFIXES, c_functions, check_name, export
 from offcut.backends.host.saved import write_saved
+from offcut.backends.host.sized_calls import SizedCalls, TypedArray
+from offcut.backends.memory import Block
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.gc_scope import freeze_gc
 from offcut.core.integers import whole
@@ -69,11 +73,13 @@ from offcut.graph.placing.places import ONE, own_place
 from offcut.graph.sizes import extents
 from offcut.graph.sizes.extents import Numbers, Valued
 
+LOCKED_SECONDS = 20e-6
+"""A run of known sizes that took no longer keeps the interpreter's lock: other threads of Python would take longer to give it back."""
 MOST_FRAMES = 256
 """Sets of sizes whose frames are kept."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _SizedCall:
     """What is known of calls of one set of sizes.
 
@@ -82,6 +88,7 @@ class _SizedCall:
             lies row by row
     frames  that no call uses now; observed_frames: of calls that are watched
     passage  of inputs and results; None: they are where the values are
+    is_new  whether no call has ended that machine code may make from then on, without Python
     """
 
     sizes: Mapping[str, int]
@@ -90,6 +97,7 @@ class _SizedCall:
     frames: list[Frame]
     observed_frames: list[Frame]
     passage: Passage | None
+    is_new: bool = True
 
 
 class Model:
@@ -144,7 +152,8 @@ class Model:
         self._constants = [held(self._memory, array) for array in self._read.values()]
         lasting = {place.root for place in outputs.values()}
         self.arena: Arena = arena_of(steps, self._values, set(self._bases), lasting, graph.sizes)
-        self._named = {value.name for value in graph.inputs}
+        self._inputs, self._outputs = [value.name for value in graph.inputs], graph.outputs
+        self._named = {*self._inputs}
         numbers = {name: number for number, name in enumerate(self._fresh)}
         self._compact = {name: place.compact for name, place in outputs.items()}
         extents_asked = [*extents_of(steps, self.arena), *self._lengths.values()]
@@ -171,6 +180,12 @@ class Model:
         self._slices = (*open_slices(asked.graph),)
         self._calls: dict[object, _SizedCall] = {}
         self._given = [numbers.get(name) for name in graph.outputs]
+        inputs, results = self._typed_arrays
+        entry = self._shared_entry
+        sized_call = entry.sized_call if entry else 0
+        self._sized_calls = SizedCalls(graph.name, sized_call, inputs, results, OBSERVER)
+        self.at_known_sizes = self._sized_calls.call
+        self._by_name = self.named({n: n for n in self._inputs}, {n: n for n in self._outputs})
         self._blocks = Blocks(graph.name, self._memory)
         self._lock = threading.Lock()
         self._as_written: Model | None = None
@@ -184,6 +199,8 @@ class Model:
 
         Raises CallError where an array does not fit, or the graph does not run at these sizes.
         """
+        if not sizes and (results := self._by_name(*given)) is not None:
+            return results
         for name, size in sizes.items():
             if whole(size) is None:
                 raise CallError(
@@ -195,9 +212,10 @@ class Model:
                         "model(array, …), in the order of the inputs",
                     ),
                 )
-        if len(given) == 1 and isinstance(given[0], Mapping):
-            results = self.outputs(self._in_order(given[0]), sizes)
-            return dict(zip(self.bound.graph.outputs, results, strict=True))
+        feed = given[0] if len(given) == 1 else None
+        if isinstance(feed, Mapping):
+            results = self.outputs(self._in_order(feed), sizes)
+            return dict(zip(self._outputs, results, strict=True))
         results = self.outputs(given, sizes)
         return results[0] if len(results) == 1 else results
 
@@ -208,13 +226,16 @@ class Model:
 
         Raises what a call does.
         """
+        if not sizes and (results := self.at_known_sizes(*arrays)) is not None:
+            return results
+        observer = OBSERVER.get()
         graph = self.bound.graph
         memory = self._memory
         lent = [lend(array, n, graph.inputs, graph.name, memory) for n, array in enumerate(arrays)]
         key: tuple[object, ...] = tuple([(one.shape, one.dtype, one.is_there) for one in lent])
         key = (*key, *sorted(sizes.items())) if sizes else key
         call = self._calls.get(key) or self._new(key, lent, sizes)
-        if (observer := OBSERVER.get()) is None:
+        if observer is None:
             return self._run(arrays, sizes, lent, call, call.frames, None)
         with observer.model(self, call.sizes):
             return self._run(arrays, sizes, lent, call, call.observed_frames, observer)
@@ -244,6 +265,7 @@ class Model:
         results = [self._allocated(kind, *fresh, is_there) for fresh in call.fresh]
         addresses = [*[one.address for one in lent], *[at for _, at in results]]
         passage, arena_bytes = call.passage, frame.arena_bytes
+        began = perf_counter()
         if passage is None:
             block = self._blocks.take(arena_bytes)
             frame.bases[ARENA : ARENA + len(addresses) + 1] = [block.address, *addresses]
@@ -262,14 +284,82 @@ class Model:
             else self._copied(name, call.number, frame, kind, is_there)
             for name, place in zip(graph.outputs, self._given, strict=True)
         ]
-        within = frame.within
-        frames.append(frame)  # from here on another call may use it
-        self._blocks.give_back(block, stream)
+        seconds, within = perf_counter() - began, frame.within
+        free: Block | None = block
+        if within and call.is_new and observer is None and not sizes:
+            free = self._keep(call, frame, [one.shape for one in lent], block, seconds)
+        else:
+            frames.append(frame)  # from here on another call may use it
+        if free is not None:
+            self._blocks.give_back(free, stream)
         if not within:
             return self._plain().outputs(arrays, sizes)
         if is_there or kind in ("numpy", "torch"):
             return tuple(outputs)
         return tuple(host.convert_like(kind, arrays[0], array) for array in outputs)
+
+    @property
+    def _shared_entry(self) -> Entry | None:
+        """Return an entry by whose functions calls of known sizes need no Python; None where it takes part in every call."""
+        entries = [step.entry for step in self.steps]
+        is_native = self._memory.is_host and self._given == [*range(len(self._given))]
+        return entries[0] if is_native and self._given and entries and None not in entries else None
+
+    def named(
+        self, inputs: Mapping[str, str], outputs: Mapping[str, str], is_mapping: bool = False
+    ) -> Callable[..., Any]:
+        """Return a function that makes the calls of known sizes: of a dict of arrays, which gives a dict, or of arrays in order; None for
+        any other call.
+
+        inputs, outputs  the names of each in dicts, with those of the graph
+        is_mapping       whether arrays in order give a dict, too
+        """
+        entry = self._shared_entry
+        return call_by_name(
+            self.bound.graph.name,
+            entry.by_name if entry else 0,
+            self.at_known_sizes,
+            {name: self._inputs.index(own) for name, own in inputs.items()},
+            {name: self._outputs.index(own) for name, own in outputs.items()},
+            is_mapping=is_mapping,
+            owner=entry,
+        )
+
+    @property
+    def _typed_arrays(self) -> tuple[list[TypedArray], list[TypedArray]]:
+        """Return the inputs and the outputs of that function."""
+        given = (TypedArray(one.name, one.dtype, len(one.shape)) for one in self.bound.graph.inputs)
+        results = (
+            TypedArray(name, self._values[name].dtype, len(self._places[name].shape))
+            for name in self._fresh
+        )
+        return [*given], [*results]
+
+    def _keep(
+        self,
+        call: _SizedCall,
+        frame: Frame,
+        shapes: Sequence[tuple[int, ...]],
+        block: Block,
+        seconds: float,
+    ) -> Block | None:
+        """Let machine code make the calls of these sizes from now on, where it can: it has the frame then, and a block of memory.
+
+        shapes   of the inputs; seconds  that the kernels took
+
+        Returns the block that is free.
+        """
+        with self._lock:
+            words = frame.record_words() if call.is_new and self._sized_calls.is_native else None
+            call.is_new = False
+            if words is None:
+                call.frames.append(frame)
+                return block
+            words["unlocked"] = seconds > LOCKED_SECONDS
+            every = [*shapes, *(shape for shape, _, _ in call.fresh)]
+            steps = [strides or host.c_strides(shape) for shape, strides, _ in call.fresh]
+            self._sized_calls.add(call, every, steps, words, frame)
+            return self._sized_calls.lend(block)
 
     def __repr__(self) -> str:
         given = ", ".join(value.name for value in self.bound.graph.inputs)
@@ -412,7 +502,7 @@ class Model:
     def _in_order(self, given: Mapping[str, Any]) -> list[Any]:
         if given.keys() != self._named:
             checked_arrays(self.declared, given)
-        return [given[value.name] for value in self.bound.graph.inputs]
+        return [*map(given.__getitem__, self._inputs)]
 
     def _new(self, key: object, lent: Sequence[Lent], sizes: Mapping[str, int]) -> _SizedCall:
         """What is known of a call that is met for the first time, which is checked."""
@@ -440,7 +530,9 @@ class Model:
         fresh = tuple(self._allocation(output, number) for output in self._fresh)
         with self._lock:
             if len(self._calls) >= MOST_FRAMES:
-                self._calls.pop(next(iter(self._calls)))
+                forgotten = self._calls.pop(next(iter(self._calls)))
+                forgotten.is_new = False
+                self._sized_calls.remove(forgotten)
             return self._calls.setdefault(
                 key, _SizedCall(checked, number, fresh, [], [], self._passage(lent, number))
             )

@@ -150,6 +150,33 @@ class Frame:
             return True
         return all((found <= limits).all() for found, limits in self._measured)
 
+    def record_words(self) -> dict[str, int] | None:
+        """Return the words of a record by which `SizedCalls` runs it; None where it is not one sequence of machine code.
+
+        They are addresses of what the frame has; whether other threads run meanwhile is left out.
+        """
+        first, *others = self._runs or (None,)
+        if others or not isinstance(first, CallSequence):
+            return None
+        pointers, pointer_count, calls, call_count = first.given
+        rows = [
+            (address, found.itemsize == 8, int(limit.view(np.int64)))
+            for found, limits in self._measured
+            for address, limit in zip(_addresses(found), limits, strict=True)
+        ]
+        self._limits = np.array(rows, np.int64)
+        return {
+            "arena_bytes": self.arena_bytes,
+            "scratch": self._scratch_at,
+            "bases": self._given,
+            "pointers": pointers,
+            "pointer_count": pointer_count,
+            "calls": calls,
+            "call_count": call_count,
+            "limits": self._limits.__array_interface__["data"][0],
+            "limit_count": len(rows),
+        }
+
     def place(self, root: str) -> tuple[int, int]:
         """The number of the base of a value's memory, and where it begins behind that, in bytes."""
         base = self._shared.bases.get(root, ARENA)

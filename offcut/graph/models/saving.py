@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from offcut.backends.abi import AffineFact, Argument, Entry, PortableCode, Signature
+from offcut.backends.host.by_name_ir import by_name_ir
 from offcut.backends.host.fast_entry import DECLARED, fast_entry_ir
 from offcut.backends.host.saved import KERNEL_SYMBOL, SavedCode
 from offcut.backends.options import KernelPart, Options
@@ -210,10 +211,10 @@ def saved_code(
     native: NativeCode, parts: Sequence[KernelPart], options: Options
 ) -> tuple[PortableCode, SavedCode]:
     """Return the object file of a model with these kernels, and what a file says beside it: arrays have the names of the signature."""
-    names = "entry", "workspace", "fastcall", "supported"
+    names = "entry", "workspace", "fastcall", "by_name", "supported"
     symbols = {f"offcut_{name}": f"offcut_{name}" for name in names}
     fastcall = fast_entry_ir(native.signature, constants=len(native.constants), dense=True)
-    glue = native.glue, DECLARED + fastcall
+    glue = native.glue, DECLARED + fastcall + by_name_ir()
     threads = options.threads if parts else 1
     code = native.target.portable_code(parts, glue, symbols, options, threads=threads)
     saved = SavedCode("model", native.signature, code.triple, code.features, native.faults)

@@ -52,6 +52,7 @@ class OnnxModel:
         self._compile, self._lock = compile, ForkSafeLock()
         self._saved = saved
         self._compiled = compile() if saved is None else None
+        self._by_name = None if self._compiled is None else _calls_by_name(self._compiled)
 
     @property
     def _file(self) -> CompiledFile:
@@ -59,6 +60,7 @@ class OnnxModel:
         with self._lock:
             if self._compiled is None:
                 self._compiled, self._saved = self._compile(), None
+                self._by_name = _calls_by_name(self._compiled)
             return self._compiled
 
     @property
@@ -121,9 +123,9 @@ class OnnxModel:
 
         Raises CallError where an array does not fit.
         """
-        saved = self._saved
-        if saved is not None and not more and not sizes:
-            results = _run(saved, feed)
+        if not more and not sizes:
+            saved, by_name = self._saved, self._by_name
+            results = by_name(feed) if by_name else _run(saved, feed) if saved else None
             if results is not None:
                 return results
         return self.imported.run(self.model, (feed, *more) if more else feed, sizes)
@@ -161,17 +163,25 @@ def _of_file(file: CompiledFile) -> OnnxModel:
 
 def _run(saved: SavedModel, feed: Any) -> dict[str, Array] | None:
     """Return the outputs of a model of the cache; None where the compiled model runs this call, or says what is wrong with it."""
-    names = saved.saved.inputs
-    arrays = feed if isinstance(feed, Mapping) else dict.fromkeys(names, feed)
-    if len(names) != 1 and arrays is not feed:
-        return None
-    if any(type(array) is not np.ndarray for array in arrays.values()):
-        return None
     try:
-        results: dict[str, Array] = saved(arrays)
+        results: dict[str, Array] | None = saved.by_name(feed)
+        if results is not None:
+            return results
+        names = saved.saved.inputs
+        arrays = feed if isinstance(feed, Mapping) else dict.fromkeys(names, feed)
+        if len(names) != 1 and arrays is not feed:
+            return None
+        if any(type(array) is not np.ndarray for array in arrays.values()):
+            return None
+        results = saved(arrays)
     except OffcutError:
         return None
     return results
+
+
+def _calls_by_name(file: CompiledFile) -> Callable[..., dict[str, Array] | None]:
+    """Return the function that makes calls of known sizes by the names of a file, as `Model.named` says."""
+    return file.model.named(file.imported.inputs, file.imported.outputs, is_mapping=True)
 
 
 @freeze_gc()

@@ -18,6 +18,7 @@ from offcut.plugins.torch.conditions import Conditions
 from offcut.plugins.torch.dtypes import array_of, is_held, tensor_of
 from offcut.plugins.torch.facts import Facts
 from offcut.plugins.torch.how import DEFAULT, How
+from offcut.plugins.torch.known_sizes import KnownSizes
 from offcut.plugins.torch.left import reason_of
 from offcut.plugins.torch.parts import in_parts
 from offcut.plugins.torch.predicted import Predicted
@@ -116,6 +117,9 @@ class Program:
         asked |= set() if conditions is None else conditions.nodes
         self._asked = tuple(node for node in self.inputs if node in asked)
         self._settled: dict[object, dict[str, int]] = {}
+        self.at_known_sizes = (
+            None if self.finds else KnownSizes.of(self.steps, self.inputs, self.results)
+        )
 
     @property
     def regions(self) -> tuple[Region, ...]:
@@ -127,6 +131,11 @@ class Program:
 
         Raises Unlike where the sizes do not hold its conditions.
         """
+        if (
+            self.at_known_sizes is not None
+            and (results := self.at_known_sizes(arguments)) is not None
+        ):
+            return [*results]
         values: Values = {node: arguments[place] for place, node in self.read}
         key = tuple([getattr(values[node], "shape", values[node]) for node in self._asked])
         sizes = self._settled.get(key)

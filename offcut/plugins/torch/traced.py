@@ -107,6 +107,8 @@ class Traced:
             for node in self._nodes
         ]
         self._places = [place for place, one in enumerate(self.known) if one is None]
+        known = self.program.at_known_sizes
+        self._at_known_sizes = None if known is None else known.among(self._places)
 
     def whole_region(self, op: str) -> tuple[Model, dict[str, str], dict[str, str]]:
         """Return the model that is all of it, with the views that torch makes otherwise, as `Program.whole_region` says."""
@@ -137,6 +139,14 @@ class Traced:
             wanted.check(one)
         for guard in self.guards:
             guard.check(flat)
+
+    def at_known_sizes(self, flat: Sequence[Any]) -> Any:
+        """Return what the module gives, for arguments that are like those of a call before; None where they may not be."""
+        known = self._at_known_sizes
+        results = None if known is None else known(flat)
+        if results is None:
+            return None
+        return results[0] if self._single else pytree.tree_unflatten(results, self._out)
 
     def __call__(self, flat: Sequence[Any]) -> Any:
         """What the module gives.
