@@ -161,7 +161,7 @@ def test_a_call_inside_of_a_call_has_memory_of_its_own(pair: Model) -> None:
     """As a finalizer that runs while results are allocated may make one: the head says that a call runs."""
     x, z = given(12)
     wanted = pair(x, z)
-    head, busy = pair._sized_calls._head, 3
+    head, busy = pair._known._head, 3
     head[busy] = 1
     try:
         assert pair.at_known_sizes(x, z) is None
@@ -177,7 +177,7 @@ def test_sizes_that_were_not_met_for_long_are_forgotten(monkeypatch: pytest.Monk
     for rows in (1, 2, 3, 4, 2, 5, 1):
         model(*given(rows))
         assert model.at_known_sizes(*given(rows)) is not None
-        assert len(model._sized_calls._records) <= 3
+        assert len(model._known._records) <= 3
     known = [rows for rows in range(1, 6) if model.at_known_sizes(*given(rows)) is not None]
     assert len(known) == 3
     for rows in range(6):
