@@ -114,7 +114,7 @@ def test_no_object_and_no_memory_is_kept_by_calls(pair: Model) -> None:
     tracemalloc.start()
     try:
         before = [sys.getrefcount(one) for one in watched], tracemalloc.get_traced_memory()[0]
-        calls(30_000)
+        calls(20_000)
         after = [sys.getrefcount(one) for one in watched], tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()

@@ -85,7 +85,7 @@ class _SizedCall:
             lies row by row
     frames  that no call uses now; observed_frames: of calls that are watched
     passage  of inputs and results; None: they are where the values are
-    is_new  whether no call has ended that machine code may make from then on, without Python
+    is_new  whether no call has ended that machine code may make from then on, without Python; is_known  whether it does
     """
 
     sizes: Mapping[str, int]
@@ -95,6 +95,7 @@ class _SizedCall:
     observed_frames: list[Frame]
     passage: Passage | None
     is_new: bool = True
+    is_known: bool = False
 
 
 class Model:
@@ -281,15 +282,16 @@ class Model:
         ]
         seconds, within = perf_counter() - began, frame.within
         free: Block | None = block
-        if within and observer is None and not sizes and call.is_new:
+        is_kept = False
+        if within and observer is None and not sizes and (call.is_new or call.is_known):
             with self._lock:
-                is_new, call.is_new = call.is_new, False
-                shapes = [one.shape for one in lent]
-                if is_new and self._known.keep(call, frame, shapes, call.fresh, seconds):
+                if call.is_new:
+                    shapes = [one.shape for one in lent]
+                    is_kept = self._known.keep(call, frame, shapes, call.fresh, seconds)
+                    call.is_new, call.is_known = False, is_kept
+                if call.is_known:
                     free = self._known.lend(block)
-                else:
-                    frames.append(frame)
-        else:
+        if not is_kept:
             frames.append(frame)  # from here on another call may use it
         if free is not None:
             self._blocks.give_back(free, stream)
