@@ -220,14 +220,14 @@ def test_an_index_out_of_an_array_is_refused_again() -> None:
     x = b.input("x", "float32", (b.size("n", 1, 99), 4))
     b.output(b.node("take", x, b.input("at", "int64", (2,)), 0))
     model = compiled(b.bound, threads=1)
-    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    data = np.arange(12, dtype=np.float32).reshape(3, 4)
     good, bad = np.array([2, 0]), np.array([1, 3])
-    np.testing.assert_array_equal(model(x, good), x[good])
-    assert model.at_known_sizes(x, good) is not None
-    assert model.at_known_sizes(x, bad) is None
+    np.testing.assert_array_equal(model(data, good), data[good])
+    assert model.at_known_sizes(data, good) is not None
+    assert model.at_known_sizes(data, bad) is None
     with pytest.raises(CallError, match="leads outside of an array"):
-        model(x, bad)
-    np.testing.assert_array_equal(model(x, good), x[good])
+        model(data, bad)
+    np.testing.assert_array_equal(model(data, good), data[good])
 
 
 def test_a_file_is_called_by_its_names_and_in_order(pair: Model, tmp_path: Any) -> None:
