@@ -70,7 +70,7 @@ def in_parts(model: Model, size: str, runs: list[tuple[tuple[int, int], int]]) -
 
     model._blocks.take = poisoned  # type: ignore[method-assign]
     for call in model._calls.values():
-        model._sized_calls.remove(call)
+        model._known.remove(call)
     model._calls.clear()
 
 

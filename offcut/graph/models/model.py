@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
@@ -14,14 +14,12 @@ from typing import Any
 import numpy as np
 
 from offcut import debug
-from offcut.backends.abi import Entry, Exported
+from offcut.backends.abi import Exported
 from offcut.backends.host import arrays as host
-from offcut.backends.host.by_name import call_by_name
 from offcut.backends.host.cached_models import write_model
 from offcut.backends.host.call import NO_MEMORY, too_large
 from offcut.backends.host.export import C_SUFFIXES, c_functions, check_name, export
 from offcut.backends.host.saved import write_saved
-from offcut.backends.host.sized_calls import SizedCalls, TypedArray
 from offcut.backends.memory import Block
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.gc_scope import freeze_gc
@@ -46,6 +44,7 @@ from offcut.graph.models.compiling.split import (
 )
 from offcut.graph.models.compiling.stepping import steps_of_bound
 from offcut.graph.models.cost import ModelCost, cost_of
+from offcut.graph.models.known_calls import KnownCalls
 from offcut.graph.models.memory.arena import Arena, arena_of
 from offcut.graph.models.memory.call_memory import Blocks, Passage, held, rounded
 from offcut.graph.models.memory.calls import Calls
@@ -73,8 +72,6 @@ from offcut.graph.placing.places import ONE, own_place
 from offcut.graph.sizes import extents
 from offcut.graph.sizes.extents import Numbers, Valued
 
-LOCKED_SECONDS = 20e-6
-"""A run of known sizes that took no longer keeps the interpreter's lock: other threads of Python would take longer to give it back."""
 MOST_FRAMES = 256
 """Sets of sizes whose frames are kept."""
 
@@ -88,7 +85,7 @@ class _SizedCall:
             lies row by row
     frames  that no call uses now; observed_frames: of calls that are watched
     passage  of inputs and results; None: they are where the values are
-    is_new  whether no call has ended that machine code may make from then on, without Python
+    is_new  whether no call has ended that machine code may make from then on, without Python; is_known  whether it does
     """
 
     sizes: Mapping[str, int]
@@ -98,6 +95,7 @@ class _SizedCall:
     observed_frames: list[Frame]
     passage: Passage | None
     is_new: bool = True
+    is_known: bool = False
 
 
 class Model:
@@ -180,11 +178,9 @@ class Model:
         self._slices = (*open_slices(asked.graph),)
         self._calls: dict[object, _SizedCall] = {}
         self._given = [numbers.get(name) for name in graph.outputs]
-        inputs, results = self._typed_arrays
-        entry = self._shared_entry
-        sized_call = entry.sized_call if entry else 0
-        self._sized_calls = SizedCalls(graph.name, sized_call, inputs, results, OBSERVER)
-        self.at_known_sizes = self._sized_calls.call
+        is_native = self._memory.is_host and self._given == [*range(len(self._given))]
+        self._known = KnownCalls(graph, self.steps, outputs, is_native)
+        self.at_known_sizes, self.named = self._known.call, self._known.named
         self._by_name = self.named({n: n for n in self._inputs}, {n: n for n in self._outputs})
         self._blocks = Blocks(graph.name, self._memory)
         self._lock = threading.Lock()
@@ -286,9 +282,16 @@ class Model:
         ]
         seconds, within = perf_counter() - began, frame.within
         free: Block | None = block
-        if within and call.is_new and observer is None and not sizes:
-            free = self._keep(call, frame, [one.shape for one in lent], block, seconds)
-        else:
+        is_kept = False
+        if within and observer is None and not sizes and (call.is_new or call.is_known):
+            with self._lock:
+                if call.is_new:
+                    shapes = [one.shape for one in lent]
+                    is_kept = self._known.keep(call, frame, shapes, call.fresh, seconds)
+                    call.is_new, call.is_known = False, is_kept
+                if call.is_known:
+                    free = self._known.lend(block)
+        if not is_kept:
             frames.append(frame)  # from here on another call may use it
         if free is not None:
             self._blocks.give_back(free, stream)
@@ -297,69 +300,6 @@ class Model:
         if is_there or kind in ("numpy", "torch"):
             return tuple(outputs)
         return tuple(host.convert_like(kind, arrays[0], array) for array in outputs)
-
-    @property
-    def _shared_entry(self) -> Entry | None:
-        """Return an entry by whose functions calls of known sizes need no Python; None where it takes part in every call."""
-        entries = [step.entry for step in self.steps]
-        is_native = self._memory.is_host and self._given == [*range(len(self._given))]
-        return entries[0] if is_native and self._given and entries and None not in entries else None
-
-    def named(
-        self, inputs: Mapping[str, str], outputs: Mapping[str, str], is_mapping: bool = False
-    ) -> Callable[..., Any]:
-        """Return a function that makes the calls of known sizes: of a dict of arrays, which gives a dict, or of arrays in order; None for
-        any other call.
-
-        inputs, outputs  the names of each in dicts, with those of the graph
-        is_mapping       whether arrays in order give a dict, too
-        """
-        entry = self._shared_entry
-        return call_by_name(
-            self.bound.graph.name,
-            entry.by_name if entry else 0,
-            self.at_known_sizes,
-            {name: self._inputs.index(own) for name, own in inputs.items()},
-            {name: self._outputs.index(own) for name, own in outputs.items()},
-            is_mapping=is_mapping,
-            owner=entry,
-        )
-
-    @property
-    def _typed_arrays(self) -> tuple[list[TypedArray], list[TypedArray]]:
-        """Return the inputs and the outputs of that function."""
-        given = (TypedArray(one.name, one.dtype, len(one.shape)) for one in self.bound.graph.inputs)
-        results = (
-            TypedArray(name, self._values[name].dtype, len(self._places[name].shape))
-            for name in self._fresh
-        )
-        return [*given], [*results]
-
-    def _keep(
-        self,
-        call: _SizedCall,
-        frame: Frame,
-        shapes: Sequence[tuple[int, ...]],
-        block: Block,
-        seconds: float,
-    ) -> Block | None:
-        """Let machine code make the calls of these sizes from now on, where it can: it has the frame then, and a block of memory.
-
-        shapes   of the inputs; seconds  that the kernels took
-
-        Returns the block that is free.
-        """
-        with self._lock:
-            words = frame.record_words() if call.is_new and self._sized_calls.is_native else None
-            call.is_new = False
-            if words is None:
-                call.frames.append(frame)
-                return block
-            words["unlocked"] = seconds > LOCKED_SECONDS
-            every = [*shapes, *(shape for shape, _, _ in call.fresh)]
-            steps = [strides or host.c_strides(shape) for shape, strides, _ in call.fresh]
-            self._sized_calls.add(call, every, steps, words, frame)
-            return self._sized_calls.lend(block)
 
     def __repr__(self) -> str:
         given = ", ".join(value.name for value in self.bound.graph.inputs)
@@ -532,7 +472,7 @@ class Model:
             if len(self._calls) >= MOST_FRAMES:
                 forgotten = self._calls.pop(next(iter(self._calls)))
                 forgotten.is_new = False
-                self._sized_calls.remove(forgotten)
+                self._known.remove(forgotten)
             return self._calls.setdefault(
                 key, _SizedCall(checked, number, fresh, [], [], self._passage(lent, number))
             )
