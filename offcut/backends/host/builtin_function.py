@@ -25,7 +25,6 @@ FIELDS = (
     "ndarray",
     "true",
     "tuple",
-    "int",
     "exchange",
     "empty",
     "PyObject_Vectorcall",
@@ -33,7 +32,6 @@ FIELDS = (
     "Py_IncRef",
     "Py_DecRef",
     "PyErr_Clear",
-    "PyLong_AsLongLong",
     "PyEval_SaveThread",
     "PyEval_RestoreThread",
     "PyMem_RawMalloc",
@@ -64,11 +62,21 @@ def fast_call_words(slow: Callable[..., object]) -> list[int]:
         "ndarray": id(np.ndarray),
         "true": id(True),
         "tuple": id(tuple),
-        "int": id(int),
         "exchange": arrays.exchange_table(),
         "empty": numpy_function("PyArray_Empty"),
     }
     return field_words(FIELDS, objects)
+
+
+KEYWORD_FIELDS = ("int", "PyLong_AsLongLong")
+"""What the code of a signature with sizes by keyword takes beside, behind the constants, before the names of these sizes."""
+
+
+def keyword_words(names: Sequence[str]) -> list[int]:
+    """Return the last words of the table: those of `KEYWORD_FIELDS` and the names, which are interned; none without names."""
+    if not names:
+        return []
+    return [*field_words(KEYWORD_FIELDS, {"int": id(int)}), *map(id, names)]
 
 
 def field_words(fields: Sequence[str], objects: Mapping[str, int]) -> list[int]:

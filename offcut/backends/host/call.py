@@ -191,7 +191,8 @@ def make_callable(
         return slow
     dtypes = [numpy_dtype(one.dtype) for one in (*signature.inputs, *signature.outputs)]
     free = [sys.intern(name) for name in free_sizes(signature)]
-    words = [*builtin_function.fast_call_words(slow), *map(id, dtypes), *addresses, *map(id, free)]
+    words = [*builtin_function.fast_call_words(slow), *map(id, dtypes), *addresses]
+    words += builtin_function.keyword_words(free)
     return builtin_function.builtin_callable(
         signature.name,
         [*(each.name for each in signature.inputs), "*", "out=None", *free],

@@ -20,6 +20,7 @@ from offcut.backends.host.builtin_function import (
     ALIGNED,
     BYTES_OF,
     FIELDS,
+    KEYWORD_FIELDS,
     TYPE_OF,
     WRITEABLE,
 )
@@ -276,12 +277,15 @@ def _fast_body(
     text.label("slow")
 
 
-def _keywords(text: _Text, count: int, free: Sequence[str], names: int) -> list[str]:
+def _keywords(text: _Text, count: int, free: Sequence[str], words: int) -> list[str]:
     """Set ``%out`` to what is given for ``out=``, null without; return the values of the sizes that are given by keyword.
 
     count  of positional arguments
-    names  the word of the table from which on the names of these sizes stand, interned: what a caller writes is that object
+    words  the word of the table from which on `KEYWORD_FIELDS` stand, then the names of these sizes, interned: what a caller
+           writes is that object
     """
+    kind, as_integer = range(words, words + len(KEYWORD_FIELDS))
+    names = words + len(KEYWORD_FIELDS)
     text.do("%outs = alloca ptr")
     text.do("store ptr null, ptr %outs")
     if not free:
@@ -318,8 +322,8 @@ def _keywords(text: _Text, count: int, free: Sequence[str], names: int) -> list[
     for position in range(len(free)):
         value = text.word(position, base="%values")
         text.require("ne", "ptr", value, "null")
-        text.require("eq", "ptr", text.word(TYPE_OF // 8, base=value), text.load("int"))
-        values.append(text.let(f"call i64 {text.load('PyLong_AsLongLong')}(ptr {value})"))
+        text.require("eq", "ptr", text.word(TYPE_OF // 8, base=value), text.word(kind))
+        values.append(text.let(f"call i64 {text.word(as_integer)}(ptr {value})"))
         text.otherwise = "forget"
         text.require(
             "ne", "i64", values[-1], -1
