@@ -81,10 +81,12 @@ class Plans:
     source   the computation before these
     tails    strategies of the default policy, in order of preference
     alone    whether a computation without such a stage has plans, too
+    narrows  whether terms under a condition are covered without it, and the target ends stages of terms where it does
     """
 
     tails: ClassVar[tuple[Strategy, ...]] = PREFERRED
     alone: ClassVar[bool] = False
+    narrows: ClassVar[bool] = False
 
     name: str
     computation: Computation
@@ -99,7 +101,7 @@ class Plans:
         kernels = planner.microkernels(options)
         if not kernels or analysis(program).of(Tile):
             return None
-        computation = try_isl(lambda: raise_to_computation(program, {}), None)
+        computation = try_isl(lambda: raise_to_computation(program, {}, cls.narrows), None)
         if computation is None:
             return None
         first = tuple(staged_operands(computation, kernels))
@@ -271,13 +273,14 @@ def _preferred(
     """
     if plans is None:
         return
-    others = (plans.fallback,) if plans.fallback is not None else ()
-    for some in (plans, *others):
+    some: Plans | None = plans
+    while some is not None:
         if price is not None and len(some.tilings) > 1:
             yield some, cache(partial(competing, some, price, complete))
         for tail in some.tails:
             cuts = {at: Level(size, tail) for at, size in some.largest.items()}
             yield some, partial(Draft.of, some, cuts)
+        some = some.fallback
     if plans.alone and plans.covered:
         plain = replace(plans.unstaged, covered=())
         yield plain, partial(Draft.of, plain, {})

@@ -8,7 +8,8 @@ and all blocks together do W of one kind of work, at a rate per multiprocessor a
     main memory    = bytes of all arrays once / (P * its share), if these do not fit L2
     launch         = max of these
 
-Extents that differ from block to block count as in the first block. Warps run whole issues, in tails too.
+Extents that differ from block to block count as in the first block; stages that end with
+the block, as in the middle one. Iterations of a loop count as its first: terms at the border of a mask, in the last stages alone, do not. Warps run whole issues, in tails too.
 """
 
 from __future__ import annotations
@@ -156,7 +157,8 @@ class LaunchCounter:
                 case For(name, lo, hi, inner):
                     lo, hi = substitute(lo, values), substitute(hi, values)
                     trips = ix.maximum(ix.sub(hi, lo), 0)
-                    self.count(inner, {**values, name: lo}, ix.mul(times, trips), work)
+                    at = _typical(stmt, lo, trips)
+                    self.count(inner, {**values, name: at}, ix.mul(times, trips), work)
                 case If(condition, then, other):
                     holds = substitute(condition, values)
                     if self.is_of_sizes(condition):
@@ -355,7 +357,10 @@ class LaunchCounter:
             match stmt:
                 case For(name, lo, hi, inner_body, unit=unit):
                     lo, hi = substitute(lo, values), substitute(hi, values)
-                    inner_values = {**values, name: lo}
+                    inner_values = {
+                        **values,
+                        name: _typical(stmt, lo, ix.maximum(ix.sub(hi, lo), 0)),
+                    }
                     if unit in _LANES and not any(
                         isinstance(child, Tile | Alloc) for child in walk(inner_body)
                     ):
@@ -393,6 +398,21 @@ _LANES = {"warpgroup": 128, "warp": 32, "thread": 1}
 """Lanes of each unit of a block, side by side."""
 _STEP_CYCLES = 8.0
 """Cycles of a lane between a statement and the next one, which needs its value."""
+
+
+def _typical(loop: For, lo: Expr, trips: Expr) -> Expr:
+    """Return the iteration whose work counts as that of all: the middle one where stages inside end with its iterator, else the first."""
+    ends = (
+        stmt
+        for stmt in walk(loop.body)
+        if isinstance(stmt, For)
+        and stmt.unit is None
+        and loop.iter in variables(stmt.lo) | variables(stmt.hi)
+        and any(isinstance(one, Alloc | Tile) for one in walk(stmt.body))
+    )
+    if loop.unit != "block" or not any(ends):
+        return lo
+    return ix.add(lo, ix.floordiv(ix.maximum(ix.sub(trips, 1), 0), 2))
 
 
 def _statements(body: Sequence[Stmt], values: Mapping[str, Expr]) -> Expr:

@@ -29,7 +29,7 @@ from itertools import islice
 
 from offcut.core.memo import memo
 from offcut.core.plain_loops import strip_annotations, unsynchronized
-from offcut.core.program import Alloc, Buffer, Program, Tile, canonicalize
+from offcut.core.program import Alloc, Buffer, Program, Store, Tile, canonicalize
 from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
@@ -197,9 +197,11 @@ def _theorems(
     check_declarations(source, emitted)
     if _is_narrowed(source, emitted, reassociate, inside):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
-    if (_is_read_alone(source, emitted) or _is_unpacked(source, emitted, reassociate)) and (
-        inside or not accesses_outside(source)
-    ):
+    if (
+        _is_read_alone(source, emitted)
+        or _is_hoisted(source, emitted)
+        or _is_unpacked(source, emitted, reassociate)
+    ) and (inside or not accesses_outside(source)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if _is_unpadded(source, emitted, reassociate) and (inside or not accesses_outside(source)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
@@ -401,6 +403,17 @@ def _is_read_alone(source: Program, emitted: Program) -> bool:
     """Return whether `emitted` is `source` without tiles of elements that no term with a condition reads."""
     alone = try_isl(lambda: without_unread_elements(source), source)
     return alone is not source and strip_annotations(alone).body == strip_annotations(emitted).body
+
+
+def _is_hoisted(source: Program, emitted: Program) -> bool:
+    """Return whether two programs are one but for conditions of loops, which are in the bounds of these in one of them."""
+    stores = [
+        [s for s in statements_of(each.body) if isinstance(s, Store)] for each in (source, emitted)
+    ]
+    if stores[0] != stores[1]:
+        return False
+    one, other = (try_isl(partial(hoist_conditions, each), each) for each in (source, emitted))
+    return strip_annotations(one).body == strip_annotations(other).body
 
 
 def _is_narrowed(source: Program, emitted: Program, reassociate: bool, inside: bool) -> bool:

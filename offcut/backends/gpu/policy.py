@@ -40,15 +40,17 @@ from offcut.backends.gpu.product_kinds import (
     with_groups,
 )
 from offcut.backends.gpu.units import REGISTERS, SHARED
-from offcut.backends.options import Options
+from offcut.backends.options import Options, TargetPlan
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Load, Var, variables, walk
 from offcut.core.program import MAX_SIZE, Kind, Program
 from offcut.costmodel.accelerator import Accelerator, Grid
 from offcut.describe.computation import Stage
+from offcut.describe.microkernel import Microkernel
 from offcut.partition import GUARD, MASK, Strategy, Users
 from offcut.polyhedral.affine import coefficient
 from offcut.polyhedral.index_maximum import upper_bound
+from offcut.proof.normal_forms.copy_removal import without_copies
 from offcut.schedule import Primitive, Schedule, Staging, create_schedule, each_decision
 from offcut.schedule.decisions import At, Bind, Cover, Inline, Level, Order, Split
 
@@ -69,11 +71,14 @@ class GridPlans(Plans):
     """The plans of a computation on a grid of blocks.
 
     reassociate  whether the terms of a sum may be added in another order
+    own_kernels  those that the machine has
     """
 
     tails: ClassVar[tuple[Strategy, ...]] = (GUARD, MASK)
     alone: ClassVar[bool] = True
+    narrows: ClassVar[bool] = True
     reassociate: bool = True
+    own_kernels: tuple[Microkernel, ...] = ()
     grid: Grid | None = None
     shared_bytes: int = 0
 
@@ -89,14 +94,15 @@ class GridPlans(Plans):
         if plans.first and not all(map(plans.is_tiled, plans.covered)):
             plans = plans.unstaged
         covered = plans.covered
+        features: frozenset[str] = getattr(planner, "features", frozenset())
+        kernels = tuple(one for one in plans.kernels if one.features <= features)
         if all(map(plans.is_tiled, covered)):
-            features: frozenset[str] = getattr(planner, "features", frozenset())
-            kernels = [one for one in plans.kernels if one.features <= features]
             covered = with_groups(plans.computation, covered, kernels) or covered
         shared = next((one.bytes for one in machine.memory if one.name == SHARED), 0)
         return replace(
             plans,
             covered=covered,
+            own_kernels=kernels,
             reassociate=options.reassociate,
             grid=machine.grid,
             shared_bytes=shared,
@@ -214,6 +220,21 @@ class GridPlans(Plans):
         last = create_schedule(starts[-1]).apply(Schedule(schedule.name, inlined)).emitted
         return *starts, last
 
+    def plan(self, schedule: Schedule, small: bool = True) -> TargetPlan:
+        """Return the program that decisions make; before its sums lie in registers, they are in the arrays that they are copied to:
+        a step of its own.
+        """
+        plan = super().plan(schedule, small)
+        writes = (s for s in each_decision(schedule.steps) if isinstance(s, Staging))
+        sums = {step.name for step in writes if step.how == "write"}
+        for number, step in enumerate(plan.through):
+            others = tuple(buffer for buffer in step.buffers if buffer.name not in sums)
+            if len(others) < len(step.buffers):
+                cut, *_ = without_copies(step, replace(step, buffers=others))
+                steps = (*plan.through[:number], cut, *plan.through[number:])
+                return replace(plan, through=steps)
+        return plan
+
     def with_warps(self) -> GridPlans:
         """Return the plans whose products are those of warps."""
         kernels = [one for one in self.kernels if not kind_of(one).boxes]
@@ -222,8 +243,15 @@ class GridPlans(Plans):
 
     @property
     def fallback(self) -> GridPlans | None:
-        """Return the plans to try where these are not proved."""
-        return self.with_warps() if any(kind_of(one.kernel).boxes for one in self.covered) else None
+        """Return the plans to try where these are not proved: products of warps; then sums of conditional terms on lanes."""
+        if any(kind_of(one.kernel).boxes for one in self.covered):
+            return self.with_warps()
+        if any(one.stage.narrowed for one in self.covered):
+            others = tuple(one for one in self.covered if not one.stage.narrowed)
+            return replace(
+                self, covered=with_groups(self.computation, others, self.own_kernels) or others
+            )
+        return None
 
     def levels(self, one: Covered, cuts: Mapping[tuple[str, str], Level]) -> dict[str, Level]:
         """Return how each axis of a product is cut."""

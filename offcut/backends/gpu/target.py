@@ -47,6 +47,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError, TargetError
 from offcut.partition import LoopCut, Users
 from offcut.polyhedral.sync import Agents, synchronized
+from offcut.proof.normal_forms.narrowed_stages import narrowing_steps, synchronized_stages
 from offcut.schedule import Schedule
 from offcut.search import Points
 
@@ -126,14 +127,18 @@ class Cuda(Target):
         Raises PartitionError if no synchronization of the machine keeps the order of the text, and if the windows of a block
         do not fit in its shared memory.
         """
-        check_units(plan.program)
-        self.check_features(plan.program)
-        check_cells(plan.program, self.microkernels())
-        program = synchronized(plan.program, AGENTS)
+        steps = (plan.program, *narrowing_steps(plan.program))
+        narrowed = steps[-1]
+        check_units(narrowed)
+        self.check_features(narrowed)
+        check_cells(narrowed, self.microkernels())
+        program = synchronized_stages(
+            plan.program, narrowed, lambda form: synchronized(form, AGENTS)
+        )
         check_room(program, _bytes_of(self.machine, SHARED))
         check_boxes(program, self.microkernels())
         check_registers(program, grid_of(self.machine)[1].registers)
-        return replace(plan, program=program, through=(*plan.through, plan.program))
+        return replace(plan, program=program, through=(*plan.through, *steps))
 
     def check_features(self, program: Program) -> None:
         """Check that the machine has what the microkernels of a program want.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -169,6 +170,75 @@ def test_grouped_heads_attend_to_a_window_behind_the_past(dtype: str, bits: int)
         weights /= np.maximum(weights.sum(-1, keepdims=True), 1e-300)
         error = np.abs(np.asarray(made(*given)).astype("float64") - weights @ z)
         assert (error <= 2.0**-bits * (weights @ np.abs(z) + np.abs(weights @ z))).all()
+
+
+@cache
+def masked_sum(window: int | None = None) -> oc.Kernel:
+    """``C[i] = sum of W[i, t] * V[t]`` over ``i - window < t <= i``, of bfloat16."""
+    n, t = oc.dim("n", min=0, max=512), oc.reduce_axis(oc.dim("n", min=0, max=512), name="t")
+    w, v = oc.placeholder((n, n), "bfloat16", "W"), oc.placeholder((n, 24), "bfloat16", "V")
+
+    def term(i: Any, j: Any) -> Any:
+        seen = t <= i if window is None else (t <= i) & (t > i - window)
+        product = w[i, t].astype("float32") * v[t, j].astype("float32")
+        return oc.sum(oc.where(seen, product, -0.0), axis=t)
+
+    target = oc.target("cuda", machine="h200", device="emulated")
+    return oc.compile(oc.compute((n, 24), term, name="C"), inputs=[w, v], target=target)
+
+
+def masked_arrays(n: int, window: int | None) -> tuple[dict[str, Array], Array, Array]:
+    """Arguments with NaN and infinity in two rows of V and where W is hidden; the exact sums, 0 where these rows are seen, and where they are."""
+    draw = np.random.default_rng(n)
+    w, v = (draw.integers(-4, 5, shape).astype(np.float64) for shape in ((n, n), (n, 24)))
+    i, j = np.arange(n)[:, None], np.arange(n)
+    seen = (j <= i) & (j > i - (window or n + 1))
+    bad = np.isin(j, (n // 2, n - 1))
+    touched = np.asarray((seen & bad).any(axis=1))
+    exact = np.where(touched[:, None], 0, np.where(seen, w, 0) @ v)
+    v[bad] = np.nan
+    v[n // 2 : n // 2 + 1, :5] = np.inf
+    w[~seen] = np.nan
+    given = {"W": w.astype(ml_dtypes.bfloat16), "V": v.astype(ml_dtypes.bfloat16)}
+    return given, exact, touched
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("window", [None, 40])
+def test_a_sum_under_a_mask_is_of_tensor_cores_and_reads_nothing_behind_it(
+    window: int | None,
+) -> None:
+    made = masked_sum(window)
+    assert [one.microkernel for one in made.plan(n=64).pieces] == ["mma_m16n8k16_shared_bfloat16"]
+    for n in (0, 1, 33, 100):
+        given, exact, touched = masked_arrays(n, window)
+        values = np.asarray(made(**given)).astype(np.float64)
+        np.testing.assert_array_equal(values[~touched], exact[~touched])
+        assert not np.isfinite(values[touched]).any()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
+@pytest.mark.parametrize("window", [None, 40])
+def test_the_text_of_a_sum_under_a_mask_reads_nothing_behind_it(window: int | None) -> None:
+    for n in (5, 70):
+        given, exact, touched = masked_arrays(n, window)
+        (values,) = run_text(masked_sum(window).loops, given, {"n": n}).values()
+        np.testing.assert_array_equal(values[~touched], exact[~touched])
+        assert not np.isfinite(values[touched].astype(np.float64)).any()
+
+
+@pytest.mark.slow
+def test_causal_attention_is_predicted_to_take_less_than_attention_to_all_keys() -> None:
+    def seconds(causal: bool) -> list[float]:
+        n = oc.dim("n", min=1, max=16384)
+        q, k, v = (oc.placeholder((8, n, 64), "bfloat16", name) for name in "qkv")
+        result = oc.ops.attention(q, k, v, causal=causal)
+        target = oc.target("cuda", machine="h200", device="emulated")
+        made = oc.compile(result, inputs=[q, k, v], target=target)
+        return [made.plan(n=size).seconds for size in (1024, 4096)]
+
+    assert all(one < other for one, other in zip(seconds(True), seconds(False), strict=True))
 
 
 def test_lanes_are_decisions() -> None:

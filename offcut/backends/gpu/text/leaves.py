@@ -233,13 +233,11 @@ class LeafWriter:
             "#pragma unroll",
             f"for (int row_tile = 0; row_tile < {m}; ++row_tile)",
             "  #pragma unroll",
-        ]
-        lines += [
             f"  for (int column_tile = 0; column_tile < {n}; ++column_tile)",
             "    #pragma unroll",
+            "    for (int element = 0; element < 4; ++element) {",
         ]
-        lines.append("    for (int element = 0; element < 4; ++element) {")
-        guards = []
+        guards, terms = list[str](), list[str]()
         for name, lo, hi in loops:
             if name in values:
                 lines.append(f"      const int {name_of(name)} = {values[name]};")
@@ -253,6 +251,9 @@ class LeafWriter:
                     guards.append(f"{name_of(name)} < {self.text(hi)}")
             elif ix.literal_value(ix.sub(hi, lo)) == 1:
                 lines.append(f"      const int {name_of(name)} = {self.text(lo)};")
+            elif not (variables(lo) | variables(hi)) & {*values}:  # around those in registers
+                loop = For(name, lo, hi, ())
+                terms.append(f"{LaneWriter(self).head(loop, '', '++{}')} {{")
             else:
                 raise no_text(format_head(stmt), f"{name} is no row and no column of accumulators")
         guards += [self.text(condition) for condition in conditions]
@@ -266,7 +267,7 @@ class LeafWriter:
         condition = f"if ({' && '.join(guards)}) " if guards else ""
         lines.append(f"      {condition}{inner.store(body[0])}")
         lines.append("    }")
-        return lines
+        return [*terms, *(f"{'  ' * len(terms)}{line}" for line in lines), *"}" * len(terms)]
 
     def store(self, stmt: Store) -> str:
         """Return an assignment, or an update."""

@@ -8,10 +8,11 @@ import torch
 
 from offcut.core.dtypes import finite_range
 from offcut.graph import Ref
+from offcut.graph.sizes.numbers import plain
 from offcut.plugins.torch.dtypes import NAMES
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes_of_others
-from offcut.plugins.torch.translation import Translation, plain
+from offcut.plugins.torch.translation import Translation
 
 BYTES = ("int8", "uint8")
 
