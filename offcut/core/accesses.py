@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from offcut.core.expr import Expr, Load, all_loads, loads, variables
 from offcut.core.program import (
@@ -30,12 +31,14 @@ def element_accesses(stmt: Stmt) -> Iterator[tuple[str, tuple[Expr, ...]]]:
     """Yield the elements that a statement itself stores and reads, not those inside it: an array and an index each."""
     if isinstance(stmt, Store):
         yield stmt.buffer, stmt.index
-    yield from ((load.buffer, load.index) for load in _loads(expressions(stmt)))
+    for load in _loads(expressions(stmt)):
+        yield load.buffer, load.index
 
 
 def statement_arrays(stmt: Stmt) -> set[str]:
     """Return the arrays that a statement itself stores or reads."""
-    return {buffer for buffer, _ in element_accesses(stmt)}
+    read = read_arrays(expressions(stmt))
+    return read | {stmt.buffer} if isinstance(stmt, Store) else read
 
 
 def accessed_arrays(body: tuple[Stmt, ...]) -> set[str]:
@@ -91,4 +94,4 @@ def only_reduces(loop: For) -> bool:
 
 
 def _loads(exprs: Iterable[Expr]) -> Iterator[Load]:
-    return (load for expr in exprs for load in all_loads(expr))
+    return chain.from_iterable(map(all_loads, exprs))

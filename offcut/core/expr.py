@@ -30,7 +30,7 @@ BITWISE = ("bitand", "bitor", "bitxor", "shl", "shr")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Const:
+class Const(CachedHash):
     """A literal of element type `dtype`; 0.0 and -0.0 are two, NaN is one."""
 
     value: int | float
@@ -44,7 +44,12 @@ class Const:
         return (repr(self.value), self.dtype) == (repr(other.value), other.dtype)
 
     def __hash__(self) -> int:
-        return hash((self.value if self.value == self.value else "nan", self.dtype))
+        try:
+            known: int = self._hash
+        except AttributeError:
+            known = hash((self.value if self.value == self.value else "nan", self.dtype))
+            object.__setattr__(self, "_hash", known)
+        return known
 
 
 class Extent:
@@ -260,6 +265,19 @@ _CHILDREN: dict[type, Callable[[Any], tuple[Expr, ...]]] = {
 }
 
 
+_REBUILT: dict[type, Callable[[Any, tuple[Expr, ...]], Expr]] = {
+    Load: lambda node, parts: Load(node.buffer, parts, node.dtype),
+    Binary: lambda node, parts: Binary(node.op, *parts),
+    Compare: lambda node, parts: Compare(node.op, *parts),
+    Unary: lambda node, parts: Unary(node.op, *parts),
+    Cast: lambda node, parts: Cast(parts[0], node.dtype),
+    Reduce: lambda node, parts: Reduce(node.op, parts[0], node.axes),
+    Select: lambda _, parts: Select(*parts),
+    Logic: lambda node, parts: Logic(node.op, parts),
+    Lookup: lambda node, parts: replace(node, index=parts[0]),
+}
+
+
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The direct operands, in printing order."""
     return _CHILDREN[type(expr)](expr)
@@ -269,36 +287,16 @@ def rebuild(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
     """`expr` with its direct operands replaced; the same object when nothing changed."""
     if all(map(is_, parts, children(expr))):
         return expr
-    match expr:
-        case Const() | Var():
-            return expr
-        case Load(buffer, _, dtype):
-            return Load(buffer, parts, dtype)
-        case Binary(op, _, _):
-            return Binary(op, parts[0], parts[1])
-        case Compare(op, _, _):
-            return Compare(op, parts[0], parts[1])
-        case Unary(op, _):
-            return Unary(op, parts[0])
-        case Cast(_, dtype):
-            return Cast(parts[0], dtype)
-        case Reduce(op, _, axes):
-            return Reduce(op, parts[0], axes)
-        case Select():
-            return Select(*parts)
-        case Logic():
-            return Logic(expr.op, parts)
-        case Lookup():
-            return replace(expr, index=parts[0])
-        case _:
-            assert_never(expr)
+    return _REBUILT[type(expr)](expr, parts)
 
 
 def rewrite(expr: Expr, rule: Callable[[Expr], Expr | None]) -> Expr:
     """`expr` with `rule` applied from the leaves up; where it returns None the node stays."""
-    new = rebuild(expr, tuple(rewrite(child, rule) for child in children(expr)))
-    changed = rule(new)
-    return new if changed is None else changed
+    parts = children(expr)
+    if parts:
+        expr = rebuild(expr, tuple([rewrite(child, rule) for child in parts]))
+    changed = rule(expr)
+    return expr if changed is None else changed
 
 
 def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
@@ -307,7 +305,7 @@ def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
         return expr
     if isinstance(expr, Var):
         return values[expr.name]
-    return rebuild(expr, tuple(substitute(child, values) for child in children(expr)))
+    return rebuild(expr, tuple([substitute(child, values) for child in children(expr)]))
 
 
 def walk(expr: Expr) -> Iterator[Expr]:

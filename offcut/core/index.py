@@ -42,7 +42,8 @@ class Linear:
             rest = 0
         else:
             result, rest = None, self.const
-        for atom, coef in sorted(self.terms, key=lambda term: term[1] < 0):
+        positive = [term for term in self.terms if term[1] > 0]
+        for atom, coef in (*positive, *[term for term in self.terms if term[1] < 0]):
             term = atom if abs(coef) == 1 else Binary("*", const(abs(coef)), atom)
             if result is None:
                 negative = Binary("*", const(coef), atom)
@@ -67,20 +68,28 @@ def to_linear(expr: Expr) -> Linear:
         case Binary("-", a, b):
             return _sum(to_linear(a), to_linear(b), -1)
         case Binary("*", a, b):
-            left, right = to_linear(a), to_linear(b)
-            if not left.terms:
-                return _scale(right, left.const)
-            if not right.terms:
-                return _scale(left, right.const)
-            return Linear(((Binary("*", left.expr(), right.expr()), 1),), 0)
+            return _product(to_linear(a), to_linear(b))
         case _:
             return Linear(((expr, 1),), 0)
+
+
+def _form(value: Expr | int) -> Linear:
+    """Return a value as a sum of atoms."""
+    return Linear((), value) if isinstance(value, int) else to_linear(value)
+
+
+def _product(a: Linear, b: Linear) -> Linear:
+    if not a.terms:
+        return _scale(b, a.const)
+    if not b.terms:
+        return _scale(a, b.const)
+    return Linear(((Binary("*", a.expr(), b.expr()), 1),), 0)
 
 
 def _scale(form: Linear, factor: int) -> Linear:
     if factor == 0:
         return Linear((), 0)
-    return Linear(tuple((atom, coef * factor) for atom, coef in form.terms), form.const * factor)
+    return Linear(tuple([(atom, coef * factor) for atom, coef in form.terms]), form.const * factor)
 
 
 def _sum(a: Linear, b: Linear, sign: int) -> Linear:
@@ -91,27 +100,25 @@ def _sum(a: Linear, b: Linear, sign: int) -> Linear:
     terms = dict(a.terms)
     for atom, coef in b.terms:
         terms[atom] = terms.get(atom, 0) + sign * coef
-    return Linear(
-        tuple((atom, coef) for atom, coef in terms.items() if coef), a.const + sign * b.const
-    )
+    return Linear(tuple([term for term in terms.items() if term[1]]), a.const + sign * b.const)
 
 
 def add(*parts: Expr | int) -> Expr:
     """Return the sum of `parts`."""
     total = Linear((), 0)
     for part in parts:
-        total = _sum(total, to_linear(index(part)), 1)
+        total = _sum(total, _form(part), 1)
     return total.expr()
 
 
 def sub(a: Expr | int, b: Expr | int) -> Expr:
     """``a - b``."""
-    return _sum(to_linear(index(a)), to_linear(index(b)), -1).expr()
+    return _sum(_form(a), _form(b), -1).expr()
 
 
 def mul(a: Expr | int, b: Expr | int) -> Expr:
     """``a * b``."""
-    return to_linear(Binary("*", index(a), index(b))).expr()
+    return _product(_form(a), _form(b)).expr()
 
 
 def floordiv(a: Expr | int, b: Expr | int) -> Expr:
@@ -189,7 +196,7 @@ def literal_bound(expr: Expr) -> int | None:
 
 
 def _extreme(op: str, a: Expr, b: Expr) -> Expr:
-    difference = to_linear(sub(a, b))
+    difference = _sum(to_linear(a), to_linear(b), -1)
     if not difference.terms:
         return a if (difference.const <= 0) == (op == "min") else b
     return Binary(op, a, b)
@@ -205,7 +212,7 @@ def simplify(expr: Expr) -> Expr:
         return expr
     if dtype_of(expr) not in ("index", "bool"):
         return fold_indices(expr)
-    parts = tuple(simplify(child) for child in children(expr))
+    parts = tuple(map(simplify, children(expr)))
     match expr:
         case Binary("+", _, _):
             return add(*parts)
@@ -236,7 +243,7 @@ def compare(op: str, a: Expr | int, b: Expr | int) -> Expr:
     a, b = index(a), index(b)
     if dtype_of(a) != "index":
         return Compare(op, a, b)
-    difference = to_linear(sub(a, b))
+    difference = _sum(to_linear(a), to_linear(b), -1)
     if difference.terms:
         return Compare(op, a, b)
     d = difference.const

@@ -66,9 +66,10 @@ def features_of(named: str) -> tuple[str, tuple[str, ...]] | None:
     """The architecture and the features of a processor that is shipped, no more of it read than that; None of
     what is no processor.
     """
-    stated = _tables(_text_of(SHIPPED / f"{named}.toml"))
+    text = _text_of(SHIPPED / f"{named}.toml")
+    stated = tomllib.loads(text.partition("\n[")[0])  # tables come behind all that is in none
     base = features_of(stated["like"]) if "like" in stated else None
-    if base is None and "core" not in stated:
+    if base is None and "\n[core]" not in text:
         return None
     architecture, features = base or ("", ())
     return stated.get("architecture", architecture), tuple(stated.get("features", features))

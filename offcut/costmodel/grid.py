@@ -12,7 +12,7 @@ from offcut.core.interpret.values import evaluate
 from offcut.core.program import Choose, Program, Stmt, Sync
 from offcut.costmodel.accelerator import Accelerator, Grid
 from offcut.costmodel.clock import stage_formula
-from offcut.costmodel.closed.cost import Cost, PieceCost
+from offcut.costmodel.closed.cost import Cost, PieceCost, piece_at, stage_cycles
 from offcut.costmodel.closed.counts import Way
 from offcut.costmodel.closed.exactness import Exactness, HowExact
 from offcut.costmodel.closed.flop import flop
@@ -149,7 +149,7 @@ def _pieces_at(prediction: Prediction, sizes: Mapping[str, int]) -> list[PieceCo
         for one in prediction.pieces
         if one.piece.way is None or cheapest[one.piece.way[0]] == one.piece.way[1]
     )
-    return [piece for piece in (_piece_at(one, sizes) for one in pieces) if piece.runs]
+    return [piece for piece in (piece_at(one, sizes) for one in pieces) if piece.runs]
 
 
 def _cheapest(prediction: Prediction, sizes: Mapping[str, int]) -> list[int]:
@@ -181,7 +181,7 @@ def stage_options(
     """Yield each stage that is in no choice, then each option of each choice, at `sizes`, by the program's names."""
     pieces: dict[tuple[int, int] | None, list[PieceCost]] = {}
     for one in prediction.pieces:
-        pieces.setdefault(one.piece.way, []).append(_piece_at(one, sizes))
+        pieces.setdefault(one.piece.way, []).append(piece_at(one, sizes))
     outside = [piece for piece in pieces.get(None, ()) if piece.runs]
     for stage in dict.fromkeys(piece.stage for piece in outside):
         own = [piece for piece in outside if piece.stage == stage]
@@ -207,29 +207,7 @@ def option_cost(
 
 def _cycles(pieces: Sequence[PieceCost]) -> float:
     """Return the cycles of launches, one after the other: of each stage, those of the resource that takes longest."""
-    totals: dict[str, dict[str, float]] = {}
-    for piece in pieces:
-        total = totals.setdefault(piece.stage, dict.fromkeys(piece.resources, 0.0))
-        for name, cycles in piece.resources.items():
-            total[name] += cycles
-    return sum(max(total.values()) for total in totals.values())
-
-
-def _piece_at(predicted: Predicted, sizes: Mapping[str, int]) -> PieceCost:
-    """Return a piece at known sizes."""
-    return PieceCost(
-        stage=predicted.piece.stage,
-        role=predicted.piece.role,
-        tile={},
-        microkernel=predicted.piece.microkernel or "",
-        runs=int(evaluate(predicted.counts.runs, sizes)),
-        flop=int(evaluate(predicted.counts.flop, sizes)),
-        instructions=0.0,
-        resources={name: float(evaluate(c, sizes)) for name, c in predicted.resources.items()},
-        bytes={name: int(evaluate(size, sizes)) for name, size in predicted.bytes.items()},
-        energy=float(evaluate(predicted.joules, sizes)),
-        registers=0,
-    )
+    return sum(stage_cycles(pieces, 0.0).values())
 
 
 __all__ = [

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 from offcut.core.dtypes import INTEGERS, finite_range, in_range
 from offcut.core.expr import Expr, Load, Reduce, Var, loads, variables
 from offcut.core.layout import Layout
-from offcut.core.memo import lazy_property
+from offcut.core.memo import lazy_property, memoize_method
 from offcut.core.program import MAX_SIZE
 from offcut.core.sizes import Dim
 from offcut.describe.tensor import Compute, Tensor
@@ -439,6 +439,7 @@ class Microkernel:
         sums = any(self.depth in variables(part) for part in self.index_of(name))
         return name if sums and self.layout_of(name) is not None else ""
 
+    @memoize_method
     def layout_on(self, rows: int, columns: int) -> Layout | None:
         """Return the layout of an array that it reads as the packed operand, None where it packs none.
 

@@ -127,7 +127,7 @@ def _sources(root: str, apart: frozenset[str]) -> Iterator[tuple[str, int, int]]
 
     apart  folders whose sources are left out
     """
-    folders = [root]
+    folders, within = [root], len(root)
     for at in folders:
         with os.scandir(at) as entries:
             for entry in entries:
@@ -136,7 +136,7 @@ def _sources(root: str, apart: frozenset[str]) -> Iterator[tuple[str, int, int]]
                         status = entry.stat()
                     except OSError:  # an editor links to nothing beside a file that is open
                         continue
-                    yield entry.path[len(root) :], status.st_size, status.st_mtime_ns
+                    yield entry.path[within:], status.st_size, status.st_mtime_ns
                 elif entry.name == "__pycache__" or entry.path in apart:
                     continue
                 elif entry.is_dir(follow_symlinks=False):

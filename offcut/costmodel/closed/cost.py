@@ -110,7 +110,7 @@ class Cost:
     @property
     def cycles(self) -> float:
         """Of the call: its own, and of each stage those of the resource that takes longest, with what it does not hide of others."""
-        return self.call + sum(stage_number(one, self.loss) for one in self.stages.values())
+        return self.call + sum(stage_cycles(self.pieces, self.loss).values())
 
     @property
     def seconds(self) -> float:
@@ -294,8 +294,8 @@ def stage_seconds(
     made, in_loops = predicted(program, hardware, sizes, options), held(program)
     pieces = _ran([_at(one, hardware, in_loops) for one in made.pieces])
     hertz = hardware.machine.hertz
-    stages = {name: stage_number(of, made.loss) / hertz for name, of in _by_stage(pieces).items()}
-    return StageSeconds(made.call / hertz, stages)
+    cycles = stage_cycles(pieces, made.loss)
+    return StageSeconds(made.call / hertz, {name: one / hertz for name, one in cycles.items()})
 
 
 def _by_stage(pieces: Sequence[PieceCost]) -> dict[str, dict[str, float]]:
@@ -306,6 +306,11 @@ def _by_stage(pieces: Sequence[PieceCost]) -> dict[str, dict[str, float]]:
         for name, cycles in piece.resources.items():
             total[name] += cycles
     return found
+
+
+def stage_cycles(pieces: Sequence[PieceCost], loss: float) -> dict[str, float]:
+    """Return the cycles of each stage; `loss` as of `Cost`."""
+    return {name: stage_number(of, loss) for name, of in _by_stage(pieces).items()}
 
 
 def _ran(pieces: Sequence[PieceCost]) -> tuple[PieceCost, ...]:
@@ -333,7 +338,7 @@ def _at(one: Predicted, hardware: Hardware, in_loops: Mapping[str, int]) -> Piec
 
     in_loops  registers that loops hold, by what they store
     """
-    counts, piece = one.counts, one.piece
+    piece = one.piece
     extents = [None if variables(one) else int(evaluate(one, {})) for _, one in piece.tile]
     kernel = hardware.microkernels.get(piece.microkernel or "")
     needed = in_loops.get(piece.stage, 0)
@@ -343,25 +348,32 @@ def _at(one: Predicted, hardware: Hardware, in_loops: Mapping[str, int]) -> Piec
         tallest = rows or kernel.max_rows
         widest = columns or kernel.columns_for(min(tallest, kernel.max_rows))
         needed = registers(kernel, tallest, widest, hardware.lanes) if on_core else 0
+    tile = {name: _extent(extent) for name, extent in piece.tile}
+    return replace(piece_at(one, {}), tile=tile, registers=needed)
+
+
+def piece_at(one: Predicted, sizes: Mapping[str, int]) -> PieceCost:
+    """Return a piece at known sizes, without its tile and its registers."""
+    counts, piece = one.counts, one.piece
     return PieceCost(
         stage=piece.stage,
         role=piece.role,
-        tile={name: _extent(extent) for name, extent in piece.tile},
+        tile={},
         microkernel=piece.microkernel or "",
-        runs=_count(counts.runs),
-        flop=_count(counts.flop),
-        instructions=_count(counts.instructions) / THOUSANDTHS,
-        resources={name: float(evaluate(value, {})) for name, value in one.resources.items()},
-        bytes={name: _count(size) for name, size in one.bytes.items()},
-        energy=float(evaluate(one.joules, {})),
-        registers=needed,
+        runs=_count(counts.runs, sizes),
+        flop=_count(counts.flop, sizes),
+        instructions=_count(counts.instructions, sizes) / THOUSANDTHS,
+        resources={name: float(evaluate(value, sizes)) for name, value in one.resources.items()},
+        bytes={name: _count(size, sizes) for name, size in one.bytes.items()},
+        energy=float(evaluate(one.joules, sizes)),
+        registers=0,
     )
 
 
-def _count(expr: Expr) -> int:
+def _count(expr: Expr, sizes: Mapping[str, int] | None = None) -> int:
     """A count whose sizes are known: a literal however large it is, where arithmetic of machines ends at 2**63."""
     known = ix.literal_value(expr)
-    return int(evaluate(expr, {})) if known is None else known
+    return int(evaluate(expr, sizes or {})) if known is None else known
 
 
 def _extent(extent: Expr) -> str:

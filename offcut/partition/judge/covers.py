@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from offcut.core.accesses import stored_arrays
 from offcut.core.analysis import analysis
 from offcut.core.program import Cover, Program, Stmt, Tile
 from offcut.core.traversal import rewrite
@@ -32,7 +33,10 @@ def first_cover(
     comes first. Memories, layouts and units are not decided yet.
     """
     best: tuple[tuple[int, bool, int], Cover] | None = None
+    dtypes = {program.buffer(name).dtype for name in stored_arrays(tile.body)}
     for number, kernel in enumerate(microkernels):
+        if kernel.computes.dtype not in dtypes:
+            continue
         coverage = cover(
             tile, program, kernel, at=_ANYWHERE, heights=heights, undecided=BEFORE_STAGING
         )

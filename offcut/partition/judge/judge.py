@@ -132,6 +132,8 @@ class _Judge:
 
     def of_wanted(self) -> Refusal | None:
         """Why the cover that is wanted names what there is not."""
+        if not self.wanted.axes and not self.wanted.operands:
+            return None
         known = {*self.axes, *(s.iter for s in statements(self.tile.body) if isinstance(s, For))}
         axes = {*self.kernel.axes, *self.kernel.reduce_axes}
         tensors = {t.name for t in (self.kernel.computes, *self.kernel.definition.reads)}
@@ -215,7 +217,8 @@ class _Judge:
             runs.append((rank, match))
             # of ways that run where layouts are undecided, one whose arrays lie so already
             places = Places(store, match, loops, self.program, self.at)
-            if places.layout_refusal(self.padded) is None:
+            decided = Question.LAYOUT not in self.undecided
+            if decided or places.layout_refusal(self.padded) is None:
                 runs = runs[-1:]
                 break
         if runs:

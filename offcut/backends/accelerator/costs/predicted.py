@@ -128,7 +128,7 @@ def formulas_of(
         ways: list[Way] = []
         most = 0
         for number, nest in enumerate(options):
-            there = run_of(nest, typical)
+            there = _with_tails(run_of(nest, typical), typical)
             counts, overhead = counted(there), there.overhead
             bytes_are = counts.exact_bytes if overhead.bytes == ZERO else Exactness.ESTIMATE
             exactness = replace(
@@ -161,6 +161,19 @@ def formulas_of(
         0.0,
         within=within,
     )
+
+
+def _with_tails(ran: Ran, typical: Mapping[str, int]) -> Ran:
+    """Return a nest as it runs at typical sizes, with the largest instances of leaves that do not run there: of tails, where whole tiles
+    are all there is. These run at sizes that are a bit less.
+    """
+    largest, nest, less = dict(ran.largest), ran.nest, 1
+    least = {size.name: max(size.min, 1) for size in nest.program.sizes}
+    while len(largest) < len(nest.work) and less < max(typical.values(), default=0):
+        fewer = {name: max(size - less, least.get(name, 1)) for name, size in typical.items()}
+        largest = {**run_of(nest, fewer).largest, **largest}
+        less *= 2
+    return replace(ran, largest=largest)
 
 
 def _piece(of: Ran) -> PieceCost:

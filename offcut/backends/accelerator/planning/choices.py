@@ -161,7 +161,7 @@ class _Way:
         loops = tuple(axis for axis in (*order, *terms) if known[axis])
         cut = tuple((axis, int(str(known[axis]))) for axis in loops)
         depth = (str(axis), DEPTH) if axis in loops else None
-        return Tiling(cut, loops, depth)
+        return self.deciding.with_tail(self.made, Tiling(cut, loops, depth))
 
     def read(self, steps: Sequence[Primitive]) -> Point | None:
         """Return the part of a point that decisions are, those of other nests aside; None if they are none of this layout."""

@@ -23,9 +23,10 @@ from offcut.backends.accelerator.planning.elementary import (
 )
 from offcut.backends.accelerator.planning.grouped_products import is_regrouping, split_groups
 from offcut.backends.accelerator.planning.plan_request import NO_REQUEST, PlanRequest
-from offcut.backends.accelerator.planning.policy import choose_tilings
+from offcut.backends.accelerator.planning.policy import choose_tilings, tilings_at
 from offcut.backends.accelerator.planning.roles import Roles
 from offcut.backends.accelerator.planning.tiling import Tiling
+from offcut.backends.accelerator.planning.typical_sizes import typical_sizes
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.raising import unfuse_stages
 from offcut.backends.target import TargetPlan
@@ -33,7 +34,7 @@ from offcut.core.expr import Load, walk
 from offcut.core.program import UNROLL, Kind, Program
 from offcut.describe.computation import Computation, Stage
 from offcut.errors import PartitionError
-from offcut.partition import GUARD
+from offcut.partition import CUT, GUARD, Strategy
 from offcut.schedule import (
     ANY,
     Alternative,
@@ -286,7 +287,16 @@ class GroupDecisions:
         """Return the tilings that the policy likes best for a layout in words, of which each call takes the fastest."""
         lead = self.group[0].buffer
         tiles = {axis: size for (stage, axis), size in self.request.tiles.items() if stage == lead}
-        return choose_tilings(self.program, layout, self.spec, self.request.turns, tiles, most)
+        turns = self.request.turns
+        best = choose_tilings(self.program, layout, self.spec, turns, tiles, most)
+        return tuple(self.with_tail(layout, tiling) for tiling in best)
+
+    def with_tail(self, layout: Operations, tiling: Tiling) -> Tiling:
+        """Return a tiling as the policy has it: with a last tile in windows of its own, where these fit."""
+        at = typical_sizes(self.program)
+        return tilings_at(
+            self.program, layout, self.spec, {axis: (size,) for axis, size in tiling.tiles}, at
+        ).with_tail(tiling)
 
     def word_error(self, layout: Operations, tiling: Tiling) -> PartitionError | None:
         """Return the error of a tiling whose tiles along the lanes of words begin inside of one; None where none does."""
@@ -322,7 +332,8 @@ class GroupDecisions:
     def decisions(self, made: Operations, tiling: Tiling) -> tuple[Primitive, ...]:
         """Return the decisions that a tiling is, whose tiles begin where words do."""
         lead = self.group[0].buffer
-        tails = {axis: tail for (stage, axis), tail in self.request.tails.items() if stage == lead}
+        tails: dict[str, Strategy] = {} if tiling.tail is None else {tiling.tail: CUT}
+        tails |= {axis: tail for (stage, axis), tail in self.request.tails.items() if stage == lead}
         return decisions(self.computation, self.group, made, tiling, self.spec, tails)
 
     def tiling(self, made: Operations, steps: Sequence[object]) -> Tiling:

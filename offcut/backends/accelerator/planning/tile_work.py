@@ -37,6 +37,11 @@ class NestAtSizes:
     copies: Sequence[Transfer]
     result: Transfer
 
+    @lazy_property
+    def numbers(self) -> dict[Hashable, float]:
+        """Return what has been computed of tiles, by its key, the axes that are cut, and their tiles."""
+        return {}
+
     def is_open(self, axis: str) -> bool:
         """Return whether the extent of an axis is one of a call."""
         axes = (*self.made.axes, *self.made.terms)
@@ -104,9 +109,13 @@ class TileWork:
     ) -> Counts:
         """Return a number that the tiles along some loops say, computed once for a key: of no loop that is cut, alone."""
         if key not in self.known:
-            axes = [axis for axis in self.axes if axis in loops]
-            every = product(*(self.options[axis] for axis in axes))
-            each = [number(dict(zip(axes, sizes, strict=True))) for sizes in every]
+            axes, known = [axis for axis in self.axes if axis in loops], self.of.numbers
+            each = list[float]()
+            for sizes in product(*(self.options[axis] for axis in axes)):
+                at_sizes = key, *zip(axes, sizes, strict=True)
+                if at_sizes not in known:
+                    known[at_sizes] = number(dict(zip(axes, sizes, strict=True)))
+                each.append(known[at_sizes])
             values = np.array(each, float).reshape([len(self.options[axis]) for axis in axes])
             at = tuple(self.every[axis] for axis in axes)
             self.known[key] = values[at] if axes else values.reshape(1)

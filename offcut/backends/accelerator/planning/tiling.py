@@ -14,11 +14,14 @@ class Tiling:
     order  of the loops over tiles, outermost first
     depth  (axis, windows): so many windows, which iterations take in turn, of all that lies in the loop over the tiles of
            an axis; None: of everything one
+    tail   the axis whose last tile stands behind its loop, in windows of its own, where it is smaller than the others; None: it is one
+           of the loop's
     """
 
     tiles: tuple[tuple[str, int], ...]
     order: tuple[str, ...]
     depth: tuple[str, int] | None = None
+    tail: str | None = None
 
     def level(self, axes: Set[str]) -> int:
         """Return in how many loops something stands that moves along these axes: down to the innermost of them."""

@@ -7,8 +7,8 @@ say what the first tile along each axis takes, the last one, and the mean of the
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, reduce
 from itertools import combinations, islice, permutations
 from math import prod
 from typing import TypeAlias
@@ -83,14 +83,44 @@ class Tilings(NestAtSizes):
         return [tiling for _, _, tiling in near]
 
     def walked(self, tiling: Tiling) -> float:
-        """Return the cycles of a tiling, turn by turn."""
+        """Return the cycles of a tiling, turn by turn, its last tiles in the windows of the others."""
+        same, depths = self.alone(tiling)
+        body = TilingProgram(same, tiling.order).nodes
+        return walk(body, depths, self.spec.resources, 0).timed().cycles
+
+    def alone(self, tiling: Tiling) -> tuple[SameLoops, Mapping[Hashable, int]]:
+        """Return one tiling as those of the same loops, and the slots of its windows."""
         sizes = dict(tiling.tiles)
         axes = tuple(axis for axis in self.sizes if axis in sizes)
         same = SameLoops(self, axes, {axis: [sizes[axis]] for axis in axes})
         turning, depth = tiling.depth or (None, 1)
-        depths = window_depths(same, tiling.order, turning, depth)
-        body = TilingProgram(same, tiling.order).nodes
-        return walk(body, depths, self.spec.resources, 0).timed().cycles
+        return same, window_depths(same, tiling.order, turning, depth)
+
+    def with_tail(self, tiling: Tiling) -> Tiling:
+        """Return a tiling whose last tile along an open axis is in windows of its own, where these fit.
+
+        Slots begin anew with each run of a loop whose turns no text counts: after an odd number of them, the first load waits for the
+        tile that was computed last. Where the last tile has windows of its own, there is another tile between, or as many turns
+        as before: it waits for nothing else. So it is never worse, but for what it takes to issue.
+        """
+        turning, order, sizes = tiling.depth, tiling.order, dict(tiling.tiles)
+        if turning is None:
+            return tiling
+        same, depths = self.alone(tiling)
+        again = order[max(order.index(turning[0]), 1) :]
+        for axis in [axis for axis in again if axis in same.results and self.is_open(axis)][-1:]:
+            rest, _ = self.alone(
+                replace(tiling, tiles=(*(sizes | {axis: sizes[axis] - 1}).items(),))
+            )
+            inside = {copy.name for copy in self.copies if axis in order[: same.level(copy, order)]}
+            own = {
+                name: count if name in inside | {RESULTS} else 0 for name, count in depths.items()
+            }
+            windows = max(windows_of_results(self.made, self.spec, same.beside(order)), 1)
+            both = zip(same.held(depths, windows), rest.held(own, windows), strict=True)
+            if sizes[axis] > 1 and same.fits([one + other for one, other in both]).all():
+                return replace(tiling, tail=axis)
+        return tiling
 
     def same_loops(self) -> Iterator[SameLoops]:
         """Yield the tilings by the axes that they cut."""
@@ -180,7 +210,7 @@ class SameLoops(TileWork):
             rest = np.ones(self.count, bool)
             for turning in (*(order if depth > 1 else ()), None):
                 depths = window_depths(self, loops, turning, depth)
-                fits = rest & self.fit(depths, windows)
+                fits = rest & self.fits(self.held(depths, windows))
                 rest &= ~fits
                 which = np.flatnonzero(fits)
                 if which.size:
@@ -188,23 +218,28 @@ class SameLoops(TileWork):
                     turns = (turning, depth) if turning else None
                     yield Candidates(self, loops, turns, depths, body, which, bound)
 
-    def fit(self, depths: Mapping[Hashable, int], windows: int) -> Truths:
-        """Return whether the windows of each tiling fit their memories.
+    def held(self, depths: Mapping[Hashable, int], windows: int) -> list[Counts]:
+        """Return the words of results that windows hold, then the bytes of each memory.
 
         windows  of results: as many as lie side by side
         """
         spec = self.of.spec
         results = self.window_words(self.of.result) * depths[RESULTS]
-        fits = results <= spec.words[MemorySpace.OUTPUTS].depth
         of = spec.words[MemorySpace.ACCUMULATORS]
-        bytes_in = {of.memory: (results * windows + 1) * of.bytes}
+        bytes_in = dict.fromkeys(spec.memories, np.zeros(1))
+        bytes_in[of.memory] = (results * windows + 1) * of.bytes
         for copy in self.of.copies:
             of = spec.words[copy.place]
             bytes_ = (self.window_words(copy) * depths[copy.name] + 1) * of.bytes
-            bytes_in[of.memory] = bytes_in.get(of.memory, 0) + bytes_
-        for memory, bytes_ in bytes_in.items():
-            fits = fits & (bytes_ <= spec.memories[memory])
-        return np.asarray(np.broadcast_to(fits, (self.count,)))
+            bytes_in[of.memory] = bytes_in[of.memory] + bytes_
+        return [results, *bytes_in.values()]
+
+    def fits(self, held: Sequence[Counts]) -> Truths:
+        """Return whether what windows of each tiling hold, as `held` says it, fits."""
+        spec = self.of.spec
+        room = spec.words[MemorySpace.OUTPUTS].depth, *spec.memories.values()
+        each = [words <= most for words, most in zip(held, room, strict=True)]
+        return np.asarray(np.broadcast_to(reduce(np.logical_and, each), (self.count,)))
 
 
 @dataclass(frozen=True)
