@@ -178,7 +178,17 @@ CASES: tuple[Case, ...] = (
     unary("accumulated", X, axis=0, reduction="max", places=True),
     unary("accumulated", X, axis=1),
     *(unary(op, X, axis=1) for op in ("sort", "merged")),
-    *(unary(op, Input(("n", 6, "m")), k=3, axis=1) for op in ("topk", "leading")),
+    *(unary(op, Input(("n", 6, "m")), k=3, axis=1) for op in ("topk", "kth")),
+    over(
+        "leading",  # of lines of one element, which comes before any such last one
+        {
+            "x": Input(("n", 1, "m")),
+            "last": Input(("n", 1, "m"), "float32", -9, -8),
+            "place": Input(("n", 1, "m"), "int64", 0, 1),
+        },
+        k=1,
+        axis=1,
+    ),
     *(unary(op, ROWS) for op in ("layernorm", "rmsnorm")),
     unary("groupnorm", IMAGES, groups=2),
     unary("instancenorm", IMAGES),
