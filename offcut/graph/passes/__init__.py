@@ -11,6 +11,7 @@ from offcut.graph.passes.constants import fold_constants
 from offcut.graph.passes.joined import join_products
 from offcut.graph.passes.patches import patches_as_rows
 from offcut.graph.passes.quantized import integer_products
+from offcut.graph.passes.repeats import read_unrepeated
 from offcut.graph.passes.reshapes import sink_reshapes
 from offcut.graph.passes.shared import drop_dead, share_equal
 from offcut.graph.passes.storing import store_for_products
@@ -22,6 +23,7 @@ DEFAULT: tuple[Pass, ...] = (
     integer_products,
     patches_as_rows,
     fold_constants,
+    read_unrepeated,
     share_equal,
     join_products,
     sink_reshapes,
@@ -73,6 +75,7 @@ __all__ = [
     "integer_products",
     "join_products",
     "patches_as_rows",
+    "read_unrepeated",
     "share_equal",
     "sink_reshapes",
     "store_for_products",
