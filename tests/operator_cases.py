@@ -143,7 +143,7 @@ def over(op: str, inputs: Mapping[str, Input], **options: Any) -> Case:
 
 LETTERS = """absolute ceil cos elu erf exp floor gelu gelu_tanh hardsigmoid hardswish leaky_relu log log1p negative reciprocal relu relu6
 round rsqrt sigmoid sign silu sin softplus sqrt square tanh"""
-PAIRS = """add divide maximum minimum multiply power subtract equal greater greater_equal less less_equal not_equal"""
+PAIRS = """add atan2 divide maximum minimum multiply power subtract equal greater greater_equal less less_equal not_equal"""
 PLACES = Input((4, 2), "int64", 0, 5)
 RECURRENT = {"x": Input(("n", "m", 8)), "r": Input((8, 8))}
 
