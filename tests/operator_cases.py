@@ -143,7 +143,7 @@ def over(op: str, inputs: Mapping[str, Input], **options: Any) -> Case:
 
 LETTERS = """absolute ceil cos elu erf exp floor gelu gelu_tanh hardsigmoid hardswish leaky_relu log log1p negative reciprocal relu relu6
 round rsqrt sigmoid sign silu sin softplus sqrt square tanh"""
-PAIRS = """add divide maximum minimum multiply power subtract equal greater greater_equal less less_equal not_equal"""
+PAIRS = """add atan2 divide maximum minimum multiply power subtract equal greater greater_equal less less_equal not_equal"""
 PLACES = Input((4, 2), "int64", 0, 5)
 RECURRENT = {"x": Input(("n", "m", 8)), "r": Input((8, 8))}
 
@@ -178,7 +178,17 @@ CASES: tuple[Case, ...] = (
     unary("accumulated", X, axis=0, reduction="max", places=True),
     unary("accumulated", X, axis=1),
     *(unary(op, X, axis=1) for op in ("sort", "merged")),
-    *(unary(op, Input(("n", 6, "m")), k=3, axis=1) for op in ("topk", "leading")),
+    *(unary(op, Input(("n", 6, "m")), k=3, axis=1) for op in ("topk", "kth")),
+    over(
+        "leading",  # of lines of one element, which comes before any such last one
+        {
+            "x": Input(("n", 1, "m")),
+            "last": Input(("n", 1, "m"), "float32", -9, -8),
+            "place": Input(("n", 1, "m"), "int64", 0, 1),
+        },
+        k=1,
+        axis=1,
+    ),
     *(unary(op, ROWS) for op in ("layernorm", "rmsnorm")),
     unary("groupnorm", IMAGES, groups=2),
     unary("instancenorm", IMAGES),

@@ -118,3 +118,14 @@ _power = _row(
     machine="power",
     mlir="math.powf",
 )
+atan2 = _row(
+    "atan2",
+    "The angle of the point (`{y}`, `{x}`), in radians, within {ulp} ULP (float32); signs of zeros count.",
+    arity=2,
+    ulp=2,
+    numpy="arctan2",
+    onnx="",
+    range=(-3.1415927410125732, 3.1415927410125732),
+    cycles=14,
+    machine="sin",
+)

@@ -141,7 +141,8 @@ def first_in_order(
     if few and (_is_short(extent) or k == 0):
         return tuple(make("topk", x, k, axis=axis, largest=largest))
     if few:
-        return tuple(make("leading", x, k, axis=axis, largest=largest))
+        last = make("kth", x, k, axis=axis, largest=largest)
+        return tuple(make("leading", x, *last, k, axis=axis, largest=largest))
     every = in_order(make, x, extent, axis, largest)
     return tuple(cut(one, axis, 0, k) for one in every)
 

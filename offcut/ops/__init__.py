@@ -80,12 +80,13 @@ from offcut.ops.images.resizing import interpolate as interpolate
 from offcut.ops.images.sampling import grid_sample as grid_sample
 from offcut.ops.images.transposed import conv_transpose2d as conv_transpose2d
 from offcut.ops.images.transposed import conv_transpose3d as conv_transpose3d
+from offcut.ops.order.merging import merged as merged
 from offcut.ops.order.ranking import argmax as argmax
 from offcut.ops.order.ranking import argmin as argmin
 from offcut.ops.order.ranking import sort as sort
 from offcut.ops.order.ranking import topk as topk
-from offcut.ops.order.wide_axes import leading as leading
-from offcut.ops.order.wide_axes import merged as merged
+from offcut.ops.order.selection import kth as kth
+from offcut.ops.order.selection import leading as leading
 from offcut.ops.products.attention import attention as attention
 from offcut.ops.products.dense import dense as dense
 from offcut.ops.products.dense import dense_quantized as dense_quantized

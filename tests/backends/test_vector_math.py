@@ -1,4 +1,4 @@
-"""exp, tanh and erf against float64, against 40 digits, and against themselves at other widths."""
+"""exp, tanh, erf and atan2 against float64, against 40 digits, and against themselves at other widths."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ import pytest
 from scipy import special
 
 from offcut.backends.llvm.vector_math import WRITERS, declarations, define, symbol
+from offcut.core.function_table import FUNCTIONS
 from offcut.errors import InternalError
 
 Array = npt.NDArray[Any]
 
 LANES = [1, 4, 8, 16]
 DTYPES = ["float32", "float64"]
-IN_FLOAT64: dict[str, Callable[[Array], Array]] = {
+IN_FLOAT64: dict[str, Callable[..., Array]] = {
     "exp": np.exp,
     "tanh": np.tanh,
     "erf": special.erf,
+    "atan2": np.arctan2,
 }
-IN_DIGITS = {"exp": mpmath.exp, "tanh": mpmath.tanh, "erf": mpmath.erf}
+IN_DIGITS = {"exp": mpmath.exp, "tanh": mpmath.tanh, "erf": mpmath.erf, "atan2": mpmath.atan2}
 
 # The ways a back end builds: with the host's instructions, fewer of them, and for no feature at all.
 BUILDS = [
@@ -62,22 +64,25 @@ def has(uses: str) -> tuple[bool, bool]:
 
 
 def module(name: str, dtype: str, lanes: int, uses: str) -> str:
-    """``map(in, out, count)``: the function over `count` elements, `lanes` at a time."""
+    """``map(in, other, out, count)``: the function over `count` elements, `lanes` at a time, of two arguments where it has them."""
     scalar = {"float32": "float", "float64": "double"}[dtype]
     kind = scalar if lanes == 1 else f"<{lanes} x {scalar}>"
     size = np.dtype(dtype).itemsize
+    arguments = ", ".join(f"{kind} {word}" for word in ("%x", "%z")[: FUNCTIONS[name].arity])
     return (
         "\n".join(sorted(declarations(dtype, lanes, *has(uses))))
         + f"""
 {define(name, dtype, lanes, *has(uses))}
-define void @map(ptr noalias %in, ptr noalias %out, i64 %count) {{
+define void @map(ptr noalias %in, ptr noalias %other, ptr noalias %out, i64 %count) {{
 entry:
   br label %loop
 loop:
   %i = phi i64 [ 0, %entry ], [ %next, %loop ]
   %source = getelementptr {scalar}, ptr %in, i64 %i
   %x = load {kind}, ptr %source, align {size}
-  %y = call {kind} @{symbol(name, dtype, lanes)}({kind} %x)
+  %second = getelementptr {scalar}, ptr %other, i64 %i
+  %z = load {kind}, ptr %second, align {size}
+  %y = call {kind} @{symbol(name, dtype, lanes)}({arguments})
   %sink = getelementptr {scalar}, ptr %out, i64 %i
   store {kind} %y, ptr %sink, align {size}
   %next = add i64 %i, {lanes}
@@ -103,7 +108,7 @@ def compiled(name: str, dtype: str, lanes: int, uses: str, host: bool) -> llvm.M
 def mapped(name: str, dtype: str, lanes: int, uses: str, host: bool) -> Callable[[Array], Array]:
     engine = llvm.create_mcjit_compiler(compiled(name, dtype, lanes, uses, host), target(host))
     engine.finalize_object()
-    entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(
+    entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)(
         engine.get_function_address("map")
     )
 
@@ -111,11 +116,22 @@ def mapped(name: str, dtype: str, lanes: int, uses: str, host: bool) -> Callable
         assert engine  # its code lives as long as this closure
         assert x.dtype == dtype
         assert x.size % max(LANES) == 0
-        y = np.empty_like(x)
-        entry(x.ctypes.data, y.ctypes.data, x.size)
+        y, other = np.empty_like(x), arguments("atan2", x)[1]
+        entry(x.ctypes.data, other.ctypes.data, y.ctypes.data, x.size)
         return y
 
     return run
+
+
+def arguments(name: str, x: Array) -> tuple[Array, ...]:
+    """What the function is given: of two arguments the second is another element of x."""
+    return (x, np.roll(x, x.size // 3 + 1))[: FUNCTIONS[name].arity]
+
+
+def are_numbers(name: str, x: Array) -> Array:
+    """Where no argument is NaN."""
+    found: Array = ~np.any([np.isnan(one) for one in arguments(name, x)], axis=0)
+    return found
 
 
 def bits(x: Array) -> Array:
@@ -169,11 +185,11 @@ def ulps(got: Array, true: Array) -> Array:
 @pytest.mark.parametrize("name", WRITERS)
 def test_float32_is_within_2_ulp_over_all_exponents(name: str, uses: str, host: bool) -> None:
     x = samples("float32", 1_000_000)
-    number = ~np.isnan(x)
+    number = are_numbers(name, x)
 
     with np.errstate(all="ignore"):
         got = mapped(name, "float32", 16, uses, host)(x)
-        true = IN_FLOAT64[name](x.astype(np.float64))
+        true = IN_FLOAT64[name](*(one.astype(np.float64) for one in arguments(name, x)))
 
         assert np.isnan(got[~number]).all()
         assert ulps(got[number], true[number]).max() <= 2.0
@@ -183,13 +199,13 @@ def test_float32_is_within_2_ulp_over_all_exponents(name: str, uses: str, host: 
 @pytest.mark.parametrize("name", WRITERS)
 def test_float64_is_within_3_ulp_of_40_digits(name: str, uses: str, host: bool) -> None:
     x = samples("float64", 4_800)
-    number = np.flatnonzero(~np.isnan(x) & (np.abs(x) < 750))
+    number = np.flatnonzero(np.all([np.abs(one) < 750 for one in arguments(name, x)], axis=0))
 
     got = mapped(name, "float64", 8, uses, host)(x)
 
     with mpmath.workdps(40):
         for k in number:
-            true = IN_DIGITS[name](mpmath.mpf(float(x[k])))
+            true = IN_DIGITS[name](*(mpmath.mpf(float(one[k])) for one in arguments(name, x)))
             if got[k] != float(true):
                 unit = np.spacing(min(abs(float(true)), np.finfo(np.float64).max))
                 assert abs(mpmath.mpf(float(got[k])) - true) <= 3 * float(unit), x[k]
@@ -204,10 +220,11 @@ def test_the_ends_of_the_range_are_exact(name: str, dtype: str, uses: str, host:
     got = mapped(name, dtype, 16, uses, host)(x)
 
     with np.errstate(all="ignore"):
-        true = IN_FLOAT64[name](x.astype(np.float64)).astype(dtype)
-    flat = ~np.isfinite(true) | (true == 0) | (np.abs(true) == 1) | np.isnan(x)
+        wide = (one.astype(np.float64) for one in arguments(name, x))
+        true = IN_FLOAT64[name](*wide).astype(dtype)
+    flat = ~np.isfinite(true) | (true == 0) | (np.abs(true) == 1)
     np.testing.assert_array_equal(got[flat], true[flat])
-    assert (np.signbit(got) == np.signbit(true))[~np.isnan(x)].all()
+    assert (np.signbit(got) == np.signbit(true))[are_numbers(name, x)].all()
     if name == "tanh":
         tiny = np.abs(x) <= np.finfo(np.dtype(dtype)).smallest_normal
         np.testing.assert_array_equal(got[tiny], x[tiny])
@@ -248,13 +265,13 @@ def test_without_any_pass_the_function_is_right_too(name: str) -> None:
     parsed = llvm.parse_assembly(module(name, "float32", 16, ""))
     engine = llvm.create_mcjit_compiler(parsed, target(False))
     engine.finalize_object()
-    entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(
+    entry = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, ctypes.c_int64)(
         engine.get_function_address("map")
     )
     x = specials("float32")
-    y = np.empty_like(x)
+    y, other = np.empty_like(x), arguments("atan2", x)[1]
 
-    entry(x.ctypes.data, y.ctypes.data, x.size)
+    entry(x.ctypes.data, other.ctypes.data, y.ctypes.data, x.size)
 
     np.testing.assert_array_equal(bits(y), bits(mapped(name, "float32", 1, "", True)(x)))
 

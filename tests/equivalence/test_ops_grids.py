@@ -5,6 +5,7 @@ other type: compiled and interpreted, against numpy, and against functions of ma
 from __future__ import annotations
 
 import inspect
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -90,6 +91,13 @@ def of_number(name: str) -> Callable[..., Array]:
             return float(getattr(mpmath, name)(mpmath.mpf(x)))
 
     return exactly(one)
+
+
+def angled(y: float, x: float) -> float:
+    """The angle of the point (x, y), with IEEE's ends."""
+    if not (np.isfinite([x, y]).all() and x and y):
+        return math.atan2(y, x)
+    return float(mpmath.atan2(mpmath.mpf(y), mpmath.mpf(x)))
 
 
 def raised(x: float, y: float) -> float:
@@ -214,6 +222,7 @@ def _functions() -> Iterator[tuple[str, Rule]]:
     for name, ulps in ACCURATE.items():
         yield name, Rule(getattr(ops, name), of_number(name), FLOATS, ulps=ulps)
     yield "power", Rule(ops.power, exactly(raised), FLOATS, 2, ulps=2)
+    yield "atan2", Rule(ops.atan2, exactly(angled), FLOATS, 2, ulps=2)
     for number in (0, 1, 2, 3, 4):
         yield f"power {number}", Rule(lambda x, number=number: ops.power(x, number), lambda x, number=number: x ** x.dtype.type(number), NUMBERS, ulps=2)  # fmt: skip
     for number in (-4, -3, -2, -1, 0.5):
@@ -300,6 +309,7 @@ def _of_elements() -> Iterator[tuple[str, Rule]]:
     yield "minimum", Rule(oc.minimum, np.minimum, **both, no_sign=True)
     yield "where", Rule(lambda x, y: oc.where(x < y, x, y), lambda x, y: np.where(x < y, x, y), **both)  # fmt: skip
     yield "power", Rule(oc.power, exactly(raised), FLOATS, 2, ulps=2)
+    yield "atan2", Rule(oc.atan2, exactly(angled), FLOATS, 2, ulps=2)
     for to in DTYPES:
         yield f"cast {to}", Rule(lambda x, to=to: oc.cast(x, to), lambda x, to=to: converted(x, to), DTYPES, result=to)  # fmt: skip
 

@@ -107,6 +107,43 @@ def test_an_image_is_brought_to_a_size(given: Any) -> None:
                     agree(found, exact, terms=np.abs(a).max(initial=0), units=16)
 
 
+def cubic(x: Array, axis: int, count: int, scale: Fraction | None, corners: bool) -> Array:
+    """The four elements around each place, the ends going on outwards, by the kernel of Keys."""
+    length, i = x.shape[axis], np.arange(count, dtype="float64")
+    ratio = count / max(length, 1) if scale is None else float(scale)
+    at = i * (length - 1) / max(count - 1, 1) if corners else (i + 0.5) / ratio - 0.5
+    total = np.zeros(tuple(count if n == axis else e for n, e in enumerate(x.shape)))
+    for step in (-1, 0, 1, 2):
+        place = np.floor(at) + step
+        d = np.abs(at - place)
+        near, far = 1.25 * d**3 - 2.25 * d**2 + 1, -0.75 * (d**3 - 5 * d**2 + 8 * d - 4)
+        weight = np.where(d <= 1, near, far).reshape(
+            [-1 if n == axis else 1 for n in range(x.ndim)]
+        )
+        total += np.take(x, np.clip(place, 0, length - 1).astype(int), axis) * weight
+    return total
+
+
+@pytest.mark.parametrize(
+    ("scale", "size", "corners"),
+    [(2, None, False), slow((1.5, 0.25), None, True), slow(None, (high, across), False)],
+)
+def test_an_image_is_scaled_between_four_elements(scale: Any, size: Any, corners: bool) -> None:
+    x = oc.placeholder((b, 3, h, w), name="X")
+    op = Operator(ops.interpolate(x, size, scale, "cubic", corners), [x])
+    for own in SIZES:
+        a = floats("a", 2, 3, *own)
+        ratios = scale if isinstance(scale, tuple) else (scale, scale)
+        each = [None if size else Fraction(ratio) for ratio in ratios]
+        counts = [9, 4] if size else [int(n * r) for n, r in zip(own, each, strict=True)]  # type: ignore[operator]
+        exact = a.astype("f8")
+        for axis, count, ratio in zip((2, 3), counts, each, strict=True):
+            exact = cubic(exact, axis, count, ratio, corners)
+        found = op.kernel(a, **({"high": 9, "across": 4} if size else {}))
+        assert found.shape == exact.shape
+        agree(found, exact, terms=np.abs(a).max(initial=0), units=16)
+
+
 def test_any_type_is_moved_and_floats_are_rounded_once() -> None:
     x = oc.placeholder((b, 3, w), "int8", "X")
     a = integers("a", "int8", 2, 3, 7)

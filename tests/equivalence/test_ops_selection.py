@@ -104,10 +104,6 @@ def whole(made: Any, x: Any) -> oc.Kernel:
             for case in [(-1, True, 5), (0, True, 3), (0, False, 5), (-1, True, 11)]
             for dtype in ("float32", "bfloat16", "int8")
         ),
-        ("leading", -1, True, 5, "float32"),
-        ("leading", 0, False, 11, "float32"),
-        ("leading", -1, False, 1, "bfloat16"),
-        ("leading", 0, True, 3, "int8"),
     ],
 )
 def test_the_greatest_are_in_order_and_equal_ones_as_they_come(
@@ -131,6 +127,103 @@ def test_the_greatest_are_in_order_and_equal_ones_as_they_come(
         if (length, other) == (17, 1):
             for one, wanted in zip(kernel.loops.run({"X": a}), (values, places), strict=True):
                 np.testing.assert_array_equal(one.astype("f8"), wanted.astype("f8"))
+
+
+def in_order(a: Array, axis: int, largest: bool) -> Array:
+    """The places of elements in a stable order, NaN being the greatest."""
+    wide = a.astype("f8")
+    key = (-wide if largest else wide, ~np.isnan(wide) if largest else np.isnan(wide))
+    found: Array = np.lexsort(key, axis)
+    return found
+
+
+@pytest.mark.every(7)
+@pytest.mark.parametrize(
+    ("axis", "largest", "count", "dtype"),
+    [
+        (-1, True, 5, "float32"),
+        (0, False, 11, "float32"),
+        (-1, True, 70, "float64"),
+        (-1, False, 1, "bfloat16"),
+        (0, True, 3, "int8"),
+        (-1, False, 5, "uint8"),
+        (-1, True, 5, "int64"),
+    ],
+)
+def test_the_kth_and_those_before_it_are_found(
+    axis: int, largest: bool, count: int, dtype: str
+) -> None:
+    x = oc.placeholder((m, n), dtype, "X")
+    alone = (m, 1) if axis else (1, n)
+    last, place = oc.placeholder(alone, dtype, "L"), oc.placeholder(alone, "int64", "P")
+    kth = oc.compile(ops.kth(x, count, axis, largest))
+    leading = oc.compile(ops.leading(x, last, place, count, axis, largest))
+    for length, other in [*product((*LENGTHS, 65, 200), (1, 5)), (17, 0)]:
+        a = tied(dtype, *((other, length) if axis else (length, other)))
+        if length < count:
+            if other:
+                with pytest.raises(oc.CallError, match="leads outside of an array"):
+                    kth(a)
+            continue
+        order = np.take(in_order(a, axis, largest), range(count), axis)
+        value, at = kth(a)
+        np.testing.assert_array_equal(at, np.take(order, [count - 1], axis))
+        np.testing.assert_array_equal(value, np.take_along_axis(a, at, axis))
+        values, places = leading(a, value, at)
+        np.testing.assert_array_equal(places, order)
+        np.testing.assert_array_equal(values, np.take_along_axis(a, order, axis))
+        if (length, other) == (17, 1):
+            for kernel, given in ((kth, {"X": a}), (leading, {"X": a, "L": value, "P": at})):
+                for one, wanted in zip(
+                    kernel.loops.run(given), kernel(*given.values()), strict=True
+                ):
+                    np.testing.assert_array_equal(one.astype("f8"), wanted.astype("f8"))
+
+
+FAR: dict[str, Any] = {
+    "float32": [3e38, -3e38, 1e-45, -1e-45, 1e-38, 1e-30, 2e-30, -0.0, 0.0, np.inf, -np.inf, 7, 8],
+    "float64": [1e308, -1e308, 5e-324, 1e-308, 1e-200, -1e-200, -0.0, 0.0, np.inf, -np.inf, 7, 8],
+    "int64": [2**63 - 1, -(2**63), 0, -1, 1, 2**62, -(2**62), 7, 2**40, 2**40 + 1],
+    "uint64": [2**64 - 1, 0, 1, 2**63, 2**63 + 1, 7, 2**40],
+    "int32": [2**31 - 1, -(2**31), 0, -1, 1, 7],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("dtype", FAR)
+def test_values_far_apart_are_found(dtype: str, largest: bool) -> None:
+    """Bounds that are halved end at every one, in the passes that there are."""
+    x, a = oc.placeholder((1, n), dtype, "X"), np.array(FAR[dtype], dtype)
+    kernel = oc.compile(ops.kth(x, (n + 1) // 2, -1, largest))
+    order = np.argsort(a, kind="stable")
+    ends = a[order[[-1, 0] if largest else [0, -1]]]
+    if largest:
+        order = len(a) - 1 - np.argsort(a[::-1], kind="stable")[::-1]
+    for count, place in enumerate(
+        order, 1
+    ):  # with others before or behind it, each is in the middle
+        before, behind = max(len(a) - 2 * count, 0), max(2 * count - len(a), 0)
+        line = np.concatenate([np.repeat(ends[0], before), a, np.repeat(ends[1], behind)])
+        value, _ = kernel(line[None])
+        assert value[0, 0] == a[place], (count, before, behind)
+
+
+@pytest.mark.parametrize("which", ["median", "nanmedian"])
+def test_the_middle_is_the_lower_one_or_a_nan(which: str) -> None:
+    x = oc.placeholder((m, n), name="X")
+    kernel = oc.compile(ops.kth(x, which))
+    for length in (*LENGTHS[1:], 64):
+        a = tied("float32", 9, length)
+        a[5:] = np.round(floats("a", 4, length) * 3)
+        order, holes = in_order(a, -1, False), np.isnan(a).sum(-1)
+        middle = np.maximum((length - holes + 1) // 2, 1) - 1
+        if which == "median":
+            middle = np.where(holes > 0, length - holes, (length + 1) // 2 - 1)
+        places = np.take_along_axis(order, middle[:, None], -1)
+        value, at = kernel(a)
+        np.testing.assert_array_equal(at, places)
+        np.testing.assert_array_equal(value, np.take_along_axis(a, places, -1))
 
 
 @pytest.mark.every(4)

@@ -485,6 +485,22 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.max_pool2d(X, True),
         "max_pool2d: cannot take window=True\n  because  window is one int or 2, at least 1",
     ),
+    "the element before the first": (
+        lambda: ops.kth(A, 0),
+        "kth: cannot take k=0\n"
+        "  because  k is an int of at least 1 or an expression in sizes, or of the least "
+        '"median" or "nanmedian"',
+    ),
+    "the k-th by a size of another": (
+        lambda: ops.kth(A, m),
+        "kth: cannot take k=m\n  at       A: float32[n, 24]\n  because  it has no axis that says m",
+    ),
+    "the last of other lines": (
+        lambda: ops.leading(A, given("L", n, 1), given("P", n, 2, dtype="int64"), 3),
+        "leading: cannot take place of shape (n, 2)\n"
+        "  at       P: int64[n, 2]\n"
+        "  because  place has the shape (n, 1)",
+    ),
 }
 
 

@@ -11,12 +11,10 @@ import offcut
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending" / "function.md"
 ROWS = """
-atan2 = _row(
-    "atan2",
-    "The angle of the point (`{y}`, `{x}`), in radians, within {ulp} ULP (float32).",
+hypot = _row(
+    "hypot",
+    "The length of (`{x}`, `{y}`), within {ulp} ULP (float32).",
     arity=2,
-    numpy="arctan2",
-    range=(-3.1415927410125732, 3.1415927410125732),
 )
 """
 """A function of two elements that offcut has not; `of_page` has one of one element, which plugins compose of others."""

@@ -39,7 +39,7 @@ INNER = """_adaptive_avg_pool2d _adaptive_avg_pool3d _assert_tensor_metadata _cd
     _unsafe_index_put _unsafe_view alias col2im convert_element_type convolution copy copy_strided detach feature_dropout grid_sampler gru index
     lift_fresh lift_fresh_copy lstm max_pool2d_with_indices max_pool3d_with_indices native_dropout numpy_T reflection_pad1d
     reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d rnn_relu rnn_tanh select_copy slice_copy
-    __lshift__ __rshift__ _safe_softmax _upsample_bicubic2d_aa split_copy type_as upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d"""
+    __lshift__ __rshift__ _safe_softmax _upsample_bicubic2d_aa split_copy type_as upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d upsample_nearest2d"""
 """Operators with a rule that torch has no samples of: other operators are written in most of them."""
 OUTER = """argsort cartesian_prod column_stack cov cross diag_embed diff dist dstack einsum fliplr flipud hstack index_add index_copy
     index_fill index_reduce inner kron logaddexp logsumexp masked_select meshgrid msort nansum nanmean outer put renorm rot90 std_mean

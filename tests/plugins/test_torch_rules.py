@@ -220,6 +220,8 @@ def images(x: torch.Tensor, w: torch.Tensor, d: torch.Tensor, t: torch.Tensor) -
         F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False),
         F.interpolate(x, scale_factor=(1.5, 0.625), mode="bilinear"),
         F.interpolate(x, scale_factor=(0.75, 2.5)),
+        F.interpolate(x, scale_factor=2.0, mode="bicubic"),
+        F.interpolate(x, size=(5, 9), mode="bicubic", align_corners=True),
     )
 
 

@@ -9,6 +9,7 @@ from offcut.graph.passes import (
     fold_constants,
     join_products,
     patches_as_rows,
+    read_unrepeated,
     share_equal,
     sink_reshapes,
 )
@@ -67,6 +68,27 @@ def test_equal_operators_on_equal_operands_are_one() -> None:
 def test_reshapes_sink_below_operators_on_rows_until_they_cancel() -> None:
     made = drop_dead(sink_reshapes(share_equal(drop_dead(fold_constants(mlp())))))
     assert [node.op for node in made.graph.nodes] == ["dense", "gelu", "add"]
+
+
+def test_what_is_repeated_is_read_as_it_was_where_another_operand_has_the_extents() -> None:
+    made = Builder("repeated")
+    n = made.size("n", 1, 9)
+    x, s = made.input("x", "float32", (n, 4)), made.input("s", "float32", (n, 1))
+    r = made.node("broadcast_to", s, (n, 4))
+    y = made.node("divide", x, r)
+    z = made.node("multiply", r, r)  # of these one is kept
+    i = made.node("broadcast_to", made.node("cast", s, "int32"), (n, 4))
+    t = made.node("scatter_elements", x, i, y, axis=1)  # reads as many places as there are
+    made.output(y, z, t)
+    after = read_unrepeated(made.bound)
+    text = str(after.graph)
+    assert "= divide(x, s)" in text
+    assert "= multiply(broadcast_to, broadcast_to)" in text
+    assert "= scatter_elements(x, broadcast_to_2, divide, axis=1)" in text
+    given = {"x": np.ones((3, 4), "f4"), "s": np.array([[1.0], [2.0], [3.0]], "f4")}
+    before, now = (interpreted(one, given, n=3) for one in (made.bound, after))
+    for name in before:
+        near(now[name], before[name])
 
 
 def test_an_option_that_counts_axes_from_the_first_keeps_its_axis() -> None:

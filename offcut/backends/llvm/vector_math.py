@@ -1,6 +1,6 @@
-"""exp, tanh and erf as LLVM IR text, for float32 and float64 vectors of any number of lanes.
+"""exp, tanh, erf and atan2 as LLVM IR text, for float32 and float64 vectors of any number of lanes.
 
-The three share one core. Round ``x / ln 2`` to the nearest integer n; with ``r = x - n ln 2``
+The first three share one core. Round ``x / ln 2`` to the nearest integer n; with ``r = x - n ln 2``
 (``|r| <= ln 2 / 2``) and a polynomial q,
 
     expm1(r)    = r + r^2 q(r)
@@ -24,6 +24,9 @@ rounding of its own for denormal results, `exp` is shorter:
     ln 2     in two parts for `exp`, where n reaches 150 (1076 for float64); the first has enough
              trailing zeros that n times it is exact without an FMA. In one part for the others,
              where an error grows with n and is damped by 2^-n.
+
+    atan2(y, x) of the quotient t of the smaller size by the larger, ``t + t^3 a(t^2)``, is an angle up to a half of a right one; it is
+                taken from a right angle where |y| is larger, from two where x is negative, and has the sign of y
 
 Accuracy: the largest error seen, in units in the last place of the exact result. float32: every
 value with |x| from 2^-15 (`exp`: 2^-31) to where the result is constant, every 37th of the others
@@ -52,6 +55,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from offcut.backends.llvm.math_formats import FORMATS, MathFormat
+from offcut.core.function_table import FUNCTIONS
 from offcut.errors import InternalError
 
 _TANH_SMALL = 0.55  # a little above artanh(1/2), from where on 1 - 2 / (...) loses no bit
@@ -222,7 +226,7 @@ def declarations(dtype: str, lanes: int, fma: bool, scalef: bool = False) -> fro
 
 
 def define(name: str, dtype: str, lanes: int, fma: bool, scalef: bool = False) -> str:
-    """An internal function ``T @symbol(T %x)`` that is `name` of each lane.
+    """An internal function ``T @symbol(T %x)``, or ``(T %x, T %y)``, that is `name` of each lane.
 
     name    one of `WRITERS`
     dtype   "float32" or "float64"
@@ -238,11 +242,10 @@ def define(name: str, dtype: str, lanes: int, fma: bool, scalef: bool = False) -
     body = Body(_format(dtype), lanes, fma, scalef)
     if name not in WRITERS:
         raise InternalError(f"vector_math: no function {name!r}, only {tuple(WRITERS)}")
-    result = WRITERS[name](body, "%x")
-    kind = body.float_type
-    head = (
-        f"define internal {kind} @{symbol(name, dtype, lanes)}({kind} %x) alwaysinline nounwind {{"
-    )
+    words = ("%x", "%y")[: FUNCTIONS[name].arity]
+    result, kind = WRITERS[name](body, *words), body.float_type
+    arguments = ", ".join(f"{kind} {word}" for word in words)
+    head = f"define internal {kind} @{symbol(name, dtype, lanes)}({arguments}) alwaysinline nounwind {{"
     return "\n".join([head, *body.lines, f"  ret {kind} {result}", "}", ""])
 
 
@@ -334,5 +337,32 @@ def _erf(body: Body, x: str) -> str:
     return _with_sign_of(body, _exp_plus(body, -1.0, body.multiply_add(z, w, z)), x)
 
 
-WRITERS: Mapping[str, Callable[[Body, str], str]] = {"exp": _exp, "tanh": _tanh, "erf": _erf}
+def _atan2(body: Body, y: str, x: str) -> str:
+    a, b = (body.from_bits(body.magnitude(v)) for v in (y, x))
+    kind, truth = body.float_type, body.typed("i1")
+    steep = body.emit(f"fcmp ogt {kind} {a}, {b}")
+    low, high = (
+        body.emit(f"select {truth} {steep}, {kind} {v}, {kind} {w}") for v, w in ((b, a), (a, b))
+    )
+    t = body.op("fdiv", low, high)
+    same = body.emit(f"fcmp oeq {kind} {low}, {high}")  # of two infinities, too
+    t = body.emit(f"select {truth} {same}, {kind} {body.constant(1.0)}, {kind} {t}")
+    t = body.select(high, "oeq", 0.0, low, t)
+    square = body.op("fmul", t, t)
+    p = body.polynomial(body.format.arc, square)
+    angle = body.multiply_add(body.op("fmul", t, square), p, t)
+    negative = body.emit(f"icmp slt {body.int_type} {body.bits(x)}, {body.int_constant(0)}")
+    for turned, turns in ((steep, 1), (negative, 2)):
+        first, second = (body.constant(turns * part) for part in body.format.turn)
+        away = body.op("fadd", body.op("fsub", first, angle), second)
+        angle = body.emit(f"select {truth} {turned}, {kind} {away}, {kind} {angle}")
+    return _with_sign_of(body, angle, y)
+
+
+WRITERS: Mapping[str, Callable[..., str]] = {
+    "exp": _exp,
+    "tanh": _tanh,
+    "erf": _erf,
+    "atan2": _atan2,
+}
 """What writes each function of `offcut.core.functions` that `define` knows, and returns its result."""

@@ -12,6 +12,7 @@ from offcut.graph.passes.joined import join_products
 from offcut.graph.passes.masks import masks_as_domains
 from offcut.graph.passes.patches import patches_as_rows
 from offcut.graph.passes.quantized import integer_products
+from offcut.graph.passes.repeats import read_unrepeated
 from offcut.graph.passes.reshapes import sink_reshapes
 from offcut.graph.passes.shared import drop_dead, share_equal
 from offcut.graph.passes.storing import store_for_products
@@ -23,6 +24,7 @@ DEFAULT: tuple[Pass, ...] = (
     integer_products,
     patches_as_rows,
     fold_constants,
+    read_unrepeated,
     share_equal,
     masks_as_domains,
     join_products,
@@ -76,6 +78,7 @@ __all__ = [
     "join_products",
     "masks_as_domains",
     "patches_as_rows",
+    "read_unrepeated",
     "share_equal",
     "sink_reshapes",
     "store_for_products",

@@ -109,6 +109,7 @@ class _Rewriting(ByteProducts):
             "quantize": self.quantize,
             "relu": self.relu,
             "subtract": self.subtract,
+            "interpolate": self.resize,
             **dict.fromkeys(MOVES, self.move),
             **dict.fromkeys(PRODUCTS, self.product),
         }
@@ -230,6 +231,10 @@ class _Rewriting(ByteProducts):
             operand.integers, zero, None, axis, (*operand.nodes, node)
         )
         return True
+
+    def resize(self, node: Node) -> bool:
+        """Move bytes to where the nearest of a resized image are; return whether that was possible."""
+        return node.option("mode", "nearest") == "nearest" and self.move(node)
 
     def move(self, node: Node) -> bool:
         """Move bytes instead of what they stand for; return whether that was possible."""

@@ -1,6 +1,6 @@
 """Inverse trigonometric and hyperbolic functions, which hosts have and offcut has not, composed of ours.
 
-They lose digits: narrower floats are calculated in float64, and float64 itself is not.
+All but the arctangent lose digits: narrower floats are calculated in float64, and float64 itself is not.
 """
 
 from __future__ import annotations
@@ -10,39 +10,13 @@ import math
 from offcut.graph.composed import Make
 from offcut.graph.graph import Ref
 
-TERMS = 11
-"""Of the series of the arctangent: up to tan(pi/8) what is left out is less than 1e-10."""
 _LARGE, _SMALL = 2.0**28, 2.0**-28
 """Beyond which ``x**2 + 1`` is ``x**2``, and below which ``1 + x**2`` is 1, in float64."""
 
 
 def arctangent(make: Make, x: Ref) -> Ref:
-    """Of x, ``(x - 1) / (x + 1)`` or ``-1 / x``, whichever is small, by its series."""
-    size = make("absolute", x)
-    far, middle = (make("greater", size, math.sqrt(2) + one) for one in (1, -1))
-    quotient = make("divide", make("subtract", size, 1.0), make("add", size, 1.0))
-    beyond = make("negative", make("reciprocal", size))
-    near = make("where", far, beyond, make("where", middle, quotient, size))
-    nothing = make("multiply", size, 0.0)
-    start = make("where", far, math.pi / 2, make("where", middle, math.pi / 4, nothing))
-    square = make("square", near)
-    last, *terms = [(-1) ** n / (2 * n + 1) for n in reversed(range(TERMS))]
-    series = make("add", make("multiply", square, last), terms[0])
-    for term in terms[1:]:
-        series = make("add", make("multiply", series, square), term)
-    return odd(make, x, make("add", make("multiply", near, series), start))
-
-
-def arctangent_of(make: Make, y: Ref, x: Ref) -> Ref:
-    """Return the angle of the point (x, y), from -pi to pi; signs of zeros count."""
-    high, wide = make("absolute", y), make("absolute", x)
-    less, more = make("minimum", high, wide), make("maximum", high, wide)
-    share = make("where", make("equal", less, math.inf), 1.0, make("divide", less, more))
-    angle = arctangent(make, make("where", make("equal", more, 0.0), more, share))
-    steep = make("greater", high, wide)
-    angle = make("where", steep, make("subtract", math.pi / 2, angle), angle)
-    angle = make("where", is_negative(make, x), make("subtract", math.pi, angle), angle)
-    return make("where", is_negative(make, y), make("negative", angle), angle)
+    """Return the angle of the point (1, x)."""
+    return make("atan2", x, 1.0)
 
 
 def arcsine(make: Make, x: Ref) -> Ref:

@@ -1,15 +1,16 @@
-"""Images of another size: the nearest element, or between the two nearest."""
+"""Images of another size: the nearest element, or between the two or four nearest."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from offcut.core.integers import MOST_PARTS
 from offcut.core.sizes import size_expr
-from offcut.describe.functions import index, maximum, minimum, where
+from offcut.describe.functions import floor, index, maximum, minimum, where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
@@ -25,7 +26,9 @@ from offcut.ops.given.operands import (
 )
 from offcut.ops.images.convolution import SPATIAL, check_layout
 
-MODES = ("nearest", "linear")
+MODES = ("nearest", "linear", "cubic")
+CUBIC = -0.75
+"""The constant of the cubic kernel of Keys, as torch and ONNX have it."""
 
 
 def interpolate(
@@ -41,14 +44,15 @@ def interpolate(
     """`x` with its spatial axes stretched or shrunk to `size`, or by `scale`.
 
     x               (n, c, …) with one to three spatial axes, or (n, …, c) with a layout such as "NHWC";
-                    floats for mode "linear"
+                    floats for modes "linear" and "cubic"
     size            extents of the result: an int or an expression in sizes, or one for each axis
     scale           instead of it: a number above 0, or one for each axis, a fraction with a denominator
                     of 4096 at most; the result has ``floor(h * scale)`` rows
     mode            "nearest": place i is the element ``floor(i / scale)``, exactly;
                     "linear": between the elements around ``(i + 1/2) / scale - 1/2``, the first and the
-                    last going on outwards; along one axis after the other
-    align_corners   of mode "linear": between those around ``i * (h - 1) / (size - 1)``, so that the
+                    last going on outwards; along one axis after the other;
+                    "cubic": between the four around, by the kernel of Keys (1981)
+    align_corners   of modes "linear" and "cubic": between those around ``i * (h - 1) / (size - 1)``, so that the
                     first and the last keep their places
     layout          None: channels are axis 1
 
@@ -67,9 +71,9 @@ def interpolate(
         raise DescribeError(
             op, f"cannot take mode={mode!r}", because=f"modes are {', '.join(MODES)}"
         )
-    if mode == "linear":
+    if mode != "nearest":
         check_floats(op, "x", x)
-    corners = flag(op, "align_corners", align_corners) and mode == "linear"
+    corners = flag(op, "align_corners", align_corners) and mode != "nearest"
     spatial = range(1, axes + 1) if last else range(2, axes + 2)
     stretched = _stretched(op, [x.shape[n] for n in spatial], size, scale)
     words = (
@@ -91,9 +95,13 @@ def interpolate(
 
         return compute(shape, moved, name, letters)
     total, made = wider(x.dtype), x
-    for n, one in zip(spatial, stretched, strict=True):
-        final = n == spatial[-1] and total == x.dtype
-        made = one.between(made, n, corners, total, name if final else f"{name}_{letters[n]}")
+    order = [*zip(spatial, stretched, strict=True)]
+    if mode == "cubic":  # elements that lie anywhere are read of the smaller image
+        order.reverse()
+    for n, one in order:
+        final = n == order[-1][0] and total == x.dtype
+        between = one.cubic if mode == "cubic" else one.between
+        made = between(made, n, corners, total, name if final else f"{name}_{letters[n]}")
     if total == x.dtype:
         return made
     return compute(made.shape, lambda *at: cast(made[at], x.dtype), name, letters)
@@ -152,6 +160,58 @@ class _Stretched:
 
         return compute(shape, mixed, name, letters)
 
+    def cubic(self, x: Tensor, axis: int, corners: bool, total: str, name: str) -> Tensor:
+        """`x`, each place along `axis` between the four elements around it; beyond the ends the first and the last go on.
+
+        Places and weights are tables, one of each for each of the four.
+        """
+        letters = axis_letters(len(x.shape))
+        shape = (*x.shape[:axis], self.places, *x.shape[axis + 1 :])
+
+        def read(at: tuple[Value, ...], place: Any) -> Value:
+            return element(x, (*at[:axis], place, *at[axis + 1 :]), total)
+
+        if same_extent(self.extent, self.places):
+            return compute(shape, lambda *at: read(at, at[axis]), name, letters)
+
+        def place(i: Value, step: int) -> Value:
+            meant = cast(floor(self._position(i, corners)), "int32") + step
+            return maximum(minimum(meant, cast(self.extent - 1, "int32")), 0)
+
+        def weight(i: Value, step: int) -> Value:
+            position = self._position(i, corners)
+            share = position - floor(position)
+            away = share - step if step < 1 else step - share
+            if step in (0, 1):
+                found = ((CUBIC + 2) * away - (CUBIC + 3)) * away * away + 1.0
+            else:
+                found = ((CUBIC * away - 5 * CUBIC) * away + 8 * CUBIC) * away - 4 * CUBIC
+            return cast(found, total)
+
+        tables = [
+            tuple(
+                compute((self.places,), partial(table, step=step), f"{name}_{label}_{n}", "i")
+                for label, table in (("place", place), ("weight", weight))
+            )
+            for n, step in enumerate((-1, 0, 1, 2))
+        ]
+
+        def mixed(*at: Value) -> Value:
+            i = at[axis]
+            terms = [read(at, index(there[i])) * share[i] for there, share in tables]
+            return terms[0] + terms[1] + terms[2] + terms[3]
+
+        return compute(shape, mixed, name, letters)
+
+    def _position(self, i: Value, corners: bool) -> Value:
+        """Where a place lies among the elements, in float64."""
+        own = cast(i, "float64")
+        if corners:
+            over, under = cast(self.extent, "float64") - 1.0, cast(self.places, "float64") - 1.0
+            return own * over / maximum(under, 1.0)
+        many, of = (cast(part, "float64") for part in self.scale)
+        return ((2.0 * own + 1.0) * of - many) / (2.0 * many)
+
     def _affine(
         self,
         at: tuple[Value, ...],
@@ -175,12 +235,7 @@ class _Stretched:
         """The element before each place, and the share of the one after it."""
 
         def position(i: Value) -> Value:
-            own = cast(i, "float64")
-            if corners:
-                over, under = cast(self.extent, "float64") - 1.0, cast(self.places, "float64") - 1.0
-                return own * over / maximum(under, 1.0)
-            many, of = (cast(part, "float64") for part in self.scale)
-            found = ((2.0 * own + 1.0) * of - many) / (2.0 * many)
+            found = self._position(i, corners)
             return minimum(maximum(found, 0.0), cast(self.extent, "float64") - 1.0)
 
         before = compute((self.places,), lambda i: cast(position(i), "int32"), f"{name}_before")

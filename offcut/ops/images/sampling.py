@@ -67,7 +67,7 @@ def grid_sample(
             element = x[n, c, row, column]
             if padding != "zeros":
                 return element
-            return where(in_rows * in_columns > 0, element, cast(0, x.dtype))
+            return where(minimum(in_rows, in_columns) > 0, element, cast(0, x.dtype))
 
         lines = [
             _mixed([read(rows, columns) for columns in axes[1].taps], axes[1].share, (n, i, j))
@@ -107,10 +107,14 @@ class _Axis:
         name: str,
         shape: tuple[Any, ...],
     ) -> None:
+        def along(n: Value, i: Value, j: Value) -> Value:
+            size, own = cast(extent, grid.dtype), grid[n, i, j, number] + 1.0
+            return own * (size - 1.0) * 0.5 if corners else (own * size - 1.0) * 0.5
+
+        centers = compute(shape, along, f"{name}_center", "nij")
+
         def place(n: Value, i: Value, j: Value) -> Value:
-            size = cast(extent, grid.dtype)
-            own = grid[n, i, j, number] + 1.0
-            center = own * (size - 1.0) * 0.5 if corners else (own * size - 1.0) * 0.5
+            size, center = cast(extent, grid.dtype), centers[n, i, j]
             if padding == "reflection":
                 center = _mirrored(center, size, corners)
             if padding != "zeros":

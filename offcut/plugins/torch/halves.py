@@ -21,6 +21,7 @@ UNROUNDED = frozenset(
         *VIEWS,
         *("absolute", "negative", "relu", "max", "min", "maximum", "minimum", "where", "merged"),
         *("max_pool2d", "max_pool2d_with_places", "adaptive_max_pool2d", "sort", "topk", "take"),
+        *("kth", "leading"),
         *("concat", "flip", "pad", "repeat", "transpose", "embedding", "take_along_axis"),
     }
 )

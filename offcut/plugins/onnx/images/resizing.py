@@ -32,6 +32,8 @@ from offcut.plugins.onnx.making.operands import (
 from offcut.plugins.onnx.rules.elementwise import Operator
 
 LONGEST = 4096
+SPATIAL = 3
+"""Axes that `interpolate` takes at once."""
 
 
 def _resize(g: Context, call: Call) -> Results:
@@ -56,6 +58,7 @@ def _resize(g: Context, call: Call) -> Results:
         check_count(sizes, len(axes), "sizes")
     if crops:
         check_count(roi, 2 * len(axes), "ends of a crop")
+    repeated = dict[int, int]()
     for place, axis in enumerate(axes):
         whole = g.shape(x)[axis]
         wanted = sizes[place] if sizes else None
@@ -66,8 +69,12 @@ def _resize(g: Context, call: Call) -> Results:
             continue
         if scale == 1 or (wanted is not None and g.same(wanted, whole)):
             continue
-        x = _along(g, call, x, axis, scale, wanted)
-    return x
+        times = _times(g, call, whole, scale, wanted)
+        if times:
+            repeated[axis] = times
+        else:
+            x = _along(g, call, x, axis, scale, wanted)
+    return _repeated(g, x, repeated)
 
 
 def _cropped(
@@ -113,10 +120,6 @@ def _along(
         size = g.whole(whole, "an extent")
         matrix = _matrix(call, size, scale, None if wanted is None else int(wanted))
         return _by_matrix(g, call, x, axis, matrix)
-    ratio = _ratio(g, whole, wanted) if scale is None else scale
-    whole_times = ratio is not None and ratio in range(1, 17)
-    if whole_times and call.get("mode", "nearest") == "nearest" and _repeats(call):
-        return _repeated(g, x, axis, int(ratio or 1))
     return _stretched(g, call, x, axis, scale, wanted)
 
 
@@ -124,7 +127,8 @@ def _stretched(
     g: Context, call: Call, x: Operand, axis: int, scale: float | None, wanted: Element | None
 ) -> Operand:
     """Along an axis of symbolic extent: in the modes that `offcut.ops` has, by its operator."""
-    shape, nearest = g.shape(x), call.get("mode", "nearest") == "nearest"
+    shape, how = g.shape(x), call.get("mode", "nearest")
+    nearest = how == "nearest"
     mode = call.get("coordinate_transformation_mode", "half_pixel")
     mode = "asymmetric" if call.version < 11 else mode
     modes = ("asymmetric",) if nearest else ("half_pixel", "pytorch_half_pixel", "align_corners")
@@ -132,7 +136,7 @@ def _stretched(
     if (
         mode not in modes
         or (nearest and rounding != "floor")
-        or call.get("mode", "nearest") == "cubic"
+        or (how == "cubic" and call.get("cubic_coeff_a", -0.75) != -0.75)
         or call.get("antialias", 0)
         or call.get("exclude_outside", 0)
     ):
@@ -140,7 +144,7 @@ def _stretched(
     before, after = product(shape[:axis]), product(shape[axis + 1 :])
     flat = g.reshape(x, [before, shape[axis], after])
     made = g.op(
-        "interpolate", flat, layout="NWC", mode="nearest" if nearest else "linear",
+        "interpolate", flat, layout="NWC", mode=how,
         align_corners=mode == "align_corners",
         **({"size": wanted} if scale is None else {"scale": scale}),
     )  # fmt: skip
@@ -152,12 +156,17 @@ def _stretched(
     return g.reshape(made, [*shape[:axis], count, *shape[axis + 1 :]])
 
 
-def _ratio(g: Context, whole: Element, wanted: Element | None) -> int | None:
-    """Return how many times as many elements are wanted."""
+def _times(
+    g: Context, call: Call, whole: Element, scale: float | None, wanted: Element | None
+) -> int:
+    """Return how often each element is repeated; 0: the result is no such thing."""
+    if call.get("mode", "nearest") != "nearest" or not _repeats(call):
+        return 0
     for factor in range(1, 17):
-        if wanted is not None and g.same(arithmetic("*", factor, whole), wanted):
+        same = wanted is not None and g.same(arithmetic("*", factor, whole), wanted)
+        if scale == factor or (scale is None and same):
             return factor
-    return None
+    return 0
 
 
 def _repeats(call: Call) -> bool:
@@ -171,13 +180,22 @@ def _repeats(call: Call) -> bool:
     return bool(mode == "asymmetric" and rounding == "floor")
 
 
-def _repeated(g: Context, x: Operand, axis: int, times: int) -> Operand:
-    shape = list(g.shape(x))
-    apart = g.reshape(x, [*shape[: axis + 1], 1, *shape[axis + 1 :]])
-    spread = g.broadcast(apart, [*shape[: axis + 1], times, *shape[axis + 1 :]])
-    return g.reshape(
-        spread, [*shape[:axis], arithmetic("*", shape[axis], times), *shape[axis + 1 :]]
-    )
+def _repeated(g: Context, x: Operand, times: Mapping[int, int]) -> Operand:
+    """Return `x` with each element along some axes as often as these say: all axes at once, if these are among the last three."""
+    if not times:
+        return x
+    first, rank = min(times), g.rank(x)
+    if rank - first <= SPATIAL:
+        shape = g.shape(x)
+        apart = g.reshape(x, [1, product(shape[:first]), *shape[first:]])
+        scale = tuple(times.get(axis, 1) for axis in range(first, rank))
+        made: Operand = g.op("interpolate", apart, scale=scale)
+        return g.reshape(made, [*shape[:first], *g.shape(made)[2:]])
+    x = _repeated(g, x, {axis: count for axis, count in times.items() if axis != first})
+    shape = g.shape(x)
+    apart = g.reshape(x, [product(shape[:first]), shape[first], product(shape[first + 1 :])])
+    made = g.op("interpolate", apart, layout="NWC", scale=times[first])
+    return g.reshape(made, [*shape[:first], g.shape(made)[1], *shape[first + 1 :]])
 
 
 def _by_matrix(g: Context, call: Call, x: Operand, axis: int, matrix: Array) -> Operand:

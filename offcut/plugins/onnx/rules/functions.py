@@ -26,6 +26,10 @@ def _in_double(formula: Callable[[Make, Ref], Ref]) -> Operator:
     return rule
 
 
+def _arctangent(g: Context, call: Call) -> Results:
+    return inverses.arctangent(g.op, g.ref(call[0]))
+
+
 def _half(op: str, make: Make, x: Ref) -> Ref:
     """Return ``(exp(x) op exp(-x)) / 2``."""
     both = make(op, make("exp", x), make("exp", make("negative", x)))
@@ -45,7 +49,7 @@ FUNCTIONS: Mapping[str, Operator] = {
     "Acosh": _in_double(inverses.area_cosine),
     "Asin": _in_double(inverses.arcsine),
     "Asinh": _in_double(inverses.area_sine),
-    "Atan": _in_double(inverses.arctangent),
+    "Atan": _arctangent,
     "Atanh": _in_double(inverses.area_tangent),
     "Cosh": _in_double(partial(_half, "add")),
     "Sinh": _in_double(_hyperbolic_sine),

@@ -260,6 +260,11 @@ def nearest(t: Translation, x: Ref, size: Any, scales: Any) -> Any:
     return _interpolated(t, x, "nearest", False, size, scales)
 
 
+@takes("upsample_bicubic2d.vec")
+def cubic(t: Translation, x: Ref, size: Any, align: bool, scales: Any) -> Any:
+    return _interpolated(t, x, "cubic", align, size, scales)
+
+
 @takes("upsample_bilinear2d.vec", "upsample_linear1d.vec")
 def linear(t: Translation, x: Ref, size: Any, align: bool, scales: Any) -> Any:
     return _interpolated(t, x, "linear", align, size, scales)
@@ -288,6 +293,11 @@ def nearest_default(t: Translation, x: Ref, size: Any, *scales: Any) -> Any:
 @takes("upsample_bilinear2d")
 def linear_default(t: Translation, x: Ref, size: Any, align: bool, *scales: Any) -> Any:
     return _interpolated(t, x, "linear", align, size, _given(scales))
+
+
+@takes("upsample_bicubic2d")
+def cubic_default(t: Translation, x: Ref, size: Any, align: bool, *scales: Any) -> Any:
+    return _interpolated(t, x, "cubic", align, size, _given(scales))
 
 
 def _smoothed(name: str) -> Callable[..., Any]:
@@ -337,7 +347,7 @@ def _as_torch_places(scale: float, mode: str) -> bool:
     """
     exact = Fraction(scale)
     step = Fraction(float(np.float32(1 / scale)))
-    return exact.denominator <= MOST_PARTS and (mode == "linear" or step >= 1 / exact)
+    return exact.denominator <= MOST_PARTS and (mode != "nearest" or step >= 1 / exact)
 
 
 def spread(given: Any, axes: int) -> tuple[int, ...]:

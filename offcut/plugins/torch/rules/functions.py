@@ -102,13 +102,18 @@ def _in_double(formula: Callable[..., Ref]) -> Any:
 
 
 for _theirs, _formula in (
-    *(("acos", inverses.arccosine), ("asin", inverses.arcsine), ("atan", inverses.arctangent)),
+    *(("acos", inverses.arccosine), ("asin", inverses.arcsine)),
     *(("acosh", inverses.area_cosine), ("asinh", inverses.area_sine)),
-    *(("atanh", inverses.area_tangent), ("atan2", inverses.arctangent_of)),
+    ("atanh", inverses.area_tangent),
     *(("erfc", tails.complementary_error), ("special_erfcx", tails.scaled_complementary_error)),
     *(("lgamma", gamma.log_gamma), ("digamma", gamma.digamma)),
 ):
     takes(_theirs)(_in_double(_formula))
+
+
+@takes("atan")
+def atan(t: Translation, x: Ref) -> Any:
+    return inverses.arctangent(t.node, t.as_result(x))
 
 
 @takes("exp2")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Expr
+from offcut.core.expr import Expr, variables
 from offcut.graph import Ref
 from offcut.graph.composed import accumulated, first_in_order, in_order
 from offcut.graph.sizes.extents import normal
@@ -51,50 +51,23 @@ def topk(
 
 @takes("kthvalue")
 def kth(t: Translation, x: Ref, k: Expr | int, axis: int = -1, keepdims: bool = False) -> Any:
-    place, every = _ascending(t, x, axis)
-    before = plain(normal(Binary("-", ix.index(k), ix.const(1))))
-    found = [t.slice(one, place, before, k) for one in every]
-    return tuple(one if keepdims else t.reshape(one, t.extents) for one in found)
+    place = normal(ix.index(k))
+    if variables(place) - {name for extent in t.shape(x) for name in variables(extent)}:
+        raise Left("its k is a size of another array")
+    return _chosen(t, _line(t, x, axis), plain(place), axis, keepdims)
 
 
-def _middle(among: Callable[..., Any]) -> Callable[..., Any]:
+def _middle(which: str) -> Callable[..., Any]:
     def rule(t: Translation, x: Ref, axis: int | None = None, keepdims: bool = False) -> Any:
-        alone = axis is None
-        given = t.reshape(x, (-1,)) if axis is None else _line(t, x, axis)
-        own, (values, places) = _ascending(t, given, axis or 0)
-        shape = list(t.shape(values))
-        extent, shape[own] = shape[own], ix.const(1)
-        number = t.scalar(plain(extent), "int64")
-        some = t.node("equal", values, values)  # NaN comes last
-        count = t.node("sum", t.cast(some, "int32"), axis=own, keepdims=True)
-        at = among(t, t.cast(count, "int64"), number)
-        found = [
-            t.node("take_along_axis", one, at, axis=own, from_end=False) for one in (values, places)
-        ]
-        if alone:
-            return t.reshape(found[0], ())
-        return tuple(one if keepdims else t.reshape(one, t.extents) for one in found)
+        if axis is None:
+            return t.reshape(_chosen(t, t.reshape(x, (-1,)), which, 0, keepdims)[0], ())
+        return _chosen(t, _line(t, x, axis), which, axis, keepdims)
 
     return rule
 
 
-def _half(t: Translation, count: Ref) -> Ref:
-    found: Ref = t.node("floor_divide", t.node("subtract", count, 1), 2)
-    return found
-
-
-@takes("median", "median.dim")
-@_middle
-def median(t: Translation, count: Ref, number: Ref) -> Any:
-    """The first NaN, where there is one."""
-    return t.node("where", t.node("less", count, number), count, _half(t, number))
-
-
-@takes("nanmedian", "nanmedian.dim")
-@_middle
-def nanmedian(t: Translation, count: Ref, number: Ref) -> Any:
-    """Of those that are no NaN, where there are any."""
-    return t.node("maximum", _half(t, count), 0)
+takes("median", "median.dim")(_middle("median"))
+takes("nanmedian", "nanmedian.dim")(_middle("nanmedian"))
 
 
 @takes("mode")
@@ -120,6 +93,14 @@ def mode(t: Translation, x: Ref, axis: int = -1, keepdims: bool = False) -> Any:
 def _line(t: Translation, x: Ref, axis: int) -> Ref:
     """`x`: a call in which an axis has no element is refused, as torch has no middle of nothing."""
     return t.not_empty(x, t.axis(x, axis)) if t.rank(x) else x
+
+
+def _chosen(t: Translation, x: Ref, k: Any, axis: int, keepdims: bool) -> tuple[Ref, ...]:
+    """The k-th element along an axis and its place, as `offcut.ops.kth` says it."""
+    if not t.rank(x):
+        raise Left("it is of a number")
+    found = t.node("kth", x, k, axis=t.axis(x, axis))
+    return tuple(one if keepdims else t.reshape(one, t.extents) for one in found)
 
 
 def _ascending(t: Translation, x: Ref, axis: int) -> tuple[int, tuple[Ref, Ref]]:

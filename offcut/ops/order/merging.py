@@ -1,4 +1,4 @@
-"""Orders along wide axes, as loop programs: what takes each element once or a few times, where `topk` and `sort` compare it with all."""
+"""Sorting along wide axes, as a loop program: what takes each element a few times, where `sort` compares it with all."""
 
 from __future__ import annotations
 
@@ -6,111 +6,21 @@ from typing import Any
 
 from offcut.core.dtypes import FLOATS, NUMBERS, reduction_start
 from offcut.core.expr import Compare, Load, Var
-from offcut.core.integers import whole
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import Value
-from offcut.errors import DescribeError
 from offcut.ops.given.arguments import flag
 from offcut.ops.given.naming import named
 from offcut.ops.given.operands import axis_number, check_dtype, check_tensor
+from offcut.ops.order.lines import Lines
 from offcut.ops.order.ranking import ahead
 from offcut.ops.programs.written import Written
 
-LANES = 16
-ROWS = 4
-BLOCK = LANES * ROWS
-"""Elements whose extreme is looked at first; as many lanes of them are compared side by side."""
+BLOCK = 64
+"""Elements of which each is compared with all others, side by side, before runs are merged."""
 
 LEVELS = 31  # how often what is merged may double: places are of int32
-_NONE = 2**31 - 1  # the place of no element
-
-
-def leading(
-    x: Tensor, k: int, axis: int = -1, largest: bool = True, *, name: str | None = None
-) -> Program:
-    """Return a program of what `topk` gives: the `k` greatest elements along `axis` in descending order, and their places, of int64.
-
-    x, k, axis, largest   as in `topk`
-
-    A list of the k first so far is kept in order. A block of 64 elements is looked through where its extreme comes before the
-    last of the list: of n elements in no order, about ``k * log(n / k)`` are put into the list, by k comparisons each;
-    of n in ascending order, all are.
-
-    Raises DescribeError where there is no such axis or k, or `x` is computed.
-    """
-    check_tensor("leading", "x", x, least=1)
-    check_dtype("leading", "x", x, NUMBERS)
-    position, largest = axis_number("leading", x, axis), flag("leading", "largest", largest)
-    count, rank = whole(k), len(x.shape)
-    if count is None or count < 1:
-        raise DescribeError("leading", f"cannot take k={k!r}", because="k is an int of at least 1")
-    options = (("", count, None), ("axis", position, rank - 1), ("least", not largest, False))
-    name = named("leading", name, [x], *options)
-    order = _Order(x, position, not largest)
-    text, extent = Written("leading", name, {"x": x}), x.shape[position]
-    shape = (*x.shape[:position], count, *x.shape[position + 1 :])
-    values = text.result(name, x.dtype, shape)
-    places = text.result(f"{name}_places", "int64", shape)
-    blocks = (extent + BLOCK - 1) // BLOCK
-    lanes = text.local("lanes", x.dtype, (blocks, LANES))
-    best = text.local("best", x.dtype, (blocks,))
-    first, at = text.local("first", x.dtype, (count,)), text.local("at", "int32", (count,))
-    over, nothing = (
-        ("max" if largest else "min"),
-        str(reduction_start("max" if largest else "min", x.dtype)),
-    )
-    shown, many = text.shown(extent), text.shown(blocks)
-    given = text.given["x"]
-
-    def element(place: str) -> str:
-        return f"{given}{order.at(place)}"
-
-    def into(slot: str, value: str) -> str:
-        """Return whether a value belongs before what a slot of the list holds."""
-        return f"({at}[{slot}] == {_NONE} or {order.before(value, f'{first}[{slot}]')})"
-
-    spread = f"{BLOCK}*$q + {LANES}*$r + $c"
-    seen = element(spread)
-    if x.dtype in FLOATS and not largest:  # the least but for NaN, which is the greatest
-        seen = f"where({seen} == {seen}, {seen}, {nothing})"
-    seen = f"where({spread} < {shown}, {seen}, {nothing})"
-    value, own, last = element("$r"), f"{BLOCK}*$q:min({BLOCK}*$q + {BLOCK}, {shown})", count - 1
-    order.lines(
-        text,
-        f"for $t in 0:{count}",
-        f"  {first}[$t] = {nothing}",
-        f"  {at}[$t] = {_NONE}",
-        f"for $q in 0:{many}",
-        f"  for $c in 0:{LANES}",
-        f"    {lanes}[$q, $c] = {nothing}",
-        f"    for $r in 0:{ROWS}",
-        f"      {lanes}[$q, $c] = {over}({lanes}[$q, $c], {seen})",
-        f"for $q in 0:{many}",
-        f"  {best}[$q] = {nothing}",
-        f"  for $c in 0:{LANES}",
-        f"    {best}[$q] = {over}({best}[$q], {lanes}[$q, $c])",
-        f"for $q in 0:{many}",
-        f"  if {into(str(last), f'{best}[$q]')}",
-        f"    for $r in {own}",
-        f"      if {into(str(last), value)}",
-        f"        for $t in 0:{last}",
-        f"          if {into(f'{last - 1} - $t', value)}",
-        f"            {first}[{last} - $t] = {first}[{last - 1} - $t]",
-        f"            {at}[{last} - $t] = {at}[{last - 1} - $t]",
-        "          else",
-        f"            if {into(f'{last} - $t', value)}",
-        f"              {first}[{last} - $t] = {value}",
-        f"              {at}[{last} - $t] = int32($r)",
-        f"        if {into('0', value)}",
-        f"          {first}[0] = {value}",
-        f"          {at}[0] = int32($r)",
-        f"for $t in 0:{count}",
-        f"  {values}{order.at('$t')} = {first}[$t]",
-        f"  {places}{order.at('$t')} = int64({at}[$t])",
-    )
-    return text.made()
 
 
 def merged(
@@ -132,7 +42,7 @@ def merged(
     descending = flag("merged", "descending", descending)
     options = (("axis", position, len(x.shape) - 1), ("descending", descending, False))
     name = named("merged", name, [x], *options)
-    order = _Order(x, position, not descending)
+    order = Lines(x, position, not descending)
     text, extent = Written("merged", name, {"x": x}), x.shape[position]
     values = text.result(name, x.dtype, x.shape)
     places = text.result(f"{name}_places", "int64", x.shape)
@@ -151,7 +61,7 @@ def merged(
     earlier = f"{b} {'>' if descending else '<'} {a}"
     if x.dtype == "float64":
         earlier = order.before(b, a)
-    order.lines(
+    order.write(
         text,
         *_ranked(text, order, extent, own, from_),
         f"{run} = int64({BLOCK})",
@@ -183,7 +93,7 @@ def merged(
     return text.made()
 
 
-def _ranked(text: Written, order: _Order, extent: Any, own: str, places: str) -> list[str]:
+def _ranked(text: Written, order: Lines, extent: Any, own: str, places: str) -> list[str]:
     """Return each block of a line in order: the keys of its elements into `own`, and their places. Behind the last element of a line a block
     has keys that come after all others, which stay at its end.
     """
@@ -222,32 +132,3 @@ def _key(dtype: str, element: str) -> str:
         return element
     finite = f"where({element} < inf, float64({element}), 1e39)"
     return f"where({element} == {element}, {finite}, inf)"
-
-
-class _Order:
-    """An order of elements along an axis of `x`, NaN being the greatest.
-
-    ascending  whether the least comes first
-    """
-
-    def __init__(self, x: Tensor, position: int, ascending: bool) -> None:
-        self.x, self.position, self.ascending = x, position, ascending
-        letters = [f"z{n}" for n in range(len(x.shape))]
-        self.others = [name for n, name in enumerate(letters) if n != position]
-
-    def at(self, place: str) -> str:
-        """Return the index of a place along the axis."""
-        others = [f"${name}" for name in self.others]
-        return f"[{', '.join([*others[: self.position], place, *others[self.position :]])}]"
-
-    def before(self, a: str, b: str) -> str:
-        """Return whether `a` comes before `b`."""
-        less, greater = (a, b) if self.ascending else (b, a)
-        if self.x.dtype not in FLOATS:
-            return f"({less} < {greater})"
-        return f"({less} < {greater} or ({less} == {less} and {greater} != {greater}))"
-
-    def lines(self, text: Written, *body: str) -> None:
-        """Write what is done for each line along the axis."""
-        extents = [e for n, e in enumerate(self.x.shape) if n != self.position]
-        text.nest(0, self.others, extents, *body)
