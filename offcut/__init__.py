@@ -11,6 +11,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from offcut.core.extras import base_imports
 from offcut.core.function_table import PUBLIC
 
 if TYPE_CHECKING:
@@ -129,7 +130,8 @@ if not TYPE_CHECKING:  # a name that is not there is an error in an editor, too
 
     def __getattr__(name: str) -> Any:
         if name in _PACKAGES:
-            return importlib.import_module(_PACKAGES[name])
+            with base_imports(f"offcut.{name}"):
+                return importlib.import_module(_PACKAGES[name])
         if name in _RENAMED:
             from offcut.core.renamed import warn_renamed
 
@@ -139,7 +141,8 @@ if not TYPE_CHECKING:  # a name that is not there is an error in an editor, too
             from offcut.core.nearest import meant
 
             raise AttributeError(f"module 'offcut' has no attribute {name!r}{meant(name, __all__)}")
-        loaded = importlib.import_module(_MODULE_OF[name])
+        with base_imports(f"offcut.{name}"):
+            loaded = importlib.import_module(_MODULE_OF[name])
         if name in _CALLED:
             importlib.import_module(f"offcut.{name}")  # which sets the attribute, as `_Face` has it
         else:

@@ -55,7 +55,7 @@ PASSES = {
 }
 """What each pass does, in the order in which they run."""
 
-LEVELS = range(10)
+LEVELS = range(5)
 NUMBERED = re.compile(r"(\d{3,})_\w+\.offcut")
 
 
@@ -138,7 +138,7 @@ def is_said(level: int, name: str = "", logger: str = "compile") -> bool:
     )
 
 
-_LOGGED = (20, *range(10, 1, -1))
+_LOGGED = (20, *range(10, 6, -1))
 """The level of `logging` by that of `OFFCUT_DEBUG`: 0 is INFO, 1 is DEBUG, 2 is 9, and so on."""
 
 

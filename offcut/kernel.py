@@ -350,14 +350,13 @@ class Kernel:
         Raises TargetError where the target makes no machine code, the kernel calls external functions, or there is no linker;
         DescribeError where the file cannot be written.
         """
-        entry = self.entry
         names = ("entry", "workspace", "fastcall", "supported")
         symbols = {f"offcut_{name}": f"offcut_{name}" for name in names}
         part = KernelPart("offcut", self.code.planned, self.signature)
         target, options = self.code.target, self.code.options
         code = target.portable_code([part], (), symbols, options, True, options.threads)
         saved = SavedCode("kernel", self.signature, code.triple, code.features)
-        write_saved(path, saved, code, entry.memories, shared=shared)
+        write_saved(path, saved, code, self.entry.memories, shared=shared)
 
     @property
     def partition(self) -> Partition:

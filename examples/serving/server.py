@@ -8,6 +8,8 @@ with ``Connection: close`` for a while, takes what waits at its door, closes the
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import signal
 import socket
 from collections.abc import Callable
@@ -26,8 +28,10 @@ _DATATYPES = {
     **{f"INT{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
     **{f"UINT{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
 }
-_OF_THE_REQUEST = (ValueError, LookupError, TypeError, OverflowError, RecursionError)
-"""What is raised for a request that says what cannot be."""
+_KINDS = {"b": "b", "i": "iu", "u": "iu", "f": "iuf"}
+"""The kinds of numbers in JSON that an element type takes, as numpy abbreviates them."""
+_REFUSALS = ("Fail", "InvalidArgument", "RuntimeException")
+"""The errors of a session that refuses a call, by their names, which those of offcut and of onnxruntime share."""
 _NAMES = {dtype: name for name, dtype in _DATATYPES.items()}
 _TYPES = {"float": "float32", "double": "float64"}
 
@@ -139,15 +143,17 @@ class Server:
             return _busy()
         self.in_flight += 1
         try:
-            body = await request.json()
+            body = await request.json(loads=_parsed)
             outputs = await self.batcher.run(self._feed(body))
+            for name, array in zip(self.outputs, outputs, strict=True):
+                _check_finite(name, array)
         except web.HTTPException:
             raise
         except Overloaded:
             return _busy()
-        except _OF_THE_REQUEST as error:
-            return web.json_response({"error": str(error)}, status=400)
-        except Exception as error:  # of the model, of offcut's or onnxruntime's
+        except Exception as error:
+            if isinstance(error, ValueError | LookupError) or type(error).__name__ in _REFUSALS:
+                return web.json_response({"error": str(error)}, status=400)
             LOG.warning("a request failed: %s", error)
             return web.json_response({"error": str(error)}, status=500)
         finally:
@@ -168,25 +174,16 @@ class Server:
     def _feed(self, body: Any) -> dict[str, Any]:
         """Return the arrays of a request.
 
-        Raises ValueError, LookupError, TypeError or OverflowError for a request that is none, and for arrays that the model does not take.
+        Raises ValueError for a request that is none, and for arrays that the model does not take.
         """
-        inputs = {one["name"]: one for one in body["inputs"]}
-        if inputs.keys() != self.inputs.keys():
-            raise ValueError(f"the inputs are {', '.join(self.inputs)}, not {', '.join(inputs)}")
-        feed = dict[str, Any]()
-        for name, one in inputs.items():
-            own, shape = self.inputs[name], one["shape"]
-            dtype = _dtype(own.type)
-            if _DATATYPES.get(one["datatype"]) != dtype:
-                raise ValueError(f"{name} is {_NAMES[dtype]}, not {one['datatype']}")
-            fits = len(shape) == len(own.shape) and all(
-                extent == n or not isinstance(n, int)
-                for extent, n in zip(shape, own.shape, strict=True)
-            )
-            if not fits:
-                raise ValueError(f"{name} has the shape {own.shape}, not {shape}")
-            feed[name] = np.array(one["data"], dtype).reshape(shape)
-        return feed
+        given = body.get("inputs") if isinstance(body, dict) else None
+        if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+            raise ValueError("a request is an object, whose inputs are a list of objects")
+        inputs = {str(one.get("name")): one for one in given}
+        if inputs.keys() != self.inputs.keys() or len(inputs) < len(given):
+            names = (str(one.get("name")) for one in given)
+            raise ValueError(f"the inputs are {', '.join(self.inputs)}, not {', '.join(names)}")
+        return {name: _array(self.inputs[name], one) for name, one in inputs.items()}
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
         lines = [f'requests_total{{status="{s}"}} {n}' for s, n in sorted(self.answers.items())]
@@ -202,6 +199,66 @@ def _checked(session: Any) -> Session:
         raise ValueError("the first axes of the inputs of a model are its batch: here they differ")
     model: Session = session
     return model
+
+
+def _parsed(text: str) -> Any:
+    """Return what a text of JSON says.
+
+    Raises ValueError for another text, and for NaN and infinities, which are no numbers of JSON.
+    """
+
+    def refuse(number: str) -> None:
+        raise ValueError(f"{number} is no number of JSON")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except RecursionError:
+        raise ValueError("lists and objects are nested too deep") from None
+
+
+def _array(own: Any, given: dict[str, Any]) -> Any:
+    """Return the array of an input.
+
+    own    what the model says of it
+    given  what the request does
+
+    Raises ValueError for another element type or shape, and for elements that are not of the type, or are too few or too many.
+    """
+    dtype, shape = _dtype(own.type), given.get("shape")
+    datatype = _NAMES[dtype]
+    if given.get("datatype") != datatype:
+        raise ValueError(f"{own.name} is {datatype}, not {given.get('datatype')}")
+    if not isinstance(shape, list) or not _fits(shape, own.shape):
+        raise ValueError(f"{own.name} has the shape {own.shape}, not {shape}")
+    try:
+        data = np.array(given.get("data"))
+    except ValueError:
+        raise ValueError(f"the lists in the data of {own.name} differ in length") from None
+    if data.size and data.dtype.kind not in _KINDS[np.dtype(dtype).kind]:
+        raise ValueError(f"the data of {own.name} are not all {datatype}")
+    if data.size != math.prod(shape):
+        raise ValueError(
+            f"{own.name} has {data.size} elements, not the {math.prod(shape)} of {shape}"
+        )
+    with np.errstate(over="ignore"):
+        array = data.astype(dtype)
+    if not (np.isfinite(array) if array.dtype.kind == "f" else array == data).all():
+        raise ValueError(f"{own.name} has an element beyond the range of {datatype}")
+    return array.reshape(shape)
+
+
+def _fits(shape: list[Any], own: Any) -> bool:
+    """Return whether a model takes a shape: an extent of its own that is no number is any."""
+    return len(shape) == len(own) and all(
+        type(extent) is int and extent >= 0 and (extent == n or not isinstance(n, int))
+        for extent, n in zip(shape, own, strict=True)
+    )
+
+
+def _check_finite(name: str, array: Any) -> None:
+    """Raises ValueError for an output that JSON cannot say."""
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(f"the output {name} has NaN or an infinity, which are no numbers of JSON")
 
 
 def _busy() -> web.Response:

@@ -299,7 +299,7 @@ class Codegen(_Part, ABC):
         raise TargetError(
             "save",
             f"cannot save a kernel for target={_name(self)!r}",
-            because="it makes no machine code",
+            because=f"{_name(self)} makes no machine code that a file holds",
             help=('target="cpu"',),
         )
 

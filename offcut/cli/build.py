@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from offcut.cli.app import app, refusals
+from offcut.errors import DescribeError
 
 
 @app.command()
@@ -65,6 +67,7 @@ def build(
     from offcut.plugins.onnx import from_onnx
 
     with refusals():
+        _check_alone(export, {"--shared": shared, "--output": output is not None})
         check_readable(model, "build")
         made = from_onnx(
             model,
@@ -84,3 +87,14 @@ def build(
         made.save(path, shared=shared)
         for one in (path, path.with_suffix(".so"))[: 1 + shared]:
             typer.echo(f"{one}: {one.stat().st_size:,} bytes")
+
+
+def _check_alone(export: Path | None, options: Mapping[str, bool]) -> None:
+    """Refuse options of one file where an object file and a header are written in its place."""
+    for option in (option for option, is_given in options.items() if is_given and export):
+        raise DescribeError(
+            "build",
+            f"cannot take {option} with --export {export}",
+            because="--export writes an object file and a header, and no file for offcut.load",
+            help=("without --export", f"without {option}"),
+        )

@@ -8,6 +8,10 @@ from contextlib import contextmanager
 
 from offcut.errors import TargetError
 
+BASE = frozenset(
+    ("islpy", "llvmlite", "ml_dtypes", "numpy", "platformdirs", "rich", "sympy", "typer")
+)
+"""The packages that whoever compiles needs; what was saved runs with fewer."""
 EXTRAS = {
     "distributed": "pool",
     "matplotlib": "plot",
@@ -46,6 +50,29 @@ def check_installed(op: str, refused: str, package: str) -> None:
         raise TargetError(
             op, refused, because=f"{package} is not installed", help=(installing(package),)
         )
+
+
+@contextmanager
+def base_imports(what: str) -> Iterator[None]:
+    """Around the imports of what compiles.
+
+    Raises TargetError where a package of `BASE` is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in BASE:
+            raise
+        raise TargetError(
+            "import",
+            f"cannot import {what}",
+            because=f"{package} is not installed: without it, only what was saved is run",
+            help=(
+                "pip install . in the folder of offcut",
+                "offcut.load(path) of a saved kernel or model",
+            ),
+        ) from None
 
 
 @contextmanager

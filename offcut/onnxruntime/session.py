@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import offcut
 from offcut.backends.host.saved import SavedModel, load
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Const, Expr
@@ -112,11 +113,11 @@ class InferenceSession:
         self._metadata = ModelMetadata(saved.signature.name, custom_metadata_map={})
 
     def _of_file(self, source: Any) -> None:
-        from offcut.plugins.onnx import from_onnx  # a saved model needs no compiler
-
         threads = max(self._options.intra_op_num_threads, 0) or None
         try:
-            model = from_onnx(source, sizes=self._options.dimensions or None, threads=threads)
+            model = offcut.from_onnx(
+                source, sizes=self._options.dimensions or None, threads=threads
+            )
         except DescribeError as refused:
             if refused.because.startswith("it is no ONNX model"):
                 text = "Failed to load model because protobuf parsing failed."

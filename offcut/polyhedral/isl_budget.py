@@ -39,10 +39,12 @@ class IslError(BudgetExceeded):
 def operation_budget(count: int) -> Iterator[None]:
     """Give isl `count` operations inside, or what remains of the enclosing budget.
 
-    Raises GaveUp where it takes more, Failed where it fails.
+    Raises BudgetExceeded where it takes more, IslError where it fails.
     """
     with _TURN:
         outer = _CONTEXT.get_max_operations()
+        if outer and _reaches(outer):  # to count what is left would take more
+            raise BudgetExceeded("nothing is left of the budget around")
         mine = operations() + count
         bound = min(mine, outer) if outer else mine
         _CONTEXT.set_max_operations(bound)

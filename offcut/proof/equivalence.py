@@ -27,6 +27,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
+from offcut.core.analysis import analysis
 from offcut.core.memo import memo
 from offcut.core.plain_loops import strip_annotations, unsynchronized
 from offcut.core.program import Alloc, Buffer, Program, Store, Tile, canonicalize
@@ -210,11 +211,12 @@ def _theorems(
         way.append(through)
     if any(is_same_shape(step, emitted) for step in reversed(way)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
-    if _is_alike(source, emitted, reassociate):
-        return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
-    if _is_alike_by_iteration(source, emitted, reassociate, inside) or _is_staged(
-        source, emitted, reassociate
-    ):
+    questions = (
+        partial(_is_staged, source, emitted, reassociate),  # where it holds, the others ask more
+        partial(_is_alike, source, emitted, reassociate),
+        partial(_is_alike_by_iteration, source, emitted, reassociate, inside),
+    )
+    if any(is_proved() for is_proved in questions):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     for one in (source, emitted):
         _check_ranges(one, users)
@@ -343,7 +345,7 @@ def _is_alike_by_iteration(
 
 def _is_staged(source: Program, emitted: Program, reassociate: bool) -> bool:
     """Return whether `emitted` is a cut of `source` with its tiles in windows."""
-    if not any(isinstance(stmt, Alloc) for stmt in statements_of(emitted.body)):
+    if not analysis(emitted).has(Alloc) or analysis(source).has(Alloc):
         return False
     return any(
         (is_same_shape(source, cut) or _is_alike(source, cut, reassociate))

@@ -94,14 +94,16 @@ def at_line(schedule: Schedule, decision: Decision | int) -> Iterator[None]:
     """
     try:
         yield
-    except PartitionError as refused:
+    except (PartitionError, TargetError) as refused:
         if refused.at.startswith("line "):
             raise
         lines = [(step, k, text.strip()) for k, (text, step) in enumerate(lines_of(schedule), 1)]
         matching = [line for line in lines if line[0] is decision or line[1] == decision]
-        nested = [line for line in lines if line[0] is refused.decision is not None]
+        decided = getattr(refused, "decision", None)
+        nested = [line for line in lines if line[0] is decided is not None]
         step, number, text = (nested or matching)[0]
         op, because = refused.op, refused.because
+        type_ = TargetError if isinstance(refused, TargetError) else PartitionError
         if isinstance(step, Primitive) and primitive_of(step) == op:
             op = text.split()[0]
         if isinstance(refused, DecidedError):
@@ -109,7 +111,7 @@ def at_line(schedule: Schedule, decision: Decision | int) -> Iterator[None]:
             because = f"{first} has decided it"
         help = tuple(one.line if isinstance(one, Advice) else one for one in refused.help)
         at = f"line {number}: {text}"
-        raise PartitionError(op, refused.refused, at=at, because=because, help=help) from refused
+        raise type_(op, refused.refused, at=at, because=because, help=help) from refused
 
 
 @contextmanager

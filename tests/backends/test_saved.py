@@ -312,9 +312,15 @@ def test_a_target_without_machine_code_says_so(tmp_path: Path) -> None:
     n = oc.dim("n", max=9)
     x = oc.placeholder((n,), name="x")
     y = oc.compute((n,), lambda i: x[i] * 2.0, name="y")
-    kernel = oc.compile(y, target="interpret")
-    with pytest.raises(oc.TargetError, match="interpret makes no machine code"):
-        kernel.save(tmp_path / "y.offcut")
+    emulated = oc.target("cuda", machine="h200", device="emulated")
+    for target, name in (("interpret", "interpret"), (emulated, "cuda")):
+        with pytest.raises(oc.TargetError) as refused:
+            oc.compile(y, target=target).save(tmp_path / "y.offcut")
+        assert str(refused.value) == (
+            f"save: cannot save a kernel for target='{name}'\n"
+            f"  because  {name} makes no machine code that a file holds\n"
+            '  help     target="cpu"'
+        )
     made = Builder("twice")
     value = made.input("x", "float32", (made.size("n", 1, 9), 3))
     made.output(made.node("relu", value))

@@ -108,6 +108,37 @@ for path in sys.argv[1:]:
     ), done.stderr
 
 
+def test_what_compiles_says_which_package_it_lacks(packages: Path) -> None:
+    code = """
+for name in ("dim", "compile", "ops", "from_onnx"):
+    try:
+        getattr(oc, name)
+    except oc.TargetError as refused:
+        print(refused)
+import offcut.__main__
+offcut.__main__.main()
+"""
+    done = alone(packages, code)
+    said = [line for line in done.stdout.splitlines() if not line.startswith("  help")]
+    assert said == [
+        line
+        for name, package in (
+            *(("dim", "sympy"), ("compile", "sympy"), ("ops", "sympy"), ("from_onnx", "llvmlite")),
+        )
+        for line in (
+            f"import: cannot import offcut.{name}",
+            f"  because  {package} is not installed: without it, only what was saved is run",
+        )
+    ]
+    assert done.returncode == 2
+    assert done.stderr == (
+        "import: cannot import the command offcut\n"
+        "  because  typer is not installed: without it, only what was saved is run\n"
+        "  help     pip install . in the folder of offcut\n"
+        "  help     offcut.load(path) of a saved kernel or model\n"
+    )
+
+
 def test_a_library_that_is_not_the_one_that_was_written_is_refused(
     file: tuple[Path, oc.Kernel], tmp_path: Path
 ) -> None:

@@ -109,6 +109,20 @@ def test_a_model_is_built_for_c(model: Path, tmp_path: Path) -> None:
     assert "C or C++ keeps this word for itself" in refused.output
 
 
+@pytest.mark.parametrize("option", [["--shared"], ["--output", "two.offcut"]])
+def test_what_is_of_one_file_is_refused_beside_an_object_for_c(
+    model: Path, tmp_path: Path, option: list[str]
+) -> None:
+    refused = run(app, ["build", str(model), "--export", str(tmp_path), *option])
+    assert refused.exit_code == 2
+    assert refused.output == (
+        f"build: cannot take {option[0]} with --export {tmp_path}\n"
+        "  because  --export writes an object file and a header, and no file for offcut.load\n"
+        "  help     without --export\n"
+        f"  help     without {option[0]}\n"
+    )
+
+
 def test_what_cannot_be_built_is_refused(model: Path, tmp_path: Path) -> None:
     refused = run(app, ["build", str(tmp_path / "no.onnx")])
     assert refused.output.startswith(f"build: cannot read {tmp_path / 'no.onnx'}")

@@ -404,3 +404,22 @@ def test_what_is_put_around_an_axis_may_be_as_many_as_a_size_says(mode: str) -> 
         pads = Concat <axis = 0> (nothing, more)  y = Pad <mode = "{mode}"> (x, pads) }}""",
         one=np.array([1]), two=np.array([2]), four=np.array([4]), nothing=np.array([0, 1, 0]))  # fmt: skip
     each(proto, [{"x": drawn(1, b, h)} for b, h in ((1, 4), (3, 6), (2, 11), (1, 3))])
+
+
+@pytest.mark.parametrize(("columns", "factor"), [(5, 32), (8, 4), (64, 1)])
+def test_rows_of_a_literal_length_leave_no_rest(columns: int, factor: int) -> None:
+    text = f"g (float[n, {columns}] x) => (float[a, 32] y) {{ y = Reshape (x, to) }}"
+    proto = parsed(text, to=np.array([-1, 32]))
+    model = each(proto, [{"x": drawn(n, n * factor, columns)} for n in (1, 2, 3)])
+    if factor > 1:
+        with pytest.raises(oc.CallError, match=rf"no n_{factor} makes {factor}\*n_{factor} that"):
+            model({"x": drawn(1, factor + 1, columns)})
+
+
+def test_rows_of_a_literal_length_that_leave_a_rest_are_refused() -> None:
+    text = "g (float[5, 7] x) => (float[a, 32] y) { y = Reshape (x, to) }"
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(parsed(text, to=np.array([-1, 32])))
+    assert refused.value.because == (
+        "Reshape y: it has 35 elements, and [-1, 32] is of a multiple of 32"
+    )

@@ -1,7 +1,8 @@
 """Programs that were once answered wrongly, late, or not at all, and what they are answered now.
 
 Each is a file beside this one. What is accepted computes what its source does, at some sizes, by the
-interpreter; what is refused says so in words. Neither takes more work than one request may.
+interpreter; what is refused says so in words. Neither takes more work than one request may for each cut that is tried: where nobody says how many
+copies of a statement there may be, conditions stay where they are if the loops without them are not proved.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Case:
 
 
 NO_SET = "is not quasi-affine"
+MANY = "more than 256 tiles"
 
 CASES = [
     Case("csr", ""),
@@ -57,7 +59,7 @@ CASES = [
     ),
     Case(
         "contraction_603",
-        "more than 256 tiles",
+        MANY,
         {"i": 14, "j": 7, "j0": 32},
         {"i": "mix", "j": "cut", "j0": "residue"},
     ),
@@ -70,7 +72,7 @@ CASES = [
         2,
     ),
     Case("wild_59", GIVEN_UP, {"H.i": (12, 4)}, {"H.i": "mix"}),
-    Case("wild_66", GIVEN_UP, {"j": 6, "i": 4}, "shift"),
+    Case("wild_66", "with n = 8, m = 8, H[1, 1] has another value", {"j": 6, "i": 4}, "shift"),
     Case("wild_107", GIVEN_UP, {"j": 7}, {"j": "ladder"}),
     Case("wild_151", GIVEN_UP, {"j1": 2, "i0": (12, 4)}, {"j1": "pad", "i0": "balance"}),
     Case("wild_153", GIVEN_UP, {"i0": 7}, {"i0": "residue"}, 8),
@@ -81,7 +83,7 @@ CASES = [
 
 @pytest.mark.parametrize(
     "case",
-    [slow(case) if case.refused == GIVEN_UP else case for case in CASES],
+    [slow(case) if case.refused not in ("", NO_SET, MANY) else case for case in CASES],
     ids=lambda case: case.file,
 )
 def test_a_program_is_answered_in_bounded_work(case: Case) -> None:
@@ -98,4 +100,5 @@ def test_a_program_is_answered_in_bounded_work(case: Case) -> None:
         # What isl has found is kept, so a question that was given up may be answered the next time.
         assert case.refused in ("", GIVEN_UP)
         assert bool(pieces) == bool(case.tile)
-    assert operations() - before <= REQUEST + 1000  # which counting takes
+    cuts = 2 if GIVEN_UP in refusal and case.copies is None else 1
+    assert operations() - before <= cuts * (REQUEST + 1000)  # which counting takes

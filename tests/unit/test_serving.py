@@ -35,7 +35,7 @@ INFER = "/v2/models/double/infer"
 
 
 class Gated:
-    """A session that doubles x, refuses infinities, fails at NaN, and waits at a gate."""
+    """A session that doubles x, refuses infinities, fails at -1, and waits at a gate."""
 
     def __init__(self, opened: bool = True) -> None:
         self.gate, self.entered, self.rows = threading.Event(), threading.Event(), list[int]()
@@ -53,10 +53,11 @@ class Gated:
         assert self.gate.wait(60)
         if np.isinf(feed["x"]).any():
             raise ValueError("an infinity")
-        if np.isnan(feed["x"]).any():
-            raise RuntimeError("no number")
+        if (feed["x"] == -1).any():
+            raise RuntimeError("not this number")
         self.rows.append(len(feed["x"]))
-        return [feed["x"] * 2]
+        with np.errstate(over="ignore"):
+            return [feed["x"] * 2]
 
 
 def x(rows: int, value: float, n: int = 3) -> dict[str, Any]:
@@ -175,17 +176,48 @@ def test_a_request_is_answered_by_the_protocol() -> None:
 
 REFUSED: dict[str, tuple[Any, str]] = {
     "no JSON": (b"{", "Expecting property name"),
-    "no end of lists": (b"[" * 100_000, "maximum recursion depth exceeded"),
+    "no end of lists": (b"[" * 100_000, "lists and objects are nested too deep"),
+    "NaN": (body(1, data=[np.nan, 1, 1]), "NaN is no number of JSON"),
+    "an infinity": (body(1, data=[1, -np.inf, 1]), "-Infinity is no number of JSON"),
+    "a number beyond its type": (
+        body(1, data=[1e39, 1, 1]),
+        "x has an element beyond the range of FP32",
+    ),
+    "a number beyond all types": (
+        b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [1e999]}]}',
+        "x has an element beyond the range of FP32",
+    ),
     "an integer beyond floats": (
         body(1, data=[10**400, 1, 1]),
-        "int too large to convert to float",
+        "the data of x are not all FP32",
     ),
-    "no inputs": ({}, "'inputs'"),
+    "words": (body(1, data=["1", "2", "3"]), "the data of x are not all FP32"),
+    "no data": (body(1, data=None), "the data of x are not all FP32"),
+    "lists of two lengths": (
+        body(1, data=[[1], [2, 3]]),
+        "the lists in the data of x differ in length",
+    ),
+    "no inputs": ({}, "a request is an object, whose inputs are a list of objects"),
+    "no object": ([1], "a request is an object, whose inputs are a list of objects"),
+    "one input twice": ({"inputs": body(1)["inputs"] * 2}, "the inputs are x, not x, x"),
     "another name": (body(1, name="z"), "the inputs are x, not z"),
     "another type": (body(1, datatype="FP64"), "x is FP32, not FP64"),
     "another rank": (body(1, shape=[3]), "x has the shape ['batch', 'n'], not [3]"),
-    "too few elements": (body(1, data=[1.0]), "cannot reshape array of size 1 into shape (1,3)"),
+    "an extent to be found": (
+        body(1, shape=[1, -1]),
+        "x has the shape ['batch', 'n'], not [1, -1]",
+    ),
+    "an extent in words": (body(1, shape=["1", 3]), "x has the shape ['batch', 'n'], not ['1', 3]"),
+    "too few elements": (body(1, data=[1.0]), "x has 1 elements, not the 3 of [1, 3]"),
+    "a great shape": (
+        body(1, shape=[1, 1 << 60]),
+        "x has 3 elements, not the 1152921504606846976 of [1, 1152921504606846976]",
+    ),
     "too many rows": (body(65), "each input has the same 1…64 rows as its first axis"),
+    "what JSON cannot say of the result": (
+        body(1, data=[3e38, 1, 1]),
+        "the output y has NaN or an infinity, which are no numbers of JSON",
+    ),
 }
 
 
@@ -206,12 +238,21 @@ def test_a_request_that_does_not_fit_is_refused_in_words(case: str) -> None:
 def test_a_request_at_which_the_model_fails_is_answered_and_counted() -> None:
     async def use(server: Server, client: Any) -> None:
         assert (await client.get("/v2/models/double/ready")).status == 200
-        answer = await client.post(INFER, json=body(1, data=[np.nan, 1.0, 1.0]))
-        assert (answer.status, await answer.json()) == (500, {"error": "no number"})
+        answer = await client.post(INFER, json=body(1, data=[-1.0, 1.0, 1.0]))
+        assert (answer.status, await answer.json()) == (500, {"error": "not this number"})
         assert (await client.post(INFER, json=body(1))).status == 200
         assert server.answers == {500: 1, 200: 1}
 
     over_http(Gated(), Limits(), use)
+
+
+def test_a_size_that_a_model_does_not_take_is_a_fault_of_the_request(model: Path) -> None:
+    async def use(server: Server, client: Any) -> None:
+        answer = await client.post(INFER, json=body(65, 16))
+        assert answer.status == 400
+        assert "b = 65 is outside the facts" in (await answer.json())["error"]
+
+    over_http(ort.InferenceSession(str(model)), Limits(most_rows=100), use)
 
 
 def test_a_request_of_too_many_bytes_is_not_read() -> None:

@@ -23,12 +23,12 @@ from offcut.backends.gpu.policy import GridPlans
 from offcut.backends.gpu.registers import check_registers
 from offcut.backends.gpu.room import check_room
 from offcut.backends.gpu.text import cuda_text
-from offcut.backends.gpu.units import AGENTS, SHARED, check_units
+from offcut.backends.gpu.units import AGENTS, SHARED, check_units, check_words
 from offcut.backends.memory import Memory
 from offcut.backends.options import Loaded, Options, TargetPlan
 from offcut.backends.plan import Plan, PlanAlternative, PlannedPiece
 from offcut.backends.predict import cost_at
-from offcut.backends.target import Target
+from offcut.backends.target import Strategies, Target
 from offcut.core.analysis import analysis
 from offcut.core.program import Program, Tile
 from offcut.core.text.parser import parse
@@ -95,6 +95,20 @@ class Cuda(Target):
     def features(self) -> frozenset[str]:
         """Return what the machine has beside compute capability 8.0."""
         return FEATURES.get(self.machine.architecture, frozenset())
+
+    def options(
+        self,
+        op: str,
+        strategy: Strategies = "auto",
+        reassociate: bool = True,
+        microkernels: Sequence[Microkernel] = (),
+        threads: int | None = None,
+        schedule: Schedule | None = None,
+    ) -> Options:
+        """Return the options; the words of a schedule about units and memories are those of a GPU."""
+        if schedule is not None:
+            check_words(schedule)
+        return super().options(op, strategy, reassociate, microkernels, threads, schedule)
 
     def policy(self, program: Program, users: Users, options: Options) -> Iterator[TargetPlan]:
         """Yield plans on a grid of blocks, then the program as it stands, each with its synchronization.

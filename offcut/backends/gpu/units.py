@@ -20,6 +20,8 @@ from offcut.core.program import (
 from offcut.core.text.printer import format_head
 from offcut.errors import TargetError
 from offcut.polyhedral.sync import Agents, Ends, Unit
+from offcut.schedule import Schedule, Staging, at_line, each_decision
+from offcut.schedule.decisions import At, Bind
 
 MAIN, SHARED, REGISTERS = "main memory", "shared", "registers"
 ASYNC_SHARED = "async_shared"
@@ -57,29 +59,55 @@ def check_units(program: Program) -> None:
                 because=f"it is no window there: what {scopes[name]} holds is of one block, and gone when that ends",
                 help=(f"at {name} … in {scopes[name]}: a window inside of a loop of its reader",),
             )
-    units, memories = (*(unit.name for unit in AGENTS.units), LANE, UNROLL), (SHARED, REGISTERS)
     for loop in analysis(program).of(For):
-        if loop.unit is not None and loop.unit not in units:
-            raise TargetError(
-                "compile",
-                f"cannot run loop {loop.iter} on {loop.unit}",
-                at=format_head(loop),
-                because=f"a GPU has no unit {loop.unit}",
-                help=(*(f"@{name}" for name in units), "without it, one iteration after the other"),
-            )
+        _check_unit(loop.iter, loop.unit, format_head(loop))
     _check_nesting(program.body, None)
     for window in analysis(program).of(Alloc):
         memory = window.memory or program.buffer(window.buffer).scope
-        if memory not in (None, *memories):
-            raise TargetError(
-                "compile",
-                f"cannot keep {window.buffer} in {memory}",
-                at=format_head(window),
-                because=f"a block of a GPU has no memory {memory}",
-                help=(*(f"in {name}" for name in memories), f"without in {memory}, in {MAIN}"),
-            )
+        _check_memory(window.buffer, memory, format_head(window))
 
 
+def check_words(schedule: Schedule) -> None:
+    """Check that what a schedule says of units and memories is of a GPU, also where it leaves no loop and no window.
+
+    Raises TargetError, with the line.
+    """
+    steps = each_decision(schedule.steps)  # where a window lies is decided by `at`, if it says so
+    for step in sorted(steps, key=lambda one: isinstance(one, Staging)):
+        with at_line(schedule, step):
+            match step:
+                case Bind():
+                    _check_unit(step.axis, step.unit, "")
+                case At():
+                    _check_memory(step.stage, step.memory, "")
+                case Staging():
+                    _check_memory(step.name, step.memory, "")
+
+
+def _check_unit(loop: str, unit: str | None, at: str) -> None:
+    if unit not in (None, *_UNITS):
+        raise TargetError(
+            "compile",
+            f"cannot run loop {loop} on {unit}",
+            at=at,
+            because=f"a GPU has no unit {unit}",
+            help=(*(f"@{name}" for name in _UNITS), "without it, one iteration after the other"),
+        )
+
+
+def _check_memory(name: str, memory: str | None, at: str) -> None:
+    memories = (SHARED, REGISTERS)
+    if memory not in (None, *memories):
+        raise TargetError(
+            "compile",
+            f"cannot keep {name} in {memory}",
+            at=at,
+            because=f"a block of a GPU has no memory {memory}",
+            help=(*(f"in {one}" for one in memories), f"without in {memory}, in {MAIN}"),
+        )
+
+
+_UNITS = (*(unit.name for unit in AGENTS.units), LANE, UNROLL)
 _NESTED = ("block", "warpgroup", "warp", LANE)
 """Units of which each stands inside of those before it."""
 

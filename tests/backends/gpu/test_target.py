@@ -390,6 +390,25 @@ def test_a_window_in_a_memory_that_there_is_not_is_refused_by_its_line(line: str
     )
 
 
+@pytest.mark.parametrize(
+    ("line", "refused_words"),
+    [
+        ("bind S.rows zork", "cannot run loop rows on zork"),
+        ("stage read A for S as A_in in zork", "cannot keep A_in in zork"),
+    ],
+)
+def test_a_word_that_leaves_no_loop_and_no_window_is_refused_by_its_line(
+    line: str, refused_words: str
+) -> None:
+    a, w, s = product(16, 16)
+    text = f"schedule S\nsplit S.j guard 64 as rows row\n{line}\n"
+    if "A_in" in line:
+        text += "at A_in S.rows in shared\n"
+    with pytest.raises(oc.TargetError) as refused:
+        oc.compile(s, inputs=[a, w], target=there(), schedule=oc.Schedule.parse(text))
+    assert (refused.value.refused, refused.value.at) == (refused_words, f"line 3: {line}")
+
+
 def test_a_result_without_axes_is_computed() -> None:
     n = oc.dim("n", max=64)
     x, r = oc.placeholder((n,), name="X"), oc.reduce_axis(n, name="r")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -259,7 +260,7 @@ class Context:
             raise
 
     def _whole_parts(self, own: Sequence[Element], shape: Sequence[Element]) -> None:
-        """See to it that a reshape into ``h//4`` parts of 4 has no rest: h is a multiple of 4."""
+        """See to it that a reshape into ``h//4`` parts of 4, or into ``-1`` of them, has no rest: h is a multiple of 4."""
         parts = [node for one in shape if isinstance(one, Expr) for node in walk(one)]
         factors = {
             node.a.name: int(node.b.value)
@@ -268,6 +269,7 @@ class Context:
             if isinstance(node.a, Var) and isinstance(node.b, Const)
         }
         if not factors:
+            self._whole_rows(own, shape)
             return
         made: dict[str, Expr] = {
             name: Binary("*", Const(factor, "index"), Var(name)) for name, factor in factors.items()
@@ -277,6 +279,19 @@ class Context:
         left = extents.quotient(total, extents.at(wanted, made))
         if left is not None and (-1 in shape or left == Const(1, "index")):
             raise Wanted(factors=factors)
+
+    def _whole_rows(self, own: Sequence[Element], shape: Sequence[Element]) -> None:
+        """See to it that what a literal shape leaves to -1 has no rest, where one size decides it."""
+        rows = math.prod(one for one in shape if isinstance(one, int) and one != -1)
+        total = extents.product(map(extents.normal, own))
+        names = variables(total)
+        if -1 not in shape or any(isinstance(one, Expr) for one in shape) or len(names) != 1:
+            return
+        (name,) = names
+        for factor in (one for one in range(2, rows + 1) if rows % one == 0):
+            made: dict[str, Expr] = {name: Binary("*", Const(factor, "index"), Var(name))}
+            if extents.quotient(extents.at(total, made), Const(rows, "index")) is not None:
+                raise Wanted(factors={name: factor})
 
     def transpose(self, operand: Operand, axes: Sequence[int]) -> Operand:
         """Its axes in another order."""

@@ -75,7 +75,12 @@ def _filled(g: Context, own: Sequence[Element], shape: list[Element]) -> list[El
         (place,) = missing
         left = math.prod(one for n, one in enumerate(shape) if n != place)  # type: ignore[misc]
         if left:
-            shape[place] = math.prod(own) // left  # type: ignore[arg-type]
+            count = math.prod(own)  # type: ignore[arg-type]
+            if count % left:
+                raise Refused(
+                    f"it has {count} elements, and [{said(*shape)}] is of a multiple of {left}"
+                )
+            shape[place] = count // left
     return shape
 
 
