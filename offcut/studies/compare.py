@@ -114,7 +114,7 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
             what="cannot compare",
         )
     ratios = {cell: _apart(a[cell], b[cell]) for cell in both}
-    peers = [ratios[cell] for cell in both if a[cell].predicted is None]
+    peers = [ratios[cell] for cell in both if a[cell].peer]
     mean = geometric_mean(peers, [1.0] * len(peers))
     drift = None if mean is None else mean.ratio
     changes = []
@@ -122,7 +122,7 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
         sample = a[cell]
         sizes = ", ".join(f"{name}={extent}" for name, extent in sample.sizes.items())
         label = f"{sample.operator} {sizes} {sample.contender}"
-        if drift is not None and sample.predicted is None:
+        if drift is not None and sample.peer:
             continue
         changes.append(Change(label, ratios[cell] if drift is None else _over(ratios[cell], drift)))
     alone = len(a.keys() - b.keys()), len(b.keys() - a.keys())

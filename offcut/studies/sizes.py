@@ -131,14 +131,17 @@ def _of_range(text: str, points: int, at: str) -> Values:
 def _of_csv(file: Path, column: str, at: str) -> Values:
     """Return the extents in a column of a CSV file, whose first line has names; a file of one column needs no name."""
     try:
-        with file.open(newline="", encoding="utf-8") as text:
-            lines = [line for line in csv.reader(text) if line and not line[0].startswith("#")]
-    except (OSError, UnicodeDecodeError) as error:
-        because = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        with file.open(newline="", encoding="utf-8-sig") as text:
+            reader = csv.reader(text)
+            numbered = [
+                (reader.line_num, line) for line in reader if line and not line[0].startswith("#")
+            ]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        because = getattr(error, "strerror", None) or "it is no CSV file in UTF-8"
         raise refusal(
             at, f"{file.name}: {because}", *EXAMPLES, what="cannot read the sizes"
         ) from error
-    header = [name.strip() for name in lines[0]] if lines else []
+    header = [name.strip() for name in numbered[0][1]] if numbered else []
     named = bool(header) and not all(re.fullmatch(r"\d+", name) for name in header)
     name = column or at.rpartition(".")[2]
     if named and name in header:
@@ -153,7 +156,7 @@ def _of_csv(file: Path, column: str, at: str) -> Values:
             f'{{csv = "{file.name}", column = "…"}}',
         )
     extents: list[int] = []
-    for number, line in enumerate(lines[named:], 1 + named):
+    for number, line in numbered[named:]:
         text_here = line[position].strip() if position < len(line) else ""
         if not re.fullmatch(r"\d+", text_here):
             raise refusal(at, f"{file.name}, line {number}: {text_here!r} is no whole number")

@@ -165,6 +165,41 @@ def test_a_report_has_pictures_in_two_formats(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "report.html").read_text().count("data:image/png;base64,") == 4
 
 
+@pytest.mark.usefixtures("no_pictures")
+def test_one_contender_does_not_spoil_the_others(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import sys\n"
+        "def writes(inputs, sizes):\n    inputs['A'][...] = 0\n    return lambda: inputs['A'] @ inputs['B']\n"
+        "def tires(inputs, sizes):\n    left = [0] * 3\n"
+        "    return lambda: (left.pop(), inputs['A'] @ inputs['B'])[1]\n"
+        "def nothing(inputs, sizes):\n    return lambda: None\n"
+        "def leaves(inputs, sizes):\n    sys.exit(3)\n"
+    )
+    names = ("writes", "tires", "nothing", "leaves")
+    own = "".join(f'[[contenders]]\npeer = "mine:{name}"\n' for name in names)
+    text = HEAD + DENSE.replace("[1, 3]", "[2]") + AUTO + own + NUMPY
+    outcome = oc.study(written(tmp_path, text), tmp_path / "out")
+    again = oc.study(tmp_path / "study.toml", tmp_path / "out", retry=True)
+
+    failed = {one.contender: one.failed for one in read_samples(tmp_path / "out" / FILE).values()}
+    assert failed.pop("mine:writes").startswith("wrong values: off by 1 of the largest one")
+    assert failed == {
+        "auto": "",
+        "numpy": "",
+        "mine:tires": "while it was timed, IndexError: pop from empty list",
+        "mine:nothing": "wrong values: results of shape () where (2, 16) are due",
+        "mine:leaves": "SystemExit: 3",
+    }
+    assert (outcome.measured, again.measured, again.kept) == (6, 4, 2)
+
+
+def test_equal_contenders_are_measured_each(tmp_path: Path) -> None:
+    again = AUTO.replace("strategy", 'name = "again"\nstrategy')
+    cells = [cell for *_, cell in defined(tmp_path, HEAD + DENSE + AUTO + again).cells()]
+
+    assert len(set(cells)) == 4
+
+
 def test_what_is_ones_own_competes(tmp_path: Path) -> None:
     from offcut.studies.template import write_template
 
@@ -266,7 +301,8 @@ def test_two_folders_are_compared_beyond_noise(tmp_path: Path, loss: float, verd
             append_sample(tmp_path / folder / FILE, sampled(f"{cell}", seconds, predicted=1e-5))
             peers = tuple((1 + 0.01 * rng.random(21)) * 2e-5)
             append_sample(
-                tmp_path / folder / FILE, sampled(f"peer {cell}", peers, contender="numpy")
+                tmp_path / folder / FILE,
+                sampled(f"peer {cell}", peers, contender="numpy", peer=True),
             )
     comparison = compare(tmp_path / "a", tmp_path / "b")
 
