@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +17,14 @@ from offcut.experiment.table import wide_console
 from offcut.experiment.timing import Timing, measure
 from offcut.studies.contenders import Contender, Ready
 from offcut.studies.definition import Definition, read_definition
-from offcut.studies.environment import Load, command, digest, environment, watched
+from offcut.studies.environment import (
+    Load,
+    command,
+    digest,
+    environment,
+    watched,
+    write_environment,
+)
 from offcut.studies.errors import raised
 from offcut.studies.report import write_report
 from offcut.studies.samples import FILE, Sample, append_sample, read_samples
@@ -77,9 +83,15 @@ def study(
     check_writable(folder / FILE, "study")
     kept = read_samples(folder / FILE)
     groups = missing_groups(definition, kept, retry)
-    measured = measure_groups(definition, groups, folder)
-    samples = read_samples(folder / FILE)
-    write_report(definition, samples, folder)
+    try:
+        measured = measure_groups(definition, groups, folder)
+        samples = read_samples(folder / FILE)
+        write_report(definition, samples, folder)
+    except OSError as error:  # a full disk, a folder in the place of a file
+        because = error.strerror or str(error)
+        help = ("the same command goes on with what is measured",)
+        at = str(error.filename or folder)
+        raise OffcutError("study", "cannot write", at=at, because=because, help=help) from error
     cells = {cell for _, _, _, cell in definition.cells()}
     failed = sum(1 for cell in cells if cell in samples and samples[cell].failed)
     again = {cell for group in groups for cell in group.cells}
@@ -111,11 +123,7 @@ def measure_groups(definition: Definition, groups: Sequence[Group], folder: Path
         return 0
     where = environment()
     name = digest(where)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "environments").mkdir(exist_ok=True)
-    facts = {**where, "command": command(), "seed": definition.seed}
-    described = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
-    (folder / "environments" / f"{name}.json").write_text(described, encoding="utf-8")
+    write_environment(folder, name, {**where, "command": command(), "seed": definition.seed})
     count = sum(len(group.cells) for group in groups)
     done = 0
     with _progress() as bar:

@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from offcut.errors import DescribeError
 from offcut.experiment.timing import Ratio, Timing, paired_ratio
 from offcut.studies import compare
 from offcut.studies.definition import Definition, read_definition
 from offcut.studies.described import Described
-from offcut.studies.environment import digest
+from offcut.studies.environment import digest, read_environments, write_environment
 from offcut.studies.loops_elsewhere import as_python, compiled_elsewhere, loops_call
 from offcut.studies.results import results_of
 from offcut.studies.run import missing_groups
@@ -309,6 +310,32 @@ def test_two_folders_are_compared_beyond_noise(tmp_path: Path, loss: float, verd
     assert {one.verdict for one in comparison.changes} == {verdict}
     assert len(comparison.changes) == 6
     assert comparison.drift is not None
+
+
+def test_what_peers_stray_is_noise(tmp_path: Path) -> None:
+    for folder, strayed in (("a", 1.0), ("b", 1.1)):
+        (tmp_path / folder).mkdir()
+        for cell in range(10):
+            factor = strayed if cell % 2 else 1 / strayed
+            one = sampled(f"{cell}", (factor,) * 9, contender="numpy", peer=True)
+            append_sample(tmp_path / folder / FILE, one)
+        for cell, loss in (("few", strayed**0.5), ("more", strayed**3)):
+            append_sample(tmp_path / folder / FILE, sampled(cell, (loss,) * 9))
+    comparison = compare(tmp_path / "a", tmp_path / "b")
+
+    agree(np.array(comparison.margin), np.array(0.1))
+    assert [one.verdict for one in comparison.changes] == ["same", "slower"]
+    assert "changed by up to 10% without a cause" in str(comparison)
+
+
+def test_an_environment_is_whole_or_refused(tmp_path: Path) -> None:
+    facts = {"machine": "m", "cpu": "c", "commit": "", "dirty": False, "libraries": {}}
+    write_environment(tmp_path, "one", facts)
+
+    assert read_environments(tmp_path, ["one", "one", "none"]) == [facts]
+    (tmp_path / "environments" / "one.json").write_text('{"machine": ')
+    with pytest.raises(DescribeError, match="remove it: the samples stay"):
+        read_environments(tmp_path, ["one"])
 
 
 def test_every_suite_has_a_source_and_operators_that_are_described() -> None:
