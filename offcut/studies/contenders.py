@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 import offcut as oc
-from offcut.core.extras import check_installed
 from offcut.errors import OffcutError
 from offcut.experiment.contraction import Array
 from offcut.experiment.peers import PEERS, load_peers
@@ -116,7 +116,7 @@ class Library:
         if isinstance(task.for_peers, ModelTask | TorchTask):
             return _of_model(self.peer, self.threads, task.for_peers)
         if self._loaded is None:
-            check_installed("study", f"cannot measure {self.peer}", self.peer.partition(".")[0])
+            _check_installed(self.peer, self.peer.partition(".")[0])
             self._loaded = load_peers([self.peer], self.threads)
             if self._loaded.missing:
                 raise refusal(
@@ -184,6 +184,8 @@ class Elsewhere:
         if not isinstance(operator.workload, Described):
             because = "it is not described in loops"
             raise refusal(operator.name, because, what=f"cannot compile by {self.peer}")
+        if self.peer == "numba":
+            _check_installed("numba", "numba")
         program = operator.workload.program
         if operator.name not in self._compiled:
             self._compiled[operator.name] = compiled_elsewhere(self.peer, program)
@@ -192,10 +194,16 @@ class Elsewhere:
         return Ready(run, lambda _: results, self.peer)
 
 
+def _check_installed(peer: str, package: str) -> None:
+    if find_spec(package) is None:
+        because, help = f"{package} is not installed", f"pip install {package}"
+        raise refusal(peer, because, help, what=f"cannot measure {peer}")
+
+
 def _of_model(peer: str, threads: int, task: ModelTask | TorchTask) -> Ready:
     """Return a library on a whole model."""
     package = peer.partition(".")[0]
-    check_installed("study", f"cannot measure {peer}", package)
+    _check_installed(peer, package)
     if isinstance(task, TorchTask) and package == "torch":
         import torch
 
@@ -224,7 +232,8 @@ def _of_model(peer: str, threads: int, task: ModelTask | TorchTask) -> Ready:
         import openvino
 
         core = openvino.Core()
-        core.set_property("CPU", {"INFERENCE_NUM_THREADS": threads})
+        how = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
+        core.set_property("CPU", how)
         request = core.compile_model(core.read_model(task.file, b""), "CPU").create_infer_request()
         return Ready(
             lambda: request.infer(dict(task.feed)),

@@ -381,6 +381,6 @@ def read_toml(file: Path, at: str) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise refusal(at, f"{file.name}: {error.strerror}", 'offcut study "layers.toml"') from error
+        raise refusal(at, f"{error.strerror}", 'offcut study "layers.toml"') from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise refusal(at, str(error), what="cannot read the file") from error

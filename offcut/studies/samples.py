@@ -88,9 +88,12 @@ def read_samples(file: Path) -> dict[str, Sample]:
 def _samples(file: Path) -> Iterator[Sample]:
     if not file.exists():
         return
-    lines = file.read_bytes().split(b"\n")[
-        :-1
-    ]  # behind the last end is what a process wrote when it was killed
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        because = error.strerror or str(error)
+        raise refusal(str(file), because, what="cannot read the samples") from error
+    lines = content.split(b"\n")[:-1]  # a process that was killed wrote what is behind the last end
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -336,6 +337,55 @@ def test_an_environment_is_whole_or_refused(tmp_path: Path) -> None:
     (tmp_path / "environments" / "one.json").write_text('{"machine": ')
     with pytest.raises(DescribeError, match="remove it: the samples stay"):
         read_environments(tmp_path, ["one"])
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_model_of_a_file_is_measured(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    x, y = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", 8])
+        for name in ("x", "y")
+    )
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    opset = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "m.onnx")
+    models = (
+        '[[operators]]\nmodel = "m.onnx"\nsizes = {batch = [1, 3]}\n'
+        '[[operators]]\nname = "other"\nmodel = "m.onnx"\nsizes = {lines = [1]}\n'
+    )
+    oc.study(written(tmp_path, HEAD + models + AUTO), tmp_path / "out")
+
+    good, same, bad = read_samples(tmp_path / "out" / FILE).values()
+    assert [good.failed, same.failed, good.error] == ["", "", 0.0]
+    assert good.predicted is not None
+    assert bad.failed == "study: cannot measure m.onnx, because its size 'batch' has no value"
+
+
+@pytest.mark.slow
+def test_a_module_of_torch_is_measured(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "def model():\n    return torch.nn.Linear(8, 4), lambda n: (torch.randn(n, 8),)\n"
+    )
+    model = '[[operators]]\nmodel = "mine:model"\nsizes = {n = [1, 3]}\n'
+    torch = '[[contenders]]\npeer = "torch"\n'
+    oc.study(written(tmp_path, HEAD + model + AUTO + torch), tmp_path / "out")
+
+    samples = read_samples(tmp_path / "out" / FILE).values()
+    assert [one.failed for one in samples] == [""] * 4
+    assert [one.predicted is None for one in samples] == [False, True] * 2
+
+
+def test_a_peer_that_is_not_installed_is_named(tmp_path: Path) -> None:
+    peer = '[[contenders]]\npeer = "openvino"\n'
+    definition = defined(tmp_path, HEAD + DENSE + peer)
+    if find_spec("openvino") is not None:
+        pytest.skip("openvino is installed")
+    task = definition.operators[0].workload.task({"m": 1, "k": 8, "n": 16}, 0)
+
+    with pytest.raises(DescribeError, match="openvino is not installed"):
+        definition.contenders[0].ready(definition.operators[0], task)
 
 
 def test_every_suite_has_a_source_and_operators_that_are_described() -> None:
