@@ -94,6 +94,16 @@ def warnings(results: Results, samples: Mapping[str, Sample]) -> list[str]:
         said.append(
             f"in {apart} of {len(results.rows)} rows contenders did not take turns with each other: their ratios are of medians, with wider intervals"
         )
+    clocks = sum(
+        1
+        for row in results.rows
+        if len({one.clock for one in row.samples.values() if one.seconds}) > 1
+    )
+    if clocks:
+        said.append(
+            f"in {clocks} of {len(results.rows)} rows some were timed by the wall and others by processor time: "
+            "their ratios say nothing; measure the row into another folder"
+        )
     return said
 
 

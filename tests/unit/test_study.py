@@ -24,6 +24,7 @@ from offcut.studies.definition import Definition, read_definition
 from offcut.studies.described import Described
 from offcut.studies.environment import digest, read_environments, write_environment
 from offcut.studies.loops_elsewhere import as_python, compiled_elsewhere, loops_call
+from offcut.studies.report import warnings
 from offcut.studies.results import results_of
 from offcut.studies.run import missing_groups
 from offcut.studies.samples import FILE, Sample, append_sample, read_samples
@@ -421,6 +422,17 @@ def test_results_are_by_the_cells_of_the_file(tmp_path: Path) -> None:
     assert missing_groups(definition, samples, retry=False) == []
     left = dict(itertools.islice(samples.items(), 1))
     assert sum(len(group.cells) for group in missing_groups(definition, left, retry=False)) == 3
+
+
+def test_a_report_warns_of_two_clocks(tmp_path: Path) -> None:
+    definition = defined(tmp_path, HEAD + DENSE + AUTO + NUMPY)
+    samples = {
+        cell: sampled(cell, (1.0,) * 7, clock="wall" if one.is_peer else "processor time")
+        for _, _, one, cell in definition.cells()
+    }
+
+    (said,) = warnings(results_of(definition, samples), samples)
+    assert said.startswith("in 2 of 2 rows some were timed by the wall and others by processor")
 
 
 def test_a_digest_is_of_the_content_alone() -> None:
