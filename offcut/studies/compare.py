@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from offcut.experiment.timing import Ratio
+from offcut.studies.environment import read_environments
 from offcut.studies.errors import refusal
 from offcut.studies.samples import FILE, Sample, read_samples
 from offcut.studies.statistics import Mean, geometric_mean, interval, median, share_of
@@ -21,18 +21,20 @@ DRIFT = 0.02
 class Change:
     """A cell that both folders have.
 
-    ratio  seconds in the first over those in the second: above 1, the second is faster
+    ratio   seconds in the first over those in the second: above 1, the second is faster
+    margin  that its interval has to lie beyond
     """
 
     label: str
     ratio: Ratio
+    margin: float = DRIFT
 
     @property
     def verdict(self) -> str:
         """Return ``faster``, ``slower``, or ``same`` where the interval does not lie beyond what drifts."""
-        if self.ratio.low > 1 + DRIFT:
+        if self.ratio.low > 1 + self.margin:
             return "faster"
-        return "slower" if self.ratio.high < 1 - DRIFT else "same"
+        return "slower" if self.ratio.high < 1 / (1 + self.margin) else "same"
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Comparison:
 
     first, second  a line for each folder: its commits and machines
     alone          cells that only one of them has
+    margin         2 %, or what 19 of 20 intervals of peers lie within, where that is more: what two runs differ by without any change
     drift          the geometric mean of the peers' ratios: how the machine changed, which the other ratios are divided by; None where no peer was measured twice
     """
 
@@ -49,6 +52,7 @@ class Comparison:
     changes: tuple[Change, ...]
     alone: tuple[int, int]
     drift: Ratio | None
+    margin: float = DRIFT
 
     @property
     def mean(self) -> Mean | None:
@@ -82,11 +86,17 @@ class Comparison:
             lines.append(
                 f"peers, which did not change: {self.drift}; what follows is divided by it"
             )
+            if self.margin > DRIFT:
+                lines.append(
+                    f"single cells of peers changed by up to {self.margin:.0%} without a cause: so much is taken for noise"
+                )
+        else:
+            lines.append("no peers: a change of the machine looks like one of the code")
         for one in (*self.slower, *self.faster):
             lines.append(f"{one.verdict}  {one.ratio}  {one.label}")
         same = len(self.changes) - len(self.slower) - len(self.faster)
         lines.append(
-            f"{len(self.slower)} slower, {len(self.faster)} faster, {same} the same to {DRIFT:.0%} and their 95 % intervals"
+            f"{len(self.slower)} slower, {len(self.faster)} faster, {same} the same to {self.margin:.0%} and their 95 % intervals"
         )
         if self.mean is not None:
             lines.append(f"geometric mean of the first over the second: {self.mean.ratio}")
@@ -114,19 +124,28 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
             what="cannot compare",
         )
     ratios = {cell: _apart(a[cell], b[cell]) for cell in both}
-    peers = [ratios[cell] for cell in both if a[cell].predicted is None]
+    peers = [ratios[cell] for cell in both if a[cell].peer]
     mean = geometric_mean(peers, [1.0] * len(peers))
     drift = None if mean is None else mean.ratio
+    margin = DRIFT if drift is None else max(DRIFT, _stray(peers, drift.value))
     changes = []
     for cell in both:
         sample = a[cell]
         sizes = ", ".join(f"{name}={extent}" for name, extent in sample.sizes.items())
         label = f"{sample.operator} {sizes} {sample.contender}"
-        if drift is not None and sample.predicted is None:
+        if drift is not None and sample.peer:
             continue
-        changes.append(Change(label, ratios[cell] if drift is None else _over(ratios[cell], drift)))
+        ratio = ratios[cell] if drift is None else _over(ratios[cell], drift)
+        changes.append(Change(label, ratio, margin))
     alone = len(a.keys() - b.keys()), len(b.keys() - a.keys())
-    return Comparison(_said(Path(first), a), _said(Path(second), b), tuple(changes), alone, drift)
+    lines = _said(Path(first), a), _said(Path(second), b)
+    return Comparison(*lines, tuple(changes), alone, drift, margin)
+
+
+def _stray(peers: Sequence[Ratio], drift: float) -> float:
+    """Return how far beyond `drift` the intervals of peers lie, as a part of it, but for one of twenty."""
+    beyond = sorted(max(one.low / drift, drift / one.high, 1.0) - 1 for one in peers)
+    return beyond[math.ceil(0.95 * len(beyond)) - 1]
 
 
 def _samples(folder: Path) -> dict[str, Sample]:
@@ -164,10 +183,7 @@ def _over(ratio: Ratio, drift: Ratio) -> Ratio:
 
 def _said(folder: Path, samples: Mapping[str, Sample]) -> str:
     parts = [str(folder)]
-    for name in dict.fromkeys(one.environment for one in samples.values()):
-        file = folder / "environments" / f"{name}.json"
-        if file.exists():
-            facts = json.loads(file.read_text(encoding="utf-8"))
-            dirty = " with changes" if facts["dirty"] else ""
-            parts.append(f"{facts['commit'][:12] or 'no commit'}{dirty}, {facts['cpu']}")
+    for facts in read_environments(folder, [one.environment for one in samples.values()]):
+        dirty = " with changes" if facts["dirty"] else ""
+        parts.append(f"{facts['commit'][:12] or 'no commit'}{dirty}, {facts['cpu']}")
     return " · ".join(parts)

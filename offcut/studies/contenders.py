@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 import offcut as oc
-from offcut.core.extras import check_installed
 from offcut.errors import OffcutError
 from offcut.experiment.contraction import Array
 from offcut.experiment.peers import PEERS, load_peers
@@ -21,7 +21,7 @@ from offcut.studies.errors import check_keys, refusal, text_of, texts_of, whole_
 from offcut.studies.loops_elsewhere import PEERS as LOOPS
 from offcut.studies.loops_elsewhere import compiled_elsewhere, loops_call
 from offcut.studies.models import ModelTask, TorchTask, results_of
-from offcut.studies.named import digest_of_file, named
+from offcut.studies.named import Named, digest_of_file, named
 from offcut.studies.tasks import Compiled, Operator, Task
 
 OURS = ("strategy", "schedule", "price", "microkernels", "target", "machine", "threads")
@@ -116,7 +116,7 @@ class Library:
         if isinstance(task.for_peers, ModelTask | TorchTask):
             return _of_model(self.peer, self.threads, task.for_peers)
         if self._loaded is None:
-            check_installed("study", f"cannot measure {self.peer}", self.peer.partition(".")[0])
+            _check_installed(self.peer, self.peer.partition(".")[0])
             self._loaded = load_peers([self.peer], self.threads)
             if self._loaded.missing:
                 raise refusal(
@@ -155,7 +155,7 @@ def _inside(run: Callable[[], Any], session: Callable[[], Any]) -> Callable[[], 
 class Own:
     """A function of a user's: ``function(inputs, sizes)`` gives what to call, without arguments; that gives an array, or several.
 
-    inputs  all arrays by name, constants too
+    inputs  copies of all arrays by name, constants too: what it writes there, nobody else reads
     """
 
     name: str
@@ -165,7 +165,7 @@ class Own:
 
     def ready(self, operator: Operator, task: Task) -> Ready:
         """Return what the function gives for the task."""
-        given = {**task.operands, **task.constants}
+        given = {name: x.copy() for name, x in {**task.operands, **task.constants}.items()}
         return Ready(self.function(given, dict(task.sizes)), results_of, self.name)
 
 
@@ -184,6 +184,8 @@ class Elsewhere:
         if not isinstance(operator.workload, Described):
             because = "it is not described in loops"
             raise refusal(operator.name, because, what=f"cannot compile by {self.peer}")
+        if self.peer == "numba":
+            _check_installed("numba", "numba")
         program = operator.workload.program
         if operator.name not in self._compiled:
             self._compiled[operator.name] = compiled_elsewhere(self.peer, program)
@@ -192,10 +194,16 @@ class Elsewhere:
         return Ready(run, lambda _: results, self.peer)
 
 
+def _check_installed(peer: str, package: str) -> None:
+    if find_spec(package) is None:
+        because, help = f"{package} is not installed", f"pip install {package}"
+        raise refusal(peer, because, help, what=f"cannot measure {peer}")
+
+
 def _of_model(peer: str, threads: int, task: ModelTask | TorchTask) -> Ready:
     """Return a library on a whole model."""
     package = peer.partition(".")[0]
-    check_installed("study", f"cannot measure {peer}", package)
+    _check_installed(peer, package)
     if isinstance(task, TorchTask) and package == "torch":
         import torch
 
@@ -224,7 +232,8 @@ def _of_model(peer: str, threads: int, task: ModelTask | TorchTask) -> Ready:
         import openvino
 
         core = openvino.Core()
-        core.set_property("CPU", {"INFERENCE_NUM_THREADS": threads})
+        how = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
+        core.set_property("CPU", how)
         request = core.compile_model(core.read_model(task.file, b""), "CPU").create_infer_request()
         return Ready(
             lambda: request.infer(dict(task.feed)),
@@ -253,6 +262,11 @@ def read_contenders(
         _contender(table, threads, f"{file.name}, contenders[{number}]", file.parent)
         for number, table in enumerate(tables)
     ]
+    for number, one in enumerate(found):
+        before = sum(1 for other in found[:number] if other.identity == one.identity)
+        if before:  # measured for itself, so that the two say what noise is
+            one.identity = {**one.identity, "again": before}
+    _check_strategies(found, file.name)
     names = [one.name for one in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -260,7 +274,9 @@ def read_contenders(
     return tuple(found)
 
 
-def _contender(table: Mapping[str, Any], threads: int, at: str, folder: Path) -> Contender:
+def _contender(
+    table: Mapping[str, Any], threads: int, at: str, folder: Path
+) -> Ours | Library | Own | Elsewhere:
     if "peer" in table:
         check_keys(table, ("peer", "name", "threads"), at)
         return _peer(table, threads, at, folder)
@@ -299,8 +315,18 @@ def _contender(table: Mapping[str, Any], threads: int, at: str, folder: Path) ->
             for one in kernels
             for k in (one.value if isinstance(one.value, list | tuple) else [one.value])
         ]
-    name = text_of(table, "name", at, _name(table))
+    name = text_of(table, "name", at) or _name(table)
     return Ours(name, identity, lambda: _arguments(options, table))
+
+
+def _check_strategies(found: Sequence[Contender], at: str) -> None:
+    """Refuse two strategies of a user's with one name, of which the second would take the place of the first."""
+    registered: dict[str, str] = {}
+    for one in found:
+        for label, own in one.identity.get("strategy_digests", {}).items():
+            if registered.setdefault(label, own) != own:
+                texts = " and ".join(text.split()[0] for text in (registered[label], own))
+                raise refusal(at, f"two strategies are called {label!r}: {texts}", "rename one")
 
 
 def threads_of(table: Mapping[str, Any], threads: int, at: str) -> int:
@@ -327,17 +353,21 @@ def _strategy(given: Any, identity: dict[str, Any], at: str, folder: Path) -> An
     for one in texts_of(given, f"{at}.strategy", 'strategy = "auto"'):
         if one.partition("(")[0] not in known:
             own = named(one, "offcut.strategies", folder, f"{at}.strategy")
-            identity.setdefault("strategy_digests", []).append(own.digest)
-            names.append(_registered(own.value, one))
+            names.append(_registered(own, at))
+            identity.setdefault("strategy_digests", {})[names[-1]] = f"{own.name} {own.digest}"
         else:
             names.append(one)
     return names if isinstance(given, list) else names[0]
 
 
-def _registered(function: Any, name: str) -> str:
+def _registered(own: Named, at: str) -> str:
     """Return the name that a user's generator of tiles is registered under: that of the function."""
-    label = str(getattr(function, "__name__", name.rpartition(":")[2]))
-    oc.strategy(label)(function)
+    label = str(getattr(own.value, "__name__", own.name.rpartition(":")[2]))
+    try:
+        oc.strategy(label)(own.value)
+    except OffcutError as error:
+        what = f"cannot take the strategy {own.name!r}"
+        raise refusal(f"{at}.strategy", error.because, *error.help, what=what) from error
     return label
 
 
@@ -355,9 +385,11 @@ def _name(table: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
-def _peer(table: Mapping[str, Any], threads: int, at: str, folder: Path) -> Contender:
+def _peer(
+    table: Mapping[str, Any], threads: int, at: str, folder: Path
+) -> Library | Own | Elsewhere:
     text = text_of(table, "peer", at)
-    name, count = text_of(table, "name", at, text), threads_of(table, threads, at)
+    name, count = text_of(table, "name", at) or text, threads_of(table, threads, at)
     package = text.partition(".")[0]
     if text in LOOPS:
         return Elsewhere(name, {"peer": text}, text)
@@ -368,4 +400,4 @@ def _peer(table: Mapping[str, Any], threads: int, at: str, folder: Path) -> Cont
             f"{at}.peer", f"there is no peer {text!r}", ", ".join((package, *PEERS[package]))
         )
     own = named(text, "offcut.peers", folder, f"{at}.peer")
-    return Own(name, {"peer": text, "digest": own.digest}, own.value)
+    return Own(name, {"peer": text, "digest": own.digest, "threads": count}, own.value)

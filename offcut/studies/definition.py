@@ -76,7 +76,7 @@ def read_definition(file: Path, seconds: float | None = None) -> Definition:
         head, ("name", "about", "seconds_per_cell", "rounds", "seed", "threads", "baseline"), at
     )
     name = text_of(head, "name", at, file.stem)
-    if not re.fullmatch(r"[\w.-]+", name):
+    if not re.fullmatch(r"[\w.-]+", name) or not name.strip("."):
         raise refusal(f"{at}.name", f"{name!r} is no name of a folder", f'name = "{file.stem}"')
     threads = whole_of(head, "threads", at, 1, 1)
     for key, example in (
@@ -98,11 +98,12 @@ def read_definition(file: Path, seconds: float | None = None) -> Definition:
             f"there is no contender {baseline!r}",
             ", ".join(one.name for one in contenders),
         )
-    given = number_of(head, "seconds_per_cell", at, SECONDS, 1e-4)
+    if seconds is not None:
+        head = {**head, "seconds_per_cell": seconds}
     return Definition(
         name,
         text_of(head, "about", at),
-        given if seconds is None else seconds,
+        number_of(head, "seconds_per_cell", at, SECONDS, 1e-4),
         whole_of(head, "rounds", at, ROUNDS, 1),
         whole_of(head, "seed", at, 0, 0),
         threads,

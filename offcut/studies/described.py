@@ -49,6 +49,14 @@ class Described:
     _program: Program | None = None
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of its inputs."""
+        if self.inputs is not None:
+            return tuple(one.name for one in self.inputs)
+        kinds = (Kind.INPUT, Kind.INOUT)
+        return tuple(one.name for one in self.program.buffers if one.kind in kinds)
+
+    @property
     def program(self) -> Program:
         """Return what is described as loops, with the user's names of inputs."""
         if self._program is None:

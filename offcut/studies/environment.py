@@ -8,7 +8,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from offcut.experiment.machine import describe
+from offcut.studies.errors import refusal
 
 LIBRARIES = (
     "numpy",
@@ -57,6 +58,36 @@ def environment() -> dict[str, Any]:
         "commit": commit,
         "dirty": dirty,
     }
+
+
+def write_environment(folder: Path, name: str, facts: Mapping[str, Any]) -> None:
+    """Write what a study was measured with into its folder, whole or not at all."""
+    file = folder / "environments" / f"{name}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_suffix(".part")
+    part.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    part.replace(file)
+
+
+def read_environments(folder: Path, names: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the environments of these names that a study's folder has, each once.
+
+    Raises DescribeError for a file that was damaged.
+    """
+    every = []
+    for name in dict.fromkeys(names):
+        file = folder / "environments" / f"{name}.json"
+        if not file.is_file():
+            continue
+        try:
+            facts = json.loads(file.read_text(encoding="utf-8"))
+            if not {"machine", "cpu", "commit", "dirty", "libraries"} <= facts.keys():
+                raise ValueError("it lacks what it must say")
+        except (ValueError, AttributeError) as error:
+            help = "remove it: the samples stay"
+            raise refusal(str(file), str(error), help, what="cannot read the file") from error
+        every.append(facts)
+    return every
 
 
 def digest(values: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -18,6 +19,12 @@ def refusal(
     help  what would be accepted
     """
     return DescribeError("study", what, at=at, because=because, help=help)
+
+
+def raised(error: BaseException) -> str:
+    """Return what a user's code raised, in a line."""
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0] if text else 'no reason'}"
 
 
 def check_keys(table: Mapping[str, Any], known: Iterable[str], at: str) -> None:
@@ -47,7 +54,11 @@ def number_of(table: Mapping[str, Any], key: str, at: str, default: float, least
     Raises DescribeError where it is less, or no number.
     """
     value = table.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not least <= value < math.inf
+    ):
         raise refusal(
             f"{at}.{key}", f"{value!r} is no number from {least:g} on", f"{key} = {default:g}"
         )

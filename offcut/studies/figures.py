@@ -108,7 +108,8 @@ def _speed(results: Results, rows: Sequence[Row], axis: str) -> Figure:
         axes.set_ylim(bottom=0)
     else:
         axes.set_yscale("log")
-    axes.legend(fontsize=8)
+    if axes.lines:
+        axes.legend(fontsize=8)
     return figure
 
 

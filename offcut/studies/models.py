@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ import offcut as oc
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.extras import check_installed
 from offcut.core.interpret.values import evaluate
-from offcut.errors import DescribeError
+from offcut.errors import DescribeError, OffcutError
 from offcut.experiment.contraction import Array
 from offcut.studies.errors import refusal, text_of
 from offcut.studies.named import digest_of_file, named
@@ -80,16 +81,22 @@ class OnnxWorkload:
 
     def task(self, sizes: Mapping[str, int], seed: int) -> Task:
         """Return an array for each input."""
-        declared, rng = self.model.declared, np.random.default_rng(seed)
-        known = {size.name: _size(sizes, size.name, self.file) for size in declared.sizes}
+        inputs, rng = self.model.inputs, np.random.default_rng(seed)
+        known = {size.name: _size(sizes, size.name, self.file) for size in self.model.sizes}
+        for given, names in ((sizes, known), (self.values, inputs)):
+            for name in given:
+                if name not in names:
+                    what = f"cannot measure {self.file.name}"
+                    because = f"it has no {name!r}, but {', '.join(names) or 'none'}"
+                    raise DescribeError("study", what, because=because)
         operands = {
-            buffer.name: drawn(
-                [int(evaluate(extent, known)) for extent in buffer.shape],
-                numpy_dtype(buffer.dtype),
+            name: drawn(
+                [int(evaluate(extent, known)) for extent in one.shape],
+                numpy_dtype(one.dtype),
                 rng,
-                self.values.get(buffer.name, ""),
+                self.values.get(name, ""),
             )
-            for buffer in declared.buffers
+            for name, one in inputs.items()
         }
         moved = self.file.stat().st_size + sum(array.nbytes for array in operands.values())
         kind = next((one.dtype.name for one in operands.values() if one.dtype.kind == "f"), "int8")
@@ -115,7 +122,9 @@ class OnnxWorkload:
             )
         from offcut.graph.interpret import interpreted
 
-        made = interpreted(self.model.asked, operands)
+        imported = self.model.imported
+        named = {imported.inputs[name]: array for name, array in operands.items()}
+        made = interpreted(imported.bound, named)
         return Exact(tuple(made.values()), tolerance, "the interpreter")
 
 
@@ -185,7 +194,7 @@ class TorchWorkload:
             model = oc.from_torch(
                 self.module.eval(), example, dynamic_shapes=free, **_options(options)
             )
-        return CompiledModel(model, positional=True)
+        return CompiledModel(model, tuple(inspect.signature(self.module.forward).parameters))
 
     def _exact(self, given: Sequence[Any]) -> Exact:
         import copy
@@ -210,24 +219,37 @@ class TorchTask:
 
 @dataclass(frozen=True)
 class CompiledModel:
-    """A model of offcut's."""
+    """A model of offcut's.
+
+    arguments  names of a module's, which is called with them in order; none of an ONNX file, whose inputs have names
+    """
 
     model: Any
-    positional: bool = False
+    arguments: tuple[str, ...] = ()
 
     def call(self, task: Task) -> tuple[Callable[[], Any], Callable[[Any], tuple[Array, ...]]]:
         """Return a call on the task's inputs."""
         given: tuple[Any, ...] = (dict(task.operands),)
-        if self.positional:
+        if self.arguments:
             given = tuple(task.for_peers.given)
         return (lambda: self.model(*given)), results_of
 
     def cost(self, task: Task) -> Any:
         """Return the model's predicted cost; None where it has none."""
         try:
-            return self.model.cost(**task.sizes)
-        except (AttributeError, TypeError):
+            return self.model.cost(**self._sizes(task))
+        except (AttributeError, KeyError, OffcutError):
             return None
+
+    def _sizes(self, task: Task) -> Mapping[str, int]:
+        """Return the sizes as the model names them: of a module of torch, ``x_0`` is the first extent of x."""
+        if not self.arguments:
+            return task.sizes
+        shapes = dict(
+            zip(self.arguments, (one.shape for one in task.operands.values()), strict=False)
+        )
+        parts = {size.name: size.name.rpartition("_") for size in self.model.sizes}
+        return {name: shapes[one][int(axis)] for name, (one, _, axis) in parts.items()}
 
 
 def results_of(made: Any) -> tuple[Array, ...]:

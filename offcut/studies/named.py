@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from offcut.studies.errors import refusal
+from offcut.studies.errors import raised, refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,10 @@ def named(name: str, group: str, folder: Path, at: str) -> Named:
             value: Any = loaded
             for part in attribute.split("."):
                 value = getattr(value, part)
-        except Exception as error:  # whatever a user's module raises while it is loaded
-            because = f"{type(error).__name__}: {error}"
+        except (Exception, SystemExit) as error:  # whatever a user's module does while loaded
             raise refusal(
                 at,
-                because,
+                raised(error),
                 '"module:function", a file beside the study',
                 what=f"cannot load {name!r}",
             ) from error

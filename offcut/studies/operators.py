@@ -13,7 +13,7 @@ import offcut as oc
 from offcut.errors import OffcutError
 from offcut.experiment.contraction import ELEMENTS, build, parse_contraction
 from offcut.studies.described import LARGEST, Described
-from offcut.studies.errors import check_keys, number_of, refusal, text_of, texts_of
+from offcut.studies.errors import check_keys, number_of, raised, refusal, text_of, texts_of
 from offcut.studies.models import model_workload
 from offcut.studies.named import digest_of_file, named
 from offcut.studies.sizes import Point, Values, points_of, read_values
@@ -84,6 +84,7 @@ def _of_suite(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Opera
 
 
 def _operator(kind: str, table: Mapping[str, Any], at: str, folder: Path) -> Operator:
+    values = _table_of(table, "values", at, 'values = {A = "positive"}')
     sizes = table.get("sizes", {})
     if isinstance(sizes, list):
         axes, points = _listed(sizes, f"{at}.sizes")
@@ -105,11 +106,21 @@ def _operator(kind: str, table: Mapping[str, Any], at: str, folder: Path) -> Ope
             *error.help,
             what=f"cannot describe {kind} = {table[kind]!r}",
         ) from error
+    except (Exception, SystemExit) as error:  # whatever a function of a user's raises
+        what = f"cannot describe {kind} = {table[kind]!r}"
+        raise refusal(at, raised(error), what=what) from error
+    if isinstance(workload, Described):
+        for given in values:
+            if given not in workload.names:
+                listed = f"the inputs are {', '.join(workload.names)}"
+                raise refusal(f"{at}.values", f"there is no input {given!r}", listed)
     suffix = "" if table["type"] == _DEFAULT_TYPE else f" {table['type']}"
-    name = text_of(table, "name", at, f"{table[kind]}") + suffix
+    name = (text_of(table, "name", at) or f"{table[kind]}") + suffix
     tolerance = number_of(table, "tolerance", at, 0.0, 0.0) if "tolerance" in table else None
     workload.tolerance = tolerance
-    identity = {"kind": kind, "type": table["type"], "values": table.get("values", {}), **identity}
+    if tolerance is not None:
+        identity = {**identity, "tolerance": tolerance}
+    identity = {"kind": kind, "type": table["type"], "values": values, **identity}
     return Operator(name, identity, axes, points, workload)
 
 
@@ -268,11 +279,9 @@ def _op(
         )
     extents, placeholders, letters = _extents(axes, table, at), [], dict[str, Sequence[str]]()
     for label, given in inputs.items():
-        shape, element = (
-            (given, table["type"])
-            if isinstance(given, str)
-            else (given.get("shape", ""), given.get("type", table["type"]))
-        )
+        one = given if isinstance(given, Mapping) else {"shape": given}
+        check_keys(one, ("shape", "type"), f"{at}.inputs.{label}")
+        shape, element = one.get("shape", ""), one.get("type", table["type"])
         parts = [part.strip() for part in str(shape).split(",") if part.strip()]
         for part in parts:
             if part not in extents and not re.fullmatch(r"\d+", part):
@@ -284,7 +293,7 @@ def _op(
         letters[label] = parts
         dims = tuple(extents[part] if part in extents else int(part) for part in parts)
         placeholders.append(oc.placeholder(dims, element, name=label))
-    arguments = dict(table.get("arguments", {}))
+    arguments = dict(_table_of(table, "arguments", at, "arguments = {axis = 1}"))
     try:
         inspect.signature(function).bind(*placeholders, **arguments)
     except TypeError as error:
@@ -341,12 +350,27 @@ def _own(
     made = own.value(**_extents(axes, table, at))
     if not isinstance(made, tuple):
         workload: Workload = made
+        if not all(hasattr(workload, name) for name in ("task", "compiled")):
+            raise refusal(f"{at}.describe", f"it gave {made!r}", "return output, [A, B]")
         return workload, {"describe": text, "digest": own.digest}
-    output, inputs = made
+    if len(made) != 2 or not all(isinstance(one, oc.Tensor) for one in _items(made[1])):
+        raise refusal(f"{at}.describe", f"it gave {made!r}", "return output, [A, B]")
+    output, inputs = made[0], _items(made[1])
     letters = {tensor.name: [str(extent) for extent in tensor.shape] for tensor in inputs}
     constants = _constants(table, letters, axes, at)
-    workload = Described(output, list(inputs), constants, table.get("values", {}))
+    workload = Described(output, inputs, constants, table.get("values", {}))
     return workload, {"describe": text, "digest": own.digest, "constants": list(constants)}
+
+
+def _table_of(table: Mapping[str, Any], key: str, at: str, example: str) -> Mapping[str, Any]:
+    value: Mapping[str, Any] = table.get(key, {})
+    if not isinstance(value, Mapping):
+        raise refusal(f"{at}.{key}", f"{value!r} is no table", example)
+    return value
+
+
+def _items(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else [value]
 
 
 def read_toml(file: Path, at: str) -> dict[str, Any]:
@@ -357,6 +381,6 @@ def read_toml(file: Path, at: str) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise refusal(at, f"{file.name}: {error.strerror}", 'offcut study "layers.toml"') from error
+        raise refusal(at, f"{error.strerror}", 'offcut study "layers.toml"') from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise refusal(at, str(error), what="cannot read the file") from error

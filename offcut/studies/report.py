@@ -11,6 +11,7 @@ from typing import Any
 
 from offcut.core.extras import absent, is_installed
 from offcut.studies.definition import Definition
+from offcut.studies.environment import read_environments
 from offcut.studies.results import Results, results_of
 from offcut.studies.samples import Sample
 from offcut.studies.tables import Table, as_csv, as_html, as_latex, tables
@@ -45,8 +46,7 @@ def write_report(definition: Definition, samples: Mapping[str, Sample], folder: 
 
 def environments(results: Results, folder: Path) -> list[dict[str, Any]]:
     """Return the environments that a study's cells were measured in."""
-    files = (folder / "environments" / f"{name}.json" for name in results.environments)
-    return [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]
+    return read_environments(folder, results.environments)
 
 
 def environment_lines(results: Results, folder: Path) -> list[str]:
@@ -69,7 +69,7 @@ def warnings(results: Results, samples: Mapping[str, Sample]) -> list[str]:
     if results.loaded:
         least = min(one.load.get("share", 1.0) for one in every)
         said.append(
-            f"LOADED: {results.loaded} of {len(every)} cells were measured while others used the processor (this process had {least:.0%} of it at the least): "
+            f"LOADED: {results.loaded} of {len(every)} cells were measured while others used the processor, or a contender waited (this process had {least:.0%} of it at the least): "
             "their intervals are widened accordingly"
         )
     if len(results.environments) > 1:
@@ -93,6 +93,16 @@ def warnings(results: Results, samples: Mapping[str, Sample]) -> list[str]:
     if apart:
         said.append(
             f"in {apart} of {len(results.rows)} rows contenders did not take turns with each other: their ratios are of medians, with wider intervals"
+        )
+    clocks = sum(
+        1
+        for row in results.rows
+        if len({one.clock for one in row.samples.values() if one.seconds}) > 1
+    )
+    if clocks:
+        said.append(
+            f"in {clocks} of {len(results.rows)} rows some were timed by the wall and others by processor time: "
+            "their ratios say nothing; measure the row into another folder"
         )
     return said
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +17,15 @@ from offcut.experiment.table import wide_console
 from offcut.experiment.timing import Timing, measure
 from offcut.studies.contenders import Contender, Ready
 from offcut.studies.definition import Definition, read_definition
-from offcut.studies.environment import Load, command, digest, environment, watched
+from offcut.studies.environment import (
+    Load,
+    command,
+    digest,
+    environment,
+    watched,
+    write_environment,
+)
+from offcut.studies.errors import raised
 from offcut.studies.report import write_report
 from offcut.studies.samples import FILE, Sample, append_sample, read_samples
 from offcut.studies.sizes import Point
@@ -76,12 +83,19 @@ def study(
     check_writable(folder / FILE, "study")
     kept = read_samples(folder / FILE)
     groups = missing_groups(definition, kept, retry)
-    measured = measure_groups(definition, groups, folder)
-    samples = read_samples(folder / FILE)
-    write_report(definition, samples, folder)
+    try:
+        measured = measure_groups(definition, groups, folder)
+        samples = read_samples(folder / FILE)
+        write_report(definition, samples, folder)
+    except OSError as error:  # a full disk, a folder in the place of a file
+        because = error.strerror or str(error)
+        help = ("the same command goes on with what is measured",)
+        at = str(error.filename or folder)
+        raise OffcutError("study", "cannot write", at=at, because=because, help=help) from error
     cells = {cell for _, _, _, cell in definition.cells()}
     failed = sum(1 for cell in cells if cell in samples and samples[cell].failed)
-    return Outcome(folder, measured, len(cells & kept.keys()), failed)
+    again = {cell for group in groups for cell in group.cells}
+    return Outcome(folder, measured, len((cells & kept.keys()) - again), failed)
 
 
 def folder_of(definition: Definition, file: Path, out: str | Path | None) -> Path:
@@ -109,11 +123,7 @@ def measure_groups(definition: Definition, groups: Sequence[Group], folder: Path
         return 0
     where = environment()
     name = digest(where)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "environments").mkdir(exist_ok=True)
-    facts = {**where, "command": command(), "seed": definition.seed}
-    described = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
-    (folder / "environments" / f"{name}.json").write_text(described, encoding="utf-8")
+    write_environment(folder, name, {**where, "command": command(), "seed": definition.seed})
     count = sum(len(group.cells) for group in groups)
     done = 0
     with _progress() as bar:
@@ -149,25 +159,26 @@ def measured_group(definition: Definition, group: Group) -> Iterator[Sample]:
     try:
         task = group.operator.workload.task(group.point.sizes, definition.seed)
         exact = task.exact()
-    except Exception as error:  # what describes a task, or a model, may be a user's
+    except (Exception, SystemExit) as error:  # what describes a task, or a model, may be a user's
         for cell, contender in group.cells.items():
-            yield replace(blank, cell=cell, contender=contender.name, failed=reason(error))
+            sample = replace(blank, cell=cell, contender=contender.name, peer=contender.is_peer)
+            yield replace(sample, failed=reason(error))
         return
     for cell, contender in group.cells.items():
         try:
             one = contender.ready(group.operator, task)
-            errors[cell] = exact.error(one.read(one.run()))
+            results = one.read(one.run())
+            errors[cell] = exact.error(results)
             if errors[cell] > exact.tolerance:
-                failed[cell] = (
-                    f"wrong values: off by {errors[cell]:.3g} of the largest one, {exact.tolerance:.3g} allowed"
-                )
+                failed[cell] = f"wrong values: {exact.difference(results)}"
             else:
                 ready[cell] = one
-        except Exception as error:  # whatever stops one contender is a row that says why
+        except (Exception, SystemExit) as error:  # what stops one contender is a row that says why
             failed[cell] = reason(error)
-    timings, load, clock = _in_turns(definition, group, ready)
+    timings, load, clock = _in_turns(definition, group, ready, failed)
     for cell, contender in group.cells.items():
-        sample = replace(blank, cell=cell, contender=contender.name, exact=exact.by)
+        sample = replace(blank, cell=cell, contender=contender.name, peer=contender.is_peer)
+        sample = replace(sample, exact=exact.by)
         off = errors.get(cell)
         if cell in failed:
             shown = off if off is not None and math.isfinite(off) else None
@@ -189,19 +200,34 @@ def measured_group(definition: Definition, group: Group) -> Iterator[Sample]:
 
 
 def _in_turns(
-    definition: Definition, group: Group, ready: Mapping[str, Ready]
+    definition: Definition, group: Group, ready: dict[str, Ready], failed: dict[str, str]
 ) -> tuple[Mapping[str, Timing], Load, str]:
-    """Return the times of contenders that took turns, the load meanwhile, and the clock: that of the wall where several threads run."""
+    """Return the times of contenders that took turns, the load meanwhile, and the clock: that of the wall where several threads run.
+
+    One that raises moves from `ready` to `failed`, and the others take their turns anew.
+    """
     if not ready:
         return {}, Load(1.0, 0.0, 0.0), ""
+    turn = ""
+
+    def begin(cell: str) -> None:
+        nonlocal turn
+        turn = cell
+
     threads = max(int(group.cells[cell].identity.get("threads", 1)) for cell in ready)
     clock: Callable[[], float] = time.process_time if threads == 1 else time.perf_counter
 
     def run() -> Mapping[str, Timing]:
         runs = {cell: one.run for cell, one in ready.items()}
-        return measure(runs, budget=definition.seconds, rounds=definition.rounds, clock=clock)
+        rounds = definition.rounds
+        return measure(runs, budget=definition.seconds, rounds=rounds, clock=clock, turn=begin)
 
-    timings, load = watched(run, 1)
+    try:
+        timings, load = watched(run, 1)
+    except (Exception, SystemExit) as error:
+        del ready[turn]
+        failed[turn] = f"while it was timed, {reason(error)}"
+        return _in_turns(definition, group, ready, failed)
     return timings, load, "processor time" if threads == 1 else "wall"
 
 
@@ -220,9 +246,8 @@ def _predicted(ready: Ready, task: Task, sample: Sample) -> Sample:
     )
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
     """Return why something was not measured, in a line."""
     if isinstance(error, OffcutError):
         return f"{error.op}: {error.refused}, because {error.because}"
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0] if text else 'no reason'}"
+    return raised(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,6 +14,14 @@ from offcut.studies.environment import digest
 from offcut.studies.errors import refusal
 
 FILE = "samples.jsonl"
+_KINDS = {
+    **dict.fromkeys(("cell", "operator", "contender", "turns", "clock", "environment"), str),
+    **dict.fromkeys(("sizes", "load", "bytes"), dict),
+    "seconds": tuple,
+    "failed": str,
+    "peer": bool,
+    "calls": int,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +29,7 @@ class Sample:
     """What was measured of one contender on one operator at one vector of sizes.
 
     cell        what names it: a digest of the operator, the sizes, the contender and how it is measured
+    peer        whether the contender is something else than offcut
     seconds     per call, a number for each round; none where it failed
     calls       that a round's number is the mean of
     round       the round of each number; order: its place among those that took turns in that round
@@ -57,6 +67,7 @@ class Sample:
     device: str = ""
     date: str = ""
     failed: str = ""
+    peer: bool = False
 
 
 def cell_of(
@@ -77,23 +88,41 @@ def read_samples(file: Path) -> dict[str, Sample]:
 def _samples(file: Path) -> Iterator[Sample]:
     if not file.exists():
         return
-    lines = file.read_bytes().split(b"\n")[
-        :-1
-    ]  # behind the last end is what a process wrote when it was killed
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        because = error.strerror or str(error)
+        raise refusal(str(file), because, what="cannot read the samples") from error
+    lines = content.split(b"\n")[:-1]  # a process that was killed wrote what is behind the last end
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            fields: dict[str, Any] = {
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in json.loads(line).items()
-            }
-            yield Sample(**fields)
+            yield _sample(json.loads(line))
         except (ValueError, TypeError) as error:
             because = f"line {number} is no sample: {error}"
             raise refusal(
                 file.name, because, f"remove the line {number}", what="cannot read the samples"
             ) from error
+
+
+def _sample(fields: Any) -> Sample:
+    """Return the sample of a line's fields.
+
+    Raises TypeError or ValueError where they are none.
+    """
+    if not isinstance(fields, dict):
+        raise TypeError("it is no object")
+    made: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+    }
+    sample = Sample(**made)
+    for name, kind in _KINDS.items():
+        if not isinstance(getattr(sample, name), kind):
+            raise TypeError(f"{name} is {getattr(sample, name)!r}")
+    if not all(isinstance(one, float | int) and 0 < one < math.inf for one in sample.seconds):
+        raise ValueError("seconds are numbers above 0")
+    return sample
 
 
 def append_sample(file: Path, sample: Sample) -> None:

@@ -74,7 +74,7 @@ def read_values(given: Any, at: str, folder: Path) -> Values:
         return _of_csv(folder / str(given["csv"]), str(given.get("column", "")), at)
     if isinstance(given, Mapping) and "range" in given:
         check_keys(given, ("range", "points"), at)
-        return _of_range(str(given["range"]), whole_of(given, "points", at, POINTS, 1), at)
+        return _of_range(str(given["range"]), whole_of(given, "points", at, POINTS, 2), at)
     if isinstance(given, Mapping) and given:
         return _weighted(given, at)
     raise refusal(at, f"{given!r} are no sizes", *EXAMPLES)
@@ -100,7 +100,7 @@ def _alike(extents: list[int]) -> Values:
 def _weighted(given: Mapping[str, Any], at: str) -> Values:
     weights: dict[int, float] = {}
     for key, weight in given.items():
-        if not re.fullmatch(r"\d+", str(key)):
+        if not re.fullmatch(r"[0-9]{1,10}", str(key)):
             raise refusal(at, f"{key!r} is no extent", *EXAMPLES)
         if (
             isinstance(weight, bool)
@@ -116,7 +116,7 @@ def _weighted(given: Mapping[str, Any], at: str) -> Values:
 
 
 def _of_range(text: str, points: int, at: str) -> Values:
-    match = re.fullmatch(r"\s*(\d+)\s*:\s*(\d+)\s*(?::\s*(\d+)\s*)?", text)
+    match = re.fullmatch(r"\s*([0-9]{1,10})\s*:\s*([0-9]{1,10})\s*(?::\s*([0-9]{1,10})\s*)?", text)
     if match is None:
         raise refusal(at, f"{text!r} is neither a range nor the name of a CSV file", *EXAMPLES)
     first, last, step = int(match[1]), _extent(int(match[2]), at), int(match[3] or 1)
@@ -131,31 +131,34 @@ def _of_range(text: str, points: int, at: str) -> Values:
 def _of_csv(file: Path, column: str, at: str) -> Values:
     """Return the extents in a column of a CSV file, whose first line has names; a file of one column needs no name."""
     try:
-        with file.open(newline="", encoding="utf-8") as text:
-            lines = [line for line in csv.reader(text) if line and not line[0].startswith("#")]
-    except (OSError, UnicodeDecodeError) as error:
-        because = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        with file.open(newline="", encoding="utf-8-sig") as text:
+            reader = csv.reader(text)
+            numbered = [
+                (reader.line_num, line) for line in reader if line and not line[0].startswith("#")
+            ]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        because = getattr(error, "strerror", None) or "it is no CSV file in UTF-8"
         raise refusal(
             at, f"{file.name}: {because}", *EXAMPLES, what="cannot read the sizes"
         ) from error
-    header = [name.strip() for name in lines[0]] if lines else []
-    named = bool(header) and not all(re.fullmatch(r"\d+", name) for name in header)
+    header = [name.strip() for name in numbered[0][1]] if numbered else []
+    named = bool(header) and not all(re.fullmatch(r"[0-9]{1,10}", name) for name in header)
     name = column or at.rpartition(".")[2]
     if named and name in header:
         position = header.index(name)
     elif len(header) == 1 and not column:
         position = 0
     else:
-        listed = ", ".join(header) if named else "without names"
+        listed = ", ".join(header) if named else "without names" if header else "none"
         raise refusal(
             at,
-            f"{file.name} has no column {name!r}: its columns are {listed or 'none'}",
+            f"{file.name} has no column {name!r}: its columns are {listed}",
             f'{{csv = "{file.name}", column = "…"}}',
         )
     extents: list[int] = []
-    for number, line in enumerate(lines[named:], 1 + named):
+    for number, line in numbered[named:]:
         text_here = line[position].strip() if position < len(line) else ""
-        if not re.fullmatch(r"\d+", text_here):
+        if not re.fullmatch(r"[0-9]{1,10}", text_here):
             raise refusal(at, f"{file.name}, line {number}: {text_here!r} is no whole number")
         extents.append(_extent(int(text_here), f"{at} ({file.name}, line {number})"))
     if not extents:

@@ -44,6 +44,21 @@ class Exact:
             (_distance(r, v) for r, v in zip(results, self.values, strict=True)), default=0.0
         )
 
+    def difference(self, results: Sequence[Array]) -> str:
+        """Return what is wrong with results whose error is beyond the tolerance."""
+        shapes = [tuple(one.shape) for one in results]
+        wanted = [tuple(one.shape) for one in self.values]
+        if shapes != wanted:
+            return f"results of shape {_listed(shapes)} where {_listed(wanted)} are due"
+        off = self.error(results)
+        if math.isinf(off):
+            return "an infinity or a NaN on one side alone"
+        return f"off by {off:.3g} of the largest one, {self.tolerance:.3g} allowed"
+
+
+def _listed(shapes: Sequence[tuple[int, ...]]) -> str:
+    return " and ".join(map(str, shapes)) or "none"
+
 
 def _distance(result: Array, value: NDArray[Any]) -> float:
     if result.shape != value.shape:

@@ -9,10 +9,23 @@ import pytest
 import offcut as oc
 from offcut.errors import DescribeError
 from offcut.studies import compare
+from offcut.studies.samples import FILE
 
 HEAD = "[study]\n"
 DENSE = '[[operators]]\neinsum = "mk,kn->mn"\nsizes = {m = [1, 3], k = 8, n = 16}\n'
 AUTO = '[[contenders]]\nstrategy = "auto"\n'
+
+MINE = """
+def broken():
+    raise KeyError("mine")
+def number():
+    return 1, 2, 3
+def halves(axis):
+    yield axis.full()
+    yield axis.fixed(1)
+def ladder(axis):
+    yield axis.full()
+"""
 
 REFUSED = {
     "a key that is none": (
@@ -103,6 +116,62 @@ study: cannot describe einsum = 'mk,kn->mx'
   because  the result has the axis 'x' and no operand has it
   help     "mk,kn->m\"""",
     ),
+    "a function that raises": (
+        HEAD + '[[operators]]\ndescribe = "mine:broken"\n' + AUTO,
+        """\
+study: cannot describe describe = 'mine:broken'
+  at       study.toml, operators[0]
+  because  KeyError: 'mine'""",
+    ),
+    "a function that gives something else": (
+        HEAD + '[[operators]]\ndescribe = "mine:number"\n' + AUTO,
+        """\
+study: cannot read the study
+  at       study.toml, operators[0].describe
+  because  it gave (1, 2, 3)
+  help     return output, [A, B]""",
+    ),
+    "two strategies of one name": (
+        HEAD
+        + DENSE
+        + "".join(f'[[contenders]]\nstrategy = "{name}:halves"\n' for name in ("mine", "theirs")),
+        """\
+study: cannot read the study
+  at       study.toml
+  because  two strategies are called 'halves': mine:halves and theirs:halves
+  help     rename one""",
+    ),
+    "a strategy with a name of offcut's": (
+        HEAD + DENSE + '[[contenders]]\nstrategy = "mine:ladder"\n',
+        """\
+study: cannot take the strategy 'mine:ladder'
+  at       study.toml, contenders[0].strategy
+  because  offcut has a strategy of that name
+  help     @oc.strategy("halve")""",
+    ),
+    "seconds without an end": (
+        HEAD + "seconds_per_cell = inf\n" + DENSE + AUTO,
+        """\
+study: cannot read the study
+  at       study.toml, study.seconds_per_cell
+  because  inf is no number from 0.0001 on
+  help     seconds_per_cell = 0.3""",
+    ),
+    "a line that is no size": (
+        HEAD + DENSE.replace("[1, 3]", '"requests.csv"') + AUTO,
+        """\
+study: cannot read the study
+  at       study.toml, operators[0].sizes.m
+  because  requests.csv, line 5: 'x' is no whole number""",
+    ),
+    "values of no input": (
+        HEAD + DENSE + 'values = {C = "positive"}\n' + AUTO,
+        """\
+study: cannot read the study
+  at       study.toml, operators[0].values
+  because  there is no input 'C'
+  help     the inputs are A, B""",
+    ),
     "an operator that offcut lacks": (
         HEAD + '[[operators]]\nop = "softmx"\ninputs = {x = "m, 8"}\nsizes = {m = [1]}\n' + AUTO,
         """\
@@ -118,6 +187,9 @@ study: cannot read the study
 def test_a_study_is_refused_by_its_place(name: str, tmp_path: Path) -> None:
     text, expected = REFUSED[name]
     (tmp_path / "lengths.csv").write_text("m,t\n1,2\n")
+    (tmp_path / "requests.csv").write_text("# of a day\n\nm\n1\nx\n", encoding="utf-8-sig")
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "theirs.py").write_text(MINE + "# of theirs")
     (tmp_path / "study.toml").write_text(text)
 
     with pytest.raises(DescribeError) as refused:
@@ -138,4 +210,28 @@ study: cannot compare
   at       {tmp_path}
   because  it has no samples.jsonl with times
   help     a folder that offcut study wrote"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("[1]", "it is no object"),
+        ('{"cell": 1}', "Sample.__init__() missing 4 required positional arguments"),
+        (
+            '{"cell": "a", "operator": "d", "sizes": {}, "contender": "c", "seconds": [0]}',
+            "seconds are numbers above 0",
+        ),
+    ],
+)
+def test_a_line_that_is_no_sample_is_refused_by_its_number(
+    line: str, why: str, tmp_path: Path
+) -> None:
+    (tmp_path / FILE).write_text(f"\n{line}\n")
+
+    with pytest.raises(DescribeError) as refused:
+        compare(tmp_path, tmp_path)
+
+    assert str(refused.value).startswith(
+        f"study: cannot read the samples\n  at       {FILE}\n  because  line 2 is no sample: {why}"
     )

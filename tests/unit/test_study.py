@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from offcut.errors import DescribeError
 from offcut.experiment.timing import Ratio, Timing, paired_ratio
 from offcut.studies import compare
 from offcut.studies.definition import Definition, read_definition
 from offcut.studies.described import Described
-from offcut.studies.environment import digest
+from offcut.studies.environment import digest, read_environments, write_environment
 from offcut.studies.loops_elsewhere import as_python, compiled_elsewhere, loops_call
+from offcut.studies.report import warnings
 from offcut.studies.results import results_of
 from offcut.studies.run import missing_groups
 from offcut.studies.samples import FILE, Sample, append_sample, read_samples
@@ -165,6 +168,41 @@ def test_a_report_has_pictures_in_two_formats(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "report.html").read_text().count("data:image/png;base64,") == 4
 
 
+@pytest.mark.usefixtures("no_pictures")
+def test_one_contender_does_not_spoil_the_others(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import sys\n"
+        "def writes(inputs, sizes):\n    inputs['A'][...] = 0\n    return lambda: inputs['A'] @ inputs['B']\n"
+        "def tires(inputs, sizes):\n    left = [0] * 3\n"
+        "    return lambda: (left.pop(), inputs['A'] @ inputs['B'])[1]\n"
+        "def nothing(inputs, sizes):\n    return lambda: None\n"
+        "def leaves(inputs, sizes):\n    sys.exit(3)\n"
+    )
+    names = ("writes", "tires", "nothing", "leaves")
+    own = "".join(f'[[contenders]]\npeer = "mine:{name}"\n' for name in names)
+    text = HEAD + DENSE.replace("[1, 3]", "[2]") + AUTO + own + NUMPY
+    outcome = oc.study(written(tmp_path, text), tmp_path / "out")
+    again = oc.study(tmp_path / "study.toml", tmp_path / "out", retry=True)
+
+    failed = {one.contender: one.failed for one in read_samples(tmp_path / "out" / FILE).values()}
+    assert failed.pop("mine:writes").startswith("wrong values: off by 1 of the largest one")
+    assert failed == {
+        "auto": "",
+        "numpy": "",
+        "mine:tires": "while it was timed, IndexError: pop from empty list",
+        "mine:nothing": "wrong values: results of shape () where (2, 16) are due",
+        "mine:leaves": "SystemExit: 3",
+    }
+    assert (outcome.measured, again.measured, again.kept) == (6, 4, 2)
+
+
+def test_equal_contenders_are_measured_each(tmp_path: Path) -> None:
+    again = AUTO.replace("strategy", 'name = "again"\nstrategy')
+    cells = [cell for *_, cell in defined(tmp_path, HEAD + DENSE + AUTO + again).cells()]
+
+    assert len(set(cells)) == 4
+
+
 def test_what_is_ones_own_competes(tmp_path: Path) -> None:
     from offcut.studies.template import write_template
 
@@ -266,13 +304,89 @@ def test_two_folders_are_compared_beyond_noise(tmp_path: Path, loss: float, verd
             append_sample(tmp_path / folder / FILE, sampled(f"{cell}", seconds, predicted=1e-5))
             peers = tuple((1 + 0.01 * rng.random(21)) * 2e-5)
             append_sample(
-                tmp_path / folder / FILE, sampled(f"peer {cell}", peers, contender="numpy")
+                tmp_path / folder / FILE,
+                sampled(f"peer {cell}", peers, contender="numpy", peer=True),
             )
     comparison = compare(tmp_path / "a", tmp_path / "b")
 
     assert {one.verdict for one in comparison.changes} == {verdict}
     assert len(comparison.changes) == 6
     assert comparison.drift is not None
+
+
+def test_what_peers_stray_is_noise(tmp_path: Path) -> None:
+    for folder, strayed in (("a", 1.0), ("b", 1.1)):
+        (tmp_path / folder).mkdir()
+        for cell in range(10):
+            factor = strayed if cell % 2 else 1 / strayed
+            one = sampled(f"{cell}", (factor,) * 9, contender="numpy", peer=True)
+            append_sample(tmp_path / folder / FILE, one)
+        for cell, loss in (("few", strayed**0.5), ("more", strayed**3)):
+            append_sample(tmp_path / folder / FILE, sampled(cell, (loss,) * 9))
+    comparison = compare(tmp_path / "a", tmp_path / "b")
+
+    agree(np.array(comparison.margin), np.array(0.1))
+    assert [one.verdict for one in comparison.changes] == ["same", "slower"]
+    assert "changed by up to 10% without a cause" in str(comparison)
+
+
+def test_an_environment_is_whole_or_refused(tmp_path: Path) -> None:
+    facts = {"machine": "m", "cpu": "c", "commit": "", "dirty": False, "libraries": {}}
+    write_environment(tmp_path, "one", facts)
+
+    assert read_environments(tmp_path, ["one", "one", "none"]) == [facts]
+    (tmp_path / "environments" / "one.json").write_text('{"machine": ')
+    with pytest.raises(DescribeError, match="remove it: the samples stay"):
+        read_environments(tmp_path, ["one"])
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_model_of_a_file_is_measured(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    x, y = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", 8])
+        for name in ("x", "y")
+    )
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    opset = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "m.onnx")
+    models = (
+        '[[operators]]\nmodel = "m.onnx"\nsizes = {batch = [1, 3]}\n'
+        '[[operators]]\nname = "other"\nmodel = "m.onnx"\nsizes = {lines = [1]}\n'
+    )
+    oc.study(written(tmp_path, HEAD + models + AUTO), tmp_path / "out")
+
+    good, same, bad = read_samples(tmp_path / "out" / FILE).values()
+    assert [good.failed, same.failed, good.error] == ["", "", 0.0]
+    assert good.predicted is not None
+    assert bad.failed == "study: cannot measure m.onnx, because its size 'batch' has no value"
+
+
+@pytest.mark.slow
+def test_a_module_of_torch_is_measured(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "def model():\n    return torch.nn.Linear(8, 4), lambda n: (torch.randn(n, 8),)\n"
+    )
+    model = '[[operators]]\nmodel = "mine:model"\nsizes = {n = [1, 3]}\n'
+    torch = '[[contenders]]\npeer = "torch"\n'
+    oc.study(written(tmp_path, HEAD + model + AUTO + torch), tmp_path / "out")
+
+    samples = read_samples(tmp_path / "out" / FILE).values()
+    assert [one.failed for one in samples] == [""] * 4
+    assert [one.predicted is None for one in samples] == [False, True] * 2
+
+
+def test_a_peer_that_is_not_installed_is_named(tmp_path: Path) -> None:
+    peer = '[[contenders]]\npeer = "openvino"\n'
+    definition = defined(tmp_path, HEAD + DENSE + peer)
+    if find_spec("openvino") is not None:
+        pytest.skip("openvino is installed")
+    task = definition.operators[0].workload.task({"m": 1, "k": 8, "n": 16}, 0)
+
+    with pytest.raises(DescribeError, match="openvino is not installed"):
+        definition.contenders[0].ready(definition.operators[0], task)
 
 
 def test_every_suite_has_a_source_and_operators_that_are_described() -> None:
@@ -308,6 +422,17 @@ def test_results_are_by_the_cells_of_the_file(tmp_path: Path) -> None:
     assert missing_groups(definition, samples, retry=False) == []
     left = dict(itertools.islice(samples.items(), 1))
     assert sum(len(group.cells) for group in missing_groups(definition, left, retry=False)) == 3
+
+
+def test_a_report_warns_of_two_clocks(tmp_path: Path) -> None:
+    definition = defined(tmp_path, HEAD + DENSE + AUTO + NUMPY)
+    samples = {
+        cell: sampled(cell, (1.0,) * 7, clock="wall" if one.is_peer else "processor time")
+        for _, _, one, cell in definition.cells()
+    }
+
+    (said,) = warnings(results_of(definition, samples), samples)
+    assert said.startswith("in 2 of 2 rows some were timed by the wall and others by processor")
 
 
 def test_a_digest_is_of_the_content_alone() -> None:
