@@ -225,3 +225,22 @@ def test_what_has_no_terms_side_by_side_is_copied_once(strategy: Any) -> None:
     for rows in (0, 1, 14, 47):
         left, right = (rng.integers(-128, 128, s).astype("int8") for s in ((rows, 9), (9, 5)))
         np.testing.assert_array_equal(kernel(left, right), left.astype(int) @ right)
+
+
+def test_tables_of_other_entries_are_other_values() -> None:
+    text = """\
+program t
+size n in 0:9
+input A: float64[n, 3]
+output C: float64[n]
+for i in 0:n
+  C[i] = 0.0
+  for k in 0:3
+    C[i] += A[i, k] * [0.5, 2.0, 3.0][k]
+"""
+    line = "schedule t\nstage value [0.5, 2.0, 3.0][u] for C as E(u = k)"
+    kernel = oc.compile(oc.parse(text), schedule=Schedule.parse(line))
+    a = np.arange(12.0).reshape(4, 3)
+    np.testing.assert_array_equal(kernel(a), a @ [0.5, 2.0, 3.0])
+    with pytest.raises(PartitionError, match=r"it computes no \[1.5, 2.0, 3.0\]\[k\]"):
+        oc.compile(oc.parse(text), schedule=Schedule.parse(line.replace("[0.5", "[1.5")))
