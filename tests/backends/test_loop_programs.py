@@ -767,3 +767,20 @@ def test_a_program_that_is_none_takes_no_strategy() -> None:
         "loops that it has\n"
         "  help     oc.compile(oc.partition(program, tile={…}, tail={…}).loops)"
     )
+
+
+@pytest.mark.parametrize("place", ["u", "2 - u", "u//3", "where(u < 1, 2, 0)"])
+def test_each_lane_reads_its_own_entry_of_a_table(place: str) -> None:
+    text = f"""\
+program entries
+size n in 0:41
+output E: float64[n]
+for u in 0:n
+  E[u] = where({place} >= 0 and {place} < 3, [0.5, -2.0, 3.0][{place}], 9.0)
+"""
+    kernel = oc.compile(oc.parse(text))
+    meant = {"u": lambda u: u, "2 - u": lambda u: 2 - u, "u//3": lambda u: u // 3}
+    index = meant.get(place, lambda u: 2 if u < 1 else 0)
+    for n in (0, 1, 3, 15, 16, 17, 40):
+        exact = [[0.5, -2.0, 3.0][index(u)] if 0 <= index(u) < 3 else 9.0 for u in range(n)]
+        np.testing.assert_array_equal(kernel(n=n), exact)

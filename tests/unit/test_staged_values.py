@@ -208,3 +208,39 @@ cover C at i_in fma_float32_avx512(i=i_in, j=j_in, p=k)"""),
         a, w = (rng.standard_normal(s).astype("float32") for s in ((rows, 6), (6, 5)))
         exact = exact_matmul(a, np.exp(w.astype("float64")))
         agree(np.asarray(kernel(a, w)), exact, units=32)
+
+
+@pytest.mark.parametrize("strategy", ["mask", {"i": "ladder", "j": "mask"}])
+def test_what_has_no_terms_side_by_side_is_copied_once(strategy: Any) -> None:
+    n, k = oc.dim("n", max=99), oc.reduce_axis(9, name="k")
+    a, w = oc.placeholder((n, 9), "int8", "A"), oc.placeholder((9, 5), "int8", "W")
+    c = oc.compute(
+        (n, 5),
+        lambda i, j: oc.sum(oc.cast(a[i, k], "int32") * oc.cast(w[k, j], "int32"), axis=k),
+        name="C",
+    )
+    kernel = oc.compile(c, inputs=[a, w], strategy=strategy)
+    assert str(kernel.schedule).count("stage value W[") == 1
+    rng = np.random.default_rng(3)
+    for rows in (0, 1, 14, 47):
+        left, right = (rng.integers(-128, 128, s).astype("int8") for s in ((rows, 9), (9, 5)))
+        np.testing.assert_array_equal(kernel(left, right), left.astype(int) @ right)
+
+
+def test_tables_of_other_entries_are_other_values() -> None:
+    text = """\
+program t
+size n in 0:9
+input A: float64[n, 3]
+output C: float64[n]
+for i in 0:n
+  C[i] = 0.0
+  for k in 0:3
+    C[i] += A[i, k] * [0.5, 2.0, 3.0][k]
+"""
+    line = "schedule t\nstage value [0.5, 2.0, 3.0][u] for C as E(u = k)"
+    kernel = oc.compile(oc.parse(text), schedule=Schedule.parse(line))
+    a = np.arange(12.0).reshape(4, 3)
+    np.testing.assert_array_equal(kernel(a), a @ [0.5, 2.0, 3.0])
+    with pytest.raises(PartitionError, match=r"it computes no \[1.5, 2.0, 3.0\]\[k\]"):
+        oc.compile(oc.parse(text), schedule=Schedule.parse(line.replace("[0.5", "[1.5")))

@@ -18,6 +18,7 @@ from offcut.core.expr import (
     Expr,
     Load,
     Logic,
+    Lookup,
     Select,
     Var,
     children,
@@ -139,6 +140,8 @@ def normal_form(expr: Expr) -> object:
             return buffer, tuple(map(normal_form, index))
         case Logic("and"):
             return "and", frozenset(map(normal_form, conjuncts(expr)))
+        case Lookup(values, index):
+            return values, normal_form(index)
     if dtype_of(expr) == "index":
         form = ix.to_linear(expr)
         return form.const, frozenset((repr(atom), k) for atom, k in form.terms)

@@ -211,10 +211,13 @@ class Addressing(Scalars, ABC):
         self, memory: Memory, index: Sequence[Expr], mask: str | None, lanes: Lanes
     ) -> str:
         """Elements that lie anywhere, one by one."""
-        width, dtype = lanes.width, memory.dtype
+        addresses = self.lane_addresses(memory, index, lanes)
+        return self.at_addresses(memory.dtype, addresses, mask, lanes.width)
+
+    def at_addresses(self, dtype: str, addresses: str, mask: str | None, width: int) -> str:
+        """What lies at the address of each lane, as it is stored; nothing is read for lanes that are off."""
         stored, pointers, bits = STORED[dtype], f"<{width} x ptr>", f"<{width} x i1>"
         vector = f"<{width} x {stored}>"
-        addresses = self.lane_addresses(memory, index, lanes)
         return self.f.call(
             vector,
             f"llvm.masked.gather.v{width}{_SUFFIX[stored]}.v{width}p0",

@@ -133,13 +133,17 @@ class Expressions(Addressing):
         return e.select(holds, sides[0], sides[1], dtype_of(then))
 
     def lookup(self, values: tuple[float, ...], index: Expr, lanes: Lanes) -> str:
-        """An entry of a constant table, in every lane."""
+        """The entry of a constant table that each lane reads; lanes that are off read none."""
         e = self.elements(lanes.width)
         name = f"@table{len(self.tables)}"
         entries = ", ".join(f"double {e.scalar(v, 'float64')}" for v in values)
         self.tables[name] = f"{name} = internal constant [{len(values)} x double] [{entries}]"
-        address = self.f.let(f"getelementptr double, ptr {name}, i64 {self.scalar(index)}")
-        return e.splat(self.f.let(f"load double, ptr {address}"), "float64")
+        if lanes.path is None and not self.differs(index, lanes, {}):
+            address = self.f.let(f"getelementptr double, ptr {name}, i64 {self.scalar(index)}")
+            return e.splat(self.f.let(f"load double, ptr {address}"), "float64")
+        places = f"<{lanes.width} x i64> {self.lane_index(index, lanes)}"
+        addresses = self.f.let(f"getelementptr double, ptr {name}, {places}")
+        return self.at_addresses("float64", addresses, self.mask_of(lanes), lanes.width)
 
     def lane_index(self, expr: Expr, lanes: Lanes) -> str:
         """An index expression for every lane, as <lanes x i64>."""

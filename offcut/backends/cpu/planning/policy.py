@@ -171,7 +171,6 @@ class _Planner:
             copy = self.operands.to_copy(position_of(self.given, stage))
             if copy is not None:
                 self.decide(value_staging(stage, copy))
-                self.decide(value_staging(stage, copy))
         for stage in reversed([group[0].buffer for group in self.given.groups]):
             order = self.operands.better_order(self.given.groups[position_of(self.given, stage)])
             if order is not None:
