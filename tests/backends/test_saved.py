@@ -256,6 +256,26 @@ def test_a_file_with_a_changed_byte_is_refused_or_the_same(
         np.testing.assert_array_equal(loaded(x), kernel(x))
 
 
+def test_a_changed_byte_between_members_is_refused_or_not_read(tmp_path: Path) -> None:
+    path, changed = tmp_path / "whole.offcut", tmp_path / "changed.offcut"
+    write_container(path, {"format": 1}, {"code.o": [b"code"], "constants": [b"numbers"]})
+    data, (manifest, members) = path.read_bytes(), read_container(path)
+    wanted = manifest, {name: bytes(one) for name, one in members.items()}
+    held = {*range(PAGE, PAGE + 15), *range(2 * PAGE, 2 * PAGE + 4), *range(3 * PAGE, 3 * PAGE + 7)}
+    refusals = 0
+    places = {at for at, byte in enumerate(data) if byte} | {*range(0, len(data), 97)}
+    for at in sorted(places | held):
+        changed.write_bytes(data[:at] + bytes([data[at] ^ 0x5A]) + data[at + 1 :])
+        try:
+            manifest, members = read_container(changed)
+        except oc.DescribeError:
+            refusals += 1
+            continue
+        assert at not in held
+        assert (manifest, {name: bytes(one) for name, one in members.items()}) == wanted
+    assert refusals > 26
+
+
 def rewritten(file: Path, path: Path, **changes: Any) -> Path:
     manifest, members = read_container(file)
     write_container(path, {**manifest, **changes}, {name: [one] for name, one in members.items()})

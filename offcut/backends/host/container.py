@@ -28,6 +28,7 @@ MANIFEST = "manifest.json"
 _LOCAL_HEADER = struct.Struct(
     "<4s5H3I2H"
 )  # of the ZIP format: signature … length of name, of extra field
+_COUNT = slice(-12, -10)  # bytes of a file that say how many members it has
 _PADDING = 0xFF0C  # number of the extra field that fills up to the next page
 _ZIP64_FIELD = 20  # bytes that `zipfile` adds to the header of a member of 2 GiB and more
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # of each member: equal contents are equal files
@@ -114,6 +115,8 @@ def read_container(path: str | os.PathLike[str]) -> tuple[Mapping[str, Any], Map
             entries = archive.infolist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError, struct.error) as error:
         raise _unreadable(where, f"it is damaged, or no saved file: {error}") from None
+    if int.from_bytes(whole[_COUNT].tobytes(), "little") != len(entries):
+        raise _unreadable(where, "it is damaged: its directory lists other members")
     members: dict[str, Bytes] = {}
     for entry in entries:
         members[entry.filename] = _member(where, whole, entry)
@@ -136,6 +139,7 @@ def _member(where: Path, whole: Bytes, entry: zipfile.ZipInfo) -> Bytes:
     start = begin + _LOCAL_HEADER.size + name + extra
     found = whole[start : start + entry.file_size]
     stored = entry.compress_type == zipfile.ZIP_STORED and start % PAGE == 0
+    stored &= whole[start - name - extra : start - extra].tobytes() == entry.filename.encode()
     if len(found) < entry.file_size or not stored or zlib.crc32(found.data) != entry.CRC:
         raise _unreadable(where, f"it is damaged: {entry.filename} is not what was written")
     return found
