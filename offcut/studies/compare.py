@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from offcut.experiment.timing import Ratio
+from offcut.experiment.timing import Ratio, median_interval
 from offcut.studies.errors import refusal
 from offcut.studies.samples import FILE, Sample, read_samples
-from offcut.studies.statistics import Mean, geometric_mean, interval, median, share_of
+from offcut.studies.statistics import Mean, geometric_mean, median, share_of
 
 DRIFT = 0.02
 """What two runs at different times differ by on one machine without any change: a cell has changed where its interval lies beyond."""
@@ -105,20 +105,20 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
     Raises DescribeError where a folder has no samples, or no cell of the other.
     """
     a, b = _samples(Path(first)), _samples(Path(second))
-    both = [cell for cell in a if cell in b]
-    if not both:
+    common_cells = [cell for cell in a if cell in b]
+    if not common_cells:
         raise refusal(
             f"{first}, {second}",
             "they have no cell in common",
             "two folders that one file measured",
             what="cannot compare",
         )
-    ratios = {cell: _apart(a[cell], b[cell]) for cell in both}
-    peers = [ratios[cell] for cell in both if a[cell].predicted is None]
+    ratios = {cell: _apart(a[cell], b[cell]) for cell in common_cells}
+    peers = [ratios[cell] for cell in common_cells if a[cell].predicted is None]
     mean = geometric_mean(peers, [1.0] * len(peers))
     drift = None if mean is None else mean.ratio
     changes = []
-    for cell in both:
+    for cell in common_cells:
         sample = a[cell]
         sizes = ", ".join(f"{name}={extent}" for name, extent in sample.sizes.items())
         label = f"{sample.operator} {sizes} {sample.contender}"
@@ -145,7 +145,7 @@ def _apart(this: Sample, other: Sample) -> Ratio:
     """Return the ratio of the medians of two runs, with an interval of the logarithms' half widths together."""
     value, halves = median(this) / median(other), []
     for sample in (this, other):
-        low, high = interval(sample.seconds, share_of(sample))
+        low, high = median_interval(sample.seconds, share_of(sample))
         halves.append((math.log(median(sample) / low), math.log(high / median(sample))))
     (low_a, high_a), (low_b, high_b) = halves
     return Ratio(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,7 +27,6 @@ from offcut.studies.named import digest_of_file, named
 from offcut.studies.tasks import Compiled, Operator, Task
 
 OURS = ("strategy", "schedule", "price", "microkernels", "target", "machine", "threads")
-PEER = ("peer",)
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,6 @@ class Ours:
 
     def ready(self, operator: Operator, task: Task) -> Ready:
         """Return a call of a kernel that is compiled once for each operator."""
-        import time
-
         seconds = 0.0
         if operator.name not in self._compiled:
             start = time.perf_counter()
@@ -93,11 +92,11 @@ class Ours:
             except OffcutError as error:
                 self._compiled[operator.name] = error
             seconds = time.perf_counter() - start
-        made = self._compiled[operator.name]
-        if isinstance(made, OffcutError):
-            raise made
-        run, read = made.call(task)
-        return Ready(run, read, "offcut", made.cost(task), seconds)
+        compiled = self._compiled[operator.name]
+        if isinstance(compiled, OffcutError):
+            raise compiled
+        run, read = compiled.call(task)
+        return Ready(run, read, "offcut", compiled.cost(task), seconds)
 
 
 @dataclass
@@ -139,8 +138,6 @@ class Library:
 
 
 def _inside(run: Callable[[], Any], session: Callable[[], Any]) -> Callable[[], Any]:
-    from contextlib import nullcontext
-
     if session is nullcontext:
         return run
 
@@ -165,8 +162,8 @@ class Own:
 
     def ready(self, operator: Operator, task: Task) -> Ready:
         """Return what the function gives for the task."""
-        given = {**task.operands, **task.constants}
-        return Ready(self.function(given, dict(task.sizes)), results_of, self.name)
+        arrays = {**task.operands, **task.constants}
+        return Ready(self.function(arrays, dict(task.sizes)), results_of, self.name)
 
 
 @dataclass
@@ -187,8 +184,8 @@ class Elsewhere:
         program = operator.workload.program
         if operator.name not in self._compiled:
             self._compiled[operator.name] = compiled_elsewhere(self.peer, program)
-        given, bound = {**task.operands, **task.constants}, self._compiled[operator.name]
-        run, results = loops_call(bound, program, given, task.sizes)
+        arrays, bound = {**task.operands, **task.constants}, self._compiled[operator.name]
+        run, results = loops_call(bound, program, arrays, task.sizes)
         return Ready(run, lambda _: results, self.peer)
 
 
@@ -249,15 +246,15 @@ def read_contenders(
 
     Raises DescribeError for what is none, with its place in the file.
     """
-    found = [
+    contenders = [
         _contender(table, threads, f"{file.name}, contenders[{number}]", file.parent)
         for number, table in enumerate(tables)
     ]
-    names = [one.name for one in found]
+    names = [one.name for one in contenders]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise refusal(file.name, f"two contenders are called {twice!r}", 'name = "…"')
-    return tuple(found)
+    return tuple(contenders)
 
 
 def _contender(table: Mapping[str, Any], threads: int, at: str, folder: Path) -> Contender:

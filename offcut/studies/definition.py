@@ -98,11 +98,11 @@ def read_definition(file: Path, seconds: float | None = None) -> Definition:
             f"there is no contender {baseline!r}",
             ", ".join(one.name for one in contenders),
         )
-    given = number_of(head, "seconds_per_cell", at, SECONDS, 1e-4)
+    file_seconds = number_of(head, "seconds_per_cell", at, SECONDS, 1e-4)
     return Definition(
         name,
         text_of(head, "about", at),
-        given if seconds is None else seconds,
+        file_seconds if seconds is None else seconds,
         whole_of(head, "rounds", at, ROUNDS, 1),
         whole_of(head, "seed", at, 0, 0),
         threads,

@@ -73,8 +73,8 @@ class Described:
                     )
             else:
                 operands[name] = drawn(shape, element, rng, how)
-        held = {**operands, **self._constants}
-        arrays = {name: held[name] for name, _, _ in shapes}
+        every = {**operands, **self._constants}
+        arrays = {name: every[name] for name, _, _ in shapes}
         results = [b for b in program.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT)]
         moved = sum(array.nbytes for array in arrays.values())
         for result in results:
@@ -122,43 +122,46 @@ class Described:
             return Exact((problem.reference().value,), tolerance, "numpy in float64")
         text = re.sub(r"\b(bfloat16|float16|float32)\b", "float64", str(self.program))
         wide = oc.parse(text)
-        given = {
+        inputs = {
             name: array.astype(np.float64) if array.dtype.name in FLOATS else array
             for name, array in arrays.items()
         }
         try:
-            made = run(wide, given, known, most=MOST)
-            values, by = tuple(made[b.name] for b in results), "the interpreter in float64"
+            results_by_name = run(wide, inputs, known, most=MOST)
+            values, by = (
+                tuple(results_by_name[b.name] for b in results),
+                "the interpreter in float64",
+            )
         except StepLimitError:
             kernel = oc.compile(wide, reassociate=False, records=False)
             free = {name: extent for name, extent in known.items() if not self._in_a_shape(name)}
-            answer = kernel(**given, **free)
+            answer = kernel(**inputs, **free)
             values = answer if isinstance(answer, tuple) else (answer,)
             by = "offcut in float64"
         return Exact(values, tolerance, by)
 
     def _in_a_shape(self, size: str) -> bool:
-        given = (b for b in self.program.buffers if b.kind in (Kind.INPUT, Kind.INOUT))
-        return any(Var(size) in buffer.shape for buffer in given)
+        inputs = (b for b in self.program.buffers if b.kind in (Kind.INPUT, Kind.INOUT))
+        return any(Var(size) in buffer.shape for buffer in inputs)
 
     def _known_operator(self, arrays: Mapping[str, Any]) -> Any:
         """Return the task as the peers know it; None where they know no such operator."""
         name, arguments = self.operator
-        given = list(arrays.values())
-        kinds = {array.dtype.name for array in given}
-        match name, [array.ndim for array in given]:
+        operands = list(arrays.values())
+        kinds = {array.dtype.name for array in operands}
+        match name, [array.ndim for array in operands]:
             case "softmax", [2] if kinds == {"float32"} and not arguments:
-                return Softmax(given[0])
+                return Softmax(operands[0])
             case "layernorm", [2, 1, 1] if kinds == {"float32"} and not arguments:
-                return LayerNorm(*given)
-            case "attention", [4, 4, 4] if not arguments and given[0].shape == given[1].shape:
-                q, k, v = given
+                return LayerNorm(*operands)
+            case "attention", [4, 4, 4] if not arguments and operands[0].shape == operands[1].shape:
+                q, k, v = operands
                 return Attention(q, k, v, q.dtype.name)
             case "conv2d", [4, 4] if kinds == {"float32"} and set(arguments) <= {
                 "stride",
                 "padding",
             }:
-                x, w = given
+                x, w = operands
                 return Convolution(x, w, arguments.get("stride", 1), arguments.get("padding", 0))
         return None
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from offcut.experiment.timing import median_interval
 from offcut.partition.show.figure_io import new_figure, write
 from offcut.studies.results import Results, Row
-from offcut.studies.statistics import interval, median, profile, share_of
+from offcut.studies.statistics import median, profile, share_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,12 +22,12 @@ def write_figures(results: Results, folder: Path) -> list[Path]:
 
     Raises TargetError where matplotlib is not installed.
     """
-    written: list[Path] = []
+    png_files: list[Path] = []
     for name, figure in _figures(results):
         for suffix in FORMATS:
             write(figure, folder / f"{name}{suffix}", "", None)
-        written.append(folder / f"{name}.png")
-    return written
+        png_files.append(folder / f"{name}.png")
+    return png_files
 
 
 def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
@@ -89,7 +90,7 @@ def _speed(results: Results, rows: Sequence[Row], axis: str) -> Figure:
         for row in sorted(rows, key=lambda one: one.point.sizes[axis]):
             one = row.samples.get(name)
             if one is not None and one.seconds:
-                low, high = interval(one.seconds, share_of(one))
+                low, high = median_interval(one.seconds, share_of(one))
                 three = median(one), low, high
                 points.append(
                     (

@@ -237,9 +237,9 @@ def compiled_elsewhere(
         file, library = Path(folder, "loops.c"), Path(folder, "loops.so")
         file.write_text(as_c(program), encoding="utf-8")
         words = [*command, "-shared", "-fPIC", str(file), "-o", str(library), "-lm"]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no reason"])[-1]
+        process = subprocess.run(words, capture_output=True, text=True, check=False)
+        if process.returncode:
+            last = (process.stderr.strip().splitlines() or ["no reason"])[-1]
             raise DescribeError("study", f"cannot compile {program.name} by {peer}", because=last)
         run = ctypes.CDLL(str(library)).run
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 import offcut as oc
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.extras import check_installed
+from offcut.core.extras import check_installed, is_installed
 from offcut.core.interpret.values import evaluate
 from offcut.errors import DescribeError
 from offcut.experiment.contraction import Array
@@ -69,7 +69,6 @@ class OnnxWorkload:
     values: Mapping[str, str]
     tolerance: float | None = None
     _model: Any = None
-    _wide: Any = None
 
     @property
     def model(self) -> Any:
@@ -79,7 +78,7 @@ class OnnxWorkload:
         return self._model
 
     def task(self, sizes: Mapping[str, int], seed: int) -> Task:
-        """Return an array for each input."""
+        """Return the task at `sizes`: a random array for each input; `seed` of the generator."""
         declared, rng = self.model.declared, np.random.default_rng(seed)
         known = {size.name: _size(sizes, size.name, self.file) for size in declared.sizes}
         operands = {
@@ -97,15 +96,13 @@ class OnnxWorkload:
         return Task(dict(sizes), operands, {}, kind, 0, moved, lambda: self._exact(operands), model)
 
     def compiled(self, options: Mapping[str, Any]) -> CompiledModel:
-        """Return the model, compiled."""
-        taken = _options(options)
-        return CompiledModel(oc.from_onnx(str(self.file), **taken) if taken else self.model)
+        """Return the model as offcut runs it, made with those of `options` that a model takes."""
+        arguments = _options(options)
+        return CompiledModel(oc.from_onnx(str(self.file), **arguments) if arguments else self.model)
 
     def _exact(self, operands: Mapping[str, Array]) -> Exact:
-        """Return the results by onnxruntime where it is installed, else by the model in float64."""
+        """Return the results of onnxruntime if it is installed, else of the interpreter, in the element types of the model."""
         tolerance = TOLERANCE["float32"] * 10 if self.tolerance is None else self.tolerance
-        from offcut.core.extras import is_installed
-
         if is_installed("onnxruntime"):
             import onnxruntime
 
@@ -115,8 +112,8 @@ class OnnxWorkload:
             )
         from offcut.graph.interpret import interpreted
 
-        made = interpreted(self.model.asked, operands)
-        return Exact(tuple(made.values()), tolerance, "the interpreter")
+        results = interpreted(self.model.asked, operands)
+        return Exact(tuple(results.values()), tolerance, "the interpreter")
 
 
 def _size(sizes: Mapping[str, int], name: str, file: Path) -> int:
@@ -150,20 +147,19 @@ class TorchWorkload:
     inputs: Callable[..., Sequence[Any]]
     axes: tuple[str, ...]
     tolerance: float | None = None
-    _compiled: dict[str, Any] = field(default_factory=dict)
 
     def task(self, sizes: Mapping[str, int], seed: int) -> Task:
         """Return the tensors of a call as arrays; torch's generator is seeded with `seed`."""
         import torch
 
         torch.manual_seed(seed)
-        given = tuple(self.inputs(**sizes))
-        operands = {f"input {number}": one.numpy() for number, one in enumerate(given)}
-        every = (*self.module.state_dict().values(), *given)
-        moved = sum(one.nbytes for one in every)
+        tensors = tuple(self.inputs(**sizes))
+        operands = {f"input {number}": one.numpy() for number, one in enumerate(tensors)}
+        arrays = (*self.module.state_dict().values(), *tensors)
+        moved = sum(one.nbytes for one in arrays)
         kind = next((one.dtype.name for one in operands.values() if one.dtype.kind == "f"), "int8")
-        model = TorchTask(self.module, given)
-        return Task(dict(sizes), operands, {}, kind, 0, moved, lambda: self._exact(given), model)
+        model = TorchTask(self.module, tensors)
+        return Task(dict(sizes), operands, {}, kind, 0, moved, lambda: self._exact(tensors), model)
 
     def compiled(self, options: Mapping[str, Any]) -> CompiledModel:
         """Return the module, taken by `oc.from_torch` with each axis free that varies with the sizes."""
@@ -194,10 +190,10 @@ class TorchWorkload:
 
         wide = copy.deepcopy(self.module).double().eval()
         with torch.no_grad():
-            made = wide(*(one.double() if one.is_floating_point() else one for one in given))
-        made = made if isinstance(made, tuple | list) else (made,)
+            results = wide(*(one.double() if one.is_floating_point() else one for one in given))
+        results = results if isinstance(results, tuple | list) else (results,)
         tolerance = TOLERANCE["float32"] * 10 if self.tolerance is None else self.tolerance
-        return Exact(tuple(one.numpy() for one in made), tolerance, "torch in float64")
+        return Exact(tuple(one.numpy() for one in results), tolerance, "torch in float64")
 
 
 @dataclass(frozen=True)
@@ -217,10 +213,10 @@ class CompiledModel:
 
     def call(self, task: Task) -> tuple[Callable[[], Any], Callable[[Any], tuple[Array, ...]]]:
         """Return a call on the task's inputs."""
-        given: tuple[Any, ...] = (dict(task.operands),)
+        arguments: tuple[Any, ...] = (dict(task.operands),)
         if self.positional:
-            given = tuple(task.for_peers.given)
-        return (lambda: self.model(*given)), results_of
+            arguments = tuple(task.for_peers.given)
+        return (lambda: self.model(*arguments)), results_of
 
     def cost(self, task: Task) -> Any:
         """Return the model's predicted cost; None where it has none."""

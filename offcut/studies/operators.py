@@ -40,14 +40,14 @@ def read_operators(tables: Sequence[Mapping[str, Any]], file: Path) -> tuple[Ope
 
     Raises DescribeError for what is none, with its place in the file.
     """
-    found: list[Operator] = []
+    operators: list[Operator] = []
     for number, table in enumerate(tables):
-        found += _of_table(table, f"{file.name}, operators[{number}]", file.parent)
-    names = [one.name for one in found]
+        operators += _of_table(table, f"{file.name}, operators[{number}]", file.parent)
+    names = [one.name for one in operators]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise refusal(file.name, f"two operators are called {twice!r}", 'name = "…"')
-    return tuple(found)
+    return tuple(operators)
 
 
 def _of_table(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Operator]:
@@ -71,15 +71,15 @@ def _of_suite(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Opera
     """Yield the operators of a suite whose names have the text `only`, with other element types where the table gives some."""
     only = text_of(table, "only", at)
     suite = suite_operators(text_of(table, "suite", at), folder, at)
-    chosen = [one for one in suite.operators if re.search(only, one["name"])]
-    if not chosen:
+    matches = [one for one in suite.operators if re.search(only, one["name"])]
+    if not matches:
         raise refusal(
             f"{at}.only",
             f"no operator of the suite {suite.name} has {only!r} in its name",
             ", ".join(one["name"] for one in suite.operators),
         )
     more = {key: table[key] for key in ("type", "bounds", "tolerance") if key in table}
-    for one in chosen:
+    for one in matches:
         yield from _of_table({**one, **more}, f"{at}, {suite.name}: {one['name']}", suite.folder)
 
 
@@ -89,7 +89,8 @@ def _operator(kind: str, table: Mapping[str, Any], at: str, folder: Path) -> Ope
         axes, points = _listed(sizes, f"{at}.sizes")
     elif isinstance(sizes, Mapping):
         axes = {
-            name: read_values(given, f"{at}.sizes.{name}", folder) for name, given in sizes.items()
+            name: read_values(extents, f"{at}.sizes.{name}", folder)
+            for name, extents in sizes.items()
         }
         points = points_of(axes)
     else:
@@ -123,8 +124,8 @@ def _listed(vectors: Sequence[Any], at: str) -> tuple[dict[str, Values], tuple[P
         )
     axes: dict[str, Values] = {}
     for name in vectors[0]:
-        given = [one[name] for one in vectors]
-        one = read_values(given, f"{at}.{name}", Path())
+        extents = [one[name] for one in vectors]
+        one = read_values(extents, f"{at}.{name}", Path())
         axes[name] = Values(one.weights, swept=len(one.weights) > 1)
     unique = list({tuple(one.items()): one for one in vectors}.values())
     count = len(vectors)
@@ -155,8 +156,8 @@ def _ranges(
         raise refusal(f"{at}.bounds", f"{bounds!r} is no table", "bounds = {m = 4096}")
     for name in bounds:
         if name not in axes:
-            listed = f"the axes are {', '.join(axes)}"
-            raise refusal(f"{at}.bounds", f"there is no axis {name!r}", listed)
+            axes_text = f"the axes are {', '.join(axes)}"
+            raise refusal(f"{at}.bounds", f"there is no axis {name!r}", axes_text)
     fixed = {name: max(one.weights) for name, one in axes.items() if not one.swept}
     swept: dict[str, tuple[int, int]] = {}
     for name, values in axes.items():
@@ -190,18 +191,18 @@ def _constants(
     }
     if "constants" not in table:
         return tuple(name for name in list(inputs)[1:] if name not in free)
-    given = table["constants"]
-    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+    names = table["constants"]
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
         raise refusal(
-            f"{at}.constants", f"{given!r} is no list of names", f"constants = {[*inputs][1:]}"
+            f"{at}.constants", f"{names!r} is no list of names", f"constants = {[*inputs][1:]}"
         )
-    for name in given:
+    for name in names:
         if name not in inputs or name in free:
             because = "its shape depends on a swept size" if name in free else "it is no input"
             raise refusal(
                 f"{at}.constants", f"{name!r} cannot be a constant: {because}", ", ".join(inputs)
             )
-    return tuple(given)
+    return tuple(names)
 
 
 def _einsum(
@@ -224,8 +225,8 @@ def _einsum(
                 else f"there is no axis {name!r}"
             )
             raise refusal(f"{at}.sizes", because, f"the axes are {', '.join(contraction.letters)}")
-    made = build(contraction, *_ranges(axes, table, at), kind)
-    inputs, result = list(made.inputs), made.result
+    problem = build(contraction, *_ranges(axes, table, at), kind)
+    inputs, result = list(problem.inputs), problem.result
     letters: dict[str, Sequence[str]] = dict(
         zip(contraction.names, contraction.operands, strict=True)
     )
@@ -267,11 +268,11 @@ def _op(
             f"{at}.inputs", "it has no shape for each input, in the order of the call", example
         )
     extents, placeholders, letters = _extents(axes, table, at), [], dict[str, Sequence[str]]()
-    for label, given in inputs.items():
+    for label, spec in inputs.items():
         shape, element = (
-            (given, table["type"])
-            if isinstance(given, str)
-            else (given.get("shape", ""), given.get("type", table["type"]))
+            (spec, table["type"])
+            if isinstance(spec, str)
+            else (spec.get("shape", ""), spec.get("type", table["type"]))
         )
         parts = [part.strip() for part in str(shape).split(",") if part.strip()]
         for part in parts:
@@ -296,7 +297,7 @@ def _op(
     constants = _constants(table, letters, axes, at)
     result = function(*placeholders, **arguments)
     shapes = {
-        label: given if isinstance(given, str) else dict(given) for label, given in inputs.items()
+        label: spec if isinstance(spec, str) else dict(spec) for label, spec in inputs.items()
     }
     workload = Described(
         result, placeholders, constants, table.get("values", {}), None, (name, arguments)
@@ -338,11 +339,11 @@ def _own(
     """Return what a user's function describes: it takes extents by name, and gives ``(output, inputs)`` or a `Workload`."""
     text = text_of(table, "describe", at)
     own = named(text, "offcut.operators", folder, f"{at}.describe")
-    made = own.value(**_extents(axes, table, at))
-    if not isinstance(made, tuple):
-        workload: Workload = made
+    description = own.value(**_extents(axes, table, at))
+    if not isinstance(description, tuple):
+        workload: Workload = description
         return workload, {"describe": text, "digest": own.digest}
-    output, inputs = made
+    output, inputs = description
     letters = {tensor.name: [str(extent) for extent in tensor.shape] for tensor in inputs}
     constants = _constants(table, letters, axes, at)
     workload = Described(output, list(inputs), constants, table.get("values", {}))

@@ -74,14 +74,14 @@ def study(
     definition = read_definition(Path(file), seconds_per_cell)
     folder = folder_of(definition, Path(file), out)
     check_writable(folder / FILE, "study")
-    kept = read_samples(folder / FILE)
-    groups = missing_groups(definition, kept, retry)
+    earlier_samples = read_samples(folder / FILE)
+    groups = missing_groups(definition, earlier_samples, retry)
     measured = measure_groups(definition, groups, folder)
     samples = read_samples(folder / FILE)
     write_report(definition, samples, folder)
     cells = {cell for _, _, _, cell in definition.cells()}
     failed = sum(1 for cell in cells if cell in samples and samples[cell].failed)
-    return Outcome(folder, measured, len(cells & kept.keys()), failed)
+    return Outcome(folder, measured, len(cells & earlier_samples.keys()), failed)
 
 
 def folder_of(definition: Definition, file: Path, out: str | Path | None) -> Path:
@@ -112,19 +112,19 @@ def measure_groups(definition: Definition, groups: Sequence[Group], folder: Path
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "environments").mkdir(exist_ok=True)
     facts = {**where, "command": command(), "seed": definition.seed}
-    described = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
-    (folder / "environments" / f"{name}.json").write_text(described, encoding="utf-8")
+    facts_text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
+    (folder / "environments" / f"{name}.json").write_text(facts_text, encoding="utf-8")
     count = sum(len(group.cells) for group in groups)
-    done = 0
+    count_written = 0
     with _progress() as bar:
         task = bar.add_task(definition.name, total=count)
         for group in groups:
             bar.update(task, description=f"{group.operator.name} {group.point}"[:48])
             for sample in measured_group(definition, group):
                 append_sample(folder / FILE, replace(sample, environment=name))
-                done += 1
+                count_written += 1
                 bar.advance(task)
-    return done
+    return count_written
 
 
 def _progress() -> Progress:
@@ -170,8 +170,8 @@ def measured_group(definition: Definition, group: Group) -> Iterator[Sample]:
         sample = replace(blank, cell=cell, contender=contender.name, exact=exact.by)
         off = errors.get(cell)
         if cell in failed:
-            shown = off if off is not None and math.isfinite(off) else None
-            yield replace(sample, failed=failed[cell], error=shown)
+            finite_error = off if off is not None and math.isfinite(off) else None
+            yield replace(sample, failed=failed[cell], error=finite_error)
             continue
         timing, one = timings[cell], ready[cell]
         yield replace(
@@ -201,7 +201,7 @@ def _in_turns(
         runs = {cell: one.run for cell, one in ready.items()}
         return measure(runs, budget=definition.seconds, rounds=definition.rounds, clock=clock)
 
-    timings, load = watched(run, 1)
+    timings, load = watched(run)
     return timings, load, "processor time" if threads == 1 else "wall"
 
 

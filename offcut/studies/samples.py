@@ -103,8 +103,8 @@ def append_sample(file: Path, sample: Sample) -> None:
         end = text.seek(0, os.SEEK_END)
         if end:
             text.seek(0)
-            kept = text.read().rpartition(b"\n")[0]
-            whole = len(kept) + 1 if kept else 0
+            whole_lines = text.read().rpartition(b"\n")[0]
+            whole = len(whole_lines) + 1 if whole_lines else 0
             if whole != end:
                 text.truncate(whole)
         text.write(line.encode())

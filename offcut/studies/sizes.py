@@ -146,10 +146,10 @@ def _of_csv(file: Path, column: str, at: str) -> Values:
     elif len(header) == 1 and not column:
         position = 0
     else:
-        listed = ", ".join(header) if named else "without names"
+        columns_text = ", ".join(header) if named else "without names"
         raise refusal(
             at,
-            f"{file.name} has no column {name!r}: its columns are {listed or 'none'}",
+            f"{file.name} has no column {name!r}: its columns are {columns_text or 'none'}",
             f'{{csv = "{file.name}", column = "…"}}',
         )
     extents: list[int] = []

@@ -56,8 +56,8 @@ def _distance(result: Array, value: NDArray[Any]) -> float:
     off[(wide == value) | (np.isnan(wide) & np.isnan(value))] = 0.0
     finite = np.abs(value[np.isfinite(value)])
     largest = float(finite.max()) if finite.size else 0.0
-    found = float(off.max()) / (largest or 1.0)
-    return math.inf if math.isnan(found) else found
+    distance = float(off.max()) / (largest or 1.0)
+    return math.inf if math.isnan(distance) else distance
 
 
 @dataclass(frozen=True)
@@ -144,11 +144,11 @@ def drawn(shape: Sequence[int], dtype: Any, rng: np.random.Generator, how: str =
         return rng.integers(ends.min, ends.max, extents, element, endpoint=True)
     if how == "positive":
         return (0.5 + rng.random(extents)).astype(element)
-    made = rng.standard_normal(extents, np.float32).astype(np.float64)
+    values = rng.standard_normal(extents, np.float32).astype(np.float64)
     if how == "small":
-        made /= 2.5 * extents[0]
+        values /= 2.5 * extents[0]
     elif how == "dominant":
-        made[np.diag_indices(extents[0])] = 4.0 * extents[0]
+        values[np.diag_indices(extents[0])] = 4.0 * extents[0]
     elif how == "definite":
-        made = made @ made.T + extents[0] * np.eye(extents[0])
-    return made.astype(element)
+        values = values @ values.T + extents[0] * np.eye(extents[0])
+    return values.astype(element)

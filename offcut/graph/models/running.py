@@ -160,9 +160,9 @@ class Frame:
             return None
         pointers, pointer_count, calls, call_count = first.given
         rows = [
-            (address, found.itemsize == 8, int(limit.view(np.int64)))
-            for found, limits in self._measured
-            for address, limit in zip(_addresses(found), limits, strict=True)
+            (address, value.itemsize == 8, int(limit.view(np.int64)))
+            for value, limits in self._measured
+            for address, limit in zip(_addresses(value), limits, strict=True)
         ]
         self._limits = np.array(rows, np.int64)
         return {

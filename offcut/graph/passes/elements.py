@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
 from offcut.core import index as ix
-from offcut.core.conditions import negate
+from offcut.core.conditions import conjunction, negate
 from offcut.core.dtypes import FLOATS
 from offcut.core.expr import (
     Binary,
@@ -109,13 +110,13 @@ class Elements:
 
         names  of the operands in the graph
         """
-        made = tensor.definition
-        if made is None:
+        definition = tensor.definition
+        if definition is None:
             return self.of(names[tensor.name], at) if tensor.name in names else otherwise
-        if isinstance(made.body, Reduce):
+        if isinstance(definition.body, Reduce):
             raise TooManyError
-        reads = {one.name: one for one in made.reads}
-        places = {axis.name: part for axis, part in zip(made.axes, at, strict=True)}
+        reads = {one.name: one for one in definition.reads}
+        places = {axis.name: part for axis, part in zip(definition.axes, at, strict=True)}
 
         def element(expr: Expr) -> Expr:
             if isinstance(expr, Select):  # the branch that is taken alone is read
@@ -128,7 +129,7 @@ class Elements:
                 return self._inside(reads[expr.buffer], parts, names, sizes, otherwise)
             return folded(rebuild(expr, parts))
 
-        return element(substitute(made.body, {**sizes, **places}))
+        return element(substitute(definition.body, {**sizes, **places}))
 
     def _is_inside(self, at: Expr, extent: Expr) -> bool:
         """Return whether an index is seen to be one of an axis."""
@@ -239,18 +240,18 @@ def _number(expr: Expr) -> Expr:
 
 def _decided(op: str, a: Expr, b: Expr) -> Expr:
     """Return a comparison of indices, or what it is at all places: these and sizes are 0 at least."""
-    found = ix.compare(op, a, b)
-    if isinstance(found, Const):
-        return found
+    comparison = ix.compare(op, a, b)
+    if isinstance(comparison, Const):
+        return comparison
     form = ix.to_linear(ix.sub(a, b))
     if any(not isinstance(atom, Var) for atom, _ in form.terms):
-        return found
+        return comparison
     for holds_of, sign in ((_ABOVE, 1), (_BELOW, -1)):
         if all(sign * factor > 0 for _, factor in form.terms):
             end = sign * form.const
             if end >= 0 and op in holds_of[end > 0]:
                 return _FULL if holds_of[end > 0][op] else _EMPTY
-    return found
+    return comparison
 
 
 _ABOVE: tuple[Mapping[str, bool], ...] = (
@@ -283,15 +284,11 @@ def _not(a: Expr) -> Expr:
 
 
 def _and(args: Sequence[Expr]) -> Expr:
-    every = [part for one in args for part in (one.args if _is_and(one) else (one,))]  # type: ignore[union-attr]
-    kept = [one for one in dict.fromkeys(every) if one != _FULL]
-    if _EMPTY in kept:
+    parts = (one.args if isinstance(one, Logic) and one.op == "and" else (one,) for one in args)
+    conditions = [one for one in dict.fromkeys(chain.from_iterable(parts)) if one != _FULL]
+    if _EMPTY in conditions:
         return _EMPTY
-    return _FULL if not kept else kept[0] if len(kept) == 1 else Logic("and", tuple(kept))
-
-
-def _is_and(expr: Expr) -> bool:
-    return isinstance(expr, Logic) and expr.op == "and"
+    return conjunction(conditions) if conditions else _FULL
 
 
 def _chosen(condition: Expr, then: Expr, other: Expr) -> Expr:
@@ -303,10 +300,10 @@ def _chosen(condition: Expr, then: Expr, other: Expr) -> Expr:
     if _is_condition(then) and _is_condition(other):
         both = _and([condition, then]), _and([_not(condition), other])
         return _not(_and([_not(one) for one in both]))
-    found = Select(condition, then, other)
-    if sum(isinstance(one, Select) for one in walk(found)) > MOST:
+    select = Select(condition, then, other)
+    if sum(isinstance(one, Select) for one in walk(select)) > MOST:
         raise TooManyError
-    return found
+    return select
 
 
 def element_of_array(array: Array, at: Sequence[Expr]) -> Expr | None:
@@ -325,10 +322,10 @@ def element_of_array(array: Array, at: Sequence[Expr]) -> Expr | None:
     if not (flat[~same] == second).all():
         return None
     inner = places if flat.ndim == 2 else [ix.const(0), *places]
-    for inside, here, there in ((same, first, second), (~same, second, first)):
+    for inside, inner_value, outer_value in ((same, first, second), (~same, second, first)):
         band = _band(np.atleast_2d(inside), inner[0], inner[1])
         if band is not None:
-            return _chosen(band, _constant(here), _constant(there))
+            return _chosen(band, _constant(inner_value), _constant(outer_value))
     return None
 
 

@@ -40,19 +40,21 @@ _NAMES = ("q", "k", "v", "mask", "scale", "causal", "past", "window")
 def masks_as_domains(bound: Bound) -> Bound:
     """Return the graph in which attention has options where its mask says the same."""
     graph, known = bound.graph, dict[str, _Seen | None]()
-    changed = {node: found for node in graph.nodes if (found := _without_mask(bound, node, known))}
+    changed = {
+        node: arguments for node in graph.nodes if (arguments := _without_mask(bound, node, known))
+    }
     if not changed:
         return bound
-    made = rebuilt(graph, bound.arrays)
+    builder = rebuilt(graph, bound.arrays)
     for node in graph.nodes:
         if node in changed:
             q, k, v = (changed[node].pop(name) for name in _NAMES[:3])
-            made.node(node.op, q, k, v, results=(node.results[0].name,), **changed[node])
+            builder.node(node.op, q, k, v, results=(node.results[0].name,), **changed[node])
         else:
-            made.nodes.append(node)
-            made.values.update((value.name, value) for value in node.results)
-    made.output(*map(Ref, graph.outputs))
-    return made.bound
+            builder.nodes.append(node)
+            builder.values.update((value.name, value) for value in node.results)
+    builder.output(*map(Ref, graph.outputs))
+    return builder.bound
 
 
 def _without_mask(bound: Bound, node: Node, known: dict[str, _Seen | None]) -> dict[str, Any]:
@@ -62,19 +64,19 @@ def _without_mask(bound: Bound, node: Node, known: dict[str, _Seen | None]) -> d
     """
     if node.op != "attention":
         return {}
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         **dict(zip(_NAMES, node.arguments, strict=False)),
         **dict(node.options),
     }
-    mask = given.get("mask")
+    mask = arguments.get("mask")
     values = bound.graph.values
-    depths = (values[given[name].name].shape[-1] for name in ("q", "v"))
+    depths = (values[arguments[name].name].shape[-1] for name in ("q", "v"))
     if not isinstance(mask, Ref) or not all(isinstance(depth, Const) for depth in depths):
         return {}
     if mask.name not in known:
         known[mask.name] = _seen_by(bound, mask.name)
-    found = known[mask.name]
-    return {} if found is None else _as_options(given, found)
+    seen = known[mask.name]
+    return {} if seen is None else _as_options(arguments, seen)
 
 
 @dataclass(frozen=True)
@@ -98,10 +100,10 @@ def _seen_by(bound: Bound, mask: str) -> _Seen | None:
     ends = {i.name: ix.sub(n, 1) for n, i in zip(value.shape, own, strict=True)}
     elements = Elements(bound, ends)
     try:
-        found = _seen(elements.of(mask, at), value.dtype in FLOATS)
+        seen = _seen(elements.of(mask, at), value.dtype in FLOATS)
     except TooManyError:
         return None
-    return replace(found, exact=found.exact and not elements.outside)
+    return replace(seen, exact=seen.exact and not elements.outside)
 
 
 def _seen(element: Expr, added: bool) -> _Seen:
@@ -116,10 +118,10 @@ def _seen(element: Expr, added: bool) -> _Seen:
             none = value == -math.inf
             return _Seen(Const(int(not none), "bool"), none or value == 0)
         case Select(condition, then, other):
-            here, there = _seen(then, added), _seen(other, added)
+            then_seen, other_seen = _seen(then, added), _seen(other, added)
             return _Seen(
-                folded(Select(condition, here.condition, there.condition)),
-                here.exact and there.exact,
+                folded(Select(condition, then_seen.condition, other_seen.condition)),
+                then_seen.exact and other_seen.exact,
             )
         case _:
             return _Seen(Const(1, "bool"), exact=False)
@@ -173,12 +175,12 @@ def _before(given: Mapping[str, Any]) -> Sequence[Expr]:
     """Return the conditions that options say."""
     causal, past, window = (given.get(name) for name in _OF_PLACES)
     middle = ix.add(ROW, past or 0)
-    found: list[Expr] = [Compare("<=", COLUMN, middle)] if causal else []
+    conditions: list[Expr] = [Compare("<=", COLUMN, middle)] if causal else []
     if window is not None:
-        found.append(Compare(">", COLUMN, ix.sub(middle, window)))
+        conditions.append(Compare(">", COLUMN, ix.sub(middle, window)))
         if not causal:
-            found.append(Compare("<", COLUMN, ix.add(middle, window)))
-    return found
+            conditions.append(Compare("<", COLUMN, ix.add(middle, window)))
+    return conditions
 
 
 def _limit(atom: Expr) -> tuple[bool, Expr] | None:
@@ -202,14 +204,14 @@ def _limit(atom: Expr) -> tuple[bool, Expr] | None:
 
 def _one(every: Sequence[Expr], least: bool) -> Expr | None:
     """Return the least of some limits, or the greatest; None where that is not seen, or there is none."""
-    found: Expr | None = None
+    extreme: Expr | None = None
     for one in every:
-        difference = 0 if found is None else ix.literal_value(normal(ix.sub(one, found)))
+        difference = 0 if extreme is None else ix.literal_value(normal(ix.sub(one, extreme)))
         if difference is None:
             return None
-        if found is None or (difference < 0) == least:
-            found = one
-    return found
+        if extreme is None or (difference < 0) == least:
+            extreme = one
+    return extreme
 
 
 __all__ = ["masks_as_domains"]

@@ -39,9 +39,9 @@ def conversion_value(computation: Computation, node: Cast, names: Names) -> Stag
 
 def place_of_conversions(computation: Computation) -> int:
     """The position behind the conversions of what the caller gives, which run before all else."""
-    given = [b for b in computation.buffers if b.kind in (Kind.INPUT, Kind.CONSTANT)]
+    arguments = [b for b in computation.buffers if b.kind in (Kind.INPUT, Kind.CONSTANT)]
     for position, group in enumerate(computation.groups):
-        if not any(_is_copy(group, one, dtype_of(group[0].body)) for one in given):
+        if not any(_is_copy(group, one, dtype_of(group[0].body)) for one in arguments):
             return position
     return len(computation.groups)
 

@@ -80,8 +80,8 @@ def with_value(computation: Computation, position: int, staged: StagedValue) -> 
     elif name not in buffers:
         shape = extents_of(computation, lead, staged)
         axes = tuple(map(StageAxis, staged.axes, shape, staged.axes))
-        given = source is not None and buffers[source].kind in (Kind.INPUT, Kind.CONSTANT)
-        place = place_of_conversions(computation) if given else position
+        is_argument = source is not None and buffers[source].kind in (Kind.INPUT, Kind.CONSTANT)
+        place = place_of_conversions(computation) if is_argument else position
         groups.insert(place, (Stage(name, name, axes, (), staged.value),))
         buffers[name] = Buffer(name, dtype, shape, Kind.LOCAL)
     return replace(computation, buffers=tuple(buffers.values()), groups=tuple(groups))

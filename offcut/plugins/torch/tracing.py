@@ -83,9 +83,9 @@ def _settle(stack: ExitStack) -> None:
     layers = not torch.is_grad_enabled()
     stack.enter_context(dynamo.patch(capture_dynamic_output_shape_ops=True, allow_rnn=layers))
     for name in ("nnpack", "mkldnn"):
-        put = getattr(torch._C, f"_set_{name}_enabled")
-        stack.callback(put, getattr(torch._C, f"_get_{name}_enabled")())
-        put(False)
+        set_enabled = getattr(torch._C, f"_set_{name}_enabled")
+        stack.callback(set_enabled, getattr(torch._C, f"_get_{name}_enabled")())
+        set_enabled(False)
     stack.enter_context(whole())
     fast = get_fast_op_impls()
     stack.callback(fast.update, dict(fast))

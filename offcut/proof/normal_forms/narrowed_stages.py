@@ -185,8 +185,12 @@ class _Stages(TileRewriting):
             (one, limit) for one in conditions if (limit := bound(one, loop.iter)) is not None
         ]
         if self.form is _Form.STAGES:
-            asked = [one for one, _ in limits]
-            return replace(loop, body=(If(conjunction(asked), loop.body),)) if asked else loop
+            comparisons = [one for one, _ in limits]
+            return (
+                replace(loop, body=(If(conjunction(comparisons), loop.body),))
+                if comparisons
+                else loop
+            )
         lo, hi = loop.lo, loop.hi
         for _, limit in limits:
             if limit.op == ">=":
@@ -278,10 +282,10 @@ def _in_some_tile(tile: Tile, around: Sequence[For]) -> tuple[Compare, ...]:
     terms = _terms_of(tile)
     assert terms is not None
     after = ix.add(terms.loop.lo, terms.most)
-    asked = [] if terms.first is None else [ix.sub(ix.sub(after, 1), terms.first)]
-    asked += [] if terms.last is None else [ix.sub(terms.last, terms.loop.lo)]
+    differences = [] if terms.first is None else [ix.sub(ix.sub(after, 1), terms.first)]
+    differences += [] if terms.last is None else [ix.sub(terms.last, terms.loop.lo)]
     conditions = list[Compare]()
-    for difference in asked:
+    for difference in differences:
         greatest: Expr | None = difference
         for loop in reversed(around):
             if greatest is not None:

@@ -30,9 +30,9 @@ TERMS = vnni.TERMS
 
 def families(host: Host) -> Iterator[Family]:
     """Return those of an A of int8 and of uint8, where the host has no instruction that adds four products of bytes."""
-    isa, taken = host.isa, vnni.operand_dtypes(host)
+    isa, vnni_dtypes = host.isa, vnni.operand_dtypes(host)
     for dtype in ("int8", "uint8") if isa.name in INSTRUCTION else ():
-        if dtype not in taken:
+        if dtype not in vnni_dtypes:
             yield Family(
                 microkernel(isa, dtype),
                 partial(symbol, isa, dtype),

@@ -82,8 +82,8 @@ def grouped_attention(g: Context, call: Call) -> Results:
         options["window"] = call.get("local_window_size")
     if call.get("scale", 0.0):
         options["scale"] = call.get("scale")
-    made = _joined(g, g.op("attention", q, k, v, **options))
-    return (made, k, v)[: max(call.outputs, 1)]
+    result = _joined(g, g.op("attention", q, k, v, **options))
+    return (result, k, v)[: max(call.outputs, 1)]
 
 
 def _rotated(g: Context, x: Operand, cosines: Operand, sines: Operand) -> Operand:
