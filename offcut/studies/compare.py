@@ -113,7 +113,7 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
             "two folders that one file measured",
             what="cannot compare",
         )
-    ratios = {cell: _apart(a[cell], b[cell]) for cell in common_cells}
+    ratios = {cell: _unpaired_ratio(a[cell], b[cell]) for cell in common_cells}
     peers = [ratios[cell] for cell in common_cells if a[cell].predicted is None]
     mean = geometric_mean(peers, [1.0] * len(peers))
     drift = None if mean is None else mean.ratio
@@ -124,9 +124,13 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
         label = f"{sample.operator} {sizes} {sample.contender}"
         if drift is not None and sample.predicted is None:
             continue
-        changes.append(Change(label, ratios[cell] if drift is None else _over(ratios[cell], drift)))
+        changes.append(
+            Change(label, ratios[cell] if drift is None else _without_drift(ratios[cell], drift))
+        )
     alone = len(a.keys() - b.keys()), len(b.keys() - a.keys())
-    return Comparison(_said(Path(first), a), _said(Path(second), b), tuple(changes), alone, drift)
+    return Comparison(
+        _folder_line(Path(first), a), _folder_line(Path(second), b), tuple(changes), alone, drift
+    )
 
 
 def _samples(folder: Path) -> dict[str, Sample]:
@@ -141,7 +145,7 @@ def _samples(folder: Path) -> dict[str, Sample]:
     return samples
 
 
-def _apart(this: Sample, other: Sample) -> Ratio:
+def _unpaired_ratio(this: Sample, other: Sample) -> Ratio:
     """Return the ratio of the medians of two runs, with an interval of the logarithms' half widths together."""
     value, halves = median(this) / median(other), []
     for sample in (this, other):
@@ -155,14 +159,14 @@ def _apart(this: Sample, other: Sample) -> Ratio:
     )
 
 
-def _over(ratio: Ratio, drift: Ratio) -> Ratio:
+def _without_drift(ratio: Ratio, drift: Ratio) -> Ratio:
     value = ratio.value / drift.value
     below = math.hypot(math.log(ratio.value / ratio.low), math.log(drift.high / drift.value))
     above = math.hypot(math.log(ratio.high / ratio.value), math.log(drift.value / drift.low))
     return Ratio(value, value * math.exp(-below), value * math.exp(above))
 
 
-def _said(folder: Path, samples: Mapping[str, Sample]) -> str:
+def _folder_line(folder: Path, samples: Mapping[str, Sample]) -> str:
     parts = [str(folder)]
     for name in dict.fromkeys(one.environment for one in samples.values()):
         file = folder / "environments" / f"{name}.json"

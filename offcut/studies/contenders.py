@@ -113,7 +113,7 @@ class Library:
     def ready(self, operator: Operator, task: Task) -> Ready:
         """Return the fastest way that the library has for the task."""
         if isinstance(task.for_peers, ModelTask | TorchTask):
-            return _of_model(self.peer, self.threads, task.for_peers)
+            return _model_peer(self.peer, self.threads, task.for_peers)
         if self._loaded is None:
             check_installed("study", f"cannot measure {self.peer}", self.peer.partition(".")[0])
             self._loaded = load_peers([self.peer], self.threads)
@@ -134,18 +134,20 @@ class Library:
         with self._loaded.session():
             best = fastest({way.name: way.run for way in ways})
         way = next(one for one in ways if one.name == best)
-        return Ready(_inside(way.run, self._loaded.session), lambda made: (way.read(made),), best)
+        return Ready(
+            _in_session(way.run, self._loaded.session), lambda made: (way.read(made),), best
+        )
 
 
-def _inside(run: Callable[[], Any], session: Callable[[], Any]) -> Callable[[], Any]:
+def _in_session(call: Callable[[], Any], session: Callable[[], Any]) -> Callable[[], Any]:
     if session is nullcontext:
-        return run
+        return call
 
-    def inside() -> Any:
+    def run_in_session() -> Any:
         with session():
-            return run()
+            return call()
 
-    return inside
+    return run_in_session
 
 
 @dataclass
@@ -189,7 +191,7 @@ class Elsewhere:
         return Ready(run, lambda _: results, self.peer)
 
 
-def _of_model(peer: str, threads: int, task: ModelTask | TorchTask) -> Ready:
+def _model_peer(peer: str, threads: int, task: ModelTask | TorchTask) -> Ready:
     """Return a library on a whole model."""
     package = peer.partition(".")[0]
     check_installed("study", f"cannot measure {peer}", package)
@@ -260,7 +262,7 @@ def read_contenders(
 def _contender(table: Mapping[str, Any], threads: int, at: str, folder: Path) -> Contender:
     if "peer" in table:
         check_keys(table, ("peer", "name", "threads"), at)
-        return _peer(table, threads, at, folder)
+        return _peer_contender(table, threads, at, folder)
     check_keys(table, ("name", *OURS), at)
     if not any(key in table for key in OURS):
         raise refusal(at, "it says nothing that competes", 'strategy = "auto"', 'peer = "numpy"')
@@ -296,7 +298,7 @@ def _contender(table: Mapping[str, Any], threads: int, at: str, folder: Path) ->
             for one in kernels
             for k in (one.value if isinstance(one.value, list | tuple) else [one.value])
         ]
-    name = text_of(table, "name", at, _name(table))
+    name = text_of(table, "name", at, _default_name(table))
     return Ours(name, identity, lambda: _arguments(options, table))
 
 
@@ -315,30 +317,30 @@ def _arguments(options: Mapping[str, Any], table: Mapping[str, Any]) -> Mapping[
     return options
 
 
-def _strategy(given: Any, identity: dict[str, Any], at: str, folder: Path) -> Any:
+def _strategy(request: Any, identity: dict[str, Any], at: str, folder: Path) -> Any:
     """Return the strategy, or the strategies among which ``auto`` chooses, with those of the user's own registered."""
     known = {"auto", "mix", *(one.name for one in STRATEGIES)}
-    if isinstance(given, Mapping):
-        return {axis: _strategy(one, identity, at, folder) for axis, one in given.items()}
+    if isinstance(request, Mapping):
+        return {axis: _strategy(one, identity, at, folder) for axis, one in request.items()}
     names = []
-    for one in texts_of(given, f"{at}.strategy", 'strategy = "auto"'):
+    for one in texts_of(request, f"{at}.strategy", 'strategy = "auto"'):
         if one.partition("(")[0] not in known:
             own = named(one, "offcut.strategies", folder, f"{at}.strategy")
             identity.setdefault("strategy_digests", []).append(own.digest)
-            names.append(_registered(own.value, one))
+            names.append(_register_strategy(own.value, one))
         else:
             names.append(one)
-    return names if isinstance(given, list) else names[0]
+    return names if isinstance(request, list) else names[0]
 
 
-def _registered(function: Any, name: str) -> str:
+def _register_strategy(function: Any, name: str) -> str:
     """Return the name that a user's generator of tiles is registered under: that of the function."""
     label = str(getattr(function, "__name__", name.rpartition(":")[2]))
     oc.strategy(label)(function)
     return label
 
 
-def _name(table: Mapping[str, Any]) -> str:
+def _default_name(table: Mapping[str, Any]) -> str:
     parts = []
     for key in OURS:
         if key in table and not (key == "target" and "machine" in table):
@@ -352,7 +354,7 @@ def _name(table: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
-def _peer(table: Mapping[str, Any], threads: int, at: str, folder: Path) -> Contender:
+def _peer_contender(table: Mapping[str, Any], threads: int, at: str, folder: Path) -> Contender:
     text = text_of(table, "peer", at)
     name, count = text_of(table, "name", at, text), threads_of(table, threads, at)
     package = text.partition(".")[0]

@@ -57,7 +57,7 @@ class Described:
 
     def task(self, sizes: Mapping[str, int], seed: int) -> Task:
         """Return arrays at `sizes`; constants are the same each time."""
-        program, known = self.program, self._known(sizes)
+        program, known = self.program, self._extents_by_name(sizes)
         rng, operands = np.random.default_rng(seed), dict[str, Array]()
         shapes = [
             (b.name, tuple(int(evaluate(e, known)) for e in b.shape), numpy_dtype(b.dtype))
@@ -92,7 +92,7 @@ class Described:
             problem.flop if problem is not None else 0,
             moved,
             lambda: self._exact(arrays, known, problem),
-            problem if problem is not None else self._known_operator(arrays),
+            problem if problem is not None else self._peer_task(arrays),
         )
 
     def compiled(self, options: Mapping[str, Any]) -> CompiledKernel:
@@ -108,7 +108,7 @@ class Described:
         ]
         return CompiledKernel(kernel, tuple(free))
 
-    def _known(self, sizes: Mapping[str, int]) -> dict[str, int]:
+    def _extents_by_name(self, sizes: Mapping[str, int]) -> dict[str, int]:
         return {size.name: sizes[size.name] for size in self.program.sizes}
 
     def _exact(self, arrays: Mapping[str, Any], known: Mapping[str, int], problem: Any) -> Exact:
@@ -144,7 +144,7 @@ class Described:
         inputs = (b for b in self.program.buffers if b.kind in (Kind.INPUT, Kind.INOUT))
         return any(Var(size) in buffer.shape for buffer in inputs)
 
-    def _known_operator(self, arrays: Mapping[str, Any]) -> Any:
+    def _peer_task(self, arrays: Mapping[str, Any]) -> Any:
         """Return the task as the peers know it; None where they know no such operator."""
         name, arguments = self.operator
         operands = list(arrays.values())

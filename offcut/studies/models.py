@@ -183,14 +183,14 @@ class TorchWorkload:
             )
         return CompiledModel(model, positional=True)
 
-    def _exact(self, given: Sequence[Any]) -> Exact:
+    def _exact(self, tensors: Sequence[Any]) -> Exact:
         import copy
 
         import torch
 
         wide = copy.deepcopy(self.module).double().eval()
         with torch.no_grad():
-            results = wide(*(one.double() if one.is_floating_point() else one for one in given))
+            results = wide(*(one.double() if one.is_floating_point() else one for one in tensors))
         results = results if isinstance(results, tuple | list) else (results,)
         tolerance = TOLERANCE["float32"] * 10 if self.tolerance is None else self.tolerance
         return Exact(tuple(one.numpy() for one in results), tolerance, "torch in float64")
@@ -226,11 +226,11 @@ class CompiledModel:
             return None
 
 
-def results_of(made: Any) -> tuple[Array, ...]:
+def results_of(results: Any) -> tuple[Array, ...]:
     """Return the arrays of what a model gave."""
-    if isinstance(made, Mapping):
-        made = tuple(made.values())
-    made = made if isinstance(made, tuple | list) else (made,)
+    if isinstance(results, Mapping):
+        results = tuple(results.values())
+    results = results if isinstance(results, tuple | list) else (results,)
     return tuple(
-        one.detach().numpy() if hasattr(one, "detach") else np.asarray(one) for one in made
+        one.detach().numpy() if hasattr(one, "detach") else np.asarray(one) for one in results
     )

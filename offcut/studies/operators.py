@@ -42,7 +42,7 @@ def read_operators(tables: Sequence[Mapping[str, Any]], file: Path) -> tuple[Ope
     """
     operators: list[Operator] = []
     for number, table in enumerate(tables):
-        operators += _of_table(table, f"{file.name}, operators[{number}]", file.parent)
+        operators += _operators_of_table(table, f"{file.name}, operators[{number}]", file.parent)
     names = [one.name for one in operators]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -50,7 +50,7 @@ def read_operators(tables: Sequence[Mapping[str, Any]], file: Path) -> tuple[Ope
     return tuple(operators)
 
 
-def _of_table(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Operator]:
+def _operators_of_table(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Operator]:
     kinds = [kind for kind in KINDS if kind in table]
     if len(kinds) != 1:
         because = f"it has {' and '.join(kinds) or 'none'} of the keys {', '.join(KINDS)}, and one is needed"
@@ -58,7 +58,7 @@ def _of_table(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Opera
     (kind,) = kinds
     check_keys(table, (kind, *COMMON, *OWN_KEYS[kind]), at)
     if kind == "suite":
-        yield from _of_suite(table, at, folder)
+        yield from _operators_of_suite(table, at, folder)
         return
     for one in texts_of(table.get("type", _DEFAULT_TYPE), f"{at}.type", 'type = "float32"'):
         yield _operator(kind, {**table, "type": one}, at, folder)
@@ -67,7 +67,7 @@ def _of_table(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Opera
 _DEFAULT_TYPE = "float32"
 
 
-def _of_suite(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Operator]:
+def _operators_of_suite(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Operator]:
     """Yield the operators of a suite whose names have the text `only`, with other element types where the table gives some."""
     only = text_of(table, "only", at)
     suite = suite_operators(text_of(table, "suite", at), folder, at)
@@ -80,13 +80,15 @@ def _of_suite(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Opera
         )
     more = {key: table[key] for key in ("type", "bounds", "tolerance") if key in table}
     for one in matches:
-        yield from _of_table({**one, **more}, f"{at}, {suite.name}: {one['name']}", suite.folder)
+        yield from _operators_of_table(
+            {**one, **more}, f"{at}, {suite.name}: {one['name']}", suite.folder
+        )
 
 
 def _operator(kind: str, table: Mapping[str, Any], at: str, folder: Path) -> Operator:
     sizes = table.get("sizes", {})
     if isinstance(sizes, list):
-        axes, points = _listed(sizes, f"{at}.sizes")
+        axes, points = _listed_sizes(sizes, f"{at}.sizes")
     elif isinstance(sizes, Mapping):
         axes = {
             name: read_values(extents, f"{at}.sizes.{name}", folder)
@@ -114,7 +116,7 @@ def _operator(kind: str, table: Mapping[str, Any], at: str, folder: Path) -> Ope
     return Operator(name, identity, axes, points, workload)
 
 
-def _listed(vectors: Sequence[Any], at: str) -> tuple[dict[str, Values], tuple[Point, ...]]:
+def _listed_sizes(vectors: Sequence[Any], at: str) -> tuple[dict[str, Values], tuple[Point, ...]]:
     """Return the axes and the points of sizes that are given as a list of vectors, ``[{m = 1, k = 64}, …]``, all alike."""
     if not vectors or not all(isinstance(one, Mapping) and one for one in vectors):
         raise refusal(at, "it is no list of vectors", "sizes = [{m = 1, k = 64}, {m = 7, k = 80}]")
@@ -144,7 +146,7 @@ def _workload(
         return _program(table, axes, at, folder)
     if kind == "model":
         return model_workload(table, axes, at, folder)
-    return _own(table, axes, at, folder)
+    return _user_workload(table, axes, at, folder)
 
 
 def _ranges(
@@ -333,7 +335,7 @@ def _program(
     return workload, {"program": digest_of_file(file), "constants": list(constants)}
 
 
-def _own(
+def _user_workload(
     table: Mapping[str, Any], axes: Mapping[str, Values], at: str, folder: Path
 ) -> tuple[Any, Mapping[str, Any]]:
     """Return what a user's function describes: it takes extents by name, and gives ``(output, inputs)`` or a `Workload`."""

@@ -165,7 +165,7 @@ def measured_group(definition: Definition, group: Group) -> Iterator[Sample]:
                 ready[cell] = one
         except Exception as error:  # whatever stops one contender is a row that says why
             failed[cell] = reason(error)
-    timings, load, clock = _in_turns(definition, group, ready)
+    timings, load, clock = _measure_in_turns(definition, group, ready)
     for cell, contender in group.cells.items():
         sample = replace(blank, cell=cell, contender=contender.name, exact=exact.by)
         off = errors.get(cell)
@@ -175,7 +175,7 @@ def measured_group(definition: Definition, group: Group) -> Iterator[Sample]:
             continue
         timing, one = timings[cell], ready[cell]
         yield replace(
-            _predicted(one, task, sample),
+            _with_prediction(one, task, sample),
             seconds=timing.samples,
             calls=timing.calls,
             round=tuple(range(len(timing.samples))),
@@ -188,7 +188,7 @@ def measured_group(definition: Definition, group: Group) -> Iterator[Sample]:
         )
 
 
-def _in_turns(
+def _measure_in_turns(
     definition: Definition, group: Group, ready: Mapping[str, Ready]
 ) -> tuple[Mapping[str, Timing], Load, str]:
     """Return the times of contenders that took turns, the load meanwhile, and the clock: that of the wall where several threads run."""
@@ -205,7 +205,7 @@ def _in_turns(
     return timings, load, "processor time" if threads == 1 else "wall"
 
 
-def _predicted(ready: Ready, task: Task, sample: Sample) -> Sample:
+def _with_prediction(ready: Ready, task: Task, sample: Sample) -> Sample:
     """Return a sample with what the cost of a call says; operations are those of the operator, where they are known."""
     cost = ready.predicted
     if cost is None:

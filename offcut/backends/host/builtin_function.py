@@ -151,7 +151,7 @@ def layout_holds() -> bool:
 
 
 def no_results(*arrays: object, **others: object) -> None:
-    """Make no call: what a builtin that makes some calls hands the others to."""
+    """Return None: the fallback of a builtin for the calls that it does not make."""
 
 
 class _Keeper(str):

@@ -58,7 +58,7 @@ class _Writer(BuiltinWriter):
         self.slow, self.undo, self.failed = map(self.f.name, ("slow", "undo", "failed"))
 
     def write(self) -> None:
-        """Write them."""
+        """Write the whole function."""
         f = self.f
         self.head = self.word(self.table, len(FIELDS), "ptr")
         self.require(f.let("icmp eq ptr %kwnames, null"), self.slow)
@@ -238,7 +238,7 @@ class _Writer(BuiltinWriter):
         f.do(f"ret ptr {other}")
 
     def _release(self, owner: str) -> None:
-        """Let another call have the arena and the record."""
+        """Mark the arena and the records as free for the next call, and drop the reference to the record's owner."""
         self._set_head("busy", 0)
         self.f.do(f"call void {self.drop}(ptr {owner})")
 

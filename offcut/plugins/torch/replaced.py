@@ -10,7 +10,7 @@ from typing import Any
 
 @contextmanager
 def replaced(owner: Any, entries: Mapping[Any, Any]) -> Iterator[None]:
-    """Inside, entries of a table, or attributes of a module or a class, are others."""
+    """Replace entries of a dict, or attributes of a module or a class, until the context ends; then restore them."""
     is_table = isinstance(owner, dict)
     table = owner if is_table else vars(owner)
     assign = table.__setitem__ if is_table else partial(setattr, owner)
