@@ -33,11 +33,11 @@ OURS = ("strategy", "schedule", "price", "microkernels", "target", "machine", "t
 class Ready:
     """A contender that is ready for a task.
 
-    run        one call
-    read       its results, from what that returned
-    way        which of its ways it is
-    predicted  what the call is predicted to cost; None of a peer
-    seconds    that compiling took, if it was compiled for this task
+    run              one call
+    read             returns the results of a call from what `run` returned
+    way              the variant of the contender that `run` calls
+    predicted        the predicted cost of the call; None for a peer
+    compile_seconds  of the compilation, 0 if an earlier task had compiled it
     """
 
     run: Callable[[], Any]
@@ -56,16 +56,16 @@ class Contender(Protocol):
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """Return what it is, as plain data with digests of files: another one is measured anew."""
+        """Return what identifies the contender: plain data with digests of files. A cell with another identity is measured anew."""
 
     @property
     def is_peer(self) -> bool:
-        """Return whether it is something else than offcut."""
+        """Return whether the contender is something else than offcut."""
 
     def ready(self, operator: Operator, task: Task) -> Ready:
-        """Return it, ready for `task`.
+        """Return the contender, ready for `task`.
 
-        Raises OffcutError, or whatever a peer raises, where it cannot compute it.
+        Raises OffcutError, or whatever a peer raises, if it cannot compute the operator.
         """
 
 
@@ -73,7 +73,7 @@ class Contender(Protocol):
 class Ours:
     """offcut with some arguments of `oc.compile`.
 
-    make  gives them; called when the first kernel is compiled
+    make  returns the arguments; called when the first kernel is compiled
     """
 
     name: str
@@ -192,7 +192,10 @@ class Elsewhere:
 
 
 def _model_peer(peer: str, threads: int, task: ModelTask | TorchTask) -> Ready:
-    """Return a library on a whole model."""
+    """Return a library that is ready to run a whole model.
+
+    Raises DescribeError if it cannot take the model.
+    """
     package = peer.partition(".")[0]
     check_installed("study", f"cannot measure {peer}", package)
     if isinstance(task, TorchTask) and package == "torch":
@@ -244,9 +247,9 @@ def read_contenders(
 ) -> tuple[Contender, ...]:
     """Return the contenders of a study's file.
 
-    threads  of those that say nothing
+    threads  the number for a table without the key `threads`
 
-    Raises DescribeError for what is none, with its place in the file.
+    Raises DescribeError for a table that describes no contender, with its place in the file.
     """
     contenders = [
         _contender(table, threads, f"{file.name}, contenders[{number}]", file.parent)

@@ -56,7 +56,7 @@ class Described:
         return self._program
 
     def task(self, sizes: Mapping[str, int], seed: int) -> Task:
-        """Return arrays at `sizes`; constants are the same each time."""
+        """Return the task at `sizes`: random arrays by `seed`; constants are the same for all sizes and seeds."""
         program, known = self.program, self._extents_by_name(sizes)
         rng, operands = np.random.default_rng(seed), dict[str, Array]()
         shapes = [
@@ -96,7 +96,7 @@ class Described:
         )
 
     def compiled(self, options: Mapping[str, Any]) -> CompiledKernel:
-        """Return a kernel with these arguments of `oc.compile`."""
+        """Return a kernel, compiled with `options` as arguments of `oc.compile`."""
         if self.constants and not self._constants:
             self.task({size.name: size.min for size in self.program.sizes}, 0)
         constants = dict(self._constants)
@@ -174,7 +174,10 @@ class CompiledKernel:
     free: tuple[str, ...]
 
     def call(self, task: Task) -> tuple[Callable[[], Any], Callable[[Any], tuple[Array, ...]]]:
-        """Return a call into arrays that are kept, where there is one result."""
+        """Return a call on the task's operands, and a function from what it returns to its results.
+
+        A single result is written into one array, which all calls share.
+        """
         kernel, sizes = self.kernel, {name: task.sizes[name] for name in self.free}
         operands = tuple(task.operands.values())
         first = kernel(*operands, **sizes)

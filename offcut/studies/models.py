@@ -227,7 +227,7 @@ class CompiledModel:
 
 
 def results_of(results: Any) -> tuple[Array, ...]:
-    """Return the arrays of what a model gave."""
+    """Return the results of a model, a mapping, a sequence or a single one, as arrays."""
     if isinstance(results, Mapping):
         results = tuple(results.values())
     results = results if isinstance(results, tuple | list) else (results,)

@@ -32,12 +32,12 @@ class Named:
 
 
 def named(name: str, group: str, folder: Path, at: str) -> Named:
-    """Return what ``module:function`` is, or the entry point of that name.
+    """Return the object of ``module:function``, or of the entry point of that name.
 
     group   of entry points, such as ``offcut.peers``
     folder  where modules are looked for before those that are installed
 
-    Raises DescribeError where there is none, or where its module cannot be loaded.
+    Raises DescribeError if there is none, or if its module cannot be loaded.
     """
     module, colon, attribute = name.partition(":")
     if not colon:

@@ -38,7 +38,7 @@ EPILOGUES = ("bias", "residual", "relu", "gelu", "sigmoid", "silu", "tanh")
 def read_operators(tables: Sequence[Mapping[str, Any]], file: Path) -> tuple[Operator, ...]:
     """Return the operators of a study's file, those of its suites among them.
 
-    Raises DescribeError for what is none, with its place in the file.
+    Raises DescribeError for a table that describes no operator, with its place in the file.
     """
     operators: list[Operator] = []
     for number, table in enumerate(tables):
@@ -137,7 +137,7 @@ def _listed_sizes(vectors: Sequence[Any], at: str) -> tuple[dict[str, Values], t
 def _workload(
     kind: str, table: Mapping[str, Any], axes: Mapping[str, Values], at: str, folder: Path
 ) -> tuple[Any, Mapping[str, Any]]:
-    """Return a workload and what identifies it."""
+    """Return a workload and its identity, plain data with digests of files."""
     if kind == "einsum":
         return _einsum(table, axes, at)
     if kind == "op":
@@ -187,7 +187,7 @@ def _constants(
     axes: Mapping[str, Values],
     at: str,
 ) -> tuple[str, ...]:
-    """Return the inputs that are known beforehand: those that are named, else all after the first without a swept axis."""
+    """Return the names of the inputs that are constants: those that the table lists, else all after the first without a swept axis."""
     free = {
         name for name, letters in inputs.items() if any(axes[x].swept for x in letters if x in axes)
     }
@@ -338,7 +338,7 @@ def _program(
 def _user_workload(
     table: Mapping[str, Any], axes: Mapping[str, Values], at: str, folder: Path
 ) -> tuple[Any, Mapping[str, Any]]:
-    """Return what a user's function describes: it takes extents by name, and gives ``(output, inputs)`` or a `Workload`."""
+    """Return the workload of a user's function, which takes extents by name and returns ``(output, inputs)`` or a `Workload`."""
     text = text_of(table, "describe", at)
     own = named(text, "offcut.operators", folder, f"{at}.describe")
     description = own.value(**_extents(axes, table, at))
@@ -353,9 +353,9 @@ def _user_workload(
 
 
 def read_toml(file: Path, at: str) -> dict[str, Any]:
-    """Return a file of tables.
+    """Return the tables of a TOML file.
 
-    Raises DescribeError where it cannot be read.
+    Raises DescribeError if it cannot be read.
     """
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))

@@ -63,7 +63,7 @@ def environment_lines(results: Results, folder: Path) -> list[str]:
 
 
 def warnings(results: Results, samples: Mapping[str, Sample]) -> list[str]:
-    """Return what a reader of the figures has to know: load, several environments, cells that are missing or not of this file."""
+    """Return a line for each thing that limits the figures: load, several environments, cells that are missing or not of this file."""
     lines: list[str] = []
     every = [one for one in results.samples if one.seconds]
     if results.loaded:

@@ -39,7 +39,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a study has, when it ends.
+    """The counts of a study that has ended.
 
     folder    that its files are in
     measured  cells of this run; kept: those that an earlier run had measured; failed: cells that have a reason in place of times
@@ -92,7 +92,10 @@ def folder_of(definition: Definition, file: Path, out: str | Path | None) -> Pat
 def missing_groups(
     definition: Definition, samples: Mapping[str, Sample], retry: bool
 ) -> list[Group]:
-    """Return the cells of a study that have no sample, those that take turns together."""
+    """Return the cells of a study that have no sample, grouped by operator and sizes.
+
+    retry  whether a sample of a cell that failed counts as none
+    """
     groups: dict[tuple[str, str], Group] = {}
     for operator, point, contender, cell in definition.cells():
         if cell in samples and not (retry and samples[cell].failed):
@@ -104,7 +107,7 @@ def missing_groups(
 
 
 def measure_groups(definition: Definition, groups: Sequence[Group], folder: Path) -> int:
-    """Measure the cells of `groups`, each written as soon as its group is; the number of them."""
+    """Measure the cells of `groups`, write each as soon as its group is measured, and return their number."""
     if not groups:
         return 0
     where = environment()
@@ -206,7 +209,7 @@ def _measure_in_turns(
 
 
 def _with_prediction(ready: Ready, task: Task, sample: Sample) -> Sample:
-    """Return a sample with what the cost of a call says; operations are those of the operator, where they are known."""
+    """Return a sample with the predicted cost of a call; its operations are those of the task if these are known."""
     cost = ready.predicted
     if cost is None:
         return replace(sample, flop=task.flop, moved=task.moved)
@@ -221,7 +224,7 @@ def _with_prediction(ready: Ready, task: Task, sample: Sample) -> Sample:
 
 
 def reason(error: Exception) -> str:
-    """Return why something was not measured, in a line."""
+    """Return an error as one line, which says why a cell was not measured."""
     if isinstance(error, OffcutError):
         return f"{error.op}: {error.refused}, because {error.because}"
     text = str(error).strip().splitlines()

@@ -65,7 +65,7 @@ def cell_of(
     contender: Mapping[str, Any],
     how: Mapping[str, Any],
 ) -> str:
-    """Return what names a cell: equal only where all that was asked for is equal."""
+    """Return the digest that names a cell: equal only if operator, sizes, contender and way of measuring are equal."""
     return digest({"operator": operator, "sizes": dict(sizes), "contender": contender, "how": how})
 
 

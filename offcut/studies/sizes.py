@@ -51,7 +51,7 @@ class Point:
 
 
 def read_values(given: Any, at: str, folder: Path) -> Values:
-    """Return the extents that `given` says.
+    """Return the extents of an axis, and their weights.
 
     given   a whole number: one extent, known when the kernel is compiled · a list: these, alike · ``"1:512"`` or
             ``"1:512:8"``: a range, both ends included, of which at most 24 are taken, geometrically · ``{range = "1:512", points = 60}``

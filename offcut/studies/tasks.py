@@ -86,12 +86,12 @@ class Workload(Protocol):
     """What is computed, at any sizes."""
 
     def task(self, sizes: Mapping[str, int], seed: int) -> Task:
-        """Return its arrays at `sizes`, fixed axes among them."""
+        """Return the arrays of the workload at `sizes`, which has the fixed axes too; `seed` of the random generator."""
 
     def compiled(self, options: Mapping[str, Any]) -> Compiled:
-        """Return it, compiled once for all sizes, with the arguments that a contender gives to `offcut.compile`.
+        """Return the workload, compiled once for all sizes, with `options` as arguments of `offcut.compile`.
 
-        Raises OffcutError where it cannot be.
+        Raises OffcutError if it cannot be compiled.
         """
 
 
@@ -99,10 +99,10 @@ class Compiled(Protocol):
     """A kernel or a model of offcut's."""
 
     def call(self, task: Task) -> tuple[Callable[[], Any], Callable[[Any], tuple[Array, ...]]]:
-        """Return a call on the task's operands, and what takes its results from what it returns."""
+        """Return a call on the task's operands, and a function from what it returns to its results."""
 
     def cost(self, task: Task) -> Any:
-        """Return what the call is predicted to cost, or None."""
+        """Return the predicted cost of the call; None if there is no prediction."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Operator:
 
 
 def drawn(shape: Sequence[int], dtype: Any, rng: np.random.Generator, how: str = "") -> Array:
-    """Return random values.
+    """Return a random array of a shape and an element type.
 
     how  ``low:high``: whole numbers, both included; all of an integer type by default
          ``normal``, by default; ``positive``: 1/2 to 3/2; ``small``: normal over 2.5 times the length of the first axis;

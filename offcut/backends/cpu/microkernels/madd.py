@@ -16,7 +16,7 @@ from functools import partial
 
 from offcut.backends.cpu.machine.isa import Host, Isa
 from offcut.backends.cpu.microkernels import fma, vnni
-from offcut.backends.cpu.microkernels.dot_block import PANELS, DotBlock, first_bytes, odd_places
+from offcut.backends.cpu.microkernels.dot_block import PANELS, DotBlock, odd_places
 from offcut.backends.cpu.microkernels.family import Family, Shapes, Variant
 from offcut.core.layout import panels
 from offcut.describe.microkernel import Microkernel
@@ -118,10 +118,7 @@ class _Pairs(DotBlock):
         return odd_places()
 
     def last_terms(self, address: str) -> Generator[str, None, str]:
-        word, splat = self.temp(), self.temp()
-        yield from first_bytes(word[1:], address)
-        yield from self.splat(splat, "i32", word)
-        return splat
+        return (yield from self.last_bytes(address))
 
     def a_operand(self, splat: str) -> Generator[str, None, str]:
         return (yield from self.widen_bytes(splat, self.signed))
