@@ -1,4 +1,4 @@
-"""Attention under a mask that places give: the mask is what the operator says of places, and its loops end there.
+"""Attention whose mask is a condition on indices -> the same with the options `causal`, `past` and `window`, whose loops end there.
 
 Before, in a file or a trace of torch::
 
@@ -7,10 +7,12 @@ Before, in a file or a trace of torch::
 
 After: ``y = attention(q, k, v, causal=true, past=t - s)``.
 
-What a mask is at a place is read from what its operators describe (`offcut.graph.passes.elements`), and from all elements of arrays that
-are known. It is a conjunction of conditions; those that a query attends to no key beyond ``i + past``, or to none more than a number
-before, are options. Where others are left, as of keys that are padding, the mask stays, and the loops end where its conditions on places do. Minus infinity leaves a key out,
-and so does False; the least finite number does not: a score that is as far from 0 would be seen. Attention of any depth keeps its mask: the proof of loops that end elsewhere takes minutes there.
+The elements of a mask are read from the descriptions of its operators (`offcut.graph.passes.elements`), and from all elements of constant
+arrays. A mask is a conjunction of conditions. Two kinds become options: no key after ``i + past``, and no key more than a number before.
+If other conditions are left, such as keys that are padding, the mask stays beside the options.
+
+Minus infinity excludes a key, and so does False; the least finite number does not, since a score as far from 0 would still count.
+Attention with a symbolic depth of heads keeps its mask: the proof of loops with other bounds takes minutes there.
 """
 
 from __future__ import annotations
