@@ -117,7 +117,7 @@ def value_staging(stage: str, staged: StagedValue) -> Staging:
 
 
 def _with_value(computation: Computation, step: Staging) -> Computation:
-    """Return `computation` after a staged value for one reader."""
+    """Return `computation` with a value staged in an array for one reader."""
     stage = step.readers[0]
     position = position_of(computation, stage)
     lead = computation.groups[position][0]

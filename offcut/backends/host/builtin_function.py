@@ -54,7 +54,7 @@ _METHOD = struct.Struct("PPiP")  # PyMethodDef: name, function, flags, doc
 def fast_call_words(slow: Callable[..., object]) -> list[int]:
     """Return the first words of the table of the code of `fast_entry.fast_entry_ir`: those of `FIELDS`.
 
-    slow  what it hands calls to; it and what is interned here live as long as the builtin, if its owner sees to `slow`
+    slow  the callable that other calls are passed to; the owner of the builtin keeps it alive
     """
     objects = {
         "slow": id(slow),

@@ -151,9 +151,9 @@ class Frame:
         return all((found <= limits).all() for found, limits in self._measured)
 
     def record_words(self) -> dict[str, int] | None:
-        """Return the words of a record by which `SizedCalls` runs it; None where it is not one sequence of machine code.
+        """Return the words of a record by which `SizedCalls` runs the frame; None unless it is a single sequence of machine code.
 
-        They are addresses of what the frame has; whether other threads run meanwhile is left out.
+        They point to memory of the frame. The word ``unlocked`` is left to the caller.
         """
         first, *others = self._runs or (None,)
         if others or not isinstance(first, CallSequence):

@@ -68,11 +68,11 @@ class StagedValue:
 
     @lazy_property
     def normal_form(self) -> object:
-        """Return what equal expressions have in common."""
+        """Return the `normal_form` of the expression, computed once."""
         return normal_form(self.expression)
 
     def renamed(self, name: str, axes: Sequence[str]) -> StagedValue:
-        """Return it, its array called `name`, with axes of these names."""
+        """Return the value with `name` as the name of its array, and `axes` as the names of its axes."""
         by_name: dict[str, Expr] = {old: Var(new) for old, new in zip(self.axes, axes, strict=True)}
         return replace(self, name=name, axes=tuple(axes), value=substitute(self.value, by_name))
 
@@ -126,7 +126,7 @@ def converted_last(factor: Expr) -> Expr:
 
 
 def normal_form(expr: Expr) -> object:
-    """Return what two expressions have in common that are equal but for the order of sums of indices."""
+    """Return a key that is equal for expressions which differ only in the order of sums of indices."""
     match expr:
         case Compare(op, a, b) if dtype_of(a) == "index":
             difference = ix.to_linear(ix.sub(a, b))

@@ -59,7 +59,7 @@ class Oblivious:
         """
         if cls.stack is None:
             cls.stack = ExitStack()
-            _settle(cls.stack)
+            _enter_settings(cls.stack)
         cls.marked += tuple(one for one in tensors if _mark(one))
 
     @classmethod
@@ -77,8 +77,8 @@ class Oblivious:
         return bool(symbolic.backed_size_oblivious)
 
 
-def _settle(stack: ExitStack) -> None:
-    """Enter the settings into a stack that leaves them."""
+def _enter_settings(stack: ExitStack) -> None:
+    """Enter the settings of torch for tracing; `stack` restores them."""
     stack.enter_context(symbolic.patch(backed_size_oblivious=True, use_duck_shape=False))
     layers = not torch.is_grad_enabled()
     stack.enter_context(dynamo.patch(capture_dynamic_output_shape_ops=True, allow_rnn=layers))
