@@ -251,8 +251,8 @@ class Kernel:
                 help=('oc.compile(…, target="vta")',),
             )
         names = dict(self.code.request.users.sizes)
-        given = check_sizes(self.signature, sizes, "streams")
-        return target.streams(self.code.planned, {names[user]: n for user, n in given.items()})
+        extents = check_sizes(self.signature, sizes, "streams")
+        return target.streams(self.code.planned, {names[user]: n for user, n in extents.items()})
 
     @lazy_property
     def entry(self) -> Entry:

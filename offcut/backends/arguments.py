@@ -155,9 +155,9 @@ def checked_copies(copies: int | None, program: Program, machine: Device) -> int
 
 
 def _one_of(names: Sequence[object]) -> Strategy:
-    """Return the strategy of which each call takes the cheapest of those named.
+    """Return the strategy by which each call runs the cheapest of the strategies of a list.
 
-    Raises PartitionError for a list of none, or with one twice.
+    Raises PartitionError if the list is empty, or has one twice, or one that is itself a choice.
     """
     members = tuple(
         parse_strategy(name, at="the rows of every stage", op="compile") for name in names

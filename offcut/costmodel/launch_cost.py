@@ -8,8 +8,9 @@ and all blocks together do W of one kind of work, at a rate per multiprocessor a
     main memory    = bytes of all arrays once / (P * its share), if these do not fit L2
     launch         = max of these
 
-Extents that differ from block to block count as in the first block; stages that end with
-the block, as in the middle one. Iterations of a loop count as its first: terms at the border of a mask, in the last stages alone, do not. Warps run whole issues, in tails too.
+Extents that differ from block to block count as in the first block; if they are trip counts of stages, as in the middle block. All
+iterations of a loop count as its first one, so the terms at the border of a mask, which only the last stages have, are not counted. Warps
+run whole issues, in tails too.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import repeat
@@ -116,18 +116,32 @@ class Ratio:
 def paired_ratio(this: Timing, other: Timing) -> Ratio:
     """Time of `this` over time of `other`, round by round.
 
-    The interval comes from order statistics, so it assumes no distribution. Fewer than six common
-    rounds cannot give 95 %: their interval is the whole range.
+    The interval is that of `median_interval`.
     """
-    ratios = sorted(a / b for a, b in zip(this.samples, other.samples, strict=False))
-    count = len(ratios)
+    ratios = [a / b for a, b in zip(this.samples, other.samples, strict=False)]
+    return Ratio(statistics.median(ratios), *median_interval(ratios))
+
+
+def median_interval(values: Sequence[float], independent: float = 1.0) -> tuple[float, float]:
+    """Return the 95 % confidence interval of the median of `values`: its lower and its upper end.
+
+    It comes from order statistics, so it assumes no distribution: the narrowest pair of them outside of which the median lies in at
+    most 5 %. Fewer than six independent values cannot give 95 %: their interval is the whole range.
+
+    values       at least one, in any order
+    independent  the part of the values that counts as independent, from 0 to 1
+    """
+    ordered = sorted(values)
+    count = len(ordered)
+    trials = max(int(count * independent), 1)
     outside, cumulative = 0, 0
-    for rank in range(count // 2):
-        cumulative += math.comb(count, rank)
-        if 2 * cumulative > 0.05 * 2**count:
+    for rank in range(trials // 2):
+        cumulative += math.comb(trials, rank)
+        if 2 * cumulative / 2**trials > 0.05:
             break
         outside = rank
-    return Ratio(statistics.median(ratios), ratios[outside], ratios[count - 1 - outside])
+    outside = outside * count // trials
+    return ordered[outside], ordered[count - 1 - outside]
 
 
 def measure(

@@ -151,9 +151,9 @@ class InferenceSession:
             results = self.model(feed)
             return [*map(results.__getitem__, output_names or self._names)]
         except KeyError as error:
-            there = ", ".join(self._names)
+            names = ", ".join(self._names)
             text = f"Invalid output name:{error.args[0]}"
-            raise InvalidArgument.of(text, f"the outputs are {there}") from None
+            raise InvalidArgument.of(text, f"the outputs are {names}") from None
         except CallError as refused:
             raise self._refusal(feed, refused) from refused
 

@@ -408,7 +408,7 @@ def _is_read_alone(source: Program, emitted: Program) -> bool:
 
 
 def _is_hoisted(source: Program, emitted: Program) -> bool:
-    """Return whether two programs are one but for conditions of loops, which are in the bounds of these in one of them."""
+    """Return whether two programs are equal except for conditions that one of them has in the bounds of its loops."""
     stores = [
         [s for s in statements_of(each.body) if isinstance(s, Store)] for each in (source, emitted)
     ]

@@ -87,9 +87,9 @@ def _cost(loops: Program, option: Option, price: OwnPrice, users: Mapping[str, s
         return DescribeError("compile", what, because=f"price= {did}", help=help)
 
     with blamed_on_another(refused):
-        found = price(replace(loops, body=option.body), *_more(price, loops, users))
+        price_value = price(replace(loops, body=option.body), *_more(price, loops, users))
     try:
-        node = None if isinstance(found, bool) else real_of(found)
+        node = None if isinstance(price_value, bool) else real_of(price_value)
     except OverflowError:
         node = None
     if node is not None:
@@ -98,8 +98,8 @@ def _cost(loops: Program, option: Option, price: OwnPrice, users: Mapping[str, s
     if node is None or (not variables(node) and evaluate(node, {}) < 0):
         raise DescribeError(
             "compile",
-            f"cannot take {found!r} as the price of {option.label}",
-            because=_no_price(found),
+            f"cannot take {price_value!r} as the price of {option.label}",
+            because=_no_price(price_value),
             help=("lambda loops: 2e-9 * n", "lambda loops: 1e-9 * n**2 + 3e-9 * sympy.Max(n, 64)"),
         )
     called: dict[str, Expr] = {name: Var(user) for user, name in users.items()}

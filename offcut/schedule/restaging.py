@@ -117,19 +117,19 @@ def value_staging(stage: str, staged: StagedValue) -> Staging:
 
 
 def _with_value(computation: Computation, step: Staging) -> Computation:
-    """Return `computation` after a staged value for one reader."""
+    """Return `computation` with a value staged in an array for one reader."""
     stage = step.readers[0]
     position = position_of(computation, stage)
     lead = computation.groups[position][0]
     staged = _read_value(computation, position, step)
     extents = extents_of(computation, lead, staged)
     _check_names(computation, position, staged, extents)
-    made = with_value(computation, position, staged)
+    changed = with_value(computation, position, staged)
     if step.memory is None and step.layout is None:
-        return made
+        return changed
     own = local_buffer(step, dtype_of(staged.value), extents)
-    buffers = (own if buffer.name == own.name else buffer for buffer in made.buffers)
-    return replace(made, buffers=tuple(buffers))
+    buffers = (own if buffer.name == own.name else buffer for buffer in changed.buffers)
+    return replace(changed, buffers=tuple(buffers))
 
 
 def _read_value(computation: Computation, position: int, step: Staging) -> StagedValue:
@@ -209,8 +209,10 @@ def _check_names(
     for group in computation.groups[:position]:
         stage, extents = group[0], tuple(axis.extent for axis in group[0].axes)
         if stage.buffer == name and stage.reducer is None and extents == shape:
-            there = StagedValue(name, tuple(a.name for a in stage.axes), staged.point, stage.body)
-            if there.normal_form == staged.normal_form:
+            staged_here = StagedValue(
+                name, tuple(a.name for a in stage.axes), staged.point, stage.body
+            )
+            if staged_here.normal_form == staged.normal_form:
                 return
     raise not_applied(f"cannot call an array {name}", "something has that name")
 

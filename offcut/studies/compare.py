@@ -11,7 +11,7 @@ from offcut.experiment.timing import Ratio
 from offcut.studies.environment import read_environments
 from offcut.studies.errors import refusal
 from offcut.studies.samples import FILE, Sample, read_samples
-from offcut.studies.statistics import Mean, geometric_mean, interval, median, share_of
+from offcut.studies.statistics import Mean, geometric_mean, median, share_of
 
 DRIFT = 0.02
 """What two runs at different times differ by on one machine without any change: a cell has changed where its interval lies beyond."""
@@ -115,8 +115,8 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
     Raises DescribeError where a folder has no samples, or no cell of the other.
     """
     a, b = _samples(Path(first)), _samples(Path(second))
-    both = [cell for cell in a if cell in b]
-    if not both:
+    common_cells = [cell for cell in a if cell in b]
+    if not common_cells:
         raise refusal(
             f"{first}, {second}",
             "they have no cell in common",
@@ -129,7 +129,7 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
     drift = None if mean is None else mean.ratio
     margin = DRIFT if drift is None else max(DRIFT, _stray(peers, drift.value))
     changes = []
-    for cell in both:
+    for cell in common_cells:
         sample = a[cell]
         sizes = ", ".join(f"{name}={extent}" for name, extent in sample.sizes.items())
         label = f"{sample.operator} {sizes} {sample.contender}"
@@ -160,11 +160,11 @@ def _samples(folder: Path) -> dict[str, Sample]:
     return samples
 
 
-def _apart(this: Sample, other: Sample) -> Ratio:
+def _unpaired_ratio(this: Sample, other: Sample) -> Ratio:
     """Return the ratio of the medians of two runs, with an interval of the logarithms' half widths together."""
     value, halves = median(this) / median(other), []
     for sample in (this, other):
-        low, high = interval(sample.seconds, share_of(sample))
+        low, high = median_interval(sample.seconds, share_of(sample))
         halves.append((math.log(median(sample) / low), math.log(high / median(sample))))
     (low_a, high_a), (low_b, high_b) = halves
     return Ratio(
@@ -174,14 +174,14 @@ def _apart(this: Sample, other: Sample) -> Ratio:
     )
 
 
-def _over(ratio: Ratio, drift: Ratio) -> Ratio:
+def _without_drift(ratio: Ratio, drift: Ratio) -> Ratio:
     value = ratio.value / drift.value
     below = math.hypot(math.log(ratio.value / ratio.low), math.log(drift.high / drift.value))
     above = math.hypot(math.log(ratio.high / ratio.value), math.log(drift.value / drift.low))
     return Ratio(value, value * math.exp(-below), value * math.exp(above))
 
 
-def _said(folder: Path, samples: Mapping[str, Sample]) -> str:
+def _folder_line(folder: Path, samples: Mapping[str, Sample]) -> str:
     parts = [str(folder)]
     for facts in read_environments(folder, [one.environment for one in samples.values()]):
         dirty = " with changes" if facts["dirty"] else ""

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from offcut.experiment.timing import median_interval
 from offcut.partition.show.figure_io import new_figure, write
 from offcut.studies.results import Results, Row
-from offcut.studies.statistics import interval, median, profile, share_of
+from offcut.studies.statistics import median, profile, share_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,12 +22,12 @@ def write_figures(results: Results, folder: Path) -> list[Path]:
 
     Raises TargetError where matplotlib is not installed.
     """
-    written: list[Path] = []
+    png_files: list[Path] = []
     for name, figure in _figures(results):
         for suffix in FORMATS:
             write(figure, folder / f"{name}{suffix}", "", None)
-        written.append(folder / f"{name}.png")
-    return written
+        png_files.append(folder / f"{name}.png")
+    return png_files
 
 
 def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
@@ -34,15 +35,15 @@ def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
         rows = results.of(operator)
         axis = swept_axis(rows)
         if axis is not None and len(rows) > 1:
-            yield f"speed_{number}", _speed(results, rows, axis)
+            yield f"speed_{number}", _speed_figure(results, rows, axis)
     times = {name: results.times(name) for name in results.contenders}
     times = {name: one for name, one in times.items() if one}
     if len(times) > 1:
-        yield "profile", _profile(results, times)
+        yield "profile", _profile_figure(results, times)
     if any(one.flop and one.moved and one.seconds for one in results.samples):
-        yield "roofline", _roofline(results)
+        yield "roofline", _roofline_figure(results)
     if any(results.predicted(name) for name in results.contenders):
-        yield "predicted", _predicted(results)
+        yield "predicted", _prediction_figure(results)
 
 
 def swept_axis(rows: Sequence[Row]) -> str | None:
@@ -78,7 +79,7 @@ def _axes(figure: Figure, title: str, x: str, y: str) -> Any:
     return axes
 
 
-def _speed(results: Results, rows: Sequence[Row], axis: str) -> Figure:
+def _speed_figure(results: Results, rows: Sequence[Row], axis: str) -> Figure:
     """Return the speed by the extent of `axis`, with the 95 % interval of each median; time where operations are unknown."""
     figure = new_figure(7, 4.2)
     rates = all(one.flop for row in rows for one in row.samples.values() if one.seconds)
@@ -89,7 +90,7 @@ def _speed(results: Results, rows: Sequence[Row], axis: str) -> Figure:
         for row in sorted(rows, key=lambda one: one.point.sizes[axis]):
             one = row.samples.get(name)
             if one is not None and one.seconds:
-                low, high = interval(one.seconds, share_of(one))
+                low, high = median_interval(one.seconds, share_of(one))
                 three = median(one), low, high
                 points.append(
                     (
@@ -113,7 +114,7 @@ def _speed(results: Results, rows: Sequence[Row], axis: str) -> Figure:
     return figure
 
 
-def _profile(results: Results, times: dict[str, dict[str, float]]) -> Figure:
+def _profile_figure(results: Results, times: dict[str, dict[str, float]]) -> Figure:
     figure = new_figure(6, 4)
     axes = _axes(
         figure,
@@ -131,7 +132,7 @@ def _profile(results: Results, times: dict[str, dict[str, float]]) -> Figure:
     return figure
 
 
-def _roofline(results: Results) -> Figure:
+def _roofline_figure(results: Results) -> Figure:
     """Return the kernels in the roofline of one core of this machine as its description has it."""
     from offcut.backends.cpu.machine import isa
     from offcut.costmodel import roofline
@@ -175,7 +176,7 @@ def _roofline(results: Results) -> Figure:
     return figure
 
 
-def _predicted(results: Results) -> Figure:
+def _prediction_figure(results: Results) -> Figure:
     figure = new_figure(5, 4.6)
     axes = _axes(figure, "predicted against measured", "measured, µs", "predicted, µs")
     ends = []

@@ -11,10 +11,9 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from offcut.experiment.timing import Ratio
+from offcut.experiment.timing import Ratio, median_interval
 from offcut.studies.samples import Sample
 
-CONFIDENCE = 0.95
 PERCENTILES = (50, 90, 95, 99)
 
 
@@ -32,8 +31,8 @@ def ratio(this: Sample, other: Sample) -> Ratio:
     effective = min(share_of(this), share_of(other))
     if this.turns and this.turns == other.turns:
         pairs = [a / b for a, b in zip(this.seconds, other.seconds, strict=False)]
-        return Ratio(statistics.median(pairs), *interval(pairs, effective))
-    a, b = interval(this.seconds, effective), interval(other.seconds, effective)
+        return Ratio(statistics.median(pairs), *median_interval(pairs, effective))
+    a, b = (median_interval(one.seconds, effective) for one in (this, other))
     return Ratio(median(this) / median(other), a[0] / b[1], a[1] / b[0])
 
 
@@ -45,24 +44,6 @@ def share_of(sample: Sample) -> float:
 def is_loaded(sample: Sample) -> bool:
     """Return whether others took a part of the processor that a measurement shows."""
     return sample.load.get("share", 1.0) < 0.9 or sample.load.get("steal", 0.0) > 0.05
-
-
-def interval(values: Sequence[float], effective: float = 1.0) -> tuple[float, float]:
-    """Return the 95 % interval of the median: the widest pair of order statistics outside of which it lies in at most 5 %.
-
-    effective  which part of the values counts as independent; where fewer than six do, the interval is their range
-    """
-    ordered = sorted(values)
-    count = len(ordered)
-    independent = max(int(count * effective), 1)
-    outside, cumulative = 0, 0
-    for rank in range(independent // 2):
-        cumulative += math.comb(independent, rank)
-        if 2 * cumulative > (1 - CONFIDENCE) * 2**independent:
-            break
-        outside = rank
-    outside = outside * count // independent if independent >= 6 else 0
-    return ordered[outside], ordered[count - 1 - outside]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +88,15 @@ def percentiles(seconds: Iterable[tuple[float, float]]) -> dict[int, float]:
     """
     ordered = sorted(seconds)
     total = sum(weight for _, weight in ordered)
-    found: dict[int, float] = {}
+    times: dict[int, float] = {}
     for percent in PERCENTILES:
         passed = 0.0
         for value, weight in ordered:
             passed += weight
             if passed >= total * percent / 100 * (1 - 1e-12):
-                found[percent] = value
+                times[percent] = value
                 break
-    return found
+    return times
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +118,13 @@ def regret(
 
     times, best  seconds by cell
     """
-    both = [key for key in times if key in best]
-    if not both:
+    common_cells = [key for key in times if key in best]
+    if not common_cells:
         return None
-    each = {key: times[key] / best[key] - 1 for key in both}
-    total = sum(weights[key] for key in both)
-    worst = max(both, key=lambda key: each[key])
-    return Regret(sum(each[key] * weights[key] for key in both) / total, each[worst], worst)
+    each = {key: times[key] / best[key] - 1 for key in common_cells}
+    total = sum(weights[key] for key in common_cells)
+    worst = max(common_cells, key=lambda key: each[key])
+    return Regret(sum(each[key] * weights[key] for key in common_cells) / total, each[worst], worst)
 
 
 def profile(
@@ -157,10 +138,10 @@ def profile(
     """
     cells = sorted({cell for one in times.values() for cell in one})
     least = {cell: min(one[cell] for one in times.values() if cell in one) for cell in cells}
-    found: dict[str, list[tuple[float, float]]] = {}
+    profiles: dict[str, list[tuple[float, float]]] = {}
     for name, one in times.items():
         slower = sorted(one[cell] / least[cell] for cell in one)
         points = [(1.0, sum(1 for x in slower if x <= 1.0) / len(cells))]
         points += [(x, (k + 1) / len(cells)) for k, x in enumerate(slower) if 1.0 < x <= most]
-        found[name] = [*points, (most, sum(1 for x in slower if x <= most) / len(cells))]
-    return found
+        profiles[name] = [*points, (most, sum(1 for x in slower if x <= most) / len(cells))]
+    return profiles

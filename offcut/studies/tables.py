@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from offcut.experiment.timing import Ratio
+from offcut.experiment.timing import Ratio, median_interval
 from offcut.studies.results import Results
-from offcut.studies.statistics import PERCENTILES, Regret, interval, is_loaded, median, share_of
+from offcut.studies.statistics import PERCENTILES, Regret, is_loaded, median, share_of
 
 NONE = "–"
 
@@ -82,7 +82,7 @@ def _cells(results: Results) -> Table:
             one = row.samples.get(name)
             if one is None or not one.seconds:
                 continue
-            low, high = interval(one.seconds, share_of(one))
+            low, high = median_interval(one.seconds, share_of(one))
             over = row.over(name, baseline)
             rows.append(
                 (
@@ -130,9 +130,9 @@ def _latency(results: Results) -> Table:
     rows = []
     for operator in results.definition.operators:
         for name in results.contenders:
-            found = results.latency(name, results.of(operator))
-            if found:
-                rows.append((operator.name, name, *(f"{found[p] * 1e6:.4g}" for p in PERCENTILES)))
+            times = results.latency(name, results.of(operator))
+            if times:
+                rows.append((operator.name, name, *(f"{times[p] * 1e6:.4g}" for p in PERCENTILES)))
     clocks = sorted({one.clock for one in results.samples if one.seconds})
     caption = f"Percentiles of a call in µs over the distribution of sizes, by {', '.join(clocks) or 'no clock'}."
     return Table(

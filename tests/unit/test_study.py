@@ -29,7 +29,7 @@ from offcut.studies.results import results_of
 from offcut.studies.run import missing_groups
 from offcut.studies.samples import FILE, Sample, append_sample, read_samples
 from offcut.studies.sizes import read_values
-from offcut.studies.statistics import geometric_mean, interval, percentiles, profile, ratio, regret
+from offcut.studies.statistics import geometric_mean, percentiles, profile, ratio, regret
 from offcut.studies.suites import FOLDER as SUITES
 from offcut.studies.suites import suites
 from offcut.studies.tables import Table, as_csv, as_latex
@@ -247,13 +247,15 @@ def test_the_interval_of_a_median_is_that_of_paired_ratios() -> None:
     one, other = Timing(tuple(values), 1), Timing((1.0,) * 21, 1)
 
     paired = paired_ratio(one, other)
-    assert interval(values) == (paired.low, paired.high)
-    assert interval(values[:5]) == (1.0, 5.0)
+    assert median_interval(values) == (paired.low, paired.high)
+    assert median_interval(values[:5]) == (1.0, 5.0)
 
 
 def test_a_loaded_machine_widens_intervals() -> None:
     values = [float(k) for k in range(1, 22)]
-    widths = [high - low for low, high in (interval(values, share) for share in (1.0, 0.6, 0.2))]
+    widths = [
+        high - low for low, high in (median_interval(values, share) for share in (1.0, 0.6, 0.2))
+    ]
 
     assert widths == sorted(widths)
     assert widths[0] < widths[2] == 20.0

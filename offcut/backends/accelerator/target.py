@@ -401,7 +401,7 @@ class Accelerator(Target):
         return sum(simulate_timing(one, self.spec).seconds for one in self.streams(planned, given))
 
     def streams(self, planned: TargetPlan, sizes: Mapping[str, int]) -> tuple[Stream, ...]:
-        """Return the streams of a call, in order, as `kernel.streams` gives them."""
+        """Return the instruction streams of a call in the order in which they run, for `Kernel.streams`."""
         return tuple(AcceleratorExecutor(planned.program, self.spec).streams(sizes))
 
     def timeline(

@@ -20,7 +20,7 @@ from offcut.backends.host.builtin_function import (
 
 
 def dlpack_code(dtype: str) -> int:
-    """Return DLPack's code, width in bits and one lane of an element type, as the 4 bytes of an array that say them."""
+    """Return DLPack's 4 bytes of an element type as an integer: type code, width in bits, and 1 lane."""
     code, bits = arrays.DLPACK_CODES[dtype]
     return code | bits << 8 | 1 << 16
 

@@ -54,7 +54,7 @@ _METHOD = struct.Struct("PPiP")  # PyMethodDef: name, function, flags, doc
 def fast_call_words(slow: Callable[..., object]) -> list[int]:
     """Return the first words of the table of the code of `fast_entry.fast_entry_ir`: those of `FIELDS`.
 
-    slow  what it hands calls to; it and what is interned here live as long as the builtin, if its owner sees to `slow`
+    slow  the callable that other calls are passed to; the owner of the builtin keeps it alive
     """
     objects = {
         "slow": id(slow),
@@ -151,7 +151,7 @@ def layout_holds() -> bool:
 
 
 def no_results(*arrays: object, **others: object) -> None:
-    """Make no call: what a builtin that makes some calls hands the others to."""
+    """Return None: the fallback of a builtin for the calls that it does not make."""
 
 
 class _Keeper(str):

@@ -1,4 +1,4 @@
-"""What writes LLVM IR of a builtin function that reads a table of words (`builtin_function`)."""
+"""A writer of LLVM IR for builtin functions that read a table of words (`builtin_function`)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BuiltinWriter:
         return self.f.let(f"getelementptr i64, ptr {base}, i64 {number}")
 
     def word(self, base: str, number: str | int, kind: str = "i64") -> str:
-        """Return that word."""
+        """Return the 8-byte word `number` behind a base, as a value of LLVM type `kind`."""
         return self.f.let(f"load {kind}, ptr {self.place(base, number)}")
 
     def field(self, name: str, kind: str = "ptr") -> str:
@@ -37,7 +37,7 @@ class BuiltinWriter:
         return self.word(self.table, self._fields.index(name), kind)
 
     def call(self, kind: str, name: str, arguments: str) -> str:
-        """Return what a function of CPython gives, whose address is a word of the table."""
+        """Call a function of CPython whose address is a word of the table; return its result, "" for void."""
         call = f"call {kind} {self.field(name)}({arguments})"
         if kind == "void":
             self.f.do(call)
@@ -45,7 +45,7 @@ class BuiltinWriter:
         return self.f.let(call)
 
     def require(self, holds: str, otherwise: str) -> None:
-        """Go on where an i1 holds, else to a block."""
+        """Branch to the block `otherwise` unless the i1 `holds`."""
         go_on = self.f.name("on")
         self.f.do(f"br i1 {holds}, label {go_on}, label {otherwise}")
         self.f.start(go_on)

@@ -1,4 +1,4 @@
-"""A callable that takes arrays in order, as a builtin function that takes them by name, too: its code is that of `by_name_ir`."""
+"""Builtin functions that take arrays in order or a dict of them, and call one that takes them in order (`by_name_ir`)."""
 
 from __future__ import annotations
 

@@ -40,17 +40,17 @@ def by_name_ir() -> str:
     some = f.name("some")
     f.do(f"br i1 {f.let('icmp eq i64 %nargs, 1')}, label {some}, label {in_order}")
     with f.within(some):
-        given = w.word("%args", 0, "ptr")
-        alike = f.let(f"icmp eq ptr {type_of(given)}, {w.field('dict')}")
+        arrays_by_name = w.word("%args", 0, "ptr")
+        alike = f.let(f"icmp eq ptr {type_of(arrays_by_name)}, {w.field('dict')}")
         f.do(f"br i1 {alike}, label {by_name}, label {in_order}")
         f.start(by_name)
         f.do(f"store i1 true, ptr {is_named}")
-        count = w.call("i64", "PyDict_Size", f"ptr {given}")
+        count = w.call("i64", "PyDict_Size", f"ptr {arrays_by_name}")
         w.require(f.let(f"icmp eq i64 {count}, {inputs}"), decline)
         get = w.field("PyDict_GetItem")
         with f.loop("0", inputs) as number:
             array = f.let(
-                f"call ptr {get}(ptr {given}, ptr {w.word(row(first, number), 0, 'ptr')})"
+                f"call ptr {get}(ptr {arrays_by_name}, ptr {w.word(row(first, number), 0, 'ptr')})"
             )
             w.require(f.let(f"icmp ne ptr {array}, null"), decline)
             f.do(f"store ptr {array}, ptr {w.place(arrays, number)}")
@@ -62,14 +62,14 @@ def by_name_ir() -> str:
             f.do(f"store ptr {array}, ptr {w.place(arrays, number)}")
         f.do(f"br label {run}")
     f.start(run)
-    given = f"ptr {w.field('call')}, ptr {arrays}, i64 {inputs}, ptr null"
+    call_arguments = f"ptr {w.field('call')}, ptr {arrays}, i64 {inputs}, ptr null"
     for_each_array(incref)  # a dict may be changed by another thread
-    result = w.call("ptr", "PyObject_Vectorcall", given)
+    result = w.call("ptr", "PyObject_Vectorcall", call_arguments)
     for_each_array(decref)
-    there, answered, several = map(f.name, ("there", "answered", "several"))
+    has_result, answered, several = map(f.name, ("there", "answered", "several"))
     pass_on, failed, single = map(f.name, ("pass", "failed", "single"))
-    f.do(f"br i1 {f.let(f'icmp ne ptr {result}, null')}, label {there}, label {pass_on}")
-    f.start(there)
+    f.do(f"br i1 {f.let(f'icmp ne ptr {result}, null')}, label {has_result}, label {pass_on}")
+    f.start(has_result)
     f.do(f"br i1 {f.let(f'icmp ne ptr {result}, {none}')}, label {answered}, label {pass_on}")
     f.start(answered)
     is_tuple = f.let(f"icmp eq ptr {type_of(result)}, {tuple_type}")
@@ -88,27 +88,27 @@ def by_name_ir() -> str:
     mapping = f.name("mapping")
     f.do(f"br i1 {f.let(f'load i1, ptr {is_named}')}, label {mapping}, label {several}")
     with f.within(mapping):
-        made = w.call("ptr", "PyDict_New", "")
-        w.require(f.let(f"icmp ne ptr {made}, null"), failed)
-        put = w.field("PyDict_SetItem")
+        results_object = w.call("ptr", "PyDict_New", "")
+        w.require(f.let(f"icmp ne ptr {results_object}, null"), failed)
+        set_item = w.field("PyDict_SetItem")
         with f.loop("0", outputs) as number:
             name = w.word(row(results, number), 0, "ptr")
-            f.let(f"call i32 {put}(ptr {made}, ptr {name}, ptr {item(number)})")
+            f.let(f"call i32 {set_item}(ptr {results_object}, ptr {name}, ptr {item(number)})")
         f.do(f"call void {decref}(ptr {result})")
-        f.do(f"ret ptr {made}")
+        f.do(f"ret ptr {results_object}")
     with f.within(several):
         all_ = f.name("all")
         f.do(f"br i1 {f.let(f'icmp eq i64 {outputs}, 1')}, label {single}, label {all_}")
         f.start(all_)
-        made = w.call("ptr", "PyTuple_New", f"i64 {outputs}")
-        w.require(f.let(f"icmp ne ptr {made}, null"), failed)
-        put = w.field("PyTuple_SetItem")
+        results_object = w.call("ptr", "PyTuple_New", f"i64 {outputs}")
+        w.require(f.let(f"icmp ne ptr {results_object}, null"), failed)
+        set_item = w.field("PyTuple_SetItem")
         with f.loop("0", outputs) as number:
             one = item(number)
             f.do(f"call void {incref}(ptr {one})")
-            f.let(f"call i32 {put}(ptr {made}, i64 {number}, ptr {one})")
+            f.let(f"call i32 {set_item}(ptr {results_object}, i64 {number}, ptr {one})")
         f.do(f"call void {decref}(ptr {result})")
-        f.do(f"ret ptr {made}")
+        f.do(f"ret ptr {results_object}")
     with f.within(single):
         one = item("0")
         f.do(f"call void {incref}(ptr {one})")

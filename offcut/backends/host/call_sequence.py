@@ -109,8 +109,8 @@ class CallSequence:
         bases      address of the bases
         workspace  of as many bytes, 64-byte aligned, as the greediest call asks for
         """
-        found: int = self._function(*self.given, bases, workspace)
-        return found
+        status: int = self._function(*self.given, bases, workspace)
+        return status
 
 
 def check_status(name: str, status: int) -> None:

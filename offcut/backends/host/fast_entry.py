@@ -300,8 +300,8 @@ def _keywords(text: _Text, count: int, free: Sequence[str], words: int) -> list[
     size = text.let(f"call i64 {text.load('PyTuple_Size')}(ptr %kwnames)")
     text.require("sle", "i64", size, len(free) + 1)
     for slot in range(len(free) + 1):
-        there = text.let(f"icmp slt i64 {slot}, {size}")
-        text.do(f"br i1 {there}, label %slot{slot}, label %named")
+        is_given = text.let(f"icmp slt i64 {slot}, {size}")
+        text.do(f"br i1 {is_given}, label %slot{slot}, label %named")
         text.label(f"slot{slot}")
         name = text.let(f"call ptr {text.load('PyTuple_GetItem')}(ptr %kwnames, i64 {slot})")
         value = text.word(count + slot, base="%args")
@@ -364,9 +364,9 @@ def _require_dense(text: _Text, rank: int, first: int) -> None:
     """Elements lie side by side, row by row; of an axis of one element any stride will do."""
     step = "1"
     for axis in reversed(range(first, first + rank)):
-        beside = text.let(f"icmp eq i64 {text.word(axis, 'i64', '%strides')}, {step}")
+        is_dense = text.let(f"icmp eq i64 {text.word(axis, 'i64', '%strides')}, {step}")
         single = text.let(f"icmp eq i64 {text.word(axis, 'i64', '%shapes')}, 1")
-        text.require_true(text.let(f"or i1 {beside}, {single}"))
+        text.require_true(text.let(f"or i1 {is_dense}, {single}"))
         if axis > first:
             step = text.let(f"mul i64 {step}, {text.word(axis, 'i64', '%shapes')}")
 

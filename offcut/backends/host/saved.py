@@ -38,6 +38,7 @@ from offcut.backends.host.by_name import SYMBOL as BY_NAME
 from offcut.backends.host.by_name import call_by_name
 from offcut.backends.host.call import make_callable
 from offcut.backends.host.container import read_container, replacing, write_container
+from offcut.backends.host.saved_errors import lacks_package, other_processor, unreadable
 from offcut.backends.host.shared_library import LibraryFile, is_own_architecture, open_library
 from offcut.backends.host.thread_pool import open_pool
 from offcut.core.extras import is_installed
@@ -317,7 +318,7 @@ def load(path: str | os.PathLike[str]) -> SavedKernel:
     manifest, members = read_container(where)
     newest = manifest.get("format")
     if not isinstance(newest, int) or newest < 1:
-        raise _unknown(where, f"its manifest has the format {newest!r}")
+        raise unreadable(where, f"its manifest has the format {newest!r}")
     if newest > FORMAT:
         by = manifest.get("offcut", "a newer version")
         raise DescribeError(
@@ -345,12 +346,12 @@ def load(path: str | os.PathLike[str]) -> SavedKernel:
         kernels = _parted(members, manifest.get("kernels", ()))
         places = [(int(first), int(count)) for first, count in manifest["constants"]]
     except (LookupError, TypeError, ValueError, AttributeError, ParseError) as error:
-        raise _unknown(where, f"its manifest is incomplete: {error}") from None
+        raise unreadable(where, f"its manifest is incomplete: {error}") from None
     if beside is not None and not (isinstance(code, LibraryFile) and code.name == beside):
         own = f"in {code.name}" if isinstance(code, LibraryFile) else "in the file itself"
-        raise _unknown(where, f"its machine code is not {beside}, but {own}")
+        raise unreadable(where, f"its machine code is not {beside}, but {own}")
     if any(first < 0 or first % _LINE or first + count > len(constants) for first, count in places):
-        raise _unknown(where, "its manifest names constants that it does not hold")
+        raise unreadable(where, "its manifest names constants that it does not hold")
     return _loaded(where, saved, code, kernels, constants, [first for first, _ in places])
 
 
@@ -398,14 +399,14 @@ def _loaded(
     kernels    object files of each kernel that the code does not hold
     constants  bytes of all of them; places: where each begins
     """
+    name = saved.signature.name
     if not is_own_architecture(saved.triple):
         made_for, here = saved.triple.partition("-")[0], platform.machine()
-        raise _other_processor(
-            where, saved, f"it is for {made_for}, and this process runs on {here}"
-        )
+        because = f"it is for {made_for}, and this process runs on {here}"
+        raise other_processor(where, name, because)
     arrays = (*saved.signature.inputs, *saved.signature.outputs)
     if any(one.dtype == "bfloat16" for one in arrays) and not is_installed("ml_dtypes"):
-        raise _lacks_package(where, saved, "numpy has bfloat16 by ml_dtypes alone", "ml_dtypes")
+        raise lacks_package(where, name, "numpy has bfloat16 by ml_dtypes alone", "ml_dtypes")
     module, owner = _code(where, saved, code, kernels)
     try:
         supported = module.address("offcut_supported")
@@ -413,14 +414,13 @@ def _loaded(
             module.address(f"offcut_{name}") for name in ("entry", "workspace", "fastcall")
         )
     except (RuntimeError, InternalError) as error:
-        raise _unknown(where, f"its machine code cannot be loaded: {error}") from None
+        raise unreadable(where, f"its machine code cannot be loaded: {error}") from None
     if not ctypes.CFUNCTYPE(ctypes.c_int32)(supported)():
         features = ", ".join(saved.features)
-        raise _other_processor(
-            where, saved, f"it needs {features}, and this machine lacks one of these"
-        )
+        because = f"it needs {features}, and this machine lacks one of these"
+        raise other_processor(where, name, because)
     if saved.threads > 1 and not open_pool(module):
-        raise _unknown(where, "there is no memory for its threads")
+        raise unreadable(where, "there is no memory for its threads")
     address = constants.__array_interface__["data"][0]
     is_model = saved.kind == "model"
     call = make_callable(
@@ -458,12 +458,14 @@ def _code(
             because = f"its machine code is in {code.name}, which is not beside it"
         except (OSError, RuntimeError) as error:
             because = f"its machine code cannot be loaded from {code.name}: {error}"
-        raise _unknown(where, because)
+        raise unreadable(where, because)
     try:
         from offcut.backends.llvm.loader import load_objects
     except ModuleNotFoundError:
         because = "its machine code is an object file, which llvmlite loads"
-        raise _lacks_package(where, saved, because, "llvmlite", "save(path, shared=True)") from None
+        raise lacks_package(
+            where, saved.signature.name, because, "llvmlite", "save(path, shared=True)"
+        ) from None
     try:
         loaded = [load_objects(objects, saved.triple) for objects in kernels]
         functions = {
@@ -474,7 +476,7 @@ def _code(
         module = load_objects([code], saved.triple, functions)
         return module, (module, loaded)
     except RuntimeError as error:
-        raise _unknown(where, f"its machine code cannot be loaded: {error}") from None
+        raise unreadable(where, f"its machine code cannot be loaded: {error}") from None
 
 
 def _address(module: Any, symbol: str) -> int:
@@ -483,30 +485,6 @@ def _address(module: Any, symbol: str) -> int:
         return int(module.address(symbol))
     except (RuntimeError, InternalError):
         return 0
-
-
-def _lacks_package(
-    where: Path, saved: SavedCode, because: str, package: str, *others: str
-) -> TargetError:
-    return TargetError(
-        "load",
-        f"cannot run {saved.signature.name} of {where.name} here",
-        because=f"{because}, and {package} is not installed",
-        help=(f"pip install {package}", *others),
-    )
-
-
-def _unknown(where: Path, because: str) -> DescribeError:
-    return DescribeError("load", f"cannot read {where}", because=because)
-
-
-def _other_processor(where: Path, saved: SavedCode, because: str) -> TargetError:
-    return TargetError(
-        "load",
-        f"cannot run {saved.signature.name} of {where.name} here",
-        because=because,
-        help=("saved again on a machine like this one",),
-    )
 
 
 __all__ = [

@@ -58,7 +58,7 @@ class _Writer(BuiltinWriter):
         self.slow, self.undo, self.failed = map(self.f.name, ("slow", "undo", "failed"))
 
     def write(self) -> None:
-        """Write them."""
+        """Write the whole function."""
         f = self.f
         self.head = self.word(self.table, len(FIELDS), "ptr")
         self.require(f.let("icmp eq ptr %kwnames, null"), self.slow)
@@ -147,9 +147,9 @@ class _Writer(BuiltinWriter):
             axis = f.let(f"sub i64 {last}, {inner}")
             extent, stride = self.word(shape, axis), self.word(strides, axis)
             own = f.let(f"load i64, ptr {step}")
-            beside = f.let(f"icmp eq i64 {stride}, {own}")
+            is_dense = f.let(f"icmp eq i64 {stride}, {own}")
             single = f.let(f"icmp eq i64 {extent}, 1")
-            good = f.let(f"or i1 {beside}, {single}")
+            good = f.let(f"or i1 {is_dense}, {single}")
             every = f.let(f"and i1 {good}, {f.let(f'load i1, ptr {dense}')}")
             f.do(f"store i1 {every}, ptr {dense}")
             f.do(f"store i64 {f.let(f'mul i64 {own}, {extent}')}, ptr {step}")
@@ -185,8 +185,11 @@ class _Writer(BuiltinWriter):
         return record
 
     def _check_arena(self, record: str) -> None:
-        need, there = self._of_record(record, "arena_bytes"), self._of_head("arena_bytes")
-        self.require(self.f.let(f"icmp sle i64 {need}, {there}"), self.slow)
+        needed_bytes, arena_bytes = (
+            self._of_record(record, "arena_bytes"),
+            self._of_head("arena_bytes"),
+        )
+        self.require(self.f.let(f"icmp sle i64 {needed_bytes}, {arena_bytes}"), self.slow)
 
     def _run(
         self, record: str, inputs: str, outputs: str, addresses: str, like: str, axes: str
@@ -212,16 +215,16 @@ class _Writer(BuiltinWriter):
         self._allocate(record, inputs, outputs, results, self.place(first, inputs), like, axes)
         status = self._call(record, f.let(f"add i64 {arena}, {self._of_record(record, 'scratch')}"))
         within = self._is_within(record)
-        done = f.let(f"and i1 {f.let(f'icmp eq i32 {status}, 0')}, {within}")
-        self.require(done, self.failed)
+        succeeded = f.let(f"and i1 {f.let(f'icmp eq i32 {status}, 0')}, {within}")
+        self.require(succeeded, self.failed)
         self._release(owner)
-        made = f.let(f"call ptr {self.field('PyTuple_New')}(i64 {outputs})")
-        self.require(f.let(f"icmp ne ptr {made}, null"), self.undo)
-        put = self.field("PyTuple_SetItem")
+        result_tuple = f.let(f"call ptr {self.field('PyTuple_New')}(i64 {outputs})")
+        self.require(f.let(f"icmp ne ptr {result_tuple}, null"), self.undo)
+        set_item = self.field("PyTuple_SetItem")
         with f.loop("0", outputs) as number:
             result = self.word(results, number, "ptr")
-            f.let(f"call i32 {put}(ptr {made}, i64 {number}, ptr {result})")
-        f.do(f"ret ptr {made}")
+            f.let(f"call i32 {set_item}(ptr {result_tuple}, i64 {number}, ptr {result})")
+        f.do(f"ret ptr {result_tuple}")
         with f.within(self.failed):
             self._release(owner)
             f.do(f"br label {self.undo}")
@@ -235,7 +238,7 @@ class _Writer(BuiltinWriter):
         f.do(f"ret ptr {other}")
 
     def _release(self, owner: str) -> None:
-        """Let another call have the arena and the record."""
+        """Mark the arena and the records as free for the next call, and drop the reference to the record's owner."""
         self._set_head("busy", 0)
         self.f.do(f"call void {self.drop}(ptr {owner})")
 
@@ -343,8 +346,8 @@ class _Writer(BuiltinWriter):
                 f.do(f"store double {f.let(f'fpext float {narrow} to double')}, ptr {value}")
                 f.do(f"br label {both}")
             f.start(both)
-            measured = f.let(f"load double, ptr {value}")
-            within = f.let(f"fcmp ole double {measured}, {self.word(row, 2, 'double')}")
+            measured_value = f.let(f"load double, ptr {value}")
+            within = f.let(f"fcmp ole double {measured_value}, {self.word(row, 2, 'double')}")
             before = f.let(f"load i1, ptr {holds}")
             f.do(f"store i1 {f.let(f'and i1 {before}, {within}')}, ptr {holds}")
         return f.let(f"load i1, ptr {holds}")

@@ -34,7 +34,7 @@ class TypedArray(NamedTuple):
 
 
 class _Record:
-    """The words of a record, and what they are addresses of."""
+    """The words of a record, and the owner of the memory that they point to."""
 
     def __init__(self, words: Sequence[int], owner: object) -> None:
         self.words, self.owner = (ctypes.c_int64 * len(words))(*words), owner
@@ -93,12 +93,12 @@ class SizedCalls:
         words: Mapping[str, int],
         owner: object,
     ) -> None:
-        """Make calls at a set of sizes from now on.
+        """Add a record, so that calls at its set of sizes are made from now on.
 
         key     of the set, to remove it by; one that is there stays
         shapes  of the inputs, then of the outputs; strides  of the outputs, whose elements lie side by side, in elements
-        words   of the record, by their names; 0 where there is none
-        owner   keeps what they are addresses of
+        words   of the record, by the names of `RECORD`; one that is left out is 0
+        owner   keeps the memory that the words point to
         """
         if key in self._records:
             return
@@ -109,7 +109,7 @@ class SizedCalls:
         self._head[_FIRST] = record.address
 
     def remove(self, key: object) -> None:
-        """Make no calls at a set of sizes any more."""
+        """Remove the record of a set of sizes; nothing happens if there is none."""
         removed = self._records.pop(key, None)
         if removed is None:
             return
@@ -121,7 +121,7 @@ class SizedCalls:
                 record.words[_NEXT] = following
 
     def lend(self, block: Block) -> Block | None:
-        """Let calls have a block as their arena, where it is larger than the one that they have.
+        """Lend a block to the calls as their arena if it is larger than the present one.
 
         Returns the block that others may have: the given one, or the one before; None where a call of another thread may be in that.
         """

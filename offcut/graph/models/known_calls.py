@@ -19,7 +19,7 @@ LOCKED_SECONDS = 20e-6
 
 
 class KnownCalls(SizedCalls):
-    """The calls of a model, by the frames of its first ones.
+    """The calls of a model at sizes of earlier calls, whose frames they use.
 
     call  as `SizedCalls` says: from arrays in the order of the graph's inputs to a tuple of its outputs, while nobody observes them
     """
@@ -71,7 +71,7 @@ class KnownCalls(SizedCalls):
         results: Sequence[tuple[tuple[int, ...], tuple[int, ...] | None, str]],
         seconds: float,
     ) -> bool:
-        """Return whether calls of these sizes are made from now on; then the frame is theirs.
+        """Add the sizes of a frame, so that machine code makes calls at them; return whether it does. If so, the frame is theirs.
 
         key      to remove them by
         shapes   of the inputs; results  shape, strides in elements, None: row by row, and element type of each output

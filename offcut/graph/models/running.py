@@ -151,18 +151,18 @@ class Frame:
         return all((found <= limits).all() for found, limits in self._measured)
 
     def record_words(self) -> dict[str, int] | None:
-        """Return the words of a record by which `SizedCalls` runs it; None where it is not one sequence of machine code.
+        """Return the words of a record by which `SizedCalls` runs the frame; None unless it is a single sequence of machine code.
 
-        They are addresses of what the frame has; whether other threads run meanwhile is left out.
+        They point to memory of the frame. The word ``unlocked`` is left to the caller.
         """
         first, *others = self._runs or (None,)
         if others or not isinstance(first, CallSequence):
             return None
         pointers, pointer_count, calls, call_count = first.given
         rows = [
-            (address, found.itemsize == 8, int(limit.view(np.int64)))
-            for found, limits in self._measured
-            for address, limit in zip(_addresses(found), limits, strict=True)
+            (address, value.itemsize == 8, int(limit.view(np.int64)))
+            for value, limits in self._measured
+            for address, limit in zip(_addresses(value), limits, strict=True)
         ]
         self._limits = np.array(rows, np.int64)
         return {

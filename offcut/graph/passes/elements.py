@@ -1,4 +1,4 @@
-"""Elements of a value as expressions over their place and over sizes, read from what operators describe, never by their names.
+"""Elements of a value as expressions over their index and over sizes, read from the descriptions of operators, never from their names.
 
 ``cast(less_equal(iota(t), reshape(iota(s), (s, 1))), float32)`` has at ``(i, j)`` the element ``where(j <= i, 1.0, 0.0)``. An array that is
 known is looked through, too: its integers may ascend by a step along each axis, and where it has two elements, these may lie in a band.
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
 from offcut.core import index as ix
-from offcut.core.conditions import negate
+from offcut.core.conditions import conjunction, negate
 from offcut.core.dtypes import FLOATS
 from offcut.core.expr import (
     Binary,
@@ -49,7 +50,7 @@ _EMPTY, _FULL = Const(0, "bool"), Const(1, "bool")
 
 
 class TooManyError(Exception):
-    """An element is made of more than `MOST` others, or of a sum, or of integers that are divided by what is no number above 0."""
+    """An element needs more than `MOST` others, a sum, or a division by something else than a positive number."""
 
 
 @dataclass
@@ -95,9 +96,9 @@ class Elements:
         description, results = description_of(same)
         names = dict(zip((one.name for one in same.operands), node.operands, strict=True))
         sizes = {size_var(size): extent for size, extent in description.dims.extents.items()}
-        return self._inside(results[place], at, names, sizes, load)
+        return self._described_element(results[place], at, names, sizes, load)
 
-    def _inside(
+    def _described_element(
         self,
         tensor: Tensor,
         at: Sequence[Expr],
@@ -105,17 +106,21 @@ class Elements:
         sizes: Mapping[str, Expr],
         otherwise: Load,
     ) -> Expr:
-        """Return an element of a tensor of a description.
+        """Return an element of a tensor of an operator's description, over the values of the graph.
 
-        names  of the operands in the graph
+        names      by operand of the description, the value of the graph
+        sizes      by size of the description, its extent in the graph
+        otherwise  the element of a tensor that is no operand
+
+        Raises TooManyError for a sum.
         """
-        made = tensor.definition
-        if made is None:
+        definition = tensor.definition
+        if definition is None:
             return self.of(names[tensor.name], at) if tensor.name in names else otherwise
-        if isinstance(made.body, Reduce):
+        if isinstance(definition.body, Reduce):
             raise TooManyError
-        reads = {one.name: one for one in made.reads}
-        places = {axis.name: part for axis, part in zip(made.axes, at, strict=True)}
+        reads = {one.name: one for one in definition.reads}
+        places = {axis.name: part for axis, part in zip(definition.axes, at, strict=True)}
 
         def element(expr: Expr) -> Expr:
             if isinstance(expr, Select):  # the branch that is taken alone is read
@@ -125,13 +130,13 @@ class Elements:
                 return folded(Select(condition, element(expr.then), element(expr.other)))
             parts = tuple(map(element, children(expr)))
             if isinstance(expr, Load):
-                return self._inside(reads[expr.buffer], parts, names, sizes, otherwise)
+                return self._described_element(reads[expr.buffer], parts, names, sizes, otherwise)
             return folded(rebuild(expr, parts))
 
-        return element(substitute(made.body, {**sizes, **places}))
+        return element(substitute(definition.body, {**sizes, **places}))
 
     def _is_inside(self, at: Expr, extent: Expr) -> bool:
-        """Return whether an index is seen to be one of an axis."""
+        """Return whether an index is proved to be from 0 to ``extent - 1``."""
         form = ix.to_linear(at)
         indices = variables(at) & self.ends.keys()
         moving = (atom for atom, _ in form.terms if variables(atom) & indices)
@@ -162,7 +167,7 @@ def _before_reshape(
 
 
 def is_index(expr: Expr) -> bool:
-    """Return whether an expression is arithmetic of places and sizes."""
+    """Return whether an expression consists of indices, sizes and arithmetic on these."""
     return all(
         isinstance(one, Var | Binary) or (isinstance(one, Const) and one.dtype == "index")
         for one in walk(expr)
@@ -170,9 +175,11 @@ def is_index(expr: Expr) -> bool:
 
 
 def folded(expr: Expr) -> Expr:
-    """Return an expression whose parts are folded: integers are indices, conditions are no elements, and choices are outermost.
+    """Return an expression, whose parts are folded already, in the form that masks are read from.
 
-    Raises TooManyError where that has too many choices.
+    Integers become indices, and conditions are of type bool; selects are outermost.
+
+    Raises TooManyError if that takes more than `MOST` selects, or if a divisor is not a positive number.
     """
     match expr:
         case Const(value, dtype) if dtype in _WIDE:
@@ -180,7 +187,7 @@ def folded(expr: Expr) -> Expr:
         case Binary("//" | "%", _, by) if (ix.literal_value(by) or 0) <= 0:
             raise TooManyError
         case Select(condition, then, other):
-            return _chosen(condition, then, other)
+            return _select(condition, then, other)
         case Logic("not", (a,)):
             return _not(a)
         case Logic(op, args):
@@ -192,20 +199,20 @@ def folded(expr: Expr) -> Expr:
                 folded(rebuild(expr, (*parts[:place], one, *parts[place + 1 :])))
                 for one in (part.then, part.other)
             )
-            return _chosen(part.condition, *sides)
+            return _select(part.condition, *sides)
     match expr:
         case Const() | Var() | Load():
             return expr
         case Cast(a, dtype) if dtype == "bool":
             return a if _is_condition(a) else folded(Compare("!=", a, Const(0, "index")))
         case Cast(a, dtype) if _is_condition(a) and not isinstance(a, Const):
-            return _chosen(a, *(folded(Cast(Const(n, "bool"), dtype)) for n in (1, 0)))
+            return _select(a, *(folded(Cast(Const(n, "bool"), dtype)) for n in (1, 0)))
         case Cast(a, dtype) if dtype in (*_WIDE, "index") and is_index(a):
             return a
         case Binary(op, a, b) if op in _ARITHMETIC and is_index(a) and is_index(b):
             return _ARITHMETIC[op](a, b)
         case Compare(op, a, b) if is_index(a) and is_index(b):
-            return _decided(op, a, b)
+            return _compare(op, a, b)
     if parts and all(isinstance(part, Const) for part in parts):
         return _number(expr)
     return expr
@@ -213,15 +220,15 @@ def folded(expr: Expr) -> Expr:
 
 _ARITHMETIC: Mapping[str, Callable[[Expr, Expr], Expr]] = {
     "+": ix.add,
-    "-": lambda a, b: _signed(a, b) or ix.sub(a, b),
+    "-": lambda a, b: _signed_value(a, b) or ix.sub(a, b),
     "*": ix.mul,
     "//": ix.floordiv,
     "%": ix.mod,
 }
 
 
-def _signed(above: Expr, below: Expr) -> Expr | None:
-    """Return e for ``max(0, e) - max(0, -e)``, as sizes of either sign are counted; None of others."""
+def _signed_value(above: Expr, below: Expr) -> Expr | None:
+    """Return e for ``max(0, e) - max(0, -e)``, which is how sizes of either sign are counted; None for any other difference."""
     match normal(above), normal(below):
         case Binary("max", Const(0), e), Binary("max", Const(0), less):
             return e if normal(Binary("+", e, less)) == ix.const(0) else None
@@ -230,34 +237,34 @@ def _signed(above: Expr, below: Expr) -> Expr | None:
 
 
 def _number(expr: Expr) -> Expr:
-    """Return the value of an expression of numbers."""
+    """Return the value of an expression whose operands are all constants, as a constant."""
     dtype = dtype_of(expr)
     with np.errstate(all="ignore"):
         value = evaluate(expr, {})
     return folded(Const(float(value) if dtype in FLOATS else int(value), dtype))
 
 
-def _decided(op: str, a: Expr, b: Expr) -> Expr:
-    """Return a comparison of indices, or what it is at all places: these and sizes are 0 at least."""
-    found = ix.compare(op, a, b)
-    if isinstance(found, Const):
-        return found
+def _compare(op: str, a: Expr, b: Expr) -> Expr:
+    """Return a comparison of indices, or its value if that is the same for all indices and sizes from 0 on."""
+    comparison = ix.compare(op, a, b)
+    if isinstance(comparison, Const):
+        return comparison
     form = ix.to_linear(ix.sub(a, b))
     if any(not isinstance(atom, Var) for atom, _ in form.terms):
-        return found
+        return comparison
     for holds_of, sign in ((_ABOVE, 1), (_BELOW, -1)):
         if all(sign * factor > 0 for _, factor in form.terms):
             end = sign * form.const
             if end >= 0 and op in holds_of[end > 0]:
                 return _FULL if holds_of[end > 0][op] else _EMPTY
-    return found
+    return comparison
 
 
 _ABOVE: tuple[Mapping[str, bool], ...] = (
     {">=": True, "<": False},
     {">=": True, "<": False, ">": True, "<=": False, "!=": True, "==": False},
 )
-"""What a comparison with 0 is of what is 0 at least, and of what is above it."""
+"""The value of a comparison with 0: for operands from 0 on, then for operands above 0."""
 _BELOW: tuple[Mapping[str, bool], ...] = (
     {"<=": True, ">": False},
     {"<=": True, ">": False, "<": True, ">=": False, "!=": True, "==": False},
@@ -283,19 +290,18 @@ def _not(a: Expr) -> Expr:
 
 
 def _and(args: Sequence[Expr]) -> Expr:
-    every = [part for one in args for part in (one.args if _is_and(one) else (one,))]  # type: ignore[union-attr]
-    kept = [one for one in dict.fromkeys(every) if one != _FULL]
-    if _EMPTY in kept:
+    parts = (one.args if isinstance(one, Logic) and one.op == "and" else (one,) for one in args)
+    conditions = [one for one in dict.fromkeys(chain.from_iterable(parts)) if one != _FULL]
+    if _EMPTY in conditions:
         return _EMPTY
-    return _FULL if not kept else kept[0] if len(kept) == 1 else Logic("and", tuple(kept))
+    return conjunction(conditions) if conditions else _FULL
 
 
-def _is_and(expr: Expr) -> bool:
-    return isinstance(expr, Logic) and expr.op == "and"
+def _select(condition: Expr, then: Expr, other: Expr) -> Expr:
+    """Return a select; if both of its values are conditions, the condition that is equal to it.
 
-
-def _chosen(condition: Expr, then: Expr, other: Expr) -> Expr:
-    """Return a choice; of conditions, a condition."""
+    Raises TooManyError if it has more than `MOST` selects.
+    """
     if isinstance(condition, Const):
         return then if condition.value else other
     if then == other:
@@ -303,14 +309,17 @@ def _chosen(condition: Expr, then: Expr, other: Expr) -> Expr:
     if _is_condition(then) and _is_condition(other):
         both = _and([condition, then]), _and([_not(condition), other])
         return _not(_and([_not(one) for one in both]))
-    found = Select(condition, then, other)
-    if sum(isinstance(one, Select) for one in walk(found)) > MOST:
+    select = Select(condition, then, other)
+    if sum(isinstance(one, Select) for one in walk(select)) > MOST:
         raise TooManyError
-    return found
+    return select
 
 
 def element_of_array(array: Array, at: Sequence[Expr]) -> Expr | None:
-    """Return the element of a known array at a place; None where its elements follow no rule that is looked for."""
+    """Return the element of a known array at an index; None if its elements follow none of the rules.
+
+    The rules: all elements are equal; integers that ascend by a step along each axis; two values, one of them in a band.
+    """
     places = [part for extent, part in zip(array.shape, at, strict=True) if extent != 1]
     flat = array.reshape([extent for extent in array.shape if extent != 1])
     if not flat.size or flat.ndim > 2:
@@ -325,10 +334,10 @@ def element_of_array(array: Array, at: Sequence[Expr]) -> Expr | None:
     if not (flat[~same] == second).all():
         return None
     inner = places if flat.ndim == 2 else [ix.const(0), *places]
-    for inside, here, there in ((same, first, second), (~same, second, first)):
+    for inside, inner_value, outer_value in ((same, first, second), (~same, second, first)):
         band = _band(np.atleast_2d(inside), inner[0], inner[1])
         if band is not None:
-            return _chosen(band, _constant(here), _constant(there))
+            return _select(band, _constant(inner_value), _constant(outer_value))
     return None
 
 
@@ -339,7 +348,7 @@ def _constant(value: object) -> Expr:
 
 
 def _ascending(array: Array, at: Sequence[Expr]) -> Expr | None:
-    """Return ``a + b*i`` or ``a + b*i + c*j`` where the elements of an array are so."""
+    """Return ``a + b*i`` or ``a + b*i + c*j`` if all elements of an array have this value; else None."""
     start = int(array.flat[0])
     exact, total = np.full((1,) * array.ndim, start, np.int64), ix.index(start)
     for axis, part in enumerate(at):
@@ -350,25 +359,25 @@ def _ascending(array: Array, at: Sequence[Expr]) -> Expr | None:
     return total if np.array_equal(array, exact) else None
 
 
-def _band(inside: Array, row: Expr, column: Expr) -> Expr | None:
-    """Return the condition ``row + a <= column <= row + b`` where it holds of the elements that are inside, and of no others."""
-    rows, columns = inside.shape
-    some = np.flatnonzero(inside.any(1))
-    first = inside.argmax(1)[some] if some.size else some
-    last = columns - 1 - inside[:, ::-1].argmax(1)[some] if some.size else some
+def _band(mask: Array, row: Expr, column: Expr) -> Expr | None:
+    """Return the condition ``row + a <= column <= row + b`` that holds exactly for the True elements of `mask`; None if there is none."""
+    rows, columns = mask.shape
+    some = np.flatnonzero(mask.any(1))
+    first = mask.argmax(1)[some] if some.size else some
+    last = columns - 1 - mask[:, ::-1].argmax(1)[some] if some.size else some
     low = {*(first - some)[first > 0].tolist()}
     high = {*(last - some)[last < columns - 1].tolist()}
     if len(low) > 1 or len(high) > 1:
         return None
     i, j = np.arange(rows)[:, None], np.arange(columns)
-    expected, conditions = np.ones_like(inside), list[Expr]()
+    expected, conditions = np.ones_like(mask), list[Expr]()
     for least in low:
         expected &= j >= i + least
-        conditions.append(_decided(">=", column, ix.add(row, least)))
+        conditions.append(_compare(">=", column, ix.add(row, least)))
     for most in high:
         expected &= j <= i + most
-        conditions.append(_decided("<=", column, ix.add(row, most)))
-    return _and(conditions) if np.array_equal(inside, expected) else None
+        conditions.append(_compare("<=", column, ix.add(row, most)))
+    return _and(conditions) if np.array_equal(mask, expected) else None
 
 
 __all__ = ["Elements", "TooManyError", "element_of_array", "folded", "is_index"]

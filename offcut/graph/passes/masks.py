@@ -1,4 +1,4 @@
-"""Attention under a mask that places give: the mask is what the operator says of places, and its loops end there.
+"""Attention whose mask is a condition on indices -> the same with the options `causal`, `past` and `window`, whose loops end there.
 
 Before, in a file or a trace of torch::
 
@@ -7,10 +7,12 @@ Before, in a file or a trace of torch::
 
 After: ``y = attention(q, k, v, causal=true, past=t - s)``.
 
-What a mask is at a place is read from what its operators describe (`offcut.graph.passes.elements`), and from all elements of arrays that
-are known. It is a conjunction of conditions; those that a query attends to no key beyond ``i + past``, or to none more than a number
-before, are options. Where others are left, as of keys that are padding, the mask stays, and the loops end where its conditions on places do. Minus infinity leaves a key out,
-and so does False; the least finite number does not: a score that is as far from 0 would be seen. Attention of any depth keeps its mask: the proof of loops that end elsewhere takes minutes there.
+The elements of a mask are read from the descriptions of its operators (`offcut.graph.passes.elements`), and from all elements of constant
+arrays. A mask is a conjunction of conditions. Two kinds become options: no key after ``i + past``, and no key more than a number before.
+If other conditions are left, such as keys that are padding, the mask stays beside the options.
+
+Minus infinity excludes a key, and so does False; the least finite number does not, since a score as far from 0 would still count.
+Attention with a symbolic depth of heads keeps its mask: the proof of loops with other bounds takes minutes there.
 """
 
 from __future__ import annotations
@@ -38,59 +40,66 @@ _NAMES = ("q", "k", "v", "mask", "scale", "causal", "past", "window")
 
 
 def masks_as_domains(bound: Bound) -> Bound:
-    """Return the graph in which attention has options where its mask says the same."""
-    graph, known = bound.graph, dict[str, _Seen | None]()
-    changed = {node: found for node in graph.nodes if (found := _without_mask(bound, node, known))}
+    """Return the graph with the options `causal`, `past` and `window` of attention in place of masks, or beside them.
+
+    The same object if no mask is a condition on indices.
+    """
+    graph, known = bound.graph, dict[str, _VisibleKeys | None]()
+    changed = {
+        node: arguments for node in graph.nodes if (arguments := _without_mask(bound, node, known))
+    }
     if not changed:
         return bound
-    made = rebuilt(graph, bound.arrays)
+    builder = rebuilt(graph, bound.arrays)
     for node in graph.nodes:
         if node in changed:
             q, k, v = (changed[node].pop(name) for name in _NAMES[:3])
-            made.node(node.op, q, k, v, results=(node.results[0].name,), **changed[node])
+            builder.node(node.op, q, k, v, results=(node.results[0].name,), **changed[node])
         else:
-            made.nodes.append(node)
-            made.values.update((value.name, value) for value in node.results)
-    made.output(*map(Ref, graph.outputs))
-    return made.bound
+            builder.nodes.append(node)
+            builder.values.update((value.name, value) for value in node.results)
+    builder.output(*map(Ref, graph.outputs))
+    return builder.bound
 
 
-def _without_mask(bound: Bound, node: Node, known: dict[str, _Seen | None]) -> dict[str, Any]:
-    """Return the arguments of attention that say of places what its mask does; none where they say no more than before.
+def _without_mask(
+    bound: Bound, node: Node, known: dict[str, _VisibleKeys | None]
+) -> dict[str, Any]:
+    """Return the arguments of attention with options in place of its mask; none if the options stay as they are.
 
-    known  where masks let keys be seen, by name, as far as it was asked
+    known  by mask, the keys that it lets be seen; filled by this function
     """
     if node.op != "attention":
         return {}
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         **dict(zip(_NAMES, node.arguments, strict=False)),
         **dict(node.options),
     }
-    mask = given.get("mask")
+    mask = arguments.get("mask")
     values = bound.graph.values
-    depths = (values[given[name].name].shape[-1] for name in ("q", "v"))
+    depths = (values[arguments[name].name].shape[-1] for name in ("q", "v"))
     if not isinstance(mask, Ref) or not all(isinstance(depth, Const) for depth in depths):
         return {}
     if mask.name not in known:
-        known[mask.name] = _seen_by(bound, mask.name)
-    found = known[mask.name]
-    return {} if found is None else _as_options(given, found)
+        known[mask.name] = _visible_keys_of(bound, mask.name)
+    seen = known[mask.name]
+    return {} if seen is None else _as_options(arguments, seen)
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """Where a key is seen.
+class _VisibleKeys:
+    """The keys that a query sees.
 
-    condition  that holds wherever one is
-    exact      whether nothing else is said of it
+    condition  holds for every key that is seen
+    exact      whether each key for which it holds is seen, with nothing added to its score
     """
 
     condition: Expr
     exact: bool
 
 
-def _seen_by(bound: Bound, mask: str) -> _Seen | None:
-    """Return where a mask lets keys be seen; None where too much is asked to say it."""
+def _visible_keys_of(bound: Bound, mask: str) -> _VisibleKeys | None:
+    """Return the keys that a mask lets be seen; None if its elements have no such form."""
     value = bound.graph.values[mask]
     leading = [Var(f"axis{n}'") for n in range(len(value.shape) - 2)]
     own = [*leading, ROW, COLUMN][len(leading) + 2 - len(value.shape) :]
@@ -98,31 +107,31 @@ def _seen_by(bound: Bound, mask: str) -> _Seen | None:
     ends = {i.name: ix.sub(n, 1) for n, i in zip(value.shape, own, strict=True)}
     elements = Elements(bound, ends)
     try:
-        found = _seen(elements.of(mask, at), value.dtype in FLOATS)
+        seen = _visible_keys(elements.of(mask, at), value.dtype in FLOATS)
     except TooManyError:
         return None
-    return replace(found, exact=found.exact and not elements.outside)
+    return replace(seen, exact=seen.exact and not elements.outside)
 
 
-def _seen(element: Expr, added: bool) -> _Seen:
-    """Return where the element of a mask lets a query see a key.
+def _visible_keys(element: Expr, is_added: bool) -> _VisibleKeys:
+    """Return the keys that an element of a mask, over `ROW` and `COLUMN`, lets be seen.
 
-    added  whether it is added to scores; else it is whether they count
+    is_added  whether it is added to scores; else it is whether they count
     """
-    if not added:
-        return _Seen(folded(_truth(element)), exact=True)
+    if not is_added:
+        return _VisibleKeys(folded(_truth(element)), exact=True)
     match element:
         case Const(value, _):
             none = value == -math.inf
-            return _Seen(Const(int(not none), "bool"), none or value == 0)
+            return _VisibleKeys(Const(int(not none), "bool"), none or value == 0)
         case Select(condition, then, other):
-            here, there = _seen(then, added), _seen(other, added)
-            return _Seen(
-                folded(Select(condition, here.condition, there.condition)),
-                here.exact and there.exact,
+            then_seen, other_seen = _visible_keys(then, is_added), _visible_keys(other, is_added)
+            return _VisibleKeys(
+                folded(Select(condition, then_seen.condition, other_seen.condition)),
+                then_seen.exact and other_seen.exact,
             )
         case _:
-            return _Seen(Const(1, "bool"), exact=False)
+            return _VisibleKeys(Const(1, "bool"), exact=False)
 
 
 def _truth(element: Expr) -> Expr:
@@ -134,22 +143,24 @@ def _truth(element: Expr) -> Expr:
     return folded(Compare("!=", element, Const(0, "index")))
 
 
-def _as_options(given: Mapping[str, Any], found: _Seen) -> dict[str, Any]:
-    """Return the arguments that say what was found, and what those before said."""
-    atoms, exact = [*conjuncts(found.condition), *_before(given)], found.exact
+def _as_options(arguments: Mapping[str, Any], seen: _VisibleKeys) -> dict[str, Any]:
+    """Return the arguments of attention whose options say `seen` and the options of `arguments`; none if nothing changes."""
+    atoms, exact = [*conjuncts(seen.condition), *_conditions_of_options(arguments)], seen.exact
     highs, lows = list[Expr](), list[Expr]()
     for atom in atoms:
         if atom == Const(1, "bool"):
             continue
-        limit = _limit(atom)
+        limit = _key_limit(atom)
         if limit is None:
             exact = False
         else:
             (highs if limit[0] else lows).append(limit[1])
-    high, low = (_one(every, least) for every, least in ((highs, True), (lows, False)))
+    high, low = (_extreme(every, least) for every, least in ((highs, True), (lows, False)))
     if (highs and high is None) or (lows and low is None):
         return {}
-    options: dict[str, Any] = {name: one for name, one in given.items() if name not in _OF_PLACES}
+    options: dict[str, Any] = {
+        name: one for name, one in arguments.items() if name not in _OF_PLACES
+    }
     if high is not None:
         options |= {"causal": True, "past": plain(high)}
         width = None if low is None else ix.literal_value(ix.sub(high, low))
@@ -161,7 +172,7 @@ def _as_options(given: Mapping[str, Any], found: _Seen) -> dict[str, Any]:
         return {}
     if exact:
         del options["mask"]
-    same = {**dict.fromkeys(_OF_PLACES), **given} == {**dict.fromkeys(_OF_PLACES), **options}
+    same = {**dict.fromkeys(_OF_PLACES), **arguments} == {**dict.fromkeys(_OF_PLACES), **options}
     return {} if same else options
 
 
@@ -169,21 +180,22 @@ _OF_PLACES = ("causal", "past", "window")
 """Options that say which keys a query sees by their places."""
 
 
-def _before(given: Mapping[str, Any]) -> Sequence[Expr]:
-    """Return the conditions that options say."""
-    causal, past, window = (given.get(name) for name in _OF_PLACES)
+def _conditions_of_options(arguments: Mapping[str, Any]) -> Sequence[Expr]:
+    """Return the conditions on `ROW` and `COLUMN` that the options of attention stand for."""
+    causal, past, window = (arguments.get(name) for name in _OF_PLACES)
     middle = ix.add(ROW, past or 0)
-    found: list[Expr] = [Compare("<=", COLUMN, middle)] if causal else []
+    conditions: list[Expr] = [Compare("<=", COLUMN, middle)] if causal else []
     if window is not None:
-        found.append(Compare(">", COLUMN, ix.sub(middle, window)))
+        conditions.append(Compare(">", COLUMN, ix.sub(middle, window)))
         if not causal:
-            found.append(Compare("<", COLUMN, ix.add(middle, window)))
-    return found
+            conditions.append(Compare("<", COLUMN, ix.add(middle, window)))
+    return conditions
 
 
-def _limit(atom: Expr) -> tuple[bool, Expr] | None:
-    """Return a condition on places as a limit of keys: whether it is the last that a query sees, and by how much that lies behind the query; of a first one, by how much
-    the one before does. None of any other.
+def _key_limit(atom: Expr) -> tuple[bool, Expr] | None:
+    """Return a condition on indices as a limit of the keys that a query sees; None if it is none.
+
+    First, whether it limits the last key; then how many places after the query that key is, or, for a first key, the one before it.
     """
     form = at_least_zero(atom) if isinstance(atom, Compare) and is_index(atom.a) else None
     if form is None or not is_index(form.a):
@@ -200,16 +212,16 @@ def _limit(atom: Expr) -> tuple[bool, Expr] | None:
     return is_last, place
 
 
-def _one(every: Sequence[Expr], least: bool) -> Expr | None:
-    """Return the least of some limits, or the greatest; None where that is not seen, or there is none."""
-    found: Expr | None = None
+def _extreme(every: Sequence[Expr], least: bool) -> Expr | None:
+    """Return the least of the limits, or the greatest; None if there is none, or if their order depends on sizes."""
+    extreme: Expr | None = None
     for one in every:
-        difference = 0 if found is None else ix.literal_value(normal(ix.sub(one, found)))
+        difference = 0 if extreme is None else ix.literal_value(normal(ix.sub(one, extreme)))
         if difference is None:
             return None
-        if found is None or (difference < 0) == least:
-            found = one
-    return found
+        if extreme is None or (difference < 0) == least:
+            extreme = one
+    return extreme
 
 
 __all__ = ["masks_as_domains"]

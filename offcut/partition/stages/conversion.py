@@ -18,8 +18,12 @@ from offcut.partition.stages.staged_value import StagedValue
 
 
 def conversion_value(computation: Computation, node: Cast, names: Names) -> StagedValue:
-    """The array that has the elements of a conversion: the constant itself, where it is converted when it is bound; a copy
-    that there is; or one that is new, by names that `names` has.
+    """Return the array that holds the elements of a conversion.
+
+    It is the constant itself if that is converted when it is bound, else the copy that `computation` has, else a new one.
+
+    node   a conversion of one element
+    names  that are taken; that of a new array is added
     """
     load = node.a
     assert isinstance(load, Load)
@@ -38,10 +42,10 @@ def conversion_value(computation: Computation, node: Cast, names: Names) -> Stag
 
 
 def place_of_conversions(computation: Computation) -> int:
-    """The position behind the conversions of what the caller gives, which run before all else."""
-    given = [b for b in computation.buffers if b.kind in (Kind.INPUT, Kind.CONSTANT)]
+    """Return the position of the first group that does not convert an argument or a constant."""
+    arguments = [b for b in computation.buffers if b.kind in (Kind.INPUT, Kind.CONSTANT)]
     for position, group in enumerate(computation.groups):
-        if not any(_is_copy(group, one, dtype_of(group[0].body)) for one in given):
+        if not any(_is_copy(group, one, dtype_of(group[0].body)) for one in arguments):
             return position
     return len(computation.groups)
 

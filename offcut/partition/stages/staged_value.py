@@ -69,11 +69,11 @@ class StagedValue:
 
     @lazy_property
     def normal_form(self) -> object:
-        """Return what equal expressions have in common."""
+        """Return the `normal_form` of the expression, computed once."""
         return normal_form(self.expression)
 
     def renamed(self, name: str, axes: Sequence[str]) -> StagedValue:
-        """Return it, its array called `name`, with axes of these names."""
+        """Return the value with `name` as the name of its array, and `axes` as the names of its axes."""
         by_name: dict[str, Expr] = {old: Var(new) for old, new in zip(self.axes, axes, strict=True)}
         return replace(self, name=name, axes=tuple(axes), value=substitute(self.value, by_name))
 
@@ -103,9 +103,9 @@ class StagedValue:
         """
         shape = list[Expr]()
         for axis, part in zip(self.axes, self.point, strict=True):
-            found = ends(part, ranges)
-            late = found is not None and bool(set(ranges) & variables(found[1]))
-            if found is None or late or (ix.literal_value(found[0]) or 0) < 0:
+            extremes = ends(part, ranges)
+            late = extremes is not None and bool(set(ranges) & variables(extremes[1]))
+            if extremes is None or late or (ix.literal_value(extremes[0]) or 0) < 0:
                 raise PartitionError(
                     "stage_value",
                     f"cannot stage {format_expr(self.value)} along {axis} = {format_expr(part)}",
@@ -113,7 +113,7 @@ class StagedValue:
                     because="that is no sum of loops that begins at 0 or above, and ends at one place at each size",
                     help=(f"loops of {reader}: {', '.join(ranges)}",),
                 )
-            shape.append(ix.add(found[1], 1))
+            shape.append(ix.add(extremes[1], 1))
         return tuple(shape)
 
 
@@ -127,15 +127,15 @@ def converted_last(factor: Expr) -> Expr:
 
 
 def normal_form(expr: Expr) -> object:
-    """Return what two expressions have in common that are equal but for the order of sums of indices."""
+    """Return a key that is equal for expressions which differ only in the order of sums of indices."""
     match expr:
         case Compare(op, a, b) if dtype_of(a) == "index":
-            left = ix.to_linear(ix.sub(a, b))
+            difference = ix.to_linear(ix.sub(a, b))
             if op in (">", ">="):
-                left, op = ix.to_linear(ix.sub(b, a)), {">": "<", ">=": "<="}[op]
+                difference, op = ix.to_linear(ix.sub(b, a)), {">": "<", ">=": "<="}[op]
             if op == "<=":
-                left, op = ix.to_linear(ix.sub(left.expr(), 1)), "<"
-            return op, left.const, frozenset((repr(atom), k) for atom, k in left.terms)
+                difference, op = ix.to_linear(ix.sub(difference.expr(), 1)), "<"
+            return op, difference.const, frozenset((repr(atom), k) for atom, k in difference.terms)
         case Load(buffer, index, _):
             return buffer, tuple(map(normal_form, index))
         case Logic("and"):

@@ -53,8 +53,9 @@ class _Axis:
 def element_copy(
     computation: Computation, position: int, operand: Load, depth: str
 ) -> StagedValue | None:
-    """An element that the sum of a group multiplies, its terms along the reduction axis `depth` side by side;
-    None where it does not move along it, or its place is no sum of axes.
+    """Return a copy of an operand of a sum with its terms along the reduction axis `depth` adjacent in memory.
+
+    None if the operand does not depend on `depth`, or if its index is not affine in the axes.
     """
     lead = computation.groups[position][0]
     staged = _copy(lead, operand, computation.names(), depth)
@@ -62,7 +63,7 @@ def element_copy(
 
 
 def with_value(computation: Computation, position: int, staged: StagedValue) -> Computation:
-    """`computation` whose sum of a group reads an array in place of what it computes; itself where it does not compute that.
+    """Return `computation` with the sum of a group reading an array in place of an expression; the same object if it has none.
 
     A stage before the sum computes the array, unless it is there already. One that converts what the caller gives runs before all
     else; a constant that is to have the name that it has is converted when it is bound.
@@ -80,15 +81,15 @@ def with_value(computation: Computation, position: int, staged: StagedValue) -> 
     elif name not in buffers:
         shape = extents_of(computation, lead, staged)
         axes = tuple(map(StageAxis, staged.axes, shape, staged.axes))
-        given = source is not None and buffers[source].kind in (Kind.INPUT, Kind.CONSTANT)
-        place = place_of_conversions(computation) if given else position
+        is_argument = source is not None and buffers[source].kind in (Kind.INPUT, Kind.CONSTANT)
+        place = place_of_conversions(computation) if is_argument else position
         groups.insert(place, (Stage(name, name, axes, (), staged.value),))
         buffers[name] = Buffer(name, dtype, shape, Kind.LOCAL)
     return replace(computation, buffers=tuple(buffers.values()), groups=tuple(groups))
 
 
 def reading_value(lead: Stage, staged: StagedValue) -> Stage | None:
-    """A stage that reads an array in place of what it computes; None where it does not compute that."""
+    """Return `lead` reading an array in place of its expression; None if `lead` does not compute that."""
     before = lead.body if staged.converted_array is not None else _apart(lead)
     body = staged.read_in(before)
     return None if body == before else replace(lead, body=body)
@@ -107,7 +108,7 @@ def extents_of(computation: Computation, lead: Stage, staged: StagedValue) -> tu
 
 
 def _apart(lead: Stage) -> Expr:
-    """The body of a stage, the product that it negates as a product of which one factor is negated."""
+    """Return the body of a stage; of a negated product, ``-(a * b)``, with the negation in a factor: ``(-a) * b``."""
     match lead.value:
         case Unary("neg", Binary("*", a, b)) if lead.reducer == "sum":
             value, made = lead.value, Binary("*", Unary("neg", a), b)
@@ -117,7 +118,7 @@ def _apart(lead: Stage) -> Expr:
 
 
 def factor_copies(computation: Computation, position: int, narrow: bool) -> list[StagedValue]:
-    """The factors of the sum of a group that are computed, each in scratch.
+    """Return the factors of the sum of a group that are more than a load, each as an array.
 
     narrow   whether the scratch is of the type that is read, and converted by the sum
     """
@@ -138,7 +139,7 @@ def factor_copies(computation: Computation, position: int, narrow: bool) -> list
 
 
 def _copy(lead: Stage, factor: Expr, names: Names, depth: str = "") -> StagedValue | None:
-    """The array of a factor for every value of its indices; `depth` is its last axis where the factor has it."""
+    """Return the array of a factor, with one element for each value of its indices; `depth`, if it is one of them, is the last axis."""
     loads = {node for node in walk(factor) if isinstance(node, Load)}
     if len(loads) != 1:
         return None
@@ -176,7 +177,7 @@ def _copy(lead: Stage, factor: Expr, names: Names, depth: str = "") -> StagedVal
 
 
 def _lowest(form: ix.Linear, extents: Mapping[str, Expr]) -> Expr:
-    """The least value of an index."""
+    """Return the least value of an index over the iterations of a stage."""
     lowest: Expr = ix.const(form.const)
     for atom, factor in form.terms:
         if not (isinstance(atom, Var) and atom.name in extents):

@@ -180,7 +180,7 @@ def _run(saved: SavedModel, feed: Any) -> dict[str, Array] | None:
 
 
 def _calls_by_name(file: CompiledFile) -> Callable[..., dict[str, Array] | None]:
-    """Return the function that makes calls of known sizes by the names of a file, as `Model.named` says."""
+    """Return the function that makes calls at known sizes with the names of the file, as `Model.named` does."""
     return file.model.named(file.imported.inputs, file.imported.outputs, is_mapping=True)
 
 

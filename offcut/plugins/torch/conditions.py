@@ -128,8 +128,8 @@ def branches() -> Iterator[list[Any]]:
         found.extend(sympy.Eq(one, values[one]) for one in symbols)
         return float(measured(size, file, line))
 
-    asked = {"guard_int": noted_number, "guard_float": noted_float, "guard_bool": noted_bound}
-    with replaced(torch.SymBool, {"__bool__": noted}), replaced(SymNode, asked):
+    guards = {"guard_int": noted_number, "guard_float": noted_float, "guard_bool": noted_bound}
+    with replaced(torch.SymBool, {"__bool__": noted}), replaced(SymNode, guards):
         yield found
 
 

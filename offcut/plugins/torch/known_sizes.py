@@ -28,9 +28,10 @@ class KnownSizes:
     def of(
         cls, steps: Sequence[Any], nodes: Sequence[Any], results: Sequence[Any]
     ) -> KnownSizes | None:
-        """Return them; None for a program that is more than a region of the process.
+        """Return the calls of a program; None unless it is a single region that runs in this process.
 
-        nodes  of the arguments; results  of the program, in order
+        nodes    the arguments of the program, in order
+        results  its results, in order
         """
         if len(steps) != 1 or not isinstance(steps[0], RegionStep) or steps[0].sizes:
             return None
@@ -46,14 +47,14 @@ class KnownSizes:
         return cls(step.model, places, [outputs[one] for one in results])
 
     def among(self, places: Sequence[int]) -> KnownSizes | None:
-        """Return them for a call that gives the arguments at `places` alone; None where the model takes others, or leaves one of these."""
+        """Return the calls that take only the arguments at `places`; None if the model does not take exactly these."""
         if sorted(self.places) != sorted(places):
             return None
         own = [places.index(place) for place in self.places]
         return KnownSizes(self.model, own, self.results)
 
     def __call__(self, arguments: Sequence[Any]) -> Sequence[Any] | None:
-        """Return the results; None for sizes that no call had, and for what else the model does not take as it is."""
+        """Return the results; None if no call had these sizes, if an argument is not a plain tensor, or while the profiler is on."""
         if _profiler_enabled():
             return None
         if not self._takes_all or len(arguments) != len(self.places):

@@ -10,19 +10,19 @@ from typing import Any
 
 @contextmanager
 def replaced(owner: Any, entries: Mapping[Any, Any]) -> Iterator[None]:
-    """Inside, entries of a table, or attributes of a module or a class, are others."""
+    """Replace entries of a dict, or attributes of a module or a class, until the context ends; then restore them."""
     is_table = isinstance(owner, dict)
     table = owner if is_table else vars(owner)
-    put = table.__setitem__ if is_table else partial(setattr, owner)
+    assign = table.__setitem__ if is_table else partial(setattr, owner)
     drop = table.__delitem__ if is_table else partial(delattr, owner)
     before = {name: table[name] for name in entries if name in table}
     for name, value in entries.items():
-        put(name, value)
+        assign(name, value)
     try:
         yield
     finally:
         for name in entries:
             if name in before:
-                put(name, before[name])
+                assign(name, before[name])
             else:
                 drop(name)

@@ -141,7 +141,7 @@ class Traced:
             guard.check(flat)
 
     def at_known_sizes(self, flat: Sequence[Any]) -> Any:
-        """Return what the module gives, for arguments that are like those of a call before; None where they may not be."""
+        """Return the results of the module if an earlier call had arguments of the same sizes; None if that is not certain."""
         known = self._at_known_sizes
         results = None if known is None else known(flat)
         if results is None:

@@ -59,7 +59,7 @@ class Oblivious:
         """
         if cls.stack is None:
             cls.stack = ExitStack()
-            _settle(cls.stack)
+            _enter_settings(cls.stack)
         cls.marked += tuple(one for one in tensors if _mark(one))
 
     @classmethod
@@ -77,15 +77,15 @@ class Oblivious:
         return bool(symbolic.backed_size_oblivious)
 
 
-def _settle(stack: ExitStack) -> None:
-    """Enter the settings into a stack that leaves them."""
+def _enter_settings(stack: ExitStack) -> None:
+    """Enter the settings of torch for tracing; `stack` restores them."""
     stack.enter_context(symbolic.patch(backed_size_oblivious=True, use_duck_shape=False))
     layers = not torch.is_grad_enabled()
     stack.enter_context(dynamo.patch(capture_dynamic_output_shape_ops=True, allow_rnn=layers))
     for name in ("nnpack", "mkldnn"):
-        put = getattr(torch._C, f"_set_{name}_enabled")
-        stack.callback(put, getattr(torch._C, f"_get_{name}_enabled")())
-        put(False)
+        set_enabled = getattr(torch._C, f"_set_{name}_enabled")
+        stack.callback(set_enabled, getattr(torch._C, f"_get_{name}_enabled")())
+        set_enabled(False)
     stack.enter_context(whole())
     fast = get_fast_op_impls()
     stack.callback(fast.update, dict(fast))

@@ -69,7 +69,7 @@ def narrowing_steps(program: Program) -> tuple[Program, ...]:
     """
     match program.body:
         case (Choose(options),):
-            return _joined(
+            return _join_options(
                 [narrowing_steps(replace(program, body=o.body)) for o in options], program
             )
     narrowed = _Stages(program, _Form.LOOPS).result() if conditional_sums(program) else program
@@ -129,7 +129,7 @@ def _without_copies(program: Program) -> Program:
     return replace(program, buffers=buffers, body=body)
 
 
-def _joined(steps: Sequence[tuple[Program, ...]], program: Program) -> tuple[Program, ...]:
+def _join_options(steps: Sequence[tuple[Program, ...]], program: Program) -> tuple[Program, ...]:
     """Return the steps of all options of a program that is one choice, side by side."""
     (choice,) = program.body
     assert isinstance(choice, Choose)
@@ -164,6 +164,8 @@ class _Terms:
 
 
 class _Stages(TileRewriting):
+    """Rewrite the tiles and the loops of stages to one of the forms of `_Form`."""
+
     def __init__(self, program: Program, form: _Form) -> None:
         super().__init__(program)
         self.form = form
@@ -174,19 +176,23 @@ class _Stages(TileRewriting):
             case (For(unit=None) as loop,) if self.form is not _Form.TILES:
                 assert isinstance(stmt, For)
                 tiles = list(_tiles_of_stage(stmt.body, ()))
-                conditions = [_in_some_tile(tile, around) for tile, around in tiles]
+                conditions = [_stage_conditions(tile, around) for tile, around in tiles]
                 if len(conditions) == 1 and conditions[0]:
                     return (self.stage(loop, conditions[0]),)
         return narrowed
 
     def stage(self, loop: For, conditions: Sequence[Compare]) -> For:
-        """Return a loop over stages under conditions on these, or within them."""
+        """Return a loop over stages with these conditions: of `_Form.STAGES` in an `If` around its body, else in its bounds."""
         limits = [
             (one, limit) for one in conditions if (limit := bound(one, loop.iter)) is not None
         ]
         if self.form is _Form.STAGES:
-            asked = [one for one, _ in limits]
-            return replace(loop, body=(If(conjunction(asked), loop.body),)) if asked else loop
+            comparisons = [one for one, _ in limits]
+            return (
+                replace(loop, body=(If(conjunction(comparisons), loop.body),))
+                if comparisons
+                else loop
+            )
         lo, hi = loop.lo, loop.hi
         for _, limit in limits:
             if limit.op == ">=":
@@ -273,15 +279,15 @@ def _tiles_of_stage(
                     yield from _tiles_of_stage(inner, around)
 
 
-def _in_some_tile(tile: Tile, around: Sequence[For]) -> tuple[Compare, ...]:
-    """Return what holds of a stage where some row of some unit may have a term in it, as far as that is known."""
+def _stage_conditions(tile: Tile, around: Sequence[For]) -> tuple[Compare, ...]:
+    """Return conditions that hold in every stage in which some row of some unit has a term."""
     terms = _terms_of(tile)
     assert terms is not None
     after = ix.add(terms.loop.lo, terms.most)
-    asked = [] if terms.first is None else [ix.sub(ix.sub(after, 1), terms.first)]
-    asked += [] if terms.last is None else [ix.sub(terms.last, terms.loop.lo)]
+    differences = [] if terms.first is None else [ix.sub(ix.sub(after, 1), terms.first)]
+    differences += [] if terms.last is None else [ix.sub(terms.last, terms.loop.lo)]
     conditions = list[Compare]()
-    for difference in asked:
+    for difference in differences:
         greatest: Expr | None = difference
         for loop in reversed(around):
             if greatest is not None:

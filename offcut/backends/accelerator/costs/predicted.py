@@ -128,8 +128,8 @@ def formulas_of(
         ways: list[Way] = []
         most = 0
         for number, nest in enumerate(options):
-            there = _with_tails(run_of(nest, typical), typical)
-            counts, overhead = counted(there), there.overhead
+            typical_run = _with_tails(run_of(nest, typical), typical)
+            counts, overhead = counted(typical_run), typical_run.overhead
             bytes_are = counts.exact_bytes if overhead.bytes == ZERO else Exactness.ESTIMATE
             exactness = replace(
                 exactness,

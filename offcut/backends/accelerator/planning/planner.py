@@ -292,7 +292,7 @@ class GroupDecisions:
         return tuple(self.with_tail(layout, tiling) for tiling in best)
 
     def with_tail(self, layout: Operations, tiling: Tiling) -> Tiling:
-        """Return a tiling as the policy has it: with a last tile in windows of its own, where these fit."""
+        """Return a tiling with the last tile in windows of its own if these fit, as the policy chooses it."""
         at = typical_sizes(self.program)
         return tilings_at(
             self.program, layout, self.spec, {axis: (size,) for axis, size in tiling.tiles}, at

@@ -89,7 +89,7 @@ class Tilings(NestAtSizes):
         return walk(body, depths, self.spec.resources, 0).timed().cycles
 
     def alone(self, tiling: Tiling) -> tuple[SameLoops, Mapping[Hashable, int]]:
-        """Return one tiling as those of the same loops, and the slots of its windows."""
+        """Return a tiling as a `SameLoops` of one, and the number of slots of each window."""
         sizes = dict(tiling.tiles)
         axes = tuple(axis for axis in self.sizes if axis in sizes)
         same = SameLoops(self, axes, {axis: [sizes[axis]] for axis in axes})
@@ -97,7 +97,7 @@ class Tilings(NestAtSizes):
         return same, window_depths(same, tiling.order, turning, depth)
 
     def with_tail(self, tiling: Tiling) -> Tiling:
-        """Return a tiling whose last tile along an open axis is in windows of its own, where these fit.
+        """Return `tiling` with the last tile along an open axis in windows of its own; the same object if these do not fit.
 
         Slots begin anew with each run of a loop whose turns no text counts: after an odd number of them, the first load waits for the
         tile that was computed last. Where the last tile has windows of its own, there is another tile between, or as many turns
@@ -219,7 +219,7 @@ class SameLoops(TileWork):
                     yield Candidates(self, loops, turns, depths, body, which, bound)
 
     def held(self, depths: Mapping[Hashable, int], windows: int) -> list[Counts]:
-        """Return the words of results that windows hold, then the bytes of each memory.
+        """Return what the windows of each tiling take: words of results, then bytes of each memory.
 
         windows  of results: as many as lie side by side
         """
@@ -235,7 +235,7 @@ class SameLoops(TileWork):
         return [results, *bytes_in.values()]
 
     def fits(self, held: Sequence[Counts]) -> Truths:
-        """Return whether what windows of each tiling hold, as `held` says it, fits."""
+        """Return, for each tiling, whether its windows fit the memories; `held` as that method returns it."""
         spec = self.of.spec
         room = spec.words[MemorySpace.OUTPUTS].depth, *spec.memories.values()
         each = [words <= most for words, most in zip(held, room, strict=True)]

@@ -45,6 +45,13 @@ class DotBlock(RowBlock, ABC):
         yield f"  {one} = insertelement {v} poison, {kind} {value}, i32 0"
         yield f"  {new} = shufflevector {v} {one}, {v} poison, <{self.lanes} x i32> zeroinitializer"
 
+    def last_bytes(self, address: str) -> Generator[str, None, str]:
+        """Define a vector with the one to three bytes at `address`, then zeros, in each word; return its name."""
+        word, splat = self.temp(), self.temp()
+        yield from first_bytes(word[1:], address)
+        yield from self.splat(splat, "i32", word)
+        return splat
+
     @property
     def latch(self) -> tuple[str, str, str]:
         """Return the end of a turn, as `RowBlock.latch` does; the last step is part of each turn."""

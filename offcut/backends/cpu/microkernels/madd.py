@@ -16,7 +16,7 @@ from functools import partial
 
 from offcut.backends.cpu.machine.isa import Host, Isa
 from offcut.backends.cpu.microkernels import fma, vnni
-from offcut.backends.cpu.microkernels.dot_block import PANELS, DotBlock, first_bytes, odd_places
+from offcut.backends.cpu.microkernels.dot_block import PANELS, DotBlock, odd_places
 from offcut.backends.cpu.microkernels.family import Family, Shapes, Variant
 from offcut.core.layout import panels
 from offcut.describe.microkernel import Microkernel
@@ -29,10 +29,10 @@ TERMS = vnni.TERMS
 
 
 def families(host: Host) -> Iterator[Family]:
-    """Return those of an A of int8 and of uint8, where the host has no instruction that adds four products of bytes."""
-    isa, taken = host.isa, vnni.operand_dtypes(host)
+    """Yield the families for an A of int8 and of uint8 that the host has no dot product of four bytes for."""
+    isa, vnni_dtypes = host.isa, vnni.operand_dtypes(host)
     for dtype in ("int8", "uint8") if isa.name in INSTRUCTION else ():
-        if dtype not in taken:
+        if dtype not in vnni_dtypes:
             yield Family(
                 microkernel(isa, dtype),
                 partial(symbol, isa, dtype),
@@ -42,8 +42,9 @@ def families(host: Host) -> Iterator[Family]:
 
 
 def widths(isa: Isa) -> dict[int, tuple[int, ...]]:
-    """Return rows of a tile -> the widths there are, in vectors, widest first: two at least, and what registers hold beside both halves of
-    each vector of B.
+    """Return the widths of a tile by its rows, in vectors, widest first.
+
+    Two vectors at least, and at most what registers hold beside both halves of each vector of B.
     """
     room = isa.registers - SPARE[isa.name]
     return {
@@ -100,6 +101,8 @@ def _types(isa: Isa) -> tuple[tuple[int, str], tuple[int, str]]:
 
 
 class _Pairs(DotBlock):
+    """A tile of `rows` × `vectors` whose steps add two sums of two products of 16 bits."""
+
     terms = TERMS
 
     def __init__(self, isa: Isa, a_dtype: str, turns: int, rows: int, vectors: int) -> None:
@@ -115,18 +118,15 @@ class _Pairs(DotBlock):
         return odd_places()
 
     def last_terms(self, address: str) -> Generator[str, None, str]:
-        word, splat = self.temp(), self.temp()
-        yield from first_bytes(word[1:], address)
-        yield from self.splat(splat, "i32", word)
-        return splat
+        return (yield from self.last_bytes(address))
 
     def a_operand(self, splat: str) -> Generator[str, None, str]:
-        return (yield from self.apart(splat, self.signed))
+        return (yield from self.widen_bytes(splat, self.signed))
 
     def b_operand(self, value: str) -> Generator[str, None, str]:
-        return (yield from self.apart(value, signed=True))
+        return (yield from self.widen_bytes(value, signed=True))
 
-    def apart(self, words: str, signed: bool) -> Generator[str, None, str]:
+    def widen_bytes(self, words: str, signed: bool) -> Generator[str, None, str]:
         """Widen the even and the odd bytes of words; return the stem of both names."""
         new, right = self.temp(), "ashr" if signed else "lshr"
         yield f"  {new}_both = bitcast {self.v} {words} to {self.pairs}"

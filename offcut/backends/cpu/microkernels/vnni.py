@@ -24,7 +24,7 @@ from functools import partial
 
 from offcut.backends.cpu.machine.isa import AVX512_FEATURES, Host, Isa
 from offcut.backends.cpu.microkernels import fma
-from offcut.backends.cpu.microkernels.dot_block import PANELS, DotBlock, first_bytes, odd_places
+from offcut.backends.cpu.microkernels.dot_block import PANELS, DotBlock, odd_places
 from offcut.backends.cpu.microkernels.family import Family, Shapes, Variant
 from offcut.backends.cpu.microkernels.llvm_blocks import first_lanes
 from offcut.core.layout import panels
@@ -102,6 +102,7 @@ def tiles(isa: Isa, dtype: str, variant: Variant, shapes: Shapes) -> str:
 
 
 def _declarations(isa: Isa) -> set[str]:
+    """Return the declarations of LLVM's intrinsics that the functions call."""
     lanes = isa.lanes("int32")
     words, bytes_ = f"<{lanes} x i32>", f"<{4 * lanes} x i8>"
     loads = [(words, f"v{lanes}i32", lanes)]
@@ -187,10 +188,7 @@ class _Dots(DotBlock):
 
     def last_terms(self, address: str) -> Generator[str, None, str]:
         if self.lanes != 16:
-            word, splat = self.temp(), self.temp()
-            yield from first_bytes(word[1:], address)
-            yield from self.splat(splat, "i32", word)
-            return splat
+            return (yield from self.last_bytes(address))
         value, words, splat = (self.temp() for _ in range(3))
         yield _masked_bytes(value, address, "%odd_mask", 16)
         yield f"  {words} = bitcast <16 x i8> {value} to <4 x i32>"
@@ -218,7 +216,7 @@ class _Dots(DotBlock):
         yield self.dot(new, b, a, c) if self.signed else self.dot(new, a, b, c)
 
     def dot(self, new: str, unsigned: str, signed: str, c: str) -> str:
-        """Return a sum of four products of bytes in each word, and of `c`."""
+        """Return the instruction that defines `new` as `c` plus four products of bytes in each word."""
         return (
             f"  {new} = call {self.v} @{_instruction(self.lanes)}({self.v} {c}, "
             f"{self.bytes} {unsigned}, {self.bytes} {signed})"

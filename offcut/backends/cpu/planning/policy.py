@@ -434,8 +434,8 @@ class _Planner:
         if match.rows is None:
             return (None,)
         if match.rows in requested:
-            asked = requested[match.rows]
-            return asked.members or candidates if asked.among else (asked,)
+            strategy = requested[match.rows]
+            return strategy.members or candidates if strategy.among else (strategy,)
         if self.named is not None:
             return (self.named,)
         return candidates if self.auto and not lead.narrowed else (LADDER,)

@@ -19,7 +19,7 @@ MAX_PHASE_BYTES = 2**20 - 1
 
 
 class Synchronization:
-    """What agents of a launch wait for.
+    """The barriers, tokens and copies that the agents of a launch wait for.
 
     states    of all agents
     rings     the barriers of a token, by its name and the bound loops around
@@ -132,7 +132,7 @@ class Synchronization:
                 raise self.fault("bytes", at, because)
 
     def wait(self, state: AgentState, step: Step, stmt: Sync) -> bool:
-        """Let an agent wait for a token; return False until it is there."""
+        """Let an agent wait for a token; return False until the token has all of its arrivals."""
         token = self.tokens[stmt.name]
         ring, number = self.ring(token, state.agent), state.wait_counts[token.name]
         if not ring.is_done(number):
@@ -149,7 +149,7 @@ class Synchronization:
         return True
 
     def wait_group(self, state: AgentState, stmt: Sync, engine: str) -> None:
-        """End the tiles that an agent has issued, but for the last ones, as many as may be under way."""
+        """End the tiles that an agent has issued, except for the last ones, as many as may stay pending."""
         tiles = state.issued[engine]
         complete = tiles[: max(len(tiles) - stmt.pending, 0)]
         order = [*complete]
@@ -162,7 +162,7 @@ class Synchronization:
             lane.clock.counts[state.agent, engine] = len(complete)
 
     def fence(self, state: AgentState, kind: str) -> None:
-        """Let an engine see what the lanes of an agent know of."""
+        """Make the writes that the lanes of an agent know of visible to an engine."""
         for lane in state.lanes:
             fenced = lane.clock.fenced.setdefault(kind, {})
             fenced[lane.component] = lane.clock.counts[lane.component]
@@ -184,7 +184,7 @@ class Synchronization:
         return True
 
     def standstill(self) -> ExecutionFault:
-        """Return the error for agents none of which can go on."""
+        """Return the error for a deadlock: no agent can continue."""
         waiting = [state for state in self.states if state.steps]
         lines = [f"{state.agent} waits at {self.reason(state)}" for state in waiting[:4]]
         first = waiting[0]

@@ -42,11 +42,14 @@ def _attention(g: Context, call: Call) -> Results:
             raise Refused("a mask of other keys than there are")
         options["mask"] = mask if not g.is_float(mask) else g.cast(mask, g.dtype(q))
     made: Operand = g.op("attention", q, k, v, **options)
-    return (_joined(g, made) if flat else made, k, v)[: max(call.outputs, 1)]
+    return (_join_heads(g, made) if flat else made, k, v)[: max(call.outputs, 1)]
 
 
 def grouped_attention(g: Context, call: Call) -> Results:
-    """Causal attention of onnxruntime, whose keys and values are those of its cache and its own: every sentence is as long as these."""
+    """Translate ``GroupQueryAttention`` of onnxruntime: causal attention over the keys and values of its cache and its own.
+
+    Every sentence of the batch must be as long as the longest; a call with a shorter one is an error.
+    """
     for name, default in (("softcap", 0.0), ("smooth_softmax", 0), ("qk_output", 0)):
         if call.get(name, default) not in (default, -1):
             raise Refused(f"{name}={call.get(name)}", f"{name}={default}")
@@ -64,7 +67,7 @@ def grouped_attention(g: Context, call: Call) -> Results:
         if call.get("rotary_interleaved", 0):
             raise Refused("rotary_interleaved=1", "rotary_interleaved=0")
         turns = [g.slice(call[place], 0, past, whole) for place in (7, 8)]
-        q, k = (_rotated(g, x, *turns) for x in (q, k))
+        q, k = (_rotate(g, x, *turns) for x in (q, k))
     if call.input(3) is not None:
         k = g.op("concat", (call[3], k), axis=2)
         v = g.op("concat", (call[4], v), axis=2)
@@ -82,12 +85,15 @@ def grouped_attention(g: Context, call: Call) -> Results:
         options["window"] = call.get("local_window_size")
     if call.get("scale", 0.0):
         options["scale"] = call.get("scale")
-    made = _joined(g, g.op("attention", q, k, v, **options))
-    return (made, k, v)[: max(call.outputs, 1)]
+    result = _join_heads(g, g.op("attention", q, k, v, **options))
+    return (result, k, v)[: max(call.outputs, 1)]
 
 
-def _rotated(g: Context, x: Operand, cosines: Operand, sines: Operand) -> Operand:
-    """Pairs of elements, each of one half and the other, turned by angles of their places: (batch, heads, n, 2 * e) by (n, e)."""
+def _rotate(g: Context, x: Operand, cosines: Operand, sines: Operand) -> Operand:
+    """Return `x` (batch, heads, n, 2 * e) with element pairs (k, k + e) rotated by the angles of their rows, whose cosines and sines are (n, e).
+
+    Raises Refused unless the angles are as many as half of the elements of a head.
+    """
     half = g.shape(cosines)[1]
     if not g.same(arithmetic("*", half, 2), g.shape(x)[3]):
         raise Refused("angles of a part of the elements", "as many angles as half of a head")
@@ -99,8 +105,8 @@ def _rotated(g: Context, x: Operand, cosines: Operand, sines: Operand) -> Operan
     return g.op("concat", (first, second), axis=3)
 
 
-def _joined(g: Context, x: Operand) -> Operand:
-    """(batch, heads, n, e) as (batch, n, heads * e)."""
+def _join_heads(g: Context, x: Operand) -> Operand:
+    """Return `x` (batch, heads, n, e) as (batch, n, heads * e)."""
     batch, heads, rows, width = g.shape(x)
     return g.reshape(g.transpose(x, [0, 2, 1, 3]), (batch, rows, arithmetic("*", heads, width)))
 

@@ -39,7 +39,9 @@ def quantize_per_channel(
     if not isinstance(low, int) or not isinstance(high, int):
         raise Left("the ends of its range are no numbers")
     scale, zero = _parameter(t, scales, "float32"), _parameter(t, zeros, "int32")
-    whole = t.node("quantize", t.cast(x, "float32"), scale, zero, dtype=kind, **_along(t, x, axis))
+    whole = t.node(
+        "quantize", t.cast(x, "float32"), scale, zero, dtype=kind, **_axis_option(t, x, axis)
+    )
     least, most = finite_range(kind)
     return whole if (low, high) == (least, most) else t.node("clip", whole, low=low, high=high)
 
@@ -81,12 +83,12 @@ def dequantize_per_channel(
         raise Left(f"it is of {t.dtype(x)}, not of bytes")
     scale = _parameter(t, scales, "float32")
     zero = 0 if zeros is None else _parameter(t, zeros, "int32")
-    return t.as_result(t.node("dequantize", x, scale, zero, **_along(t, x, axis)))
+    return t.as_result(t.node("dequantize", x, scale, zero, **_axis_option(t, x, axis)))
 
 
 @takes_of_others("quantized_decomposed::choose_qparams.tensor")
 def choose_qparams(t: Translation, x: Ref, low: int, high: int, epsilon: float, dtype: Any) -> Any:
-    """The scale and the zero point of one tensor, by its least and its greatest element, each of shape (1,)."""
+    """Return the scale and the zero point of a whole tensor, each of shape (1,), from its least and its greatest element."""
     least, most = _ends(t, x)
     spread = t.node("divide", t.node("subtract", most, least), float(high - low))
     scale = t.node("maximum", spread, epsilon)
@@ -99,7 +101,7 @@ def choose_qparams(t: Translation, x: Ref, low: int, high: int, epsilon: float, 
 def choose_qparams_symmetric(
     t: Translation, x: Ref, low: int, high: int, epsilon: float, dtype: Any
 ) -> Any:
-    """The same, where 0 stands for 0, 128 in uint8."""
+    """Return the scale and the zero point, each of shape (1,), of a range that is symmetric about 0: the zero point is 0, in uint8 128."""
     least, most = _ends(t, x)
     far = t.node("divide", t.node("maximum", t.node("negative", least), most), (high - low) / 2)
     zero = t.scalar(128.0 if dtype is torch.uint8 else 0.0, "float32")
@@ -118,17 +120,17 @@ def _of_one(t: Translation, scale: Ref, zero: Ref) -> tuple[Ref, Ref]:
     return t.cast(scale, "float64"), t.cast(zero, "int64")
 
 
-def _parameter(t: Translation, given: Any, dtype: str) -> Any:
-    """Return a scale or a zero point as operators of ours take it: a number, or a value of shape () or (channels,)."""
-    if not isinstance(given, Ref):
-        return given
-    wide = t.cast(given, dtype)
-    return t.reshape(wide, ()) if _is_one(t, given) else wide
+def _parameter(t: Translation, parameter: Any, dtype: str) -> Any:
+    """Return a scale or a zero point as `oc.ops.quantize` takes it: a number, or a value of shape () or (channels,)."""
+    if not isinstance(parameter, Ref):
+        return parameter
+    wide = t.cast(parameter, dtype)
+    return t.reshape(wide, ()) if _is_one(t, parameter) else wide
 
 
-def _is_one(t: Translation, given: Ref) -> bool:
-    return all(extent == 1 for extent in map(plain, t.shape(given)))
+def _is_one(t: Translation, parameter: Ref) -> bool:
+    return all(extent == 1 for extent in map(plain, t.shape(parameter)))
 
 
-def _along(t: Translation, x: Ref, axis: int) -> dict[str, int]:
+def _axis_option(t: Translation, x: Ref, axis: int) -> dict[str, int]:
     return {"axis": t.axis(x, axis)} if t.rank(x) else {}

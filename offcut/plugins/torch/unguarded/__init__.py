@@ -82,7 +82,7 @@ _CALLS: Mapping[Any, Callable[..., Any]] = {torch.linspace: linspace}
 
 @contextmanager
 def unguarded() -> Iterator[None]:
-    """Trace them so, inside."""
+    """Let torch trace the operators of `UNGUARDED` by the rules of this package until the context ends."""
     handlers = TorchInGraphFunctionVariable._get_handlers()
     with ExitStack() as stack:
         for op, rule in UNGUARDED.items():
