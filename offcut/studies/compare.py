@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from offcut.experiment.timing import Ratio
+from offcut.experiment.timing import Ratio, median_interval
 from offcut.studies.environment import read_environments
 from offcut.studies.errors import refusal
 from offcut.studies.samples import FILE, Sample, read_samples
@@ -115,8 +115,8 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
     Raises DescribeError where a folder has no samples, or no cell of the other.
     """
     a, b = _samples(Path(first)), _samples(Path(second))
-    common_cells = [cell for cell in a if cell in b]
-    if not common_cells:
+    both = [cell for cell in a if cell in b]
+    if not both:
         raise refusal(
             f"{first}, {second}",
             "they have no cell in common",
@@ -129,7 +129,7 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
     drift = None if mean is None else mean.ratio
     margin = DRIFT if drift is None else max(DRIFT, _stray(peers, drift.value))
     changes = []
-    for cell in common_cells:
+    for cell in both:
         sample = a[cell]
         sizes = ", ".join(f"{name}={extent}" for name, extent in sample.sizes.items())
         label = f"{sample.operator} {sizes} {sample.contender}"
@@ -160,7 +160,7 @@ def _samples(folder: Path) -> dict[str, Sample]:
     return samples
 
 
-def _unpaired_ratio(this: Sample, other: Sample) -> Ratio:
+def _apart(this: Sample, other: Sample) -> Ratio:
     """Return the ratio of the medians of two runs, with an interval of the logarithms' half widths together."""
     value, halves = median(this) / median(other), []
     for sample in (this, other):
@@ -174,14 +174,14 @@ def _unpaired_ratio(this: Sample, other: Sample) -> Ratio:
     )
 
 
-def _without_drift(ratio: Ratio, drift: Ratio) -> Ratio:
+def _over(ratio: Ratio, drift: Ratio) -> Ratio:
     value = ratio.value / drift.value
     below = math.hypot(math.log(ratio.value / ratio.low), math.log(drift.high / drift.value))
     above = math.hypot(math.log(ratio.high / ratio.value), math.log(drift.value / drift.low))
     return Ratio(value, value * math.exp(-below), value * math.exp(above))
 
 
-def _folder_line(folder: Path, samples: Mapping[str, Sample]) -> str:
+def _said(folder: Path, samples: Mapping[str, Sample]) -> str:
     parts = [str(folder)]
     for facts in read_environments(folder, [one.environment for one in samples.values()]):
         dirty = " with changes" if facts["dirty"] else ""

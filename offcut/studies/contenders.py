@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,17 +25,18 @@ from offcut.studies.named import Named, digest_of_file, named
 from offcut.studies.tasks import Compiled, Operator, Task
 
 OURS = ("strategy", "schedule", "price", "microkernels", "target", "machine", "threads")
+PEER = ("peer",)
 
 
 @dataclass(frozen=True)
 class Ready:
     """A contender that is ready for a task.
 
-    run              one call
-    read             returns the results of a call from what `run` returned
-    way              the variant of the contender that `run` calls
-    predicted        the predicted cost of the call; None for a peer
-    compile_seconds  of the compilation, 0 if an earlier task had compiled it
+    run        one call
+    read       its results, from what that returned
+    way        which of its ways it is
+    predicted  what the call is predicted to cost; None of a peer
+    seconds    that compiling took, if it was compiled for this task
     """
 
     run: Callable[[], Any]
@@ -56,16 +55,16 @@ class Contender(Protocol):
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """Return what identifies the contender: plain data with digests of files. A cell with another identity is measured anew."""
+        """Return what it is, as plain data with digests of files: another one is measured anew."""
 
     @property
     def is_peer(self) -> bool:
-        """Return whether the contender is something else than offcut."""
+        """Return whether it is something else than offcut."""
 
     def ready(self, operator: Operator, task: Task) -> Ready:
-        """Return the contender, ready for `task`.
+        """Return it, ready for `task`.
 
-        Raises OffcutError, or whatever a peer raises, if it cannot compute the operator.
+        Raises OffcutError, or whatever a peer raises, where it cannot compute it.
         """
 
 
@@ -73,7 +72,7 @@ class Contender(Protocol):
 class Ours:
     """offcut with some arguments of `oc.compile`.
 
-    make  returns the arguments; called when the first kernel is compiled
+    make  gives them; called when the first kernel is compiled
     """
 
     name: str
@@ -84,6 +83,8 @@ class Ours:
 
     def ready(self, operator: Operator, task: Task) -> Ready:
         """Return a call of a kernel that is compiled once for each operator."""
+        import time
+
         seconds = 0.0
         if operator.name not in self._compiled:
             start = time.perf_counter()
@@ -92,11 +93,11 @@ class Ours:
             except OffcutError as error:
                 self._compiled[operator.name] = error
             seconds = time.perf_counter() - start
-        compiled = self._compiled[operator.name]
-        if isinstance(compiled, OffcutError):
-            raise compiled
-        run, read = compiled.call(task)
-        return Ready(run, read, "offcut", compiled.cost(task), seconds)
+        made = self._compiled[operator.name]
+        if isinstance(made, OffcutError):
+            raise made
+        run, read = made.call(task)
+        return Ready(run, read, "offcut", made.cost(task), seconds)
 
 
 @dataclass
@@ -113,7 +114,7 @@ class Library:
     def ready(self, operator: Operator, task: Task) -> Ready:
         """Return the fastest way that the library has for the task."""
         if isinstance(task.for_peers, ModelTask | TorchTask):
-            return _model_peer(self.peer, self.threads, task.for_peers)
+            return _of_model(self.peer, self.threads, task.for_peers)
         if self._loaded is None:
             _check_installed(self.peer, self.peer.partition(".")[0])
             self._loaded = load_peers([self.peer], self.threads)
@@ -134,20 +135,20 @@ class Library:
         with self._loaded.session():
             best = fastest({way.name: way.run for way in ways})
         way = next(one for one in ways if one.name == best)
-        return Ready(
-            _in_session(way.run, self._loaded.session), lambda made: (way.read(made),), best
-        )
+        return Ready(_inside(way.run, self._loaded.session), lambda made: (way.read(made),), best)
 
 
-def _in_session(call: Callable[[], Any], session: Callable[[], Any]) -> Callable[[], Any]:
+def _inside(run: Callable[[], Any], session: Callable[[], Any]) -> Callable[[], Any]:
+    from contextlib import nullcontext
+
     if session is nullcontext:
-        return call
+        return run
 
-    def run_in_session() -> Any:
+    def inside() -> Any:
         with session():
-            return call()
+            return run()
 
-    return run_in_session
+    return inside
 
 
 @dataclass
@@ -188,8 +189,8 @@ class Elsewhere:
         program = operator.workload.program
         if operator.name not in self._compiled:
             self._compiled[operator.name] = compiled_elsewhere(self.peer, program)
-        arrays, bound = {**task.operands, **task.constants}, self._compiled[operator.name]
-        run, results = loops_call(bound, program, arrays, task.sizes)
+        given, bound = {**task.operands, **task.constants}, self._compiled[operator.name]
+        run, results = loops_call(bound, program, given, task.sizes)
         return Ready(run, lambda _: results, self.peer)
 
 
@@ -253,11 +254,11 @@ def read_contenders(
 ) -> tuple[Contender, ...]:
     """Return the contenders of a study's file.
 
-    threads  the number for a table without the key `threads`
+    threads  of those that say nothing
 
-    Raises DescribeError for a table that describes no contender, with its place in the file.
+    Raises DescribeError for what is none, with its place in the file.
     """
-    contenders = [
+    found = [
         _contender(table, threads, f"{file.name}, contenders[{number}]", file.parent)
         for number, table in enumerate(tables)
     ]
@@ -270,7 +271,7 @@ def read_contenders(
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise refusal(file.name, f"two contenders are called {twice!r}", 'name = "…"')
-    return tuple(contenders)
+    return tuple(found)
 
 
 def _contender(
@@ -278,7 +279,7 @@ def _contender(
 ) -> Ours | Library | Own | Elsewhere:
     if "peer" in table:
         check_keys(table, ("peer", "name", "threads"), at)
-        return _peer_contender(table, threads, at, folder)
+        return _peer(table, threads, at, folder)
     check_keys(table, ("name", *OURS), at)
     if not any(key in table for key in OURS):
         raise refusal(at, "it says nothing that competes", 'strategy = "auto"', 'peer = "numpy"')
@@ -343,20 +344,20 @@ def _arguments(options: Mapping[str, Any], table: Mapping[str, Any]) -> Mapping[
     return options
 
 
-def _strategy(request: Any, identity: dict[str, Any], at: str, folder: Path) -> Any:
+def _strategy(given: Any, identity: dict[str, Any], at: str, folder: Path) -> Any:
     """Return the strategy, or the strategies among which ``auto`` chooses, with those of the user's own registered."""
     known = {"auto", "mix", *(one.name for one in STRATEGIES)}
-    if isinstance(request, Mapping):
-        return {axis: _strategy(one, identity, at, folder) for axis, one in request.items()}
+    if isinstance(given, Mapping):
+        return {axis: _strategy(one, identity, at, folder) for axis, one in given.items()}
     names = []
-    for one in texts_of(request, f"{at}.strategy", 'strategy = "auto"'):
+    for one in texts_of(given, f"{at}.strategy", 'strategy = "auto"'):
         if one.partition("(")[0] not in known:
             own = named(one, "offcut.strategies", folder, f"{at}.strategy")
             names.append(_registered(own, at))
             identity.setdefault("strategy_digests", {})[names[-1]] = f"{own.name} {own.digest}"
         else:
             names.append(one)
-    return names if isinstance(request, list) else names[0]
+    return names if isinstance(given, list) else names[0]
 
 
 def _registered(own: Named, at: str) -> str:
@@ -370,7 +371,7 @@ def _registered(own: Named, at: str) -> str:
     return label
 
 
-def _default_name(table: Mapping[str, Any]) -> str:
+def _name(table: Mapping[str, Any]) -> str:
     parts = []
     for key in OURS:
         if key in table and not (key == "target" and "machine" in table):

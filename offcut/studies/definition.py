@@ -60,11 +60,11 @@ class Definition:
 
 
 def read_definition(file: Path, seconds: float | None = None) -> Definition:
-    """Return the study that a file defines.
+    """Return what a file says.
 
     seconds  for each cell, in place of what the file says
 
-    Raises DescribeError for an unknown key and for an operator, sizes or a contender that cannot be read, with their place.
+    Raises DescribeError for a key, an operator, sizes or a contender that are none, with their place.
     """
     table = read_toml(file, str(file))
     check_keys(table, ("study", "operators", "contenders"), file.name)

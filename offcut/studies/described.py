@@ -64,8 +64,8 @@ class Described:
         return self._program
 
     def task(self, sizes: Mapping[str, int], seed: int) -> Task:
-        """Return the task at `sizes`: random arrays by `seed`; constants are the same for all sizes and seeds."""
-        program, known = self.program, self._extents_by_name(sizes)
+        """Return arrays at `sizes`; constants are the same each time."""
+        program, known = self.program, self._known(sizes)
         rng, operands = np.random.default_rng(seed), dict[str, Array]()
         shapes = [
             (b.name, tuple(int(evaluate(e, known)) for e in b.shape), numpy_dtype(b.dtype))
@@ -81,8 +81,8 @@ class Described:
                     )
             else:
                 operands[name] = drawn(shape, element, rng, how)
-        every = {**operands, **self._constants}
-        arrays = {name: every[name] for name, _, _ in shapes}
+        held = {**operands, **self._constants}
+        arrays = {name: held[name] for name, _, _ in shapes}
         results = [b for b in program.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT)]
         moved = sum(array.nbytes for array in arrays.values())
         for result in results:
@@ -100,11 +100,11 @@ class Described:
             problem.flop if problem is not None else 0,
             moved,
             lambda: self._exact(arrays, known, problem),
-            problem if problem is not None else self._peer_task(arrays),
+            problem if problem is not None else self._known_operator(arrays),
         )
 
     def compiled(self, options: Mapping[str, Any]) -> CompiledKernel:
-        """Return a kernel, compiled with `options` as arguments of `oc.compile`."""
+        """Return a kernel with these arguments of `oc.compile`."""
         if self.constants and not self._constants:
             self.task({size.name: size.min for size in self.program.sizes}, 0)
         constants = dict(self._constants)
@@ -116,7 +116,7 @@ class Described:
         ]
         return CompiledKernel(kernel, tuple(free))
 
-    def _extents_by_name(self, sizes: Mapping[str, int]) -> dict[str, int]:
+    def _known(self, sizes: Mapping[str, int]) -> dict[str, int]:
         return {size.name: sizes[size.name] for size in self.program.sizes}
 
     def _exact(self, arrays: Mapping[str, Any], known: Mapping[str, int], problem: Any) -> Exact:
@@ -130,46 +130,43 @@ class Described:
             return Exact((problem.reference().value,), tolerance, "numpy in float64")
         text = re.sub(r"\b(bfloat16|float16|float32)\b", "float64", str(self.program))
         wide = oc.parse(text)
-        inputs = {
+        given = {
             name: array.astype(np.float64) if array.dtype.name in FLOATS else array
             for name, array in arrays.items()
         }
         try:
-            results_by_name = run(wide, inputs, known, most=MOST)
-            values, by = (
-                tuple(results_by_name[b.name] for b in results),
-                "the interpreter in float64",
-            )
+            made = run(wide, given, known, most=MOST)
+            values, by = tuple(made[b.name] for b in results), "the interpreter in float64"
         except StepLimitError:
             kernel = oc.compile(wide, reassociate=False, records=False)
             free = {name: extent for name, extent in known.items() if not self._in_a_shape(name)}
-            answer = kernel(**inputs, **free)
+            answer = kernel(**given, **free)
             values = answer if isinstance(answer, tuple) else (answer,)
             by = "offcut in float64"
         return Exact(values, tolerance, by)
 
     def _in_a_shape(self, size: str) -> bool:
-        inputs = (b for b in self.program.buffers if b.kind in (Kind.INPUT, Kind.INOUT))
-        return any(Var(size) in buffer.shape for buffer in inputs)
+        given = (b for b in self.program.buffers if b.kind in (Kind.INPUT, Kind.INOUT))
+        return any(Var(size) in buffer.shape for buffer in given)
 
-    def _peer_task(self, arrays: Mapping[str, Any]) -> Any:
+    def _known_operator(self, arrays: Mapping[str, Any]) -> Any:
         """Return the task as the peers know it; None where they know no such operator."""
         name, arguments = self.operator
-        operands = list(arrays.values())
-        kinds = {array.dtype.name for array in operands}
-        match name, [array.ndim for array in operands]:
+        given = list(arrays.values())
+        kinds = {array.dtype.name for array in given}
+        match name, [array.ndim for array in given]:
             case "softmax", [2] if kinds == {"float32"} and not arguments:
-                return Softmax(operands[0])
+                return Softmax(given[0])
             case "layernorm", [2, 1, 1] if kinds == {"float32"} and not arguments:
-                return LayerNorm(*operands)
-            case "attention", [4, 4, 4] if not arguments and operands[0].shape == operands[1].shape:
-                q, k, v = operands
+                return LayerNorm(*given)
+            case "attention", [4, 4, 4] if not arguments and given[0].shape == given[1].shape:
+                q, k, v = given
                 return Attention(q, k, v, q.dtype.name)
             case "conv2d", [4, 4] if kinds == {"float32"} and set(arguments) <= {
                 "stride",
                 "padding",
             }:
-                x, w = operands
+                x, w = given
                 return Convolution(x, w, arguments.get("stride", 1), arguments.get("padding", 0))
         return None
 
@@ -182,10 +179,7 @@ class CompiledKernel:
     free: tuple[str, ...]
 
     def call(self, task: Task) -> tuple[Callable[[], Any], Callable[[Any], tuple[Array, ...]]]:
-        """Return a call on the task's operands, and a function from what it returns to its results.
-
-        A single result is written into one array, which all calls share.
-        """
+        """Return a call into arrays that are kept, where there is one result."""
         kernel, sizes = self.kernel, {name: task.sizes[name] for name in self.free}
         operands = tuple(task.operands.values())
         first = kernel(*operands, **sizes)

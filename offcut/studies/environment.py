@@ -111,15 +111,15 @@ def _version(name: str) -> str:
 def _commit(folder: Path) -> tuple[str, bool]:
     """Return the commit of the working tree that `folder` is in, and whether it has changes; "" where there is none."""
 
-    def git_output(*words: str) -> str:
-        process = subprocess.run(
+    def said(*words: str) -> str:
+        done = subprocess.run(
             ["git", "-C", str(folder), *words], capture_output=True, text=True, check=True
         )
-        return process.stdout.strip()
+        return done.stdout.strip()
 
     try:
-        return git_output("rev-parse", "HEAD"), bool(
-            git_output("status", "--porcelain", "--untracked-files=no", ".")
+        return said("rev-parse", "HEAD"), bool(
+            said("status", "--porcelain", "--untracked-files=no", ".")
         )
     except (OSError, subprocess.CalledProcessError):
         return "", False
@@ -138,17 +138,25 @@ class Load:
     steal: float
     average: float
 
+    @property
+    def loaded(self) -> bool:
+        """Return whether others took a part that a measurement shows."""
+        return self.share < 0.9 or self.steal > 0.05
 
-def watched(run: Callable[[], Any]) -> tuple[Any, Load]:
-    """Return what `run` returns, and the load while it ran."""
+
+def watched(run: Callable[[], Any], threads: int) -> tuple[Any, Load]:
+    """Return what `run` returns, and the load while it ran.
+
+    threads  that the process keeps busy
+    """
     wall, cpu, before = time.perf_counter(), time.process_time(), _ticks()
-    result = run()
+    made = run()
     seconds, used, after = time.perf_counter() - wall, time.process_time() - cpu, _ticks()
     total = sum(after) - sum(before)
     steal = (after[7] - before[7]) / total if total > 0 and len(after) > 7 else 0.0
-    share = min(used / seconds, 1.0) if seconds > 0 else 1.0
+    share = min(used / seconds / (threads if threads > 1 else 1), 1.0) if seconds > 0 else 1.0
     average = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    return result, Load(round(share, 4), round(steal, 4), round(average, 2))
+    return made, Load(round(share, 4), round(steal, 4), round(average, 2))
 
 
 def _ticks() -> tuple[int, ...]:

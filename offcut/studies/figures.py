@@ -22,12 +22,12 @@ def write_figures(results: Results, folder: Path) -> list[Path]:
 
     Raises TargetError where matplotlib is not installed.
     """
-    png_files: list[Path] = []
+    written: list[Path] = []
     for name, figure in _figures(results):
         for suffix in FORMATS:
             write(figure, folder / f"{name}{suffix}", "", None)
-        png_files.append(folder / f"{name}.png")
-    return png_files
+        written.append(folder / f"{name}.png")
+    return written
 
 
 def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
@@ -35,15 +35,15 @@ def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
         rows = results.of(operator)
         axis = swept_axis(rows)
         if axis is not None and len(rows) > 1:
-            yield f"speed_{number}", _speed_figure(results, rows, axis)
+            yield f"speed_{number}", _speed(results, rows, axis)
     times = {name: results.times(name) for name in results.contenders}
     times = {name: one for name, one in times.items() if one}
     if len(times) > 1:
-        yield "profile", _profile_figure(results, times)
+        yield "profile", _profile(results, times)
     if any(one.flop and one.moved and one.seconds for one in results.samples):
-        yield "roofline", _roofline_figure(results)
+        yield "roofline", _roofline(results)
     if any(results.predicted(name) for name in results.contenders):
-        yield "predicted", _prediction_figure(results)
+        yield "predicted", _predicted(results)
 
 
 def swept_axis(rows: Sequence[Row]) -> str | None:
@@ -79,7 +79,7 @@ def _axes(figure: Figure, title: str, x: str, y: str) -> Any:
     return axes
 
 
-def _speed_figure(results: Results, rows: Sequence[Row], axis: str) -> Figure:
+def _speed(results: Results, rows: Sequence[Row], axis: str) -> Figure:
     """Return the speed by the extent of `axis`, with the 95 % interval of each median; time where operations are unknown."""
     figure = new_figure(7, 4.2)
     rates = all(one.flop for row in rows for one in row.samples.values() if one.seconds)
@@ -114,7 +114,7 @@ def _speed_figure(results: Results, rows: Sequence[Row], axis: str) -> Figure:
     return figure
 
 
-def _profile_figure(results: Results, times: dict[str, dict[str, float]]) -> Figure:
+def _profile(results: Results, times: dict[str, dict[str, float]]) -> Figure:
     figure = new_figure(6, 4)
     axes = _axes(
         figure,
@@ -132,7 +132,7 @@ def _profile_figure(results: Results, times: dict[str, dict[str, float]]) -> Fig
     return figure
 
 
-def _roofline_figure(results: Results) -> Figure:
+def _roofline(results: Results) -> Figure:
     """Return the kernels in the roofline of one core of this machine as its description has it."""
     from offcut.backends.cpu.machine import isa
     from offcut.costmodel import roofline
@@ -176,7 +176,7 @@ def _roofline_figure(results: Results) -> Figure:
     return figure
 
 
-def _prediction_figure(results: Results) -> Figure:
+def _predicted(results: Results) -> Figure:
     figure = new_figure(5, 4.6)
     axes = _axes(figure, "predicted against measured", "measured, µs", "predicted, µs")
     ends = []

@@ -58,7 +58,7 @@ _PRELUDE = """#include <stdint.h>
 
 
 def no_text(program: Program, what: object) -> DescribeError:
-    """Return the error for a part of a program that has no text in C or Python."""
+    """Return the error for what a program has and other compilers are not given."""
     kind = type(what).__name__ if not isinstance(what, str) else what
     because = f"{kind} has no text there"
     return DescribeError(
@@ -218,9 +218,9 @@ def as_python(program: Program) -> str:
 def compiled_elsewhere(
     peer: str, program: Program
 ) -> Callable[[Sequence[Array], Mapping[str, int]], Callable[[], None]]:
-    """Return a program, compiled by a peer, as a function of all of its arrays and its sizes that returns a call on them.
+    """Return what runs a program on all of its arrays, compiled by a peer: called with these and sizes, it gives a call.
 
-    Raises DescribeError if the compiler is not installed, or rejects the text.
+    Raises DescribeError where the compiler is not there, or refuses the text.
     """
     if peer == "numba":
         import numba
@@ -237,9 +237,9 @@ def compiled_elsewhere(
         file, library = Path(folder, "loops.c"), Path(folder, "loops.so")
         file.write_text(as_c(program), encoding="utf-8")
         words = [*command, "-shared", "-fPIC", str(file), "-o", str(library), "-lm"]
-        process = subprocess.run(words, capture_output=True, text=True, check=False)
-        if process.returncode:
-            last = (process.stderr.strip().splitlines() or ["no reason"])[-1]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["no reason"])[-1]
             raise DescribeError("study", f"cannot compile {program.name} by {peer}", because=last)
         run = ctypes.CDLL(str(library)).run
 
@@ -263,10 +263,7 @@ def loops_call(
     given: Mapping[str, Array],
     sizes: Mapping[str, int],
 ) -> tuple[Callable[[], None], tuple[Array, ...]]:
-    """Return a call that runs a program on `given`, as a kernel does, and the arrays of its results.
-
-    Each call copies the arrays that the program updates first: `given` stays as it is.
-    """
+    """Return a call that runs a program as a kernel of offcut's does, and the arrays of its results: what is updated is copied first."""
     arrays: list[Array] = []
     copies: list[tuple[Array, Array]] = []
     for buffer in program.buffers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 import offcut as oc
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.extras import check_installed, is_installed
+from offcut.core.extras import check_installed
 from offcut.core.interpret.values import evaluate
 from offcut.errors import DescribeError, OffcutError
 from offcut.experiment.contraction import Array
@@ -70,6 +70,7 @@ class OnnxWorkload:
     values: Mapping[str, str]
     tolerance: float | None = None
     _model: Any = None
+    _wide: Any = None
 
     @property
     def model(self) -> Any:
@@ -103,13 +104,15 @@ class OnnxWorkload:
         return Task(dict(sizes), operands, {}, kind, 0, moved, lambda: self._exact(operands), model)
 
     def compiled(self, options: Mapping[str, Any]) -> CompiledModel:
-        """Return the model as offcut runs it, made with those of `options` that a model takes."""
-        arguments = _options(options)
-        return CompiledModel(oc.from_onnx(str(self.file), **arguments) if arguments else self.model)
+        """Return the model, compiled."""
+        taken = _options(options)
+        return CompiledModel(oc.from_onnx(str(self.file), **taken) if taken else self.model)
 
     def _exact(self, operands: Mapping[str, Array]) -> Exact:
-        """Return the results of onnxruntime if it is installed, else of the interpreter, in the element types of the model."""
+        """Return the results by onnxruntime where it is installed, else by the model in float64."""
         tolerance = TOLERANCE["float32"] * 10 if self.tolerance is None else self.tolerance
+        from offcut.core.extras import is_installed
+
         if is_installed("onnxruntime"):
             import onnxruntime
 
@@ -156,19 +159,20 @@ class TorchWorkload:
     inputs: Callable[..., Sequence[Any]]
     axes: tuple[str, ...]
     tolerance: float | None = None
+    _compiled: dict[str, Any] = field(default_factory=dict)
 
     def task(self, sizes: Mapping[str, int], seed: int) -> Task:
         """Return the tensors of a call as arrays; torch's generator is seeded with `seed`."""
         import torch
 
         torch.manual_seed(seed)
-        tensors = tuple(self.inputs(**sizes))
-        operands = {f"input {number}": one.numpy() for number, one in enumerate(tensors)}
-        arrays = (*self.module.state_dict().values(), *tensors)
-        moved = sum(one.nbytes for one in arrays)
+        given = tuple(self.inputs(**sizes))
+        operands = {f"input {number}": one.numpy() for number, one in enumerate(given)}
+        every = (*self.module.state_dict().values(), *given)
+        moved = sum(one.nbytes for one in every)
         kind = next((one.dtype.name for one in operands.values() if one.dtype.kind == "f"), "int8")
-        model = TorchTask(self.module, tensors)
-        return Task(dict(sizes), operands, {}, kind, 0, moved, lambda: self._exact(tensors), model)
+        model = TorchTask(self.module, given)
+        return Task(dict(sizes), operands, {}, kind, 0, moved, lambda: self._exact(given), model)
 
     def compiled(self, options: Mapping[str, Any]) -> CompiledModel:
         """Return the module, taken by `oc.from_torch` with each axis free that varies with the sizes."""
@@ -192,17 +196,17 @@ class TorchWorkload:
             )
         return CompiledModel(model, tuple(inspect.signature(self.module.forward).parameters))
 
-    def _exact(self, tensors: Sequence[Any]) -> Exact:
+    def _exact(self, given: Sequence[Any]) -> Exact:
         import copy
 
         import torch
 
         wide = copy.deepcopy(self.module).double().eval()
         with torch.no_grad():
-            results = wide(*(one.double() if one.is_floating_point() else one for one in tensors))
-        results = results if isinstance(results, tuple | list) else (results,)
+            made = wide(*(one.double() if one.is_floating_point() else one for one in given))
+        made = made if isinstance(made, tuple | list) else (made,)
         tolerance = TOLERANCE["float32"] * 10 if self.tolerance is None else self.tolerance
-        return Exact(tuple(one.numpy() for one in results), tolerance, "torch in float64")
+        return Exact(tuple(one.numpy() for one in made), tolerance, "torch in float64")
 
 
 @dataclass(frozen=True)
@@ -248,11 +252,11 @@ class CompiledModel:
         return {name: shapes[one][int(axis)] for name, (one, _, axis) in parts.items()}
 
 
-def results_of(results: Any) -> tuple[Array, ...]:
-    """Return the results of a model, a mapping, a sequence or a single one, as arrays."""
-    if isinstance(results, Mapping):
-        results = tuple(results.values())
-    results = results if isinstance(results, tuple | list) else (results,)
+def results_of(made: Any) -> tuple[Array, ...]:
+    """Return the arrays of what a model gave."""
+    if isinstance(made, Mapping):
+        made = tuple(made.values())
+    made = made if isinstance(made, tuple | list) else (made,)
     return tuple(
-        one.detach().numpy() if hasattr(one, "detach") else np.asarray(one) for one in results
+        one.detach().numpy() if hasattr(one, "detach") else np.asarray(one) for one in made
     )

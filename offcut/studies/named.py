@@ -32,19 +32,19 @@ class Named:
 
 
 def named(name: str, group: str, folder: Path, at: str) -> Named:
-    """Return the object of ``module:function``, or of the entry point of that name.
+    """Return what ``module:function`` is, or the entry point of that name.
 
     group   of entry points, such as ``offcut.peers``
     folder  where modules are looked for before those that are installed
 
-    Raises DescribeError if there is none, or if its module cannot be loaded.
+    Raises DescribeError where there is none, or where its module cannot be loaded.
     """
     module, colon, attribute = name.partition(":")
     if not colon:
         points = {point.name: point for point in entry_points(group=group)}
         if name not in points:
-            entry_points_text = ", ".join(sorted(points)) or "none"
-            because = f"there is no {name!r}; entry points of {group}: {entry_points_text}"
+            listed = ", ".join(sorted(points)) or "none"
+            because = f"there is no {name!r}; entry points of {group}: {listed}"
             raise refusal(at, because, '"module:function", a file beside the study')
         module, _, attribute = points[name].value.partition(":")
     with _first_on_path(folder):
@@ -74,10 +74,10 @@ def _module(name: str, folder: Path) -> ModuleType:
         spec = importlib.util.spec_from_file_location(own, file)
         assert spec is not None
         assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[own] = module
+        made = importlib.util.module_from_spec(spec)
+        sys.modules[own] = made
         try:
-            spec.loader.exec_module(module)
+            spec.loader.exec_module(made)
         except BaseException:
             del sys.modules[own]
             raise

@@ -38,19 +38,19 @@ EPILOGUES = ("bias", "residual", "relu", "gelu", "sigmoid", "silu", "tanh")
 def read_operators(tables: Sequence[Mapping[str, Any]], file: Path) -> tuple[Operator, ...]:
     """Return the operators of a study's file, those of its suites among them.
 
-    Raises DescribeError for a table that describes no operator, with its place in the file.
+    Raises DescribeError for what is none, with its place in the file.
     """
-    operators: list[Operator] = []
+    found: list[Operator] = []
     for number, table in enumerate(tables):
-        operators += _operators_of_table(table, f"{file.name}, operators[{number}]", file.parent)
-    names = [one.name for one in operators]
+        found += _of_table(table, f"{file.name}, operators[{number}]", file.parent)
+    names = [one.name for one in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise refusal(file.name, f"two operators are called {twice!r}", 'name = "…"')
-    return tuple(operators)
+    return tuple(found)
 
 
-def _operators_of_table(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Operator]:
+def _of_table(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Operator]:
     kinds = [kind for kind in KINDS if kind in table]
     if len(kinds) != 1:
         because = f"it has {' and '.join(kinds) or 'none'} of the keys {', '.join(KINDS)}, and one is needed"
@@ -58,7 +58,7 @@ def _operators_of_table(table: Mapping[str, Any], at: str, folder: Path) -> Iter
     (kind,) = kinds
     check_keys(table, (kind, *COMMON, *OWN_KEYS[kind]), at)
     if kind == "suite":
-        yield from _operators_of_suite(table, at, folder)
+        yield from _of_suite(table, at, folder)
         return
     for one in texts_of(table.get("type", _DEFAULT_TYPE), f"{at}.type", 'type = "float32"'):
         yield _operator(kind, {**table, "type": one}, at, folder)
@@ -67,33 +67,30 @@ def _operators_of_table(table: Mapping[str, Any], at: str, folder: Path) -> Iter
 _DEFAULT_TYPE = "float32"
 
 
-def _operators_of_suite(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Operator]:
+def _of_suite(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Operator]:
     """Yield the operators of a suite whose names have the text `only`, with other element types where the table gives some."""
     only = text_of(table, "only", at)
     suite = suite_operators(text_of(table, "suite", at), folder, at)
-    matches = [one for one in suite.operators if re.search(only, one["name"])]
-    if not matches:
+    chosen = [one for one in suite.operators if re.search(only, one["name"])]
+    if not chosen:
         raise refusal(
             f"{at}.only",
             f"no operator of the suite {suite.name} has {only!r} in its name",
             ", ".join(one["name"] for one in suite.operators),
         )
     more = {key: table[key] for key in ("type", "bounds", "tolerance") if key in table}
-    for one in matches:
-        yield from _operators_of_table(
-            {**one, **more}, f"{at}, {suite.name}: {one['name']}", suite.folder
-        )
+    for one in chosen:
+        yield from _of_table({**one, **more}, f"{at}, {suite.name}: {one['name']}", suite.folder)
 
 
 def _operator(kind: str, table: Mapping[str, Any], at: str, folder: Path) -> Operator:
     values = _table_of(table, "values", at, 'values = {A = "positive"}')
     sizes = table.get("sizes", {})
     if isinstance(sizes, list):
-        axes, points = _listed_sizes(sizes, f"{at}.sizes")
+        axes, points = _listed(sizes, f"{at}.sizes")
     elif isinstance(sizes, Mapping):
         axes = {
-            name: read_values(extents, f"{at}.sizes.{name}", folder)
-            for name, extents in sizes.items()
+            name: read_values(given, f"{at}.sizes.{name}", folder) for name, given in sizes.items()
         }
         points = points_of(axes)
     else:
@@ -127,7 +124,7 @@ def _operator(kind: str, table: Mapping[str, Any], at: str, folder: Path) -> Ope
     return Operator(name, identity, axes, points, workload)
 
 
-def _listed_sizes(vectors: Sequence[Any], at: str) -> tuple[dict[str, Values], tuple[Point, ...]]:
+def _listed(vectors: Sequence[Any], at: str) -> tuple[dict[str, Values], tuple[Point, ...]]:
     """Return the axes and the points of sizes that are given as a list of vectors, ``[{m = 1, k = 64}, …]``, all alike."""
     if not vectors or not all(isinstance(one, Mapping) and one for one in vectors):
         raise refusal(at, "it is no list of vectors", "sizes = [{m = 1, k = 64}, {m = 7, k = 80}]")
@@ -137,8 +134,8 @@ def _listed_sizes(vectors: Sequence[Any], at: str) -> tuple[dict[str, Values], t
         )
     axes: dict[str, Values] = {}
     for name in vectors[0]:
-        extents = [one[name] for one in vectors]
-        one = read_values(extents, f"{at}.{name}", Path())
+        given = [one[name] for one in vectors]
+        one = read_values(given, f"{at}.{name}", Path())
         axes[name] = Values(one.weights, swept=len(one.weights) > 1)
     unique = list({tuple(one.items()): one for one in vectors}.values())
     count = len(vectors)
@@ -148,7 +145,7 @@ def _listed_sizes(vectors: Sequence[Any], at: str) -> tuple[dict[str, Values], t
 def _workload(
     kind: str, table: Mapping[str, Any], axes: Mapping[str, Values], at: str, folder: Path
 ) -> tuple[Any, Mapping[str, Any]]:
-    """Return a workload and its identity, plain data with digests of files."""
+    """Return a workload and what identifies it."""
     if kind == "einsum":
         return _einsum(table, axes, at)
     if kind == "op":
@@ -157,7 +154,7 @@ def _workload(
         return _program(table, axes, at, folder)
     if kind == "model":
         return model_workload(table, axes, at, folder)
-    return _user_workload(table, axes, at, folder)
+    return _own(table, axes, at, folder)
 
 
 def _ranges(
@@ -169,8 +166,8 @@ def _ranges(
         raise refusal(f"{at}.bounds", f"{bounds!r} is no table", "bounds = {m = 4096}")
     for name in bounds:
         if name not in axes:
-            axes_text = f"the axes are {', '.join(axes)}"
-            raise refusal(f"{at}.bounds", f"there is no axis {name!r}", axes_text)
+            listed = f"the axes are {', '.join(axes)}"
+            raise refusal(f"{at}.bounds", f"there is no axis {name!r}", listed)
     fixed = {name: max(one.weights) for name, one in axes.items() if not one.swept}
     swept: dict[str, tuple[int, int]] = {}
     for name, values in axes.items():
@@ -198,24 +195,24 @@ def _constants(
     axes: Mapping[str, Values],
     at: str,
 ) -> tuple[str, ...]:
-    """Return the names of the inputs that are constants: those that the table lists, else all after the first without a swept axis."""
+    """Return the inputs that are known beforehand: those that are named, else all after the first without a swept axis."""
     free = {
         name for name, letters in inputs.items() if any(axes[x].swept for x in letters if x in axes)
     }
     if "constants" not in table:
         return tuple(name for name in list(inputs)[1:] if name not in free)
-    names = table["constants"]
-    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+    given = table["constants"]
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
         raise refusal(
-            f"{at}.constants", f"{names!r} is no list of names", f"constants = {[*inputs][1:]}"
+            f"{at}.constants", f"{given!r} is no list of names", f"constants = {[*inputs][1:]}"
         )
-    for name in names:
+    for name in given:
         if name not in inputs or name in free:
             because = "its shape depends on a swept size" if name in free else "it is no input"
             raise refusal(
                 f"{at}.constants", f"{name!r} cannot be a constant: {because}", ", ".join(inputs)
             )
-    return tuple(names)
+    return tuple(given)
 
 
 def _einsum(
@@ -238,8 +235,8 @@ def _einsum(
                 else f"there is no axis {name!r}"
             )
             raise refusal(f"{at}.sizes", because, f"the axes are {', '.join(contraction.letters)}")
-    problem = build(contraction, *_ranges(axes, table, at), kind)
-    inputs, result = list(problem.inputs), problem.result
+    made = build(contraction, *_ranges(axes, table, at), kind)
+    inputs, result = list(made.inputs), made.result
     letters: dict[str, Sequence[str]] = dict(
         zip(contraction.names, contraction.operands, strict=True)
     )
@@ -308,7 +305,7 @@ def _op(
     constants = _constants(table, letters, axes, at)
     result = function(*placeholders, **arguments)
     shapes = {
-        label: spec if isinstance(spec, str) else dict(spec) for label, spec in inputs.items()
+        label: given if isinstance(given, str) else dict(given) for label, given in inputs.items()
     }
     workload = Described(
         result, placeholders, constants, table.get("values", {}), None, (name, arguments)
@@ -344,10 +341,10 @@ def _program(
     return workload, {"program": digest_of_file(file), "constants": list(constants)}
 
 
-def _user_workload(
+def _own(
     table: Mapping[str, Any], axes: Mapping[str, Values], at: str, folder: Path
 ) -> tuple[Any, Mapping[str, Any]]:
-    """Return the workload of a user's function, which takes extents by name and returns ``(output, inputs)`` or a `Workload`."""
+    """Return what a user's function describes: it takes extents by name, and gives ``(output, inputs)`` or a `Workload`."""
     text = text_of(table, "describe", at)
     own = named(text, "offcut.operators", folder, f"{at}.describe")
     made = own.value(**_extents(axes, table, at))
@@ -377,9 +374,9 @@ def _items(value: Any) -> Sequence[Any]:
 
 
 def read_toml(file: Path, at: str) -> dict[str, Any]:
-    """Return the tables of a TOML file.
+    """Return a file of tables.
 
-    Raises DescribeError if it cannot be read.
+    Raises DescribeError where it cannot be read.
     """
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))

@@ -30,8 +30,8 @@ def write_report(definition: Definition, samples: Mapping[str, Sample], folder: 
         *environment_lines(results, folder),
         *warnings(results, samples),
     ]
-    shown_tables = [one for one in tables(results) if one.rows]
-    for table in shown_tables:
+    made = [one for one in tables(results) if one.rows]
+    for table in made:
         (folder / f"{table.name}.csv").write_text(as_csv(table, facts), encoding="utf-8")
         (folder / f"{table.name}.tex").write_text(as_latex(table, facts), encoding="utf-8")
     pictures: list[Path] = []
@@ -40,7 +40,7 @@ def write_report(definition: Definition, samples: Mapping[str, Sample], folder: 
 
         pictures = write_figures(results, folder)
     (folder / "report.html").write_text(
-        _page(results, shown_tables, pictures, facts, folder), encoding="utf-8"
+        _page(results, made, pictures, facts, folder), encoding="utf-8"
     )
 
 
@@ -63,8 +63,8 @@ def environment_lines(results: Results, folder: Path) -> list[str]:
 
 
 def warnings(results: Results, samples: Mapping[str, Sample]) -> list[str]:
-    """Return a line for each thing that limits the figures: load, several environments, cells that are missing or not of this file."""
-    lines: list[str] = []
+    """Return what a reader of the figures has to know: load, several environments, cells that are missing or not of this file."""
+    said: list[str] = []
     every = [one for one in results.samples if one.seconds]
     if results.loaded:
         least = min(one.load.get("share", 1.0) for one in every)
@@ -73,26 +73,26 @@ def warnings(results: Results, samples: Mapping[str, Sample]) -> list[str]:
             "their intervals are widened accordingly"
         )
     if len(results.environments) > 1:
-        lines.append(
+        said.append(
             f"cells are from {len(results.environments)} environments: ratios between these compare machines or versions too"
         )
     cells = [cell for _, _, _, cell in results.definition.cells()]
     missing = sum(1 for cell in cells if cell not in samples)
     if missing:
-        lines.append(f"{missing} of {len(cells)} cells are not measured yet")
+        said.append(f"{missing} of {len(cells)} cells are not measured yet")
     others = len(samples.keys() - set(cells))
     if others:
-        lines.append(
+        said.append(
             f"{others} samples in the folder belong to no cell of the file as it is now: they are kept, not shown"
         )
-    unpaired_rows = sum(
+    apart = sum(
         1
         for row in results.rows
         if len({one.turns for one in row.samples.values() if one.seconds}) > 1
     )
-    if unpaired_rows:
-        lines.append(
-            f"in {unpaired_rows} of {len(results.rows)} rows contenders did not take turns with each other: their ratios are of medians, with wider intervals"
+    if apart:
+        said.append(
+            f"in {apart} of {len(results.rows)} rows contenders did not take turns with each other: their ratios are of medians, with wider intervals"
         )
     clocks = sum(
         1
@@ -115,22 +115,22 @@ def _page(
     folder: Path,
 ) -> str:
     definition = results.definition
-    warnings_html = "".join(
+    warned = "".join(
         f'<p class="warn">{html.escape(one)}</p>'
         for one in facts
         if not one.startswith(("machine:", "study "))
     )
     if not is_installed("matplotlib"):
-        warnings_html += f'<p class="warn">no pictures: {html.escape(absent("matplotlib"))}</p>'
+        warned += f'<p class="warn">no pictures: {html.escape(absent("matplotlib"))}</p>'
     images = "".join(_image(file) for file in pictures)
     where = html.escape(json.dumps(environments(results, folder), indent=1, ensure_ascii=False))
-    tables_html = "\n".join(as_html(one) for one in made)
+    shown = "\n".join(as_html(one) for one in made)
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{html.escape(definition.name)}</title><style>{_STYLE}</style></head>
 <body><h1>{html.escape(definition.name)}</h1>
 <p>{html.escape(definition.about)}</p>
-{warnings_html}
-{tables_html}
+{warned}
+{shown}
 {images}
 <h2>Environment</h2><pre>{where}</pre>
 <p>Raw samples, each round of each cell with its order: samples.jsonl. {definition.seconds:g} s a cell in {definition.rounds} rounds, seed {definition.seed}.</p>

@@ -46,7 +46,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The counts of a study that has ended.
+    """What a study has, when it ends.
 
     folder    that its files are in
     measured  cells of this run; kept: those that an earlier run had measured; failed: cells that have a reason in place of times
@@ -106,10 +106,7 @@ def folder_of(definition: Definition, file: Path, out: str | Path | None) -> Pat
 def missing_groups(
     definition: Definition, samples: Mapping[str, Sample], retry: bool
 ) -> list[Group]:
-    """Return the cells of a study that have no sample, grouped by operator and sizes.
-
-    retry  whether a sample of a cell that failed counts as none
-    """
+    """Return the cells of a study that have no sample, those that take turns together."""
     groups: dict[tuple[str, str], Group] = {}
     for operator, point, contender, cell in definition.cells():
         if cell in samples and not (retry and samples[cell].failed):
@@ -121,23 +118,23 @@ def missing_groups(
 
 
 def measure_groups(definition: Definition, groups: Sequence[Group], folder: Path) -> int:
-    """Measure the cells of `groups`, write each as soon as its group is measured, and return their number."""
+    """Measure the cells of `groups`, each written as soon as its group is; the number of them."""
     if not groups:
         return 0
     where = environment()
     name = digest(where)
     write_environment(folder, name, {**where, "command": command(), "seed": definition.seed})
     count = sum(len(group.cells) for group in groups)
-    count_written = 0
+    done = 0
     with _progress() as bar:
         task = bar.add_task(definition.name, total=count)
         for group in groups:
             bar.update(task, description=f"{group.operator.name} {group.point}"[:48])
             for sample in measured_group(definition, group):
                 append_sample(folder / FILE, replace(sample, environment=name))
-                count_written += 1
+                done += 1
                 bar.advance(task)
-    return count_written
+    return done
 
 
 def _progress() -> Progress:
@@ -184,12 +181,12 @@ def measured_group(definition: Definition, group: Group) -> Iterator[Sample]:
         sample = replace(sample, exact=exact.by)
         off = errors.get(cell)
         if cell in failed:
-            finite_error = off if off is not None and math.isfinite(off) else None
-            yield replace(sample, failed=failed[cell], error=finite_error)
+            shown = off if off is not None and math.isfinite(off) else None
+            yield replace(sample, failed=failed[cell], error=shown)
             continue
         timing, one = timings[cell], ready[cell]
         yield replace(
-            _with_prediction(one, task, sample),
+            _predicted(one, task, sample),
             seconds=timing.samples,
             calls=timing.calls,
             round=tuple(range(len(timing.samples))),
@@ -234,8 +231,8 @@ def _in_turns(
     return timings, load, "processor time" if threads == 1 else "wall"
 
 
-def _with_prediction(ready: Ready, task: Task, sample: Sample) -> Sample:
-    """Return a sample with the predicted cost of a call; its operations are those of the task if these are known."""
+def _predicted(ready: Ready, task: Task, sample: Sample) -> Sample:
+    """Return a sample with what the cost of a call says; operations are those of the operator, where they are known."""
     cost = ready.predicted
     if cost is None:
         return replace(sample, flop=task.flop, moved=task.moved)

@@ -76,7 +76,7 @@ def cell_of(
     contender: Mapping[str, Any],
     how: Mapping[str, Any],
 ) -> str:
-    """Return the digest that names a cell: equal only if operator, sizes, contender and way of measuring are equal."""
+    """Return what names a cell: equal only where all that was asked for is equal."""
     return digest({"operator": operator, "sizes": dict(sizes), "contender": contender, "how": how})
 
 
@@ -132,8 +132,8 @@ def append_sample(file: Path, sample: Sample) -> None:
         end = text.seek(0, os.SEEK_END)
         if end:
             text.seek(0)
-            whole_lines = text.read().rpartition(b"\n")[0]
-            whole = len(whole_lines) + 1 if whole_lines else 0
+            kept = text.read().rpartition(b"\n")[0]
+            whole = len(kept) + 1 if kept else 0
             if whole != end:
                 text.truncate(whole)
         text.write(line.encode())

@@ -51,7 +51,7 @@ class Point:
 
 
 def read_values(given: Any, at: str, folder: Path) -> Values:
-    """Return the extents of an axis, and their weights.
+    """Return the extents that `given` says.
 
     given   a whole number: one extent, known when the kernel is compiled · a list: these, alike · ``"1:512"`` or
             ``"1:512:8"``: a range, both ends included, of which at most 24 are taken, geometrically · ``{range = "1:512", points = 60}``
@@ -64,19 +64,19 @@ def read_values(given: Any, at: str, folder: Path) -> Values:
     if isinstance(given, int) and not isinstance(given, bool):
         return Values({_extent(given, at): 1.0}, swept=False)
     if isinstance(given, list) and given:
-        return _values_of_calls([_extent(one, at) for one in given])
+        return _alike([_extent(one, at) for one in given])
     if isinstance(given, str) and given.endswith(".csv"):
-        return _values_of_csv(folder / given, "", at)
+        return _of_csv(folder / given, "", at)
     if isinstance(given, str):
-        return _values_of_range(given, POINTS, at)
+        return _of_range(given, POINTS, at)
     if isinstance(given, Mapping) and "csv" in given:
         check_keys(given, ("csv", "column"), at)
-        return _values_of_csv(folder / str(given["csv"]), str(given.get("column", "")), at)
+        return _of_csv(folder / str(given["csv"]), str(given.get("column", "")), at)
     if isinstance(given, Mapping) and "range" in given:
         check_keys(given, ("range", "points"), at)
         return _of_range(str(given["range"]), whole_of(given, "points", at, POINTS, 2), at)
     if isinstance(given, Mapping) and given:
-        return _values_of_weights(given, at)
+        return _weighted(given, at)
     raise refusal(at, f"{given!r} are no sizes", *EXAMPLES)
 
 
@@ -92,12 +92,12 @@ def points_of(axes: Mapping[str, Values]) -> tuple[Point, ...]:
     )
 
 
-def _values_of_calls(extents: list[int]) -> Values:
+def _alike(extents: list[int]) -> Values:
     counts = Counter(extents)
     return Values({extent: counts[extent] / len(extents) for extent in sorted(counts)}, swept=True)
 
 
-def _values_of_weights(table: Mapping[str, Any], at: str) -> Values:
+def _weighted(given: Mapping[str, Any], at: str) -> Values:
     weights: dict[int, float] = {}
     for key, weight in given.items():
         if not re.fullmatch(r"[0-9]{1,10}", str(key)):
@@ -125,12 +125,10 @@ def _of_range(text: str, points: int, at: str) -> Values:
         because = f"{text!r} is empty: a range begins at its least size and advances"
         raise refusal(at, because, f'"{min(first, last)}:{max(first, last)}"')
     values = range(first, last + 1, step)
-    return _values_of_calls(
-        list(sample(values, points) if len(values) > max(points, 2) else values)
-    )
+    return _alike(list(sample(values, points) if len(values) > max(points, 2) else values))
 
 
-def _values_of_csv(file: Path, column: str, at: str) -> Values:
+def _of_csv(file: Path, column: str, at: str) -> Values:
     """Return the extents in a column of a CSV file, whose first line has names; a file of one column needs no name."""
     try:
         with file.open(newline="", encoding="utf-8-sig") as text:
@@ -165,7 +163,7 @@ def _values_of_csv(file: Path, column: str, at: str) -> Values:
         extents.append(_extent(int(text_here), f"{at} ({file.name}, line {number})"))
     if not extents:
         raise refusal(at, f"{file.name} has no line with a size")
-    return _values_of_calls(extents)
+    return _alike(extents)
 
 
 def _extent(value: Any, at: str) -> int:

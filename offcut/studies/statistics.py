@@ -32,7 +32,7 @@ def ratio(this: Sample, other: Sample) -> Ratio:
     if this.turns and this.turns == other.turns:
         pairs = [a / b for a, b in zip(this.seconds, other.seconds, strict=False)]
         return Ratio(statistics.median(pairs), *median_interval(pairs, effective))
-    a, b = (median_interval(one.seconds, effective) for one in (this, other))
+    a, b = (median_interval(x.seconds, effective) for x in (this, other))
     return Ratio(median(this) / median(other), a[0] / b[1], a[1] / b[0])
 
 
@@ -88,15 +88,15 @@ def percentiles(seconds: Iterable[tuple[float, float]]) -> dict[int, float]:
     """
     ordered = sorted(seconds)
     total = sum(weight for _, weight in ordered)
-    times: dict[int, float] = {}
+    found: dict[int, float] = {}
     for percent in PERCENTILES:
         passed = 0.0
         for value, weight in ordered:
             passed += weight
             if passed >= total * percent / 100 * (1 - 1e-12):
-                times[percent] = value
+                found[percent] = value
                 break
-    return times
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +118,13 @@ def regret(
 
     times, best  seconds by cell
     """
-    common_cells = [key for key in times if key in best]
-    if not common_cells:
+    both = [key for key in times if key in best]
+    if not both:
         return None
-    each = {key: times[key] / best[key] - 1 for key in common_cells}
-    total = sum(weights[key] for key in common_cells)
-    worst = max(common_cells, key=lambda key: each[key])
-    return Regret(sum(each[key] * weights[key] for key in common_cells) / total, each[worst], worst)
+    each = {key: times[key] / best[key] - 1 for key in both}
+    total = sum(weights[key] for key in both)
+    worst = max(both, key=lambda key: each[key])
+    return Regret(sum(each[key] * weights[key] for key in both) / total, each[worst], worst)
 
 
 def profile(
@@ -138,10 +138,10 @@ def profile(
     """
     cells = sorted({cell for one in times.values() for cell in one})
     least = {cell: min(one[cell] for one in times.values() if cell in one) for cell in cells}
-    profiles: dict[str, list[tuple[float, float]]] = {}
+    found: dict[str, list[tuple[float, float]]] = {}
     for name, one in times.items():
         slower = sorted(one[cell] / least[cell] for cell in one)
         points = [(1.0, sum(1 for x in slower if x <= 1.0) / len(cells))]
         points += [(x, (k + 1) / len(cells)) for k, x in enumerate(slower) if 1.0 < x <= most]
-        profiles[name] = [*points, (most, sum(1 for x in slower if x <= most) / len(cells))]
-    return profiles
+        found[name] = [*points, (most, sum(1 for x in slower if x <= most) / len(cells))]
+    return found

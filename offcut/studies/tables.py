@@ -74,7 +74,7 @@ def _summary(results: Results) -> Table:
 
 
 def _cells(results: Results) -> Table:
-    """Return each cell's median with its interval, and the baseline's time over it."""
+    """Return each cell's median with its and the baseline's time over it."""
     baseline = results.definition.baseline
     rows = []
     for row in results.rows:
@@ -130,9 +130,9 @@ def _latency(results: Results) -> Table:
     rows = []
     for operator in results.definition.operators:
         for name in results.contenders:
-            times = results.latency(name, results.of(operator))
-            if times:
-                rows.append((operator.name, name, *(f"{times[p] * 1e6:.4g}" for p in PERCENTILES)))
+            found = results.latency(name, results.of(operator))
+            if found:
+                rows.append((operator.name, name, *(f"{found[p] * 1e6:.4g}" for p in PERCENTILES)))
     clocks = sorted({one.clock for one in results.samples if one.seconds})
     caption = f"Percentiles of a call in µs over the distribution of sizes, by {', '.join(clocks) or 'no clock'}."
     return Table(

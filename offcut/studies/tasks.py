@@ -71,8 +71,8 @@ def _distance(result: Array, value: NDArray[Any]) -> float:
     off[(wide == value) | (np.isnan(wide) & np.isnan(value))] = 0.0
     finite = np.abs(value[np.isfinite(value)])
     largest = float(finite.max()) if finite.size else 0.0
-    distance = float(off.max()) / (largest or 1.0)
-    return math.inf if math.isnan(distance) else distance
+    found = float(off.max()) / (largest or 1.0)
+    return math.inf if math.isnan(found) else found
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,12 @@ class Workload(Protocol):
     """What is computed, at any sizes."""
 
     def task(self, sizes: Mapping[str, int], seed: int) -> Task:
-        """Return the arrays of the workload at `sizes`, which has the fixed axes too; `seed` of the random generator."""
+        """Return its arrays at `sizes`, fixed axes among them."""
 
     def compiled(self, options: Mapping[str, Any]) -> Compiled:
-        """Return the workload, compiled once for all sizes, with `options` as arguments of `offcut.compile`.
+        """Return it, compiled once for all sizes, with the arguments that a contender gives to `offcut.compile`.
 
-        Raises OffcutError if it cannot be compiled.
+        Raises OffcutError where it cannot be.
         """
 
 
@@ -114,10 +114,10 @@ class Compiled(Protocol):
     """A kernel or a model of offcut's."""
 
     def call(self, task: Task) -> tuple[Callable[[], Any], Callable[[Any], tuple[Array, ...]]]:
-        """Return a call on the task's operands, and a function from what it returns to its results."""
+        """Return a call on the task's operands, and what takes its results from what it returns."""
 
     def cost(self, task: Task) -> Any:
-        """Return the predicted cost of the call; None if there is no prediction."""
+        """Return what the call is predicted to cost, or None."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Operator:
 
 
 def drawn(shape: Sequence[int], dtype: Any, rng: np.random.Generator, how: str = "") -> Array:
-    """Return a random array of a shape and an element type.
+    """Return random values.
 
     how  ``low:high``: whole numbers, both included; all of an integer type by default
          ``normal``, by default; ``positive``: 1/2 to 3/2; ``small``: normal over 2.5 times the length of the first axis;
@@ -159,11 +159,11 @@ def drawn(shape: Sequence[int], dtype: Any, rng: np.random.Generator, how: str =
         return rng.integers(ends.min, ends.max, extents, element, endpoint=True)
     if how == "positive":
         return (0.5 + rng.random(extents)).astype(element)
-    values = rng.standard_normal(extents, np.float32).astype(np.float64)
+    made = rng.standard_normal(extents, np.float32).astype(np.float64)
     if how == "small":
-        values /= 2.5 * extents[0]
+        made /= 2.5 * extents[0]
     elif how == "dominant":
-        values[np.diag_indices(extents[0])] = 4.0 * extents[0]
+        made[np.diag_indices(extents[0])] = 4.0 * extents[0]
     elif how == "definite":
-        values = values @ values.T + extents[0] * np.eye(extents[0])
-    return values.astype(element)
+        made = made @ made.T + extents[0] * np.eye(extents[0])
+    return made.astype(element)

@@ -18,7 +18,7 @@ import pytest
 
 import offcut as oc
 from offcut.errors import DescribeError
-from offcut.experiment.timing import Ratio, Timing, paired_ratio
+from offcut.experiment.timing import Ratio, Timing, median_interval, paired_ratio
 from offcut.studies import compare
 from offcut.studies.definition import Definition, read_definition
 from offcut.studies.described import Described
