@@ -22,7 +22,7 @@ outside `c`, is no instance in either program.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -34,7 +34,15 @@ from offcut.core.program import Alloc, Buffer, Program, Store, Tile, canonicaliz
 from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
-from offcut.polyhedral import accesses_outside, escaping_windows, request_budget, try_isl
+from offcut.polyhedral import (
+    PASS,
+    BudgetExceeded,
+    accesses_outside,
+    escaping_windows,
+    operation_budget,
+    request_budget,
+    try_isl,
+)
 from offcut.polyhedral.extract_statements import NotRepresentable, cases
 from offcut.polyhedral.program_sets import ProgramSets
 from offcut.proof.by_instances.counterexample import confirm_difference
@@ -211,9 +219,15 @@ def _theorems(
         way.append(through)
     if any(is_same_shape(step, emitted) for step in reversed(way)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
+    is_alike = partial(_is_alike, source, emitted, reassociate)
     questions = (
-        partial(_is_staged, source, emitted, reassociate),  # where it holds, the others ask more
-        partial(_is_alike, source, emitted, reassociate),
+        partial(
+            _is_answered_soon, is_alike
+        ),  # of stages in windows, which the next question takes long for
+        partial(
+            _is_staged, source, emitted, reassociate
+        ),  # of tiles in windows, where the others take longer
+        is_alike,
         partial(_is_alike_by_iteration, source, emitted, reassociate, inside),
     )
     if any(is_proved() for is_proved in questions):
@@ -341,6 +355,15 @@ def _is_alike_by_iteration(
                 outside = () if inside else accesses_outside(source)
                 return all(one.sizes is None for one in outside)
     return False
+
+
+def _is_answered_soon(question: Callable[[], bool]) -> bool:
+    """Return the answer to a question; False where it takes isl half of what a pass may take."""
+    try:
+        with operation_budget(PASS // 2):
+            return question()
+    except BudgetExceeded:
+        return False
 
 
 def _is_staged(source: Program, emitted: Program, reassociate: bool) -> bool:
