@@ -154,6 +154,7 @@ SOURCES = {
     "call": "backends.host.call",
     "dots": "backends.cpu.microkernels.dot_block",
     "elements": "backends.llvm.elements",
+    "allocation": "backends.host.array_allocation_ir",
     "entry": "backends.host.fast_entry",
     "expressions": "backends.cpu.lowering.expressions",
     "footprints": "polyhedral.units.footprints",

@@ -771,9 +771,9 @@ FAULTS = (
     ),
     Fault(
         "new results lie in columns",
-        "entry",
-        'step = text.let(f"mul i64 {step}, {extents[axis]}")',
-        "pass",
+        "allocation",
+        "%wider = mul i64 %step, %extent",
+        "%wider = add i64 %step, 0",
     ),
     Fault(
         "extents that disagree are taken on the slow way",

@@ -243,7 +243,7 @@ parse: cannot read this line
 parse: cannot call `cosh`
   at       line 5, column 8: C[0] = cosh(1.0)
   because  there is no function and no element type of that name
-  help     functions: exp, log, log1p, tanh, erf, sqrt, sin, cos, floor, ceil, round, abs, min, max, pow, bitand, bitor, bitxor, shl, shr, where
+  help     functions: exp, log, log1p, tanh, erf, sqrt, sin, cos, floor, ceil, round, abs, min, max, pow, atan2, bitand, bitor, bitxor, shl, shr, where
   help     element types: float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool, index""",
     ),
     "a function has too many arguments": (

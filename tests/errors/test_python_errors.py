@@ -69,7 +69,7 @@ def number(kind: str, dtype: str) -> str:
         f"compute: cannot make a Python {kind} of x[i]\n"
         "  because  its value is known only when the kernel runs\n"
         f'  help     cast(x[i], "{dtype}") converts an element\n'
-        "  help     offcut's exp, log, log1p, tanh, erf, sqrt, sin, cos, in place of those of math"
+        "  help     offcut's exp, log, log1p, tanh, erf, sqrt, sin, cos, atan2, in place of those of math"
     )
 
 

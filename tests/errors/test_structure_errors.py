@@ -167,8 +167,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "  help     size=(…), an expression in sizes",
     ),
     "an unknown way between": (
-        lambda: ops.interpolate(X, scale=2, mode="cubic"),
-        "interpolate: cannot take mode='cubic'\n  because  modes are nearest, linear",
+        lambda: ops.interpolate(X, scale=2, mode="area"),
+        "interpolate: cannot take mode='area'\n  because  modes are nearest, linear, cubic",
     ),
     "integers between": (
         lambda: ops.interpolate(given("S", b, 3, n, dtype="int8"), scale=2, mode="linear"),

@@ -25,7 +25,7 @@ from offcut.errors import TargetError
 
 _MAGIC = b"offcut-object-2\n"
 _DIGEST = 32
-BUILT_ON_COMPILING = frozenset({"cli", "experiment", "graph", "plugins", "tuning"})
+BUILT_ON_COMPILING = frozenset({"cli", "experiment", "graph", "plugins", "studies", "tuning"})
 """Rooms of offcut that what compiles may not import: no code depends on their sources."""
 
 

@@ -16,7 +16,10 @@ from offcut.graph.graph import Bound, Node
 from offcut.graph.passes.shared import drop_dead, with_operands
 
 Shape = tuple[Expr, ...]
-_BY_ELEMENT = ("arithmetic", "bits", "conditions", "functions", "powers")
+_MODULES = tuple(
+    f"offcut.ops.elementwise.{name}"
+    for name in ("arithmetic", "bits", "conditions", "functions", "powers")
+)
 """The modules of operators that repeat extents of 1 as numpy does."""
 
 
@@ -66,7 +69,5 @@ def _has_extents(operands: Sequence[Shape], shape: Shape) -> bool:
 
 
 def _is_by_element(op: str) -> bool:
-    if op not in ops.__all__:
-        return False
-    *_, room, module = getattr(ops, op).__module__.split(".")
-    return room == "elementwise" and module in _BY_ELEMENT
+    """Return whether an operator of `offcut.ops` repeats extents of 1 itself."""
+    return op in ops.__all__ and getattr(ops, op).__module__ in _MODULES
