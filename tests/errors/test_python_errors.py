@@ -54,7 +54,7 @@ def whole(written: str, help: str, tensor: str = "A[n, m]") -> str:
 
 def of_numpy(call: str, first: str, help: str = "") -> str:
     others = (
-        "offcut's exp, log, log1p, tanh, erf, sqrt, sin, cos, floor, ceil, round, absolute, maximum,"
+        "offcut's exp, log, log1p, tanh, erf, sqrt, sin, cos, floor, ceil, round, absolute, atan2, maximum,"
         " minimum, where"
     )
     return (
