@@ -53,11 +53,6 @@ class Definition:
                     named = cell_of(operator.identity, point.sizes, contender.identity, self.how)
                     yield operator, point, contender, named
 
-    @property
-    def expected_seconds(self) -> float:
-        """Return how long all cells are measured, without what compiling and checking take."""
-        return self.seconds * sum(len(one.points) for one in self.operators) * len(self.contenders)
-
 
 def read_definition(file: Path, seconds: float | None = None) -> Definition:
     """Return what a file says.

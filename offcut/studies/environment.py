@@ -111,15 +111,15 @@ def _version(name: str) -> str:
 def _commit(folder: Path) -> tuple[str, bool]:
     """Return the commit of the working tree that `folder` is in, and whether it has changes; "" where there is none."""
 
-    def said(*words: str) -> str:
+    def git_output(*words: str) -> str:
         done = subprocess.run(
             ["git", "-C", str(folder), *words], capture_output=True, text=True, check=True
         )
         return done.stdout.strip()
 
     try:
-        return said("rev-parse", "HEAD"), bool(
-            said("status", "--porcelain", "--untracked-files=no", ".")
+        return git_output("rev-parse", "HEAD"), bool(
+            git_output("status", "--porcelain", "--untracked-files=no", ".")
         )
     except (OSError, subprocess.CalledProcessError):
         return "", False

@@ -64,25 +64,25 @@ def environment_lines(results: Results, folder: Path) -> list[str]:
 
 def warnings(results: Results, samples: Mapping[str, Sample]) -> list[str]:
     """Return what a reader of the figures has to know: load, several environments, cells that are missing or not of this file."""
-    said: list[str] = []
+    sentences: list[str] = []
     every = [one for one in results.samples if one.seconds]
     if results.loaded:
         least = min(one.load.get("share", 1.0) for one in every)
-        said.append(
+        sentences.append(
             f"LOADED: {results.loaded} of {len(every)} cells were measured while others used the processor, or a contender waited (this process had {least:.0%} of it at the least): "
             "their intervals are widened accordingly"
         )
     if len(results.environments) > 1:
-        said.append(
+        sentences.append(
             f"cells are from {len(results.environments)} environments: ratios between these compare machines or versions too"
         )
     cells = [cell for _, _, _, cell in results.definition.cells()]
     missing = sum(1 for cell in cells if cell not in samples)
     if missing:
-        said.append(f"{missing} of {len(cells)} cells are not measured yet")
+        sentences.append(f"{missing} of {len(cells)} cells are not measured yet")
     others = len(samples.keys() - set(cells))
     if others:
-        said.append(
+        sentences.append(
             f"{others} samples in the folder belong to no cell of the file as it is now: they are kept, not shown"
         )
     apart = sum(
@@ -91,7 +91,7 @@ def warnings(results: Results, samples: Mapping[str, Sample]) -> list[str]:
         if len({one.turns for one in row.samples.values() if one.seconds}) > 1
     )
     if apart:
-        said.append(
+        sentences.append(
             f"in {apart} of {len(results.rows)} rows contenders did not take turns with each other: their ratios are of medians, with wider intervals"
         )
     clocks = sum(
@@ -100,11 +100,11 @@ def warnings(results: Results, samples: Mapping[str, Sample]) -> list[str]:
         if len({one.clock for one in row.samples.values() if one.seconds}) > 1
     )
     if clocks:
-        said.append(
+        sentences.append(
             f"in {clocks} of {len(results.rows)} rows some were timed by the wall and others by processor time: "
             "their ratios say nothing; measure the row into another folder"
         )
-    return said
+    return sentences
 
 
 def _page(

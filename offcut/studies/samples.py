@@ -64,7 +64,6 @@ class Sample:
     compile_seconds: float = 0.0
     load: Mapping[str, float] = field(default_factory=dict)
     environment: str = ""
-    device: str = ""
     date: str = ""
     failed: str = ""
     peer: bool = False
@@ -131,11 +130,10 @@ def append_sample(file: Path, sample: Sample) -> None:
     with file.open("ab+") as text:
         end = text.seek(0, os.SEEK_END)
         if end:
-            text.seek(0)
-            kept = text.read().rpartition(b"\n")[0]
-            whole = len(kept) + 1 if kept else 0
-            if whole != end:
-                text.truncate(whole)
+            text.seek(end - 1)
+            if text.read(1) != b"\n":
+                text.seek(0)
+                text.truncate(text.read().rfind(b"\n") + 1)
         text.write(line.encode())
         text.flush()
         os.fsync(text.fileno())

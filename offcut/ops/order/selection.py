@@ -108,7 +108,7 @@ def kth(
     along = f"for $r in 0:{search.extent}"
     lines.write(
         text,
-        *search.found(need, f"{rank} = {wanted}"),
+        *search.search_lines(need, f"{rank} = {wanted}"),
         f"{rank} = {nth}",
         f"{place} = {NO_PLACE}",
         f"if {search.need} > 0",
@@ -302,7 +302,7 @@ class _Search:
     def _counted(self, into: str, condition: str) -> list[str]:
         return [f"{into} = int32(0)", *self._along(f"{into} += {_one(condition)}")]
 
-    def found(self, need: str, *first: str) -> list[str]:
+    def search_lines(self, need: str, *first: str) -> list[str]:
         """Return the lines that find it.
 
         need   an expression of int32 that may read `numbers` and what `first` writes

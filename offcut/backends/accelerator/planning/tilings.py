@@ -117,7 +117,9 @@ class Tilings(NestAtSizes):
                 name: count if name in inside | {RESULTS} else 0 for name, count in depths.items()
             }
             windows = max(windows_of_results(self.made, self.spec, same.beside(order)), 1)
-            both = zip(same.held(depths, windows), rest.held(own, windows), strict=True)
+            both = zip(
+                same.window_sizes(depths, windows), rest.window_sizes(own, windows), strict=True
+            )
             if sizes[axis] > 1 and same.fits([one + other for one, other in both]).all():
                 return replace(tiling, tail=axis)
         return tiling
@@ -210,7 +212,7 @@ class SameLoops(TileWork):
             rest = np.ones(self.count, bool)
             for turning in (*(order if depth > 1 else ()), None):
                 depths = window_depths(self, loops, turning, depth)
-                fits = rest & self.fits(self.held(depths, windows))
+                fits = rest & self.fits(self.window_sizes(depths, windows))
                 rest &= ~fits
                 which = np.flatnonzero(fits)
                 if which.size:
@@ -218,7 +220,7 @@ class SameLoops(TileWork):
                     turns = (turning, depth) if turning else None
                     yield Candidates(self, loops, turns, depths, body, which, bound)
 
-    def held(self, depths: Mapping[Hashable, int], windows: int) -> list[Counts]:
+    def window_sizes(self, depths: Mapping[Hashable, int], windows: int) -> list[Counts]:
         """Return what the windows of each tiling take: words of results, then bytes of each memory.
 
         windows  of results: as many as lie side by side
