@@ -22,7 +22,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-machines test-hosts net lint style types imports format bench bench-track artifact clean
+.PHONY: help demo test test-all test-machines test-hosts net lint style types imports format bench bench-track artifact docs wheel clean
 
 help:
 	@echo 'make demo      a sentence encoder over a real text, wholly in offcut'
@@ -36,6 +36,8 @@ help:
 	@echo 'make bench     the tables of bench/, on an idle machine'
 	@echo 'make bench-track  some dozen kernels, compared with those of the last saved commit'
 	@echo 'make artifact  the short form of ARTIFACT.md, into out/artifact'
+	@echo 'make docs      the site, from docs/ and docstrings, into out/docs'
+	@echo 'make wheel     a wheel and a source archive, checked, and run where nothing else is installed, into out/dist'
 	@echo 'make clean     remove environments and caches'
 
 demo: .venv-demo/installed .venv-demo/weights
@@ -83,8 +85,28 @@ artifact: .venv/installed
 	$(DEV) bench/call_overhead.py --quick | tee out/artifact/call_overhead.txt
 	$(DEV) bench/order_of_pairs.py --cells cpu --quick | tee out/artifact/order_of_pairs.txt
 
+.venv-docs/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python $(PIP) --editable '.[docs]'
+	@touch $@
+
+docs: .venv-docs/installed
+	.venv-docs/bin/python -m sphinx --fail-on-warning --keep-going --quiet --builder html docs out/docs
+
+wheel:
+	rm -rf .venv-wheel out/dist
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/python $(PIP) build twine
+	.venv-wheel/bin/python -m build --outdir out/dist .
+	.venv-wheel/bin/python -m twine check --strict out/dist/*
+	$(PYTHON) -m venv --clear .venv-wheel
+	.venv-wheel/bin/python $(PIP) out/dist/*.whl
+	cd out/dist && ../../.venv-wheel/bin/python -W error -c "import numpy as np, offcut as oc; n = oc.dim('n', max=64); \
+	  x, w = oc.placeholder((n, 8), name='x'), oc.placeholder((8, 4), name='w'); k = oc.compile(oc.ops.matmul(x, w), inputs=[x, w]); \
+	  a, b = np.ones((5, 8), 'f4'), np.ones((8, 4), 'f4'); assert (k(a, b) == 8).all(); print('the wheel runs', oc.__version__)"
+
 clean:
-	rm -rf .venv .venv-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-demo .venv-docs .venv-wheel docs/reference/api .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv

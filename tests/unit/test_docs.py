@@ -56,6 +56,7 @@ WITH_PROGRAMS = [
 
 # What the Python of a page imports that is an extra.
 NEEDS = {
+    "docs/gallery.md": "matplotlib",
     "docs/search/pool.md": "distributed",
     "docs/plugins/jax.md": "jax",
     "docs/plugins/mlir.md": "xdsl",
@@ -68,6 +69,7 @@ NEEDS = {
 SLOW = (
     *(f"docs/search/{page}.md" for page in ("learning", "oracle", "pool", "records")),
     *(f"docs/extending/{page}.md" for page in ("explorer", "model")),
+    "docs/gallery.md",
 )
 
 
