@@ -10,8 +10,15 @@ import offcut
 from offcut.backends.target import Options, Target
 from offcut.costmodel import processor
 from offcut.search import Record, Records, settled, transfer
-from offcut.search.trials import by_place
-from offcut.search.verdict import BEST, DEFAULT, Verdict, last_word, plans_alike, verdicts_of
+from offcut.search.trials import (
+    BEST,
+    DEFAULT,
+    Verdict,
+    by_place,
+    has_same_planner,
+    latest_verdict,
+    verdicts_of,
+)
 
 
 def ship(records: Records, target: Target, options: Options, folder: Path | None = None) -> Path:
@@ -37,10 +44,10 @@ def _settled(records: Records, machine: str, least: float) -> list[Record]:
     """
     found: list[Record] = []
     for (_, place, version), trials in by_place(records).items():
-        if place != machine or not plans_alike(version, offcut.__version__):
+        if place != machine or not has_same_planner(version, offcut.__version__):
             continue
         kept = [record for trial in trials for record in trial.records]
-        word = last_word(verdicts_of(sorted(kept, key=lambda record: record.created)))
+        word = latest_verdict(verdicts_of(sorted(kept, key=lambda record: record.created)))
         if word is not None and word.changes and _gain(word) >= least:
             found += (
                 record

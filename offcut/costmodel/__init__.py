@@ -26,11 +26,10 @@ from offcut.costmodel.description import features_of, load, of_plain, plain, shi
 from offcut.costmodel.device import Device, Energy, MainMemory, Memory, Unit
 from offcut.costmodel.machine import Loops, Machine, Threads, TileUnit, processor
 from offcut.costmodel.option_selection import OptionSelection, select_options
-from offcut.costmodel.roofline import Roofline, roofline
+from offcut.costmodel.resources import Roofline, roofline
 from offcut.costmodel.shortened import shortened, shortened_over
 from offcut.costmodel.statements import Inside, StatementPrices
-from offcut.costmodel.tile_cycles import tile_cycles
-from offcut.costmodel.tiles import copies_worth, tile_price
+from offcut.costmodel.tile_cycles import copies_worth, tile_cycles, tile_price
 from offcut.costmodel.worth import sampled, worth
 
 __all__ = [

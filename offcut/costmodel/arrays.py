@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import NDArray
 
 from offcut.core.expr import (
     Binary,
@@ -123,3 +124,6 @@ class Calls:
     def constant(self, value: float) -> Array:
         """The same at each call."""
         return np.full(self.count, float(value))
+
+
+Values: TypeAlias = NDArray[Any]

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import reduce
 
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays
@@ -41,12 +40,11 @@ from offcut.core.program import (
     walk,
 )
 from offcut.costmodel.accelerator import Accelerator, Grid
-from offcut.costmodel.cheapest import part_of_cheapest
 from offcut.costmodel.closed.counts import Counts, Piece
 from offcut.costmodel.closed.operations import operations, picojoules
-from offcut.costmodel.closed.predicted import Predicted
+from offcut.costmodel.closed.predicted import Predicted, joules
 from offcut.costmodel.device import Memory
-from offcut.costmodel.shortened import shortened
+from offcut.costmodel.shortened import part_of_cheapest, shortened
 from offcut.describe.microkernel import Microkernel
 from offcut.polyhedral.window_room import agent_count, window_rooms
 
@@ -144,7 +142,8 @@ class LaunchCounter:
             instructions=ZERO,
             picojoules=work.picojoules,
         )
-        return Predicted(piece, counts, resources, bytes_, self.joules(work, bytes_))
+        energy = joules(work.picojoules, bytes_, machine)
+        return Predicted(piece, counts, resources, bytes_, energy)
 
     def count(
         self, body: Sequence[Stmt], values: Mapping[str, Expr], times: Expr, work: Work
@@ -282,19 +281,6 @@ class LaunchCounter:
         if self.machine.energy is not None:
             each = round(1000 * picojoules(store, self.program, self.machine.energy))
             work.add("picojoules", ix.mul(each, instances))
-
-    def joules(self, work: Work, bytes_by_memory: Mapping[str, Expr]) -> Expr:
-        """Return the estimated energy in joules, of the operations and of the bytes from each memory."""
-        energy = self.machine.energy
-        if energy is None:
-            return real(0.0)
-        rates = {memory.name: energy.on_chip(memory.bytes) for memory in self.machine.memory}
-        rates[self.machine.dram.name] = energy.dram
-        parts = [
-            Binary("*", real(size), real(1e-12 * rates[n])) for n, size in bytes_by_memory.items()
-        ]
-        operation_energy = Binary("*", real(work.picojoules), real(1e-15))
-        return shortened(reduce(lambda a, b: Binary("+", a, b), parts, operation_energy))
 
     def rate_of(self, dtype: str) -> float:
         """Return the multiply-adds per cycle of a multiprocessor's lanes."""

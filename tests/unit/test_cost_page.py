@@ -11,7 +11,7 @@ import pytest
 import offcut as oc
 from offcut import Cost, Kernel
 from offcut.costmodel import Formulas
-from offcut.costmodel.closed.shown.fitted import near, terms_of
+from offcut.costmodel.closed.shown.page import near, terms_of
 from offcut.costmodel.closed.shown.sampled import Sampled
 from tests.agree import nearly
 

@@ -2,7 +2,7 @@
 
 from offcut.core.text.tables import quantity, table
 from offcut.costmodel.closed.cost import Cost, PieceCost, StageSeconds, cost, stage_seconds
-from offcut.costmodel.closed.exactness import Exactness, HowExact
+from offcut.costmodel.closed.counts import Exactness, HowExact
 from offcut.costmodel.closed.formulas import Formulas, formulas
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.touched import Level

@@ -12,11 +12,10 @@ from offcut.core.interpret.values import evaluate
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
 from offcut.core.text.tables import quantity, table
-from offcut.costmodel.clock import stage_number
+from offcut.costmodel.clock import stage_arrays
 from offcut.costmodel.closed.code import code_bytes, compile_seconds, held, registers
 from offcut.costmodel.closed.counted import counted
-from offcut.costmodel.closed.covered import THOUSANDTHS
-from offcut.costmodel.closed.exactness import HowExact, worst
+from offcut.costmodel.closed.counts import THOUSANDTHS, HowExact, worst
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.predicted import Predicted, predicted
 from offcut.costmodel.resources import resources_of
@@ -310,7 +309,8 @@ def _by_stage(pieces: Sequence[PieceCost]) -> dict[str, dict[str, float]]:
 
 def stage_cycles(pieces: Sequence[PieceCost], loss: float) -> dict[str, float]:
     """Return the cycles of each stage; `loss` as of `Cost`."""
-    return {name: stage_number(of, loss) for name, of in _by_stage(pieces).items()}
+    stages = _by_stage(pieces).items()
+    return {name: float(stage_arrays(tuple(of.values()), loss)) for name, of in stages}
 
 
 def _ran(pieces: Sequence[PieceCost]) -> tuple[PieceCost, ...]:

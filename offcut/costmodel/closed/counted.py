@@ -37,8 +37,7 @@ from offcut.core.program import walk as statements
 from offcut.core.scan import Range
 from offcut.core.tile_limits import limits, unlimited
 from offcut.core.traversal import rewrite_body
-from offcut.costmodel.closed.count_microkernels import MicrokernelCounts
-from offcut.costmodel.closed.count_state import (
+from offcut.costmodel.closed.count_loops import (
     APART,
     OPEN,
     BytesOf,
@@ -48,8 +47,8 @@ from offcut.costmodel.closed.count_state import (
     inside_loop,
     stored_in,
 )
-from offcut.costmodel.closed.counts import ZERO, Counted, Counts, Piece, Way, added
-from offcut.costmodel.closed.exactness import worst
+from offcut.costmodel.closed.count_microkernels import MicrokernelCounts
+from offcut.costmodel.closed.counts import ZERO, Counted, Counts, Piece, Way, added, worst
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.summation import by_quotients, decided, folded, with_divisor
 from offcut.costmodel.closed.sums import Summing, Sums, of_counts

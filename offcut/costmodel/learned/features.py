@@ -17,8 +17,8 @@ from math import log, log1p
 import numpy as np
 
 from offcut.core.program import LANE, THREAD
+from offcut.costmodel.arrays import Values
 from offcut.costmodel.learned.case import Case, Ran
-from offcut.costmodel.learned.values import Values
 from offcut.costmodel.nests import NestCost
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import STRATEGIES

@@ -21,9 +21,9 @@ from offcut.core.memo import lazy_property
 from offcut.core.program import Form, Kind, Program
 from offcut.costmodel.arrays import Array, Calls, Formulas
 from offcut.costmodel.clock import stage_arrays
-from offcut.costmodel.closed.count_state import BytesOf
+from offcut.costmodel.closed.count_loops import BytesOf
 from offcut.costmodel.closed.counted import counted
-from offcut.costmodel.closed.covered import THOUSANDTHS
+from offcut.costmodel.closed.counts import THOUSANDTHS
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.nests.parametric import (
     GROUPS,

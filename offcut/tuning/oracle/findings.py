@@ -6,31 +6,17 @@ that runs, in a space from which all is left out that the table does not hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum, inf
-from pathlib import Path
 
 from offcut.errors import PartitionError, TargetError
 from offcut.schedule import Schedule
-from offcut.search import (
-    Expected,
-    Outcome,
-    Points,
-    Price,
-    Record,
-    Records,
-    Refitted,
-    Sizes,
-    Times,
-    Trial,
-)
+from offcut.search import Expected, Outcome, Points, Price, Refitted, Sizes, Times
 from offcut.search.explorers import explorer_named
-from offcut.search.origin import Origin
 from offcut.tuning.campaign import Campaign
 from offcut.tuning.learning.corrected import Corrected
-from offcut.tuning.oracle.space import alone
-from offcut.tuning.oracle.table import Table
+from offcut.tuning.oracle.table import Table, alone
 from offcut.tuning.problem import Measured, Problem
 
 Maker = Callable[[Problem], Price]
@@ -95,8 +81,7 @@ def picks_of(
         price = make(problem)
         if isinstance(price, Corrected) and not price.has_learned:
             continue
-        weights = dict(zip(table.keys, (weight for _, weight in table.sizes), strict=True))
-        chosen[name] = min(table.points, key=Expected(price, weights))
+        chosen[name] = min(table.points, key=Expected(price, problem.weights))
     return tuple(
         Pick(who, one, table.regret(one), *table.of_oracle(table.seconds(one)))
         for who, one in chosen.items()
@@ -180,12 +165,11 @@ def replayed(
     within = _Within(price, held)
     if isinstance(price, Refitted):
         within = _Learning(price, held, price.refit)
-    weights = dict(zip(table.keys, (weight for _, weight in table.sizes), strict=True))
-    expected = Expected(within, weights, beyond)
+    expected = Expected(within, problem.weights, beyond)
     searched = space.going_by(expected)
     named, made = explorer_named(explorer)
     campaign = Campaign(
-        *(problem, searched, expected, made, named, Unkept()),
+        *(problem, searched, expected, made, named, None),
         *(_looked_up(table), trials[-1]),
     )
     try:
@@ -231,20 +215,3 @@ class _Learning(_Within):
     def refit(self, times: Times) -> None:
         """Hand over what was measured."""
         self.learn(times)
-
-
-class Unkept(Records):
-    """Records that keep nothing."""
-
-    def __init__(self) -> None:
-        object.__setattr__(self, "path", Path())
-
-    def add(self, records: Record | Iterable[Record]) -> None:
-        """Nothing is written."""
-
-    def keep(self, origins: Iterable[Origin]) -> None:
-        """Likewise."""
-
-    def trials(self, program: str, machine: str, version: str | None = None) -> tuple[Trial, ...]:
-        """None."""
-        return ()

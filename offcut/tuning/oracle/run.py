@@ -23,9 +23,7 @@ from offcut.schedule import Schedule
 from offcut.search import Expected, Points, Price, Records, Refitted, Sizes
 from offcut.search.explorers import EXPLORERS
 from offcut.tuning.campaign import LAST_RUN
-from offcut.tuning.drift import Anchor
-from offcut.tuning.known import known, trials_of
-from offcut.tuning.measuring.simulated import Measure, measuring
+from offcut.tuning.measuring.candidate import Measure, measuring
 from offcut.tuning.oracle.findings import (
     Chosen,
     Explored,
@@ -35,12 +33,11 @@ from offcut.tuning.oracle.findings import (
     explored_by,
     picks_of,
 )
-from offcut.tuning.oracle.space import LIMIT, Part, alone, narrowed, part_of
-from offcut.tuning.oracle.table import Table
-from offcut.tuning.posed import posed
-from offcut.tuning.pricing.predicting import key_of, price_of
+from offcut.tuning.oracle.table import LIMIT, Part, Table, alone, narrowed, part_of
+from offcut.tuning.pricing.predicting import price_of
 from offcut.tuning.pricing.prices import LEARNED, price_named
-from offcut.tuning.problem import DEFAULT, Limits, Measured, Problem
+from offcut.tuning.problem import DEFAULT, Limits, Measured, Problem, make_problem
+from offcut.tuning.recorded_trials import TrialLog
 
 TRIALS = (16, 32, 64, 128)
 SEEDS = 5
@@ -110,14 +107,13 @@ def oracle(
             )
     chosen = target if isinstance(target, Target) else target_named(target)
     options = check_result(chosen, "options", chosen.options("sweep", threads=threads))
-    problem = posed("sweep", program, None, constants, sizes, chosen, options, seed)
-    weights = problem.sizes
+    problem = make_problem("sweep", program, None, constants, sizes, chosen, options, seed)
     default = proved_plan(chosen, problem.request, options)
     whole = chosen.space(default, problem.request, options, ways)
     space = narrowed(whole, ways)
     prices = makers_of(problem, space)
     price = next(iter(prices.values()))(problem)
-    expected = Expected(price, {key_of(at): weight for at, weight in weights})
+    expected = Expected(price, problem.weights)
     part = part_of(space, expected, limit, most, seed)
     wanted = dict.fromkeys((whole.first, *alone(whole.first), *part.points))
     kept = records if isinstance(records, Records) else Records(records)
@@ -126,7 +122,7 @@ def oracle(
             *(problem, wanted, kept, price, measuring(problem, limits, stack).each),
             lambda done: tell("measured", done, len(wanted)),
         )
-    table = Table(weights, part.points, measured)
+    table = Table(problem.sizes, part.points, measured)
     if not table.sound:
         last = measured[part.points[-1]]
         raise TargetError(
@@ -196,24 +192,15 @@ def filled(
     tell       how many are done
     """
     wanted = tuple(dict.fromkeys(schedules))
-    trials = trials_of(records, problem)
-    there = known(trials, problem, lambda record: record.explorer not in LAST_RUN)
-    default = (trial for trial in trials if wanted and trial.schedule == str(wanted[0]))
-    anchor = Anchor.of(record for trial in default for record in trial.records)
+    log = TrialLog(records, problem, wanted[0])
+    there = log.outcomes(lambda record: record.explorer not in LAST_RUN)
     found = {one: there[text] for one in wanted if (text := str(one)) in there}
     tell(len(found))
 
-    kept = False
-
     def keep(measured: Measured) -> None:
-        nonlocal kept
-        one = replace(
-            anchor.scaled(measured), reference=()
-        )  # whoever reads a table scales nothing again
-        if not kept:
-            records.keep(problem.origins)
-            kept = True
-        records.add(one.records(problem, NAME, _predicted(problem, price, one.schedule)))
+        # whoever reads a table scales nothing again
+        one = replace(log.reference.scaled(measured), reference=())
+        log.add(one, NAME, _predicted(price, one.schedule))
         found[one.schedule] = one
         tell(len(found))
 
@@ -223,9 +210,8 @@ def filled(
     return found
 
 
-def _predicted(problem: Problem, price: Price, schedule: Schedule) -> Sequence[float | None]:
+def _predicted(price: Price, schedule: Schedule) -> Mapping[Sizes, float]:
     try:
-        guesses = price(schedule)
+        return price(schedule)
     except PartitionError:
-        return ()
-    return [guesses.get(key_of(sizes)) or None for sizes, _ in problem.sizes]
+        return {}

@@ -29,7 +29,7 @@ from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Expr
 from offcut.core.scan import Range, ScanContext
-from offcut.costmodel.closed.exactness import Exactness, worst
+from offcut.costmodel.closed.counts import Exactness, worst
 from offcut.costmodel.closed.summation import decided, folded
 from offcut.costmodel.closed.sums import Amount, Sums, of_counts, settled
 
