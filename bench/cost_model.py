@@ -43,8 +43,7 @@ from offcut.tuning.learning.heldout import held_out, table
 from offcut.tuning.learning.learn import learn
 from offcut.tuning.measuring.candidate import Bench
 from offcut.tuning.oracle import Table
-from offcut.tuning.oracle.findings import chosen_by
-from offcut.tuning.oracle.run import filled
+from offcut.tuning.oracle.run import chosen_by, filled
 from offcut.tuning.oracle.table import alone, narrowed
 from offcut.tuning.pricing.predicting import price_of
 from offcut.tuning.problem import Limits, Measured, make_problem

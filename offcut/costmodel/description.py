@@ -19,8 +19,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from offcut.costmodel.accelerator import Accelerator
-from offcut.costmodel.device import Device
+from offcut.costmodel.device import Accelerator, Device
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.machine_validation import UNSTATED, machine_faults
 from offcut.errors import TargetError

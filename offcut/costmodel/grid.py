@@ -10,14 +10,13 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, real
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Choose, Program, Stmt, Sync
-from offcut.costmodel.accelerator import Accelerator, Grid
 from offcut.costmodel.clock import stage_formula
 from offcut.costmodel.closed.cost import Cost, PieceCost, piece_at, stage_cycles
 from offcut.costmodel.closed.counts import HowExact, Way
 from offcut.costmodel.closed.formulas import Formulas
 from offcut.costmodel.closed.operations import flop
 from offcut.costmodel.closed.predicted import Predicted, Prediction, by_stage
-from offcut.costmodel.device import Device
+from offcut.costmodel.device import Accelerator, Device, Grid
 from offcut.costmodel.launch_cost import LaunchCounter
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import TargetError

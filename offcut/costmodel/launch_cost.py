@@ -39,11 +39,10 @@ from offcut.core.program import (
     Tile,
     walk,
 )
-from offcut.costmodel.accelerator import Accelerator, Grid
 from offcut.costmodel.closed.counts import Counts, Piece
 from offcut.costmodel.closed.operations import operations, picojoules
 from offcut.costmodel.closed.predicted import Predicted, joules
-from offcut.costmodel.device import Memory
+from offcut.costmodel.device import Accelerator, Grid, Memory
 from offcut.costmodel.shortened import part_of_cheapest, shortened
 from offcut.describe.microkernel import Microkernel
 from offcut.polyhedral.window_room import agent_count, window_rooms

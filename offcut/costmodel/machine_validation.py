@@ -16,8 +16,7 @@ from typing import Any
 
 from offcut.core.dtypes import DTYPES
 from offcut.core.nearest import meant
-from offcut.costmodel.accelerator import ALU_OPERATIONS, OPERANDS, QUEUES, Accelerator
-from offcut.costmodel.device import Device, Unit
+from offcut.costmodel.device import ALU_OPERATIONS, OPERANDS, QUEUES, Accelerator, Device, Unit
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.word_geometry import (
     INSTRUCTION_BITS,

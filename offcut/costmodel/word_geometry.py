@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from offcut.costmodel.accelerator import Accelerator
-from offcut.costmodel.device import Memory, Unit
+from offcut.costmodel.device import Accelerator, Memory, Unit
 
 
 def matrix_unit(machine: Accelerator) -> Unit | None:

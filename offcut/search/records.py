@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from offcut.core.records_path import OFF, default_file
 from offcut.errors import OffcutError, trim_tracebacks
-from offcut.search import transfer
+from offcut.search import record_io
 from offcut.search.record import (
     KINDS,
     Origin,
@@ -66,8 +66,8 @@ CREATE TABLE IF NOT EXISTS origin (
 """What a digest stands for, once; a file of an earlier offcut has no such table, and gets one with the first that is kept."""
 _UNNAMED = "DELETE FROM origin WHERE digest NOT IN (SELECT program FROM record UNION SELECT machine FROM record)"
 _INDEX = "CREATE INDEX addressed ON record (program, machine, version)"
-_FIELDS = ", ".join(transfer.NAMES)
-_INSERT = f"INSERT INTO record ({_FIELDS}) VALUES ({', '.join('?' * len(transfer.NAMES))})"
+_FIELDS = ", ".join(record_io.NAMES)
+_INSERT = f"INSERT INTO record ({_FIELDS}) VALUES ({', '.join('?' * len(record_io.NAMES))})"
 
 
 @trim_tracebacks
@@ -208,11 +208,11 @@ class Records:
         JSON lines hold what their digests stand for, too. The file appears whole or not at all.
         """
         file = Path(path)
-        transfer.check_form(file, "export")
+        record_io.check_form(file, "export")
         with _said(file, "export"):
             half = file.with_name(f".{os.getpid()}-{file.name}")
             try:
-                count = transfer.write(self, half, self.origins)
+                count = record_io.write(self, half, self.origins)
                 half.replace(file)
             finally:
                 half.unlink(missing_ok=True)
@@ -225,7 +225,7 @@ class Records:
         """
         file = Path(path)
         with _said(file, "import"):
-            found, told = transfer.read(file)
+            found, told = record_io.read(file)
             rows = [_row(record) for record in found]
         with self._open(writes=True) as connection:
             _keep_origins(connection, told)
@@ -390,10 +390,10 @@ def _row(record: Record) -> tuple[Any, ...]:
         "sizes": json.dumps(dict(sorted(record.sizes.items()))),
         "created": float(record.created),
     }
-    return tuple(found[name] for name in transfer.NAMES)
+    return tuple(found[name] for name in record_io.NAMES)
 
 
 def _record(row: tuple[Any, ...]) -> Record:
-    found = dict(zip(transfer.NAMES, row, strict=True))
+    found = dict(zip(record_io.NAMES, row, strict=True))
     kept = {"outcome": Outcome(found["outcome"]), "source": Source(found["source"])}
     return Record(**{**found, "sizes": json.loads(found["sizes"]), **kept})

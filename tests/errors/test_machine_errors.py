@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from offcut.costmodel.plausible import linux_features
 
 import offcut as oc
 from offcut.costmodel.description import features_of
+from offcut.costmodel.machine_validation import linux_features
 from offcut.errors import TargetError
 from tests.facade import load_machine, shipped
 

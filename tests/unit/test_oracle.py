@@ -22,9 +22,8 @@ from offcut.search.explorers import EXPLORERS
 from offcut.tuning.measuring.candidate import Bench
 from offcut.tuning.oracle import Table, oracle
 from offcut.tuning.oracle import table as oracle_table
-from offcut.tuning.oracle.findings import chosen_by, picks_of, replayed
 from offcut.tuning.oracle.report import facts
-from offcut.tuning.oracle.run import NAME, filled
+from offcut.tuning.oracle.run import NAME, chosen_by, filled, picks_of, replayed
 from offcut.tuning.oracle.table import alone, narrowed, part_of
 from offcut.tuning.pricing.predicting import price_of
 from tests import spaces

@@ -28,12 +28,12 @@ from offcut.costmodel.closed.counts import (
     values_of,
     worst,
 )
-from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.operations import instructions, is_even, operations, picojoules
 from offcut.costmodel.closed.summation import chosen, folded, middle_of, trips
 from offcut.costmodel.closed.sums import Summing, Sums, Tables, of_bytes
 from offcut.costmodel.closed.touched import Box, box
 from offcut.costmodel.closed.traffic import Held, Touched, Traffic
+from offcut.costmodel.resources import Hardware
 from offcut.costmodel.statements import Inside, StatementPrices
 from offcut.describe.computation import Names
 

@@ -49,10 +49,10 @@ from offcut.costmodel.closed.count_loops import (
 )
 from offcut.costmodel.closed.count_microkernels import MicrokernelCounts
 from offcut.costmodel.closed.counts import ZERO, Counted, Counts, Piece, Way, added, worst
-from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.summation import by_quotients, decided, folded, with_divisor
 from offcut.costmodel.closed.sums import Summing, Sums, of_counts
 from offcut.costmodel.closed.traffic import Held
+from offcut.costmodel.resources import Hardware
 
 
 def counted(

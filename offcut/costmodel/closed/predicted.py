@@ -19,10 +19,9 @@ from offcut.core.expr import Binary, Expr, real
 from offcut.core.program import Program
 from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.counts import THOUSANDTHS, ZERO, Counts, HowExact, Piece, Way
-from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.device import Device
 from offcut.costmodel.machine import Machine
-from offcut.costmodel.resources import COMPUTE, ISSUE, resources_of
+from offcut.costmodel.resources import COMPUTE, ISSUE, Hardware, resources_of
 from offcut.costmodel.shortened import shortened
 
 

@@ -14,9 +14,9 @@ import numpy as np
 from offcut.core.cached_hash import CachedHash
 from offcut.core.program import LANE, THREAD
 from offcut.costmodel.arrays import Array, Calls
-from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.nests.nest import NestCost, Nests
 from offcut.costmodel.nests.reuse import Earlier, Loops
+from offcut.costmodel.resources import Hardware
 from offcut.errors import PartitionError
 from offcut.schedule import (
     Bind,

@@ -17,7 +17,7 @@ from offcut.describe.computation import Computation
 from offcut.errors import DescribeError
 from offcut.schedule import Nest, Schedule, parts_of
 from offcut.search import Price
-from offcut.search.shared import nests_with_axes
+from offcut.search.fusion_choices import nests_with_axes
 from offcut.tuning.pricing.predicting import nest_prices, price_of
 from offcut.tuning.problem import Problem
 

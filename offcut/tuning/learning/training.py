@@ -25,7 +25,7 @@ from offcut.partition import Users
 from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
 from offcut.search import Origin, Outcome, Place, ProgramText, Record, Records, Source, Trial
-from offcut.search.transfer import read
+from offcut.search.record_io import read
 from offcut.tuning.learning.cases import LOOPS, Cases, CountedCases, has_nests
 from offcut.tuning.problem import Problem
 

@@ -13,7 +13,7 @@ from offcut.core.memo import lazy_property
 from offcut.errors import DescribeError
 from offcut.schedule import Schedule, parts_of
 from offcut.search import Expected, Outcome, Points, Sizes, Space, key_of
-from offcut.search.shared import nests_in
+from offcut.search.fusion_choices import nests_in
 from offcut.tuning.alternatives import with_ways
 from offcut.tuning.problem import Measured
 
