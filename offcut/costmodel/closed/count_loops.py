@@ -24,13 +24,13 @@ from offcut.costmodel.closed.counts import (
     Exactness,
     Piece,
     Way,
-    added,
+    sum_counts,
     values_of,
     worst,
 )
 from offcut.costmodel.closed.operations import instructions, is_even, operations, picojoules
 from offcut.costmodel.closed.summation import chosen, folded, middle_of, trips
-from offcut.costmodel.closed.sums import Summing, Sums, Tables, of_bytes
+from offcut.costmodel.closed.sums import SumMethod, Sums, SumTables, byte_methods
 from offcut.costmodel.closed.touched import Box, box
 from offcut.costmodel.closed.traffic import Held, Touched, Traffic
 from offcut.costmodel.resources import Hardware
@@ -77,7 +77,7 @@ class Tally:
     @property
     def whole(self) -> Mapping[int, Counts]:
         """The counts by piece, those of staged rows among them."""
-        return added((self.counts, {piece: one.counts for piece, one in self.staged.items()}))
+        return sum_counts((self.counts, {piece: one.counts for piece, one in self.staged.items()}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class LoopCounts(ABC):
         program: Program,
         hardware: Hardware,
         fixed: Mapping[str, Expr],
-        ways: Mapping[int, Sequence[Summing]],
+        ways: Mapping[int, Sequence[SumMethod]],
         options: Mapping[int, int],
         bytes_of: BytesOf,
     ) -> None:
@@ -151,9 +151,9 @@ class LoopCounts(ABC):
         lets = {one.name for one in statements(program.body) if isinstance(one, Let)}
         self.names = Names(used_names(program) - lets)
         self.apart: dict[str, dict[tuple[frozenset[str], ...], str]] = {}
-        self.tables = Tables()
+        self.tables = SumTables()
         self.is_open = bool(self.known.ranges)
-        self.sums = {BYTES: Sums(ways.get(BYTES, of_bytes(is_open=self.is_open)))}
+        self.sums = {BYTES: Sums(ways.get(BYTES, byte_methods(is_open=self.is_open)))}
         levels = () if bytes_of is BytesOf.NOTHING else hardware.levels
         by_array = bytes_of is not BytesOf.PIECES
         given = self.held, levels, self.known, self.sums[BYTES]
@@ -179,7 +179,7 @@ class LoopCounts(ABC):
         """With what it takes to begin a loop of lanes, and to end it."""
         assert scope.piece is not None
         once = Counts(cycles=ix.const(round(cycles * THOUSANDTHS)))
-        return replace(seen, counts=added((seen.counts, {scope.piece: once})))
+        return replace(seen, counts=sum_counts((seen.counts, {scope.piece: once})))
 
     @contextmanager
     def around(self, name: str, lo: Expr, hi: Expr) -> Iterator[None]:
@@ -201,7 +201,7 @@ class LoopCounts(ABC):
     def loop(self, name: str, lo: Expr, hi: Expr, body: Tally, known: ScanContext) -> Tally:
         """Of all iterations of a loop."""
         own = {piece: one for piece, one in body.staged.items() if name in one.moves}
-        each = added((body.counts, {piece: one.counts for piece, one in own.items()}))
+        each = sum_counts((body.counts, {piece: one.counts for piece, one in own.items()}))
         counts = {piece: self.over(name, lo, hi, one, known, piece) for piece, one in each.items()}
         some = ix.minimum(trips(lo, hi, known), 1)
         staged = {
@@ -267,7 +267,7 @@ class LoopCounts(ABC):
         if reads_memory(condition):
             self.exactness = worst(self.exactness, Exactness.BOUND)
             touched = self.traffic.block([then.touched, other.touched])
-            counts = added((then.counts, other.counts))
+            counts = sum_counts((then.counts, other.counts))
             return Tally(touched, counts, {**then.staged, **other.staged})
         on_sizes = variables(condition) <= {*self.values, *(one.name for one in self.program.sizes)}
 

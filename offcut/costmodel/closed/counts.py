@@ -107,7 +107,7 @@ def values_of(counts: Counts) -> tuple[Expr, ...]:
     return tuple(getattr(counts, one.name) for one in fields(Counts))
 
 
-def added(parts: Iterable[Mapping[int, Counts]]) -> dict[int, Counts]:
+def sum_counts(parts: Iterable[Mapping[int, Counts]]) -> dict[int, Counts]:
     """Counts by piece, of all parts together."""
     total: dict[int, Counts] = {}
     for part in parts:

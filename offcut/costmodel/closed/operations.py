@@ -12,7 +12,7 @@ from offcut.core.expr import Binary, Expr, Load, Select, Unary, children, dtype_
 from offcut.core.program import For, If, Program, Stmt, Store
 from offcut.core.scan import Range, ScanContext
 from offcut.costmodel.closed.summation import decided, folded
-from offcut.costmodel.closed.sums import Amount, Sums, of_counts, settled
+from offcut.costmodel.closed.sums import Amount, Sums, count_methods, first_success
 from offcut.costmodel.device import Energy, Picojoules
 
 _ALIKE = {
@@ -111,6 +111,6 @@ def flop(program: Program, sizes: Mapping[str, int]) -> Amount:
             total = ix.add(total, term)
         return total
 
-    return settled(
-        of_counts(is_open=bool(known.ranges)), lambda sums: block(program.body, known, sums)
+    return first_success(
+        count_methods(is_open=bool(known.ranges)), lambda sums: block(program.body, known, sums)
     )

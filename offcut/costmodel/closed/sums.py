@@ -41,7 +41,7 @@ MIN_PARTS_OF_TERM = 16
 Array: TypeAlias = npt.NDArray[Any]
 
 
-class TooMany(Exception):
+class SumTooLarge(Exception):
     """A count takes more work than is done for it."""
 
 
@@ -58,7 +58,7 @@ class _Table:
 
 
 @dataclass
-class Tables:
+class SumTables:
     """The sums of one program, at one choice of sizes.
 
     left  parts of terms that may still be evaluated
@@ -92,7 +92,7 @@ class Tables:
     def value(self, expr: Expr) -> Expr:
         """`expr`, which names no iterator, with every sum added up.
 
-        Raises TooMany where that is more work than is left.
+        Raises SumTooLarge where that is more work than is left.
         """
         sums = dict.fromkeys(all_loads(expr))
         for load in sums:
@@ -128,7 +128,7 @@ class Tables:
             return np.zeros(count, np.int64)
         self.left -= terms * max(table.parts, MIN_PARTS_OF_TERM)
         if self.left < 0:
-            raise TooMany
+            raise SumTooLarge
         inside = {name: np.repeat(values, trips) for name, values in around.items()}
         inside[table.name] = np.arange(terms) + np.repeat(lo - (ends - trips), trips)
         total = np.concatenate([[0], np.cumsum(self._at(table.term, inside, terms))])
@@ -136,7 +136,7 @@ class Tables:
         return each[which.reshape(-1)]
 
 
-class Summing(Enum):
+class SumMethod(Enum):
     """How a sum is taken."""
 
     ADDED = "added"  # short closed forms, else terms that are added up: where all sizes are known
@@ -147,25 +147,25 @@ class Summing(Enum):
     @property
     def exactness(self) -> Exactness:
         """Of the sum."""
-        other = {Summing.HALF_WAY: Exactness.ESTIMATE, Summing.BOUND: Exactness.BOUND}
+        other = {SumMethod.HALF_WAY: Exactness.ESTIMATE, SumMethod.BOUND: Exactness.BOUND}
         return other.get(self, Exactness.EXACT)
 
 
-def of_counts(*, is_open: bool) -> Sequence[Summing]:
+def count_methods(*, is_open: bool) -> Sequence[SumMethod]:
     """The ways to sum counts, the better first.
 
     is_open  whether a size is not given: nothing can be added up then
     """
-    return (*_added(is_open), Summing.CLOSED, Summing.BOUND)
+    return (*_added(is_open), SumMethod.CLOSED, SumMethod.BOUND)
 
 
-def of_bytes(*, is_open: bool) -> Sequence[Summing]:
+def byte_methods(*, is_open: bool) -> Sequence[SumMethod]:
     """Likewise bytes, whose terms are longer: how a count is bounded would say nothing of them."""
-    return (*_added(is_open), Summing.HALF_WAY)
+    return (*_added(is_open), SumMethod.HALF_WAY)
 
 
-def _added(is_open: bool) -> Sequence[Summing]:
-    return () if is_open else (Summing.ADDED,)
+def _added(is_open: bool) -> Sequence[SumMethod]:
+    return () if is_open else (SumMethod.ADDED,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +184,12 @@ class Sums:
     failed  whether it did not: what has been summed means nothing then
     """
 
-    ways: Sequence[Summing]
-    tables: Tables = field(default_factory=Tables)
+    ways: Sequence[SumMethod]
+    tables: SumTables = field(default_factory=SumTables)
     failed: bool = False
 
     @property
-    def way(self) -> Summing:
+    def way(self) -> SumMethod:
         """The one in which they are taken."""
         return self.ways[0]
 
@@ -198,41 +198,43 @@ class Sums:
         if self.failed:
             return term
         match self.way:
-            case Summing.ADDED:
+            case SumMethod.ADDED:
                 short = short_sum(name, lo, hi, term, known, splits=1, longest=SHORT)
                 if short is not None:
                     return short
                 return self.tables.stands_for(name, lo, hi, folded(term))
-            case Summing.CLOSED:
+            case SumMethod.CLOSED:
                 try:
                     return summed(name, lo, hi, term, known)
                 except NoClosedForm:
                     self.failed = True
                     return term
-            case Summing.HALF_WAY:
+            case SumMethod.HALF_WAY:
                 return (at_most if asks(term, name) else half_way)(name, lo, hi, term, known)
-            case Summing.BOUND:
+            case SumMethod.BOUND:
                 return at_most(name, lo, hi, term, known)
 
     def where(self, condition: Expr, then: Expr, other: Expr) -> Expr:
         """One of two counts, by a condition that iterators decide."""
-        return ix.add(then, other) if self.way is Summing.BOUND else chosen(condition, then, other)
+        return (
+            ix.add(then, other) if self.way is SumMethod.BOUND else chosen(condition, then, other)
+        )
 
     def at_last(self, total: Expr) -> Expr:
         """A sum over all loops, with what is left to add up."""
-        if self.way is not Summing.ADDED or self.failed:
+        if self.way is not SumMethod.ADDED or self.failed:
             return total
         try:
             return self.tables.value(total)
-        except TooMany:
+        except SumTooLarge:
             self.failed = True
             return total
 
 
-def settled(ways: Sequence[Summing], count: Callable[[Sums], Expr]) -> Amount:
+def first_success(ways: Sequence[SumMethod], count: Callable[[Sums], Expr]) -> Amount:
     """A count that is made of sums, from the first way on until one does."""
     sums = Sums(ways)
     total = sums.at_last(count(sums))
     if sums.failed:
-        return settled(ways[1:], count)
+        return first_success(ways[1:], count)
     return Amount(total, sums.way.exactness)
