@@ -38,17 +38,15 @@ from offcut.experiment.machine import describe
 from offcut.experiment.table import wide_console
 from offcut.experiment.timing import Timing
 from offcut.schedule import Schedule
-from offcut.search import Expected, Points, Records, Space
+from offcut.search import Expected, Points, Records, Space, key_of
 from offcut.tuning.learning.heldout import held_out, table
 from offcut.tuning.learning.learn import learn
 from offcut.tuning.measuring.candidate import Bench
 from offcut.tuning.oracle import Table
-from offcut.tuning.oracle.findings import chosen_by
-from offcut.tuning.oracle.run import filled
-from offcut.tuning.oracle.space import alone, narrowed
-from offcut.tuning.posed import posed
-from offcut.tuning.pricing.predicting import key_of, price_of
-from offcut.tuning.problem import Limits, Measured
+from offcut.tuning.oracle.run import chosen_by, filled
+from offcut.tuning.oracle.table import alone, narrowed
+from offcut.tuning.pricing.predicting import price_of
+from offcut.tuning.problem import Limits, Measured, make_problem
 
 SCHEDULES, QUICK = 64, 16
 """Of each program."""
@@ -97,7 +95,7 @@ def figures(judged: Judged, count: int, budget: float, records: Records) -> Figu
     target = oc.target("cpu")
     options = target.options("tune", threads=1)
     given = judged.output, judged.inputs, judged.constants, judged.held_out
-    problem = posed("tune", *given, target, options)
+    problem = make_problem("tune", *given, target, options)
     weights = problem.sizes
     planned = proved_plan(target, problem.request, options)
     whole = target.space(planned, problem.request, options, 1)

@@ -23,7 +23,7 @@ from offcut.backends.compile_request import make_request, zero_constants
 from offcut.experiment.bench import read_options
 from offcut.experiment.machine import describe
 from offcut.experiment.table import wide_console
-from offcut.search.verdict import Verdict, last_word, verdicts_of
+from offcut.search.trials import Verdict, latest_verdict, verdicts_of
 from offcut.tuning.problem import Limits
 
 TRIALS, QUICK = 48, 8
@@ -50,7 +50,9 @@ def settled(judged: Judged, records: oc.Records, trials: int, budget: float) -> 
     known = zero_constants(judged.constants, judged.output, judged.inputs, "tune")
     program = make_request(judged.output, judged.inputs, known, "tune").program
     tried = records.trials(program.digest, TARGET.record_key(OPTIONS), oc.__version__)
-    word = last_word(verdicts_of(record for record in records if record.program == program.digest))
+    word = latest_verdict(
+        verdicts_of(record for record in records if record.program == program.digest)
+    )
     assert word is not None
     return word, len(tried)
 

@@ -9,9 +9,16 @@ from statistics import geometric_mean
 import offcut
 from offcut.backends.target import Options, Target
 from offcut.costmodel import processor
-from offcut.search import Record, Records, settled, transfer
-from offcut.search.trials import by_place
-from offcut.search.verdict import BEST, DEFAULT, Verdict, last_word, plans_alike, verdicts_of
+from offcut.search import Record, Records, record_io, verdict_lookup
+from offcut.search.trials import (
+    BEST,
+    DEFAULT,
+    Verdict,
+    by_place,
+    has_same_planner,
+    latest_verdict,
+    verdicts_of,
+)
 
 
 def ship(records: Records, target: Target, options: Options, folder: Path | None = None) -> Path:
@@ -21,13 +28,13 @@ def ship(records: Records, target: Target, options: Options, folder: Path | None
     folder  None: that of the package
     """
     kind = target.machine_kind(options)
-    file = (folder or settled.SHIPPED) / f"{_name(target.machine.title)}-{kind}.jsonl"
+    file = (folder or verdict_lookup.SHIPPED) / f"{_name(target.machine.title)}-{kind}.jsonl"
     gain = processor(target.machine).policy.gain
     made = _settled(records, target.record_key(options), 1 + gain)
     told = {record.program for record in records if record.explorer == BEST}
-    before = transfer.read(file)[0] if file.exists() else []
+    before = record_io.read(file)[0] if file.exists() else []
     file.parent.mkdir(exist_ok=True)
-    transfer.write([*(one for one in before if one.program not in told), *made], file)
+    record_io.write([*(one for one in before if one.program not in told), *made], file)
     return file
 
 
@@ -37,10 +44,10 @@ def _settled(records: Records, machine: str, least: float) -> list[Record]:
     """
     found: list[Record] = []
     for (_, place, version), trials in by_place(records).items():
-        if place != machine or not plans_alike(version, offcut.__version__):
+        if place != machine or not has_same_planner(version, offcut.__version__):
             continue
         kept = [record for trial in trials for record in trial.records]
-        word = last_word(verdicts_of(sorted(kept, key=lambda record: record.created)))
+        word = latest_verdict(verdicts_of(sorted(kept, key=lambda record: record.created)))
         if word is not None and word.changes and _gain(word) >= least:
             found += (
                 record

@@ -111,7 +111,7 @@ _NAMES = {
     "Limits": "tuning.problem",
     "Seen": "search.explorers",
     "explorer_named": "search.explorers",
-    "nests_in": "search.shared",
+    "nests_in": "search.fusion_choices",
     "parts_of": "schedule",
     "with_parts": "schedule",
     "shipped": "costmodel",
@@ -120,7 +120,7 @@ _NAMES = {
     "Rows": "costmodel.learned.rows",
     "Valued": "graph.sizes.extents",
     "app": "cli",
-    "handed_over": "search.transfer:read",
+    "handed_over": "search.record_io:read",
 }
 """A name of tests, and the module of offcut that it lives in; after a colon its name there, where it differs."""
 

@@ -27,7 +27,7 @@ from offcut.costmodel import (
     stage_seconds,
 )
 from offcut.costmodel.nests import SchedulePrices
-from offcut.costmodel.regret import choice_errors
+from offcut.costmodel.nests.schedules import choice_errors
 
 if TYPE_CHECKING:
     from offcut.backends.target import Resources, Target

@@ -53,7 +53,7 @@ from offcut.partition import LoopCut, Users
 from offcut.polyhedral.sync import Agents
 from offcut.schedule import Resolving, Schedule
 from offcut.search import Points, place_of
-from offcut.search.settled import kind_of
+from offcut.search.verdict_lookup import machine_kind
 
 _RENAMED = {
     "any_cover": "accepts_any_cover",
@@ -445,7 +445,7 @@ class Target(Planner, Codegen, Runtime, Resources):
     def machine_kind(self, options: Options) -> str:
         """Return the kind of machine in shipped records, the same for all such machines; they use no external microkernels."""
         lent: list[str] = []
-        return kind_of(self.name, self.machine, options.threads, options.reassociate, lent)
+        return machine_kind(self.name, self.machine, options.threads, options.reassociate, lent)
 
     def plan(
         self,

@@ -16,7 +16,7 @@ from offcut.core.records_path import default_file
 from offcut.errors import OffcutError
 from offcut.schedule import Schedule
 from offcut.search import Records
-from offcut.search.settled import Settled, settled_before, settled_in
+from offcut.search.verdict_lookup import VerdictLookup, recorded_verdict, shipped_verdict
 
 # What a user says of records: a file; False: none; None: the default file, and behind it what is shipped.
 RecordsArg: TypeAlias = str | os.PathLike[str] | Records | bool | None
@@ -74,22 +74,22 @@ def record_ignored_note(source: str, error: Exception) -> str:
 
 def _lookups(
     request: CompileRequest, options: Options, target: Target, records: RecordsArg
-) -> Iterator[Settled]:
+) -> Iterator[VerdictLookup]:
     if records is False:
         return
     try:
         file = _file(records)
         exists = file is not None and file.exists()
     except (OSError, RuntimeError) as error:  # no rights to the folder, no home
-        yield Settled(because=f"they cannot be used: {error}")
+        yield VerdictLookup(because=f"they cannot be used: {error}")
         file, exists = None, False
     digest = digest_of(request.text)
     if file is not None and exists:
-        yield settled_in(file, digest, target.record_key(options))
+        yield recorded_verdict(file, digest, target.record_key(options))
     elif records is not None and file is not None:
-        yield Settled(because=f"there is no file {file}")
+        yield VerdictLookup(because=f"there is no file {file}")
     if records is None and file is not None:
-        yield settled_before(digest, target.machine_kind(options))
+        yield shipped_verdict(digest, target.machine_kind(options))
 
 
 def _file(records: RecordsArg) -> Path | None:

@@ -1,83 +1,48 @@
 """What a cut costs: machine descriptions as data, and formulas in the sizes."""
 
-from offcut.costmodel.accelerator import Accelerator
-from offcut.costmodel.choice import (
-    SumExtents,
-    blocks_of,
-    choice_seconds,
-    pack_seconds,
-    unpacked_factor,
-)
-from offcut.costmodel.closed import (
-    Cost,
-    Exactness,
-    Formulas,
-    Hardware,
-    HowExact,
-    Level,
-    StageSeconds,
-    cost,
-    formulas,
-    quantity,
-    stage_seconds,
-    table,
-)
-from offcut.costmodel.description import features_of, load, of_plain, plain, shipped
-from offcut.costmodel.device import Device, Energy, MainMemory, Memory, Unit
-from offcut.costmodel.machine import Loops, Machine, Threads, TileUnit, processor
-from offcut.costmodel.option_selection import OptionSelection, select_options
-from offcut.costmodel.roofline import Roofline, roofline
-from offcut.costmodel.shortened import shortened, shortened_over
-from offcut.costmodel.statements import Inside, StatementPrices
-from offcut.costmodel.tile_cycles import tile_cycles
-from offcut.costmodel.tiles import copies_worth, tile_price
-from offcut.costmodel.worth import sampled, worth
-
-__all__ = [
-    "Accelerator",
-    "Cost",
-    "Device",
-    "Energy",
-    "Exactness",
-    "Formulas",
-    "Hardware",
-    "HowExact",
-    "Inside",
-    "Level",
-    "Loops",
-    "Machine",
-    "MainMemory",
-    "Memory",
-    "OptionSelection",
-    "Roofline",
-    "StageSeconds",
-    "StatementPrices",
-    "SumExtents",
-    "Threads",
-    "TileUnit",
-    "Unit",
-    "blocks_of",
-    "choice_seconds",
-    "copies_worth",
-    "cost",
-    "features_of",
-    "formulas",
-    "load",
-    "of_plain",
-    "pack_seconds",
-    "plain",
-    "processor",
-    "quantity",
-    "roofline",
-    "sampled",
-    "select_options",
-    "shipped",
-    "shortened",
-    "shortened_over",
-    "stage_seconds",
-    "table",
-    "tile_cycles",
-    "tile_price",
-    "unpacked_factor",
-    "worth",
-]
+from offcut.costmodel.choice import SumExtents as SumExtents
+from offcut.costmodel.choice import blocks_of as blocks_of
+from offcut.costmodel.choice import choice_seconds as choice_seconds
+from offcut.costmodel.choice import pack_seconds as pack_seconds
+from offcut.costmodel.choice import unpacked_factor as unpacked_factor
+from offcut.costmodel.closed import Cost as Cost
+from offcut.costmodel.closed import Exactness as Exactness
+from offcut.costmodel.closed import Formulas as Formulas
+from offcut.costmodel.closed import Hardware as Hardware
+from offcut.costmodel.closed import HowExact as HowExact
+from offcut.costmodel.closed import Level as Level
+from offcut.costmodel.closed import StageSeconds as StageSeconds
+from offcut.costmodel.closed import cost as cost
+from offcut.costmodel.closed import formulas as formulas
+from offcut.costmodel.closed import quantity as quantity
+from offcut.costmodel.closed import stage_seconds as stage_seconds
+from offcut.costmodel.closed import table as table
+from offcut.costmodel.description import features_of as features_of
+from offcut.costmodel.description import load as load
+from offcut.costmodel.description import of_plain as of_plain
+from offcut.costmodel.description import plain as plain
+from offcut.costmodel.description import shipped as shipped
+from offcut.costmodel.device import Accelerator as Accelerator
+from offcut.costmodel.device import Device as Device
+from offcut.costmodel.device import Energy as Energy
+from offcut.costmodel.device import MainMemory as MainMemory
+from offcut.costmodel.device import Memory as Memory
+from offcut.costmodel.device import Unit as Unit
+from offcut.costmodel.machine import Loops as Loops
+from offcut.costmodel.machine import Machine as Machine
+from offcut.costmodel.machine import Threads as Threads
+from offcut.costmodel.machine import TileUnit as TileUnit
+from offcut.costmodel.machine import processor as processor
+from offcut.costmodel.option_selection import OptionSelection as OptionSelection
+from offcut.costmodel.option_selection import select_options as select_options
+from offcut.costmodel.resources import Roofline as Roofline
+from offcut.costmodel.resources import roofline as roofline
+from offcut.costmodel.shortened import shortened as shortened
+from offcut.costmodel.shortened import shortened_over as shortened_over
+from offcut.costmodel.statements import Inside as Inside
+from offcut.costmodel.statements import StatementPrices as StatementPrices
+from offcut.costmodel.tile_cycles import copies_worth as copies_worth
+from offcut.costmodel.tile_cycles import tile_cycles as tile_cycles
+from offcut.costmodel.tile_cycles import tile_price as tile_price
+from offcut.costmodel.worth import sampled as sampled
+from offcut.costmodel.worth import worth as worth

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import NDArray
 
 from offcut.core.expr import (
     Binary,
@@ -28,8 +30,8 @@ Array: TypeAlias = npt.NDArray[np.float64]
 """By call; of what is asked of each level of memory, by level and call."""
 
 _LOGIC: Mapping[str, Callable[..., Any]] = {
-    "and": np.logical_and,
-    "or": np.logical_or,
+    "and": lambda *parts: reduce(np.logical_and, parts),
+    "or": lambda *parts: reduce(np.logical_or, parts),
     "not": np.logical_not,
 }
 _FAST: dict[str, Callable[..., Any]] = {**NUMPY, "min": np.minimum, "max": np.maximum}
@@ -72,9 +74,9 @@ class Formulas:
             case Lookup(table, _):
                 self._steps.append((place, _lookup(np.array(table)), parts))
             case Select():
-                self._steps.append((place, _where, parts))
+                self._steps.append((place, np.where, parts))
             case Logic(op, _):
-                self._steps.append((place, _logic(op), parts))
+                self._steps.append((place, _LOGIC[op], parts))
             case Binary(op) | Unary(op) | Compare(op):
                 self._steps.append((place, _FAST[op], parts))
             case _:
@@ -82,24 +84,8 @@ class Formulas:
         return place
 
 
-def _where(condition: Any, then: Any, other: Any) -> Any:
-    return np.where(condition, then, other)
-
-
 def _lookup(table: Array) -> Callable[[Array], Array]:
     return lambda index: table[np.asarray(index).astype(np.int64)]
-
-
-def _logic(op: str) -> Callable[..., Any]:
-    join = _LOGIC[op]
-
-    def joined(*parts: Any) -> Any:
-        found = join(parts[0]) if op == "not" else parts[0]
-        for part in parts[1:]:
-            found = join(found, part)
-        return found
-
-    return joined
 
 
 @dataclass(frozen=True)
@@ -123,3 +109,6 @@ class Calls:
     def constant(self, value: float) -> Array:
         """The same at each call."""
         return np.full(self.count, float(value))
+
+
+Values: TypeAlias = NDArray[Any]

@@ -8,7 +8,7 @@ of the cycles that are counted of its tiles along all columns, and the price is 
 
 with ``near`` and ``far`` what the nearest cache, and the memory that holds K*N elements, give per cycle; what fits the nearest comes from no further. Left out is what is alike
 for the ways that compete: the rows' operand, the result, levels further out, and what moving does not hide. Where K or N are open,
-T(h) is ``K*N*c(h) + N*u(h)``. How far it is off, and what a call takes longer for it, `plan` says (`offcut.costmodel.regret`).
+T(h) is ``K*N*c(h) + N*u(h)``. How far it is off, and what a call takes longer for it, `plan` says (`offcut.costmodel.nests.schedules`).
 """
 
 from __future__ import annotations

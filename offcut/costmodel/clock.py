@@ -23,7 +23,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -55,19 +55,13 @@ def stage_formula(resources: Mapping[str, Expr], loss: float) -> Expr:
     return _busiest(tuple(resources.values()), loss, most, unhidden)
 
 
-def stage_arrays(resources: Sequence[Array] | Array, loss: float) -> Array:
-    """Return the same by call, in arrays."""
+def stage_arrays(resources: Sequence[Any] | Array, loss: float) -> Any:
+    """Return the same of numbers, or of arrays, by call."""
 
-    def unhidden(total: Array, busy: Array, far: Array) -> Array:
+    def unhidden(total: Any, busy: Any, far: Any) -> Any:
         return total + loss * np.minimum(busy, far)
 
     return _busiest(tuple(resources), loss, np.maximum, unhidden)
-
-
-def stage_number(resources: Mapping[str, float], loss: float) -> float:
-    """Return the same of one call."""
-    numbers = tuple(resources.values())
-    return _busiest(numbers, loss, max, lambda total, a, b: total + loss * min(a, b))
 
 
 def _busiest(

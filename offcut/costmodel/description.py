@@ -19,21 +19,13 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from offcut.core.dtypes import DTYPES
-from offcut.costmodel.accelerator import Accelerator
-from offcut.costmodel.device import Device
+from offcut.costmodel.device import Accelerator, Device
 from offcut.costmodel.machine import Machine
-from offcut.costmodel.plausible import implausible
-from offcut.costmodel.workable import faults
+from offcut.costmodel.machine_validation import UNSTATED, machine_faults
 from offcut.errors import TargetError
 
-_LONGEST = 2**31 - 1  # cycles that a waiting thread counts
 SHIPPED = Path(__file__).with_name("machines")
 T = TypeVar("T")
-D = TypeVar("D", bound=Device)
-_UNSTATED = "it is not stated, and no like= states it"
-PACKING = ("x86_64", "aarch64")
-"""Architectures whose code packs operands for the second level of its caches, to stream from the third; another machine may have one scratchpad."""
 
 
 def shipped() -> tuple[str, ...]:
@@ -142,53 +134,10 @@ class _File:
     def machine(self) -> Device:
         """What the file describes."""
         stated = self.merged()
-        if "core" not in stated:
-            engines = self.section(Accelerator, stated, ())
-            for at, because, *help in faults(engines):
-                raise self.refused(at, because, *help)
-            return self.checked(engines)
-        made = self.section(Machine, stated, ())
-        unroll = made.tiles.unroll
-        packs = made.architecture in PACKING
-        if packs and len(made.memory) < 3:
-            raise self.refused(
-                ("memory",),
-                f"packed operands stream from the third of its levels, and {len(made.memory)} stand there: a list is stated whole",
-            )
-        for position, level in enumerate(made.memory):
-            at = ("memory", str(position))
-            if packs and level.ways is None:
-                raise self.refused((*at, "ways"), _UNSTATED)
-            if level.line & (level.line - 1):
-                raise self.refused((*at, "line"), f"it is a power of 2, got {level.line}")
-            if any(level.name == nearer.name for nearer in made.memory[:position]):
-                raise self.refused((*at, "name"), f"another level is called {level.name}")
-        for count, widths in ((32, made.tiles.vectors_32), (16, made.tiles.vectors_16)):
-            for rows, wide in enumerate(widths, start=1):
-                if rows * wide + wide >= count:
-                    because = f"{rows} rows of {wide}, as many of B and one of A need more than {count} registers"
-                    raise self.refused(("tiles", f"vectors_{count}", str(rows - 1)), because)
-        if unroll < 4 or unroll & (unroll - 1):
-            raise self.refused(("tiles", "unroll"), f"it is a power of 2, at least 4, got {unroll}")
-        if max(made.threads.spin_cycles, made.threads.recent_cycles) > _LONGEST:
-            raise self.refused(("threads",), f"spin_cycles, recent_cycles are at most {_LONGEST}")
-        return self.checked(made)
-
-    def checked(self, made: D) -> D:
-        """What holds of every machine, or a refusal."""
-        for position, unit in enumerate(made.unit):
-            at = ("unit", str(position), "of")
-            if not unit.of:
-                raise self.refused(at, "a unit multiplies elements of some type")
-            for number, dtype in enumerate(unit.of):
-                if dtype not in DTYPES:
-                    known = f"element types are {', '.join(DTYPES)}, got {dtype!r}"
-                    raise self.refused((*at, str(number)), known)
-        capacities = [one.bytes for one in made.energy.sram] if made.energy else []
-        if capacities != sorted(capacities):
-            raise self.refused(("energy", "sram"), "the smallest memory comes first")
-        for where, because, *help in implausible(made):
-            raise self.refused(where, because, *help)
+        kind: type[Device] = Machine if "core" in stated else Accelerator
+        made = self.section(kind, stated, ())
+        for at, because, *help in machine_faults(made):
+            raise self.refused(at, because, *help)
         return made
 
     def merged(self) -> dict[str, Any]:
@@ -233,7 +182,7 @@ class _File:
                 raise self.refused((*at, key), has)
         for key, field in known.items():
             if key not in table and not _may_lack(field, hints[key]):
-                raise self.refused((*at, key), _UNSTATED)
+                raise self.refused((*at, key), UNSTATED)
         given = [key for key in known if key in table or known[key].default is MISSING]
         return kind(
             **{

@@ -10,15 +10,13 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, real
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Choose, Program, Stmt, Sync
-from offcut.costmodel.accelerator import Accelerator, Grid
 from offcut.costmodel.clock import stage_formula
 from offcut.costmodel.closed.cost import Cost, PieceCost, piece_at, stage_cycles
-from offcut.costmodel.closed.counts import Way
-from offcut.costmodel.closed.exactness import Exactness, HowExact
-from offcut.costmodel.closed.flop import flop
+from offcut.costmodel.closed.counts import HowExact, Way
 from offcut.costmodel.closed.formulas import Formulas
+from offcut.costmodel.closed.operations import flop
 from offcut.costmodel.closed.predicted import Predicted, Prediction, by_stage
-from offcut.costmodel.device import Device
+from offcut.costmodel.device import Accelerator, Device, Grid
 from offcut.costmodel.launch_cost import LaunchCounter
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import TargetError
@@ -63,15 +61,9 @@ def grid_prediction(
         else:
             pieces.append(counter.launch(stmt, None))
             launches += 1
-    exactness = HowExact(
-        flop=Exactness.ESTIMATE,
-        bytes=Exactness.ESTIMATE,
-        cycles=Exactness.ESTIMATE,
-        energy=Exactness.ESTIMATE,
-    )
     nothing = {memory.name: ZERO for memory in machine.memory}
     call = launches * grid.launch_seconds * machine.hertz
-    return Prediction(tuple(pieces), tuple(choices), nothing, {}, exactness, call)
+    return Prediction(tuple(pieces), tuple(choices), nothing, {}, HowExact.estimates(), call)
 
 
 def _without_barriers(body: Sequence[Stmt]) -> list[Stmt]:

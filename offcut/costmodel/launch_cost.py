@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import reduce
 
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays
@@ -40,13 +39,11 @@ from offcut.core.program import (
     Tile,
     walk,
 )
-from offcut.costmodel.accelerator import Accelerator, Grid
-from offcut.costmodel.cheapest import part_of_cheapest
 from offcut.costmodel.closed.counts import Counts, Piece
 from offcut.costmodel.closed.operations import operations, picojoules
-from offcut.costmodel.closed.predicted import Predicted
-from offcut.costmodel.device import Memory
-from offcut.costmodel.shortened import shortened
+from offcut.costmodel.closed.predicted import Predicted, joules
+from offcut.costmodel.device import Accelerator, Grid, Memory
+from offcut.costmodel.shortened import part_of_cheapest, shortened
 from offcut.describe.microkernel import Microkernel
 from offcut.polyhedral.window_room import agent_count, window_rooms
 
@@ -116,6 +113,7 @@ class LaunchCounter:
             return shortened(Binary("*", Binary("*", real(amount), real(1 / rate)), share))
 
         shared, l2 = self.shared, machine.memory[-1]
+        lanes = next((u.multiply_adds for u in machine.unit if "float32" in u.of), 1.0)
         resident = count * self.resident((stmt,))
         waves = real(ix.ceildiv(blocks, resident))
         has_work = Compare(">", work.instances, ZERO)
@@ -126,7 +124,7 @@ class LaunchCounter:
         main = self.machine.dram
         resources = {
             TENSOR: busy(work.steps, self.tensor_rate(work.kernels)),
-            LANES: busy(work.operations, self.rate_of("float32")),
+            LANES: busy(work.operations, lanes),
             shared.name: busy(work.shared, shared.bytes_per_cycle),
             l2.name: busy(work.main, l2.bytes_per_cycle),
             main.name: Binary("*", real(dram_bytes), real(1 / (main.bytes_per_cycle * count))),
@@ -144,7 +142,8 @@ class LaunchCounter:
             instructions=ZERO,
             picojoules=work.picojoules,
         )
-        return Predicted(piece, counts, resources, bytes_, self.joules(work, bytes_))
+        energy = joules(work.picojoules, bytes_, machine)
+        return Predicted(piece, counts, resources, bytes_, energy)
 
     def count(
         self, body: Sequence[Stmt], values: Mapping[str, Expr], times: Expr, work: Work
@@ -155,10 +154,9 @@ class LaunchCounter:
         """
         for stmt in body:
             match stmt:
-                case For(name, lo, hi, inner):
-                    lo, hi = substitute(lo, values), substitute(hi, values)
-                    trips = ix.maximum(ix.sub(hi, lo), 0)
-                    at = _typical(stmt, lo, trips)
+                case For(name, lo, _, inner):
+                    trips = _trips(stmt, values)
+                    at = _typical(stmt, substitute(lo, values), trips)
                     self.count(inner, {**values, name: at}, ix.mul(times, trips), work)
                 case If(condition, then, other):
                     holds = substitute(condition, values)
@@ -167,10 +165,8 @@ class LaunchCounter:
                         self.count(other, values, Select(holds, ZERO, times), work)
                     else:
                         self.count((*then, *other), values, times, work)
-                case Let(name, _, _, value, inner):
-                    self.count(inner, {**values, name: substitute(value, values)}, times, work)
-                case Alloc(body=inner):
-                    self.count(inner, values, times, work)
+                case Let() | Alloc():
+                    self.count(*_inside(stmt, values), times, work)
                 case Choose(options):
                     works = [Work() for _ in options]
                     for option, own in zip(options, works, strict=True):
@@ -237,8 +233,7 @@ class LaunchCounter:
             inner = stmt
             terms: Expr = ONE
             while isinstance(inner, For):
-                lo, hi = substitute(inner.lo, values), substitute(inner.hi, values)
-                terms = ix.mul(terms, ix.maximum(ix.sub(hi, lo), 0))
+                terms = ix.mul(terms, _trips(inner, values))
                 inner = inner.body[0]
             assert isinstance(inner, Store)
             instances = ix.mul(ix.mul(ix.mul(rows, columns), terms), times)
@@ -282,23 +277,6 @@ class LaunchCounter:
         if self.machine.energy is not None:
             each = round(1000 * picojoules(store, self.program, self.machine.energy))
             work.add("picojoules", ix.mul(each, instances))
-
-    def joules(self, work: Work, bytes_by_memory: Mapping[str, Expr]) -> Expr:
-        """Return the estimated energy in joules, of the operations and of the bytes from each memory."""
-        energy = self.machine.energy
-        if energy is None:
-            return real(0.0)
-        rates = {memory.name: energy.on_chip(memory.bytes) for memory in self.machine.memory}
-        rates[self.machine.dram.name] = energy.dram
-        parts = [
-            Binary("*", real(size), real(1e-12 * rates[n])) for n, size in bytes_by_memory.items()
-        ]
-        operation_energy = Binary("*", real(work.picojoules), real(1e-15))
-        return shortened(reduce(lambda a, b: Binary("+", a, b), parts, operation_energy))
-
-    def rate_of(self, dtype: str) -> float:
-        """Return the multiply-adds per cycle of a multiprocessor's lanes."""
-        return next((u.multiply_adds for u in self.machine.unit if dtype in u.of), 1.0)
 
     def tensor_rate(self, kernels: Mapping[str, None]) -> float:
         """Return the multiply-adds per cycle of a multiprocessor's tensor cores, for the element types of these microkernels."""
@@ -356,12 +334,10 @@ class LaunchCounter:
         for stmt in body:
             inner: Expr | None = None
             match stmt:
-                case For(name, lo, hi, inner_body, unit=unit):
-                    lo, hi = substitute(lo, values), substitute(hi, values)
-                    inner_values = {
-                        **values,
-                        name: _typical(stmt, lo, ix.maximum(ix.sub(hi, lo), 0)),
-                    }
+                case For(name, lo, _, inner_body, unit=unit):
+                    trips = _trips(stmt, values)
+                    first = substitute(lo, values)
+                    inner_values = {**values, name: _typical(stmt, first, trips)}
                     if unit in _LANES and not any(
                         isinstance(child, Tile | Alloc) for child in walk(inner_body)
                     ):
@@ -371,15 +347,10 @@ class LaunchCounter:
                     else:
                         inner = self.latency(inner_body, inner_values, depth)
                     if unit is None and inner != real(0.0):
-                        trips = ix.maximum(ix.sub(hi, lo), 0)
                         inner = Binary("*", real(trips), inner)
-                case If(_, then, other):
-                    inner = self.latency((*then, *other), values, depth)
-                case Let(name, _, _, value, inner_body):
-                    inner_values = {**values, name: substitute(value, values)}
-                    inner = self.latency(inner_body, inner_values, depth)
-                case Alloc(body=inner_body):
-                    inner = self.latency(inner_body, values, max(depth, stmt.depth))
+                case If() | Let() | Alloc():
+                    deeper = max(depth, stmt.depth) if isinstance(stmt, Alloc) else depth
+                    inner = self.latency(*_inside(stmt, values), deeper)
                 case Choose(options) if options:
                     costs = [substitute(one.cost, values) for one in options]
                     parts = [self.latency(one.body, values, depth) for one in options]
@@ -416,22 +387,36 @@ def _typical(loop: For, lo: Expr, trips: Expr) -> Expr:
     return ix.add(lo, ix.floordiv(ix.maximum(ix.sub(trips, 1), 0), 2))
 
 
+def _inside(stmt: Stmt, values: Mapping[str, Expr]) -> tuple[Sequence[Stmt], Mapping[str, Expr]]:
+    """Return the statements inside of one, both sides of a condition, and the values of the iterators around them: the first of a loop."""
+    match stmt:
+        case For(name, lo, _, inner):
+            return inner, {**values, name: substitute(lo, values)}
+        case If(_, then, other):
+            return (*then, *other), values
+        case Let(name, _, _, value, inner):
+            return inner, {**values, name: substitute(value, values)}
+        case Alloc(body=inner):
+            return inner, values
+        case _:
+            return (), values
+
+
+def _trips(loop: For, values: Mapping[str, Expr]) -> Expr:
+    """Return the iterations of a loop."""
+    return ix.maximum(ix.sub(substitute(loop.hi, values), substitute(loop.lo, values)), 0)
+
+
 def _statements(body: Sequence[Stmt], values: Mapping[str, Expr]) -> Expr:
     """Return the number of statement instances in plain loops."""
     total: Expr = ZERO
     for stmt in body:
-        match stmt:
-            case For(name, lo, hi, inner):
-                lo, hi = substitute(lo, values), substitute(hi, values)
-                trips = ix.maximum(ix.sub(hi, lo), 0)
-                total = ix.add(total, ix.mul(trips, _statements(inner, {**values, name: lo})))
-            case If(_, then, other):
-                total = ix.add(total, _statements((*then, *other), values))
-            case Let(name, _, _, value, inner):
-                inner_values = {**values, name: substitute(value, values)}
-                total = ix.add(total, _statements(inner, inner_values))
-            case _:
-                total = ix.add(total, ONE)
+        count: Expr = ONE
+        if isinstance(stmt, For | If | Let):
+            count = _statements(*_inside(stmt, values))
+        if isinstance(stmt, For):
+            count = ix.mul(_trips(stmt, values), count)
+        total = ix.add(total, count)
     return total
 
 
@@ -439,26 +424,14 @@ def _blocks(body: Sequence[Stmt], values: Mapping[str, Expr]) -> Expr | None:
     """Return the number of blocks that run statements; None if no loop is bound to blocks."""
     total: Expr | None = None
     for stmt in body:
-        count: Expr | None = None
-        match stmt:
-            case For(name, lo, hi, inner, unit=unit):
-                lo, hi = substitute(lo, values), substitute(hi, values)
-                count = _blocks(inner, {**values, name: lo})
-                if unit == "block":
-                    count = ix.mul(ix.maximum(ix.sub(hi, lo), 0), ONE if count is None else count)
-            case If(_, then, other):
-                count = _blocks((*then, *other), values)
-            case Let(name, _, _, value, inner):
-                count = _blocks(inner, {**values, name: substitute(value, values)})
-            case Alloc(body=inner):
-                count = _blocks(inner, values)
-            case Choose(options):
-                counts = [_blocks(option.body, values) for option in options]
-                if any(one is not None for one in counts):
-                    costs = [substitute(option.cost, values) for option in options]
-                    count = part_of_cheapest(costs, [one or ONE for one in counts])
-            case _:
-                pass
+        count = _blocks(*_inside(stmt, values))
+        if isinstance(stmt, For) and stmt.unit == "block":
+            count = ix.mul(_trips(stmt, values), ONE if count is None else count)
+        elif isinstance(stmt, Choose):
+            counts = [_blocks(option.body, values) for option in stmt.options]
+            if any(one is not None for one in counts):
+                costs = [substitute(option.cost, values) for option in stmt.options]
+                count = part_of_cheapest(costs, [one or ONE for one in counts])
         if count is not None:
             total = count if total is None else ix.add(total, count)
     return total

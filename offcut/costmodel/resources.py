@@ -4,20 +4,33 @@ A resource does `rate` units of work in a cycle, after `startup` cycles for each
 
     cycles = startup * pieces + work / rate
 
+`Hardware` is what counts ask of a machine: its description, the microkernels that tiles may name, its vectors and its levels of memory.
+
 Units that are `ordered` run the program's pieces one after the other, each beside the other units: the queues of an
 accelerator. The units of a processor's core look far ahead: they do their work in any order, side by side.
+
+The roofline of one core says what its units compute at most, by how often a byte that is read is used::
+
+    attainable(i) = min(peak of the unit, i * bandwidth of the level)   operations per second
+    ridge         = peak of the unit / bandwidth of the level           operations per byte
+
+with an intensity i in operations per byte that comes from the level; a multiply–add is two. Below its ridge, a
+level binds; from there on, the unit.
+
+Source: Williams, Waterman & Patterson, "Roofline", CACM 2009; here with a line for each level of memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.memo import lazy_property
-from offcut.costmodel.accelerator import QUEUES, Accelerator
 from offcut.costmodel.arrays import Array
-from offcut.costmodel.device import Device, Unit
+from offcut.costmodel.device import QUEUES, Accelerator, Device, Unit
 from offcut.costmodel.machine import Machine
+from offcut.describe.microkernel import Microkernel
 from offcut.errors import InternalError
 
 BUS = "bus"
@@ -131,3 +144,75 @@ def resources_of(machine: Device) -> MachineResources:
     return MachineResources(
         every, machine.hertz, machine.cores, launch, fetch, unhidden, machine.unit
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Peaks and bandwidths of one core.
+
+    peaks       of units, in operations per second
+    bandwidths  of memories, from the core outwards, in bytes per second
+    """
+
+    peaks: tuple[tuple[Unit, float], ...]
+    bandwidths: tuple[tuple[str, float], ...]
+
+    def ridges(self, bandwidth: float) -> tuple[float, ...]:
+        """Operations per byte from which on a memory of this bandwidth does not bind, by unit."""
+        return tuple(peak / bandwidth for _, peak in self.peaks)
+
+    def attainable(self, bandwidth: float, intensity: float) -> float:
+        """Operations per second of the fastest unit, from a memory of this bandwidth."""
+        return min(max(peak for _, peak in self.peaks), intensity * bandwidth)
+
+
+def roofline(device: Device, units: Sequence[Unit]) -> Roofline:
+    """The roofline of one core of a machine, of those of its units that are asked for."""
+    rate = device.hertz
+    return Roofline(
+        tuple((unit, 2 * unit.multiply_adds * rate) for unit in units),
+        tuple((level.name, level.bytes_per_cycle * rate) for level in device.levels),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A memory that is filled from the one behind it.
+
+    bytes  capacity
+    line   bytes that come at once; 1: as many as are asked for
+    ways   places for a line; None: any
+    """
+
+    bytes: int
+    line: int
+    ways: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What computes.
+
+    microkernels    that tiles may name
+    register_bytes  of a vector
+    levels          of memory that are filled, nearest first: the registers before all
+    """
+
+    machine: Machine
+    microkernels: Mapping[str, Microkernel]
+    register_bytes: int
+    levels: tuple[Level, ...]
+
+    @property
+    def lanes(self) -> int:
+        """Of a vector of float32, and of what is summed in it."""
+        return self.lanes_of("float32")
+
+    def lanes_of(self, dtype: str) -> int:
+        """Of a vector: what is narrower than a float32 takes a lane of one, too, as code computes with it."""
+        return max(1, self.register_bytes // max(ITEM_BYTES[dtype], ITEM_BYTES["float32"]))
+
+    def on_core(self, kernel: Microkernel) -> bool:
+        """Whether vector registers hold the accumulators of its tiles; else another unit does."""
+        vectors = (tile.rows * -(-tile.columns // self.lanes) for tile in kernel.tiles)
+        return max(vectors, default=0) * self.register_bytes <= self.levels[0].bytes

@@ -88,3 +88,12 @@ def shortened_once(cost: Expr) -> Expr:
             return b
         case _:
             return cost
+
+
+def part_of_cheapest(costs: Sequence[Expr], parts: Sequence[Expr]) -> Expr:
+    """Return the part whose cost is least, the first if equal."""
+    best, part = costs[0], parts[0]
+    for cost, other in zip(costs[1:], parts[1:], strict=True):
+        holds = Compare("<", cost, best)
+        best, part = Select(holds, cost, best), Select(holds, other, part)
+    return part

@@ -14,7 +14,7 @@ from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.machine.features import in_llvm
 from offcut.backends.cpu.microkernels.available import families
 from offcut.costmodel import Accelerator, Device, Machine, Memory, Unit, roofline
-from offcut.costmodel.accelerator import Alu, Control
+from offcut.costmodel.device import Alu, Control
 from offcut.experiment.plots import plot_lines
 
 _NONE = "–"

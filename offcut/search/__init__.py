@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from offcut.search.choices import Choices as Choices
-    from offcut.search.origin import Origin as Origin
-    from offcut.search.origin import Place as Place
-    from offcut.search.origin import ProgramText as ProgramText
-    from offcut.search.points import Points as Points
+    from offcut.search.choices import Points as Points
     from offcut.search.prices import Expected as Expected
     from offcut.search.prices import OutOfTime as OutOfTime
     from offcut.search.prices import Price as Price
     from offcut.search.prices import Refitted as Refitted
-    from offcut.search.prices import Sizes as Sizes
     from offcut.search.prices import Times as Times
+    from offcut.search.record import Origin as Origin
     from offcut.search.record import Outcome as Outcome
+    from offcut.search.record import Place as Place
+    from offcut.search.record import ProgramText as ProgramText
     from offcut.search.record import Record as Record
+    from offcut.search.record import Sizes as Sizes
     from offcut.search.record import Source as Source
+    from offcut.search.record import key_of as key_of
     from offcut.search.record import place_of as place_of
     from offcut.search.records import Records as Records
     from offcut.search.space import Space as Space
@@ -31,11 +32,19 @@ if TYPE_CHECKING:
     from offcut.search.trials import ranked as ranked
 
 _HOME = {
-    "choices": ("Choices",),
-    "origin": ("Origin", "Place", "ProgramText"),
-    "points": ("Points",),
-    "prices": ("Expected", "OutOfTime", "Price", "Refitted", "Sizes", "Times"),
-    "record": ("Outcome", "Record", "Source", "place_of"),
+    "choices": ("Choices", "Points"),
+    "prices": ("Expected", "OutOfTime", "Price", "Refitted", "Times"),
+    "record": (
+        "Origin",
+        "Outcome",
+        "Place",
+        "ProgramText",
+        "Record",
+        "Sizes",
+        "Source",
+        "key_of",
+        "place_of",
+    ),
     "records": ("Records",),
     "space": ("Space",),
     "trials": ("Trial", "by_place", "ranked"),

@@ -1,6 +1,6 @@
 """The child's side of `children`: jobs come in by one pipe, answers go out by another.
 
-A message is a pickle behind its length. A job is ``(module:function, pickled argument, seconds, bytes)``;
+Messages are those of `multiprocessing.connection`. A job is ``(module:function, pickled argument, seconds, bytes)``;
 answers are ``started``, once what it needs is imported, ``said`` while it runs, then one of ``returned``,
 ``raised`` and ``out_of_memory``, each with a value.
 """
@@ -14,44 +14,16 @@ import os
 import pickle
 import resource
 import signal
-import struct
 import sys
 import traceback
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from typing import Any, BinaryIO, NoReturn
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn
 
-_LENGTH = struct.Struct("!Q")
-_PART = 1 << 20
 _C_LIBRARY = ctypes.CDLL(None)
 _ON_EXIT: Callable[..., Any] | None = getattr(_C_LIBRARY, "on_exit", None)
-
-
-def send(file: BinaryIO, message: Any) -> None:
-    """Write a message."""
-    data = pickle.dumps(message)
-    file.write(_LENGTH.pack(len(data)) + data)
-    file.flush()
-
-
-def receive(read: Callable[[int], bytes]) -> Any:
-    """Read a message by a function that gives at most so many bytes, and none at the end.
-
-    Raises EOFError where the other side has gone.
-    """
-    (length,) = _LENGTH.unpack(_exactly(read, _LENGTH.size))
-    return pickle.loads(_exactly(read, length))
-
-
-def _exactly(read: Callable[[int], bytes], count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        part = read(min(count - len(data), _PART))
-        if not part:
-            raise EOFError
-        data += part
-    return bytes(data)
 
 
 def serve(jobs: int, answers: int) -> None:
@@ -61,11 +33,11 @@ def serve(jobs: int, answers: int) -> None:
     """
     faulthandler.enable()
     _, most = resource.getrlimit(resource.RLIMIT_AS)
-    with os.fdopen(jobs, "rb") as read, os.fdopen(answers, "wb") as written:
-        sys.path[:] = receive(read.read)
+    with Connection(jobs, writable=False) as read, Connection(answers, readable=False) as written:
+        sys.path[:] = read.recv()
         while True:
             try:
-                name, argument, seconds, memory = receive(read.read)
+                name, argument, seconds, memory = read.recv()
             except EOFError:
                 return
             say, limit = _Say(written, seconds), partial(_limit, memory, most)
@@ -98,7 +70,7 @@ def run_forked(
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _, most = resource.getrlimit(resource.RLIMIT_AS)
         _leave_by_exit_at_once()
-        with os.fdopen(answers, "wb", closefd=False) as written:
+        with Connection(answers, readable=False) as written:
             say = _Say(written, seconds, processor_seconds)
 
             def start() -> Callable[[Callable[[Any], None]], Any]:
@@ -125,8 +97,8 @@ class _Say:
     processor_seconds   likewise of the processor; 0: any number
     """
 
-    def __init__(self, file: BinaryIO, seconds: float, processor_seconds: float = 0.0) -> None:
-        self.file, self.seconds = file, seconds
+    def __init__(self, answers: Connection, seconds: float, processor_seconds: float = 0.0) -> None:
+        self.answers, self.seconds = answers, seconds
         self.processor_seconds = processor_seconds
 
     def alarm(self) -> None:
@@ -135,7 +107,7 @@ class _Say:
 
     def __call__(self, value: Any) -> None:
         self.alarm()
-        send(self.file, ("said", value))
+        self.answers.send(("said", value))
 
 
 def _call_by_name(name: str, argument: bytes) -> Callable[[_Say], Any]:
@@ -151,7 +123,7 @@ def _answer(
     try:
         run = job()
         say.alarm()
-        send(say.file, ("started", None))
+        say.answers.send(("started", None))
         limit()
         return "returned", run(say)
     except MemoryError as error:
@@ -160,11 +132,11 @@ def _answer(
         return "raised", _told(error)
 
 
-def _send_answer(file: BinaryIO, answer: tuple[str, Any]) -> None:
+def _send_answer(answers: Connection, answer: tuple[str, Any]) -> None:
     try:
-        send(file, answer)
+        answers.send(answer)
     except Exception as error:  # what is returned cannot be pickled
-        send(file, ("raised", _told(error)))
+        answers.send(("raised", _told(error)))
 
 
 def _told(error: BaseException) -> tuple[str, str]:

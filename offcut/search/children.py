@@ -24,11 +24,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import IO, Any, BinaryIO
+from multiprocessing.connection import Connection
+from typing import IO, Any
 
 from offcut.core.fork_safety import ForkSafeLock
 from offcut.errors import OffcutError
-from offcut.search.child import receive, run_forked, send
+from offcut.search.child import run_forked
 
 _SERVE = (
     "import sys; from offcut.search.child import serve; serve(int(sys.argv[1]), int(sys.argv[2]))"
@@ -94,8 +95,8 @@ class _Child:
     """
 
     process: subprocess.Popen[bytes] | _Forked
-    jobs: BinaryIO | None
-    answers: int
+    jobs: Connection | None
+    answers: Connection
     errors: IO[bytes]
 
     def answer(self, until: float) -> tuple[str, Any]:
@@ -103,14 +104,13 @@ class _Child:
 
         Raises TimeoutError where it is not there in time, EOFError where the child has gone.
         """
-
-        def read(count: int) -> bytes:
-            left = until - time.monotonic()
-            if left <= 0 or not select.select([self.answers], [], [], left)[0]:
-                raise TimeoutError
-            return os.read(self.answers, count)
-
-        kind, value = receive(read)
+        left = until - time.monotonic()
+        if left <= 0 or not select.select([self.answers], [], [], left)[0]:
+            raise TimeoutError
+        try:
+            kind, value = self.answers.recv()
+        except OSError:  # it went within a message
+            raise EOFError from None
         return kind, value
 
     def written(self) -> int:
@@ -131,7 +131,7 @@ class _Child:
             with suppress(OSError):
                 self.jobs.close()
         self.errors.close()
-        os.close(self.answers)
+        self.answers.close()
         return status
 
     def leave(self) -> None:
@@ -192,7 +192,7 @@ class Children:
             assert child.jobs is not None
             before = child.written()
             with suppress(BrokenPipeError):  # it is dead: there will be no answer
-                send(child.jobs, job)
+                child.jobs.send(job)
             return _follow(child, job[2], said, before, self.close)
 
     @contextmanager
@@ -226,11 +226,11 @@ class Children:
         finally:
             for number in (theirs_in, theirs_out):
                 os.close(number)
-        to_child = os.fdopen(jobs, "wb")
-        child = _Child(process, to_child, answers, errors)
+        to_child = Connection(jobs, readable=False)
+        child = _Child(process, to_child, Connection(answers, writable=False), errors)
         self._child, self._end = child, weakref.finalize(self, child.end)
         with suppress(BrokenPipeError):
-            send(to_child, sys.path)
+            to_child.send(sys.path)
         return child
 
 
@@ -341,7 +341,10 @@ def _run_in_one_fork(
         os.close(theirs)
         with suppress(OSError):  # the child does so as well, whichever is first
             os.setpgid(process, process)
-        child, status = _Child(_Forked(process), None, answers, errors), list[int]()
+        child, status = (
+            _Child(_Forked(process), None, Connection(answers, writable=False), errors),
+            list[int](),
+        )
 
         def close() -> int:
             if not status:

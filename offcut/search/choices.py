@@ -1,4 +1,6 @@
-"""A space of schedules that is a product of choices: tile sizes, orders of loops, whatever a target decides one by one."""
+"""What explorers ask of a space of schedules (`Points`), and a space that is a product of choices: tile sizes, orders of loops, whatever
+a target decides one by one.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice, product
 from math import prod
 from random import Random
+from typing import Protocol
 
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError
@@ -110,3 +113,48 @@ def _once(schedules: Iterable[Schedule]) -> Iterator[Schedule]:
         if one not in seen:
             seen.add(one)
             yield one
+
+
+class Points(Protocol):
+    """The schedules that there are of a program."""
+
+    @property
+    def first(self) -> Schedule:
+        """The schedule that all others are derived from, the first of them."""
+
+    @property
+    def computation(self) -> Computation | None:
+        """What nests of schedules are of; None where there are none."""
+
+    @property
+    def most(self) -> int:
+        """Ways of a nest that may compete."""
+
+    @property
+    def expected(self) -> Callable[[Schedule], float]:
+        """Predicted seconds of a call drawn from the distribution of sizes; infinite for what is not worth a trial."""
+
+    @property
+    def size(self) -> int:
+        """How many points there are, at most."""
+
+    def enumerate(self, limit: int | None = None) -> Iterator[Schedule]:
+        """The points, `first` before all others; at most `limit` of them."""
+
+    def neighbours(self, point: Schedule) -> tuple[Schedule, ...]:
+        """The points that differ from `point` in one choice, in an order that depends on it alone.
+
+        Raises DescribeError where it is no point of this space.
+        """
+
+    def step(self, point: Schedule, rng: Random) -> Schedule:
+        """One of the neighbours of `point`; itself where it has none."""
+
+    def sample(self, rng: Random) -> Schedule:
+        """A point that is drawn."""
+
+    def crossed(self, a: Schedule, b: Schedule, rng: Random) -> Schedule:
+        """A point each choice of which is that of `a` or that of `b`."""
+
+    def going_by(self, expected: Callable[[Schedule], float]) -> Points:
+        """The same points, by other prices."""

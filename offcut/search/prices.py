@@ -9,9 +9,8 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from offcut.errors import PartitionError
 from offcut.schedule import Schedule
+from offcut.search.record import Sizes
 
-# (the user's name of a size, its value), in order of names
-Sizes: TypeAlias = tuple[tuple[str, int], ...]
 # A schedule -> predicted seconds of a call, by its sizes. Raises PartitionError for one that is not legal.
 Price: TypeAlias = Callable[[Schedule], Mapping[Sizes, float]]
 # What was measured, in order: seconds of a call, and the distance of the quartiles over them, by sizes

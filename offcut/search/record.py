@@ -1,18 +1,32 @@
-"""One measurement of a schedule: what ran, where, at which sizes, and what became of it."""
+"""One measurement of a schedule: what ran, where, at which sizes, and what became of it; and what a record names by digest only, in full:
+a program as text, a place to plan for. Each is a line of JSON.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from offcut.errors import OffcutError
 
 if TYPE_CHECKING:
     from offcut.costmodel import Device
+
+
+T = TypeVar("T")
+
+Sizes: TypeAlias = tuple[tuple[str, int], ...]
+"""A vector of sizes as a key: the user's name of each and its value, in the order of names."""
+
+
+def key_of(sizes: Mapping[str, int]) -> Sizes:
+    """Return sizes by name as a key."""
+    return tuple(sorted(sizes.items()))
 
 
 class Outcome(Enum):
@@ -119,6 +133,151 @@ def _encodable(text: str) -> bool:
 
 def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramText:
+    """A program that was tuned.
+
+    digest  `Program.digest`, which records call it by
+    text    as `parse` reads it; which inputs are constants is in it
+    sizes   the program's names of the sizes, by the user's
+
+    Raises OffcutError for a field of another type.
+    """
+
+    digest: str
+    text: str
+    sizes: Mapping[str, str] = field(hash=False)
+
+    def __post_init__(self) -> None:
+        _check(self, digest=_is_text, text=_is_text, sizes=_is_names)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something was measured: all that `place_of` makes a digest of.
+
+    digest        which records call it by
+    target        its name
+    machine       the description that it plans for, field by field
+    threads       of a call, at most
+    reassociate   whether sums may be reassociated
+    microkernels  names of those that were handed over, which nothing here describes
+
+    Raises OffcutError for a field of another type.
+    """
+
+    digest: str
+    target: str
+    machine: Mapping[str, Any] = field(hash=False)
+    threads: int
+    reassociate: bool
+    microkernels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "microkernels", tuple(self.microkernels))
+        _check(
+            self,
+            digest=_is_text,
+            target=_is_text,
+            machine=lambda value: isinstance(value, Mapping),
+            threads=lambda value: type(value) is int and value >= 1,
+            reassociate=lambda value: type(value) is bool,
+            microkernels=lambda value: all(map(_is_text, value)),
+        )
+
+
+Origin: TypeAlias = ProgramText | Place
+KINDS: Mapping[str, type[Origin]] = {"program": ProgramText, "place": Place}
+"""By what a line of JSON calls them; records have no kind there."""
+
+
+def kind_of(origin: Origin) -> str:
+    """Return what a line of JSON calls it."""
+    return next(kind for kind, made in KINDS.items() if isinstance(origin, made))
+
+
+def plain(entry: Record | Origin) -> dict[str, Any]:
+    """Return the fields as JSON has them; of a program or a place behind their ``kind``."""
+    found = {one.name: getattr(entry, one.name) for one in fields(entry)}
+    if not isinstance(entry, Record):
+        return {"kind": kind_of(entry), **found}
+    values = {"outcome": entry.outcome.value, "source": entry.source.value}
+    return {**found, "sizes": dict(entry.sizes), **values}
+
+
+def text_of(entry: Record | Origin) -> str:
+    """Return a line of JSON; what JSON has not, in the description of a machine of a plug-in, as it prints."""
+    return json.dumps(plain(entry), ensure_ascii=False, default=repr)
+
+
+def entry_of(found: Mapping[str, Any]) -> Record | Origin:
+    """Return the record, the program or the place that `plain` was given; of a record that was written before records had a source,
+    it was measured.
+
+    Raises ValueError, in words, where the fields are of none.
+    """
+    if "kind" not in found:
+        return record_of(found)
+    made = KINDS.get(str(found["kind"]))
+    if made is None:
+        raise ValueError(f"its kind is {found['kind']!r}, none of {', '.join(KINDS)}")
+    return _made(made, {name: value for name, value in found.items() if name != "kind"})
+
+
+def record_of(found: Mapping[str, Any]) -> Record:
+    """Return the record with these fields, as `entry_of`."""
+    found = {"source": Source.MEASURED.value, **found}
+    _check_names(Record, found)
+    values: dict[str, Any] = {}
+    for name, kind in (("outcome", Outcome), ("source", Source)):
+        known = {one.value: one for one in kind}
+        if not isinstance(found[name], str) or found[name] not in known:
+            raise ValueError(f"its {name} is {found[name]!r}, none of {', '.join(known)}")
+        values[name] = known[found[name]]
+    return _made(Record, {**found, **values})
+
+
+def _check_names(kind: type[Any], found: Mapping[str, Any]) -> None:
+    names = {one.name for one in fields(kind)}
+    missing, odd = sorted(names - set(found)), sorted(set(found) - names)
+    if missing or odd:
+        raise ValueError(
+            f"it lacks {', '.join(missing)}" if missing else f"it has {', '.join(map(str, odd))}"
+        )
+
+
+def _made(kind: type[T], found: Mapping[str, Any]) -> T:
+    """Return an entry with these fields.
+
+    Raises ValueError, in words, where they are of none.
+    """
+    _check_names(kind, found)
+    try:
+        return kind(**found)
+    except OffcutError as refused:
+        raise ValueError(refused.because) from None
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+
+
+def _check(origin: Origin, **holds: Callable[[Any], bool]) -> None:
+    for name, is_one in holds.items():
+        value = getattr(origin, name)
+        if not is_one(value):
+            because = f"{name} is {value!r}"
+            raise OffcutError(
+                "record", f"cannot keep this {type(origin).__name__}", because=because
+            )
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _is_names(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_text, (*value, *value.values())))
 
 
 def place_of(target: str, machine: Device, *facts: object) -> str:

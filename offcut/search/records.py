@@ -19,11 +19,19 @@ from typing import TYPE_CHECKING, Any
 
 from offcut.core.records_path import OFF, default_file
 from offcut.errors import OffcutError, trim_tracebacks
-from offcut.search import origins, transfer
-from offcut.search.origin import Origin
-from offcut.search.record import Outcome, Record, Source
-from offcut.search.trials import Trial, Weighted, by_place, ranked, trials_of
-from offcut.search.verdict import BEST, DEFAULT
+from offcut.search import record_io
+from offcut.search.record import (
+    KINDS,
+    Origin,
+    Outcome,
+    Record,
+    Source,
+    entry_of,
+    kind_of,
+    plain,
+    text_of,
+)
+from offcut.search.trials import BEST, DEFAULT, Trial, Weighted, by_place, ranked, trials_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -51,9 +59,15 @@ CREATE TABLE record (
 _OLDER = 1
 _NEWER = "ALTER TABLE record ADD COLUMN source TEXT NOT NULL DEFAULT 'measured'"
 """What makes version 2 of version 1, which had no source."""
+_ORIGINS = """
+CREATE TABLE IF NOT EXISTS origin (
+  kind TEXT NOT NULL, digest TEXT NOT NULL, said TEXT NOT NULL, PRIMARY KEY (kind, digest))
+"""
+"""What a digest stands for, once; a file of an earlier offcut has no such table, and gets one with the first that is kept."""
+_UNNAMED = "DELETE FROM origin WHERE digest NOT IN (SELECT program FROM record UNION SELECT machine FROM record)"
 _INDEX = "CREATE INDEX addressed ON record (program, machine, version)"
-_FIELDS = ", ".join(transfer.NAMES)
-_INSERT = f"INSERT INTO record ({_FIELDS}) VALUES ({', '.join('?' * len(transfer.NAMES))})"
+_FIELDS = ", ".join(record_io.NAMES)
+_INSERT = f"INSERT INTO record ({_FIELDS}) VALUES ({', '.join('?' * len(record_io.NAMES))})"
 
 
 @trim_tracebacks
@@ -108,7 +122,7 @@ class Records:
     def keep(self, kept: Iterable[Origin]) -> None:
         """Write what digests stand for: the texts of programs, the descriptions of places; each is kept once."""
         with self._open(writes=True) as connection:
-            origins.keep(connection, kept)
+            _keep_origins(connection, kept)
 
     @property
     def origins(self) -> tuple[Origin, ...]:
@@ -116,7 +130,13 @@ class Records:
         if not self._exists():
             return ()
         with self._open() as connection:
-            return origins.kept(connection)
+            if not _has_origins(connection):
+                return ()
+            known = ", ".join(f"'{kind}'" for kind in KINDS)  # a later offcut may keep others
+            query = f"SELECT said FROM origin WHERE kind IN ({known}) ORDER BY kind DESC, digest"
+            rows = connection.execute(query).fetchall()
+        entries = (entry_of(json.loads(said)) for (said,) in rows)
+        return tuple(one for one in entries if not isinstance(one, Record))
 
     def __iter__(self) -> Iterator[Record]:
         for _, record in self._numbered():
@@ -178,7 +198,8 @@ class Records:
                 and (one.explorer not in (BEST, DEFAULT) or version not in (None, one.version))
             ]
             connection.executemany("DELETE FROM record WHERE id = ?", gone)
-            origins.drop_unused(connection)
+            if _has_origins(connection):
+                connection.execute(_UNNAMED)
         return len(gone)
 
     def export(self, path: str | os.PathLike[str]) -> int:
@@ -187,11 +208,11 @@ class Records:
         JSON lines hold what their digests stand for, too. The file appears whole or not at all.
         """
         file = Path(path)
-        transfer.check_form(file, "export")
+        record_io.check_form(file, "export")
         with _said(file, "export"):
             half = file.with_name(f".{os.getpid()}-{file.name}")
             try:
-                count = transfer.write(self, half, self.origins)
+                count = record_io.write(self, half, self.origins)
                 half.replace(file)
             finally:
                 half.unlink(missing_ok=True)
@@ -204,10 +225,10 @@ class Records:
         """
         file = Path(path)
         with _said(file, "import"):
-            found, told = transfer.read(file)
+            found, told = record_io.read(file)
             rows = [_row(record) for record in found]
         with self._open(writes=True) as connection:
-            origins.keep(connection, told)
+            _keep_origins(connection, told)
             here = set(connection.execute(f"SELECT {_FIELDS} FROM record"))
             new = [row for row in dict.fromkeys(rows) if row not in here]
             connection.executemany(_INSERT, new)
@@ -307,6 +328,18 @@ class Records:
         )
 
 
+def _keep_origins(connection: sqlite3.Connection, origins: Iterable[Origin]) -> None:
+    """Write those that are not there; what a digest stands for never changes."""
+    connection.execute(_ORIGINS)
+    rows = [(kind_of(one), one.digest, text_of(one)) for one in origins]
+    connection.executemany("INSERT OR IGNORE INTO origin VALUES (?, ?, ?)", rows)
+
+
+def _has_origins(connection: sqlite3.Connection) -> bool:
+    named = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'origin'"
+    return bool(connection.execute(named).fetchone()[0])
+
+
 def _header(connection: sqlite3.Connection) -> tuple[int, int]:
     return (
         int(connection.execute("PRAGMA application_id").fetchone()[0]),
@@ -353,14 +386,14 @@ def _said(file: Path, op: str) -> Iterator[None]:
 def _row(record: Record) -> tuple[Any, ...]:
     if not isinstance(record, Record):
         raise OffcutError("records", f"cannot add {record!r}", because="it is no Record")
-    found = transfer.plain(record) | {
+    found = plain(record) | {
         "sizes": json.dumps(dict(sorted(record.sizes.items()))),
         "created": float(record.created),
     }
-    return tuple(found[name] for name in transfer.NAMES)
+    return tuple(found[name] for name in record_io.NAMES)
 
 
 def _record(row: tuple[Any, ...]) -> Record:
-    found = dict(zip(transfer.NAMES, row, strict=True))
+    found = dict(zip(record_io.NAMES, row, strict=True))
     kept = {"outcome": Outcome(found["outcome"]), "source": Source(found["source"])}
     return Record(**{**found, "sizes": json.loads(found["sizes"]), **kept})

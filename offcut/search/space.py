@@ -52,10 +52,9 @@ from offcut.schedule import (
     restaged,
     split_of,
 )
-from offcut.search.cuts import plain_cuts, tile_forms
-from offcut.search.nests import Chosen, NestSpace
-from offcut.search.shared import Leaves, Tree, nests_in
-from offcut.search.ways import forms_of
+from offcut.search.fusion_choices import Leaves, Tree, nests_in
+from offcut.search.nest_space import Chosen, NestSpace
+from offcut.search.variant_space import forms_of, plain_cuts, tile_forms
 
 Options = tuple[Step | None, ...]
 

@@ -3,7 +3,7 @@
 Rounds of a batch: the explorer proposes, what is recorded already is taken from there, the rest is measured
 and recorded one by one, as soon as each is known. A round depends on the seed, its number, and what was measured before,
 so that a campaign that was killed and is begun again proposes the same, and measures what is missing. Batches are
-comparable: how the machine drifted between their trials is divided out (`drift`). At last the best of
+comparable: how the machine drifted between their trials is divided out (`recorded_trials`). At last the best of
 them, what their ways make together, and the default run in turns against each other; the default stays if it is not
 beaten by more than the noise, and by more than times are known to.
 """
@@ -20,15 +20,13 @@ from random import Random
 
 from offcut.errors import DescribeError, TargetError, blamed_on_another
 from offcut.schedule import Schedule
-from offcut.search import Expected, Outcome, OutOfTime, Points, Record, Records, Source, Times
+from offcut.search import Expected, Outcome, OutOfTime, Points, Records, Source, Times
 from offcut.search.explorers import Explorer, Judge, Seen
-from offcut.search.verdict import BEST, DEFAULT, verdicts_of
+from offcut.search.trials import BEST, DEFAULT, verdicts_of
 from offcut.tuning.alternatives import composed
-from offcut.tuning.drift import Anchor
-from offcut.tuning.known import known, trials_of
-from offcut.tuning.measuring.simulated import Measure
-from offcut.tuning.pricing.predicting import key_of
+from offcut.tuning.measuring.candidate import Measure
 from offcut.tuning.problem import Measured, Problem
+from offcut.tuning.recorded_trials import TrialLog
 
 BATCH = 8
 """Candidates of a round: what is learned is learned between rounds, and a device of a pool takes as many at most."""
@@ -73,6 +71,7 @@ class Campaign:
 
     space    its schedules, `expected` their price
     named    what records call the explorer
+    records  None: nothing is known, and nothing is kept
     measure  of schedules
     last     of the best, against each other: all in turns, on one device; None: `measure`
     resolution  the share of a time to which times are known: what the best saves beside the default is more, or nothing
@@ -89,7 +88,7 @@ class Campaign:
     expected: Expected
     explorer: Explorer
     named: str
-    records: Records
+    records: Records | None
     measure: Measure
     trials: int | None = None
     seconds: float | None = None
@@ -99,15 +98,10 @@ class Campaign:
     batch: int = BATCH
     started: float = field(default_factory=lambda: time.monotonic())
     tried: list[Measured] = field(default_factory=list, init=False)
-    anchor: Anchor = field(init=False)
-    _kept: bool = field(default=False, init=False)
+    log: TrialLog = field(init=False)
 
     def __post_init__(self) -> None:
-        default = str(self.space.first)
-        trials = (
-            trial for trial in trials_of(self.records, self.problem) if trial.schedule == default
-        )
-        self.anchor = Anchor.of(record for trial in trials for record in trial.records)
+        self.log = TrialLog(self.records, self.problem, self.space.first)
 
     def best(self) -> Schedule:
         """Return the schedule that is confirmed to be the best.
@@ -189,7 +183,7 @@ class Campaign:
 
     def _try(self, batch: Sequence[Schedule]) -> None:
         """Measure what is not recorded, and take the rest from the records."""
-        there = self._recorded(lambda record: record.explorer not in LAST_RUN)
+        there = self.log.outcomes(lambda record: record.explorer not in LAST_RUN)
         told: dict[Schedule, Measured] = {}
 
         def done(one: Measured) -> None:
@@ -197,9 +191,7 @@ class Campaign:
             self.tell(self._progress([*self.tried, *told.values()]))
 
         def keep(measured: Measured) -> None:
-            one = self.anchor.scaled(measured)
-            self._record(one, self.named)
-            done(one)
+            done(self._record(measured, self.named))
 
         for schedule in batch:
             if str(schedule) in there:
@@ -212,7 +204,9 @@ class Campaign:
     def _times(self) -> Times:
         """What was measured of the trials that are ok."""
         return {
-            one.schedule: {key_of(t.sizes): (t.seconds, t.spread) for t in one.times}
+            one.schedule: dict(
+                zip(self.problem.keys, ((t.seconds, t.spread) for t in one.times), strict=True)
+            )
             for one in self.tried
             if one.outcome is Outcome.OK
         }
@@ -234,15 +228,13 @@ class Campaign:
         if any(one.schedule == first for one in sound) and first not in finalists:
             finalists.append(first)
         if len(finalists) == 1:
-            return self._settled(sound[0], sound[0] if finalists[0] == first else None)
-        last_run = self._recorded(lambda record: record.explorer == CONFIRM)
+            return commit_verdict(self.log, sound[0], sound[0] if finalists[0] == first else None)
+        last_run = self.log.outcomes(lambda record: record.explorer == CONFIRM)
         if not all(str(schedule) in last_run for schedule in finalists):
             last_run = {}
 
             def keep(measured: Measured) -> None:
-                one = self.anchor.scaled(measured)
-                last_run[str(one.schedule)] = one
-                self._record(one, CONFIRM)
+                last_run[str(measured.schedule)] = self._record(measured, CONFIRM)
 
             (self.last or self.measure)(finalists, keep)
         ended = {schedule: last_run[str(schedule)] for schedule in finalists}
@@ -252,27 +244,16 @@ class Campaign:
         winner = min(fine, key=self._time)
         default = ended.get(first)
         if default is None or default.outcome is not Outcome.OK:
-            return self._settled(winner, None)
+            return commit_verdict(self.log, winner, None)
         gain = self._time(default) - self._time(winner)
         doubt = max(self._doubt(default, winner), self.resolution * self._time(default))
-        return self._settled(winner if gain > doubt else default, default)
+        return commit_verdict(self.log, winner if gain > doubt else default, default)
 
-    def _settled(self, chosen: Measured, default: Measured | None) -> Schedule:
-        """Return the schedule that was chosen, and the verdict recorded."""
-        settle(self.records, self.problem, chosen, default)
-        return chosen.schedule
-
-    def _recorded(self, counts: Callable[[Record], bool]) -> dict[str, Measured]:
-        """What is known of schedules, by their texts."""
-        return known(trials_of(self.records, self.problem), self.problem, counts)
-
-    def _record(self, one: Measured, explorer: str) -> None:
-        guesses = self.expected.by_sizes(one.schedule)
-        predicted = [guesses.get(key_of(sizes)) or None for sizes, _ in self.problem.sizes]
-        if not self._kept:
-            self.records.keep(self.problem.origins)
-            self._kept = True
-        self.records.add(one.records(self.problem, explorer, predicted))
+    def _record(self, measured: Measured, explorer: str) -> Measured:
+        """Return what became of a schedule, its times made comparable, and recorded."""
+        one = self.log.reference.scaled(measured)
+        self.log.add(one, explorer, self.expected.by_sizes(one.schedule))
+        return one
 
     def _progress(self, tried: Sequence[Measured]) -> Progress:
         seconds = {one.schedule: self._time(one) for one in tried}
@@ -311,19 +292,21 @@ class Campaign:
         )
 
 
-def settle(records: Records, problem: Problem, chosen: Measured, default: Measured | None) -> None:
-    """Record a verdict, whole or not at all; one that is there already is not written again.
+def commit_verdict(log: TrialLog, chosen: Measured, default: Measured | None) -> Schedule:
+    """Return the schedule that was chosen, and record the verdict, whole or not at all; one that is there already is not written again.
 
     default  None: it could not be measured
     """
-    verdict_records = [replace(record, explorer=BEST) for record in chosen.records(problem)]
+    if log.records is None:
+        return chosen.schedule
+    verdict_records = [replace(record, explorer=BEST) for record in chosen.records(log.problem)]
     if default is not None:
-        verdict_records += [
-            replace(record, explorer=DEFAULT) for record in default.records(problem)
-        ]
-    known = [record for trial in trials_of(records, problem) for record in trial.records]
+        own = default.records(log.problem)
+        verdict_records += [replace(record, explorer=DEFAULT) for record in own]
+    known = [record for trial in log.trials for record in trial.records]
     (verdict,) = verdicts_of(replace(one, created=0.0) for one in verdict_records)
     there = (replace(one, created=0.0) for one in verdicts_of(known))
     if verdict not in there:
         now = time.time()
-        records.add(replace(one, created=now) for one in verdict_records)
+        log.records.add(replace(one, created=now) for one in verdict_records)
+    return chosen.schedule

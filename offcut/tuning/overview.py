@@ -12,9 +12,8 @@ from rich.table import Table
 
 from offcut.errors import OffcutError
 from offcut.experiment.plots import plot_lines
-from offcut.search import Outcome, Trial, by_place, ranked
-from offcut.search.records import Records
-from offcut.search.trials import Point, least_times, point, slowdown
+from offcut.search import Outcome, Records, Sizes, Trial, by_place, key_of, ranked
+from offcut.search.trials import least_times, slowdown
 
 Place = tuple[str, str, str]
 """Program, machine and version."""
@@ -64,7 +63,7 @@ def shown(records: Records, digest: str) -> Iterator[Table | str]:
         for trial in trials:
             for record in trial.records:
                 time = seconds_text(record.seconds)
-                if record.seconds == least.get(point(record.sizes), 0.0):
+                if record.seconds == least.get(key_of(record.sizes), 0.0):
                     time = f"[bold]{time}[/bold]"
                 spread = "" if record.spread is None else f"{record.spread:.0%}"
                 sizes = sizes_text(tuple(record.sizes.items()))
@@ -128,7 +127,7 @@ def curve(records: Records, program: str, file: Path) -> None:
 
 
 def _best_so_far(
-    trials: tuple[Trial, ...], least: Mapping[Point, float]
+    trials: tuple[Trial, ...], least: Mapping[Sizes, float]
 ) -> Iterator[tuple[float, float]]:
     """Of those that were timed at every size; a trial that failed counts as one."""
     best = float("inf")
@@ -188,7 +187,7 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def sizes_text(at: Point) -> str:
+def sizes_text(at: Sizes) -> str:
     """Sizes in a line."""
     return " ".join(f"{name}={value}" for name, value in at)
 

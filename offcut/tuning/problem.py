@@ -8,15 +8,19 @@ from functools import partial
 from math import fsum, isnan
 from numbers import Real
 from time import time
+from typing import Any
 
 import offcut
-from offcut.backends.compile_request import CompileRequest
+from offcut.backends.compile_request import CompileRequest, request_by_names
 from offcut.backends.target import Options, Target
 from offcut.core.integers import whole
+from offcut.core.program import Program
 from offcut.costmodel import plain
+from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 from offcut.schedule import Schedule
-from offcut.search import Origin, Outcome, Place, ProgramText, Record, Source
+from offcut.search import Origin, Outcome, Place, ProgramText, Record, Sizes, Source, key_of
+from offcut.tuning.distribution import distribution
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,16 @@ class Problem:
     target: Target
     sizes: tuple[tuple[Mapping[str, int], float], ...]
     seed: int = 0
+
+    @property
+    def keys(self) -> tuple[Sizes, ...]:
+        """The vectors of sizes, as prices and trials have them."""
+        return tuple(key_of(at) for at, _ in self.sizes)
+
+    @property
+    def weights(self) -> dict[Sizes, float]:
+        """How much a call at each vector of sizes counts."""
+        return {key_of(at): weight for at, weight in self.sizes}
 
     @property
     def program(self) -> str:
@@ -185,3 +199,24 @@ class Measured:
             )
             for one, guess in zip(self.times, guesses, strict=False)
         )
+
+
+def make_problem(
+    op: str,
+    output: Tensor | Sequence[Tensor] | Program,
+    inputs: Sequence[Tensor] | None,
+    constants: Sequence[str] | Mapping[str, Any],
+    sizes: Mapping[str, Any] | None,
+    target: Target,
+    options: Options,
+    seed: int = 0,
+) -> Problem:
+    """Return a computation at a distribution of sizes; other arguments are those of `offcut.tune`.
+
+    op   what refusals call the step
+
+    Raises DescribeError for an argument that means nothing.
+    """
+    request, _ = request_by_names(target, output, inputs, constants, options, op)
+    weights = distribution(request.program, request.users, sizes)
+    return Problem(request, options, target, weights, seed)

@@ -28,12 +28,11 @@ from offcut.search.explorers import explorer_named
 from offcut.search.pool import LOCAL, Pool, pool_of
 from offcut.tuning.campaign import BATCH, Campaign, Progress
 from offcut.tuning.learning.cases import has_nests
-from offcut.tuning.measuring.simulated import measuring
+from offcut.tuning.measuring.candidate import measuring
 from offcut.tuning.pooling.pooled import ROUND, pooled
-from offcut.tuning.posed import posed
-from offcut.tuning.pricing.predicting import OwnSchedulePrice, key_of
+from offcut.tuning.pricing.predicting import OwnSchedulePrice
 from offcut.tuning.pricing.prices import price_named
-from offcut.tuning.problem import DEFAULT, Limits
+from offcut.tuning.problem import DEFAULT, Limits, make_problem
 from offcut.tuning.progress import shown
 
 TRIALS = 64
@@ -109,14 +108,14 @@ def tune(
     )
     options = check_result(chosen, "options", asked)
     drawn_by = operator.index(seed)
-    problem = posed("tune", output, inputs, constants, sizes, chosen, options, drawn_by)
+    problem = make_problem("tune", output, inputs, constants, sizes, chosen, options, drawn_by)
     default = proved_plan(chosen, problem.request, options)
     space = chosen.space(default, problem.request, options, alternatives)
     foreseen = price_named(problem, space.computation, space.first, price, features)
     quick = has_nests(space.first) and not chosen.is_simulator
     expected = Expected(
         foreseen,
-        {key_of(at): weight for at, weight in problem.sizes},
+        problem.weights,
         limits.hopeless,
         None if quick else LOOKS,
     )

@@ -17,7 +17,7 @@ from offcut.tuning.learning import measured
 from offcut.tuning.learning.cases import CountedCases
 from offcut.tuning.learning.learn import learn, target_of
 from offcut.tuning.learning.measured import sample
-from offcut.tuning.posed import posed
+from offcut.tuning.problem import make_problem
 from tests.facade import Pair, Rows, app
 
 
@@ -256,7 +256,7 @@ def test_a_target_whose_cost_says_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     x = oc.placeholder((n, 32), "int8", name="X")
     y = oc.compute((n, 32), lambda i, j: oc.maximum(x[i, j], 0), name="Y")
     target = oc.target("gemmini")
-    problem = posed("learn", y, [x], (), {"n": [3]}, target, target.options("learn"))
+    problem = make_problem("learn", y, [x], (), {"n": [3]}, target, target.options("learn"))
     monkeypatch.setattr(type(target), "predict_costs", lambda *given: lambda schedule: ())
     assert refusal(lambda: CountedCases(problem)(oc.Schedule.parse("schedule Y"))) == (
         "learn: cannot describe this schedule\n  because  of calls on gemmini nothing is predicted"

@@ -8,7 +8,7 @@ import pytest
 
 import offcut as oc
 from offcut.costmodel.description import features_of
-from offcut.costmodel.plausible import linux_features
+from offcut.costmodel.machine_validation import linux_features
 from offcut.errors import TargetError
 from tests.facade import load_machine, shipped
 

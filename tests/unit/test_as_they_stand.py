@@ -11,8 +11,8 @@ import pytest
 import offcut as oc
 from offcut import Program, Schedule
 from offcut.costmodel.nests import standing
-from offcut.tuning.posed import posed
 from offcut.tuning.pricing.predicting import loop_prices, seconds_of_loops
+from offcut.tuning.problem import make_problem
 from tests.facade import Problem
 
 STENCIL = """\
@@ -45,7 +45,7 @@ SIZES = {"m": [253], "n": [100, 1003]}
 def problem_of(text: str, sizes: Mapping[str, list[int]]) -> Problem:
     target = oc.target("cpu", machine="zen4")
     options = target.options("tune", threads=1)
-    return posed("tune", oc.parse(text), None, (), sizes, target, options)
+    return make_problem("tune", oc.parse(text), None, (), sizes, target, options)
 
 
 def schedule(program: str, *cuts: str) -> Schedule:

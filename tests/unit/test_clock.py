@@ -14,6 +14,7 @@ import pytest
 
 from offcut.costmodel import load, shipped
 from offcut.costmodel.clock import FIRST_TURNS, busy, cycles
+from offcut.costmodel.event_simulation import walk
 from offcut.costmodel.resources import (
     BUS,
     BUS_WAITS,
@@ -23,7 +24,6 @@ from offcut.costmodel.resources import (
     resources_of,
 )
 from offcut.costmodel.unit_program import End, Ends, Loop, Node, Run, Work, fused
-from offcut.costmodel.walk import walk
 from tests.agree import nearly
 
 RESOURCES = resources_of(load("vta"))

@@ -21,11 +21,10 @@ from offcut import Outcome, Records, Schedule
 from offcut.backends.correction import model_path
 from offcut.costmodel.learned import FEATURES, Settings, described, learned, library
 from offcut.errors import DescribeError, OffcutError
-from offcut.search import Price, Refitted, Times
+from offcut.search import Price, Refitted, Times, key_of
 from offcut.tuning.campaign import Campaign, Progress
 from offcut.tuning.learning.corrected import SCHEDULES, Corrected
 from offcut.tuning.learning.training import training_set
-from offcut.tuning.pricing.predicting import key_of
 from offcut.tuning.pricing.prices import price_named
 from tests import planted_times as planted
 from tests.agree import nearly

@@ -11,8 +11,8 @@ import pytest
 import offcut as oc
 from offcut import Cost, Kernel
 from offcut.costmodel import Formulas
-from offcut.costmodel.closed.shown.fitted import near, terms_of
-from offcut.costmodel.closed.shown.sampled import Sampled
+from offcut.costmodel.closed.shown.curves import Sampled
+from offcut.costmodel.closed.shown.page import near, terms_of
 from tests.agree import nearly
 
 N = oc.dim("n", min=1, max=200)

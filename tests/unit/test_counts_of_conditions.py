@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import offcut as oc
-from offcut.costmodel.closed import added
+from offcut.costmodel.closed import sums
 from tests.facade import evaluate
 
 HEAD = """program p
@@ -187,13 +187,13 @@ def test_bytes_that_are_too_much_to_add_up_are_a_bound(
     kernel = oc.compile(oc.parse(ROWS))
     sizes = {"n": 1001, "m": 1_000_000}
     wanted = kernel.cost(**sizes)
-    monkeypatch.setattr(added, "MOST", 1000)
+    monkeypatch.setattr(sums, "MAX_EVALUATED_PARTS", 1000)
     at = kernel.cost(**sizes)
     assert at.bytes[at.memories[0]] >= wanted.bytes[at.memories[0]]
 
 
 def test_what_is_too_much_to_add_up_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(added, "MOST", 1000)
+    monkeypatch.setattr(sums, "MAX_EVALUATED_PARTS", 1000)
     at = band("guard", "cut").cost(n=70)
     assert at.exactness.flop == "bound"
     assert sum(piece.flop for piece in at.pieces) >= in_band(70)

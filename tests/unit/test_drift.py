@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from offcut import Outcome, Record, Schedule
-from offcut.tuning.drift import Anchor
 from offcut.tuning.measuring.interleaved import rankable
+from offcut.tuning.recorded_trials import DriftReference
 from tests.agree import nearly
 from tests.facade import Limits, Measured, Time
 
@@ -28,21 +28,21 @@ def record(n: int, seconds: float) -> Record:
 
 
 def test_the_first_batch_stays_and_later_ones_are_as_if_measured_then() -> None:
-    anchor = Anchor()
+    anchor = DriftReference()
 
     assert seconds(anchor.scaled(measured({1: 2.0, 9: 3.0}, (4.0, 8.0)))) == [2.0, 3.0]
     assert seconds(anchor.scaled(measured({1: 3.0, 9: 3.0}, (6.0, 4.0)))) == [2.0, 6.0]
 
 
 def test_what_records_know_first_is_the_anchor_at_its_sizes() -> None:
-    anchor = Anchor.of([record(1, 4.0), record(1, 5.0)])
+    anchor = DriftReference.of([record(1, 4.0), record(1, 5.0)])
 
     assert seconds(anchor.scaled(measured({1: 3.0, 9: 3.0}, (8.0, 8.0)))) == [1.5, 3.0]
     assert seconds(anchor.scaled(measured({9: 3.0}, (16.0,)))) == [1.5]
 
 
 def test_a_spread_is_a_ratio_and_what_was_read_from_the_clock_can_be_found() -> None:
-    anchor = Anchor.of([record(1, 4.0)])
+    anchor = DriftReference.of([record(1, 4.0)])
     scaled = anchor.scaled(measured({1: 3.0}, (8.0,)))
 
     assert scaled.times[0].spread == 0.1
@@ -52,7 +52,7 @@ def test_a_spread_is_a_ratio_and_what_was_read_from_the_clock_can_be_found() -> 
 def test_the_spread_holds_what_the_default_varies_by_from_batch_to_batch_and_not_its_drift() -> (
     None
 ):
-    anchor = Anchor()
+    anchor = DriftReference()
     drifting = [anchor.scaled(measured({1: 1.0}, (1.01**k,))) for k in range(9)]
     shaky = [anchor.scaled(measured({9: 1.0}, (1.0 + 0.1 * (k % 2),))) for k in range(9)]
 
@@ -62,7 +62,7 @@ def test_the_spread_holds_what_the_default_varies_by_from_batch_to_batch_and_not
 
 
 def test_candidates_of_one_batch_tell_of_it_once() -> None:
-    anchor = Anchor()
+    anchor = DriftReference()
     for batch in range(9):
         for _ in range(8):
             last = anchor.scaled(measured({9: 1.0}, (1.0 + 0.1 * (batch % 2),)))
@@ -74,7 +74,7 @@ def test_what_has_no_reference_stays() -> None:
     alone = measured({1: 3.0}, ())
     still = measured({1: 3.0}, (0.0,))
 
-    anchor = Anchor.of([record(1, 4.0)])
+    anchor = DriftReference.of([record(1, 4.0)])
     assert [anchor.scaled(one) for one in (failed, alone, still)] == [failed, alone, still]
 
 
@@ -92,7 +92,7 @@ class Shared:
 
 
 def test_kernels_of_two_batches_compare_though_the_machine_slowed_down_between() -> None:
-    machine, anchor = Shared(), Anchor()
+    machine, anchor = Shared(), DriftReference()
     found = {}
     for name, own, slower in (("first", 3e-3, 1.0), ("second", 2.5e-3, 1.5)):
         machine.slower = slower

@@ -18,8 +18,7 @@ import pytest
 from offcut import Schedule
 from offcut.errors import DescribeError, PartitionError
 from offcut.search import Sizes, Times
-from offcut.search.explorers import EXPLORERS, Explorer, Judge
-from offcut.search.explorers.catalog import grain
+from offcut.search.explorers import EXPLORERS, Explorer, Judge, grain
 from tests.facade import Expected, Seen, Space, explorer_named
 from tests.spaces import planted, space, with_planted
 

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from offcut.costmodel.learned import Settings, learned, ordered
-from offcut.costmodel.learned.ensemble import parts
+from offcut.costmodel.learned.ensemble import Trees, parts
 from offcut.costmodel.learned.familiar import familiar
 from offcut.costmodel.learned.metrics import coverage, pairwise_accuracy
 from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
 from offcut.costmodel.learned.rows import beside
-from offcut.costmodel.learned.trees import Trees
 from tests.agree import agree, nearly, of_peer
 from tests.facade import Pair, Rows
 

@@ -17,15 +17,15 @@ from typer.testing import CliRunner
 import offcut as oc
 from offcut import Outcome, Records, Schedule
 from offcut.errors import DescribeError, TargetError
+from offcut.search import key_of
 from offcut.search.explorers import EXPLORERS
 from offcut.tuning.measuring.candidate import Bench
 from offcut.tuning.oracle import Table, oracle
-from offcut.tuning.oracle import space as spacing
-from offcut.tuning.oracle.findings import chosen_by, picks_of, replayed
+from offcut.tuning.oracle import table as oracle_table
 from offcut.tuning.oracle.report import facts
-from offcut.tuning.oracle.run import NAME, filled
-from offcut.tuning.oracle.space import alone, narrowed, part_of
-from offcut.tuning.pricing.predicting import key_of, price_of
+from offcut.tuning.oracle.run import NAME, chosen_by, filled, picks_of, replayed
+from offcut.tuning.oracle.table import alone, narrowed, part_of
+from offcut.tuning.pricing.predicting import price_of
 from tests import spaces
 from tests.agree import nearly
 from tests.facade import Expected, Measured, Problem, Space, Time, app
@@ -177,7 +177,7 @@ def test_those_that_are_predicted_best_are_taken_beside_the_first() -> None:
 
 
 def test_of_too_many_some_are_drawn_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spacing, "PRICED", 30)
+    monkeypatch.setattr(oracle_table, "PRICED", 30)
     parts = [part_of(SPACE, expected(), limit=1, most=5, seed=seed) for seed in (0, 0, 1)]
     assert parts[0] == parts[1] != parts[2]
     assert parts[0].points[0] == SPACE.first

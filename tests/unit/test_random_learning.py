@@ -14,14 +14,13 @@ from typer.testing import CliRunner
 
 import offcut as oc
 from offcut.costmodel.learned import Counted, Settings, described, learned
-from offcut.search import Source
-from offcut.search.settled import settled_in
-from offcut.search.verdict import BEST, DEFAULT
+from offcut.search import Source, key_of
+from offcut.search.trials import BEST, DEFAULT
+from offcut.search.verdict_lookup import recorded_verdict
 from offcut.tuning.learning import measured, programs
 from offcut.tuning.learning.heldout import HeldOut, useless_of
 from offcut.tuning.learning.measured import sample
 from offcut.tuning.learning.programs import KINDS, drawn
-from offcut.tuning.pricing.predicting import key_of
 from tests.agree import nearly
 from tests.facade import Rows, app, requested
 
@@ -96,7 +95,7 @@ def test_records_of_before_there_was_a_source_were_measured(tmp_path: Path) -> N
         old.execute("ALTER TABLE record DROP COLUMN source")
         old.execute("PRAGMA user_version = 1")
 
-    before = settled_in(file, "p", "m").verdict
+    before = recorded_verdict(file, "p", "m").verdict
     assert before is not None
     assert [one.source for one in oc.Records(file)] == [Source.MEASURED] * 2
     text = tmp_path / "old.jsonl"
@@ -112,7 +111,7 @@ def test_a_verdict_by_simulated_or_predicted_times_says_so(tmp_path: Path) -> No
         oc.Records(file).add(
             replace(OK, explorer=by, source=source, created=1.0) for by in (BEST, DEFAULT)
         )
-        assert f" by {source.value} times, " in str(settled_in(file, "p", "m").verdict)
+        assert f" by {source.value} times, " in str(recorded_verdict(file, "p", "m").verdict)
 
 
 def test_the_target_says_what_its_schedules_cost() -> None:
@@ -121,9 +120,9 @@ def test_the_target_says_what_its_schedules_cost() -> None:
     y = oc.compute((n, 32), lambda i, j: oc.maximum(x[i, j], 0), name="Y")
     target = oc.target("gemmini")
     from offcut.tuning.learning.cases import CountedCases
-    from offcut.tuning.posed import posed
+    from offcut.tuning.problem import make_problem
 
-    problem = posed("learn", y, [x], (), {"n": [3, 40]}, target, target.options("learn"))
+    problem = make_problem("learn", y, [x], (), {"n": [3, 40]}, target, target.options("learn"))
     planned = oc.compile(y, inputs=[x], target="gemmini")
     assert planned.schedule is not None
     case = CountedCases(problem)(planned.schedule)

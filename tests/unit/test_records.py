@@ -21,8 +21,8 @@ import offcut as oc
 from offcut import Outcome, Record, Records
 from offcut.errors import OffcutError
 from offcut.search import place_of
-from offcut.search.settled import settled_in
-from offcut.search.verdict import BEST, DEFAULT
+from offcut.search.trials import BEST, DEFAULT
+from offcut.search.verdict_lookup import recorded_verdict
 from tests.facade import load_machine
 
 OK = Record("p", "schedule C", "m", "1", {"n": 7}, Outcome.OK, 2e-6, 0.1, created=1.5)
@@ -187,11 +187,11 @@ def test_pruning_keeps_what_tuning_settled_on(records: Records) -> None:
         replace(ok("d", 3e-6, version=oc.__version__), explorer=DEFAULT, created=9.0),
     ]
     records.add([ok("a", 1e-6), ok("b", 2e-6), ok("d", 3e-6), *settled])
-    before = settled_in(records.path, "p", "m")
+    before = recorded_verdict(records.path, "p", "m")
 
     assert records.prune(keep=1) == 2
     assert list(records)[1:] == settled
-    assert settled_in(records.path, "p", "m") == before
+    assert recorded_verdict(records.path, "p", "m") == before
     assert records.prune(keep=0) == 1
     assert records.prune(keep=1, version="2") == 2
 

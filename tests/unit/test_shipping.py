@@ -13,10 +13,10 @@ import offcut as oc
 from bench.programs import Judged, programs
 from bench.shipping import ship
 from offcut import Outcome, Record, Records
-from offcut.search import settled
-from offcut.search.settled import settled_before
-from offcut.search.transfer import record_of
-from offcut.search.verdict import BEST, DEFAULT, plans_alike
+from offcut.search import verdict_lookup
+from offcut.search.record import record_of
+from offcut.search.trials import BEST, DEFAULT, has_same_planner
+from offcut.search.verdict_lookup import shipped_verdict
 from offcut.tuning.distribution import distribution
 from tests.facade import requested, stand_ins
 
@@ -48,12 +48,12 @@ def verdict(program: str, gain: float, created: float = 1e9, machine: str = "") 
 
 @pytest.fixture
 def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Records:
-    monkeypatch.setattr(settled, "SHIPPED", tmp_path / "shipped")
+    monkeypatch.setattr(verdict_lookup, "SHIPPED", tmp_path / "shipped")
     return Records(tmp_path / "records.sqlite")
 
 
 def schedule_of(program: str) -> str | None:
-    found = settled_before(program, KIND)
+    found = shipped_verdict(program, KIND)
     assert found.because == ""
     return None if found.verdict is None else found.verdict.schedule
 
@@ -93,11 +93,11 @@ def test_another_folder_leaves_the_package_as_it_is(records: Records, tmp_path: 
 
 
 def test_every_line_that_is_shipped_is_of_a_verdict_of_this_version() -> None:
-    for file in settled.SHIPPED.glob("*.jsonl"):
+    for file in verdict_lookup.SHIPPED.glob("*.jsonl"):
         for line in file.read_text(encoding="utf-8").splitlines():
             record = record_of(json.loads(line))
             assert record.explorer in (BEST, DEFAULT)
-            assert plans_alike(record.version, oc.__version__)
+            assert has_same_planner(record.version, oc.__version__)
             oc.Schedule.parse(record.schedule)
 
 

@@ -14,7 +14,7 @@ import offcut as oc
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.microkernels import amx
 from offcut.backends.target import TargetPlan, python_callable
-from offcut.costmodel import Accelerator, Machine, accelerator, device
+from offcut.costmodel import Accelerator, Machine, device
 from offcut.costmodel import machine as schema
 from tests.agree import agree, exact_matmul
 from tests.facade import load_machine
@@ -189,7 +189,7 @@ def test_code_for_an_architecture_that_llvm_has_not_is_refused(tmp_path: Path) -
 def test_the_page_on_machines_names_every_field() -> None:
     page = (Path(__file__).parents[2] / "docs/extending/machine.md").read_text(encoding="utf-8")
     table = page[page.index("| table |") :]
-    known = (value for module in (schema, device, accelerator) for value in vars(module).values())
+    known = (value for module in (schema, device) for value in vars(module).values())
     records = [value for value in known if hasattr(value, "__dataclass_fields__")]
     assert {Machine, Accelerator} <= set(records)
     for record in records:

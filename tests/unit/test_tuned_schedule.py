@@ -17,9 +17,9 @@ import offcut as oc
 from offcut import Outcome, Record, Records
 from offcut.backends.tuned_schedule import find_tuned_schedule
 from offcut.errors import InternalError, PartitionError
-from offcut.search import settled
-from offcut.search.settled import kind_of
-from offcut.search.verdict import BEST, DEFAULT
+from offcut.search import verdict_lookup
+from offcut.search.trials import BEST, DEFAULT
+from offcut.search.verdict_lookup import machine_kind
 from tests.facade import requested
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +62,7 @@ def verdict(
 def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Records:
     """The default file, empty; nothing is shipped."""
     monkeypatch.setenv("OFFCUT_RECORDS", str(tmp_path / "records.sqlite"))
-    monkeypatch.setattr(settled, "SHIPPED", tmp_path / "shipped")
+    monkeypatch.setattr(verdict_lookup, "SHIPPED", tmp_path / "shipped")
     (tmp_path / "shipped").mkdir()
     return Records()
 
@@ -310,8 +310,8 @@ def test_a_look_up_writes_nothing(records: Records) -> None:
 
 def shipped(kept: list[Record], threads: int = 1) -> Path:
     place = CPU.machine_kind(CPU.options("compile", threads=threads))
-    file = settled.SHIPPED / f"this-{place}.jsonl"
-    source = Records(settled.SHIPPED / "made.sqlite")
+    file = verdict_lookup.SHIPPED / f"this-{place}.jsonl"
+    source = Records(verdict_lookup.SHIPPED / "made.sqlite")
     source.add(kept)
     source.export(file)
     return file
@@ -338,9 +338,9 @@ def test_what_is_shipped_is_of_this_kind_of_machine_whatever_its_cores(records: 
     machine = CPU.machine
     more = replace(machine, core=replace(machine.core, count=machine.core.count + 6))
     less = machine.with_memory(0, 4096, 2, 64)
-    assert kind_of("cpu", more, 1, True) == kind_of("cpu", machine, 1, True)
-    assert kind_of("cpu", more, 2, True) != kind_of("cpu", machine, 1, True)
-    assert kind_of("cpu", less, 1, True) != kind_of("cpu", machine, 1, True)
+    assert machine_kind("cpu", more, 1, True) == machine_kind("cpu", machine, 1, True)
+    assert machine_kind("cpu", more, 2, True) != machine_kind("cpu", machine, 1, True)
+    assert machine_kind("cpu", less, 1, True) != machine_kind("cpu", machine, 1, True)
 
 
 @pytest.mark.parametrize("odd", [b"\xff\xfe", b'{"program": "DIGEST", "explorer": "the best"}\n'])

@@ -24,9 +24,10 @@ from planted_target import Planted
 import offcut as oc
 from offcut import Outcome, Records, Schedule
 from offcut.errors import DescribeError, TargetError
+from offcut.search import key_of
 from offcut.tuning.alternatives import composed, lines
 from offcut.tuning.campaign import LAST_RUN, Campaign, Progress
-from offcut.tuning.pricing.predicting import key_of, price_of
+from offcut.tuning.pricing.predicting import price_of
 from offcut.tuning.progress import EVERY, Lines, line, shown
 from tests import spaces
 from tests.agree import agree, exact_matmul, nearly

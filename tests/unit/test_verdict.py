@@ -10,9 +10,17 @@ from pathlib import Path
 import pytest
 
 from offcut import Outcome, Record, Records, Schedule
-from offcut.search.verdict import BEST, DEFAULT, Verdict, last_word, plans_alike, verdicts_of
+from offcut.search import key_of
+from offcut.search.trials import (
+    BEST,
+    DEFAULT,
+    Verdict,
+    has_same_planner,
+    latest_verdict,
+    verdicts_of,
+)
 from offcut.tuning.campaign import Campaign
-from offcut.tuning.pricing.predicting import key_of, price_of
+from offcut.tuning.pricing.predicting import price_of
 from tests import spaces
 from tests.agree import nearly
 from tests.facade import Expected, Measured, Problem, Time, explorer_named
@@ -150,13 +158,13 @@ def test_the_verdict_at_the_most_sizes_counts_and_of_these_the_last(
         for place, names in enumerate(sizes)
         for record in said(BEST, f"s{place}", NOON + place, **dict.fromkeys(names, 1e-6))
     ]
-    found = last_word(verdicts_of(records))
+    found = latest_verdict(verdicts_of(records))
     assert found is not None
     assert found.schedule == f"s{wanted}"
-    assert last_word(()) is None
+    assert latest_verdict(()) is None
 
 
 def test_versions_that_differ_in_the_last_number_alone_plan_alike() -> None:
-    assert plans_alike("0.1.0", "0.1.7")
-    assert not plans_alike("0.1.0", "0.2.0")
-    assert not plans_alike("1.1.0", "0.1.0")
+    assert has_same_planner("0.1.0", "0.1.7")
+    assert not has_same_planner("0.1.0", "0.2.0")
+    assert not has_same_planner("1.1.0", "0.1.0")

@@ -28,8 +28,7 @@ from offcut.backends.accelerator.lowering.python_codegen import Shape
 from offcut.backends.accelerator.simulator.cycles import cycles, moved_bytes, step_count
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
-from offcut.costmodel.event_queue import EventQueue, InstructionGroup
-from offcut.costmodel.event_timing import EventTiming
+from offcut.costmodel.event_simulation import EventQueue, EventTiming, InstructionGroup
 
 
 def fastest(options: Sequence[LoweredNest], sizes: Mapping[str, int]) -> Ran:

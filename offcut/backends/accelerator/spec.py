@@ -18,7 +18,7 @@ from offcut.backends.accelerator.isa import (
 )
 from offcut.costmodel import Accelerator, Device, Energy
 from offcut.costmodel.resources import BUS, MachineResources, resources_of
-from offcut.costmodel.words import depth, held, matrix_unit, word_bytes
+from offcut.costmodel.word_geometry import matrix_unit, operand_memory, word_bytes, word_capacity
 from offcut.errors import TargetError
 
 
@@ -154,7 +154,7 @@ class AcceleratorSpec:
 
 
 def _words(machine: Accelerator, place: MemorySpace) -> WordMemory:
-    unit, memory = matrix_unit(machine), held(machine, place.value)
+    unit, memory = matrix_unit(machine), operand_memory(machine, place.value)
     assert unit is not None
     assert memory is not None
     shape, dtype = {
@@ -170,6 +170,6 @@ def _words(machine: Accelerator, place: MemorySpace) -> WordMemory:
         shape=shape,
         dtype=dtype,
         bytes=bytes_of_word,
-        depth=depth(machine, unit, place.value),
+        depth=word_capacity(machine, unit, place.value),
         fill_cycles=bytes_of_word / memory.bytes_per_cycle,
     )

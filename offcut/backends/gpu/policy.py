@@ -44,7 +44,7 @@ from offcut.backends.options import Options, TargetPlan
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Load, Var, variables, walk
 from offcut.core.program import MAX_SIZE, Kind, Program
-from offcut.costmodel.accelerator import Accelerator, Grid
+from offcut.costmodel.device import Accelerator, Grid
 from offcut.describe.computation import Stage
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import GUARD, MASK, Strategy, Users

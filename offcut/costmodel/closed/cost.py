@@ -1,4 +1,8 @@
-"""What a call costs, predicted: cycles, operations, bytes from each memory, energy; by piece and in all, with what binds."""
+"""What a call costs, predicted: cycles, operations, bytes from each memory, energy; by piece and in all, with what binds; and what its code takes.
+
+A tile of a microkernel has code for each height that it may have, with its loop unrolled, so that it is counted by its vectors of
+accumulators; any other statement counts once. Right to a factor of three: pieces that are alike share their code.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr, variables
+from offcut.core.expr import Expr, Load, variables, walk
 from offcut.core.interpret.values import evaluate
-from offcut.core.program import Program
+from offcut.core.program import Program, Stmt, Store, Tile
+from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
 from offcut.core.text.tables import quantity, table
-from offcut.costmodel.clock import stage_number
-from offcut.costmodel.closed.code import code_bytes, compile_seconds, held, registers
+from offcut.costmodel.clock import stage_arrays
 from offcut.costmodel.closed.counted import counted
-from offcut.costmodel.closed.covered import THOUSANDTHS
-from offcut.costmodel.closed.exactness import HowExact, worst
-from offcut.costmodel.closed.hardware import Hardware
+from offcut.costmodel.closed.counts import THOUSANDTHS, HowExact, worst
 from offcut.costmodel.closed.predicted import Predicted, predicted
-from offcut.costmodel.resources import resources_of
+from offcut.costmodel.machine import Machine
+from offcut.costmodel.resources import Hardware, resources_of
 from offcut.costmodel.tile_cycles import tile_cycles
+from offcut.describe.microkernel import Microkernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +314,8 @@ def _by_stage(pieces: Sequence[PieceCost]) -> dict[str, dict[str, float]]:
 
 def stage_cycles(pieces: Sequence[PieceCost], loss: float) -> dict[str, float]:
     """Return the cycles of each stage; `loss` as of `Cost`."""
-    return {name: stage_number(of, loss) for name, of in _by_stage(pieces).items()}
+    stages = _by_stage(pieces).items()
+    return {name: float(stage_arrays(tuple(of.values()), loss)) for name, of in stages}
 
 
 def _ran(pieces: Sequence[PieceCost]) -> tuple[PieceCost, ...]:
@@ -378,3 +383,59 @@ def _count(expr: Expr, sizes: Mapping[str, int] | None = None) -> int:
 
 def _extent(extent: Expr) -> str:
     return format_expr(extent) if variables(extent) else str(int(evaluate(extent, {})))
+
+
+def code_bytes(
+    program: Program, kernels: Mapping[str, Microkernel], machine: Machine, lanes: int
+) -> int:
+    """Bytes of code.
+
+    lanes  of a vector
+    """
+    compiling = machine.compiling
+    vectors, covered = 0, set[int]()
+    for tile in statements(program.body):
+        if isinstance(tile, Tile) and (tile.microkernel or "") in kernels:
+            vectors += _vectors(tile, kernels[tile.microkernel or ""], lanes)
+            covered |= {id(store) for store in _stores(tile.body)}
+    others = sum(id(store) not in covered for store in _stores(program.body))
+    return others * compiling.lanes_bytes + vectors * compiling.accumulator_bytes
+
+
+def compile_seconds(code: int, machine: Machine) -> float:
+    """Seconds to compile code of so many bytes."""
+    return code * machine.compiling.statement_seconds / machine.compiling.statement_bytes
+
+
+def registers(kernel: Microkernel, rows: int, columns: int, lanes: int) -> int:
+    """Vector registers that a tile of a microkernel holds: accumulators, a vector of the columns' operand for each of a
+    row, a term of the rows' operand.
+    """
+    height = min(rows, kernel.max_rows)
+    vectors = -(-min(columns, kernel.columns_for(height)) // lanes)
+    return height * vectors + vectors + 1
+
+
+def held(program: Program) -> dict[str, int]:
+    """Vector registers that loops hold at once, by what they store: a value, and what it reads."""
+    found: dict[str, int] = {}
+    for store in _stores(program.body):
+        read = sum(isinstance(node, Load) for node in walk(store.value))
+        found[store.buffer] = max(found.get(store.buffer, 0), 1 + read)
+    return found
+
+
+def _vectors(tile: Tile, kernel: Microkernel, lanes: int) -> int:
+    """Vectors of accumulators of a tile, of every height that it may have."""
+    rows = ix.literal_value(tile.axes[-2].extent) if len(tile.axes) > 1 else 1
+    columns = ix.literal_value(tile.axes[-1].extent)
+    total = 0
+    for height in range(1, kernel.max_rows + 1) if rows is None else (min(rows, kernel.max_rows),):
+        widest = kernel.columns_for(height)
+        if columns is None or rows is not None or columns == widest:
+            total += height * -(-min(columns or widest, widest) // lanes)
+    return total
+
+
+def _stores(body: tuple[Stmt, ...]) -> list[Store]:
+    return [one for one in statements(body) if isinstance(one, Store)]

@@ -1,29 +1,123 @@
-"""Counts over loops, lanes and conditions, as sums in closed form or added up."""
+"""What one run of a statement counts, and counts over loops, lanes and conditions, as sums in closed form or added up."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from math import ceil
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction
-from offcut.core.expr import Expr, Var, reads_memory, substitute, variables
-from offcut.core.program import Kind, Let, Program, Stmt
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Expr, Load, Var, children, reads_memory, substitute, variables
+from offcut.core.program import For, Kind, Let, Program, Stmt, Store, TileAxis
 from offcut.core.program import walk as statements
-from offcut.core.scan import ScanContext
+from offcut.core.scan import Range, ScanContext
 from offcut.core.traversal import used_names
-from offcut.costmodel.closed.added import Tables
-from offcut.costmodel.closed.count_state import BYTES, BytesOf, Scope, Tally
-from offcut.costmodel.closed.counts import ZERO, Counts, Piece, Way, added, values_of
-from offcut.costmodel.closed.covered import THOUSANDTHS
-from offcut.costmodel.closed.exactness import Exactness, worst
-from offcut.costmodel.closed.hardware import Hardware
+from offcut.costmodel.closed.counts import (
+    THOUSANDTHS,
+    ZERO,
+    Counts,
+    Exactness,
+    Piece,
+    Way,
+    sum_counts,
+    values_of,
+    worst,
+)
+from offcut.costmodel.closed.operations import instructions, is_even, operations, picojoules
 from offcut.costmodel.closed.summation import chosen, folded, middle_of, trips
-from offcut.costmodel.closed.sums import Summing, Sums, of_bytes
-from offcut.costmodel.closed.traffic import Held, Traffic
+from offcut.costmodel.closed.sums import SumMethod, Sums, SumTables, byte_methods
+from offcut.costmodel.closed.touched import Box, box
+from offcut.costmodel.closed.traffic import Held, Touched, Traffic
+from offcut.costmodel.resources import Hardware
+from offcut.costmodel.statements import Inside, StatementPrices
 from offcut.describe.computation import Names
+
+BYTES = -1  # no number of a piece
+APART = "#"  # no user can name an array so
+OPEN = "#open"
+"""In the extent of a tile along its lanes: the text does not say it, whatever is known here, and the code has a loop along it. It is 0."""
+
+
+class BytesOf(Enum):
+    """What the bytes are told of that are counted."""
+
+    PIECES = "pieces"  # in a call after one of the same sizes
+    ARRAYS = "arrays"  # in a call that finds nothing in a cache
+    NOTHING = "nothing"  # none are counted
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRows:
+    """A copy of rows that a padded tile reads: it is made again only where it is of other rows than the last one.
+
+    moves   the iterators of the loops around that move the rows
+    counts  of one copy
+    """
+
+    moves: frozenset[str]
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What is known of a statement: what one run of it touches, and counts by piece.
+
+    staged  by piece, what of it runs once for all iterations of the loops around that do not move it
+    """
+
+    touched: Touched
+    counts: Mapping[int, Counts]
+    staged: Mapping[int, StagedRows] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> Mapping[int, Counts]:
+        """The counts by piece, those of staged rows among them."""
+        return sum_counts((self.counts, {piece: one.counts for piece, one in self.staged.items()}))
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a statement stands.
+
+    piece  that it is a part of, None outside of tiles
+    loop   the innermost one around it
+    lane   the iterator that runs along lanes, None where instances run one by one
+    run    how many of its iterations are side by side, None where no text says so
+    across  it, its first and its last iteration, where all of them run at once
+    way    of a `choose`
+    around  the loop around the tile
+    written  arrays that are written in the innermost loop, or the tile
+    """
+
+    known: ScanContext
+    piece: int | None = None
+    loop: For | None = None
+    lane: str | None = None
+    run: int | None = None
+    across: tuple[str, Expr, Expr] | None = None
+    way: tuple[int, int] | None = None
+    around: For | None = None
+    written: frozenset[str] = frozenset()
+
+
+def extent_of(axis: TileAxis) -> Expr:
+    """How many instances a tile has along an axis."""
+    return folded(substitute(axis.extent, {OPEN: ZERO}))
+
+
+def stored_in(body: Sequence[Stmt]) -> frozenset[str]:
+    """Return the arrays that statements write."""
+    return frozenset(one.buffer for one in statements(tuple(body)) if isinstance(one, Store))
+
+
+def inside_loop(known: ScanContext, name: str, lo: Expr, hi: Expr) -> ScanContext:
+    """Return what is known inside a loop."""
+    return known.within(Range(name, (lo,), (ix.sub(hi, 1),)))
 
 
 class LoopCounts(ABC):
@@ -39,7 +133,7 @@ class LoopCounts(ABC):
         program: Program,
         hardware: Hardware,
         fixed: Mapping[str, Expr],
-        ways: Mapping[int, Sequence[Summing]],
+        ways: Mapping[int, Sequence[SumMethod]],
         options: Mapping[int, int],
         bytes_of: BytesOf,
     ) -> None:
@@ -57,9 +151,9 @@ class LoopCounts(ABC):
         lets = {one.name for one in statements(program.body) if isinstance(one, Let)}
         self.names = Names(used_names(program) - lets)
         self.apart: dict[str, dict[tuple[frozenset[str], ...], str]] = {}
-        self.tables = Tables()
+        self.tables = SumTables()
         self.is_open = bool(self.known.ranges)
-        self.sums = {BYTES: Sums(ways.get(BYTES, of_bytes(is_open=self.is_open)))}
+        self.sums = {BYTES: Sums(ways.get(BYTES, byte_methods(is_open=self.is_open)))}
         levels = () if bytes_of is BytesOf.NOTHING else hardware.levels
         by_array = bytes_of is not BytesOf.PIECES
         given = self.held, levels, self.known, self.sums[BYTES]
@@ -85,7 +179,7 @@ class LoopCounts(ABC):
         """With what it takes to begin a loop of lanes, and to end it."""
         assert scope.piece is not None
         once = Counts(cycles=ix.const(round(cycles * THOUSANDTHS)))
-        return replace(seen, counts=added((seen.counts, {scope.piece: once})))
+        return replace(seen, counts=sum_counts((seen.counts, {scope.piece: once})))
 
     @contextmanager
     def around(self, name: str, lo: Expr, hi: Expr) -> Iterator[None]:
@@ -107,7 +201,7 @@ class LoopCounts(ABC):
     def loop(self, name: str, lo: Expr, hi: Expr, body: Tally, known: ScanContext) -> Tally:
         """Of all iterations of a loop."""
         own = {piece: one for piece, one in body.staged.items() if name in one.moves}
-        each = added((body.counts, {piece: one.counts for piece, one in own.items()}))
+        each = sum_counts((body.counts, {piece: one.counts for piece, one in own.items()}))
         counts = {piece: self.over(name, lo, hi, one, known, piece) for piece, one in each.items()}
         some = ix.minimum(trips(lo, hi, known), 1)
         staged = {
@@ -173,7 +267,7 @@ class LoopCounts(ABC):
         if reads_memory(condition):
             self.exactness = worst(self.exactness, Exactness.BOUND)
             touched = self.traffic.block([then.touched, other.touched])
-            counts = added((then.counts, other.counts))
+            counts = sum_counts((then.counts, other.counts))
             return Tally(touched, counts, {**then.staged, **other.staged})
         on_sizes = variables(condition) <= {*self.values, *(one.name for one in self.program.sizes)}
 
@@ -197,3 +291,70 @@ class LoopCounts(ABC):
         }
         touched = self.traffic.where(condition, then.touched, other.touched)
         return Tally(touched, counts, staged)
+
+    def store(self, stmt: Store, scope: Scope) -> Tally:
+        """One instance of a statement."""
+        assert scope.piece is not None
+        dtype = self.program.buffer(stmt.buffer).dtype
+        width = self.hardware.lanes_of(dtype) if scope.lane else 1
+        run = scope.run or 0
+        filled = run / ceil(run / width) if run > 0 else width
+        prices = StatementPrices(self.hardware.machine, width)
+        inner = "" if scope.loop is None or scope.loop is scope.around else scope.loop.iter
+        first = 0
+        if scope.across is not None:
+            first = ix.to_linear(scope.across[1]).const
+        elif scope.loop is not None and scope.loop.iter == scope.lane:
+            first = ix.to_linear(scope.loop.lo).const
+        work = prices.each(stmt, Inside(scope.lane, inner, scope.written, first), scope.loop)
+        if isinstance(stmt.value, Load) and self.program.buffer(stmt.buffer).layout is not None:
+            rate = self.hardware.machine.traffic.pack_bytes_per_cycle
+            work = max(work, 2 * ITEM_BYTES[dtype] * width / rate)
+        if not is_even(stmt):
+            self.exactness = worst(self.exactness, Exactness.BOUND)
+        flop, energy = operations(stmt), self.hardware.machine.energy
+        joules = 0.0 if energy is None else picojoules(stmt, self.program, energy)
+        issued = instructions(stmt) / filled
+        counts = Counts(
+            ix.const(1),
+            ix.const(1),
+            ix.const(flop),
+            ix.const(round(issued * THOUSANDTHS)),
+            ix.const(round(work / filled * THOUSANDTHS)),
+            ix.const(round(joules * THOUSANDTHS)),
+        )
+        boxes = self.boxes(stmt)
+        if scope.across is not None:
+            name, *ends = scope.across
+            boxes = {array: one.over({name: (ends[0], ends[1])}) for array, one in boxes.items()}
+        return Tally(self.traffic.access(boxes, scope.piece), {scope.piece: counts})
+
+    def named(self, buffer: str, one: Box) -> str:
+        """What an array is called at places that move as these do: rows and columns of one array are apart."""
+        known = self.apart.setdefault(buffer, {})
+        if one.moves not in known:
+            known[one.moves] = f"{buffer}{APART}{len(known)}" if known else buffer
+        name = known[one.moves]
+        self.held[name] = self.held[buffer]
+        return name
+
+    def boxes(self, stmt: Store) -> dict[str, Box]:
+        """What one instance touches: the element it stores, and those it reads."""
+        found: dict[str, Box] = {}
+
+        def add(buffer: str, one: Box) -> None:
+            if buffer in self.held:
+                name = self.named(buffer, one)
+                found[name] = found[name].joined(one, self.known) if name in found else one
+
+        add(stmt.buffer, box(stmt.index, written=True))
+        if stmt.reduce is not None:
+            add(stmt.buffer, box(stmt.index, written=False))
+        for node in _parts(stmt.value):
+            if isinstance(node, Load):
+                add(node.buffer, box(node.index, written=False))
+        return found
+
+
+def _parts(expr: Expr) -> list[Expr]:
+    return [expr, *(part for child in children(expr) for part in _parts(child))]

@@ -13,7 +13,17 @@ from dataclasses import replace
 
 from offcut.core import index as ix
 from offcut.core.accesses import only_reduces
-from offcut.core.expr import Compare, Const, Expr, Var, reads_memory, rewrite, substitute, variables
+from offcut.core.expr import (
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Var,
+    reads_memory,
+    rewrite,
+    substitute,
+    variables,
+)
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import (
     LANE,
@@ -37,8 +47,7 @@ from offcut.core.program import walk as statements
 from offcut.core.scan import Range
 from offcut.core.tile_limits import limits, unlimited
 from offcut.core.traversal import rewrite_body
-from offcut.costmodel.closed.count_microkernels import MicrokernelCounts
-from offcut.costmodel.closed.count_state import (
+from offcut.costmodel.closed.count_loops import (
     APART,
     OPEN,
     BytesOf,
@@ -48,12 +57,12 @@ from offcut.costmodel.closed.count_state import (
     inside_loop,
     stored_in,
 )
-from offcut.costmodel.closed.counts import ZERO, Counted, Counts, Piece, Way, added
-from offcut.costmodel.closed.exactness import worst
-from offcut.costmodel.closed.hardware import Hardware
-from offcut.costmodel.closed.summation import by_quotients, decided, folded, with_divisor
-from offcut.costmodel.closed.sums import Summing, Sums, of_counts
+from offcut.costmodel.closed.count_microkernels import MicrokernelCounts
+from offcut.costmodel.closed.counts import ZERO, Counted, Counts, Piece, Way, sum_counts, worst
+from offcut.costmodel.closed.summation import decided, folded
+from offcut.costmodel.closed.sums import SumMethod, Sums, count_methods
 from offcut.costmodel.closed.traffic import Held
+from offcut.costmodel.resources import Hardware
 
 
 def counted(
@@ -73,8 +82,8 @@ def counted(
     """
     fixed = {name: ix.const(size) for name, size in sizes.items()}
     text = rewrite_body(program.body, _with_open)
-    body = map_body(substitute_coordinates(text, fixed), by_quotients)
-    ways: dict[int, Sequence[Summing]] = {}
+    body = map_body(substitute_coordinates(text, fixed), _by_quotients)
+    ways: dict[int, Sequence[SumMethod]] = {}
     while True:
         counter = _Counter(program, hardware, fixed, ways, options or {}, bytes_of)
         found = counter.counted(body)
@@ -126,7 +135,7 @@ class _Counter(MicrokernelCounts):
             parts.append(seen)
         touched = self.traffic.block([part.touched for part in parts])
         staged = {piece: one for part in parts for piece, one in part.staged.items()}
-        return Tally(touched, added(part.counts for part in parts), staged)
+        return Tally(touched, sum_counts(part.counts for part in parts), staged)
 
     def piece(self, stmt: Stmt, scope: Scope) -> int | None:
         """The piece of a statement outside of tiles: a tile, or a nest that holds none."""
@@ -143,7 +152,7 @@ class _Counter(MicrokernelCounts):
         number = len(self.pieces)
         self.pieces.append(made)
         self.sums[number] = Sums(
-            self.ways.get(number, of_counts(is_open=self.is_open)), self.tables
+            self.ways.get(number, count_methods(is_open=self.is_open)), self.tables
         )
         return number
 
@@ -248,7 +257,7 @@ class _Counter(MicrokernelCounts):
         else a name for it.
         """
         # It is evaluated where it is not asked, too.
-        value = rewrite(folded(let.value), with_divisor)
+        value = rewrite(folded(let.value), _with_divisor)
         range_ = ix.const(let.lo), ix.const(let.hi - 1)
         open_ = {one.name for one in self.program.sizes} | set(self.values)
         if isinstance(value, Const) or not variables(value) <= open_:
@@ -314,7 +323,7 @@ class _Counter(MicrokernelCounts):
             )
             touched = replace(both, moved=moved)
         staged = {piece: one for part in parts for piece, one in part.staged.items()}
-        return Tally(touched, added(part.counts for part in parts), staged)
+        return Tally(touched, sum_counts(part.counts for part in parts), staged)
 
     def seconds(self, cost: Expr) -> float | None:
         """A cost that no size decides any more."""
@@ -342,3 +351,25 @@ def _ends_of(name: str, conditions: Sequence[Expr]) -> Iterator[Expr]:
 def _parted(stmt: Stmt) -> bool:
     """Whether a nest holds pieces of its own."""
     return any(isinstance(one, Tile | Choose | Alloc) for one in statements((stmt,)))
+
+
+def _by_quotients(expr: Expr) -> Expr:
+    """Return an expression with remainders as what quotients leave: ``6*(n//6) + n%6`` is n then."""
+
+    def change(node: Expr) -> Expr | None:
+        match node:
+            case Binary("%", a, Const(_, "index") as by):
+                return ix.sub(a, ix.mul(by, ix.floordiv(a, by)))
+            case _:
+                return None
+
+    return rewrite(expr, change)
+
+
+def _with_divisor(node: Expr) -> Expr | None:
+    """Return a quotient that has a value where nothing is divided: a bounded value is named where its loops do not run, too."""
+    match node:
+        case Binary("//" | "%" as op, a, by) if not isinstance(by, Const):
+            return Binary(op, a, ix.maximum(by, 1))
+        case _:
+            return None

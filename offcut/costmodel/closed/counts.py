@@ -3,13 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr
-from offcut.costmodel.closed.exactness import Exactness
+
+
+class Exactness(StrEnum):
+    """What an amount says of what it names, the better first."""
+
+    EXACT = "exact"  # it is that
+    BOUND = "bound"  # it is at most that
+    ESTIMATE = "estimate"  # it is near that
+
+
+def worst(*each: Exactness) -> Exactness:
+    """Of an amount that is made of others."""
+    return max(each, key=list(Exactness).index, default=Exactness.EXACT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HowExact:
+    """How exact the amounts of a cost are.
+
+    flop    operations, with which go instances and runs
+    cycles  seconds are as exact
+    """
+
+    flop: Exactness
+    bytes: Exactness
+    cycles: Exactness
+    energy: Exactness
+
+    @staticmethod
+    def estimates(flop: Exactness = Exactness.ESTIMATE) -> HowExact:
+        """Return that all amounts are estimates, but for the operations, which may be exact or a bound."""
+        return HowExact(
+            flop=flop, **dict.fromkeys(("bytes", "cycles", "energy"), Exactness.ESTIMATE)
+        )
+
+    def __str__(self) -> str:
+        """``exact: flop; estimate: bytes, cycles, energy``."""
+        amounts = asdict(self).items()
+        by_kind = {kind: [name for name, own in amounts if own is kind] for kind in Exactness}
+        return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in by_kind.items() if names)
+
 
 ZERO = ix.const(0)
+THOUSANDTHS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +107,7 @@ def values_of(counts: Counts) -> tuple[Expr, ...]:
     return tuple(getattr(counts, one.name) for one in fields(Counts))
 
 
-def added(parts: Iterable[Mapping[int, Counts]]) -> dict[int, Counts]:
+def sum_counts(parts: Iterable[Mapping[int, Counts]]) -> dict[int, Counts]:
     """Counts by piece, of all parts together."""
     total: dict[int, Counts] = {}
     for part in parts:

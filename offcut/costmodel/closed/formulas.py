@@ -13,12 +13,10 @@ from offcut.core.expr import Binary, Expr, Var, real, substitute
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
-from offcut.costmodel.cheapest import part_of_cheapest
 from offcut.costmodel.clock import stage_formula
-from offcut.costmodel.closed.code import code_bytes, compile_seconds
+from offcut.costmodel.closed.cost import code_bytes, compile_seconds
 from offcut.costmodel.closed.counted import counted
-from offcut.costmodel.closed.exactness import HowExact, worst
-from offcut.costmodel.closed.hardware import Hardware
+from offcut.costmodel.closed.counts import HowExact, worst
 from offcut.costmodel.closed.in_sympy import Names
 from offcut.costmodel.closed.predicted import (
     Predicted,
@@ -29,6 +27,8 @@ from offcut.costmodel.closed.predicted import (
 from offcut.costmodel.closed.shown.curves import along, curve, draw
 from offcut.costmodel.closed.shown.page import Page
 from offcut.costmodel.device import Device
+from offcut.costmodel.resources import Hardware
+from offcut.costmodel.shortened import part_of_cheapest
 
 if TYPE_CHECKING:
     import sympy

@@ -64,7 +64,7 @@ class Names:
 
     def formula(self, expr: Expr) -> sympy.Expr:
         """An expression over the sizes, and over what has a name; its sizes as integers that are not negative."""
-        written = self._settled(expr, frozenset(), {})
+        written = self._resolve(expr, frozenset(), {})
         for part in _repeated(written):
             name = self._fresh()
             self._call(name, self._with_names(part), dtype_of(part))
@@ -77,25 +77,25 @@ class Names:
         """What each name stands for, in terms of those before."""
         return {name: self._formula(value) for name, value in self.known.items()}
 
-    def _settled(self, expr: Expr, known: _Known, seen: dict[tuple[Expr, _Known], Expr]) -> Expr:
+    def _resolve(self, expr: Expr, known: _Known, seen: dict[tuple[Expr, _Known], Expr]) -> Expr:
         """`expr` in the user's names, without the choices that conditions settle which hold or fail around it."""
         key = expr, known
         if key in seen:
             return seen[key]
         if isinstance(expr, Select):
-            condition = self._settled(expr.condition, known, seen)
-            settled = [holds for other, holds in known if other == condition]
+            condition = self._resolve(expr.condition, known, seen)
+            decided = [holds for other, holds in known if other == condition]
             ways = [
-                self._settled(part, known | {(condition, holds)}, seen)
+                self._resolve(part, known | {(condition, holds)}, seen)
                 for part, holds in ((expr.then, True), (expr.other, False))
-                if not settled or settled[0] == holds
+                if not decided or decided[0] == holds
             ]
             alike = len(ways) == 1 or ways[0] == ways[1]
             seen[key] = ways[0] if alike else Select(condition, *ways)
         elif isinstance(expr, Var):
             seen[key] = self.users.get(expr.name, expr)
         else:
-            inner = tuple(self._settled(part, known, seen) for part in children(expr))
+            inner = tuple(self._resolve(part, known, seen) for part in children(expr))
             seen[key] = _joined(rebuild(expr, inner)) if inner else expr
         return seen[key]
 

@@ -18,12 +18,10 @@ from functools import reduce
 from offcut.core.expr import Binary, Expr, real
 from offcut.core.program import Program
 from offcut.costmodel.closed.counted import counted
-from offcut.costmodel.closed.counts import ZERO, Counts, Piece, Way
-from offcut.costmodel.closed.covered import THOUSANDTHS
-from offcut.costmodel.closed.exactness import Exactness, HowExact
-from offcut.costmodel.closed.hardware import Hardware
+from offcut.costmodel.closed.counts import THOUSANDTHS, ZERO, Counts, HowExact, Piece, Way
+from offcut.costmodel.device import Device
 from offcut.costmodel.machine import Machine
-from offcut.costmodel.resources import COMPUTE, ISSUE, resources_of
+from offcut.costmodel.resources import COMPUTE, ISSUE, Hardware, resources_of
 from offcut.costmodel.shortened import shortened
 
 
@@ -95,12 +93,7 @@ def predicted(
     )
     names = (memory.name for memory in hardware.machine.memory)
     kept = dict(zip(names, made.kept[1:], strict=True))
-    exactness = HowExact(
-        flop=made.exactness,
-        bytes=Exactness.ESTIMATE,
-        cycles=Exactness.ESTIMATE,
-        energy=Exactness.ESTIMATE,
-    )
+    exactness = HowExact.estimates(made.exactness)
     machine = hardware.machine
     call = machine.call.of([len(ways) for ways in made.choices]) * machine.hertz
     loss = machine.traffic.overlap_loss
@@ -115,18 +108,21 @@ def _of(piece: Piece, counts: Counts, moved: Sequence[Expr], machine: Machine) -
         ISSUE: _scaled(counts.instructions, 1 / THOUSANDTHS / of[ISSUE].rate),
         **{name: _scaled(size, 1 / of[name].rate) for name, size in taken.items()},
     }
-    joules = _joules(counts, taken, machine)
-    return Predicted(piece, counts, resources, taken, joules)
+    return Predicted(piece, counts, resources, taken, joules(counts.picojoules, taken, machine))
 
 
-def _joules(counts: Counts, taken: Mapping[str, Expr], machine: Machine) -> Expr:
+def joules(picojoules: Expr, bytes_by_memory: Mapping[str, Expr], machine: Device) -> Expr:
+    """Return the estimated energy of operations and of the bytes from each memory; 0 where the machine's description has none.
+
+    picojoules  thousandths, of the operations
+    """
     energy = machine.energy
     if energy is None:
         return real(0.0)
     rates = {one.name: energy.on_chip(one.bytes) for one in machine.memory}
     rates[machine.dram.name] = energy.dram
-    parts = (_scaled(size, rates[name] * 1e-12) for name, size in taken.items())
-    operations = _scaled(counts.picojoules, 1e-12 / THOUSANDTHS)
+    parts = (_scaled(size, rates[name] * 1e-12) for name, size in bytes_by_memory.items())
+    operations = _scaled(picojoules, 1e-12 / THOUSANDTHS)
     return shortened(reduce(lambda a, b: Binary("+", a, b), parts, operations))
 
 

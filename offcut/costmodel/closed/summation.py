@@ -30,7 +30,6 @@ from offcut.core.expr import (
     dtype_of,
     reads_memory,
     rebuild,
-    rewrite,
     variables,
     walk,
 )
@@ -499,25 +498,3 @@ def _power_sum(k: int, x: Expr) -> Expr:
             return ix.mul(pair, ix.sub(ix.mul(2, x), 1))
         case _:
             return ix.mul(pair, pair)
-
-
-def by_quotients(expr: Expr) -> Expr:
-    """An expression with remainders as what quotients leave: ``6*(n//6) + n%6`` is n then."""
-
-    def change(node: Expr) -> Expr | None:
-        match node:
-            case Binary("%", a, Const(_, "index") as by):
-                return ix.sub(a, ix.mul(by, ix.floordiv(a, by)))
-            case _:
-                return None
-
-    return rewrite(expr, change)
-
-
-def with_divisor(node: Expr) -> Expr | None:
-    """A quotient that has a value where nothing is divided: a bounded value is named where its loops do not run, too."""
-    match node:
-        case Binary("//" | "%" as op, a, by) if not isinstance(by, Const):
-            return Binary(op, a, ix.maximum(by, 1))
-        case _:
-            return None

@@ -1,16 +1,25 @@
-"""Sums over loops: all are taken in one way, and where that does not do, all again in the next."""
+"""Sums over loops: all are taken in one way, and where that does not do, all again in the next.
+
+At sizes that are known, a sum without a closed form stands as an element of a table, and is added up at last: a sum over the loop i of a term that depends on the loops j, k around it is ``#3[j, k]``, an expression that is moved, summed and
+summed over again as any other; once no iterator is left, its terms are added, all places of a table at once. Work is
+counted in parts of terms, so that what is added up does not depend on how fast a machine is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr
+from offcut.core.expr import Expr, Load, Var, all_loads, rewrite, variables, walk
+from offcut.core.interpret.values import evaluate_all
 from offcut.core.scan import ScanContext
-from offcut.costmodel.closed.added import Tables, TooMany
-from offcut.costmodel.closed.exactness import Exactness
+from offcut.costmodel.closed.counts import ZERO, Exactness
 from offcut.costmodel.closed.summation import (
     SHORT,
     NoClosedForm,
@@ -23,8 +32,111 @@ from offcut.costmodel.closed.summation import (
     summed,
 )
 
+MAX_EVALUATED_PARTS = 1 << 25
+"""Parts of terms that are evaluated for the counts of a program, at most: a fraction of a second."""
 
-class Summing(Enum):
+MIN_PARTS_OF_TERM = 16
+"""Parts that any term counts as: its place has to be found, and it has to be added."""
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+class SumTooLarge(Exception):
+    """A count takes more work than is done for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """``table[around] = sum of term over lo <= name < hi``, with so many parts in `term`."""
+
+    name: str
+    lo: Expr
+    hi: Expr
+    term: Expr
+    around: tuple[str, ...]
+    parts: int
+
+
+@dataclass
+class SumTables:
+    """The sums of one program, at one choice of sizes.
+
+    left  parts of terms that may still be evaluated
+    """
+
+    left: int = field(default_factory=lambda: MAX_EVALUATED_PARTS)
+    _tables: dict[str, _Table] = field(default_factory=dict)
+    _names: dict[_Table, str] = field(default_factory=dict)
+    _values: dict[Expr, Expr] = field(default_factory=dict)
+
+    def stands_for(self, name: str, lo: Expr, hi: Expr, term: Expr) -> Expr:
+        """An expression that is the sum of `term` over ``lo <= name < hi``, wherever the iterators around are."""
+        form = ix.to_linear(
+            term
+        )  # of counts that are multiples of one another, the table is the same
+        parts = [(atom, factor) for atom, factor in form.terms if name in variables(atom)]
+        once = ix.sub(term, ix.add(*(ix.mul(factor, atom) for atom, factor in parts)))
+        trips = ix.maximum(ix.sub(hi, lo), 0)
+        sums = (ix.mul(factor, self._place(name, lo, hi, atom)) for atom, factor in parts)
+        return ix.add(ix.mul(trips, once), *sums)
+
+    def _place(self, name: str, lo: Expr, hi: Expr, term: Expr) -> Expr:
+        """The place of a table where the sum of `term` stands."""
+        inside = variables(term) - {name}
+        around = tuple(sorted(inside | variables(lo) | variables(hi)))
+        table = _Table(name, lo, hi, term, around, sum(1 for _ in walk(term)))
+        known = self._names.setdefault(table, f"#{len(self._names)}")
+        self._tables[known] = table
+        return Load(known, tuple(map(Var, around)), "index")
+
+    def value(self, expr: Expr) -> Expr:
+        """`expr`, which names no iterator, with every sum added up.
+
+        Raises SumTooLarge where that is more work than is left.
+        """
+        sums = dict.fromkeys(all_loads(expr))
+        for load in sums:
+            if load not in self._values:
+                found = self._added(load, {}, 1)
+                self._values[load] = ix.const(int(found[0]))
+        return folded(rewrite(expr, self._values.get))
+
+    def _at(self, expr: Expr, at: Mapping[str, Array], count: int) -> Array:
+        """An expression at `count` places at once."""
+        sums = dict.fromkeys(all_loads(expr))
+        names: dict[Expr, Expr] = {
+            load: Var(f"{load.buffer} {number}") for number, load in enumerate(sums)
+        }
+        added = {
+            f"{load.buffer} {number}": self._added(load, at, count)
+            for number, load in enumerate(sums)
+        }
+        return evaluate_all(rewrite(expr, names.get), {**at, **added}, count)
+
+    def _added(self, load: Load, at: Mapping[str, Array], count: int) -> Array:
+        """A sum at `count` places at once: each of the places of its table that they are is added once."""
+        table = self._tables[load.buffer]
+        here = [evaluate_all(one, at, count) for one in (ZERO, *load.index)]
+        places, which = np.unique(np.stack(here), axis=1, return_inverse=True)
+        around = dict(zip(table.around, places[1:], strict=True))
+        number = places.shape[1]
+        lo, hi = (evaluate_all(end, around, number) for end in (table.lo, table.hi))
+        trips = np.maximum(hi - lo, 0)
+        ends = np.cumsum(trips)
+        terms = int(ends[-1])
+        if not terms:
+            return np.zeros(count, np.int64)
+        self.left -= terms * max(table.parts, MIN_PARTS_OF_TERM)
+        if self.left < 0:
+            raise SumTooLarge
+        inside = {name: np.repeat(values, trips) for name, values in around.items()}
+        inside[table.name] = np.arange(terms) + np.repeat(lo - (ends - trips), trips)
+        total = np.concatenate([[0], np.cumsum(self._at(table.term, inside, terms))])
+        each: Array = total[ends] - total[ends - trips]
+        return each[which.reshape(-1)]
+
+
+class SumMethod(Enum):
     """How a sum is taken."""
 
     ADDED = "added"  # short closed forms, else terms that are added up: where all sizes are known
@@ -35,25 +147,25 @@ class Summing(Enum):
     @property
     def exactness(self) -> Exactness:
         """Of the sum."""
-        other = {Summing.HALF_WAY: Exactness.ESTIMATE, Summing.BOUND: Exactness.BOUND}
+        other = {SumMethod.HALF_WAY: Exactness.ESTIMATE, SumMethod.BOUND: Exactness.BOUND}
         return other.get(self, Exactness.EXACT)
 
 
-def of_counts(*, is_open: bool) -> Sequence[Summing]:
+def count_methods(*, is_open: bool) -> Sequence[SumMethod]:
     """The ways to sum counts, the better first.
 
     is_open  whether a size is not given: nothing can be added up then
     """
-    return (*_added(is_open), Summing.CLOSED, Summing.BOUND)
+    return (*_added(is_open), SumMethod.CLOSED, SumMethod.BOUND)
 
 
-def of_bytes(*, is_open: bool) -> Sequence[Summing]:
+def byte_methods(*, is_open: bool) -> Sequence[SumMethod]:
     """Likewise bytes, whose terms are longer: how a count is bounded would say nothing of them."""
-    return (*_added(is_open), Summing.HALF_WAY)
+    return (*_added(is_open), SumMethod.HALF_WAY)
 
 
-def _added(is_open: bool) -> Sequence[Summing]:
-    return () if is_open else (Summing.ADDED,)
+def _added(is_open: bool) -> Sequence[SumMethod]:
+    return () if is_open else (SumMethod.ADDED,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +184,12 @@ class Sums:
     failed  whether it did not: what has been summed means nothing then
     """
 
-    ways: Sequence[Summing]
-    tables: Tables = field(default_factory=Tables)
+    ways: Sequence[SumMethod]
+    tables: SumTables = field(default_factory=SumTables)
     failed: bool = False
 
     @property
-    def way(self) -> Summing:
+    def way(self) -> SumMethod:
         """The one in which they are taken."""
         return self.ways[0]
 
@@ -86,41 +198,43 @@ class Sums:
         if self.failed:
             return term
         match self.way:
-            case Summing.ADDED:
+            case SumMethod.ADDED:
                 short = short_sum(name, lo, hi, term, known, splits=1, longest=SHORT)
                 if short is not None:
                     return short
                 return self.tables.stands_for(name, lo, hi, folded(term))
-            case Summing.CLOSED:
+            case SumMethod.CLOSED:
                 try:
                     return summed(name, lo, hi, term, known)
                 except NoClosedForm:
                     self.failed = True
                     return term
-            case Summing.HALF_WAY:
+            case SumMethod.HALF_WAY:
                 return (at_most if asks(term, name) else half_way)(name, lo, hi, term, known)
-            case Summing.BOUND:
+            case SumMethod.BOUND:
                 return at_most(name, lo, hi, term, known)
 
     def where(self, condition: Expr, then: Expr, other: Expr) -> Expr:
         """One of two counts, by a condition that iterators decide."""
-        return ix.add(then, other) if self.way is Summing.BOUND else chosen(condition, then, other)
+        return (
+            ix.add(then, other) if self.way is SumMethod.BOUND else chosen(condition, then, other)
+        )
 
     def at_last(self, total: Expr) -> Expr:
         """A sum over all loops, with what is left to add up."""
-        if self.way is not Summing.ADDED or self.failed:
+        if self.way is not SumMethod.ADDED or self.failed:
             return total
         try:
             return self.tables.value(total)
-        except TooMany:
+        except SumTooLarge:
             self.failed = True
             return total
 
 
-def settled(ways: Sequence[Summing], count: Callable[[Sums], Expr]) -> Amount:
+def first_success(ways: Sequence[SumMethod], count: Callable[[Sums], Expr]) -> Amount:
     """A count that is made of sums, from the first way on until one does."""
     sums = Sums(ways)
     total = sums.at_last(count(sums))
     if sums.failed:
-        return settled(ways[1:], count)
+        return first_success(ways[1:], count)
     return Amount(total, sums.way.exactness)

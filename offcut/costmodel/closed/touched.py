@@ -19,6 +19,7 @@ from offcut.core.intervals import Ends, ends
 from offcut.core.program import Buffer
 from offcut.core.scan import ScanContext
 from offcut.costmodel.closed.summation import folded
+from offcut.costmodel.resources import Level
 
 Ranges = Mapping[str, Ends]  # of iterators inside, in terms of what is around
 
@@ -123,20 +124,6 @@ def elements(touched: Box, shape: Sequence[Expr]) -> Expr:
     for axis, extent in zip(touched.axes, shape, strict=True):
         total = ix.mul(total, _length(axis, extent))
     return total
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """A memory that is filled from the one behind it.
-
-    bytes  capacity
-    line   bytes that come at once; 1: as many as are asked for
-    ways   places for a line; None: any
-    """
-
-    bytes: int
-    line: int
-    ways: int | None = None
 
 
 @lru_cache(maxsize=1 << 14)

@@ -26,7 +26,8 @@ from offcut.core.program import Buffer
 from offcut.core.scan import ScanContext
 from offcut.costmodel.closed.summation import asks, chosen, folded, greatest, middle_of, trips
 from offcut.costmodel.closed.sums import Sums
-from offcut.costmodel.closed.touched import Box, Level, bytes_of, crowding
+from offcut.costmodel.closed.touched import Box, bytes_of, crowding
+from offcut.costmodel.resources import Level
 
 Piece = int | str  # which of the pieces of a program; or an array
 

@@ -8,13 +8,57 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from offcut.core.expr import Var
 from offcut.core.memo import lazy_property, memoize_method
-from offcut.costmodel.learned.along import Along, tiles_along
-from offcut.costmodel.learned.values import Values
+from offcut.costmodel.arrays import Calls, Values
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.nests import NestCost
+from offcut.costmodel.nests.runs import tiles_of
 from offcut.describe.microkernel import Microkernel
 from offcut.schedule import Schedule, Way
+
+_EXTENT = Var("extent")
+
+
+@dataclass(frozen=True, slots=True)
+class TileStats:
+    """Tiles along an axis, at each vector of sizes.
+
+    tile     the largest that the cut has; 0: it is not cut
+    count    of them
+    length   their mean length, in iterations
+    whole    the share of the iterations that lies in whole tiles
+    heights  how many lengths there are
+    """
+
+    tile: int
+    count: Values
+    length: Values
+    whole: Values
+    heights: float
+
+
+def tile_stats(
+    way: Way, axis: str | None, extents: Mapping[str, Values], around: Values
+) -> TileStats:
+    """The tiles of an axis of a way; one that is not cut has none, and is as long as it is.
+
+    axis    None: the way has no such axis
+    around  the height of the tile around, by which widths go
+    """
+    none = np.zeros(len(around))
+    cut = next((cut for cut in way.splits if cut.axis == axis), None)
+    if cut is None or cut.axis not in extents:
+        return TileStats(0, none, np.asarray(extents.get(axis or "", none), float), none, 0.0)
+    extent = np.asarray(extents[cut.axis], float)
+    calls = Calls({_EXTENT.name: extent.astype(np.int64)}, len(extent))
+    found = tiles_of(cut, _EXTENT, calls, np.maximum(np.ceil(around), 1))
+    tiles = sum((run.count for run in found), none)
+    covered = sum((run.count * run.height for run in found if run.body), none)
+    whole = np.minimum(covered / np.maximum(extent, 1), 1.0)
+    used = sum(float(run.count.any()) for run in found)
+    return TileStats(cut.tile, tiles, extent / np.maximum(tiles, 1), whole, used)
+
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -58,18 +102,18 @@ class Ran:
         return self.total(lambda part: part.flop)
 
     @lazy_property
-    def rows(self) -> Along:
+    def rows(self) -> TileStats:
         """The tiles along the rows of its microkernel."""
         cover = self.way.cover
         axis = None if cover is None else cover.rows
-        return tiles_along(self.way, axis, self.extents, np.ones(len(self.taken)))
+        return tile_stats(self.way, axis, self.extents, np.ones(len(self.taken)))
 
     @lazy_property
-    def columns(self) -> Along:
+    def columns(self) -> TileStats:
         """The tiles along the columns of its microkernel; of loops that nothing covers, along the last axis that is cut."""
         cover, splits = self.way.cover, self.way.splits
         axis = cover.columns if cover is not None else splits[-1].axis if splits else None
-        return tiles_along(self.way, axis, self.extents, self.rows.length)
+        return tile_stats(self.way, axis, self.extents, self.rows.length)
 
 
 @dataclass(frozen=True)

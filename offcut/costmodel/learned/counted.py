@@ -10,11 +10,10 @@ from math import log, log1p
 import numpy as np
 
 from offcut.core.memo import lazy_property
-from offcut.costmodel.accelerator import Accelerator
+from offcut.costmodel.arrays import Values
 from offcut.costmodel.closed import Cost
 from offcut.costmodel.closed.cost import PieceCost
-from offcut.costmodel.device import Device
-from offcut.costmodel.learned.values import Values
+from offcut.costmodel.device import Accelerator, Device
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.resources import resources_of
 

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from offcut.costmodel.arrays import Values
 from offcut.costmodel.learned.case import Case
 from offcut.costmodel.learned.counted import COUNTED, Counted
 from offcut.costmodel.learned.features import FEATURES
-from offcut.costmodel.learned.values import Values
 from offcut.errors import DescribeError, blamed_on_another
 
 GROUP = "offcut.features"

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from offcut.costmodel.arrays import Values
 from offcut.costmodel.learned.rows import Rows
-from offcut.costmodel.learned.values import Values
 
 _KEPT = 256
 """Rows that others are compared with, at most; what other numbers give is in docs/design/0022, as of the next two."""

@@ -17,8 +17,8 @@ from math import log, log1p
 import numpy as np
 
 from offcut.core.program import LANE, THREAD
+from offcut.costmodel.arrays import Values
 from offcut.costmodel.learned.case import Case, Ran
-from offcut.costmodel.learned.values import Values
 from offcut.costmodel.nests import NestCost
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import STRATEGIES
@@ -204,28 +204,17 @@ FEATURES = (
 )
 
 
-def _levels(one: Ran) -> Values:
-    return one.total(lambda part: part.bytes / part.rates)
+def _total(of: Callable[[NestCost], Values]) -> Callable[[Ran], Values]:
+    """Return the function that gives the sum of what another one gives of each part of a way."""
+    return lambda one: one.total(of)
 
 
-def _bound(one: Ran) -> Values:
-    return one.total(_binding)
-
-
-def _computed(one: Ran) -> Values:
-    return one.total(lambda part: part.compute)
-
-
-def _issued(one: Ran) -> Values:
-    return one.total(lambda part: part.issue)
-
-
-def _tails(one: Ran) -> Values:
-    return one.total(lambda part: part.tails)
-
-
-def _moved(one: Ran) -> Values:
-    return one.total(lambda part: part.bytes)
+_levels = _total(lambda part: part.bytes / part.rates)
+_bound = _total(lambda part: _binding(part))
+_computed = _total(lambda part: part.compute)
+_issued = _total(lambda part: part.issue)
+_tails = _total(lambda part: part.tails)
+_moved = _total(lambda part: part.bytes)
 
 
 def _largest(one: Ran) -> Values | float:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from offcut.costmodel.learned.values import Values
+from offcut.costmodel.arrays import Values
 
 TEMPERATURE = 0.2
 """T: seconds that differ by this share are told apart, for the most part; what others give is in docs/design/0022, as of the next two."""

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from offcut.costmodel.learned.agreed import agreed
-from offcut.costmodel.learned.ensemble import Ensemble, Settings, fitted
+from offcut.costmodel.arrays import Values
+from offcut.costmodel.learned.ensemble import Ensemble, Settings, consensus, fitted
 from offcut.costmodel.learned.familiar import Familiar, familiar
 from offcut.costmodel.learned.metrics import pairs
 from offcut.costmodel.learned.rows import Rows, beside
-from offcut.costmodel.learned.values import Values
 from offcut.errors import OffcutError
 
 COVERED = 0.9
@@ -86,7 +85,7 @@ class Pair:
         middle = np.atleast_2d(centre)
         asked = np.concatenate([beside(features, centre), beside(middle, middle)])
         found, own = np.split(self.ensemble(asked), [len(features)], axis=1)
-        seconds = closed * np.exp(agreed(found, own))
+        seconds = closed * np.exp(consensus(found, own))
         return Foreseen(seconds, found.std(axis=0) + self.doubt, ("",) * len(closed))
 
     def _check(self) -> None:
@@ -135,14 +134,7 @@ class Pair:
         installed.
         """
         file = Path(path)
-        try:
-            found = json.loads(file.read_text(encoding="utf-8-sig"))
-        except OSError as error:
-            raise _unread(file, error.strerror or str(error)) from None
-        except ValueError:
-            raise _unread(file, "it is no JSON") from None
-        if not isinstance(found, dict) or found.get("format") != _FORMAT:
-            raise _unread(file, f"it is no {_FORMAT}")
+        found = _read(file)
         try:
             made = Pair(
                 ensemble=Ensemble.of_plain(found["ensemble"]),
@@ -168,15 +160,23 @@ def useless_in(path: Path) -> str:
 
     Raises OffcutError for a file that holds none.
     """
+    return str(_read(path).get("useless", ""))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """Return what the file of a model says.
+
+    Raises OffcutError for a file that holds none.
+    """
     try:
-        model = json.loads(path.read_text(encoding="utf-8-sig"))
+        model = json.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise _unread(path, error.strerror or str(error)) from None
+        raise _unread(file, error.strerror or str(error)) from None
     except ValueError:
-        raise _unread(path, "it is no JSON") from None
+        raise _unread(file, "it is no JSON") from None
     if not isinstance(model, dict) or model.get("format") != _FORMAT:
-        raise _unread(path, f"it is no {_FORMAT}")
-    return str(model.get("useless", ""))
+        raise _unread(file, f"it is no {_FORMAT}")
+    return model
 
 
 def too_few(rows: Rows) -> str:

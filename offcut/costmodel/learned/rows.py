@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,11 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from offcut.costmodel.learned.values import Values
+from offcut.costmodel.arrays import Values
 from offcut.errors import OffcutError
+
+_KINDS = dict.fromkeys(("features", "seconds", "spread", "closed"), float)
+"""The fields that hold numbers; others hold texts."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,16 @@ class Rows:
     seconds: Values
     spread: Values
     closed: Values
+
+    @staticmethod
+    def of(names: Sequence[str], entries: Sequence[Mapping[str, Any]]) -> Rows:
+        """Return rows from what each of them is, by the fields' names: numbers of `features`, texts, and seconds."""
+        columns = {
+            one.name: np.array([entry[one.name] for entry in entries], _KINDS.get(one.name, str))
+            for one in fields(Rows)[1:]
+        }
+        columns["features"] = columns["features"].reshape(len(entries), len(names))
+        return Rows(tuple(names), **columns)
 
     def __len__(self) -> int:
         return len(self.seconds)

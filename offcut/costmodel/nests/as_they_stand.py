@@ -15,10 +15,10 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Select, Var, reads_memory, substitute, variables, walk
 from offcut.core.program import For, Program, Stmt, Store
 from offcut.costmodel.arrays import Array, Calls
-from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.nests.nest import Nests
 from offcut.costmodel.nests.reuse import Loops
 from offcut.costmodel.nests.schedules import shared
+from offcut.costmodel.resources import Hardware
 from offcut.describe.computation import Computation, Stage, StageAxis
 from offcut.partition import LADDER, AxisCut, GroupCut
 from offcut.schedule import Schedule, Split, loop_cuts

@@ -21,10 +21,9 @@ from offcut.core.memo import lazy_property
 from offcut.core.program import Form, Kind, Program
 from offcut.costmodel.arrays import Array, Calls, Formulas
 from offcut.costmodel.clock import stage_arrays
-from offcut.costmodel.closed.count_state import BytesOf
+from offcut.costmodel.closed.count_loops import BytesOf
 from offcut.costmodel.closed.counted import counted
-from offcut.costmodel.closed.covered import THOUSANDTHS
-from offcut.costmodel.closed.hardware import Hardware
+from offcut.costmodel.closed.counts import THOUSANDTHS
 from offcut.costmodel.nests.parametric import (
     GROUPS,
     Parametric,
@@ -35,7 +34,7 @@ from offcut.costmodel.nests.parametric import (
 )
 from offcut.costmodel.nests.reuse import Earlier, Loops, Reuse
 from offcut.costmodel.nests.runs import Shape, tiles_of, tiles_of_nest
-from offcut.costmodel.resources import ISSUE, resources_of
+from offcut.costmodel.resources import ISSUE, Hardware, resources_of
 from offcut.describe.computation import Computation
 from offcut.partition import GroupCut
 

@@ -24,8 +24,8 @@ from offcut.core.memo import lazy_property, memoize_method
 from offcut.core.program import For, Program, Stmt
 from offcut.costmodel.arrays import Array, Calls
 from offcut.costmodel.closed.counted import footprints
-from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.nests.parametric import windowed
+from offcut.costmodel.resources import Hardware
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.source import instance
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 
 from offcut.core.cached_hash import CachedHash
 from offcut.core.program import LANE, THREAD
 from offcut.costmodel.arrays import Array, Calls
-from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.nests.nest import NestCost, Nests
 from offcut.costmodel.nests.reuse import Earlier, Loops
+from offcut.costmodel.resources import Hardware
 from offcut.errors import PartitionError
 from offcut.schedule import (
     Bind,
@@ -34,15 +35,14 @@ from offcut.schedule import (
 
 
 @dataclass(frozen=True, slots=True)
-class Placed(CachedHash):
-    """A nest where it stands.
+class Surroundings(CachedHash):
+    """Where a nest stands.
 
     around  the loops around it
     behind  those of them in which it runs behind another nest
     before  the nests that run before it, in order, each with the loops that both are in
     """
 
-    nest: Nest
     around: Loops
     behind: Loops
     before: Earlier
@@ -55,23 +55,22 @@ class Key(CachedHash):
     """What the price of a way depends on.
 
     stages     the decisions about stages
-    around     the loops around it
-    behind     those of them in which it runs behind another nest
-    before     the nests that run before it, in order, each with the loops that both are in
     depths     along what sums are covered
     competing  whether it is one of several
     """
 
     stages: tuple[Step, ...]
-    around: Loops
-    behind: Loops
-    before: Earlier
+    at: Surroundings
     stage: str
     depths: frozenset[str]
     competing: bool
     way: Way
 
     __hash__ = CachedHash.__hash__
+
+
+Placed: TypeAlias = tuple[Nest, Surroundings]
+"""A nest where it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +142,7 @@ class SchedulePrices:
 
         Raises PartitionError for a schedule that is not legal.
         """
-        nests = [placed.nest for placed in _placed(parts_of(schedule))]
+        nests = [nest for nest, _ in _placed(parts_of(schedule))]
         return {
             nest.stage: ways
             for nest, ways in zip(nests, self.nests(schedule), strict=True)
@@ -161,20 +160,20 @@ class SchedulePrices:
         found = []
         for placed in _placed(parts_of(schedule)):
             if placed not in known:
-                known[placed] = self._found(schedule, stages, placed)
+                known[placed] = self._taken(schedule, stages, *placed)
             found.append(known[placed])
         return found
 
-    def _found(self, schedule: Schedule, stages: tuple[Step, ...], placed: Placed) -> Taken:
-        """The same of a nest that is new."""
+    def _taken(
+        self, schedule: Schedule, stages: tuple[Step, ...], nest: Nest, at: Surroundings
+    ) -> Taken:
+        """Return the same of a nest that is new."""
         ways = []
-        nest = placed.nest
         depths = frozenset(way.cover.depth for way in nest.ways if way.cover is not None)
-        given = stages, placed.around, placed.behind, placed.before, nest.stage, depths
         for way in nest.ways:
-            key = Key(*given, len(nest.ways) > 1, _unnamed(way))
+            key = Key(stages, at, nest.stage, depths, len(nest.ways) > 1, _unnamed(way))
             if key not in self.known:
-                self.known[key] = self.learnt(schedule, key)
+                self.known[key] = self.way_cost(schedule, key)
             made = self.known[key]
             if isinstance(made, PartitionError):
                 raise made
@@ -185,7 +184,7 @@ class SchedulePrices:
             seconds = np.choose(least, [way.seconds for way in ways])
         return Taken(tuple(ways), seconds)
 
-    def learnt(self, schedule: Schedule, key: Key) -> WayCost | PartitionError:
+    def way_cost(self, schedule: Schedule, key: Key) -> WayCost | PartitionError:
         """The price of a way, or why it is refused.
 
         Raises PartitionError where what `schedule` says around it is.
@@ -196,11 +195,11 @@ class SchedulePrices:
             computation, way = within.way(key.stage, key.way, key.competing)
         except PartitionError as refused:
             return refused
-        before, parts = key.before, list[NestCost]()
+        before, parts = key.at.before, list[NestCost]()
         for one in way.before:
             parts.append(self._nests.copy(computation, one, rows, before))
-            before = (*before, (one.group[0].buffer, key.around))
-        parts.append(self._nests.cost(computation, way.cut, rows, before, key.behind))
+            before = (*before, (one.group[0].buffer, key.at.around))
+        parts.append(self._nests.cost(computation, way.cut, rows, before, key.at.behind))
         cycles = sum((part.cycles for part in parts), start=self.calls.constant(0))
         seconds = cycles / self.hardware.machine.hertz
         return WayCost(seconds, self.calls.of(way.cost), tuple(parts))
@@ -223,7 +222,7 @@ def _placed(parts: Sequence[Nest | Together]) -> list[Placed]:
     def visit(part: Nest | Together, around: Loops, behind: Loops, before: Earlier) -> list[str]:
         """The stages in it."""
         if isinstance(part, Nest):
-            found.append(Placed(part, around, behind, before))
+            found.append((part, Surroundings(around, behind, before)))
             return [part.stage]
         last = 1 if part.block is None else part.block.iterations
         inside = (*around, *((axis, 1) for axis in part.axes[:-1]), (part.axes[-1], last))
@@ -237,3 +236,45 @@ def _placed(parts: Sequence[Nest | Together]) -> list[Placed]:
     for part in parts:
         done += visit(part, (), (), tuple((stage, ()) for stage in done))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceError:
+    """Of the ways of a nest that compete, at some hundred calls that are allowed.
+
+    stage   the first array that the nest computes
+    within  by which part of what is counted a price is off, at most
+    regret  by which part longer the nest takes than in its fastest way, at most
+    """
+
+    stage: str
+    within: float
+    regret: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.stage}: a call chooses by prices within {self.within:.0%} of what is predicted, "
+            f"and takes at most {self.regret:.1%} longer for it"
+        )
+
+
+def choice_errors(schedule: Schedule, prices: SchedulePrices) -> tuple[ChoiceError, ...]:
+    """Return the error and the regret of each nest with several ways; none where the schedule has no closed form.
+
+    prices  at the calls that are looked at
+    """
+    if not prices.calls.count:
+        return ()
+    try:
+        nests = prices.competing(schedule)
+    except PartitionError:
+        return ()
+    found: list[ChoiceError] = []
+    for stage, ways in nests.items():
+        exact = np.array([way.seconds for way in ways])
+        short = np.array([way.own for way in ways])
+        least = np.argmin(short, axis=0)
+        taken = exact[least, np.arange(prices.calls.count)]
+        within = float(np.abs(short / exact - 1).max())
+        found.append(ChoiceError(stage, within, float((taken / exact.min(axis=0)).max()) - 1))
+    return tuple(found)

@@ -12,7 +12,7 @@ from offcut.backends.gpu.driver import Device, open_device
 from offcut.backends.gpu.launches import ArrayParameter, Launch, LaunchPlan, SizeParameter
 from offcut.backends.gpu.nvrtc import cached_cubin
 from offcut.costmodel import load, shipped
-from offcut.costmodel.accelerator import Accelerator
+from offcut.costmodel.device import Accelerator
 from offcut.experiment.probe import Reading
 
 ROUNDS = 7

@@ -1,9 +1,12 @@
-"""Where the workers of a pool meet, whom they trust, and how long is waited for what."""
+"""Where the workers of a pool meet, whom they trust, how long is waited for what, and a client of their scheduler."""
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -11,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from offcut.core.extras import check_installed
-from offcut.errors import DescribeError
+from offcut.errors import DescribeError, TargetError
 
 if TYPE_CHECKING:
-    from distributed import Security
+    from distributed import Client, Security
+
 
 LOCAL = "local"
 """The address of a pool of this machine alone: the process that tunes measures, and nobody listens."""
@@ -161,3 +165,45 @@ def _lacking(pool: Pool) -> str:
         if name == KEY and mode & 0o077:
             return f"others can use {folder / name}, whose mode is {mode:o}: it is the secret of the pool, of mode 600"
     return ""
+
+
+@contextmanager
+def connected(pool: Pool, op: str) -> Iterator[Client]:
+    """A client, as long as the context lasts.
+
+    Raises TargetError where no scheduler answers in time.
+    """
+    from distributed import Client
+
+    with _quiet():
+        settings: dict[str, Any] = {"timeout": pool.answer, "security": pool.security()}
+        try:
+            client = Client(pool.address, **settings, set_as_default=False)
+        except Exception as error:
+            raise unanswered(pool, op, error) from error
+        with client:
+            yield client
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The client's own words of a scheduler that goes are left out: it is refused in ours."""
+    log = logging.getLogger("distributed.client")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+def unanswered(pool: Pool, op: str, error: Exception) -> TargetError:
+    """What is to be said where no scheduler answers."""
+    said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    because = f"no dask scheduler answers in {pool.answer:g} s"
+    return TargetError(
+        op,
+        f"cannot reach {pool.address}",
+        because=because if isinstance(error, TimeoutError) else f"{because}: {said}",
+        help=("dask scheduler --host 127.0.0.1 --port 8786, on this machine",),
+    )

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from offcut.errors import TargetError
-from offcut.search.pool.connection import unanswered
-from offcut.search.pool.settings import RESOURCE, Pool
+from offcut.search.pool.settings import RESOURCE, Pool, unanswered
 
 
 def serve(pool: Pool, device: str, ready: Callable[[], None]) -> None:

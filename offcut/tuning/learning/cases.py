@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,14 +10,15 @@ import numpy as np
 from offcut.backends.decide import proved_plan
 from offcut.core.memo import lazy_property
 from offcut.costmodel import Cost
+from offcut.costmodel.arrays import Values
 from offcut.costmodel.learned import Case, Counted, Ran
-from offcut.costmodel.learned.values import Values
 from offcut.costmodel.nests import SchedulePrices, Taken
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError
-from offcut.schedule import Nest, Schedule, Together, parts_of
+from offcut.schedule import Nest, Schedule, parts_of
 from offcut.search import Price
-from offcut.tuning.pricing.predicting import key_of, nest_prices, price_of
+from offcut.search.fusion_choices import nests_with_axes
+from offcut.tuning.pricing.predicting import nest_prices, price_of
 from offcut.tuning.problem import Problem
 
 SHORTEST = 1e-12
@@ -49,10 +50,10 @@ class Cases:
         seconds = prices(schedule)
         ways: list[Ran] = []
         for (nest, around), taken in zip(
-            _nests(parts_of(schedule)), prices.taken_in(schedule), strict=True
+            nests_with_axes(parts_of(schedule)), prices.taken_in(schedule), strict=True
         ):
             if id(taken) not in self.ran:
-                self.ran[id(taken)] = tuple(self._ran(nest, around, taken))
+                self.ran[id(taken)] = tuple(self._ran(nest, len(around), taken))
             ways += self.ran[id(taken)]
         hardware, calls = prices.hardware, prices.calls
         return Case(
@@ -133,7 +134,7 @@ class CountedCases:
     def seconds(self, schedule: Schedule) -> Values:
         """By the closed form, at each vector of sizes."""
         seconds = self.closed(schedule)
-        return np.maximum([seconds[key_of(sizes)] for sizes, _ in self.problem.sizes], SHORTEST)
+        return np.maximum([seconds[key] for key in self.problem.keys], SHORTEST)
 
     @lazy_property
     def costs(self) -> Callable[[Schedule], Sequence[Cost]]:
@@ -170,12 +171,3 @@ def cases_of(
 def has_nests(schedule: Schedule) -> bool:
     """Whether there is a closed form for a schedule that is not cut yet."""
     return bool(parts_of(schedule))
-
-
-def _nests(parts: Iterable[Nest | Together], around: int = 0) -> Iterator[tuple[Nest, int]]:
-    """The nests in `parts`, each with the number of the loops that it shares with others."""
-    for part in parts:
-        if isinstance(part, Nest):
-            yield part, around
-        else:
-            yield from _nests(part.parts, around + len(part.axes))

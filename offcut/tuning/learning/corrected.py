@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from offcut.core.memo import lazy_property
+from offcut.costmodel.arrays import Values
 from offcut.costmodel.learned import (
     Feature,
     Pair,
@@ -21,12 +22,10 @@ from offcut.costmodel.learned import (
     learned,
 )
 from offcut.costmodel.learned.pair import LEAST
-from offcut.costmodel.learned.values import Values
 from offcut.errors import OffcutError
 from offcut.schedule import Schedule
 from offcut.search import Sizes, Times
 from offcut.tuning.learning.cases import SHORTEST, Cases, CountedCases
-from offcut.tuning.pricing.predicting import key_of
 
 ONLINE = Settings(rounds=40, depth=3)
 """Of a few hundred rows, several times in a campaign."""
@@ -64,7 +63,7 @@ class Corrected:
     @lazy_property
     def keys(self) -> tuple[Sizes, ...]:
         """The vectors of sizes."""
-        return tuple(key_of(sizes) for sizes, _ in self.cases.problem.sizes)
+        return self.cases.problem.keys
 
     def begin(self, first: Schedule) -> None:
         """Decide by a first schedule whether the model knows what it is asked here.
@@ -163,18 +162,18 @@ class Corrected:
         ]
         if len(found) < SCHEDULES or len(found) * len(self.keys) < LEAST:
             return None
-        count = len(found) * len(self.keys)
-        timed = [at[key] for _, at, _, _ in found for key in self.keys]
-        sizes = np.array([repr(key) for key in self.keys])
-        return Rows(
-            self._names,
-            np.concatenate([features for _, _, features, _ in found]),
-            program=np.full(count, "it"),
-            place=np.full(count, "here"),
-            machine=np.full(count, "here"),
-            sizes=np.tile(sizes, len(found)),
-            schedule=np.repeat(np.array([one.digest for one, *_ in found]), len(self.keys)),
-            seconds=np.array([max(seconds, SHORTEST) for seconds, _ in timed]),
-            spread=np.array([spread for _, spread in timed]),
-            closed=np.concatenate([before for *_, before in found]),
-        )
+        here = {"program": "it", "place": "here", "machine": "here"}
+        entries = [
+            {
+                **here,
+                "features": row,
+                "sizes": repr(key),
+                "schedule": schedule.digest,
+                "seconds": max(at[key][0], SHORTEST),
+                "spread": at[key][1],
+                "closed": closed,
+            }
+            for schedule, at, features, before in found
+            for key, row, closed in zip(self.keys, features, before, strict=True)
+        ]
+        return Rows.of(self._names, entries)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from offcut.costmodel.arrays import Values
 from offcut.costmodel.learned import CLOSED, Rows, Settings, learned, metrics
 from offcut.costmodel.learned.pair import too_few
-from offcut.costmodel.learned.values import Values
 
 if TYPE_CHECKING:
     from rich.table import Table

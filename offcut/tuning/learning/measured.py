@@ -20,12 +20,11 @@ from offcut.backends.target import Options, Target
 from offcut.errors import OffcutError, TargetError
 from offcut.schedule import Schedule
 from offcut.search import Outcome, Points, Records
-from offcut.tuning.known import known, trials_of
 from offcut.tuning.learning.programs import KINDS, Drawn, drawn
-from offcut.tuning.measuring.simulated import measuring
-from offcut.tuning.posed import posed
-from offcut.tuning.pricing.predicting import key_of, price_of
-from offcut.tuning.problem import Limits, Measured, Problem
+from offcut.tuning.measuring.candidate import measuring
+from offcut.tuning.pricing.predicting import price_of
+from offcut.tuning.problem import Limits, Measured, Problem, make_problem
+from offcut.tuning.recorded_trials import TrialLog
 
 EXPLORER = "random"
 """What records call what was drawn here."""
@@ -81,11 +80,12 @@ def sample(
     while (programs is None or count < programs) and time.monotonic() < until:
         program, problem, space = _accepted(target, options, seed, count, refused)
         tell(count, program.kind)
-        trials = known(trials_of(records, problem), problem, lambda _: True)
+        log = TrialLog(records, problem, space.first)
+        trials = log.outcomes()
         of = _schedules(problem, space, Random(f"{seed}/{count}/schedules"), schedules)
         rest = [one for one in of if str(one) not in trials]
         before += len(of) - len(rest)
-        _measure(problem, space, rest, limits or Limits(noise=inf), until, records, outcomes)
+        _measure(log, space, rest, limits or Limits(noise=inf), until, outcomes)
         count += 1
     return Sampled(count, dict(outcomes), before, dict(refused))
 
@@ -100,7 +100,7 @@ def _accepted(
         program = drawn(Random(f"{seed}/{number}/{kind}"), kind)
         try:
             sizes = {name: list(values) for name, values in program.sizes.items()}
-            problem = posed(
+            problem = make_problem(
                 "learn",
                 program.output,
                 program.inputs,
@@ -140,25 +140,22 @@ def _schedules(problem: Problem, space: Points, rng: Random, count: int) -> Sequ
 
 
 def _measure(
-    problem: Problem,
+    log: TrialLog,
     space: Points,
     schedules: Sequence[Schedule],
     limits: Limits,
     until: float,
-    records: Records,
     outcomes: Counter[Outcome],
 ) -> None:
     """Measure schedules, each recorded as soon as it is known."""
     if not schedules:
         return
+    problem = log.problem
     price = price_of(problem, space.computation, None)
-    records.keep(problem.origins)
 
     def keep(one: Measured) -> None:
         outcomes[one.outcome] += 1
-        predicted = price(one.schedule)
-        guesses = [predicted.get(key_of(sizes)) or None for sizes, _ in problem.sizes]
-        records.add(one.records(problem, EXPLORER, guesses))
+        log.add(one, EXPLORER, price(one.schedule))
 
     with ExitStack() as stack:
         here = measuring(problem, limits, stack)

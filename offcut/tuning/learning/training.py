@@ -10,12 +10,10 @@ import hashlib
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from offcut.backends.checked_results import check_result
 from offcut.backends.compile_request import CompileRequest
@@ -27,7 +25,7 @@ from offcut.partition import Users
 from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
 from offcut.search import Origin, Outcome, Place, ProgramText, Record, Records, Source, Trial
-from offcut.search.transfer import read
+from offcut.search.record_io import read
 from offcut.tuning.learning.cases import LOOPS, Cases, CountedCases, has_nests
 from offcut.tuning.problem import Problem
 
@@ -90,7 +88,7 @@ def training_set(
     for record in records:
         grouped[record.program, record.machine, record.schedule].append(record)
     left = Counter[str]()
-    made = _TrainingRows()
+    entries, feature_names = list[dict[str, Any]](), tuple[str, ...]()
     cases_by_problem: dict[
         tuple[str, str, tuple[str, ...]], tuple[Cases | None, CountedCases] | str
     ] = {}
@@ -119,12 +117,13 @@ def training_set(
             of = (cases[0] if nests else None) or cases[1]
             names, found = described(of(schedule), features)
             closed = of.seconds(schedule)
-            check_names(made.names, names)
+            check_names(feature_names, names)
         except OffcutError as refused:
             left[f"{refused.op}: {refused.refused}"] += 1
             continue
-        made.add(names, found, closed, last, _machine(places[place]))
-    return Training(made.rows(), dict(left))
+        feature_names = names
+        entries += _entries(found, closed, last, _machine(places[place]))
+    return Training(Rows.of(feature_names, entries), dict(left))
 
 
 def _cases(
@@ -176,26 +175,13 @@ def _machine(place: Place) -> str:
     return hashlib.sha256(said.encode()).hexdigest()[:16]
 
 
-class _TrainingRows:
-    """Rows as they come."""
-
-    def __init__(self) -> None:
-        self.names: tuple[str, ...] = ()
-        self.parts: dict[str, list[Any]] = defaultdict(list)
-
-    def add(
-        self,
-        names: tuple[str, ...],
-        features: Any,
-        closed: Any,
-        last: Mapping[str, Record],
-        machine: str,
-    ) -> None:
-        self.names = names
-        for (key, record), row, seconds in zip(last.items(), features, closed, strict=True):
-            if not (record.seconds and seconds > 0):
-                continue  # a call that takes no time has no ratio
-            said = {
+def _entries(
+    features: Any, closed: Any, last: Mapping[str, Record], machine: str
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a schedule: an entry for each vector of sizes, but those at which a call takes no time, which has no ratio."""
+    for (key, record), row, seconds in zip(last.items(), features, closed, strict=True):
+        if record.seconds and seconds > 0:
+            yield {
                 "features": row,
                 "program": record.program,
                 "place": record.machine,
@@ -206,18 +192,3 @@ class _TrainingRows:
                 "spread": record.spread or 0.0,
                 "closed": float(seconds),
             }
-            for name, value in said.items():
-                self.parts[name].append(value)
-
-    def rows(self) -> Rows:
-        count = len(self.parts["seconds"])
-        features = np.array(self.parts["features"], float).reshape(count, len(self.names))
-        texts = {
-            name: np.array(self.parts[name], dtype=str)
-            for name in ("program", "place", "machine", "sizes", "schedule")
-        }
-        numbers = {
-            name: np.array(self.parts[name], dtype=float)
-            for name in ("seconds", "spread", "closed")
-        }
-        return Rows(self.names, features, **texts, **numbers)

@@ -1,8 +1,6 @@
 """Every schedule of a small space measured once, and the regret of whoever chooses without that."""
 
-from offcut.tuning.oracle.findings import Chosen, Explored, Pick
-from offcut.tuning.oracle.run import SEEDS, Findings, oracle
-from offcut.tuning.oracle.space import LIMIT, Part
-from offcut.tuning.oracle.table import Table
+from offcut.tuning.oracle.run import SEEDS, Chosen, Explored, Findings, Pick, oracle
+from offcut.tuning.oracle.table import LIMIT, Part, Table
 
 __all__ = ["LIMIT", "SEEDS", "Chosen", "Explored", "Findings", "Part", "Pick", "Table", "oracle"]

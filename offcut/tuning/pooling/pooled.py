@@ -1,7 +1,7 @@
 """Schedules measured by the devices of a pool: dealt out, asked for again where a device goes, all accounted for.
 
 Each idle device is given a parcel of schedules, which it times in turns beside the default's kernel. By what that
-kernel takes, times of other devices and other moments compare (`drift`). What a device had when it went is dealt out
+kernel takes, times of other devices and other moments compare (`recorded_trials`). What a device had when it went is dealt out
 again, each schedule then alone, so that one which ends its worker takes no other along; whoever was
 lost once more than `REQUEUES` times has crashed.
 """
@@ -24,7 +24,7 @@ from offcut.search import Outcome
 from offcut.search.pool import RESOURCE, Device, Flights, Landed, Pool, connected
 from offcut.tuning.campaign import BATCH
 from offcut.tuning.pooling import remote
-from offcut.tuning.pooling.wire import Wire, sent
+from offcut.tuning.pooling.remote import Wire, sent
 from offcut.tuning.problem import Limits, Measured, Problem
 
 ROUND = 2 * BATCH

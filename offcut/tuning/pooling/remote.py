@@ -1,17 +1,106 @@
 """What a worker of a pool does: it admits a problem, then measures schedules of it, in a child that may end.
 
 One bench is kept between tasks, so that what results must be is computed once, and imports happen once.
+
+What is sent of a problem: a program goes as its text, as do schedules. The rest is a pickle within: functions and classes go by their names, so
+that a target or a microkernel of the user's has to be in a module that the worker imports as well. Version
+and place are compared first, since records of another are not this campaign's.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import pickle
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
 
+import offcut
+from offcut.backends.compile_request import CompileRequest
+from offcut.core.text.parser import parse
 from offcut.errors import OffcutError
 from offcut.schedule import Schedule
 from offcut.tuning.measuring.candidate import Bench
-from offcut.tuning.pooling.wire import Wire, received
-from offcut.tuning.problem import Measured
+from offcut.tuning.problem import Limits, Measured, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """What is sent of a problem: texts and bytes, which any version can open.
+
+    program  its text
+    digest   `Program.digest`
+    place    `Problem.machine`
+    rest     the pickle of all else, compressed: constants of which only the name is known are zeros
+    """
+
+    version: str
+    program: str
+    digest: str
+    place: str
+    rest: bytes
+
+
+def sent(problem: Problem, limits: Limits) -> Wire:
+    """A problem, and what measuring may take, to be sent.
+
+    Raises OffcutError for what cannot be pickled.
+    """
+    request = problem.request
+    rest = (
+        *(request.users, dict(request.arrays), problem.options, problem.target),
+        *(problem.sizes, problem.seed, limits, problem.target.machine),
+    )
+    try:
+        data = pickle.dumps(rest)
+    except Exception as error:
+        raise OffcutError(
+            "tune",
+            f"cannot send {request.program.name} to a pool",
+            because=_line(error),
+            help=("functions and classes of an importable module can be sent",),
+        ) from error
+    texts = str(request.program), problem.program, problem.machine
+    return Wire(offcut.__version__, *texts, zlib.compress(data, 1))
+
+
+def received(wire: Wire) -> tuple[Problem, Limits] | str:
+    """The problem on this machine; why it cannot be measured here, in words, where it cannot."""
+    if wire.version != offcut.__version__:
+        return f"offcut is {offcut.__version__} there, and {wire.version} here"
+    try:
+        users, arrays, options, target, sizes, seed, limits, machine = pickle.loads(
+            zlib.decompress(wire.rest)
+        )
+        request = CompileRequest(parse(wire.program), users, arrays)
+        problem = Problem(request, options, target, sizes, seed)
+        place = problem.machine
+    except Exception as error:
+        return f"what is sent cannot be loaded there: {_line(error)}"
+    if problem.program != wire.digest:
+        return "the program is another one there"
+    if place != wire.place:
+        other = next(_differing("", machine, target.machine), "the target is another one there")
+        return f"it is another machine: {other}"
+    return problem, limits
+
+
+def _differing(name: str, here: Any, there: Any) -> Iterator[str]:
+    """In which fields two descriptions differ, in words."""
+    if is_dataclass(here) and type(here) is type(there):
+        for field in fields(here):
+            inner = f"{name}.{field.name}" if name else field.name
+            yield from _differing(inner, getattr(here, field.name), getattr(there, field.name))
+    elif isinstance(here, tuple) and isinstance(there, tuple) and len(here) == len(there):
+        for number, (one, other) in enumerate(zip(here, there, strict=True)):
+            yield from _differing(f"{name}[{number}]", one, other)
+    elif here != there:
+        yield f"{name} is {there!r} there, and {here!r} here"
+
+
+def _line(error: Exception) -> str:
+    said = str(error).splitlines()
+    return f"{type(error).__name__}: {said[0] if said else ''}"
 
 
 @dataclass

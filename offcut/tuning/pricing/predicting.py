@@ -35,7 +35,7 @@ def price_of(
     own           instead of the target's model
     """
     vectors = [dict(sizes) for sizes, _ in problem.sizes]
-    keys = [key_of(sizes) for sizes in vectors]
+    keys = problem.keys
     target_own = problem.target.predict_seconds(problem.request, problem.options, vectors)
     prices = None if computation is None or target_own else nest_prices(problem, computation)
     loops = None if target_own else loop_prices(problem)
@@ -106,11 +106,6 @@ def _calls(problem: Problem) -> Calls:
     vectors = [dict(sizes) for sizes, _ in problem.sizes]
     columns = {names[user]: np.array([at[user] for at in vectors]) for user in vectors[0]}
     return Calls(columns, len(vectors))
-
-
-def key_of(sizes: Any) -> Sizes:
-    """Sizes by name as a key."""
-    return tuple(sorted(sizes.items()))
 
 
 def _asked(own: Any, schedule: Schedule, sizes: dict[str, int]) -> float:

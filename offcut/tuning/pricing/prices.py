@@ -14,7 +14,7 @@ from offcut.describe.computation import Computation
 from offcut.errors import DescribeError, OffcutError, blamed_on_another
 from offcut.schedule import Schedule
 from offcut.search import Price, Refitted, Sizes, Times
-from offcut.search.plugged import plugged
+from offcut.search.entry_points import load_entry_point
 from offcut.tuning.learning.cases import cases_of
 from offcut.tuning.learning.corrected import Corrected
 from offcut.tuning.pricing.predicting import price_of
@@ -116,4 +116,4 @@ class _Own:
 
 def _loaded(name: str) -> object:
     known = f'"{CLOSED}", "{LEARNED}", the path of a model (.json)'
-    return plugged(GROUP, "price", name, known, ("lambda schedule, n: 2e-9 * n",))
+    return load_entry_point(GROUP, "price", name, known, ("lambda schedule, n: 2e-9 * n",))

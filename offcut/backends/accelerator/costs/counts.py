@@ -29,9 +29,9 @@ from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Expr
 from offcut.core.scan import Range, ScanContext
-from offcut.costmodel.closed.exactness import Exactness, worst
+from offcut.costmodel.closed.counts import Exactness, worst
 from offcut.costmodel.closed.summation import decided, folded
-from offcut.costmodel.closed.sums import Amount, Sums, of_counts, settled
+from offcut.costmodel.closed.sums import Amount, Sums, count_methods, first_success
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class _Leaves:
             return term
 
         def settle(term: Expr) -> Expr:
-            found = settled(of_counts(is_open=True), lambda sums: total(term, sums))
+            found = first_success(count_methods(is_open=True), lambda sums: total(term, sums))
             self.exactness = worst(self.exactness, found.exactness)
             return found.value
 

@@ -24,10 +24,16 @@ from offcut.core.interpret.values import evaluate
 from offcut.core.program import Program
 from offcut.costmodel import Cost, Device, Formulas
 from offcut.costmodel.closed.cost import PieceCost
-from offcut.costmodel.closed.counts import Counts, Piece, Way
-from offcut.costmodel.closed.covered import THOUSANDTHS
-from offcut.costmodel.closed.exactness import Exactness, HowExact, worst
-from offcut.costmodel.closed.flop import flop
+from offcut.costmodel.closed.counts import (
+    THOUSANDTHS,
+    Counts,
+    Exactness,
+    HowExact,
+    Piece,
+    Way,
+    worst,
+)
+from offcut.costmodel.closed.operations import flop
 from offcut.costmodel.closed.predicted import Predicted, Prediction
 from offcut.costmodel.shortened import shortened
 

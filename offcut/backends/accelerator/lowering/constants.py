@@ -5,7 +5,7 @@ from __future__ import annotations
 from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.lowering.instruction_selection import Copy, Does, Operation
 from offcut.backends.accelerator.spec import AcceleratorSpec
-from offcut.costmodel.fields import instructions
+from offcut.costmodel.word_geometry import instructions
 
 
 def immediate_bits(spec: AcceleratorSpec) -> int:

@@ -40,7 +40,7 @@ from offcut.backends.accelerator.lowering.micro_op_loops import (
 from offcut.backends.accelerator.lowering.nest import LoweredLeaf, LoweredNest
 from offcut.backends.accelerator.lowering.python_codegen import Shape, evaluate
 from offcut.backends.accelerator.spec import AcceleratorSpec
-from offcut.costmodel.fields import instructions
+from offcut.costmodel.word_geometry import instructions
 
 _NONE = Tokens()
 

@@ -26,8 +26,8 @@ from offcut.backends.accelerator.planning.tiling_program import (
     window_depths,
 )
 from offcut.costmodel import clock, select_options
+from offcut.costmodel.event_simulation import walk
 from offcut.costmodel.unit_program import Node, fused
-from offcut.costmodel.walk import walk
 
 MAX_TILINGS = 1 << 16
 """Tilings of the same cut axes that are looked at; of more, every other size of an axis."""

@@ -15,12 +15,18 @@ from typing import Any
 import offcut
 from offcut.costmodel import Device, Machine
 from offcut.errors import OffcutError
-from offcut.search.record import Outcome, Record, digest_of, place_of
-from offcut.search.transfer import record_of
-from offcut.search.verdict import BEST, DEFAULT, Verdict, last_word, plans_alike, verdicts_of
+from offcut.search.record import Outcome, Record, digest_of, place_of, record_of
+from offcut.search.trials import (
+    BEST,
+    DEFAULT,
+    Verdict,
+    has_same_planner,
+    latest_verdict,
+    verdicts_of,
+)
 
 SHIPPED = Path(offcut.__file__).with_name("records")
-"""The folder of what was measured before: ``NAME-PLACE.jsonl``, where PLACE is what `kind_of` gives."""
+"""The folder of what was measured before: ``NAME-PLACE.jsonl``, where PLACE is what `machine_kind` gives."""
 
 _PATIENCE = 0.1
 """Seconds that a look-up waits for a writer who has locked the whole file."""
@@ -32,7 +38,7 @@ _QUERY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class VerdictLookup:
     """What a look-up gives.
 
     verdict  None: there is none
@@ -45,7 +51,7 @@ class Settled:
     because: str = ""
 
 
-def settled_in(file: Path, program: str, machine: str) -> Settled:
+def recorded_verdict(file: Path, program: str, machine: str) -> VerdictLookup:
     """The last word of a file of records.
 
     program, machine  digests: `Program.digest`, `place_of`
@@ -65,14 +71,14 @@ def settled_in(file: Path, program: str, machine: str) -> Settled:
         records = [_record(dict(row)) for row in rows]
     except (sqlite3.Error, OSError, OffcutError, ValueError, TypeError) as error:
         reason = error.because if isinstance(error, OffcutError) else str(error)
-        return Settled(because=f"{file.name} cannot be used: {reason}")
-    return _settled(records, file.name)
+        return VerdictLookup(because=f"{file.name} cannot be used: {reason}")
+    return _lookup(records, file.name)
 
 
-def settled_before(program: str, place: str) -> Settled:
+def shipped_verdict(program: str, place: str) -> VerdictLookup:
     """The last word of what is shipped.
 
-    place   what `kind_of` gives
+    place   what `machine_kind` gives
     """
     records: list[Record] = []
     try:
@@ -80,11 +86,11 @@ def settled_before(program: str, place: str) -> Settled:
             with file.open(encoding="utf-8") as lines:
                 records += _read(lines, program)
     except (OSError, ValueError) as error:
-        return Settled(because=f"shipped records cannot be used: {error}")
-    return _settled(records, "shipped records")
+        return VerdictLookup(because=f"shipped records cannot be used: {error}")
+    return _lookup(records, "shipped records")
 
 
-def kind_of(target: str, machine: Device, threads: int, *facts: object) -> str:
+def machine_kind(target: str, machine: Device, threads: int, *facts: object) -> str:
     """What shipped records call the place: the target, and of a processor what a schedule is made for, which is its
     instructions and the caches that a core has for itself; not its clock, its cores, or what was measured of it.
     """
@@ -94,14 +100,14 @@ def kind_of(target: str, machine: Device, threads: int, *facts: object) -> str:
     return digest_of(target, machine.architecture, sorted(machine.features), own, threads, *facts)
 
 
-def _settled(records: Sequence[Record], source: str) -> Settled:
+def _lookup(records: Sequence[Record], source: str) -> VerdictLookup:
     """Return the last verdict of versions that plan as this one does, or the reason why one of another version is not taken."""
-    alike = (one for one in records if plans_alike(one.version, offcut.__version__))
-    verdict = last_word(verdicts_of(alike))
+    alike = (one for one in records if has_same_planner(one.version, offcut.__version__))
+    verdict = latest_verdict(verdicts_of(alike))
     if verdict is not None or not records:
-        return Settled(verdict, source)
+        return VerdictLookup(verdict, source)
     versions = ", ".join(sorted({one.version for one in records}))
-    return Settled(
+    return VerdictLookup(
         because=f"{source} has a verdict of offcut {versions}, which is not taken: this is "
         f"{offcut.__version__}, and schedules may plan otherwise; tune again"
     )

@@ -2,33 +2,225 @@
 
 A *form* is what covers a nest and how the columns' operand lies: as it is, packed at each call, or, where
 it is a constant, laid in panels. Within a form a way is one split for each axis that is cut, and one order of
-the plain loops. What the schedule that a space begins with says of a nest is among its ways.
+the plain loops. Heights of tiles are what a microkernel has, or multiples and divisors of the tile that stands there; strategies are
+those of the catalogue that leave its tiles to the microkernel; groups are what the memories hold. What the schedule that a space begins with says of a nest is among its ways.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations, product
-from math import prod
+from math import lcm, prod
 from random import Random
 
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import variables
+from offcut.core.expr import Expr, Var, variables
 from offcut.core.layout import Layout, as_panels
+from offcut.core.memo import memoize_method
+from offcut.core.program import Form
 from offcut.costmodel import Machine
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.microkernel import Microkernel
-from offcut.partition import AxisCut, Match, all_matches
+from offcut.errors import PartitionError
+from offcut.partition import (
+    LADDER,
+    STRATEGIES,
+    AxisCut,
+    Match,
+    Segment,
+    Strategy,
+    all_matches,
+    segments,
+)
 from offcut.schedule import KernelAxes, Nest, Pack, Staging, Way, beside, pack_of
-from offcut.search.cuts import Cuts, column_cuts, plain_cuts, row_cuts
+
+_ANY = Var("extent")
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """The splits of one axis that there are, in ascending order of their tiles and groups."""
+
+    options: tuple[AxisCut, ...]
+
+    def joined(self, other: Cuts) -> Cuts:
+        """Those of both."""
+        return _ordered((*self.options, *other.options), None)
+
+    @memoize_method
+    def near(self, cut: AxisCut) -> tuple[AxisCut, ...]:
+        """Those that differ from `cut` in one thing: another strategy, the next tile, the next group."""
+        found = [one for one in self.options if _differ(one, cut) == (True, False, False)]
+        for place in (1, 2):
+            alike = [
+                one
+                for one in self.options
+                if all(same == (k == place) for k, same in enumerate(_differ(one, cut)))
+            ]
+            size = _tile if place == 1 else _group
+            below = [one for one in alike if size(one) < size(cut)]
+            above = [one for one in alike if size(one) > size(cut)]
+            found += [*below[-1:], *above[:1]]
+        return tuple(found)
+
+    @memoize_method
+    def nearest(self, cut: AxisCut) -> AxisCut:
+        """The one that is most like `cut`: of its strategy where there is one, then of the next tile and group."""
+        tile, group = _tile(cut), _group(cut)
+        return min(
+            self.options,
+            key=lambda one: (
+                one.strategy != cut.strategy,
+                abs(_tile(one) - tile),
+                abs(_group(one) - group),
+            ),
+        )
+
+
+def row_cuts(axis: str, kernel: Microkernel, own: AxisCut | None) -> Cuts:
+    """The splits of a microkernel's rows: every height that it has, by every strategy that keeps to its tiles."""
+    masks = kernel.rows in kernel.predicates
+    heights = sorted({tile.rows for tile in kernel.tiles})
+    made = (
+        AxisCut(axis, strategy, tile)
+        for strategy in _usable()
+        for tile in heights
+        if _keeps(strategy, tile, masks)
+    )
+    return _ordered(made, own)
+
+
+def column_cuts(
+    axis: str,
+    kernel: Microkernel,
+    rows: bool,
+    extent: Expr,
+    column_bytes: int,
+    machine: Machine,
+    own: AxisCut | None,
+) -> Cuts:
+    """The splits of a microkernel's columns: the widest tiles by height, in cache groups.
+
+    rows          whether the sum has rows; else its tiles are one row high
+    extent        of the axis: a group is no larger than what holds all of it
+    column_bytes  of one column of the operand that is read again for each row
+    """
+    panel = kernel.panel
+    whole = ix.literal_value(extent)
+    room = max(memory.bytes for memory in machine.memory) // max(column_bytes, 1)
+    most = min(room, -(-whole // panel) * panel) if whole else room
+    if kernel.any_columns or (own is not None and not own.by_height and own.heights is None):
+        tiles = _doubled(panel, max(most, panel))
+        return _ordered((AxisCut(axis, LADDER, tile) for tile in tiles), own)
+    tallest = kernel.max_rows if rows else 1
+    widest = {height: kernel.columns_for(height) // panel for height in range(1, tallest + 1)}
+    made: list[AxisCut] = []
+    for cap in sorted(set(widest.values()) - {0}):
+        by_height = _classes({height: min(cap, most) for height, most in widest.items()}, panel)
+        unit = lcm(*(tile for _, _, heights in by_height for tile in heights))
+        for group in _doubled(unit, max(most, unit)):
+            if rows:
+                made.append(AxisCut(axis, LADDER, 0, None, by_height, group))
+            else:
+                _, tile, heights = by_height[0]
+                made.append(AxisCut(axis, LADDER, tile, heights, group=group))
+    return _ordered(made, own)
+
+
+def plain_cuts(own: AxisCut, copies: int) -> Cuts:
+    """The splits of an axis without a microkernel: tiles that are multiples and divisors of the one there.
+
+    copies   of a statement, at most, that a strategy may make
+    """
+    if own.by_height or own.heights is not None:
+        return Cuts((own,))
+    tiles = {own.tile, own.tile * 2, own.tile * 4}
+    tiles |= {own.tile // part for part in (2, 4) if own.tile % part == 0}
+    made = (
+        AxisCut(own.axis, strategy, tile, group=own.group)
+        for strategy in _usable()
+        for tile in tiles
+        if own.group is None and len(_segments(strategy, tile)) in range(1, copies + 1)
+    )
+    return _ordered(made, own)
+
+
+def tile_forms(cut: AxisCut) -> frozenset[Form]:
+    """How the instances of its tiles are executed."""
+    return frozenset(one.form for one in _segments(cut.strategy, cut.tile))
+
+
+def _usable() -> Iterator[Strategy]:
+    """The strategies of the catalogue for any extent, that are one."""
+    return (one for one in STRATEGIES if not one.among and not one.divides)
+
+
+def _keeps(strategy: Strategy, tile: int, masks: bool) -> bool:
+    """Whether a microkernel computes all that `strategy` takes.
+
+    masks  whether it has a predicate on the axis
+    """
+    found = _segments(strategy, tile)
+    kinds = {Form.FULL, Form.SHIFT} | ({Form.MASK} if masks else set())
+    return bool(found) and all(one.form in kinds for one in found)
+
+
+def _segments(strategy: Strategy, tile: int) -> tuple[Segment, ...]:
+    """What a strategy takes of an axis of any extent; nothing where it takes no such tile."""
+    try:
+        return segments(strategy, _ANY, tile)
+    except PartitionError:
+        return ()
+
+
+def _classes(
+    widths: dict[int, int], panel: int
+) -> tuple[tuple[tuple[int, int], int, tuple[int, ...]], ...]:
+    """Tile and narrower tiles by height, alike ones together; `widths` in panels by height, from 1 on."""
+    found: list[tuple[tuple[int, int], int, tuple[int, ...]]] = []
+    for height, width in widths.items():
+        steps = tuple(w * panel for w in sorted({width, min(2, width), 1}, reverse=True))
+        if found and found[-1][2] == steps:
+            found[-1] = ((found[-1][0][0], height), steps[0], steps)
+        else:
+            found.append(((height, height), steps[0], steps))
+    return tuple(found)
+
+
+def _doubled(first: int, most: int) -> list[int]:
+    """`first`, twice that, and so on, until one is `most` at least."""
+    sizes = [first]
+    while sizes[-1] < most:
+        sizes.append(2 * sizes[-1])
+    return sizes
+
+
+def _ordered(made: Iterable[AxisCut], own: AxisCut | None) -> Cuts:
+    every = dict.fromkeys(made if own is None else (own, *made))
+    return Cuts(tuple(sorted(every, key=lambda one: (str(one.strategy), _tile(one), _group(one)))))
+
+
+def _tile(cut: AxisCut) -> int:
+    return max((tile for _, tile, _ in cut.by_height), default=cut.tile)
+
+
+def _group(cut: AxisCut) -> int:
+    return cut.group or 0
+
+
+def _differ(one: AxisCut, other: AxisCut) -> tuple[bool, bool, bool]:
+    """Whether strategy, tile and group differ."""
+    tiles = (one.tile, one.heights, one.by_height) != (other.tile, other.heights, other.by_height)
+    return one.strategy != other.strategy, tiles, one.group != other.group
+
 
 Order = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class VariantForm:
     """What covers a nest, how its columns' operand lies, and the choices that are left.
 
     cuts    the splits to choose from, an entry for each axis that is cut, in loop order
@@ -46,7 +238,7 @@ class Form:
         """Those that are cut, in loop order."""
         return tuple(cuts.options[0].axis for cuts in self.cuts)
 
-    def joined(self, other: Form) -> Form:
+    def joined(self, other: VariantForm) -> VariantForm:
         """Return the choices of both, which cut the same axes."""
         cuts = tuple(
             mine.joined(theirs) for mine, theirs in zip(self.cuts, other.cuts, strict=True)
@@ -117,7 +309,7 @@ def forms_of(
     shared: Sequence[str],
     microkernels: Sequence[Microkernel],
     machine: Machine,
-) -> tuple[Form, ...]:
+) -> tuple[VariantForm, ...]:
     """Return the forms of a nest, that of its first way first where that still is one.
 
     nest    what the space begins with, of this group or of one that has become it
@@ -125,7 +317,7 @@ def forms_of(
     shared  axes of loops around it, by the names of the group
     """
     made = _Forms(computation, group[0], nest, tuple(laid), tuple(shared), microkernels, machine)
-    found: dict[object, Form] = {}
+    found: dict[object, VariantForm] = {}
     for form in (*made.own(), *made.others()):
         key = form.cover, form.pack, form.lay, form.axes
         found[key] = form.joined(found[key]) if key in found else form
@@ -142,7 +334,7 @@ class _Forms:
     microkernels: Sequence[Microkernel]
     machine: Machine
 
-    def own(self) -> Iterator[Form]:
+    def own(self) -> Iterator[VariantForm]:
         """Yield the forms of the ways of the nest; their splits are among the choices."""
         for way in self.nest.ways:
             found = None if way.cover is None else self.matched(way.cover)
@@ -152,7 +344,7 @@ class _Forms:
                 laid = None if way.pack is not None else self.lay(found)
                 yield self.covered(way, found, way.pack, laid)
 
-    def others(self) -> Iterator[Form]:
+    def others(self) -> Iterator[VariantForm]:
         """Other microkernels along the same axes, and other ways for the columns' operand to lie."""
         first = next((way for way in self.nest.ways if way.cover is not None), None)
         if first is None or first.cover is None:
@@ -197,7 +389,7 @@ class _Forms:
         """Return how the constant lies that the columns of a match read."""
         return next((step for step in self.laid if step.what == found.by_columns.buffer), None)
 
-    def plain(self, way: Way) -> Form:
+    def plain(self, way: Way) -> VariantForm:
         """Return the form of loops without a microkernel: those of `way`, as far as the nest has them."""
         own = [axis.name for axis in self.lead.axes if axis.name not in self.shared]
         summed = [axis.name for axis in self.lead.reduce_axes]
@@ -211,9 +403,13 @@ class _Forms:
         )
         copies = self.machine.policy.copies
         cuts = tuple(plain_cuts(one, copies) for one in splits)
-        return Form(None, None, None, cuts, self.orders(replace(way, loops=loops, inner=inner)))
+        return VariantForm(
+            None, None, None, cuts, self.orders(replace(way, loops=loops, inner=inner))
+        )
 
-    def covered(self, way: Way, found: Match, pack: Pack | None, laid: Staging | None) -> Form:
+    def covered(
+        self, way: Way, found: Match, pack: Pack | None, laid: Staging | None
+    ) -> VariantForm:
         """Return the form of a microkernel; the splits of `way` are among the choices."""
         own = {cut.axis: cut for cut in way.splits}
         kernel, made = found.microkernel, list[Cuts]()
@@ -229,7 +425,7 @@ class _Forms:
                 made.append(column_cuts(axis, kernel, *given))
             else:
                 made.append(Cuts((own[axis],)))
-        return Form(self.cover(found), pack, laid, tuple(made), self.orders(way))
+        return VariantForm(self.cover(found), pack, laid, tuple(made), self.orders(way))
 
     @staticmethod
     def orders(way: Way) -> tuple[Order, ...]:

@@ -1,4 +1,8 @@
-"""Widths, in bits, of the fields of a machine's instructions and micro-ops, from the words that it has.
+"""The words in the memories of a machine of queues, how many there are, and the fields of instructions that name them.
+
+The product of its matrix unit gives the words: one of inputs is ``rows × terms`` int8, one of weights
+``columns × terms`` int8, one of accumulators ``rows × columns`` int32, one of outputs as many int8. A
+micro-op is what its memory moves at a time.
 
 An instruction has 128 bits, in two parts: fields follow one another from the lowest bit on, and the second
 part begins at bit 64, or before it where it would not end by bit 128. An address has as many bits as it needs
@@ -11,6 +15,42 @@ memory has 3 bits, as in its hardware in Chisel.
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+from offcut.costmodel.device import Accelerator, Memory, Unit
+
+
+def matrix_unit(machine: Accelerator) -> Unit | None:
+    """What multiplies int8: the first such unit."""
+    return next((unit for unit in machine.unit if "int8" in unit.of), None)
+
+
+def operand_memory(machine: Accelerator, operand: str) -> Memory | None:
+    """The memory that an operand is kept in."""
+    return next((memory for memory in machine.memory if operand in memory.holds), None)
+
+
+def word_bytes(machine: Accelerator, unit: Unit, operand: str) -> int:
+    """Bytes of a word of an operand; of outputs, as they are stored."""
+    memory = operand_memory(machine, operand)
+    return {
+        "micro-ops": memory.line if memory else 0,
+        "inputs": unit.rows * unit.terms,
+        "weights": unit.columns * unit.terms,
+        "accumulators": 4 * unit.rows * unit.columns,
+        "outputs": unit.rows * unit.columns,
+    }[operand]
+
+
+def word_capacity(machine: Accelerator, unit: Unit, operand: str) -> int:
+    """Words of an operand that its memory has room for; outputs that are kept with accumulators are
+    their words.
+    """
+    memory = operand_memory(machine, operand)
+    if memory is None:
+        return 0
+    same = operand == "outputs" and "accumulators" in memory.holds
+    return memory.bytes // word_bytes(machine, unit, "accumulators" if same else operand)
+
 
 INSTRUCTION_BITS = 128
 

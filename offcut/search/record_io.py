@@ -15,46 +15,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from offcut.errors import OffcutError
-from offcut.search.origin import Origin, origin_of, text_of
-from offcut.search.record import Outcome, Record, Source
+from offcut.search.record import Origin, Record, entry_of, plain, text_of
 
 NAMES = tuple(one.name for one in fields(Record))
 _NUMBERS: dict[str, type[int] | type[float]] = {
     "seed": int,
     **dict.fromkeys(("seconds", "spread", "predicted", "created"), float),
 }
-
-
-def plain(record: Record) -> dict[str, Any]:
-    """The fields of a record as JSON has them."""
-    found = {name: getattr(record, name) for name in NAMES}
-    values = {"outcome": record.outcome.value, "source": record.source.value}
-    return {**found, "sizes": dict(record.sizes), **values}
-
-
-def record_of(found: Mapping[str, Any]) -> Record:
-    """Return the record whose fields are these; of one that was written before records had a source, it was measured.
-
-    Raises ValueError, in words, where they are none.
-    """
-    found = {"source": Source.MEASURED.value, **found}
-    if set(found) != set(NAMES):
-        missing, odd = sorted(set(NAMES) - set(found)), sorted(set(found) - set(NAMES))
-        raise ValueError(
-            f"it lacks {', '.join(missing)}" if missing else f"it has {', '.join(map(str, odd))}"
-        )
-    known = {outcome.value: outcome for outcome in Outcome}
-    outcome = found["outcome"]
-    if not isinstance(outcome, str) or outcome not in known:
-        raise ValueError(f"its outcome is {outcome!r}, none of {', '.join(known)}")
-    sources = {source.value: source for source in Source}
-    if found["source"] not in sources:
-        raise ValueError(f"its source is {found['source']!r}, none of {', '.join(sources)}")
-    try:
-        values = {"outcome": known[outcome], "source": sources[found["source"]]}
-        return Record(**{**found, **values})
-    except OffcutError as refused:
-        raise ValueError(refused.because) from None
 
 
 def write(records: Iterable[Record], file: Path, origins: Iterable[Origin] = ()) -> int:
@@ -69,8 +36,7 @@ def write(records: Iterable[Record], file: Path, origins: Iterable[Origin] = ())
             writer.writerow(NAMES)
             writer.writerows(map(_cells, kept))
         else:
-            out.writelines(f"{text_of(one)}\n" for one in origins)
-            out.writelines(json.dumps(plain(one), ensure_ascii=False) + "\n" for one in kept)
+            out.writelines(f"{text_of(one)}\n" for one in (*origins, *kept))
     return len(kept)
 
 
@@ -101,7 +67,7 @@ def read(file: Path) -> tuple[list[Record], list[Origin]]:
 
 def _taken(number: int, found: Mapping[str, Any]) -> Record | Origin:
     try:
-        return origin_of(found) if "kind" in found else record_of(found)
+        return entry_of(found)
     except ValueError as error:
         raise _BadLine(number, str(error)) from None
 

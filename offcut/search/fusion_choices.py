@@ -41,7 +41,7 @@ class Tree:
 
     def around(self, stage: str) -> tuple[str, ...]:
         """The axes of all loops that may be shared around a nest."""
-        return next(axes for nest, axes in _with_axes(self.parts, ()) if nest.stage == stage)
+        return next(axes for nest, axes in nests_with_axes(self.parts) if nest.stage == stage)
 
     def written(
         self, kept: frozenset[Leaves], ways: Mapping[str, tuple[Way, ...]]
@@ -80,7 +80,7 @@ class Tree:
         """What `written` has made `parts` of."""
         kept = frozenset(leaves(part) for part in _togethers(parts)) & frozenset(self.loops)
         ways = {}
-        for nest, axes in _with_axes(parts, ()):
+        for nest, axes in nests_with_axes(parts):
             apart = len(self.around(nest.stage)) - len(axes)
             ways[nest.stage] = tuple(_without(way, apart) for way in nest.ways)
         return kept, ways
@@ -97,17 +97,18 @@ def leaves(part: Nest | Together) -> Leaves:
 
 def nests_in(parts: Sequence[Nest | Together]) -> Iterator[Nest]:
     """The nests in `parts`, in order."""
-    return (nest for nest, _ in _with_axes(parts, ()))
+    return (nest for nest, _ in nests_with_axes(parts))
 
 
-def _with_axes(
-    parts: Sequence[Nest | Together], around: tuple[str, ...]
+def nests_with_axes(
+    parts: Sequence[Nest | Together], around: tuple[str, ...] = ()
 ) -> Iterator[tuple[Nest, tuple[str, ...]]]:
+    """Yield the nests in `parts`, in order, each with the axes of the shared loops around it, outermost first."""
     for part in parts:
         if isinstance(part, Nest):
             yield part, around
         else:
-            yield from _with_axes(part.parts, (*around, *part.axes))
+            yield from nests_with_axes(part.parts, (*around, *part.axes))
 
 
 def _togethers(parts: Sequence[Nest | Together]) -> Iterator[Together]:

@@ -1,18 +1,23 @@
-"""When events end: units side by side, the queues before them, and a bus that serves who asks first.
+"""The simulation of a program of units in order, turn by turn: units side by side, the queues before them, and a bus that serves who asks first.
 
 An event is so many instructions of one length: one after the other where nobody else wants the bus, in turns with those
 of another unit where it does. Instructions are fetched in the order of the stream, as long as the queue of their unit has
 room.
+
+`walk` follows a program run by run and notes the instances of its runs as events in the order of the stream. An instance begins when what it reads has been written, and when what it writes has been read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
+from offcut.costmodel.arrays import Array
 from offcut.costmodel.resources import MachineResources
+from offcut.costmodel.unit_program import End, Ends, Node, Run
 
 
 class Event(NamedTuple):
@@ -208,3 +213,137 @@ class EventSimulation:
         """Note when an event has ended."""
         self.ends[unit.events[unit.at]] = unit.free = when
         unit.at += 1
+
+
+class InstructionGroup(NamedTuple):
+    """Equal instructions of an instance on a unit, one after the other: their cycles without the bus and with it, and how
+    many there are.
+    """
+
+    unit: str
+    own: float
+    bus: float
+    instructions: int = 1
+
+
+@dataclass(slots=True)
+class _Window:
+    """The last events that touched a window: those that wrote it, and by unit who has read it since."""
+
+    written: frozenset[int] = frozenset()
+    read: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class EventQueue:
+    """Events in the order of the stream."""
+
+    resources: MachineResources
+    events: list[Event] = field(default_factory=list)
+    windows: defaultdict[Hashable, _Window] = field(default_factory=lambda: defaultdict(_Window))
+    units: Mapping[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.units = {unit.name: number for number, unit in enumerate(self.resources.ordered)}
+
+    def instance(
+        self,
+        parts: Iterable[InstructionGroup],
+        reads: Iterable[Hashable] = (),
+        writes: Iterable[Hashable] = (),
+    ) -> None:
+        """Note an instance by its parts, and by the windows that it reads and writes."""
+        after: frozenset[int] = frozenset()
+        read = [self.windows[key] for key in reads]
+        written = [self.windows[key] for key in writes]
+        for window in (*read, *written):
+            after |= window.written
+        for window in written:
+            if window.read:
+                after |= {*window.read.values()}
+        events, last = self.events, dict[int, int]()
+        for part in parts:
+            queue = self.units[part.unit]
+            before = (
+                after | {*last.values()} if part.bus and last else after
+            )  # rows lie on what was filled
+            follows = tuple([one for one in before if events[one].unit != queue])
+            last[queue] = len(events)
+            events.append(Event(queue, part.instructions or 1, part.own, part.bus, follows))
+        for window in read:
+            window.read |= last
+        ends = frozenset(last.values())
+        for window in written:
+            window.written, window.read = ends, {}
+
+    def replace(self, number: int, own: float, bus: float) -> None:
+        """Give an event other cycles."""
+        self.events[number] = self.events[number]._replace(own=own, bus=bus)
+
+    def timed(self) -> EventTiming:
+        """Return when all has ended."""
+        return EventSimulation(self.events, self.resources).timed()
+
+
+def walk(
+    body: Sequence[Node],
+    depths: Mapping[Hashable, int],
+    resources: MachineResources,
+    number: int,
+) -> EventQueue:
+    """Return the events of a program, one of those that the arrays are of.
+
+    depths  slots of each window, which its fills take in turn
+    number  of the program in the arrays
+    """
+    walker = _Walk(depths, resources, number)
+    walker.block(body, frozenset())
+    return walker.queue
+
+
+class _Walk:
+    """slot  of each window, the one that was filled last"""
+
+    def __init__(
+        self, depths: Mapping[Hashable, int], resources: MachineResources, number: int
+    ) -> None:
+        self.depths, self.number = depths, number
+        self.slot = dict.fromkeys(depths, -1)
+        self.queue = EventQueue(resources)
+        self.groups: dict[tuple[int, Ends], tuple[InstructionGroup, ...]] = {}
+
+    def block(self, body: Sequence[Node], ends: Ends) -> None:
+        """Go through a body.
+
+        ends  the ends at which the loops around are
+        """
+        for node in body:
+            if isinstance(node, Run):
+                self.run(node, ends & node.ends)
+                continue
+            if node.restarts:
+                self.slot |= dict.fromkeys(node.filled, -1)
+            turns = round(self.of_program(node.turns))
+            first, last = ends | {(node.name, End.FIRST)}, {(node.name, End.LAST)}
+            for turn in range(1, turns + 1):
+                own = first if turn == 1 else ends
+                self.block(node.body, own | last if turn == turns else own)
+
+    def run(self, run: Run, ends: Ends) -> None:
+        """Note an instance."""
+        key = id(run), ends
+        if key not in self.groups:
+            own, bus, count = map(self.of_program, run.work(ends))
+            self.groups[key] = (InstructionGroup(run.unit, own, bus, round(count)),)
+        slot = self.slot
+        for window in run.writes if run.fills else ():
+            slot[window] = (slot[window] + 1) % self.depths[window]
+        if not self.groups[key][0].instructions:
+            return
+        reads = [(window, slot[window]) for window in run.reads]
+        writes = [(window, slot[window]) for window in run.writes]
+        self.queue.instance(self.groups[key], reads, writes)
+
+    def of_program(self, numbers: Array) -> float:
+        """Return the number of the program; one number is that of all."""
+        return float(numbers[self.number if numbers.size > 1 else 0])

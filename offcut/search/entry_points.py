@@ -8,7 +8,9 @@ from inspect import isclass
 from offcut.errors import DescribeError
 
 
-def plugged(group: str, argument: str, name: str, known: str, help: Sequence[str] = ()) -> object:
+def load_entry_point(
+    group: str, argument: str, name: str, known: str, help: Sequence[str] = ()
+) -> object:
     """What the entry point of that name gives; of a class, an instance.
 
     argument  of `oc.tune`, that the name was given as

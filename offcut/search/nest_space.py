@@ -11,7 +11,7 @@ from random import Random
 from offcut.core.cached_hash import CachedHash
 from offcut.core.memo import lazy_property, memoize_method
 from offcut.schedule import Nest, Staging, Way
-from offcut.search.ways import Form, label_of
+from offcut.search.variant_space import VariantForm, label_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class NestSpace:
 
     stage: str
     first: Chosen
-    forms: tuple[Form, ...]
+    forms: tuple[VariantForm, ...]
     most: int
     labels: Mapping[Way, str]
 
     @staticmethod
-    def of(nest: Nest, forms: tuple[Form, ...], most: int) -> NestSpace:
+    def of(nest: Nest, forms: tuple[VariantForm, ...], most: int) -> NestSpace:
         """The space of a nest that begins with its ways, as far as they are of these forms."""
         labels = {replace(way, label="").plain: way.label for way in nest.ways}
         keys = {(form.cover, form.pack): form.lay for form in reversed(forms)}
@@ -81,7 +81,9 @@ class NestSpace:
                             yield Chosen(ways, lay)
 
     @lazy_property
-    def bundles(self) -> tuple[tuple[tuple[Form, ...], tuple[tuple[Form, ...], ...]], ...]:
+    def bundles(
+        self,
+    ) -> tuple[tuple[tuple[VariantForm, ...], tuple[tuple[VariantForm, ...], ...]], ...]:
         """By lay, the forms that pack nothing, and by packed copy, those that read it."""
         found = []
         for lay in dict.fromkeys(form.lay for form in self.forms):
@@ -177,7 +179,7 @@ class NestSpace:
         """What `written` has made `ways` of."""
         return Chosen(tuple(replace(way, label="") for way in ways), lay)
 
-    def form(self, way: Way, lay: Staging | None) -> Form | None:
+    def form(self, way: Way, lay: Staging | None) -> VariantForm | None:
         """The form that a way is of; None where it is of none."""
         alike = (f for f in self.forms if (f.cover, f.pack, f.lay) == (way.cover, way.pack, lay))
         return next((form for form in alike if _is_of(way, form)), None)
@@ -191,7 +193,7 @@ class NestSpace:
         return Chosen(tuple(dict.fromkeys(map(first.nearest, chosen.ways))), first.lay)
 
 
-def _is_of(way: Way, form: Form) -> bool:
+def _is_of(way: Way, form: VariantForm) -> bool:
     cut = len(way.splits) == len(form.cuts)
     fits = (own in cuts.options for own, cuts in zip(way.splits, form.cuts, strict=False))
     return cut and all(fits) and form.order(way) is not None

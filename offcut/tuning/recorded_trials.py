@@ -1,0 +1,149 @@
+"""What records know of the schedules of a problem, and how new measurements are added: times of batches that ran at other moments, or
+on other devices, made comparable.
+
+A shared machine drifts: the same kernel takes half as long again an hour later, and from one batch to the next.
+Within a batch all take turns, so that their ratios hold; and the default schedule's kernel takes turns in
+every batch. What it takes there, over what it took first, is the drift, which is divided out at each
+vector of sizes::
+
+    seconds(sizes) = measured(sizes) * anchor(sizes) / reference(sizes)
+
+    reference  of the default's kernel in the batch
+    anchor     of the default's kernel in the first batch, or what the records know of it
+
+So what is kept are seconds of a call, on the machine as it was when the default was first measured. Their spread is that in the
+batch, and that from one batch to the next, where code and arrays lie elsewhere: what the default's kernel tells of it::
+
+    step          = reference / the reference before, for each batch so far
+    spread(sizes) = hypot(spread in the batch, sqrt(2) * median of |step / median step - 1|)
+
+Quartiles of independent normal errors are 2 * 0.674 of their deviation apart, and the median of the
+difference of two is 0.674 * sqrt(2) of it; what drifts slowly is no part of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import hypot, sqrt
+from statistics import median
+
+import offcut
+from offcut.errors import OffcutError
+from offcut.schedule import Schedule
+from offcut.search import Outcome, Record, Records, Sizes, Trial, key_of
+from offcut.tuning.problem import Measured, Problem, Time
+
+
+class TrialLog:
+    """The measurements of one problem: those that records know, and each new one, recorded as soon as it is told.
+
+    records  None: nothing is known, and nothing is kept
+    default  the target's own schedule, to whose first times all others are scaled
+    """
+
+    def __init__(self, records: Records | None, problem: Problem, default: Schedule) -> None:
+        self.records, self.problem, self.keeps_origins = records, problem, False
+        own = (trial for trial in self.trials if trial.schedule == str(default))
+        self.reference = DriftReference.of(record for trial in own for record in trial.records)
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """The recorded trials of this program, machine and version."""
+        if self.records is None:
+            return ()
+        return self.records.trials(self.problem.program, self.problem.machine, offcut.__version__)
+
+    def outcomes(self, counts: Callable[[Record], bool] = lambda _: True) -> dict[str, Measured]:
+        """Return what became of schedules, by their texts, as far as records of the problem's seed say it at all of its sizes.
+
+        counts  which records are asked
+        """
+        found: dict[str, Measured] = {}
+        for trial in self.trials:
+            kept = [r for r in trial.records if r.seed == self.problem.seed and counts(r)]
+            made = _measured(trial.schedule, kept, self.problem)
+            if made is not None:
+                found[trial.schedule] = made
+        return found
+
+    def add(self, measured: Measured, explorer: str, predicted: Mapping[Sizes, float]) -> None:
+        """Record what became of a schedule, and, with the first of them, what its program and place are.
+
+        predicted  seconds by sizes; none of those that are not there, or 0
+        """
+        if self.records is None:
+            return
+        if not self.keeps_origins:
+            self.records.keep(self.problem.origins)
+            self.keeps_origins = True
+        guesses = [predicted.get(key) or None for key in self.problem.keys]
+        self.records.add(measured.records(self.problem, explorer, guesses))
+
+
+def _measured(text: str, records: Sequence[Record], problem: Problem) -> Measured | None:
+    """Return what records say of a schedule; None where they do not say all."""
+    try:
+        schedule = Schedule.parse(text)
+    except OffcutError:
+        return None  # a line that was written by hand: what it measured is measured again
+    failed = next((one for one in records if one.outcome is not Outcome.OK), None)
+    if failed is not None:
+        return Measured(schedule, failed.outcome, (), failed.because, dict(failed.sizes))
+    times: dict[object, Time] = {}
+    for one in records:
+        if one.seconds is not None and one.spread is not None:
+            at = dict(one.sizes)
+            times.setdefault(key_of(at), Time(at, one.seconds, one.spread))
+    if not all(key in times for key in problem.keys):
+        return None
+    return Measured(schedule, Outcome.OK, tuple(times[key] for key in problem.keys))
+
+
+@dataclass
+class DriftReference:
+    """Seconds of the default schedule by sizes, to which all times are scaled; what is known first stays.
+
+    by_batch  of the default's kernel in each batch, in order
+    """
+
+    seconds: dict[object, float] = field(default_factory=dict)
+    by_batch: dict[object, list[float]] = field(default_factory=dict, init=False)
+
+    @staticmethod
+    def of(records: Iterable[Record]) -> DriftReference:
+        """Return what records of the default schedule, in order of writing, say."""
+        found = DriftReference()
+        for one in records:
+            if one.seconds:
+                found._at(one.sizes, one.seconds)
+        return found
+
+    def scaled(self, one: Measured) -> Measured:
+        """Return a candidate with its times as they were when the default was first measured.
+
+        What has no reference stays as it is. `Measured.reference` stays, so that what was read from the clock is
+        ``seconds * reference / anchor``.
+        """
+        if not all(one.reference):  # a clock that did not move
+            return one
+        times = []
+        for time, reference in zip(one.times, one.reference, strict=False):
+            seconds = time.seconds * self._at(time.sizes, reference) / reference
+            known = self.by_batch.setdefault(key_of(time.sizes), [])
+            if known[-1:] != [reference]:  # all candidates of a batch have the same
+                known.append(reference)
+            spread = hypot(time.spread, self.between(time.sizes))
+            times.append(Time(time.sizes, seconds, spread))
+        return replace(one, times=tuple(times) or one.times)
+
+    def between(self, sizes: Mapping[str, int]) -> float:
+        """Return the distance of the quartiles over the median that a time has from one batch to the next; 0 where nothing is known."""
+        references = self.by_batch.get(key_of(sizes), [])
+        steps = [after / before for before, after in pairwise(references)]
+        return sqrt(2) * median(abs(step / median(steps) - 1) for step in steps) if steps else 0.0
+
+    def _at(self, sizes: Mapping[str, int], seconds: float) -> float:
+        """Return the seconds at these sizes; `seconds` where nothing was known."""
+        return self.seconds.setdefault(key_of(sizes), seconds)
