@@ -223,7 +223,7 @@ class InstructionSelection:
         dtype = self.program.buffer(store.buffer).dtype
         made = recipe(match.microkernel.name, dict(match.operands), store, dtype, self.ranges.of)
         if made is None:
-            raise self.inexact(leaf, match.operand("A"))
+            raise self.inexact(leaf, match)
         missing = sorted({op.value for op, _ in made.steps} - self.spec.alu)
         if missing:
             raise self.refuse(leaf, f"its vector unit lacks {', '.join(missing)}")
@@ -303,8 +303,17 @@ class InstructionSelection:
         """Return the axes of a leaf along the rows and the columns of its words of accumulators."""
         return match.axis("i") if self.spec.rows > 1 else None, match.axis("j")
 
-    def inexact(self, leaf: Leaf, load: Load) -> TargetError:
-        """Return the refusal of a quotient."""
+    def inexact(self, leaf: Leaf, match: Match) -> TargetError:
+        """Return the refusal of a quotient, or of a shift by the words of an array."""
+        if match.microkernel.name == "alu_shr":
+            load = match.operand("B")
+            low, high = self.ranges.of(load)
+            return self.refuse(
+                leaf,
+                f"{load.buffer} is from {low} to {high}, and by less than 0 its vector unit shifts to the left",
+                f"maximum of {load.buffer} and 0 before",
+            )
+        load = match.operand("A")
         (low, high), divisor = self.ranges.of(load), literal(leaf.store.value)
         most = exact_range(divisor)
         return self.refuse(
