@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from offcut.backends.accelerator.lowering.issue_tree import is_affine
-from offcut.backends.accelerator.lowering.python_codegen import check_promise, evaluate
+from offcut.backends.accelerator.lowering.python_codegen import check_promise
 from offcut.core import index as ix
 from offcut.core.expr import (
     Binary,
@@ -32,6 +32,7 @@ from offcut.core.expr import (
     variables,
 )
 from offcut.core.expr import walk as expressions
+from offcut.core.interpret.values import InterpreterFault, evaluate
 from offcut.core.intervals import Interval, interval
 from offcut.core.program import (
     MAX_SIZE,
@@ -74,8 +75,8 @@ class DerivedSizes:
         values = dict(sizes)
         for name, let in self.lets.items():
             try:
-                values[name] = evaluate(let.value, values)
-            except ZeroDivisionError:
+                values[name] = int(evaluate(let.value, values))
+            except InterpreterFault:  # it divides by 0
                 values[name] = let.hi
             if name in used:
                 check_promise(name, values[name], let.lo, let.hi)

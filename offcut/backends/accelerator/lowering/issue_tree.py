@@ -123,9 +123,23 @@ def build_issue_tree(body: Sequence[Stmt]) -> tuple[Node, ...]:
 
 def leaves(nodes: Sequence[Node]) -> list[Leaf]:
     """Return all leaves, in the order of the text."""
-    return [
-        leaf for node in nodes for leaf in ([node] if isinstance(node, Leaf) else leaves(node.body))
-    ]
+    return [leaf for leaf, _ in leaves_and_ancestors(nodes)]
+
+
+def leaves_and_ancestors(
+    nodes: Iterable[Node], ancestors: tuple[Repeat | Guard, ...] = ()
+) -> Iterator[tuple[Leaf, tuple[Repeat | Guard, ...]]]:
+    """Yield all leaves, in the order of the text, each with the loops and conditions around it, outermost first."""
+    for node in nodes:
+        if isinstance(node, Leaf):
+            yield node, ancestors
+        else:
+            yield from leaves_and_ancestors(node.body, (*ancestors, node))
+
+
+def ranges_of(ancestors: Iterable[Repeat | Guard]) -> tuple[tuple[str, Expr, Expr], ...]:
+    """Return the (name, lo, hi) of the loops among ancestors, outermost first."""
+    return tuple(node.range for node in ancestors if isinstance(node, Repeat))
 
 
 def bounds_of(nodes: Iterable[Node]) -> Iterator[Expr]:

@@ -92,14 +92,5 @@ def to_python(expr: Expr) -> str:
     return format_expr(substitute(expr, own))
 
 
-def evaluate(expr: Expr, sizes: Values) -> int:
-    """Return the value of an expression over sizes."""
-    return int(
-        eval(
-            to_python(expr), {"true": True, "false": False}, {_own(n): v for n, v in sizes.items()}
-        )
-    )
-
-
 def _own(name: str) -> str:
     return f"_{name}"
