@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from offcut.backends.accelerator.lowering.derived_sizes import DerivedSizes, derive_sizes
 from offcut.backends.accelerator.lowering.host import check_copy, is_host
 from offcut.backends.accelerator.lowering.nest import LoweredNest, lower_nest
 from offcut.backends.accelerator.lowering.python_codegen import Values
@@ -21,6 +20,7 @@ from offcut.core.interpret.values import evaluate
 from offcut.core.memo import lazy_property
 from offcut.core.program import Choose, Program, Stmt, Store
 from offcut.core.program import walk as statements
+from offcut.polyhedral.derived_sizes import DerivedSizes, derive_sizes
 
 
 @dataclass(frozen=True, slots=True)

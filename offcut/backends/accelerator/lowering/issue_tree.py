@@ -7,13 +7,13 @@ next one is filled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from offcut.core import index as ix
 from offcut.core.conditions import negate
-from offcut.core.expr import Binary, Expr, Var, loads, substitute, variables, walk
+from offcut.core.expr import Expr, Var, loads, substitute, variables
 from offcut.core.program import (
     LANE,
     THREAD,
@@ -185,7 +185,7 @@ class _Reader:
                 window = Window(self.allocs, axes, len(at.loops), slots, slot, stmt)
                 return self.block(body, replace(at, windows={**at.windows, buffer: window}))
             case Let(name, lo, hi, value, body):
-                if not is_affine(value, {*at.loops}):
+                if not ix.is_affine(value, {*at.loops}):
                     raise _refused(
                         stmt,
                         f"{name} is no affine value of the loops around it, and tokens are of such loops alone",
@@ -265,21 +265,6 @@ def normalize_box(box: Box) -> Box:
         store = replace(store, index=index, value=ix.fold_indices(substitute(store.value, values)))
         axes = (*axes[:at], (name, ix.add(first, offset), count), *axes[at + 1 :])
     return axes, store
-
-
-def is_affine(value: Expr, names: Set[str]) -> bool:
-    """Return whether a value is quasi-affine in names: their factors and divisors are constants."""
-    for node in walk(value):
-        match node:
-            case Binary("*", a, b):
-                moving = [bool(variables(one) & names) for one in (a, b)]
-                fixed = b if moving[0] else a
-                if all(moving) or (any(moving) and ix.literal_value(fixed) is None):
-                    return False
-            case Binary("//" | "%", a, b) if variables(a) & names or variables(b) & names:
-                if ix.literal_value(b) is None:
-                    return False
-    return True
 
 
 def _refused(stmt: Stmt, because: str, *help: str) -> TargetError:

@@ -9,7 +9,6 @@ from itertools import takewhile
 
 from offcut.backends.accelerator.isa import MemorySpace, Tokens, Unit
 from offcut.backends.accelerator.lowering.capacity import WindowPlace, check_fits, slots_of
-from offcut.backends.accelerator.lowering.derived_sizes import DerivedSizes
 from offcut.backends.accelerator.lowering.host import check_copy, is_host
 from offcut.backends.accelerator.lowering.instruction_selection import (
     Copy,
@@ -40,6 +39,7 @@ from offcut.core.expr import Const, Expr, Load, Var
 from offcut.core.program import Alloc, Program, Stmt
 from offcut.core.text.printer import format_head
 from offcut.errors import TargetError
+from offcut.polyhedral.derived_sizes import DerivedSizes
 
 _NO_TOKENS = Tokens()
 

@@ -9,7 +9,7 @@ from offcut.backends.accelerator.lowering.issue_tree import Guard, Leaf, Node, R
 from offcut.core.expr import Const, Expr, Var, substitute, variables
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
-from offcut.errors import CallError
+from offcut.polyhedral.derived_sizes import check_promise
 
 Values = Mapping[str, int]
 Shape = tuple[int, ...]
@@ -63,20 +63,6 @@ def _write(
                 lines.append(f"{indent}if {to_python(condition)}:")
         lines.append(f"{indent}  pass")
         _write(node.body, shapes, asked, indent + "  ", lines)
-
-
-def check_promise(name: str, value: int, lo: int, hi: int) -> int:
-    """Return a value that a `let` promises to be in ``lo:hi``.
-
-    Raises CallError where it is not.
-    """
-    if lo <= value < hi:
-        return value
-    raise CallError(
-        "call",
-        f"cannot take {name} = {value}",
-        because=f"the program promises that it is in {lo}:{hi}",
-    )
 
 
 def _promised(name: str, value: int, lo: int, hi: int) -> tuple[int]:
