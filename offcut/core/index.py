@@ -7,13 +7,24 @@ expressions built here are equal as nodes when they are equal as such sums.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
 
 from offcut.core.dtypes import FLOATS
-from offcut.core.expr import Binary, Compare, Const, Expr, Load, children, dtype_of, rebuild
+from offcut.core.expr import (
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    children,
+    dtype_of,
+    rebuild,
+    variables,
+    walk,
+)
 from offcut.core.memo import memo
 
 
@@ -249,6 +260,24 @@ def compare(op: str, a: Expr | int, b: Expr | int) -> Expr:
     d = difference.const
     holds = {"<": d < 0, "<=": d <= 0, ">": d > 0, ">=": d >= 0, "==": d == 0, "!=": d != 0}[op]
     return Const(int(holds), "bool")
+
+
+def is_affine(expr: Expr, names: Set[str] | None = None) -> bool:
+    """Return whether an index or a condition is quasi-affine in names: their factors and divisors are literals.
+
+    names  None: all those that occur
+    """
+    every = variables(expr) if names is None else names
+    for node in walk(expr):
+        match node:
+            case Binary("*", a, b):
+                moving = [bool(variables(one) & every) for one in (a, b)]
+                if all(moving) or (any(moving) and literal_value(b if moving[0] else a) is None):
+                    return False
+            case Binary("//" | "%", a, b) if (variables(a) | variables(b)) & every:
+                if literal_value(b) is None:
+                    return False
+    return True
 
 
 def known_divisor(expr: Expr) -> int:

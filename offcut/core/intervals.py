@@ -45,6 +45,8 @@ def interval(
             bounds = 0, int(c) - 1
         case Binary(op, a, b) if op in _CORNERS or (op in ("//", "%") and _is_positive(b)):
             bounds = combined(op, interval(a, known, within), interval(b, known, within))
+        case Binary("shr", a, Const(by)) if 0 <= by < 64:
+            bounds = combined("//", interval(a, known, within), (1 << int(by), 1 << int(by)))
         case Unary("neg" | "abs" as op, a):
             low, high = interval(a, known, within)
             bounds = (-high, -low) if op == "neg" else (max(low, -high, 0), max(-low, high))

@@ -35,7 +35,7 @@ from offcut.polyhedral.dependences import (
 from offcut.polyhedral.divisors import check_divisors, unsafe_divisor
 from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.in_bounds_sizes import in_bounds_sizes
-from offcut.polyhedral.index_maximum import maximum, quotient_range
+from offcut.polyhedral.index_maximum import interval_maximum, maximum, quotient_range
 from offcut.polyhedral.intervals import INDEX_LIMIT
 from offcut.polyhedral.isl_budget import (
     PASS,
@@ -79,6 +79,7 @@ __all__ = [
     "escaping_windows",
     "find_unbounded_lets",
     "in_bounds_sizes",
+    "interval_maximum",
     "iteration_domain",
     "maximum",
     "operation_budget",

@@ -35,13 +35,13 @@ def upper_bound(
     if bound is None:
         facts = program.sizes, program.assumptions, loops, conditions
         bound = try_isl(lambda: maximum(expr, *facts), None)
-    return _interval_end(expr, program, loops) if bound is None else bound
+    return interval_maximum(expr, program, loops) if bound is None else bound
 
 
-def _interval_end(expr: Expr, program: Program, loops: Loops) -> int | None:
+def interval_maximum(expr: Expr, program: Program, loops: Loops) -> int | None:
     """Return the greatest value of an expression by interval arithmetic; None if it has no finite one."""
     ranges: dict[str, tuple[float, float]] = {
-        size.name: (size.min, size.max) for size in program.sizes
+        size.name: (size.min, size.last) for size in program.sizes
     }
     for name, lo, hi in loops:
         ranges[name] = _interval(lo, ranges)[0], _interval(hi, ranges)[1] - 1

@@ -15,13 +15,13 @@ import pytest
 import offcut as oc
 from offcut import Cost, Kernel, Schedule, ops
 from offcut.backends.accelerator.costs import predicted
-from offcut.backends.accelerator.costs.periodic import Fitted
 from offcut.backends.accelerator.executor import AcceleratorExecutor
 from offcut.backends.accelerator.simulator import SimulationResult
 from offcut.backends.accelerator.target import Accelerator
 from offcut.backends.target import DEFAULT, TargetPlan
 from offcut.core.sizes import Dim
 from offcut.costmodel import Formulas
+from offcut.costmodel.periodic import PeriodicFit
 from tests.agree import nearly
 from tests.backends.accelerator.machines import in_one_window, shipped
 from tests.conftest import slow
@@ -358,7 +358,7 @@ def counts_of(
     output: oc.Tensor, monkeypatch: pytest.MonkeyPatch, schedule: oc.Schedule | None = None
 ) -> tuple[Kernel, Formulas]:
     """A kernel, and its formulas but for cycles, which take long."""
-    monkeypatch.setattr(predicted, "formula", lambda nest: Fitted(real(0.0), 0.0))
+    monkeypatch.setattr(predicted, "formula", lambda nest: PeriodicFit(real(0.0), 0.0))
     kernel = oc.compile(output, target="vta", schedule=schedule)
     return kernel, kernel.cost()
 

@@ -7,7 +7,7 @@ from math import log2
 
 import pytest
 
-from offcut.backends.accelerator.costs.periodic import Fitted, fitted
+from offcut.costmodel.periodic import PeriodicFit, fit_periodic
 from offcut.ir import Size
 from tests.agree import nearly
 from tests.facade import evaluate
@@ -15,7 +15,7 @@ from tests.facade import evaluate
 LARGE = 10**6
 
 
-def at(found: Fitted, **sizes: int) -> float:
+def at(found: PeriodicFit, **sizes: int) -> float:
     return float(evaluate(found.formula, sizes))
 
 
@@ -42,7 +42,7 @@ def test_a_pipeline_is_a_formula_from_its_first_tiles(
         return pipeline(-(-sizes["n"] // tile), *times, windows)
 
     size = Size("n", 1, LARGE)
-    found = fitted(cycles, [size], {"n": [tile] if tile > 1 else []})
+    found = fit_periodic(cycles, [size], {"n": [tile] if tile > 1 else []})
     assert found.within <= 0.01
     for n in (1, 2, tile, tile + 1, 5 * tile, 5 * tile + 1, 40 * tile - 1, 90 * tile + 3):
         assert at(found, n=n) == nearly(cycles({"n": n}), rel=0.02)
@@ -54,7 +54,7 @@ def test_two_sizes_that_stand_in_one_another_are_a_formula() -> None:
         return 100.0 + rows * (50.0 + pipeline(columns, 5.0, 7.0, 1.0, 2)) + 2.0 * sizes["n"]
 
     sizes = [Size("n", 1, LARGE), Size("m", 1, LARGE)]
-    found = fitted(cycles, sizes, {"n": [3], "m": [8]})
+    found = fit_periodic(cycles, sizes, {"n": [3], "m": [8]})
     assert found.within <= 0.02
     for n, m in ((1, 1), (3, 8), (4, 9), (50, 3), (2, 700), (301, 1234)):
         assert at(found, n=n, m=m) == nearly(cycles({"n": n, "m": m}), rel=0.03)
@@ -65,7 +65,7 @@ def test_periods_of_several_tiles_are_found() -> None:
         tiles = sizes["n"] // 4
         return 10.0 * tiles + 30.0 * (tiles // 3) + 7.0
 
-    found = fitted(cycles, [Size("n", 4, LARGE, multiple_of=4)], {"n": [4]})
+    found = fit_periodic(cycles, [Size("n", 4, LARGE, multiple_of=4)], {"n": [4]})
     assert found.within == 0.0
     for n in (4, 12, 16, 36, 1000, 99 * 4):
         assert at(found, n=n) == nearly(cycles({"n": n}))
@@ -75,7 +75,7 @@ def test_few_sizes_need_no_period() -> None:
     def cycles(sizes: Mapping[str, int]) -> float:
         return float(sizes["n"] ** 2)
 
-    found = fitted(cycles, [Size("n", 1, 9)], {"n": [8]})
+    found = fit_periodic(cycles, [Size("n", 1, 9)], {"n": [8]})
     assert [at(found, n=n) for n in range(1, 10)] == nearly([n**2 for n in range(1, 10)], rel=0.01)
 
 
@@ -85,12 +85,12 @@ def test_what_has_no_period_is_said_to_be_off(name: str) -> None:
         n = sizes["n"]
         return float(n * n) if name == "square" else n * log2(n + 1) ** 2
 
-    found = fitted(cycles, [Size("n", 1, LARGE)], {"n": [8]})
+    found = fit_periodic(cycles, [Size("n", 1, LARGE)], {"n": [8]})
     assert found.within > 0.05
 
 
 def test_a_call_without_sizes_is_a_number() -> None:
-    found = fitted(lambda sizes: 42.0, [], {})
+    found = fit_periodic(lambda sizes: 42.0, [], {})
     assert (at(found), found.within) == (42.0, 0.0)
 
 
@@ -101,6 +101,6 @@ def test_no_more_sizes_are_looked_at_than_a_few_tiles_of() -> None:
         asked.add(sizes["n"])
         return pipeline(-(-sizes["n"] // 128), 2.0, 5.0, 1.0, 2)
 
-    fitted(cycles, [Size("n", 1, LARGE)], {"n": [128]})
+    fit_periodic(cycles, [Size("n", 1, LARGE)], {"n": [128]})
     assert max(asked) <= 8 * 128
     assert len(asked) <= 120

@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from offcut.backends.accelerator.host_device_split import HostDeviceProgram
+from offcut.backends.accelerator.host_device_split import HostDeviceProgram, NestPhase
 from offcut.backends.accelerator.isa import MemorySpace, Stream
 from offcut.backends.accelerator.isa.listing import Names
 from offcut.backends.accelerator.lowering.emit import Image, emit_stream
-from offcut.backends.accelerator.lowering.host import Array, run_host_copies
+from offcut.backends.accelerator.lowering.host import run_host_copies
 from offcut.backends.accelerator.lowering.nest import LoweredNest, WordImage
-from offcut.backends.accelerator.lowering.python_codegen import Values, evaluate
-from offcut.backends.accelerator.lowering.word_images import from_words, to_words
-from offcut.backends.accelerator.lowering.word_layout import LaneLayout
+from offcut.backends.accelerator.lowering.python_codegen import Values
+from offcut.backends.accelerator.lowering.word_layout import LaneLayout, from_words, to_words
 from offcut.backends.accelerator.simulator import SimulationResult, simulate
 from offcut.backends.accelerator.simulator.run_result import concatenate
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.accesses import stored_arrays
 from offcut.core.dtypes import numpy_dtype
+from offcut.core.interpret.values import Array, evaluate
 from offcut.core.program import Kind, Program, Stmt
 
 _KEPT = 64
@@ -48,10 +48,12 @@ class AcceleratorExecutor:
         return [stream for stream, _ in self.named(sizes)]
 
     def named(self, sizes: Values) -> list[tuple[Stream, Names]]:
-        """The streams of a call, in order, with the names of their arrays in main memory."""
+        """Return the streams of a call, in order, with the names of their arrays in main memory."""
         found: list[tuple[Stream, Names]] = []
-        for at in self.phases.nests:
-            made = self.stream(at, sizes)
+        for at, phase in enumerate(self.phases.each):
+            if not isinstance(phase, NestPhase):
+                continue
+            made = self.stream(at, phase, sizes)
             names: dict[MemorySpace, dict[int, str]] = {}
             for name, image in made.images.items():
                 names.setdefault(image.place, {})[image.base] = made.nest.images[name].buffer
@@ -60,15 +62,15 @@ class AcceleratorExecutor:
 
     def orders(self, sizes: Values) -> list[Program]:
         """What units run of each nest of a call, with their tokens."""
-        nests = (self.phases.taken(at, sizes) for at in self.phases.nests)
+        nests = (phase.taken(sizes) for phase in self.phases.nests)
         return [nest.order for nest in nests if nest.order is not None]
 
-    def stream(self, at: int, sizes: Values) -> EmittedStream:
-        """The stream of one nest, which is kept."""
+    def stream(self, at: int, phase: NestPhase, sizes: Values) -> EmittedStream:
+        """Return the stream of the nest that is a phase, by its position; it is stored."""
         key = at, tuple(sizes.values())
         stream = self._streams.get(key)
         if stream is None:
-            nest = self.phases.taken(at, sizes)
+            nest = phase.taken(sizes)
             stream = EmittedStream(nest, *emit_stream(nest, sizes))
             if len(self._streams) >= _KEPT:
                 self._streams.clear()
@@ -79,31 +81,29 @@ class AcceleratorExecutor:
         """All arrays in main memory after a call."""
         known, sizes = {**self.constants, **arrays}, self.phases.derived.complete(sizes)
         for at, phase in enumerate(self.phases.each):
-            if not isinstance(phase, tuple):
-                known |= self.filled(phase, known, sizes)
+            if not isinstance(phase, NestPhase):
+                known |= self.run_host(phase, known, sizes)
                 continue
-            made = self.stream(at, sizes)
+            made = self.stream(at, phase, sizes)
             for stmt in made.nest.before:
-                known |= self.filled(stmt, known, sizes)
-            known |= self.ran(made, known, sizes)
+                known |= self.run_host(stmt, known, sizes)
+            known |= self.run_stream(made, known, sizes)
         return known
 
-    def filled(self, stmt: Stmt, known: Mapping[str, Array], sizes: Values) -> dict[str, Array]:
-        """The array that a statement of the host fills."""
-        name = _stored(stmt)
-        return {name: run_host_copies(stmt, known, self.before(name, known, sizes), sizes)}
-
-    def before(self, name: str, known: Mapping[str, Array], sizes: Values) -> Array:
-        """What was in an array before the host fills it."""
+    def run_host(self, stmt: Stmt, known: Mapping[str, Array], sizes: Values) -> dict[str, Array]:
+        """Return the array that a statement of the host fills."""
+        (name,) = stored_arrays((stmt,))
         if name in known:
-            return np.array(known[name])
-        dtype = numpy_dtype(self.program.buffer(name).dtype)
-        return np.zeros(self.shape(name, sizes), dtype)
+            before = np.array(known[name])
+        else:
+            dtype = numpy_dtype(self.program.buffer(name).dtype)
+            before = np.zeros(self.shape(name, sizes), dtype)
+        return {name: run_host_copies(self.program, stmt, {**known, name: before}, sizes)}
 
-    def ran(
+    def run_stream(
         self, made: EmittedStream, known: Mapping[str, Array], sizes: Values
     ) -> dict[str, Array]:
-        """The results of one stream."""
+        """Return the results of one stream."""
         dram = self.main_memory(made.images)
         for name, image in made.images.items():
             of = made.nest.images[name]
@@ -147,7 +147,7 @@ class AcceleratorExecutor:
 
     def shape(self, name: str, sizes: Values) -> tuple[int, ...]:
         """The shape of an array at these sizes."""
-        return tuple(evaluate(extent, sizes) for extent in self.program.buffer(name).shape)
+        return tuple(int(evaluate(extent, sizes)) for extent in self.program.buffer(name).shape)
 
     def timeline(self, sizes: Values) -> SimulationResult:
         """How a call runs in time, its streams one after the other."""
@@ -165,8 +165,3 @@ class EmittedStream:
     nest: LoweredNest
     stream: Stream
     images: Mapping[str, Image]
-
-
-def _stored(stmt: Stmt) -> str:
-    (name,) = stored_arrays((stmt,))
-    return name

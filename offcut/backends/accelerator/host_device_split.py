@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from offcut.backends.accelerator.lowering.derived_sizes import DerivedSizes, derive_sizes
 from offcut.backends.accelerator.lowering.host import check_copy, is_host
 from offcut.backends.accelerator.lowering.nest import LoweredNest, lower_nest
 from offcut.backends.accelerator.lowering.python_codegen import Values
-from offcut.backends.accelerator.nest_run import fastest
+from offcut.backends.accelerator.nest_run import Ran, run_of
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.accesses import read_arrays, stored_arrays
 from offcut.core.expr import Expr, real
@@ -21,18 +20,62 @@ from offcut.core.interpret.values import evaluate
 from offcut.core.memo import lazy_property
 from offcut.core.program import Choose, Program, Stmt, Store
 from offcut.core.program import walk as statements
+from offcut.polyhedral.derived_sizes import DerivedSizes, derive_sizes
+
+
+@dataclass(frozen=True, slots=True)
+class NestOption:
+    """An option of a nest.
+
+    label  "" of a nest without a choice
+    cost   over the sizes, as the program says it
+    """
+
+    label: str
+    cost: Expr
+    nest: LoweredNest
+
+
+@dataclass(frozen=True)
+class NestPhase:
+    """A nest, of whose options each call takes one.
+
+    derived  the sizes that the host derives from those of a call
+    """
+
+    options: tuple[NestOption, ...]
+    derived: DerivedSizes
+
+    def run(self, sizes: Values) -> Ran:
+        """Return how the option runs that takes the fewest cycles, of those that cost least.
+
+        Raises TargetError where a window does not fit.
+        """
+        runs = (run_of(option.nest, sizes) for option in self.cheapest(sizes))
+        return min(runs, key=lambda one: one.timed.cycles)
+
+    def taken(self, sizes: Values) -> LoweredNest:
+        """Return the nest of that option."""
+        cheapest = self.cheapest(sizes)
+        return self.run(sizes).nest if len(cheapest) > 1 else cheapest[0].nest
+
+    def cheapest(self, sizes: Values) -> list[NestOption]:
+        """Return the options that cost least, as the program says it."""
+        known = self.derived.complete(sizes)
+        costs = [evaluate(option.cost, known) for option in self.options]
+        return [one for one, cost in zip(self.options, costs, strict=True) if cost <= min(costs)]
 
 
 @dataclass(frozen=True)
 class HostDeviceProgram:
-    """Of a program on the chip.
+    """A program on the chip, in phases.
 
-    told  whether instructions are told whom to wait for; where they are only counted, they need not be
+    has_tokens  whether instructions say whom they wait for; where they are only counted, they need not
     """
 
     program: Program
     spec: AcceleratorSpec
-    told: bool = True
+    has_tokens: bool = True
 
     @lazy_property
     def derived(self) -> DerivedSizes:
@@ -44,66 +87,44 @@ class HostDeviceProgram:
         return derive_sizes(self.program)
 
     @lazy_property
-    def each(self) -> tuple[Stmt | tuple[LoweredNest, ...], ...]:
-        """What runs, one after the other: statements of the host, and nests, each by its options.
+    def each(self) -> tuple[Stmt | NestPhase, ...]:
+        """Return what runs, one after the other: statements of the host, and nests.
 
         Raises TargetError for a statement that neither an instruction nor the host runs.
         """
-        parts: list[Stmt | tuple[LoweredNest, ...]] = []
-        for host, stmts in self._in_turn:
-            if host:
-                check_copy(self._derived[0], stmts[0], self.spec)
-                parts.append(stmts[0])
-                continue
-            bodies = (body for _, _, body in _options_of(stmts))
-            parts.append(tuple(map(self._lowered, bodies)))
-        return tuple(parts)
+        return tuple(self._phases())
 
     @property
-    def nests(self) -> Iterator[int]:
-        """Return the phases that are nests."""
-        return (at for at, phase in enumerate(self.each) if isinstance(phase, tuple))
-
-    def options(self, at: int, sizes: Values | None = None) -> list[LoweredNest]:
-        """Return the options of the nest of a phase.
-
-        sizes  of a call: those options alone that cost least; None: all
-        """
-        nests = self.each[at]
-        assert isinstance(nests, tuple)
-        costs = [0.0 for _ in nests]
-        if sizes is not None:
-            known = self.derived.complete(sizes)
-            costs = [evaluate(cost, known) for cost in self.costs(at)]
-        least = min(costs)
-        return [nest for nest, cost in zip(nests, costs, strict=True) if cost <= least]
-
-    def labels(self, at: int) -> list[str]:
-        """What the options of a nest are called."""
-        return [label for label, _, _ in self._options(at)]
-
-    def costs(self, at: int) -> list[Expr]:
-        """What the program says that the options of a nest cost."""
-        return [cost for _, cost, _ in self._options(at)]
-
-    def taken(self, at: int, sizes: Values) -> LoweredNest:
-        """Return the option of a nest that takes the fewest cycles at these sizes."""
-        options = self.options(at, sizes)
-        return fastest(options, sizes).nest if len(options) > 1 else options[0]
+    def nests(self) -> Iterator[NestPhase]:
+        """Yield the phases that are nests."""
+        return (phase for phase in self.each if isinstance(phase, NestPhase))
 
     def labels_taken(self, sizes: Values) -> dict[str, str]:
-        """By nest that has several options, what the one is called that is taken at these sizes."""
-        found: dict[str, str] = {}
-        for at in self.nests:
-            options, labels = self.options(at), self.labels(at)
-            if len(options) > 1:
-                nest = self.taken(at, sizes)
-                found[nest.stage] = labels[options.index(nest)]
-        return found
+        """Return the label of the option that a call takes, by nest that has several."""
+        labels: dict[str, str] = {}
+        for phase in self.nests:
+            if len(phase.options) > 1:
+                nest = phase.taken(sizes)
+                (labels[nest.stage],) = (one.label for one in phase.options if one.nest is nest)
+        return labels
 
-    @lazy_property
+    def _phases(self) -> Iterator[Stmt | NestPhase]:
+        program, derived = self._derived
+        for host, stmts in self._in_turn():
+            if host:
+                check_copy(program, stmts[0], self.spec)
+                yield stmts[0]
+                continue
+            bodies = [("", real(0.0), stmts)]
+            match stmts:
+                case (Choose(options),):
+                    bodies = [(option.label, option.cost, option.body) for option in options]
+            yield NestPhase(
+                tuple(NestOption(*head, self._lowered(body)) for *head, body in bodies), derived
+            )
+
     def _in_turn(self) -> list[tuple[bool, tuple[Stmt, ...]]]:
-        """Statements, and whether the host runs them: one of the host, a choice, or several that are one stream, none of which
+        """Return statements, and whether the host runs them: one of the host, a choice, or several that are one stream, none of which
         reads in main memory what another one of them has stored there.
         """
         program, stretches = self._derived[0], list[tuple[bool, tuple[Stmt, ...]]]()
@@ -118,22 +139,9 @@ class HostDeviceProgram:
                 stretches[-1] = False, (*last, stmt)
         return stretches
 
-    def _options(self, at: int) -> list[tuple[str, Expr, tuple[Stmt, ...]]]:
-        _, stmts = self._in_turn[at]
-        return _options_of(stmts)
-
     def _lowered(self, body: Sequence[Stmt]) -> LoweredNest:
-        """Return a nest, read."""
         program, derived = self._derived
-        return lower_nest(program, body, self.spec, self.told, derived)
-
-
-def _options_of(stmts: Sequence[Stmt]) -> list[tuple[str, Expr, tuple[Stmt, ...]]]:
-    """Return the options of a nest, with labels and costs; of a nest that has none, itself."""
-    match stmts:
-        case (Choose(options),):
-            return [(option.label, option.cost, option.body) for option in options]
-    return [("", real(0.0), tuple(stmts))]
+        return lower_nest(program, body, self.spec, self.has_tokens, derived)
 
 
 def _reads(body: tuple[Stmt, ...]) -> set[str]:

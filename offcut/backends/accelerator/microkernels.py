@@ -70,6 +70,8 @@ _OPERATIONS: dict[str, Callable[[Any, Any, str], Any]] = {
     "alu_max": lambda a, b, _: maximum(a, b),
     "alu_divide": lambda a, by, _: a // by,
     "alu_modulo": lambda a, by, _: a % by,
+    "alu_shr": lambda a, b, _: a >> b,
+    "alu_shl": lambda a, b, _: a << b,
     "alu_negate": lambda a, *_: -a,
     "alu_absolute": lambda a, *_: absolute(a),
     "alu_cut": lambda a, _, dtype: cast(a, dtype),
@@ -78,7 +80,7 @@ _OPERATIONS: dict[str, Callable[[Any, Any, str], Any]] = {
     START: lambda *three: cast(0, three[2]),
 }
 """What is computed of two operands, or of one and a constant, as an element type."""
-_WITH_TWO = ("alu_add", "alu_subtract", "alu_multiply", "alu_min", "alu_max")
+_WITH_TWO = ("alu_add", "alu_subtract", "alu_multiply", "alu_min", "alu_max", "alu_shr")
 _BY_CONSTANT = ("alu_divide", "alu_modulo")
 _NAMES = {
     "+": "alu_add",
@@ -238,8 +240,9 @@ def _operations(
 
 def _pairs(name: str) -> tuple[str, ...]:
     """Return the operands that an operation may have: A and B in accumulators, c a constant."""
-    pairs = {"alu_fill": ("Ac",), "alu_subtract": ("AB", "Ac", "cB")}.get(name, ("AB", "Ac"))
-    return pairs if name in (*_WITH_TWO, "alu_fill") else ("A",)
+    pairs = {"alu_subtract": ("AB", "Ac", "cB")}.get(name, ("AB", "Ac"))
+    one = ("Ac",) if name in ("alu_fill", "alu_shl") else ("A",)
+    return pairs if name in _WITH_TWO else one
 
 
 def _operation(

@@ -31,14 +31,6 @@ from offcut.core import index as ix
 from offcut.costmodel.event_simulation import EventQueue, EventTiming, InstructionGroup
 
 
-def fastest(options: Sequence[LoweredNest], sizes: Mapping[str, int]) -> Ran:
-    """Return the option of a nest that takes the fewest cycles.
-
-    Raises TargetError where a window does not fit.
-    """
-    return min((run_of(nest, sizes) for nest in options), key=lambda one: one.timed.cycles)
-
-
 def run_of(nest: LoweredNest, sizes: Mapping[str, int]) -> Ran:
     """Return how a nest runs.
 

@@ -18,7 +18,13 @@ from offcut.backends.accelerator.isa import (
 )
 from offcut.costmodel import Accelerator, Device, Energy
 from offcut.costmodel.resources import BUS, MachineResources, resources_of
-from offcut.costmodel.word_geometry import matrix_unit, operand_memory, word_bytes, word_capacity
+from offcut.costmodel.word_geometry import (
+    instructions,
+    matrix_unit,
+    operand_memory,
+    word_bytes,
+    word_capacity,
+)
 from offcut.errors import TargetError
 
 
@@ -140,8 +146,22 @@ class AcceleratorSpec:
             resources=resources,
         )
 
+    @property
+    def depths(self) -> dict[str, int]:
+        """Return the words that there is room for, by place."""
+        return {place.value: words.depth for place, words in self.words.items()}
+
+    def field_bits(self, form: str) -> dict[str, int]:
+        """Return the bits of each field of a format of instructions: memory, gemm, alu or finish."""
+        return dict(field for part in instructions(self.depths)[form] for field in part)
+
+    def is_immediate(self, value: int) -> bool:
+        """Return whether an instruction holds a constant, in two's complement."""
+        half = 1 << self.field_bits("alu")["immediate"] - 1
+        return -half <= value < half
+
     def unit(self, instruction: Instruction) -> Unit:
-        """Which unit runs an instruction."""
+        """Return the unit that runs an instruction."""
         match instruction:
             case Load(place=place):
                 return self.loads[place]

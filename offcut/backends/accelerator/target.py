@@ -294,7 +294,7 @@ class Accelerator(Target):
         self, planned: TargetPlan, sizes: Mapping[str, int], options: Options
     ) -> tuple[str, ...]:
         """Of nests that have several options, which one a call takes."""
-        labels = HostDeviceProgram(planned.program, self.spec, told=False).labels_taken(sizes)
+        labels = HostDeviceProgram(planned.program, self.spec, has_tokens=False).labels_taken(sizes)
         return tuple(f"{stage} runs as {label}" for stage, label in labels.items())
 
     def describe_plan(
@@ -308,7 +308,7 @@ class Accelerator(Target):
         plan = super().describe_plan(planned, request, options, sizes)
         names = dict(request.users.sizes)
         given = {names[user]: size for user, size in plan.sizes.items()}
-        streams = streams_of(HostDeviceProgram(planned.program, self.spec, told=False), given)
+        streams = streams_of(HostDeviceProgram(planned.program, self.spec, has_tokens=False), given)
         users, considered = request.users.names, list[PlanAlternative]()
         for stream in streams:
             considered += (replace(o, stage=users.get(o.stage, o.stage)) for o in stream.options)

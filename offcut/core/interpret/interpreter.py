@@ -144,8 +144,8 @@ class Machine(Values):
         self,
         program: Program,
         arrays: dict[str, Array],
-        sizes: dict[str, int],
-        choose: Chooser | None,
+        sizes: Mapping[str, int],
+        choose: Chooser | None = None,
         left: float = math.inf,
         together: bool = False,
     ) -> None:
@@ -159,7 +159,7 @@ class Machine(Values):
             if name not in arrays:
                 self.memory[name] = self.fresh(buffer, sizes)
 
-    def fresh(self, buffer: Buffer, sizes: dict[str, int]) -> Array:
+    def fresh(self, buffer: Buffer, sizes: Mapping[str, int]) -> Array:
         """Return poisoned memory for a buffer."""
         shape = []
         for extent in buffer.shape:

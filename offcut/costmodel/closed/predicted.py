@@ -104,9 +104,9 @@ def _of(piece: Piece, counts: Counts, moved: Sequence[Expr], machine: Machine) -
     of = resources_of(machine)
     taken = dict(zip((memory.name for memory in of.memories), moved, strict=True))
     resources = {
-        COMPUTE: _scaled(counts.cycles, 1 / THOUSANDTHS / of[COMPUTE].rate),
-        ISSUE: _scaled(counts.instructions, 1 / THOUSANDTHS / of[ISSUE].rate),
-        **{name: _scaled(size, 1 / of[name].rate) for name, size in taken.items()},
+        COMPUTE: scaled(counts.cycles, 1 / THOUSANDTHS / of[COMPUTE].rate),
+        ISSUE: scaled(counts.instructions, 1 / THOUSANDTHS / of[ISSUE].rate),
+        **{name: scaled(size, 1 / of[name].rate) for name, size in taken.items()},
     }
     return Predicted(piece, counts, resources, taken, joules(counts.picojoules, taken, machine))
 
@@ -121,10 +121,11 @@ def joules(picojoules: Expr, bytes_by_memory: Mapping[str, Expr], machine: Devic
         return real(0.0)
     rates = {one.name: energy.on_chip(one.bytes) for one in machine.memory}
     rates[machine.dram.name] = energy.dram
-    parts = (_scaled(size, rates[name] * 1e-12) for name, size in bytes_by_memory.items())
-    operations = _scaled(picojoules, 1e-12 / THOUSANDTHS)
+    parts = (scaled(size, rates[name] * 1e-12) for name, size in bytes_by_memory.items())
+    operations = scaled(picojoules, 1e-12 / THOUSANDTHS)
     return shortened(reduce(lambda a, b: Binary("+", a, b), parts, operations))
 
 
-def _scaled(count: Expr, by: float) -> Expr:
+def scaled(count: Expr, by: float) -> Expr:
+    """Return a count times a number, as float64."""
     return shortened(Binary("*", real(count), real(by)))

@@ -28,7 +28,7 @@ from offcut.core.expr import (
     variables,
 )
 from offcut.core.intervals import Ends, ends
-from offcut.core.memo import lazy_property
+from offcut.core.memo import lazy_property, memo
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
 
@@ -126,6 +126,7 @@ def converted_last(factor: Expr) -> Expr:
             return factor
 
 
+@memo(1 << 14)
 def normal_form(expr: Expr) -> object:
     """Return a key that is equal for expressions which differ only in the order of sums of indices."""
     match expr:

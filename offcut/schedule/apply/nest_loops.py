@@ -13,8 +13,7 @@ from itertools import groupby
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction
-from offcut.core.expr import Binary, Expr, Var, substitute, variables
-from offcut.core.expr import walk as expressions_in
+from offcut.core.expr import Expr, Var, substitute, variables
 from offcut.core.program import COUNTED_UNITS, Choose, For, Form, If, Option, Role, Stmt, map_body
 from offcut.describe.computation import Names
 from offcut.errors import PartitionError
@@ -162,7 +161,7 @@ class NestLoops(Offsets):
         one_code = not strategy.among and all(
             not segment.lets for segment in segments(strategy, EXTENT, tile)
         )
-        if not one_code or not all(_is_affine(one) for one in (*lower, *upper)):
+        if not one_code or not all(ix.is_affine(one) for one in (*lower, *upper)):
             return self.segmented(split, parts, at)
         (start, first), (_, stop) = lower, upper
         if strategy == GUARD:
@@ -262,7 +261,7 @@ class NestLoops(Offsets):
                 place = replace(place, height=ix.sub(extent, place.start))
             here = at.updated(facts=place.inside(facts), segments=by_root, limits=limits)
             if self.staged and not segment.predicate:
-                sets = not segment.lets and _is_affine(place.start) and _is_affine(place.height)
+                sets = not segment.lets and ix.is_affine(place.start) and ix.is_affine(place.height)
                 if not sets:
                     return self.opaque(split, segment, place, parts, here)
             return self.one_tile(split, place, place, parts, here)
@@ -350,14 +349,3 @@ def _max_trip_count(count: Expr, facts: Facts) -> Expr:
         else:
             low = middle
     return ix.const(high)
-
-
-def _is_affine(expr: Expr) -> bool:
-    """Return whether an expression has no product and no quotient of two parts that sizes change: whether it is in sets."""
-    return not any(
-        isinstance(node, Binary)
-        and node.op in ("*", "//", "%")
-        and variables(node.b)
-        and (node.op != "*" or variables(node.a))
-        for node in expressions_in(expr)
-    )

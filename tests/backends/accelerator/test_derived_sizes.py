@@ -9,7 +9,7 @@ import pytest
 from accelerators import bytes_of, clipped
 
 import offcut as oc
-from offcut.backends.accelerator.lowering.derived_sizes import derive_sizes
+from offcut.polyhedral.derived_sizes import derive_sizes
 
 SIZES = (1, 15, 16, 17, 33, 100, 512)
 

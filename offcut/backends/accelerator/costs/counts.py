@@ -20,10 +20,13 @@ from math import gcd
 from offcut.backends.accelerator.costs.per_instance import PerInstance, per_instance
 from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.issue_counts import ONE, ZERO, Issued
-from offcut.backends.accelerator.lowering.constants import is_immediate
 from offcut.backends.accelerator.lowering.instruction_selection import Copy, Result
-from offcut.backends.accelerator.lowering.issue_tree import Guard, Leaf, Node, Repeat
-from offcut.backends.accelerator.lowering.nest import LoweredLeaf, LoweredNest
+from offcut.backends.accelerator.lowering.issue_tree import (
+    Guard,
+    Repeat,
+    leaves_and_ancestors,
+)
+from offcut.backends.accelerator.lowering.nest import LoweredLeaf
 from offcut.backends.accelerator.nest_run import Ran
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
@@ -54,45 +57,28 @@ def counted(at: Ran) -> NestCounts:
 
     at  the nest at typical sizes: its largest instances there say what each takes
     """
-    nest = at.nest
-    works = enumerate(nest.work)
-    each = {k: per_instance(work, at.largest[k]) for k, work in works if k in at.largest}
-    leaves = _Leaves(nest, each)
-    nests = [one.mapped(nest.derived.expand) for one in leaves.made()]
-    moved = worst(leaves.exactness, leaves.of_rows)
-    return NestCounts(nests, at.kept, leaves.exactness, moved)
+    nest, counts = at.nest, _LoopSums(ScanContext.of(at.nest.program.sizes))
+    bytes_exactness, leaves = [Exactness.EXACT], list[Issued]()
+    for leaf, ancestors in leaves_and_ancestors(nest.nodes):
+        work, largest = nest.work[leaf.number], at.largest.get(leaf.number)
+        each = None if largest is None else per_instance(work, largest)
+        issued, exactness = _instance(work, each, nest.spec)
+        leaves.append(counts.over(issued, ancestors).mapped(nest.derived.expand))
+        bytes_exactness.append(exactness)
+    moved = worst(counts.exactness, *bytes_exactness)
+    return NestCounts(leaves, at.kept, counts.exactness, moved)
 
 
-class _Leaves:
-    """Counts of leaves, summed over loops."""
+@dataclass
+class _LoopSums:
+    """Sums over loops, and how exact those so far are."""
 
-    def __init__(self, nest: LoweredNest, each: Mapping[int, PerInstance]) -> None:
-        self.nest = nest
-        made = [
-            _instance(work, each.get(number), nest.spec) for number, work in enumerate(nest.work)
-        ]
-        self.each = [issued for issued, _ in made]
-        self.of_rows = worst(*(one for _, one in made))
-        self.exactness = Exactness.EXACT
-        self.found = [Issued() for _ in nest.work]
-        self.known = ScanContext.of(nest.program.sizes)
-
-    def made(self) -> list[Issued]:
-        """Return the counts of each leaf."""
-        self.block(self.nest.nodes, ())
-        return self.found
-
-    def block(self, nodes: Sequence[Node], around: tuple[Repeat | Guard, ...]) -> None:
-        """Add up the leaves in `nodes`."""
-        for node in nodes:
-            if not isinstance(node, Leaf):
-                self.block(node.body, (*around, node))
-                continue
-            self.found[node.number] = self.over(self.each[node.number], around)
+    sizes: ScanContext
+    exactness: Exactness = Exactness.EXACT
 
     def over(self, one: Issued, around: Sequence[Repeat | Guard]) -> Issued:
         """Return the counts of an instance, added up over what stands around it."""
-        known = [self.known]
+        known = [self.sizes]
         for node in around:
             if isinstance(node, Repeat):
                 inner = Range(node.name, (folded(node.lo),), (ix.sub(folded(node.hi), ONE),))
@@ -149,7 +135,7 @@ def _instance(
     # Rows of which a part is missing are filled whole, before that part comes; others only where all of it is missing.
     whole_rows = ix.sub(1, ix.minimum(ix.add(*missing), 1))
     filled = ix.sub(whole, ix.mul(whole_rows, words))
-    count = "steps" if is_immediate(fill, spec) else "pairs"
+    count = "steps" if spec.is_immediate(fill) else "pairs"
     return replace(issued, zeros=ZERO, resets=filled, **{count: filled}), size.exactness
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import lcm
 
-from offcut.backends.accelerator.costs.periodic import Fitted, fitted
 from offcut.backends.accelerator.lowering.issue_tree import bounds_of
 from offcut.backends.accelerator.lowering.nest import LoweredNest
 from offcut.backends.accelerator.nest_run import Ran, run_of
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, children, variables
+from offcut.costmodel.periodic import PeriodicFit, fit_periodic
 
 HARDLY = 0.02
 """Of the whole: a unit that waits for less is what a call takes its time for."""
@@ -32,7 +32,7 @@ def resources(of: Ran) -> Mapping[str, float]:
     return {**found, "bus": timed.bus, "chain": timed.cycles}
 
 
-def formula(nest: LoweredNest) -> Fitted:
+def formula(nest: LoweredNest) -> PeriodicFit:
     """Cycles over the sizes of a nest."""
     derived = nest.derived
     sizes = [size for size in nest.program.sizes if size.name not in derived.lets]
@@ -48,7 +48,7 @@ def formula(nest: LoweredNest) -> Fitted:
         for size in sizes
         if size.name in read
     }
-    return fitted(cycles, [size for size in sizes if size.name in read], divisors)
+    return fit_periodic(cycles, [size for size in sizes if size.name in read], divisors)
 
 
 def _asked(nest: LoweredNest) -> Iterator[Expr]:

@@ -10,20 +10,18 @@ from dataclasses import replace
 
 from offcut.backends.accelerator.costs.counts import counted
 from offcut.backends.accelerator.costs.cycles import formula, resources
-from offcut.backends.accelerator.costs.numbers import expression, value
-from offcut.backends.accelerator.costs.periodic import Fitted
 from offcut.backends.accelerator.costs.totals import ZERO, Totals, totals
 from offcut.backends.accelerator.host_device_split import HostDeviceProgram
 from offcut.backends.accelerator.lowering.instruction_selection import Product
 from offcut.backends.accelerator.lowering.nest import LoweredNest
-from offcut.backends.accelerator.nest_run import Ran, fastest, run_of
+from offcut.backends.accelerator.nest_run import Ran, run_of
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Select, real
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Program
 from offcut.costmodel import Cost, Device, Formulas
-from offcut.costmodel.closed.cost import PieceCost
+from offcut.costmodel.closed.cost import PieceCost, piece_at
 from offcut.costmodel.closed.counts import (
     THOUSANDTHS,
     Counts,
@@ -46,8 +44,8 @@ def taken(program: Program, spec: AcceleratorSpec, sizes: Mapping[str, int]) -> 
 
     Raises TargetError where windows do not fit.
     """
-    phases = HostDeviceProgram(program, spec, told=False)
-    return [fastest(phases.options(at, sizes), sizes) for at in phases.nests]
+    phases = HostDeviceProgram(program, spec, has_tokens=False)
+    return [phase.run(sizes) for phase in phases.nests]
 
 
 def cost_of(
@@ -117,7 +115,7 @@ def formulas_of(
 
     Raises TargetError where windows do not fit.
     """
-    phases = HostDeviceProgram(program, AcceleratorSpec.of(machine), told=False)
+    phases = HostDeviceProgram(program, AcceleratorSpec.of(machine), has_tokens=False)
     pieces: list[Predicted] = []
     choices: list[tuple[Way, ...]] = []
     filled: list[Mapping[str, int]] = []
@@ -129,11 +127,13 @@ def formulas_of(
         cycles=Exactness.ESTIMATE,
         energy=Exactness.ESTIMATE,
     )
-    for at in phases.nests:
-        options, costs = phases.options(at), phases.costs(at)
+    for phase in phases.nests:
+        # by the program itself, or by the cycles that a call counts where that costs all options the same
+        by_cost = len({option.cost for option in phase.options}) > 1
         ways: list[Way] = []
         most = 0
-        for number, nest in enumerate(options):
+        for number, option in enumerate(phase.options):
+            nest = option.nest
             typical_run = _with_tails(run_of(nest, typical), typical)
             counts, overhead = counted(typical_run), typical_run.overhead
             bytes_are = counts.exact_bytes if overhead.bytes == ZERO else Exactness.ESTIMATE
@@ -143,13 +143,11 @@ def formulas_of(
                 bytes=worst(exactness.bytes, bytes_are),
             )
             made, cycles = totals(nest, counts.leaves, overhead), formula(nest)
-            choice = (len(choices), number) if len(options) > 1 else None
-            pieces.append(_predicted(nest, made, cycles, choice))
-            told_apart = (
-                len(set(costs)) > 1
-            )  # by the program itself: a call counts cycles where it is not
-            price = costs[number] if told_apart else cycles.formula
-            ways.append(Way(phases.labels(at)[number], price))
+            choice = (len(choices), number) if len(phase.options) > 1 else None
+            runs = Compare(">", made.runs, ZERO)
+            call = shortened(Select(runs, cycles.formula, real(0.0)))
+            pieces.append(_predicted(nest, made, {"call": call}, choice))
+            ways.append(Way(option.label, option.cost if by_cost else cycles.formula))
             filled.append(counts.kept)
             within = max(within, cycles.within)
             most = max(most, int(evaluate(made.instructions, dict(typical))))
@@ -184,23 +182,12 @@ def _with_tails(ran: Ran, typical: Mapping[str, int]) -> Ran:
 
 def _piece(of: Ran) -> PieceCost:
     made = totals(of.nest, of.leaves, of.overhead)
-    return PieceCost(
-        stage=of.nest.stage,
-        role="whole",
-        tile={},
-        microkernel=_microkernel(of.nest),
-        runs=int(evaluate(made.runs, {})),
-        flop=2 * int(evaluate(made.multiply_adds, {})),
-        instructions=float(evaluate(made.instructions, {})),
-        resources=resources(of),
-        bytes={name: int(evaluate(one, {})) for name, one in _by_name(made).items()},
-        energy=value(made.joules),
-        registers=0,
-    )
+    cycles = {name: real(count) for name, count in resources(of).items()}
+    return piece_at(_predicted(of.nest, made, cycles, None), {})
 
 
 def _predicted(
-    nest: LoweredNest, made: Totals, cycles: Fitted, way: tuple[int, int] | None
+    nest: LoweredNest, made: Totals, cycles: Mapping[str, Expr], way: tuple[int, int] | None
 ) -> Predicted:
     piece = Piece(nest.stage, "whole", (), _microkernel(nest) or None, way)
     counts = Counts(
@@ -208,16 +195,8 @@ def _predicted(
         flop=ix.mul(2, made.multiply_adds),
         instructions=ix.mul(THOUSANDTHS, made.instructions),
     )
-    any_ = Compare(">", made.runs, ix.const(0))
-    call = shortened(Select(any_, cycles.formula, real(0.0)))
-    return Predicted(
-        piece, counts, {"call": call}, _by_name(made), shortened(expression(made.joules))
-    )
-
-
-def _by_name(made: Totals) -> dict[str, Expr]:
-    """Bytes that the bus moves, by what they are."""
-    return {place.value: made.bytes[place] for place in made.spec.words if place in made.bytes}
+    bytes_ = {place.value: made.bytes[place] for place in made.spec.words if place in made.bytes}
+    return Predicted(piece, counts, cycles, bytes_, made.joules)
 
 
 def _microkernel(nest: LoweredNest) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial, reduce
 
-from offcut.backends.accelerator.costs.numbers import Number, plus, scaled, times
 from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.issue_counts import Issued
 from offcut.backends.accelerator.lowering.instruction_selection import (
@@ -17,8 +17,10 @@ from offcut.backends.accelerator.lowering.instruction_selection import (
 from offcut.backends.accelerator.lowering.nest import LoweredLeaf, LoweredNest
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
-from offcut.core.expr import Expr, variables
+from offcut.core.expr import Binary, Expr, real, variables
 from offcut.core.scan import ScanContext
+from offcut.costmodel.closed.predicted import scaled
+from offcut.costmodel.shortened import shortened
 
 _PICO = 1e-12
 ZERO = ix.const(0)
@@ -47,11 +49,11 @@ class Totals:
         return ix.mul(self.spec.rows * self.spec.columns * self.spec.terms, self.products)
 
     @property
-    def joules(self) -> Number:
+    def joules(self) -> Expr:
         """By the machine's table, as the simulator adds it up; 0 where it has none."""
         spec, table = self.spec, self.spec.energy
         if table is None:
-            return 0.0
+            return real(0.0)
         operation = spec.rows * spec.columns * table.add.int32
         parts = [
             scaled(self.multiply_adds, table.multiply_add("int8") or 0.0),
@@ -61,7 +63,8 @@ class Totals:
             of = spec.words[place]
             parts.append(scaled(count, of.bytes * table.on_chip(spec.memories[of.memory])))
         parts += [scaled(size, table.dram) for size in self.bytes.values()]
-        return times(plus(*parts), _PICO)
+        total = reduce(partial(Binary, "+"), parts)
+        return shortened(Binary("*", total, real(_PICO)))
 
     def add(self, work: LoweredLeaf, one: Issued) -> None:
         """Note a leaf."""

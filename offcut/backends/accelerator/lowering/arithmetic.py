@@ -6,6 +6,7 @@
     T = a - b       T lies over b:  mul -1, add a
     T = a // 3      T lies over a:  add 129, mul 171, shr 9, add -43    where a is of int8
     T = a % 8       T is a copy:    shr 3, mul -8, add a
+    T = a << 3      T lies over a:  shr -3
 
 What is of int8 or uint8 is kept as the int32 of its value; an operation that may leave its type is followed by
 two shifts, which cut it as int8 does, of uint8 between two additions of half its range.
@@ -59,6 +60,8 @@ _CUTS: dict[str, tuple[tuple[AluOp, Other], ...]] = {
     "int32": (),
 }
 """What an element type does to words that may have left it."""
+_AMOUNTS = range(32)
+"""Bits by which an int32 is shifted; by others, its sign is all that is left, or nothing."""
 _SAME = {
     "alu_add": AluOp.ADD,
     "alu_multiply": AluOp.MUL,
@@ -66,14 +69,17 @@ _SAME = {
     "alu_max": AluOp.MAX,
 }
 """What runs a microkernel alone."""
-_LEAVES = ("alu_add", "alu_subtract", "alu_multiply", "alu_negate", "alu_absolute", "alu_cut")
+_LEAVES = (
+    *("alu_add", "alu_subtract", "alu_multiply"),
+    *("alu_negate", "alu_absolute", "alu_cut", "alu_shl"),
+)
 """Microkernels whose results may leave an element type."""
 
 
 def recipe(
     name: str, operands: Mapping[str, Load], store: Store, dtype: str, values: Values
 ) -> Recipe | None:
-    """Return the operations of a microkernel that computes a statement; None where a quotient is not exact.
+    """Return the operations of a microkernel that computes a statement; None if a quotient is not exact, or a word shifts by less than 0.
 
     operands  what the statement reads for those of the microkernel
     dtype     of its result
@@ -106,6 +112,14 @@ def recipe(
                 return None
             rest = ((AluOp.MUL, -constant), (AluOp.ADD, a)) if name == "alu_modulo" else ()
             steps = (*quotient, *rest)
+        case "alu_shr" if b is not None:
+            if values(b)[0] < 0:
+                return None
+            steps = ((AluOp.SHR, b),)
+        case "alu_shr":
+            steps = ((AluOp.SHR, constant if constant in _AMOUNTS else _AMOUNTS[-1]),)
+        case "alu_shl":
+            steps = ((AluOp.SHR, -constant) if constant in _AMOUNTS else (AluOp.MUL, 0),)
         case _ if name in _SAME:
             steps = ((_SAME[name], other),)
     again = any(step == a for _, step in steps)

@@ -1,4 +1,4 @@
-"""Whether the windows of a nest fit the memories at every size: their greatest extents.
+"""Allocates regions on the chip for windows, one behind the other, and checks that they fit the memories at every size.
 
 isl finds them, over the loops and conditions around. Extents with products of sizes and iterators are no sets: of ``min(q, n - q*i)``
 the bound is the least one of its parts, each by the ranges of its names.
@@ -7,22 +7,25 @@ the bound is the least one of its parts, each by the ranges of its names.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from offcut.backends.accelerator.isa import MemorySpace
-from offcut.backends.accelerator.lowering.issue_tree import Guard, Leaf, Node, Repeat
-from offcut.backends.accelerator.lowering.memory_allocation import allocate_regions, first_free_word
+from offcut.backends.accelerator.lowering.issue_tree import (
+    Guard,
+    Node,
+    leaves_and_ancestors,
+    ranges_of,
+)
 from offcut.backends.accelerator.lowering.operand_addresses import OperandAddress
 from offcut.backends.accelerator.spec import AcceleratorSpec
-from offcut.core.expr import Expr, Var
-from offcut.core.intervals import Interval, interval
+from offcut.core.expr import Expr
 from offcut.core.program import Alloc, Program
 from offcut.core.text.printer import format_head
 from offcut.errors import TargetError
-from offcut.polyhedral import maximum, try_isl
+from offcut.polyhedral import interval_maximum, maximum, try_isl
 
-_ANY = -(2**40), 2**40
-"""The range of what nothing is known of: more than any memory has."""
+_UNBOUNDED = 2**40
+"""Elements of a window that nothing bounds: more than any memory has."""
 
 Loops = tuple[tuple[str, Expr, Expr], ...]
 
@@ -50,6 +53,38 @@ def slots_of(leaves: Iterable[Iterable[tuple[OperandAddress, WindowPlace]]]) -> 
     return most
 
 
+def allocate_regions(
+    room: Mapping[str, int],
+    place_of: Mapping[str, MemorySpace],
+    stored: frozenset[str],
+    spec: AcceleratorSpec,
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the first word of each region, and the bytes that are taken by memory.
+
+    room    words of each region
+    stored  the regions that stores read
+
+    Regions of fewer words begin no later: what fits at its greatest extents fits at all.
+    """
+
+    def order(region: str) -> tuple[bool, str, str]:
+        return region not in stored, place_of[region].value, region
+
+    first: dict[str, int] = {}
+    ends: dict[str, int] = {}
+    for region in sorted(room, key=order):
+        of = spec.words[place_of[region]]
+        first[region] = -(-ends.get(of.memory, 0) // of.bytes)
+        ends[of.memory] = (first[region] + room[region]) * of.bytes
+    return first, ends
+
+
+def first_free_word(ends: Mapping[str, int], spec: AcceleratorSpec) -> int:
+    """Return the first word of accumulators behind all regions."""
+    of = spec.words[MemorySpace.ACCUMULATORS]
+    return -(-ends.get(of.memory, 0) // of.bytes)
+
+
 def check_fits(
     program: Program,
     spec: AcceleratorSpec,
@@ -67,8 +102,11 @@ def check_fits(
 
     Raises TargetError, with the bytes of each window.
     """
-    words = _Windows(program, chip)
-    words.visit(nodes, _Around())
+    words = _Windows(program)
+    for leaf, ancestors in leaves_and_ancestors(nodes):
+        conditions = tuple(node.condition for node in ancestors if isinstance(node, Guard))
+        for side, place in chip[leaf.number]:
+            words.add(side, place, _Around(ranges_of(ancestors), conditions))
     slots = slots_of(chip)
     room = {region: most * slots[region] for region, (most, _) in words.most.items()}
 
@@ -114,8 +152,8 @@ def check_fits(
 class _Around:
     """The loops and conditions around a leaf, outermost first."""
 
-    loops: Loops = ()
-    conditions: tuple[Expr, ...] = ()
+    loops: Loops
+    conditions: tuple[Expr, ...]
 
 
 @dataclass
@@ -123,24 +161,10 @@ class _Windows:
     """Words of the largest window in each region, and the statement that it is of."""
 
     program: Program
-    chip: Sequence[Sequence[tuple[OperandAddress, WindowPlace]]]
     most: dict[str, tuple[int, Alloc | None]] = field(default_factory=dict)
     known: dict[tuple[Expr, _Around], int] = field(default_factory=dict)
 
-    def visit(self, nodes: Sequence[Node], around: _Around) -> None:
-        """Note what the leaves of these nodes take."""
-        for node in nodes:
-            match node:
-                case Repeat(body=body):
-                    self.visit(body, replace(around, loops=(*around.loops, node.range)))
-                case Guard(condition, body):
-                    conditions = (*around.conditions, condition)
-                    self.visit(body, replace(around, conditions=conditions))
-                case Leaf():
-                    for side, place in self.chip[node.number]:
-                        self.note(side, place, around)
-
-    def note(self, side: OperandAddress, place: WindowPlace, around: _Around) -> None:
+    def add(self, side: OperandAddress, place: WindowPlace, around: _Around) -> None:
         """Note what one operand takes."""
         words = 1
         for axis, extent in enumerate(side.extents):
@@ -156,16 +180,7 @@ class _Windows:
             greatest = try_isl(
                 lambda: maximum(extent, sizes, facts, around.loops, around.conditions), None
             )
-            self.known[key] = self.bound(extent, around.loops) if greatest is None else greatest
+            if greatest is None:
+                greatest = interval_maximum(extent, self.program, around.loops)
+            self.known[key] = _UNBOUNDED if greatest is None else greatest
         return self.known[key]
-
-    def bound(self, extent: Expr, loops: Loops) -> int:
-        """Return a bound of an extent, by the ranges of its names."""
-        ranges = {size.name: (size.min, size.last) for size in self.program.sizes}
-
-        def known(part: Expr) -> Interval:
-            return ranges.get(part.name, _ANY) if isinstance(part, Var) else _ANY
-
-        for name, lo, hi in loops:
-            ranges[name] = interval(lo, known)[0], interval(hi, known)[1] - 1
-        return min(interval(extent, known)[1], _ANY[1])

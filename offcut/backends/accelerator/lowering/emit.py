@@ -23,7 +23,7 @@ from offcut.backends.accelerator.isa import (
     Stream,
     Tokens,
 )
-from offcut.backends.accelerator.lowering.constants import immediate_bits, is_immediate
+from offcut.backends.accelerator.lowering.capacity import allocate_regions, first_free_word
 from offcut.backends.accelerator.lowering.dma import RowTransfer, TransferAxis, dma_instructions
 from offcut.backends.accelerator.lowering.instruction_selection import (
     Copy,
@@ -31,16 +31,15 @@ from offcut.backends.accelerator.lowering.instruction_selection import (
     Product,
     Result,
 )
-from offcut.backends.accelerator.lowering.memory_allocation import allocate_regions, first_free_word
 from offcut.backends.accelerator.lowering.micro_op_loops import (
     Limits,
     Steps,
     split_into_instructions,
 )
 from offcut.backends.accelerator.lowering.nest import LoweredLeaf, LoweredNest
-from offcut.backends.accelerator.lowering.python_codegen import Shape, evaluate
+from offcut.backends.accelerator.lowering.python_codegen import Shape
 from offcut.backends.accelerator.spec import AcceleratorSpec
-from offcut.costmodel.word_geometry import instructions
+from offcut.core.interpret.values import evaluate
 
 _NONE = Tokens()
 
@@ -76,24 +75,17 @@ class Emitter:
         self.images: dict[str, Image] = {}
         self.strides: dict[str, list[tuple[int, int]]] = {}
         self.zeros: dict[MemorySpace, int] = {}
-        depths = {place.value: words.depth for place, words in self.spec.words.items()}
-        fields = dict(f for part in instructions(depths)["gemm"] for f in part)
-        alu = dict(f for part in instructions(depths)["alu"] for f in part)
-        memory = dict(f for part in instructions(depths)["memory"] for f in part)
+        memory = self.spec.field_bits("memory")
         self.pad = (1 << memory["pad_top"]) - 1
         self.rows = (1 << memory["y"]) - 1
         self.ops = _MicroOps(min(self.spec.words[MemorySpace.MICRO_OPS].depth, self.rows))
-        self.gemm_limits = self.limits(fields, ("dst", "src", "wgt"))
-        self.alu_limits = self.limits(alu, ("dst", "src", None))
+        self.gemm_limits, self.alu_limits = self.limits("gemm"), self.limits("alu")
 
-    def limits(self, fields: Mapping[str, int], operands: Sequence[str | None]) -> Limits:
-        """What the fields of a format hold."""
-        most = [0 if o is None else (1 << fields[f"outer_{o}"]) - 1 for o in operands]
-        return Limits(
-            (1 << fields["outer"]) - 1,
-            (most[0], most[1], most[2]),
-            self.ops.depth,
-        )
+    def limits(self, form: str) -> Limits:
+        """Return what the fields of a format hold; one without a field for an operand does not move it."""
+        bits = self.spec.field_bits(form)
+        dst, src, wgt = ((1 << bits.get(f"outer_{one}", 0)) - 1 for one in ("dst", "src", "wgt"))
+        return Limits((1 << bits["outer"]) - 1, (dst, src, wgt), self.ops.depth)
 
     def made(self) -> tuple[Stream, dict[str, Image]]:
         """Both passes; no instruction where there is no result."""
@@ -114,7 +106,7 @@ class Emitter:
         """Arrays one behind the other in the words of their places; each place ends in words of zeros."""
         ends: dict[MemorySpace, int] = {}
         for name, image in self.nest.images.items():
-            held = image.lanes.extents([evaluate(e, self.sizes) for e in image.shape])
+            held = image.lanes.extents([int(evaluate(e, self.sizes)) for e in image.shape])
             words = prod(held)
             self.images[name] = Image(image.place, ends.get(image.place, 0), words)
             self.strides[name] = [
@@ -350,13 +342,13 @@ class Emitter:
         self, op: AluOp, value: int, axes: Sequence[Steps], base: tuple[int, int, int]
     ) -> Iterator[Instruction]:
         """Yield an operation with a constant: an immediate, or a word that holds it where it is none."""
-        if is_immediate(value, self.spec):
+        if self.spec.is_immediate(value):
             yield from self.on_words(axes, base, op, immediate=value)
             return
         word = self.spare
         at: tuple[int, int, int] = (word, 0, 0)
         yield from self.on_words([], at, None, reset=True)
-        bits = immediate_bits(self.spec)
+        bits = self.spec.field_bits("alu")["immediate"]
         for position, digit in enumerate(_digits(value, bits)):
             if position:
                 yield from self.on_words([], at, AluOp.SHR, immediate=-bits)

@@ -1,37 +1,22 @@
 """Arrays that the host fills before a stream runs: elements of others, at sums of loops, constants around.
 
-All elements at once, by arrays of indices; where a condition fails nothing is read. What is no copy is refused.
+The reference interpreter runs them, all elements at once. What is no copy is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
+from dataclasses import replace
 
 from offcut.backends.accelerator.lowering.python_codegen import Values
 from offcut.backends.accelerator.spec import AcceleratorSpec
-from offcut.core.accesses import accessed_arrays
-from offcut.core.expr import (
-    Binary,
-    Compare,
-    Const,
-    Expr,
-    Load,
-    Logic,
-    Select,
-    Var,
-    loads,
-    reads_memory,
-    variables,
-)
-from offcut.core.interpret.values import NUMPY
-from offcut.core.program import For, Program, Stmt, Store
+from offcut.core.accesses import accessed_arrays, stored_arrays
+from offcut.core.expr import Const, Expr, Load, Select, loads, reads_memory, variables
+from offcut.core.interpret.interpreter import Machine
+from offcut.core.interpret.values import Array, lane_of
+from offcut.core.program import For, Kind, Program, Stmt, Store
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.errors import TargetError
-
-Array = np.ndarray[Any, Any]
 
 
 def is_host(program: Program, stmt: Stmt) -> bool:
@@ -99,51 +84,20 @@ def _nest(stmt: Stmt) -> tuple[list[tuple[str, Expr, Expr]], Store]:
     return loops, stmt
 
 
-def run_host_copies(stmt: Stmt, arrays: Mapping[str, Array], into: Array, sizes: Values) -> Array:
-    """`into`, where a nest of copies fills it; elsewhere what was there stays."""
-    loops, store = _nest(stmt)
-    rank = len(loops)
-    known: dict[str, Any] = dict(sizes)
-    for at, (name, lo, hi) in enumerate(loops):
-        counted = np.arange(int(_value(lo, known)), int(_value(hi, known)))
-        known[name] = counted.reshape([-1 if axis == at else 1 for axis in range(rank)])
-    counts = [known[name].size for name, _, _ in loops]
-    if 0 not in counts:
-        place = tuple(np.broadcast_to(_value(part, known), counts) for part in store.index)
-        into[place] = np.broadcast_to(_elements(store.value, known, arrays), counts)
-    return into
+def run_host_copies(
+    program: Program, stmt: Stmt, arrays: Mapping[str, Array], sizes: Values
+) -> Array:
+    """Return the array that a nest of copies fills; elsewhere what was there stays.
 
-
-def _elements(value: Expr, known: Mapping[str, Any], arrays: Mapping[str, Array]) -> Any:
-    match value:
-        case Const(number, _):
-            return number
-        case Load(buffer, index, _):
-            return arrays[buffer][tuple(_value(part, known) for part in index)]
-        case Select(condition, Load(buffer, index, _), Const(fill, _)):
-            array, holds = arrays[buffer], _value(condition, known)
-            if not array.size:
-                return fill
-            inside = tuple(
-                np.clip(_value(part, known), 0, extent - 1)
-                for part, extent in zip(index, array.shape, strict=True)
-            )
-            return np.where(holds, array[inside], np.array(fill, array.dtype))
-    raise AssertionError(f"no copy: {value}")
-
-
-def _value(expr: Expr, known: Mapping[str, Any]) -> Any:
-    """An index or a condition over arrays of coordinates."""
-    match expr:
-        case Const(value, _):
-            return int(value)
-        case Var(name):
-            return known[name]
-        case Binary(op, a, b) | Compare(op, a, b):
-            return NUMPY[op](_value(a, known), _value(b, known))
-        case Logic("not", (one,)):
-            return ~np.asarray(_value(one, known))
-        case Logic(op, args):
-            join = np.logical_and if op == "and" else np.logical_or
-            return join.reduce(np.broadcast_arrays(*(_value(arg, known) for arg in args)))
-    raise AssertionError(f"no index: {expr}")
+    arrays  by name, those of `program` that the nest accesses: the one that it fills is changed in place
+    """
+    (name,) = stored_arrays((stmt,))
+    accessed = accessed_arrays((stmt,))
+    kinds = {name: Kind.OUTPUT}
+    buffers = tuple(
+        replace(program.buffer(one), kind=kinds.get(one, Kind.INPUT)) for one in sorted(accessed)
+    )
+    memory = {one: arrays[one] for one in accessed}
+    machine = Machine(replace(program, buffers=buffers, body=(stmt,)), memory, sizes, together=True)
+    machine.block((stmt,), lane_of(sizes))
+    return machine.memory[name]

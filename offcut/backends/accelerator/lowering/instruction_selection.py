@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from offcut.backends.accelerator.isa import MemorySpace, Unit
 from offcut.backends.accelerator.lowering.arithmetic import Recipe, literal, recipe
@@ -34,7 +34,6 @@ from offcut.core.expr import (
     Load,
     Select,
     Var,
-    dtype_of,
     loads,
     variables,
 )
@@ -46,25 +45,33 @@ from offcut.describe.microkernel import Microkernel
 from offcut.errors import TargetError
 from offcut.partition import Question, Refusal, Surroundings, cover
 from offcut.partition.judge import MAIN, Match
+from offcut.proof.normal_forms.condition_hoisting import bound
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
     """Elements of main memory to the chip.
 
-    bounds  (axis of the leaf, side, end) outside of which `fill` is there; side: "lo", at least; "hi", less than
+    bounds  ``axis >= lo`` or ``axis < hi`` of axes of the leaf, outside of which `fill` is there
     """
 
     place: MemorySpace
     source: Load
-    bounds: tuple[tuple[str, str, Expr], ...]
+    bounds: tuple[Compare, ...]
     fill: int
     cover: Cover
+
+    @property
+    def constants(self) -> tuple[int, ...]:
+        """Return the constants that its instructions need: it fills accumulators by operations."""
+        return (self.fill,) if self.place is MemorySpace.ACCUMULATORS else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """Accumulators to main memory."""
+
+    constants: ClassVar[tuple[int, ...]] = ()
 
     source: Load
     cover: Cover
@@ -73,6 +80,8 @@ class Result:
 @dataclass(frozen=True, slots=True)
 class Product:
     """Products of words, added to accumulators."""
+
+    constants: ClassVar[tuple[int, ...]] = ()
 
     inputs: Load
     weights: Load
@@ -85,6 +94,11 @@ class Operation:
 
     recipe: Recipe
     cover: Cover
+
+    @property
+    def constants(self) -> tuple[int, ...]:
+        """Return the constants that its instructions need."""
+        return tuple(other for _, other in self.recipe.steps if isinstance(other, int))
 
 
 Does: TypeAlias = Copy | Result | Product | Operation
@@ -223,7 +237,7 @@ class InstructionSelection:
         dtype = self.program.buffer(store.buffer).dtype
         made = recipe(match.microkernel.name, dict(match.operands), store, dtype, self.ranges.of)
         if made is None:
-            raise self.inexact(leaf, match.operand("A"))
+            raise self.inexact(leaf, match)
         missing = sorted({op.value for op, _ in made.steps} - self.spec.alu)
         if missing:
             raise self.refuse(leaf, f"its vector unit lacks {', '.join(missing)}")
@@ -303,8 +317,17 @@ class InstructionSelection:
         """Return the axes of a leaf along the rows and the columns of its words of accumulators."""
         return match.axis("i") if self.spec.rows > 1 else None, match.axis("j")
 
-    def inexact(self, leaf: Leaf, load: Load) -> TargetError:
-        """Return the refusal of a quotient."""
+    def inexact(self, leaf: Leaf, match: Match) -> TargetError:
+        """Return the refusal of a quotient, or of a shift by the words of an array."""
+        if match.microkernel.name == "alu_shr":
+            load = match.operand("B")
+            low, high = self.ranges.of(load)
+            return self.refuse(
+                leaf,
+                f"{load.buffer} is from {low} to {high}, and by less than 0 its vector unit shifts to the left",
+                f"maximum of {load.buffer} and 0 before",
+            )
+        load = match.operand("A")
         (low, high), divisor = self.ranges.of(load), literal(leaf.store.value)
         most = exact_range(divisor)
         return self.refuse(
@@ -363,16 +386,17 @@ class InstructionSelection:
         if store.buffer not in self.places:
             raise self.refuse(leaf, f"nothing reads {store.buffer}")
         names = {name for name, _, _ in leaf.axes}
-        bounds: list[tuple[str, str, Expr]] = []
+        bounds: list[Compare] = []
         fill = 0
         if isinstance(store.value, Select):
             assert isinstance(store.value.other, Const)
             fill = int(store.value.other.value)
             for one in conjuncts(store.value.condition):
-                bound = _bound(one, names)
-                if bound is None:
+                moving = tuple(variables(one) & names)
+                side = bound(one, moving[0]) if len(moving) == 1 else None
+                if side is None or variables(side.b) & names:
                     raise self.refuse(leaf, "a load has zeros around a rectangle alone")
-                bounds.append(bound)
+                bounds.append(side)
         place = self.places[store.buffer]
         unit = self.spec.loads[place]
         if fill and self.spec.tokens and unit is not Unit.COMPUTE:
@@ -459,29 +483,3 @@ def _order(leaf: Leaf, buffer: Buffer) -> tuple[int, ...]:
         return ix.literal_value(start) == 0 and count == buffer.shape[axis]
 
     return tuple(sorted(rank, key=lambda axis: (is_whole(axis), axis)))
-
-
-def _bound(condition: Expr, names: set[str]) -> tuple[str, str, Expr] | None:
-    """Return a comparison as a bound of one axis."""
-    if not isinstance(condition, Compare) or dtype_of(condition.a) != "index":
-        return None
-    form = ix.to_linear(ix.sub(condition.a, condition.b))
-    moving = [(a.name, k) for a, k in form.terms if isinstance(a, Var) and a.name in names]
-    if len(moving) != 1 or abs(moving[0][1]) != 1 or condition.op not in _OPPOSITE:
-        return None
-    ((name, factor),) = moving
-    rest = ix.sub(form.expr(), ix.mul(factor, Var(name)))
-    op = condition.op if factor == 1 else _OPPOSITE[condition.op]
-    end = ix.mul(-factor, rest)  # name op end
-    match op:
-        case ">=":
-            return name, "lo", end
-        case ">":
-            return name, "lo", ix.add(end, 1)
-        case "<":
-            return name, "hi", end
-        case _:
-            return name, "hi", ix.add(end, 1)
-
-
-_OPPOSITE = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}

@@ -7,13 +7,13 @@ next one is filled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from offcut.core import index as ix
 from offcut.core.conditions import negate
-from offcut.core.expr import Binary, Expr, Var, loads, substitute, variables, walk
+from offcut.core.expr import Expr, Var, loads, substitute, variables
 from offcut.core.program import (
     LANE,
     THREAD,
@@ -123,9 +123,23 @@ def build_issue_tree(body: Sequence[Stmt]) -> tuple[Node, ...]:
 
 def leaves(nodes: Sequence[Node]) -> list[Leaf]:
     """Return all leaves, in the order of the text."""
-    return [
-        leaf for node in nodes for leaf in ([node] if isinstance(node, Leaf) else leaves(node.body))
-    ]
+    return [leaf for leaf, _ in leaves_and_ancestors(nodes)]
+
+
+def leaves_and_ancestors(
+    nodes: Iterable[Node], ancestors: tuple[Repeat | Guard, ...] = ()
+) -> Iterator[tuple[Leaf, tuple[Repeat | Guard, ...]]]:
+    """Yield all leaves, in the order of the text, each with the loops and conditions around it, outermost first."""
+    for node in nodes:
+        if isinstance(node, Leaf):
+            yield node, ancestors
+        else:
+            yield from leaves_and_ancestors(node.body, (*ancestors, node))
+
+
+def ranges_of(ancestors: Iterable[Repeat | Guard]) -> tuple[tuple[str, Expr, Expr], ...]:
+    """Return the (name, lo, hi) of the loops among ancestors, outermost first."""
+    return tuple(node.range for node in ancestors if isinstance(node, Repeat))
 
 
 def bounds_of(nodes: Iterable[Node]) -> Iterator[Expr]:
@@ -171,7 +185,7 @@ class _Reader:
                 window = Window(self.allocs, axes, len(at.loops), slots, slot, stmt)
                 return self.block(body, replace(at, windows={**at.windows, buffer: window}))
             case Let(name, lo, hi, value, body):
-                if not is_affine(value, {*at.loops}):
+                if not ix.is_affine(value, {*at.loops}):
                     raise _refused(
                         stmt,
                         f"{name} is no affine value of the loops around it, and tokens are of such loops alone",
@@ -251,21 +265,6 @@ def normalize_box(box: Box) -> Box:
         store = replace(store, index=index, value=ix.fold_indices(substitute(store.value, values)))
         axes = (*axes[:at], (name, ix.add(first, offset), count), *axes[at + 1 :])
     return axes, store
-
-
-def is_affine(value: Expr, names: Set[str]) -> bool:
-    """Return whether a value is quasi-affine in names: their factors and divisors are constants."""
-    for node in walk(value):
-        match node:
-            case Binary("*", a, b):
-                moving = [bool(variables(one) & names) for one in (a, b)]
-                fixed = b if moving[0] else a
-                if all(moving) or (any(moving) and ix.literal_value(fixed) is None):
-                    return False
-            case Binary("//" | "%", a, b) if variables(a) & names or variables(b) & names:
-                if ix.literal_value(b) is None:
-                    return False
-    return True
 
 
 def _refused(stmt: Stmt, because: str, *help: str) -> TargetError:

@@ -9,8 +9,6 @@ from itertools import takewhile
 
 from offcut.backends.accelerator.isa import MemorySpace, Tokens, Unit
 from offcut.backends.accelerator.lowering.capacity import WindowPlace, check_fits, slots_of
-from offcut.backends.accelerator.lowering.constants import non_immediate_constant
-from offcut.backends.accelerator.lowering.derived_sizes import DerivedSizes
 from offcut.backends.accelerator.lowering.host import check_copy, is_host
 from offcut.backends.accelerator.lowering.instruction_selection import (
     Copy,
@@ -37,10 +35,11 @@ from offcut.backends.accelerator.lowering.word_blocks import lanes_per_word
 from offcut.backends.accelerator.lowering.word_layout import LaneLayout
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
-from offcut.core.expr import Const, Expr, Load
+from offcut.core.expr import Const, Expr, Load, Var
 from offcut.core.program import Alloc, Program, Stmt
 from offcut.core.text.printer import format_head
 from offcut.errors import TargetError
+from offcut.polyhedral.derived_sizes import DerivedSizes
 
 _NO_TOKENS = Tokens()
 
@@ -198,13 +197,13 @@ def lower_nest(
     program: Program,
     body: Sequence[Stmt],
     spec: AcceleratorSpec,
-    told: bool = True,
+    has_tokens: bool = True,
     derived: DerivedSizes | None = None,
 ) -> LoweredNest:
     """Return a nest of `program`, lowered.
 
     body     its statements, after those that the host runs for it
-    told     whether leaves have tokens; a nest whose instructions are only counted needs none
+    has_tokens  whether leaves have tokens; a nest whose instructions are only counted needs none
     derived  those of its sizes that are derived from others; None: there is none
 
     Raises TargetError for a statement that no instruction runs, TokensError if units could come to a standstill.
@@ -217,15 +216,12 @@ def lower_nest(
     in_text_order = leaves(nodes)
     covers.of(in_text_order, ValueRanges(program, nodes))
     images: dict[str, WordImage] = {}
-    work = [
-        _work(program, covers, leaf, images)
-        for leaf in sorted(in_text_order, key=lambda one: one.number)
-    ]
-    constants = (non_immediate_constant(one.does, spec) for one in work)
-    constant = next((one for one in constants if one is not None), None)
+    work = [_work(program, covers, leaf, images) for leaf in in_text_order]
+    constants = (one for leaf in work for one in leaf.does.constants)
+    constant = next((one for one in constants if not spec.is_immediate(one)), None)
     work = _with_regions(program, spec, nodes, work, covers.places, constant)
     tokens, order = dict.fromkeys(range(len(work) + 1), SILENT), None
-    if spec.tokens and told:
+    if spec.tokens and has_tokens:
         tokens, order = token_conditions(
             program, nodes, covers.unit, lambda leaf: work[leaf.number].touches, spec
         )
@@ -299,12 +295,12 @@ def _work(
         asked.append(count)
     bounds: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     for name, first, _ in leaf.axes:
-        ends: dict[str, list[int]] = {"lo": [], "hi": []}
-        for axis, which, end in does.bounds if isinstance(does, Copy) else ():
-            if axis == name:
-                ends[which].append(len(asked))
-                asked.append(ix.sub(end, first))
-        bounds.append((tuple(ends["lo"]), tuple(ends["hi"])))
+        ends: dict[str, list[int]] = {">=": [], "<": []}
+        for bound in does.bounds if isinstance(does, Copy) else ():
+            if bound.a == Var(name):
+                ends[bound.op].append(len(asked))
+                asked.append(ix.sub(bound.b, first))
+        bounds.append((tuple(ends[">="]), tuple(ends["<"])))
     return LoweredLeaf(
         leaf=leaf,
         does=does,

@@ -9,7 +9,7 @@ from offcut.backends.accelerator.lowering.issue_tree import Guard, Leaf, Node, R
 from offcut.core.expr import Const, Expr, Var, substitute, variables
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
-from offcut.errors import CallError
+from offcut.polyhedral.derived_sizes import check_promise
 
 Values = Mapping[str, int]
 Shape = tuple[int, ...]
@@ -65,20 +65,6 @@ def _write(
         _write(node.body, shapes, asked, indent + "  ", lines)
 
 
-def check_promise(name: str, value: int, lo: int, hi: int) -> int:
-    """Return a value that a `let` promises to be in ``lo:hi``.
-
-    Raises CallError where it is not.
-    """
-    if lo <= value < hi:
-        return value
-    raise CallError(
-        "call",
-        f"cannot take {name} = {value}",
-        because=f"the program promises that it is in {lo}:{hi}",
-    )
-
-
 def _promised(name: str, value: int, lo: int, hi: int) -> tuple[int]:
     """Return the one iteration of a `let`."""
     return (check_promise(name, value, lo, hi),)
@@ -90,15 +76,6 @@ def to_python(expr: Expr) -> str:
         return str(int(expr.value))
     own: dict[str, Expr] = {name: Var(_own(name)) for name in variables(expr)}
     return format_expr(substitute(expr, own))
-
-
-def evaluate(expr: Expr, sizes: Values) -> int:
-    """Return the value of an expression over sizes."""
-    return int(
-        eval(
-            to_python(expr), {"true": True, "false": False}, {_own(n): v for n, v in sizes.items()}
-        )
-    )
 
 
 def _own(name: str) -> str:

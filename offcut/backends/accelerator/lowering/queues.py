@@ -12,7 +12,7 @@ of its slots; `polyhedral.sync` puts arrivals and waits into it::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -36,6 +36,7 @@ from offcut.core.program import (
     Token,
     walk,
 )
+from offcut.describe.computation import Names
 from offcut.errors import PartitionError, TargetError
 from offcut.polyhedral import sync
 
@@ -158,20 +159,14 @@ class _Order:
         self.slots: dict[str, int] = {}
         for touch in touches:
             self.slots[touch.region] = max(self.slots.get(touch.region, 1), touch.slots)
-        self.iterators = set(_iterators(self.nodes))
-        self.one = TileAxis(self.fresh("at"), ix.const(0), ix.const(1))
+        iterators = {name for leaf in self.leaves for name in leaf.around}
+        self.one = TileAxis(Names(iterators).fresh("at"), ix.const(0), ix.const(1))
         end = Tile((self.one,), (Store("end", (), Load(_MEMORY, (), "int8")),), unit=_COMPUTE)
         body = (*self.block(self.nodes), end)
         buffers = [_buffer(self.names[region], slots) for region, slots in self.slots.items()]
         buffers += [_buffer(_MEMORY, 1), _buffer("end", 1)]
         source = self.source
         self.program = Program(source.name, source.sizes, source.assumptions, tuple(buffers), body)
-
-    def fresh(self, name: str) -> str:
-        """Return a name for an iterator that no loop of the nest has."""
-        while name in self.iterators:
-            name += "_"
-        return name
 
     def block(self, nodes: Sequence[Node]) -> tuple[Stmt, ...]:
         """Return nodes as statements."""
@@ -210,12 +205,3 @@ _COMPUTE = Unit.COMPUTE.value
 def _buffer(name: str, slots: int) -> Buffer:
     shape = (ix.const(slots),) if slots > 1 else ()
     return Buffer(name, "int8", shape, Kind.LOCAL)
-
-
-def _iterators(nodes: Sequence[Node]) -> Iterator[str]:
-    """Return the iterators of all loops."""
-    for node in nodes:
-        if isinstance(node, Repeat):
-            yield node.name
-        if not isinstance(node, Leaf):
-            yield from _iterators(node.body)

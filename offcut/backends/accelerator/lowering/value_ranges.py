@@ -16,7 +16,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from offcut.backends.accelerator.lowering.capacity import Loops
-from offcut.backends.accelerator.lowering.issue_tree import Guard, Leaf, Node, Repeat
+from offcut.backends.accelerator.lowering.issue_tree import (
+    Leaf,
+    Node,
+    leaves_and_ancestors,
+    ranges_of,
+)
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Cast, Expr, Load, dtype_of, variables
@@ -35,18 +40,8 @@ class ValueRanges:
     stores: dict[str, list[tuple[Leaf, Loops]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.note(self.nodes, ())
-
-    def note(self, nodes: Sequence[Node], loops: Loops) -> None:
-        """Note the stores of these nodes."""
-        for node in nodes:
-            match node:
-                case Repeat(body=body):
-                    self.note(body, (*loops, node.range))
-                case Guard(_, body):
-                    self.note(body, loops)
-                case Leaf():
-                    self.stores.setdefault(node.store.buffer, []).append((node, loops))
+        for leaf, ancestors in leaves_and_ancestors(self.nodes):
+            self.stores.setdefault(leaf.store.buffer, []).append((leaf, ranges_of(ancestors)))
 
     def of(self, load: Load) -> Interval:
         """Return the values of an element."""

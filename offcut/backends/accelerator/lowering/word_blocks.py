@@ -19,7 +19,7 @@ from offcut.backends.accelerator.lowering.instruction_selection import (
 from offcut.backends.accelerator.lowering.issue_tree import Leaf
 from offcut.backends.accelerator.lowering.operand_addresses import OperandAddress
 from offcut.core import index as ix
-from offcut.core.expr import Expr
+from offcut.core.expr import Expr, Var
 from offcut.core.text.printer import format_expr
 from offcut.partition.judge import is_multiple
 
@@ -44,7 +44,7 @@ def lanes_per_word(
         raise covers.refuse(
             leaf, f"its tiles along {name} begin within a word of {lanes}", f"multiples of {lanes}"
         )
-    if isinstance(does, Copy) and any(axis == name for axis, _, _ in does.bounds):
+    if isinstance(does, Copy) and any(bound.a == Var(name) for bound in does.bounds):
         raise covers.refuse(leaf, f"{name} runs along words, and a load fills whole words alone")
     for side, axis in moved:
         if isinstance(does, Copy) and does.place is MemorySpace.ACCUMULATORS and not side.window:

@@ -2,6 +2,9 @@
 
 Coordinates of a word are those of the element, but for axes in lanes, of which it is the block. Words of a
 window follow one another along its axes, the last one first; words of an array in main memory likewise.
+
+Axes in lanes are cut into blocks of a word, the last of which is filled with zeros. Where an operand of the
+vector unit does not move along a lane, all lanes hold its element.
 """
 
 from __future__ import annotations
@@ -11,6 +14,9 @@ from dataclasses import dataclass
 from functools import cache
 from math import prod
 
+import numpy as np
+
+from offcut.core.interpret.values import Array
 from offcut.core.layout import Digit, Layout
 
 
@@ -80,3 +86,21 @@ def lane_axes(names: Sequence[str], rows: int, columns: int) -> tuple[str | None
         return names[-2], names[-1]
     last = names[-1] if names else None
     return (last, None) if rows > columns else (None, last)
+
+
+def to_words(array: Array, lanes: LaneLayout, dtype: str, spread: bool) -> Array:
+    """``(words, lanes…)``: the words of an array, one after the other.
+
+    spread  whether lanes along which it does not move all hold its element; else the first does
+    """
+    free = [count for axis, count in zip(lanes.axes, lanes.counts, strict=True) if axis is None]
+    array = array.astype(dtype, copy=False).reshape(*array.shape, *(1 for _ in free))
+    if spread:
+        array = np.broadcast_to(array, (*array.shape[: array.ndim - len(free)], *free))
+    return layout_of(lanes).laid(array).reshape(-1, *lanes.counts)
+
+
+def from_words(words: Array, lanes: LaneLayout, shape: Sequence[int]) -> Array:
+    """The array whose words these are."""
+    layout, whole = layout_of(lanes), (*shape, *(1 for axis in lanes.axes if axis is None))
+    return layout.taken(words.reshape(layout.extents(whole)), whole).reshape(shape)

@@ -25,8 +25,8 @@ def annotated_plan(plan: TargetPlan, spec: AcceleratorSpec) -> TargetPlan:
     Raises TargetError for what the machine does not run, TokensError where windows in turn could come to a standstill.
     """
     program = split_statements(with_memories(plan.program), spec)
-    phases = HostDeviceProgram(program, spec).each
-    nests = [nest for phase in phases if isinstance(phase, tuple) for nest in phase]
+    phases = HostDeviceProgram(program, spec).nests
+    nests = [option.nest for phase in phases for option in phase.options]
     return replace(plan, program=annotate(program, nests))
 
 

@@ -14,9 +14,10 @@ from offcut.backends.accelerator.planning.staging import Staged
 from offcut.backends.accelerator.planning.typical_sizes import TYPICAL, typical_extents
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
-from offcut.core.expr import Compare, Expr, Var, substitute, variables
+from offcut.core.expr import Compare, Const, Expr, Var, substitute, variables
 from offcut.core.memo import lazy_property
 from offcut.costmodel.unit_program import End, Ends
+from offcut.proof.normal_forms.condition_hoisting import bound
 
 Tile = tuple[int, int]
 """First iteration, and how many."""
@@ -107,11 +108,11 @@ def load_volume(
     for axis, part in zip(copy.axes, copy.index, strict=True):
         lo, hi = 0, reached[axis.name]
         for condition in copy.element.conditions if not copy.by_host else ():
-            low, high = _bound(condition, axis.name, known)
-            lo, hi = (
-                max(lo, low if low is not None else lo),
-                min(hi, high if high is not None else hi),
-            )
+            match bound(substitute(condition, known), axis.name):
+                case Compare(">=", _, Const(end)):
+                    lo = max(lo, int(end))
+                case Compare("<", _, Const(end)):
+                    hi = min(hi, int(end))
         form = ix.to_linear(part)
         terms = tuple((a.name, k) for a, k in form.terms if isinstance(a, Var) and a.name in loops)
         lane = held.get(part.name, 1) if isinstance(part, Var) else 1
@@ -142,23 +143,3 @@ def store_volume(made: Operations, spec: AcceleratorSpec, extents: Mapping[str, 
         for lane, extent in [(held.get(axis.name, 1), extents[axis.name])]
     )
     return Transfer(made.label, MemorySpace.OUTPUTS, tuple(parts), spec)
-
-
-def _bound(condition: Expr, axis: str, sizes: Mapping[str, Expr]) -> tuple[int | None, int | None]:
-    """From where, and up to where, a condition lets an axis run; None: it says nothing of it."""
-    if not isinstance(condition, Compare):
-        return None, None
-    form = ix.to_linear(substitute(ix.sub(condition.a, condition.b), sizes))
-    match form.terms:
-        case ((Var(name), k),) if name == axis and abs(k) == 1:
-            at = -form.const * k  # where both sides are equal
-            match condition.op, k > 0:
-                case (">=", True) | ("<=", False):
-                    return at, None
-                case (">", True) | ("<", False):
-                    return at + 1, None
-                case ("<", True) | (">", False):
-                    return None, at
-                case ("<=", True) | (">=", False):
-                    return None, at + 1
-    return None, None

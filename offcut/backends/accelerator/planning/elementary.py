@@ -312,7 +312,7 @@ class _Operations:
             self.spec,
             self.at,
             f"no instruction computes {format_expr(expr)}",
-            "+, -, *, min, max, abs, // and % by constants",
+            "+, -, *, min, max, abs, >>, and //, % and << by constants",
         )
 
     def step(self, dtype: str, value: Expr, wish: str) -> Load:

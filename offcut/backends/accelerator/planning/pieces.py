@@ -10,6 +10,7 @@ from offcut.backends.accelerator.host_device_split import HostDeviceProgram
 from offcut.backends.accelerator.lowering.instruction_selection import Result
 from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.nest_run import Ran, run_of
+from offcut.backends.accelerator.planning.planner import LABEL
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.plan import PlanAlternative, PlannedPiece
 from offcut.core.accesses import stored_arrays
@@ -45,22 +46,22 @@ def streams_of(phases: HostDeviceProgram, sizes: Mapping[str, int]) -> list[Stre
 
     Raises TargetError where windows do not fit.
     """
-    found: list[Stream] = []
-    for at in phases.nests:
-        costs = [evaluate(cost, sizes) for cost in phases.costs(at)]
-        ran = [run_of(nest, sizes) for nest in phases.options(at)]
-        best = min(range(len(ran)), key=lambda k: (costs[k], ran[k].timed.cycles))
+    streams: list[Stream] = []
+    for phase in phases.nests:
+        costs = [evaluate(option.cost, sizes) for option in phase.options]
+        runs = [run_of(option.nest, sizes) for option in phase.options]
+        best = min(range(len(runs)), key=lambda k: (costs[k], runs[k].timed.cycles))
         options = (
             PlanAlternative(
                 one.nest.stage,
-                label or "chip",
+                option.label or LABEL,
                 one.timed.cycles / phases.spec.hertz,
-                one is ran[best],
+                one is runs[best],
             )
-            for label, one in zip(phases.labels(at), ran, strict=True)
+            for option, one in zip(phase.options, runs, strict=True)
         )
-        found.append(Stream(ran[best], tuple(options)))
-    return found
+        streams.append(Stream(runs[best], tuple(options)))
+    return streams
 
 
 def pieces_of(

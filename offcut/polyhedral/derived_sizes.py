@@ -17,8 +17,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from offcut.backends.accelerator.lowering.issue_tree import is_affine
-from offcut.backends.accelerator.lowering.python_codegen import check_promise, evaluate
 from offcut.core import index as ix
 from offcut.core.expr import (
     Binary,
@@ -32,6 +30,7 @@ from offcut.core.expr import (
     variables,
 )
 from offcut.core.expr import walk as expressions
+from offcut.core.interpret.values import InterpreterFault, evaluate
 from offcut.core.intervals import Interval, interval
 from offcut.core.program import (
     MAX_SIZE,
@@ -48,7 +47,22 @@ from offcut.core.program import (
 )
 from offcut.core.traversal import bound_names, used_names
 from offcut.describe.computation import Names
-from offcut.polyhedral import quotient_range
+from offcut.errors import CallError
+from offcut.polyhedral.index_maximum import quotient_range
+
+
+def check_promise(name: str, value: int, lo: int, hi: int) -> int:
+    """Return a value that a `let` promises to be in ``lo:hi``.
+
+    Raises CallError if it is not.
+    """
+    if lo <= value < hi:
+        return value
+    raise CallError(
+        "call",
+        f"cannot take {name} = {value}",
+        because=f"the program promises that it is in {lo}:{hi}",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +88,8 @@ class DerivedSizes:
         values = dict(sizes)
         for name, let in self.lets.items():
             try:
-                values[name] = evaluate(let.value, values)
-            except ZeroDivisionError:
+                values[name] = int(evaluate(let.value, values))
+            except InterpreterFault:  # it divides by 0
                 values[name] = let.hi
             if name in used:
                 check_promise(name, values[name], let.lo, let.hi)
@@ -184,7 +198,7 @@ class _Derivation:
                 expand, calls = DerivedSizes(self.lets).expand, self.program
                 a, b = ix.simplify(expand(a)), ix.simplify(expand(b))
                 names = {size.name for size in calls.sizes}
-                if is_affine(a, names) and is_affine(b, names):
+                if ix.is_affine(a, names) and ix.is_affine(b, names):
                     low, high = quotient_range(a, b, calls.sizes, calls.assumptions, promise)
         low, high = max(low, promise[0]), min(high, promise[1])
         return (low, high) if low <= high else promise
@@ -201,7 +215,7 @@ class _Derivation:
             return expr
         if not names <= self.sizes.keys() or dtype_of(expr) != "index":
             return rebuild(expr, tuple(map(self.linear, children(expr))))
-        if is_affine(expr, names):
+        if ix.is_affine(expr, names):
             return expr
         if expr not in self.names:
             low, high = interval(expr, lambda node: self.bounds_of(node, (-MAX_SIZE, MAX_SIZE)))

@@ -17,7 +17,7 @@ from offcut.core.program import Size
 
 
 @dataclass(frozen=True, slots=True)
-class Along:
+class PiecewiseAxis:
     """One size.
 
     first   where periods begin; period: how long they are, 0 where it has none
@@ -29,18 +29,18 @@ class Along:
     period: int
     knots: tuple[int, ...]
 
-    def gone(self, at: int) -> int:
-        """Periods that are gone at a size."""
+    def periods(self, at: int) -> int:
+        """Return how many periods are gone at a size."""
         return max((at - self.first) // self.period, 0) if self.period else 0
 
     @property
     def turns(self) -> Expr:
-        """The same at any size."""
-        gone = ix.floordiv(ix.sub(Var(self.size.name), self.first), self.period)
-        return ix.maximum(gone, 0)
+        """Return how many periods are gone, over the size."""
+        periods = ix.floordiv(ix.sub(Var(self.size.name), self.first), self.period)
+        return ix.maximum(periods, 0)
 
-    def written(self, values: Sequence[Expr]) -> Expr:
-        """The formula of values at the knots."""
+    def formula(self, values: Sequence[Expr]) -> Expr:
+        """Return the formula through values at the knots."""
         here: Expr = Var(self.size.name)
         at = dict(zip(self.knots, values, strict=True))
         if self.period:
@@ -57,10 +57,10 @@ class Along:
         rate = _minus(at[self.first + self.period], at[self.first])
         return Binary("+", made, _times(rate, real(self.turns)))
 
-    def valued(self, at: int, value: Callable[[int], float]) -> float:
-        """What the formula says of a size: of the values at knots, only those are asked for that it takes."""
-        gone = self.gone(at)
-        here = at - gone * self.period
+    def interpolate(self, at: int, value: Callable[[int], float]) -> float:
+        """Return what the formula says of a size: of the values at knots, only those are asked for that it takes."""
+        periods = self.periods(at)
+        here = at - periods * self.period
         right = min(max(bisect_left(self.knots, here), 1), len(self.knots) - 1)
         if right == 0:
             return value(self.knots[0])
@@ -69,18 +69,18 @@ class Along:
         if here != high:
             share = (here - low) / (high - low)
             found = (1.0 - share) * value(low) + share * found
-        if gone:
-            found += gone * (value(self.first + self.period) - value(self.first))
+        if periods:
+            found += periods * (value(self.first + self.period) - value(self.first))
         return found
 
-    def at(self, at: int) -> Along:
+    def at(self, at: int) -> PiecewiseAxis:
         """The same with a knot where a size is in its period."""
-        here = at - self.gone(at) * self.period
+        here = at - self.periods(at) * self.period
         if here in self.knots or not self.knots[0] < here < self.knots[-1]:
             return self
         return replace(self, knots=tuple(sorted({*self.knots, here})))
 
-    def finer(self, at: int) -> Iterator[Along]:
+    def finer(self, at: int) -> Iterator[PiecewiseAxis]:
         """The same with more knots, so that a size may be nearer: one where it is in its period; those of another
         period, before periods begin or in each of them.
         """
@@ -99,7 +99,7 @@ class Along:
         """As far as it is looked at: some periods on."""
         return min(self.knots[-1] + 2 * self.period, self.size.max)
 
-    def held_out(self) -> list[int]:
+    def held_out_sizes(self) -> list[int]:
         """Sizes beside the knots, and some periods on."""
         unit, last = self.size.multiple_of, self.knots[-1]
         middles = [(a + b) // 2 // unit * unit for a, b in pairwise(self.knots)]

@@ -11,7 +11,7 @@ and from where on, is read off values, along each size while the others are smal
 
 That there is a period is a theorem for sums and maxima alone. A bus that serves who asks first is neither, and what is so
 of small sizes need not be of others. So the formula is held against sizes that are drawn from all that it covers: where it
-is off, it is made anew with knots there (`Along.finer`), as long as that helps; and then against others, drawn later. It
+is off, it is made anew with knots there (`PiecewiseAxis.finer`), as long as that helps; and then against others, drawn later. It
 says how far it was off at most.
 
 Source: F. Baccelli, G. Cohen, G. J. Olsder, J.-P. Quadrat, *Synchronization and Linearity*, Wiley 1992, section 3.7.
@@ -24,41 +24,43 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from math import lcm, prod
 
-from offcut.backends.accelerator.costs.held import drawn, off, refined
-from offcut.backends.accelerator.costs.knots import Along
 from offcut.core.expr import Expr, real
 from offcut.core.program import Size
+from offcut.costmodel.periodic.piecewise import PiecewiseAxis
+from offcut.costmodel.periodic.refine import draw_points, refine, relative_error
 
 Cycles = Callable[[Mapping[str, int]], float]
 
 NEAR = 0.01
 """Of a period's cycles: periods that differ by less are alike. Of the cycles at a size: so far a line between knots may be off."""
-MOST_STEPS = 4
+MAX_STEPS = 4
 """Steps to where periods begin, and in a period, that are tried."""
-MOST_ENDS = 64
+MAX_ENDS = 64
 """Ends of tiles that are looked at along a size."""
-MOST_POINTS = 1000
+MAX_POINTS = 1000
 """Points of knots, over several sizes together; where there are more, lines may be off by more."""
-MOST_REFINED = 2000
+MAX_REFINED_POINTS = 2000
 """The same of a formula that is made anew."""
-HELD_OUT = 16
+HELD_OUT_POINTS = 16
 """By size that it is over: points that are drawn at a time."""
 DRAWS = 3
 """Times that they are drawn to make a formula anew, before those that say how far it is off."""
-FAR = 10
+FAR_POINTS = 10
 """Others, some of them periods on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class PeriodicFit:
     """A formula, and by which part of the value it was off at most, at sizes that it was not made of."""
 
     formula: Expr
     within: float
 
 
-def fitted(cycles: Cycles, sizes: Sequence[Size], divisors: Mapping[str, Sequence[int]]) -> Fitted:
-    """The formula of cycles.
+def fit_periodic(
+    cycles: Cycles, sizes: Sequence[Size], divisors: Mapping[str, Sequence[int]]
+) -> PeriodicFit:
+    """Return the formula of cycles.
 
     sizes     that it is over
     divisors  what loops and words divide each size by
@@ -77,55 +79,59 @@ def fitted(cycles: Cycles, sizes: Sequence[Size], divisors: Mapping[str, Sequenc
         min(low + 2 * step, size.last) for low, step, size in zip(lows, steps, sizes, strict=True)
     ]
 
-    def seen(axis: int) -> _Seen:
+    def seen(axis: int) -> _Probe:
         others = {(*one[:axis], *one[axis + 1 :]) for one in (tuple(lows), tuple(more))}
         return lambda x: tuple(at(*one[:axis], x, *one[axis:]) for one in sorted(others))
 
-    looked = [
-        _looked(seen(axis), size, steps[axis], divisors[size.name])
+    probes = [
+        _probe_axis(seen(axis), size, steps[axis], divisors[size.name])
         for axis, size in enumerate(sizes)
     ]
-    near, axes = NEAR, [one.along(NEAR) for one in looked]
-    while prod(len(one.knots) for one in axes) > MOST_POINTS and near < 1.0:
+    near, axes = NEAR, [one.along(NEAR) for one in probes]
+    while prod(len(one.knots) for one in axes) > MAX_POINTS and near < 1.0:
         near *= 1.25
-        axes = [one.along(near) for one in looked]
-    points, count = {*_far(axes)}, HELD_OUT * len(sizes)
+        axes = [one.along(near) for one in probes]
+    points, count = {*_far(axes)}, HELD_OUT_POINTS * len(sizes)
     for turn in range(DRAWS):
-        points |= {*drawn(axes, range(count * turn, count * (turn + 1)))}
-        axes = refined(axes, at, points, MOST_REFINED)
-    points |= {*_far(axes), *drawn(axes, range(count * DRAWS, count * (DRAWS + 1)))}
-    return Fitted(_written(axes, at, ()), max(off(axes, at, point) for point in points))
+        points |= {*draw_points(axes, range(count * turn, count * (turn + 1)))}
+        axes = refine(axes, at, points, MAX_REFINED_POINTS)
+    points |= {*_far(axes), *draw_points(axes, range(count * DRAWS, count * (DRAWS + 1)))}
+    return PeriodicFit(
+        _formula(axes, at, ()), max(relative_error(axes, at, point) for point in points)
+    )
 
 
-def _far(axes: Sequence[Along]) -> Iterator[tuple[int, ...]]:
+def _far(axes: Sequence[PiecewiseAxis]) -> Iterator[tuple[int, ...]]:
     """Some points beside knots, and some periods on."""
-    held = [one.held_out() for one in axes]
-    for turn in range(FAR):
+    held = [one.held_out_sizes() for one in axes]
+    for turn in range(FAR_POINTS):
         yield tuple(one[turn * (axis + 1) % len(one)] for axis, one in enumerate(held))
 
 
-def _written(axes: Sequence[Along], at: Callable[..., float], point: tuple[int, ...]) -> Expr:
+def _formula(
+    axes: Sequence[PiecewiseAxis], at: Callable[..., float], point: tuple[int, ...]
+) -> Expr:
     if not axes:
         return real(at(*point))
     first, *others = axes
-    return first.written([_written(others, at, (*point, knot)) for knot in first.knots])
+    return first.formula([_formula(others, at, (*point, knot)) for knot in first.knots])
 
 
-_Seen = Callable[[int], tuple[float, ...]]
+_Probe = Callable[[int], tuple[float, ...]]
 """Cycles along a size, the others at a few of theirs."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Looked:
+class _AxisProbe:
     """One size: the points at which cycles were looked at, up to where periods begin to repeat."""
 
-    seen: _Seen
+    seen: _Probe
     size: Size
     first: int
     period: int
     points: Sequence[int]
 
-    def along(self, near: float) -> Along:
+    def along(self, near: float) -> PiecewiseAxis:
         """With as few of the points for knots as lines between them are near the others."""
         ends = {self.first, self.first + self.period}
         found, at = [self.points[0]], 0
@@ -139,10 +145,10 @@ class _Looked:
                 to += 1
             found.append(self.points[to])
             at = to
-        return Along(self.size, self.first, self.period, tuple(found))
+        return PiecewiseAxis(self.size, self.first, self.period, tuple(found))
 
 
-def _looked(seen: _Seen, size: Size, step: int, divisors: Sequence[int]) -> _Looked:
+def _probe_axis(seen: _Probe, size: Size, step: int, divisors: Sequence[int]) -> _AxisProbe:
     unit, low, most = size.multiple_of, size.at_or_above(1), size.last
     first, period = _period(seen, low, most, step, unit)
     last = first + period if period else most
@@ -150,19 +156,19 @@ def _looked(seen: _Seen, size: Size, step: int, divisors: Sequence[int]) -> _Loo
     for divisor in sorted(divisors, reverse=True):
         whole = range(-(-low // divisor) * divisor, last, divisor)
         jumps = {one // unit * unit + more for one in whole for more in (0, unit)}
-        if len(ends | jumps) > MOST_ENDS:
+        if len(ends | jumps) > MAX_ENDS:
             break
         ends |= jumps
     within = sorted(one for one in ends if low <= one <= last)
-    return _Looked(seen, size, first, period, _bisected(seen, within, unit))
+    return _AxisProbe(seen, size, first, period, _bisected(seen, within, unit))
 
 
-def _period(seen: _Seen, low: int, most: int, step: int, unit: int) -> tuple[int, int]:
+def _period(seen: _Probe, low: int, most: int, step: int, unit: int) -> tuple[int, int]:
     """Where periods begin, and how long they are: the first that are alike. Where none are, those that are most alike, but 0
     where all sizes are hardly more than are looked at for periods.
     """
     found: list[tuple[float, int, int]] = []
-    tried = product(range(MOST_STEPS), range(1, MOST_STEPS + 1))
+    tried = product(range(MAX_STEPS), range(1, MAX_STEPS + 1))
     probes = sorted({0, unit, step // 2 // unit * unit, step - unit})
     for begun, steps in sorted(tried, key=lambda one: (one[0] + 2 * one[1], one)):
         first, period = low + begun * step, steps * step
@@ -172,13 +178,13 @@ def _period(seen: _Seen, low: int, most: int, step: int, unit: int) -> tuple[int
         if off <= NEAR:
             return first, period
         found.append((off, first, period))
-    if most - low <= MOST_STEPS**2 * step:
+    if most - low <= MAX_STEPS**2 * step:
         return low, 0
     _, first, period = min(found)
     return first, period
 
 
-def _unlike(seen: _Seen, first: int, period: int, probe: int) -> float:
+def _unlike(seen: _Probe, first: int, period: int, probe: int) -> float:
     """By which part of it a period, at a probe, differs from the next and from the first one."""
     rows = [seen(first + probe + turn * period) for turn in range(3)]
     base = [seen(first + turn * period) for turn in range(2)]
@@ -189,7 +195,7 @@ def _unlike(seen: _Seen, first: int, period: int, probe: int) -> float:
     return off
 
 
-def _bisected(seen: _Seen, ends: Sequence[int], unit: int) -> list[int]:
+def _bisected(seen: _Probe, ends: Sequence[int], unit: int) -> list[int]:
     """`ends`, and between them as many sizes as lines need to be near."""
     found = [ends[0]]
 
@@ -210,7 +216,7 @@ def _bisected(seen: _Seen, ends: Sequence[int], unit: int) -> list[int]:
     return found
 
 
-def _on_line(seen: _Seen, a: int, middle: int, b: int, near: float) -> bool:
+def _on_line(seen: _Probe, a: int, middle: int, b: int, near: float) -> bool:
     share = (middle - a) / (b - a)
     return all(
         abs(left + share * (right - left) - value) <= near * abs(value)
