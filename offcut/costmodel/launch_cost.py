@@ -8,9 +8,9 @@ and all blocks together do W of one kind of work, at a rate per multiprocessor a
     main memory    = bytes of all arrays once / (P * its share), if these do not fit L2
     launch         = max of these
 
-Extents that differ from block to block count as in the first block; if they are trip counts of stages, as in the middle block. All
-iterations of a loop count as its first one, so the terms at the border of a mask, which only the last stages have, are not counted. Warps
-run whole issues, in tails too.
+Extents that differ from block to block count as in the first block; if they are trip counts of stages, or of blocks, as in the middle block. All
+iterations of a loop count as its first one. Stages with terms at the border of a mask, which lanes add, are the first and the last ones of a block:
+these are counted one by one, by the first and the last unit, and all others as the middle one. Warps run whole issues, in tails too.
 """
 
 from __future__ import annotations
@@ -46,6 +46,13 @@ from offcut.costmodel.closed.counts import Counts, Piece
 from offcut.costmodel.closed.operations import operations, picojoules
 from offcut.costmodel.closed.predicted import Predicted
 from offcut.costmodel.device import Memory
+from offcut.costmodel.launch_loops import (
+    count_blocks,
+    count_statements,
+    counted_iterations,
+    typical_iteration,
+    with_bounds,
+)
 from offcut.costmodel.shortened import shortened
 from offcut.describe.microkernel import Microkernel
 from offcut.polyhedral.window_room import agent_count, window_rooms
@@ -106,10 +113,10 @@ class LaunchCounter:
 
         way  the number of a choice and of its option, if the launch is in one
         """
-        work = Work()
-        self.count((stmt,), {}, ONE, work)
+        work, bounded = Work(), with_bounds(stmt)
+        self.count((bounded,), {}, ONE, work)
         machine, count = self.machine, self.machine.cores
-        blocks = ix.maximum(_blocks((stmt,), {}) or ONE, 1)
+        blocks = ix.maximum(count_blocks((stmt,), {}) or ONE, 1)
         share = Binary("/", real(ix.ceildiv(blocks, count)), real(blocks))
 
         def busy(amount: Expr, rate: float) -> Expr:
@@ -158,8 +165,8 @@ class LaunchCounter:
                 case For(name, lo, hi, inner):
                     lo, hi = substitute(lo, values), substitute(hi, values)
                     trips = ix.maximum(ix.sub(hi, lo), 0)
-                    at = _typical(stmt, lo, trips)
-                    self.count(inner, {**values, name: at}, ix.mul(times, trips), work)
+                    for at, often in counted_iterations(stmt, lo, hi, trips):
+                        self.count(inner, {**values, name: at}, ix.mul(times, often), work)
                 case If(condition, then, other):
                     holds = substitute(condition, values)
                     if self.is_of_sizes(condition):
@@ -360,12 +367,12 @@ class LaunchCounter:
                     lo, hi = substitute(lo, values), substitute(hi, values)
                     inner_values = {
                         **values,
-                        name: _typical(stmt, lo, ix.maximum(ix.sub(hi, lo), 0)),
+                        name: typical_iteration(stmt, lo, ix.maximum(ix.sub(hi, lo), 0)),
                     }
                     if unit in _LANES and not any(
                         isinstance(child, Tile | Alloc) for child in walk(inner_body)
                     ):
-                        steps = _statements(inner_body, inner_values)
+                        steps = count_statements(inner_body, inner_values)
                         inner = Binary("*", real(steps), real(_STEP_CYCLES / _LANES[unit]))
                         inner = Binary("+", inner, real(far))
                     else:
@@ -399,69 +406,6 @@ _LANES = {"warpgroup": 128, "warp": 32, "thread": 1}
 """Lanes of each unit of a block, side by side."""
 _STEP_CYCLES = 8.0
 """Cycles of a lane between a statement and the next one, which needs its value."""
-
-
-def _typical(loop: For, lo: Expr, trips: Expr) -> Expr:
-    """Return the iteration whose work counts as that of all: the middle one where stages inside end with its iterator, else the first."""
-    ends = (
-        stmt
-        for stmt in walk(loop.body)
-        if isinstance(stmt, For)
-        and stmt.unit is None
-        and loop.iter in variables(stmt.lo) | variables(stmt.hi)
-        and any(isinstance(one, Alloc | Tile) for one in walk(stmt.body))
-    )
-    if loop.unit != "block" or not any(ends):
-        return lo
-    return ix.add(lo, ix.floordiv(ix.maximum(ix.sub(trips, 1), 0), 2))
-
-
-def _statements(body: Sequence[Stmt], values: Mapping[str, Expr]) -> Expr:
-    """Return the number of statement instances in plain loops."""
-    total: Expr = ZERO
-    for stmt in body:
-        match stmt:
-            case For(name, lo, hi, inner):
-                lo, hi = substitute(lo, values), substitute(hi, values)
-                trips = ix.maximum(ix.sub(hi, lo), 0)
-                total = ix.add(total, ix.mul(trips, _statements(inner, {**values, name: lo})))
-            case If(_, then, other):
-                total = ix.add(total, _statements((*then, *other), values))
-            case Let(name, _, _, value, inner):
-                inner_values = {**values, name: substitute(value, values)}
-                total = ix.add(total, _statements(inner, inner_values))
-            case _:
-                total = ix.add(total, ONE)
-    return total
-
-
-def _blocks(body: Sequence[Stmt], values: Mapping[str, Expr]) -> Expr | None:
-    """Return the number of blocks that run statements; None if no loop is bound to blocks."""
-    total: Expr | None = None
-    for stmt in body:
-        count: Expr | None = None
-        match stmt:
-            case For(name, lo, hi, inner, unit=unit):
-                lo, hi = substitute(lo, values), substitute(hi, values)
-                count = _blocks(inner, {**values, name: lo})
-                if unit == "block":
-                    count = ix.mul(ix.maximum(ix.sub(hi, lo), 0), ONE if count is None else count)
-            case If(_, then, other):
-                count = _blocks((*then, *other), values)
-            case Let(name, _, _, value, inner):
-                count = _blocks(inner, {**values, name: substitute(value, values)})
-            case Alloc(body=inner):
-                count = _blocks(inner, values)
-            case Choose(options):
-                counts = [_blocks(option.body, values) for option in options]
-                if any(one is not None for one in counts):
-                    costs = [substitute(option.cost, values) for option in options]
-                    count = part_of_cheapest(costs, [one or ONE for one in counts])
-            case _:
-                pass
-        if count is not None:
-            total = count if total is None else ix.add(total, count)
-    return total
 
 
 def _bytes_of(buffer: Buffer, extents: Sequence[Expr]) -> Expr:
