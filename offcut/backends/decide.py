@@ -221,8 +221,9 @@ def lowered_by_hand(planner: Planner, program: Program, options: Options) -> Pro
     """Return what the decisions by hand of the options make of a program, each proved."""
     assert options.schedule is not None
     verify_pass(program, create_schedule(program).source, options.reassociate)
+    schedule = planner.with_options(options.schedule, program, options)
     arguments = (options.microkernels, options.reassociate)
-    return replay(program, options.schedule, *arguments, planner.microkernels(options))[1]
+    return replay(program, schedule, *arguments, planner.microkernels(options))[1]
 
 
 def with_whole_covers(planner: Planner, plan: TargetPlan, options: Options) -> TargetPlan:

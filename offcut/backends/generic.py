@@ -36,6 +36,7 @@ from offcut.backends.covered_stages import (
     memory_of,
     staged_operands,
 )
+from offcut.backends.mixed_strategies import with_priced_options
 from offcut.backends.no_schedule import no_schedule_error
 from offcut.backends.options import Options, Strategies, TargetPlan
 from offcut.backends.raising import raise_to_computation, unfuse_stages
@@ -191,6 +192,14 @@ class Plans:
             yield At(f"{buffer}_in", stage, names[-1] if names else None)
         yield Cover(sums, inner[0] if memory is None else next(iter(one.axes)), one.kernel.name)
 
+    def emitted(self, schedule: Schedule) -> Program:
+        """Return the program that decisions make, which is not proved.
+
+        Raises PartitionError for one that is not legal.
+        """
+        before = create_schedule(unfuse_stages(self.source))
+        return before.with_microkernels(self.kernels).apply(schedule).emitted
+
     def plan(self, schedule: Schedule, small: bool = True) -> TargetPlan:
         """Return the program that decisions make, and the steps by which it is proved.
 
@@ -242,6 +251,8 @@ def policy(
                 help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
             )
         schedule = plans.schedule(_levels(plans, options.strategy))
+        if price is not None:
+            schedule = with_priced_options(schedule, plans.emitted, complete, price)
         for small in (False, True):
             yield complete(plans.plan(schedule, small))
         return

@@ -149,6 +149,14 @@ class Planner(_Part):
         """
         return generic.policy(self, program, users, options)
 
+    def with_options(self, schedule: Schedule, program: Program, options: Options) -> Schedule:
+        """Return a schedule as it is applied to a program: with an option of all decisions for each strategy that a split chooses among, where
+        the target chooses among whole programs.
+
+        Raises PartitionError for a decision that is not legal.
+        """
+        return schedule
+
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
     ) -> TargetPlan | None:

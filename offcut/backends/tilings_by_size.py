@@ -19,7 +19,7 @@ from offcut.backends.raising import unfuse_stages
 from offcut.core.expr import Expr
 from offcut.core.program import Program
 from offcut.costmodel import sampled, select_options, shortened_over
-from offcut.schedule import Schedule, create_schedule, each_decision
+from offcut.schedule import Schedule, each_decision
 from offcut.schedule.decisions import Alternative, Choose, Level
 
 if TYPE_CHECKING:
@@ -60,8 +60,7 @@ def competing(plans: Plans, price: Price, complete: Callable[[TargetPlan], Targe
     for tiles in plans.tilings:
         cuts = {at: plans.level(at, tile, plans.tails[0]) for at, tile in tiles.items()}
         schedules.append(plans.schedule(cuts))
-        applied = create_schedule(before).with_microkernels(plans.kernels).apply(schedules[-1])
-        programs.append(applied.emitted)
+        programs.append(plans.emitted(schedules[-1]))
     calls = sampled(before.sizes, before.assumptions, LARGEST, LARGEST)
     selection = select_options(np.stack([calls.of(price(one)) for one in programs]), MOST, GAIN)
     first, *others = selection.options

@@ -8,9 +8,9 @@ and all blocks together do W of one kind of work, at a rate per multiprocessor a
     main memory    = bytes of all arrays once / (P * its share), if these do not fit L2
     launch         = max of these
 
-Extents that differ from block to block count as in the first block; if they are trip counts of stages, as in the middle block. All
-iterations of a loop count as its first one, so the terms at the border of a mask, which only the last stages have, are not counted. Warps
-run whole issues, in tails too.
+Extents that differ from block to block count as in the first block; if they are trip counts of stages, or of blocks, as in the middle block. All
+iterations of a loop count as its first one. Stages with terms at the border of a mask, which lanes add, are the first and the last ones of a block:
+these are counted one by one, by the first and the last unit, and all others as the middle one. Warps run whole issues, in tails too.
 """
 
 from __future__ import annotations
@@ -43,6 +43,15 @@ from offcut.costmodel.closed.counts import Counts, Piece
 from offcut.costmodel.closed.operations import operations, picojoules
 from offcut.costmodel.closed.predicted import Predicted, joules
 from offcut.costmodel.device import Accelerator, Grid, Memory
+from offcut.costmodel.launch_loops import (
+    count_blocks,
+    count_statements,
+    counted_iterations,
+    inner_statements,
+    trip_count,
+    typical_iteration,
+    with_bounds,
+)
 from offcut.costmodel.shortened import part_of_cheapest, shortened
 from offcut.describe.microkernel import Microkernel
 from offcut.polyhedral.window_room import agent_count, window_rooms
@@ -103,10 +112,10 @@ class LaunchCounter:
 
         way  the number of a choice and of its option, if the launch is in one
         """
-        work = Work()
-        self.count((stmt,), {}, ONE, work)
+        work, bounded = Work(), with_bounds(stmt)
+        self.count((bounded,), {}, ONE, work)
         machine, count = self.machine, self.machine.cores
-        blocks = ix.maximum(_blocks((stmt,), {}) or ONE, 1)
+        blocks = ix.maximum(count_blocks((stmt,), {}) or ONE, 1)
         share = Binary("/", real(ix.ceildiv(blocks, count)), real(blocks))
 
         def busy(amount: Expr, rate: float) -> Expr:
@@ -154,10 +163,11 @@ class LaunchCounter:
         """
         for stmt in body:
             match stmt:
-                case For(name, lo, _, inner):
-                    trips = _trips(stmt, values)
-                    at = _typical(stmt, substitute(lo, values), trips)
-                    self.count(inner, {**values, name: at}, ix.mul(times, trips), work)
+                case For(name, lo, hi, inner):
+                    lo, hi = substitute(lo, values), substitute(hi, values)
+                    trips = ix.maximum(ix.sub(hi, lo), 0)
+                    for at, often in counted_iterations(stmt, lo, hi, trips):
+                        self.count(inner, {**values, name: at}, ix.mul(times, often), work)
                 case If(condition, then, other):
                     holds = substitute(condition, values)
                     if self.is_of_sizes(condition):
@@ -166,7 +176,7 @@ class LaunchCounter:
                     else:
                         self.count((*then, *other), values, times, work)
                 case Let() | Alloc():
-                    self.count(*_inside(stmt, values), times, work)
+                    self.count(*inner_statements(stmt, values), times, work)
                 case Choose(options):
                     works = [Work() for _ in options]
                     for option, own in zip(options, works, strict=True):
@@ -233,7 +243,7 @@ class LaunchCounter:
             inner = stmt
             terms: Expr = ONE
             while isinstance(inner, For):
-                terms = ix.mul(terms, _trips(inner, values))
+                terms = ix.mul(terms, trip_count(inner, values))
                 inner = inner.body[0]
             assert isinstance(inner, Store)
             instances = ix.mul(ix.mul(ix.mul(rows, columns), terms), times)
@@ -334,14 +344,16 @@ class LaunchCounter:
         for stmt in body:
             inner: Expr | None = None
             match stmt:
-                case For(name, lo, _, inner_body, unit=unit):
-                    trips = _trips(stmt, values)
-                    first = substitute(lo, values)
-                    inner_values = {**values, name: _typical(stmt, first, trips)}
+                case For(name, lo, hi, inner_body, unit=unit):
+                    lo, hi = substitute(lo, values), substitute(hi, values)
+                    inner_values = {
+                        **values,
+                        name: typical_iteration(stmt, lo, ix.maximum(ix.sub(hi, lo), 0)),
+                    }
                     if unit in _LANES and not any(
                         isinstance(child, Tile | Alloc) for child in walk(inner_body)
                     ):
-                        steps = _statements(inner_body, inner_values)
+                        steps = count_statements(inner_body, inner_values)
                         inner = Binary("*", real(steps), real(_STEP_CYCLES / _LANES[unit]))
                         inner = Binary("+", inner, real(far))
                     else:
@@ -350,7 +362,7 @@ class LaunchCounter:
                         inner = Binary("*", real(trips), inner)
                 case If() | Let() | Alloc():
                     deeper = max(depth, stmt.depth) if isinstance(stmt, Alloc) else depth
-                    inner = self.latency(*_inside(stmt, values), deeper)
+                    inner = self.latency(*inner_statements(stmt, values), deeper)
                 case Choose(options) if options:
                     costs = [substitute(one.cost, values) for one in options]
                     parts = [self.latency(one.body, values, depth) for one in options]
@@ -370,71 +382,6 @@ _LANES = {"warpgroup": 128, "warp": 32, "thread": 1}
 """Lanes of each unit of a block, side by side."""
 _STEP_CYCLES = 8.0
 """Cycles of a lane between a statement and the next one, which needs its value."""
-
-
-def _typical(loop: For, lo: Expr, trips: Expr) -> Expr:
-    """Return the iteration whose work counts as that of all: the middle one where stages inside end with its iterator, else the first."""
-    ends = (
-        stmt
-        for stmt in walk(loop.body)
-        if isinstance(stmt, For)
-        and stmt.unit is None
-        and loop.iter in variables(stmt.lo) | variables(stmt.hi)
-        and any(isinstance(one, Alloc | Tile) for one in walk(stmt.body))
-    )
-    if loop.unit != "block" or not any(ends):
-        return lo
-    return ix.add(lo, ix.floordiv(ix.maximum(ix.sub(trips, 1), 0), 2))
-
-
-def _inside(stmt: Stmt, values: Mapping[str, Expr]) -> tuple[Sequence[Stmt], Mapping[str, Expr]]:
-    """Return the statements inside of one, both sides of a condition, and the values of the iterators around them: the first of a loop."""
-    match stmt:
-        case For(name, lo, _, inner):
-            return inner, {**values, name: substitute(lo, values)}
-        case If(_, then, other):
-            return (*then, *other), values
-        case Let(name, _, _, value, inner):
-            return inner, {**values, name: substitute(value, values)}
-        case Alloc(body=inner):
-            return inner, values
-        case _:
-            return (), values
-
-
-def _trips(loop: For, values: Mapping[str, Expr]) -> Expr:
-    """Return the iterations of a loop."""
-    return ix.maximum(ix.sub(substitute(loop.hi, values), substitute(loop.lo, values)), 0)
-
-
-def _statements(body: Sequence[Stmt], values: Mapping[str, Expr]) -> Expr:
-    """Return the number of statement instances in plain loops."""
-    total: Expr = ZERO
-    for stmt in body:
-        count: Expr = ONE
-        if isinstance(stmt, For | If | Let):
-            count = _statements(*_inside(stmt, values))
-        if isinstance(stmt, For):
-            count = ix.mul(_trips(stmt, values), count)
-        total = ix.add(total, count)
-    return total
-
-
-def _blocks(body: Sequence[Stmt], values: Mapping[str, Expr]) -> Expr | None:
-    """Return the number of blocks that run statements; None if no loop is bound to blocks."""
-    total: Expr | None = None
-    for stmt in body:
-        count = _blocks(*_inside(stmt, values))
-        if isinstance(stmt, For) and stmt.unit == "block":
-            count = ix.mul(_trips(stmt, values), ONE if count is None else count)
-        elif isinstance(stmt, Choose):
-            counts = [_blocks(option.body, values) for option in stmt.options]
-            if any(one is not None for one in counts):
-                costs = [substitute(option.cost, values) for option in stmt.options]
-                count = part_of_cheapest(costs, [one or ONE for one in counts])
-        if count is not None:
-            total = count if total is None else ix.add(total, count)
-    return total
 
 
 def _bytes_of(buffer: Buffer, extents: Sequence[Expr]) -> Expr:

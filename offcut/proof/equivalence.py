@@ -74,6 +74,7 @@ from offcut.proof.normal_forms.copy_removal import without_copies
 from offcut.proof.normal_forms.derived_sizes import find_broken_range, write_out_derived_sizes
 from offcut.proof.normal_forms.iterations import Body, bodies
 from offcut.proof.normal_forms.loop_fusion import fuse_loops_like, fuse_ranges
+from offcut.proof.normal_forms.narrowed_blocks import without_unread_blocks
 from offcut.proof.normal_forms.narrowing import conditional_sums, without_unread_elements
 from offcut.proof.normal_forms.options import (
     count_combinations,
@@ -425,9 +426,11 @@ def _is_unpacked(source: Program, emitted: Program, reassociate: bool) -> bool:
 
 
 def _is_read_alone(source: Program, emitted: Program) -> bool:
-    """Return whether `emitted` is `source` without tiles of elements that no term with a condition reads."""
-    alone = try_isl(lambda: without_unread_elements(source), source)
-    return alone is not source and strip_annotations(alone).body == strip_annotations(emitted).body
+    """Return whether `emitted` is `source` without tiles, or blocks, of elements that no term with a condition reads."""
+    forms = (without_unread_elements, without_unread_blocks)
+    alone = (try_isl(partial(form, source), source) for form in forms)
+    body = strip_annotations(emitted).body
+    return any(one is not source and strip_annotations(one).body == body for one in alone)
 
 
 def _is_hoisted(source: Program, emitted: Program) -> bool:

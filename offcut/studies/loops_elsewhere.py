@@ -5,32 +5,27 @@ What a program says is kept: its loops, their order, its element types. ``-ffast
 
 from __future__ import annotations
 
+import builtins
 import ctypes
+import keyword
+import math
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.expr import (
-    Binary,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Load,
-    Logic,
-    Select,
-    Unary,
-    Var,
-)
+from offcut.core.expr import COMBINED, Expr, Load
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import For, If, Kind, Let, Program, Stmt, Store
+from offcut.core.text.c_expressions import OR, PRODUCT, UNARY, CExpressions, Dialect
+from offcut.core.text.c_keywords import LIBRARY, is_word
+from offcut.core.text.c_statements import CStatements
+from offcut.core.text.printer import format_head
 from offcut.errors import DescribeError
 from offcut.experiment.contraction import Array
 
@@ -42,145 +37,115 @@ COMPILERS: Mapping[str, tuple[str, ...]] = {
 """The commands by the names of peers; numba is a fourth, ``njit(fastmath=True)``."""
 
 PEERS = (*COMPILERS, "numba")
-_C_TYPES = {"float64": "double", "float32": "float", "index": "int64_t", "bool": "_Bool"}
-_C_TYPES |= {
+_TYPES = {"float64": "double", "float32": "float", "index": "int64_t", "bool": "_Bool"}
+_TYPES |= {
     f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
 _GIVEN = (Kind.INPUT, Kind.INOUT, Kind.CONSTANT)
 _RESULTS = (Kind.OUTPUT, Kind.INOUT)
-_PRELUDE = """#include <stdint.h>
+_PRELUDE = """#include <stdbool.h>
+#include <stdint.h>
 #include <math.h>
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
-#define FLOORDIV(a, b) ((a) / (b) - ((a) % (b) < 0))
-#define MOD(a, b) (((a) % (b) + (b)) % (b))
+#define min(a, b) ((a) < (b) ? (a) : (b))
+#define max(a, b) ((a) > (b) ? (a) : (b))
+#define lesser(a, b) min(a, b)
+#define greater(a, b) max(a, b)
+#define magnitude(a) ((a) < 0 ? -(a) : (a))
+#define floor_div(a, b) ((a) / (b) - ((a) % (b) < 0))
+#define floor_mod(a, b) (((a) % (b) + (b)) % (b))
+#define __uint_as_float(bits) ((bits) == 0x7f800000 ? INFINITY : (bits) == 0xff800000 ? -INFINITY : NAN)
 """
+"""What `CExpressions` calls: quotients of integers by numbers above 0, and of floats the order that ``-ffast-math`` knows."""
+_OWN_NAMES = {
+    *("min", "max", "lesser", "greater", "magnitude", "floor_div", "floor_mod"),
+    *("run", "arrays", "sizes"),
+}
 
 
-def no_text(program: Program, what: object) -> DescribeError:
+def _c_name(name: str) -> str:
+    return f"{name}_" if name in _OWN_NAMES or name in LIBRARY or is_word(name) else name
+
+
+def _python_name(name: str) -> str:
+    is_taken = keyword.iskeyword(name) or hasattr(builtins, name) or name in ("math", "np", "run")
+    return f"{name}_" if is_taken else name
+
+
+def no_text(at: str, because: str) -> DescribeError:
     """Return the error for what a program has and other compilers are not given."""
-    kind = type(what).__name__ if not isinstance(what, str) else what
-    because = f"{kind} has no text there"
     return DescribeError(
-        "study", f"cannot write {program.name} for another compiler", because=because
+        "study", "cannot write a program for another compiler", at=at, because=because
     )
 
 
-@dataclass(frozen=True)
-class _Text:
-    """How a program is written: in C, else in Python."""
+_C = Dialect(_TYPES, _c_name, "({type})({value})", no_text)
+_PYTHON = Dialect(
+    {name: f"np.{name}" for name in _TYPES} | {"index": "np.int64", "bool": "bool"},
+    _python_name,
+    "{type}({value})",
+    no_text,
+    {"and": " and ", "or": " or ", "not": "not "},
+)
 
-    program: Program
-    c: bool
 
-    def block(self, body: Sequence[Stmt], indent: str) -> list[str]:
-        """Return the lines of statements."""
-        return [line for stmt in body for line in self.lines(stmt, indent)]
+class _PythonExpressions(CExpressions):
+    """Expressions as numba takes them."""
 
-    def lines(self, stmt: Stmt, indent: str) -> list[str]:
-        """Return the lines of a statement.
+    def select(self, condition: Expr, then: Expr, other: Expr) -> str:
+        return f"{self.text(then, OR)} if {self.text(condition, OR)} else {self.text(other, OR)}"
 
-        Raises DescribeError for one that has no text.
-        """
-        deeper = f"{indent}  "
-        match stmt:
-            case For(name, lo, hi, body):
-                low, high = self.expr(lo), self.expr(hi)
-                head = (
-                    f"for (int64_t {name} = {low}; {name} < {high}; {name}++) {{"
-                    if self.c
-                    else f"for {name} in range({low}, {high}):"
-                )
-                return self.around(f"{indent}{head}", self.block(body, deeper), indent)
-            case If(condition, then, other):
-                test = self.expr(condition)
-                head = f"if ({test}) {{" if self.c else f"if {test}:"
-                lines = self.around(f"{indent}{head}", self.block(then, deeper), indent)
-                if other:
-                    head = "else {" if self.c else "else:"
-                    lines += self.around(f"{indent}{head}", self.block(other, deeper), indent)
-                return lines
-            case Let(name, _, _, value, body):
-                assigned = f"{name} = {self.expr(value)}"
-                lines = [f"{deeper}const int64_t {assigned};" if self.c else f"{deeper}{assigned}"]
-                head = "{" if self.c else "if True:"
-                return self.around(f"{indent}{head}", lines + self.block(body, deeper), indent)
-            case Store(buffer, index, value, reduce):
-                place, term = self.element(buffer, index), self.expr(value)
-                if reduce in ("max", "min"):
-                    term = f"{self.function(reduce)}({place}, {term})"
-                assigned = f"{place} {'+=' if reduce == 'sum' else '='} {term}"
-                return [f"{indent}{assigned}{';' if self.c else ''}"]
-            case _:
-                raise no_text(self.program, stmt)
+    def floor(self, op: str, a: Expr, b: Expr, dtype: str) -> tuple[int, str]:
+        return PRODUCT, f"{self.text(a, PRODUCT)} {op} {self.text(b, UNARY)}"
 
-    def around(self, head: str, inside: list[str], indent: str) -> list[str]:
-        """Return a block with its head, and its end in C."""
-        if self.c:
-            return [head, *inside, f"{indent}}}"]
-        return [head, *(inside or [f"{indent}  pass"])]
+    def converted(self, value: str, source: str, dtype: str) -> str:
+        return self.narrowed(value, dtype)
 
-    def element(self, buffer: str, index: Sequence[Expr]) -> str:
-        """Return an element of an array; an array without axes has one."""
-        places = [self.expr(one) for one in index] or ["0"]
-        if self.c:
-            return buffer + "".join(f"[{one}]" for one in places)
-        return f"{buffer}[{', '.join(places)}]"
+    def narrowed(self, text: str, dtype: str) -> str:
+        return f"{self.type(dtype)}({text})"
 
-    def function(self, op: str) -> str:
-        """Return the name of a function."""
-        return {"min": "MIN", "max": "MAX"}.get(op, op) if self.c else op
+    def combined(self, op: str, dtype: str, a: str, b: str) -> str:
+        return f"{op}({a}, {b})" if op in ("min", "max") else super().combined(op, dtype, a, b)
 
-    def expr(self, expr: Expr) -> str:
-        """Return the text of an expression, in parentheses where it is no single word.
+    def function(self, op: str, dtype: str) -> str:
+        name = super().function(op, "float64")
+        if not hasattr(math, name):
+            raise no_text(op, "it is no function of Python's math")
+        return f"math.{name}"
 
-        Raises DescribeError for one that has none.
-        """
-        match expr:
-            case Const(value, dtype):
-                if dtype in ("float32", "float64") and not np.isfinite(value):
-                    return f"({'-' if value < 0 else ''}{'INFINITY' if self.c else 'np.inf'})"
-                return f"({value!r}{'f' if self.c and dtype == 'float32' else ''})"
-            case Var(name):
-                return name
-            case Load(buffer, index):
-                return self.element(buffer, index)
-            case Binary("//" | "%" as op, a, b) if self.c:
-                return f"{'FLOORDIV' if op == '//' else 'MOD'}({self.expr(a)}, {self.expr(b)})"
-            case Binary("+" | "-" | "*" | "/" | "//" | "%" as op, a, b):
-                return f"({self.expr(a)} {op} {self.expr(b)})"
-            case Binary("min" | "max" | "pow" as op, a, b):
-                return f"{self.function(op)}({self.expr(a)}, {self.expr(b)})"
-            case Unary("neg", a):
-                return f"(-{self.expr(a)})"
-            case Unary("abs", a):
-                return f"{'fabs' if self.c else 'abs'}({self.expr(a)})"
-            case Unary("sqrt" | "exp" | "log" | "tanh" | "sin" | "cos" as op, a):
-                return f"{'' if self.c else 'math.'}{op}({self.expr(a)})"
-            case Cast(a, dtype) if dtype in _C_TYPES:
-                return (
-                    f"(({_C_TYPES[dtype]}){self.expr(a)})"
-                    if self.c
-                    else f"np.{dtype if dtype != 'index' else 'int64'}({self.expr(a)})"
-                )
-            case Select(condition, then, other):
-                parts = self.expr(condition), self.expr(then), self.expr(other)
-                return (
-                    "({} ? {} : {})".format(*parts)
-                    if self.c
-                    else "({1} if {0} else {2})".format(*parts)
-                )
-            case Compare(op, a, b):
-                return f"({self.expr(a)} {op} {self.expr(b)})"
-            case Logic("not", (a,)):
-                return f"({'!' if self.c else 'not '}{self.expr(a)})"
-            case Logic(op, args):
-                joint = {"and": " && ", "or": " || "}[op] if self.c else f" {op} "
-                return f"({joint.join(map(self.expr, args))})"
-            case _:
-                raise no_text(
-                    self.program, expr if not isinstance(expr, Unary | Binary) else expr.op
-                )
+    def literal(self, value: int | float, dtype: str) -> str:
+        if math.isfinite(value):
+            return repr(value)
+        return "np.nan" if math.isnan(value) else f"{'-' * (value < 0)}np.inf"
+
+
+def _c_expressions() -> CExpressions:
+    def element(load: Load) -> str:
+        places = [writer.text(one) for one in load.index] or ["0"]
+        return _c_name(load.buffer) + "".join(f"[{one}]" for one in places)
+
+    writer = CExpressions(_C, element)
+    return writer
+
+
+def _python_expressions() -> _PythonExpressions:
+    def element(load: Load) -> str:
+        places = [writer.text(one) for one in load.index] or ["0"]
+        return f"{_python_name(load.buffer)}[{', '.join(places)}]"
+
+    writer = _PythonExpressions(_PYTHON, element)
+    return writer
+
+
+def _assignment(program: Program, writer: CExpressions, store: Store) -> str:
+    """Return an assignment, or an update, as both languages have it."""
+    dtype = program.buffer(store.buffer).dtype
+    place = writer.element(Load(store.buffer, store.index, dtype))
+    value = writer.text(store.value)
+    if store.reduce == "sum":
+        return f"{place} += {value}"
+    if store.reduce is not None:
+        value = writer.combined(COMBINED[store.reduce], dtype, place, value)
+    return f"{place} = {value}"
 
 
 def as_c(program: Program) -> str:
@@ -188,18 +153,20 @@ def as_c(program: Program) -> str:
 
     Raises DescribeError for a statement, an operation or a type that has no text.
     """
-    text, lines = (
-        _Text(program, c=True),
-        [_PRELUDE, "void run(void **arrays, const int64_t *sizes) {"],
+    writer = _c_expressions()
+    statements = CStatements(
+        _C, writer.text, lambda store: f"{_assignment(program, writer, store)};"
     )
-    lines += [f"  const int64_t {size.name} = sizes[{k}];" for k, size in enumerate(program.sizes)]
+    lines = [_PRELUDE, "void run(void **arrays, const int64_t *sizes) {"]
+    lines += [
+        f"  const int64_t {_c_name(size.name)} = sizes[{k}];"
+        for k, size in enumerate(program.sizes)
+    ]
     for k, buffer in enumerate(program.buffers):
-        if buffer.dtype not in _C_TYPES:
-            raise no_text(program, buffer.dtype)
-        axes = "".join(f"[{text.expr(extent)}]" for extent in buffer.shape[1:])
-        kind = _C_TYPES[buffer.dtype]
-        lines.append(f"  {kind} (*restrict {buffer.name}){axes} = arrays[{k}];")
-    return "\n".join([*lines, *text.block(program.body, "  "), "}", ""])
+        axes = "".join(f"[{writer.text(extent)}]" for extent in buffer.shape[1:])
+        kind = writer.type(buffer.dtype)
+        lines.append(f"  {kind} (*restrict {_c_name(buffer.name)}){axes} = arrays[{k}];")
+    return "\n".join([*lines, *(f"  {one}" for one in statements.block(program.body)), "}", ""])
 
 
 def as_python(program: Program) -> str:
@@ -207,12 +174,33 @@ def as_python(program: Program) -> str:
 
     Raises DescribeError as `as_c`.
     """
-    text = _Text(program, c=False)
+    writer = _python_expressions()
     names = [*(buffer.name for buffer in program.buffers), *(size.name for size in program.sizes)]
-    body = text.block(program.body, "  ") or ["  pass"]
-    return "\n".join(
-        ["import math", "import numpy as np", f"def run({', '.join(names)}):", *body, ""]
-    )
+    parameters = ", ".join(map(_python_name, names))
+    body = _python_block(program, writer, program.body)
+    return "\n".join(["import math", "import numpy as np", f"def run({parameters}):", *body, ""])
+
+
+def _python_block(program: Program, writer: CExpressions, body: Sequence[Stmt]) -> list[str]:
+    """Return the lines of statements behind a colon."""
+    lines = [line for stmt in body for line in _python_lines(program, writer, stmt)]
+    return [f"  {line}" for line in lines or ["pass"]]
+
+
+def _python_lines(program: Program, writer: CExpressions, stmt: Stmt) -> list[str]:
+    match stmt:
+        case For(name, lo, hi, body):
+            head = f"for {_python_name(name)} in range({writer.text(lo)}, {writer.text(hi)}):"
+            return [head, *_python_block(program, writer, body)]
+        case If(condition, then, other):
+            lines = [f"if {writer.text(condition)}:", *_python_block(program, writer, then)]
+            return [*lines, *(["else:", *_python_block(program, writer, other)] if other else ())]
+        case Let(name, _, _, value, body):
+            first = f"{_python_name(name)} = {writer.text(value)}"
+            return [first, *(line for one in body for line in _python_lines(program, writer, one))]
+        case Store():
+            return [_assignment(program, writer, stmt)]
+    raise no_text(format_head(stmt), "this statement has no text so far")
 
 
 def compiled_elsewhere(

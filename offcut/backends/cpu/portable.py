@@ -20,9 +20,9 @@ from offcut.backends.cpu.microkernel_objects import microkernel_ir
 from offcut.backends.cpu.microkernels.external import PREFIX
 from offcut.backends.cpu.planning.cpu_plan import CpuPlan
 from offcut.backends.cpu.threads import pool_ir
-from offcut.backends.host.c_keywords import LIBRARY, is_word
 from offcut.backends.host.thread_pool import FORGET, OPEN
 from offcut.backends.options import KernelPart
+from offcut.core.text.c_keywords import LIBRARY, is_word
 from offcut.errors import DescribeError
 
 _OWN = "offcut_"

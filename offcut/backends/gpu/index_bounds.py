@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from offcut.backends.gpu.text.expressions import is_nonnegative
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, Select, Var, children, dtype_of
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import For, Let, Program, Stmt, Tile, blocks, expressions
+from offcut.core.text.c_expressions import is_nonnegative
 from offcut.core.text.printer import format_expr
 
 ZERO = ix.const(0)

@@ -25,10 +25,12 @@ from offcut.backends.gpu.room import check_room
 from offcut.backends.gpu.text import cuda_text
 from offcut.backends.gpu.units import AGENTS, SHARED, check_units, check_words
 from offcut.backends.memory import Memory
+from offcut.backends.mixed_strategies import with_priced_options
 from offcut.backends.options import Loaded, Options, TargetPlan
 from offcut.backends.plan import Plan, PlanAlternative, PlannedPiece
 from offcut.backends.predict import cost_at
 from offcut.backends.target import Strategies, Target
+from offcut.backends.tilings_by_size import Price
 from offcut.core.analysis import analysis
 from offcut.core.program import Program, Tile
 from offcut.core.text.parser import parse
@@ -48,7 +50,7 @@ from offcut.errors import PartitionError, TargetError
 from offcut.partition import LoopCut, Users
 from offcut.polyhedral.sync import Agents, synchronized
 from offcut.proof.normal_forms.narrowed_stages import narrowing_steps, synchronized_stages
-from offcut.schedule import Schedule
+from offcut.schedule import Schedule, create_schedule
 from offcut.search import Points
 
 EMULATED = "emulated"
@@ -115,9 +117,23 @@ class Cuda(Target):
 
         Raises PartitionError, the first one, if no plan can be synchronized.
         """
-        grid = grid_of(self.machine)[0]
-        price = partial(option_cost, machine=grid, microkernels=self.microkernels(options))
+        price = self.price(options)
         return generic.policy(self, program, users, options, GridPlans, self.synchronize, price)
+
+    def price(self, options: Options) -> Price:
+        """Return the function from a program without choices to its predicted seconds, over its sizes."""
+        grid = grid_of(self.machine)[0]
+        return partial(option_cost, machine=grid, microkernels=self.microkernels(options))
+
+    def with_options(self, schedule: Schedule, program: Program, options: Options) -> Schedule:
+        """Return a schedule with options of whole programs: the host chooses among launches, and a block among none."""
+
+        def emitted(one: Schedule) -> Program:
+            kernels = self.microkernels(options)
+            by_hand = create_schedule(program).with_microkernels(kernels)
+            return by_hand.apply(one, options.microkernels).emitted
+
+        return with_priced_options(schedule, emitted, self.synchronize, self.price(options))
 
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import offcut
 from offcut.backends.abi import STATUS_OUT_OF_BOUNDS, Argument, Signature
-from offcut.backends.host.c_keywords import is_word
 from offcut.core.dtypes import HALVES, INTEGERS
+from offcut.core.text.c_keywords import is_word
 
 BROKEN_FACT = 2
 """What the function for dense arrays returns where a size breaks a fact of the signature."""

@@ -47,7 +47,12 @@ from offcut.core.program import (
 from offcut.polyhedral import Facts
 from offcut.proof.normal_forms.condition_hoisting import bound
 from offcut.proof.normal_forms.copy_removal import without_copies
-from offcut.proof.normal_forms.narrowing import TileRewriting, conditional_sums
+from offcut.proof.normal_forms.narrowed_blocks import narrow_blocks
+from offcut.proof.normal_forms.narrowing import (
+    TileRewriting,
+    conditional_sums,
+    conditions_of_arrays,
+)
 
 
 class _Form(Enum):
@@ -65,26 +70,33 @@ class _Form(Enum):
 def narrowing_steps(program: Program) -> tuple[Program, ...]:
     """Return the programs on the way from `program` to the same with narrowed stages, which is the last; none if there are none.
 
-    Without windows and copies three small steps are seen: the conditions of tiles, those of stages, and loops that end with these.
+    Without windows and copies four small steps are seen: blocks that no read asks for, the conditions of tiles, those of stages, and loops
+    that end with these.
     """
     match program.body:
         case (Choose(options),):
             return _join_options(
                 [narrowing_steps(replace(program, body=o.body)) for o in options], program
             )
-    narrowed = _Stages(program, _Form.LOOPS).result() if conditional_sums(program) else program
+    if not conditional_sums(program):
+        return ()
+    bare, stages = _without_copies(program), _Stages(program, _Form.LOOPS).result()
+    needed = conditions_of_arrays(bare)
+    alone, narrowed = narrow_blocks(bare, needed), narrow_blocks(stages, needed)
     if narrowed.body == program.body:
         return ()
-    bare = _without_copies(program)
-    forms = (_Stages(bare, form).result() for form in (_Form.TILES, _Form.STAGES, _Form.LOOPS))
-    return (bare, *forms, narrowed)
+    blocks_step = () if alone is bare else (alone,)
+    if stages.body == program.body:
+        return (bare, *blocks_step, narrowed)
+    forms = (_Stages(alone, form).result() for form in (_Form.TILES, _Form.STAGES, _Form.LOOPS))
+    return (bare, *blocks_step, *forms, narrowed)
 
 
 def synchronized_stages(
     program: Program, narrowed: Program, synchronized: Callable[[Program], Program]
 ) -> Program:
     """Return `narrowed` with the synchronization of `program` whose tiles touch all terms of their stages: it keeps the order of any part
-    of what they touch, and is the same for all units and stages.
+    of what they touch, and is the same for all units and stages. Conditions around what a block runs hold for all of its units.
 
     narrowed  the last of `narrowing_steps` of `program`
     """
@@ -98,7 +110,22 @@ def synchronized_stages(
         return map_blocks(stmt, lambda body: tuple(map(change, body)))
 
     ordered = synchronized(_reach_of(program))
-    return replace(ordered, body=tuple(map(change, ordered.body)))
+    return _narrow_blocks_of(program, replace(ordered, body=tuple(map(change, ordered.body))))
+
+
+def _narrow_blocks_of(program: Program, ordered: Program) -> Program:
+    """Return a program with synchronization without the blocks that no read of `program`, the same without it, asks for."""
+    match program.body, ordered.body:
+        case (Choose(options),), (Choose(others),):
+            parts = (
+                _narrow_blocks_of(replace(program, body=a.body), replace(ordered, body=b.body))
+                for a, b in zip(options, others, strict=True)
+            )
+            choice = Choose(
+                tuple(replace(b, body=p.body) for b, p in zip(others, parts, strict=True))
+            )
+            return replace(ordered, body=(choice,))
+    return narrow_blocks(ordered, conditions_of_arrays(_without_copies(program)))
 
 
 def _reach_of(program: Program) -> Program:

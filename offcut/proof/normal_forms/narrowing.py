@@ -35,6 +35,7 @@ from offcut.core import index as ix
 from offcut.core.analysis import analysis
 from offcut.core.conditions import at_least_zero, conditional_term, conjunction, conjuncts
 from offcut.core.expr import (
+    Binary,
     Compare,
     Expr,
     Load,
@@ -62,6 +63,7 @@ from offcut.core.program import (
     walk,
 )
 from offcut.polyhedral import Facts, Space
+from offcut.polyhedral.affine import coefficient
 from offcut.proof.normal_forms.condition_hoisting import bound
 
 _OWN = (Kind.LOCAL, Kind.PRIVATE)
@@ -70,7 +72,7 @@ _OWN = (Kind.LOCAL, Kind.PRIVATE)
 @memo(16)
 def without_unread_elements(program: Program) -> Program:
     """Return `program` without tiles of elements that no term with a condition reads; itself where there are none."""
-    needed = _conditions_of_arrays(program) if conditional_sums(program) else {}
+    needed = conditions_of_arrays(program)
     return _Elements(program, needed).result() if needed else program
 
 
@@ -136,7 +138,7 @@ class TileRewriting:
 class _Elements(TileRewriting):
     """A program without tiles of elements that nobody reads.
 
-    needed  conditions on the elements of a local array, its axes called `_axis`, of which every read asks all
+    needed  conditions on the elements of a local array, its axes called `axis_name`, of which every read asks all
     """
 
     def __init__(self, program: Program, needed: Mapping[str, tuple[Expr, ...]]) -> None:
@@ -173,7 +175,7 @@ class _Elements(TileRewriting):
                 isinstance(store, Store)
                 and self.program.buffer(store.buffer).kind is not Kind.PRIVATE
             ):
-                at = {_axis(k): part for k, part in enumerate(store.index)}
+                at = {axis_name(k): part for k, part in enumerate(store.index)}
                 needed = self.needed.get(store.buffer, ())
                 common.append(tuple(substitute(one, at) for one in needed))
         return tuple(one for one in common[0] if all(one in c for c in common)) if common else ()
@@ -359,7 +361,7 @@ def _limited(ends_at: tuple[Expr, Expr], limit: Compare | None, at: Facts) -> tu
 
 
 def _in_some(atom: Expr, tile: Tile) -> Expr | None:
-    """Return what holds where a condition of `_conditions_of_arrays` may hold for some instance of a tile; None where that is not known."""
+    """Return what holds where a condition of `conditions_of_arrays` may hold for some instance of a tile; None where that is not known."""
     assert isinstance(atom, Compare)
     ranges = {
         axis.iter: (axis.start, ix.sub(ix.add(axis.start, axis.extent), 1)) for axis in tile.axes
@@ -382,8 +384,10 @@ def _is_conditional_update(stmt: Stmt) -> bool:
     )
 
 
-def _conditions_of_arrays(program: Program) -> Mapping[str, tuple[Expr, ...]]:
-    """Return what every read of a local array asks of the element, by the array."""
+def conditions_of_arrays(program: Program) -> Mapping[str, tuple[Expr, ...]]:
+    """Return what every read of a local array asks of the element, by the array; its axes are called `axis_name`."""
+    if not conditional_sums(program):
+        return {}
     stores = analysis(program).of(Store)
     order = list(dict.fromkeys(store.buffer for store in stores))
     own = {b.name for b in program.buffers if b.kind in _OWN and b.layout is None}
@@ -423,22 +427,51 @@ def _expressions_beside_value(stmt: Stmt) -> Iterator[Expr]:
 def _conditions_of_read(
     load: Load, path: Sequence[Expr], store: Store, needed: Sequence[Expr], sizes: frozenset[str]
 ) -> frozenset[Expr]:
-    """Return what holds of the element that a store reads, its axes called `_axis`.
+    """Return what holds of the element that a store reads, its axes called `axis_name`.
 
     path    conditions around the read
     needed  what is asked of the element that is stored
     """
-    names = [part.name for part in load.index if isinstance(part, Var)]
-    if len(set(names)) < len(load.index):
-        return frozenset()
-    index_of_axis = {_axis(k): part for k, part in enumerate(store.index)}
+    index_of_axis = {axis_name(k): part for k, part in enumerate(store.index)}
     conditions = [atom for condition in path for atom in conjuncts(condition)]
     conditions += [substitute(one, index_of_axis) for one in needed]
-    axis_of: dict[str, Expr] = {name: Var(_axis(k)) for k, name in enumerate(names)}
-    own = sizes | {_axis(k) for k in range(len(names))}
-    forms = (at_least_zero(substitute(atom, axis_of)) for atom in conditions)
-    return frozenset(one for one in forms if one is not None and variables(one) <= own)
+    forms = (at_least_zero(atom) for atom in conditions)
+    left = (_over_axes(one.a, load.index, sizes) for one in forms if one is not None)
+    return frozenset(Compare(">=", one, ix.const(0)) for one in left if one is not None)
 
 
-def _axis(number: int) -> str:
+def _over_axes(expr: Expr, index: Sequence[Expr], sizes: frozenset[str]) -> Expr | None:
+    """Return an index over sizes and iterators as one over sizes and the element at `index`, its axes called `axis_name`; None where it is none.
+
+    An iterator that moves one axis alone, by ones, is written as the place along that axis.
+    """
+    total: Expr = ix.const(ix.to_linear(expr).const)
+    steps: dict[str, int] = {}
+    for atom, factor in ix.to_linear(expr).terms:
+        match atom:
+            case Var(name):
+                steps[name] = factor
+            case Binary("//" | "%" | "min" | "max" as op, a, b):
+                parts = _over_axes(a, index, sizes), _over_axes(b, index, sizes)
+                if parts[0] is None or parts[1] is None:
+                    return None
+                total = ix.add(total, ix.mul(factor, Binary(op, parts[0], parts[1])))
+            case _:
+                return None
+    rest = reduce(ix.add, (ix.mul(step, Var(name)) for name, step in steps.items()), ix.const(0))
+    for number, part in enumerate(index):
+        others = {n for k, one in enumerate(index) if k != number for n in variables(one)}
+        names = sorted(variables(part) - others - sizes)
+        own = next((name for name in names if coefficient(part, name) == 1), None)
+        step = None if own is None else coefficient(rest, own)
+        if step:
+            rest = ix.simplify(ix.sub(rest, ix.mul(step, part)))
+            total = ix.add(total, ix.mul(step, Var(axis_name(number))))
+    if not variables(rest) <= sizes:
+        return None
+    return ix.simplify(ix.add(total, rest))
+
+
+def axis_name(number: int) -> str:
+    """Return the name of an axis of an array in what is asked of its elements."""
     return f"axis'{number}"

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from groups_on_cpu import map_of
-from on_cpu import COMPILER, compiled, parameters_of
+from on_cpu import COMPILER, UNCHECKED, check_fault, compiled, parameters_of
 
 from offcut.backends.gpu import driver, nvrtc
 from offcut.backends.gpu.tensor_maps import Encode
@@ -158,11 +158,15 @@ class FakeDriver:
         values = []
         places = ctypes.cast(pointers, ctypes.POINTER(ctypes.c_void_p))
         for number, declared in enumerate(parameters_of(text)[name]):
-            kind = ctypes.c_void_p if "*" in declared else ctypes.c_int
             is_map = "tensor_map" in declared
+            kind = ctypes.c_void_p if "*" in declared else ctypes.c_int
             place = places[number]
             values.append(ctypes.c_void_p(place) if is_map else kind.from_address(place))
-        getattr(compiled(text), f"launch_{name}")(x, y, z, threads, *values)
+            if kind is ctypes.c_void_p and not is_map:
+                values.append(ctypes.c_long(UNCHECKED))
+        library = compiled(text)
+        getattr(library, f"launch_{name}")(x, y, z, threads, *values)
+        check_fault(library)
 
 
 class FakeNvrtc:

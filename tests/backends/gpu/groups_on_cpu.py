@@ -42,86 +42,86 @@ def map_of(
 
 
 HEAD = r"""
-#include <atomic>
-#include <chrono>
-#include <functional>
 #define __grid_constant__
 struct tensor_map { const unsigned short *base; long long extent[3], stride[3]; int box[3]; };
-static std::atomic<const char *> found;
-static std::atomic<long> moves;
-static void fault(const char *what) { const char *none = nullptr; found.compare_exchange_strong(none, what); }
-static bool stands_still(long &seen, std::chrono::steady_clock::time_point &since) {
-  const auto now = std::chrono::steady_clock::now();
-  if (moves != seen) { seen = moves; since = now; }
-  if (now - since > std::chrono::seconds(PATIENCE)) fault("standstill");
-  return found != nullptr;
-}
 static unsigned at(const void *p) { return (unsigned)((const unsigned char *)p - shared); }
 static unsigned swizzled(unsigned a) { return a ^ (a >> 7 & 7) << 4; }
-struct Box { unsigned to; std::vector<unsigned short> data; };
-static std::map<barrier *, std::vector<Box>> boxes;
+struct Phase {
+  int count, pending, phase;
+  long bytes;
+  std::vector<std::function<void()>> late;  // what ends when somebody looks at the barrier
+};
+static std::map<barrier *, Phase> phases;
 static int spare;
-static int lagging = -1;
+static Phase &phase_of(barrier *b) {
+  auto one = phases.find(b);
+  if (one == phases.end()) fault("barriers: one that was not initialized");
+  return one->second;
+}
 static void settle(Phase &p) {
-  if (p.pending < 0) fault("arrivals");
-  if (p.pending == 0 && p.bytes == 0) { p.pending = p.count; ++p.phase; ++moves; }
+  ++moves;
+  if (p.pending < 0) fault("arrivals: more than the count of a barrier");
+  if (p.pending == 0 && p.bytes == 0) { p.pending = p.count; ++p.phase; }
+}
+static void perform(const std::vector<Copy> &copies) {
+  for (const Copy &one : copies) { memset(one.to, 0, 16); memcpy(one.to, one.from, one.bytes); }
+}
+static void deliver(barrier *b) {
+  auto late = std::move(phase_of(b).late);
+  phase_of(b).late.clear();
+  for (auto &one : late) one();
 }
 DEVICE void barriers_ready() {}
-DEVICE void arrive_and_expect(barrier *b, int bytes) {
-  std::lock_guard<std::mutex> hold(block->lock);
-  Phase &p = block->phases.at(b);
-  p.bytes += bytes; --p.pending;
-  settle(p);
-}
-static void deliver(barrier *b) {  // somebody looks at a barrier
-  for (Box &one : boxes[b]) {
-    for (size_t e = 0; e < one.data.size(); ++e) memcpy(shared + swizzled(one.to + 2 * e), &one.data[e], 2);
-    block->phases.at(b).bytes -= 2 * (int)one.data.size();
-    settle(block->phases.at(b));
-  }
-  boxes[b].clear();
-}
-template <class T> static void load_box(T *to, const tensor_map *m, barrier *b, int x, int y = 0, int z = 0) {
+DEVICE void arrive_and_expect(barrier *b, int bytes) { Phase &p = phase_of(b); p.bytes += bytes; --p.pending; settle(p); }
+template <class T> static void load_box(Pointer<T> to, const tensor_map *m, barrier *b, int x, int y = 0, int z = 0) {
   if (at(to) % 1024) fault("alignment: a box begins inside of 1024 bytes");
   if (x % 8) fault("alignment: a box begins inside of 16 bytes of a row");
-  Box one{at(to), {}};
+  std::vector<unsigned short> data;
   for (int k = 0; k < m->box[2]; ++k) for (int i = 0; i < m->box[1]; ++i) for (int j = 0; j < m->box[0]; ++j) {
     const bool in = x + j >= 0 && x + j < m->extent[0] && y + i >= 0 && y + i < m->extent[1] && z + k >= 0 && z + k < m->extent[2];
-    one.data.push_back(in ? m->base[(x + j) * m->stride[0] + (y + i) * m->stride[1] + (z + k) * m->stride[2]] : 0);
+    data.push_back(in ? m->base[(x + j) * m->stride[0] + (y + i) * m->stride[1] + (z + k) * m->stride[2]] : 0);
   }
-  for (size_t e = 0; e < one.data.size(); ++e) { const unsigned short nan = 0x7fff; memcpy(shared + at(to) + 2 * e, &nan, 2); }
-  std::lock_guard<std::mutex> hold(block->lock);
-  boxes[b].push_back(one);
+  const int size = 2 * (int)data.size();
+  memset(to.bytes(size), 0xff, size);
+  phase_of(b).late.push_back([to = at(to), data, b, size] {
+    for (size_t e = 0; e < data.size(); ++e) memcpy(shared + swizzled(to + 2 * e), &data[e], 2);
+    phase_of(b).bytes -= size;
+    settle(phase_of(b));
+  });
 }
 DEVICE int same(int x) { return x; }
-static int registers_at_begin() { return 65536 / (int)(32 * block->warps.size()) / 8 * 8; }
-template <int R> DEVICE void fewer_registers() { std::lock_guard<std::mutex> hold(block->lock); spare += registers_at_begin() - R; ++moves; }
+static int registers_at_begin() { return 65536 / threads_of_block / 8 * 8; }
+template <int R> DEVICE void fewer_registers() { spare += registers_at_begin() - R; ++moves; }
 template <int R> DEVICE void more_registers() {
-  long seen = -1; std::chrono::steady_clock::time_point since;
-  for (;; std::this_thread::yield()) {
-    { std::lock_guard<std::mutex> hold(block->lock); const int more = R - registers_at_begin();
-      if (spare >= more) { spare -= more; ++moves; return; } }
-    if (stands_still(seen, since)) { fault("standstill"); return; }
-  }
+  const int more = R - registers_at_begin();
+  while (spare < more) yield("registers");
+  spare -= more;
+  ++moves;
 }
-thread_local std::vector<std::vector<std::function<void()>>> products;
-DEVICE void begin_products() { products.emplace_back(); }
+DEVICE void begin_products() { converge("a product"); fibers[me].products.emplace_back(); }
 DEVICE void commit_products() {}
-template <int MOST> DEVICE void wait_for_products() {
-  while ((int)products.size() > MOST) { for (auto &one : products[0]) one(); products.erase(products.begin()); ++moves; }
+template <int MOST_LATE> DEVICE void wait_for_products() {
+  auto &products = fibers[me].products;
+  while ((int)products.size() > MOST_LATE) {
+    auto first = std::move(products.front());
+    products.erase(products.begin());
+    for (auto &one : first) one();
+  }
+  converge("a product");
 }
 template <int M, int N> DEVICE void end_of(float (&)[M][N][4]) {}
 // an element of an operand: row r of the 64, or column, and term k of the 16
 template <int TURNED, class T> static float operand_element(unsigned long long d, int r, int k) {
   const unsigned start = (d & 0x3fff) << 4, box = (d >> 16 & 0x3fff) << 4, eight = (d >> 32 & 0x3fff) << 4;
   if (d >> 62 != 1) fault("layout: no swizzle of 128 bytes");
-  const unsigned offset = TURNED ? r / 64 * box + k / 8 * eight + k % 8 * 128 + r % 64 * 2 : r / 8 * eight + r % 8 * 128 + k * 2;
-  T x; memcpy(&x, shared + swizzled(start + offset), 2);
+  const unsigned offset = start + (TURNED ? r / 64 * box + k / 8 * eight + k % 8 * 128 + r % 64 * 2 : r / 8 * eight + r % 8 * 128 + k * 2);
+  if (offset + 2 > sizeof shared) fault("bounds: byte %u of shared memory, of which a block has %zu", offset, sizeof shared);
+  T x; memcpy(&x, shared + swizzled(offset), 2);
   return to_float(x);
 }
 template <int A_TURNED, int B_TURNED, int N, class T>
 static void multiply_async(float (&d)[N][4], unsigned long long a, unsigned long long b, T) {
-  products.back().push_back([&d, a, b] {
+  fibers[me].products.back().push_back([&d, a, b] {
     const int l = lane_of(), first = warp_of() % 4 * 16;
     for (int half = 0; half < 2; ++half) {
       float x[16];
@@ -131,5 +131,4 @@ static void multiply_async(float (&d)[N][4], unsigned long long a, unsigned long
     }
   });
 }
-extern "C" const char *fault_found() { const char *what = found; return what ? what : ""; }
 """

@@ -21,27 +21,42 @@ class Lane:
     clock: Clock
 
 
+@dataclass(frozen=True, eq=False)
+class LateWrite:
+    """Elements of a box of a place, by a mask: their values, and which of them somebody has written."""
+
+    place: Place
+    box: tuple[slice, ...]
+    mask: Array
+    values: Array
+    initialized: Array
+
+    def perform(self) -> None:
+        """Write the values to memory."""
+        assert self.place.values is not None
+        assert self.place.initialized is not None
+        self.place.values[self.box][self.mask] = self.values
+        self.place.initialized[self.box][self.mask] = self.initialized
+
+
 @dataclass(eq=False)
 class AsyncTile:
     """An asynchronous tile that is under way.
 
-    late  the elements that it writes when it ends: place, box, mask, values
+    late  the elements that it writes when it ends
     """
 
     access: Access
     engine: str
     number: int
-    late: list[tuple[Place, tuple[slice, ...], Array, Array]]
+    late: list[LateWrite]
     ended: bool = False
 
     def end(self) -> None:
         """Write its values to memory, unless it has ended already."""
         if not self.ended:
-            for place, box, mask, values in self.late:
-                assert place.values is not None
-                assert place.initialized is not None
-                place.values[box][mask] = values
-                place.initialized[box][mask] = True
+            for write in self.late:
+                write.perform()
             self.ended = True
 
 

@@ -14,7 +14,7 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from offcut.backends.gpu.executor.agent_state import AgentState, AsyncTile, Lane
+from offcut.backends.gpu.executor.agent_state import AgentState, AsyncTile, Lane, LateWrite
 from offcut.backends.gpu.executor.check_covers import CoverChecker
 from offcut.backends.gpu.executor.clocks import START, Clock, meet
 from offcut.backends.gpu.executor.faults import ExecutionFault
@@ -328,14 +328,16 @@ class _Execution(Synchronization):
 
     def put_off(
         self, footprint: Footprint, late: Mapping[Place, tuple[Array | None, Array | None]]
-    ) -> list[tuple[Place, tuple[slice, ...], Array, Array]]:
+    ) -> list[LateWrite]:
         """Restore the windows that a tile has written; return its writes, to be done when it ends."""
         late_writes = []
         for (place, ends, writes), mask in footprint.items():
             if writes and place in late:
                 assert place.values is not None
+                assert place.initialized is not None
                 box = box_of(ends)
-                late_writes.append((place, box, mask, place.values[box][mask].copy()))
+                values, initialized = place.values[box][mask], place.initialized[box][mask]
+                late_writes.append(LateWrite(place, box, mask, values.copy(), initialized.copy()))
         for place, (old_values, old_mask) in late.items():
             assert place.values is not None
             assert place.initialized is not None
@@ -358,7 +360,7 @@ class _Execution(Synchronization):
         for state in self.states:
             for tiles in state.issued.values():
                 for tile in tiles:
-                    if not tile.ended and any(write[0] is place for write in tile.late):
+                    if not tile.ended and any(write.place is place for write in tile.late):
                         because = f"{what}, which {tile.access} writes{LATE}"
                         return self.fault(
                             "async", error.at, because, self.races.help_of(tile.access)

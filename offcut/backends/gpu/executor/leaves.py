@@ -10,10 +10,10 @@ from offcut.backends.gpu.executor.faults import ExecutionFault, fault
 from offcut.backends.gpu.executor.memory import Box
 from offcut.backends.gpu.executor.steps import Agent, Place, Step
 from offcut.backends.gpu.units import REGISTERS
-from offcut.core.expr import Expr
+from offcut.core.expr import Expr, Load
 from offcut.core.interpret.interpreter import Machine, poison_array
 from offcut.core.interpret.values import Array, InterpreterFault, Lanes, Window, lane_of
-from offcut.core.program import Kind, Program, Store
+from offcut.core.program import Kind, Program, Store, Tile
 
 Footprint = dict[tuple[Place, tuple[tuple[int, int], ...], bool], Array]
 """The elements that a step touches: by place, ends of a box, and whether it writes, a mask of the elements of that box."""
@@ -38,6 +38,7 @@ class Leaves(Machine):
         self.agents: dict[Agent, int] = {}
         self.footprint: Footprint = {}
         self.reading, self.updates = 0, False
+        self.copied: Array | None = None
 
     def run(self, agent: Agent, step: Step) -> Footprint:
         """Run a step; return the elements that it touched.
@@ -80,9 +81,13 @@ class Leaves(Machine):
             self.reading -= 1
 
     def store(self, stmt: Store, lanes: Lanes) -> None:
-        """Store a value; an update reads the element as well."""
+        """Store a value; an update reads the element as well. What the load unit copies of an element that nobody has written is another such element."""
         self.updates = stmt.reduce is not None
+        loads = isinstance(self.step.stmt, Tile) and self.step.stmt.unit == "load"
+        is_copy = loads and isinstance(stmt.value, Load) and not self.updates
+        self.copied = np.ones((), bool) if is_copy else None
         super().store(stmt, lanes)
+        self.copied = None
 
     def element(
         self, name: str, index: tuple[Expr, ...], lanes: Lanes
@@ -105,14 +110,16 @@ class Leaves(Machine):
         assert mask_so_far is not None
         if not writes or self.updates:
             initialized = np.asarray(mask_so_far[parts])
-            if not initialized.all():
+            if self.copied is not None:
+                self.copied = initialized
+            elif not initialized.all():
                 element = _element(place, parts, ~initialized)
                 because = f"it reads {element}, which nobody has written"
                 raise self.fault("uninitialized", because)
         if place.region.memory == REGISTERS:
             self.check_registers(place, parts)
         if writes:
-            mask_so_far[parts] = True
+            mask_so_far[parts] = True if self.copied is None else self.copied
             self.bury(place, parts)
         if place.tracked:
             ends = tuple((int(part.min()), int(part.max()) + 1) for part in parts)

@@ -25,34 +25,23 @@ from offcut.backends.gpu.launches import (
     python_name,
 )
 from offcut.backends.gpu.registers import RegisterSplit, split_registers
-from offcut.backends.gpu.text.expressions import (
-    TYPES,
-    Writer,
-    is_nonnegative,
-    name_of,
-    no_text,
-)
+from offcut.backends.gpu.text.expressions import TYPES, name_of, no_text, writer
 from offcut.backends.gpu.text.groups import KERNELS, arrays_but_in_boxes, tensor_maps
-from offcut.backends.gpu.text.leaves import LeafWriter
 from offcut.backends.gpu.text.primitives import head
+from offcut.backends.gpu.text.unit_statements import LANES, WARPS_OF_A_GROUP, UnitStatements
 from offcut.backends.gpu.text.windows import NUMBER_OF, Windows
-from offcut.backends.gpu.units import ASYNC_SHARED
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays
-from offcut.core.conditions import negate
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Expr, Var, substitute
+from offcut.core.expr import Expr, Var, reads_memory, substitute
 from offcut.core.program import (
-    Action,
     Alloc,
     Choose,
     For,
     If,
     Kind,
-    Let,
     Program,
     Stmt,
-    Store,
     Sync,
     Tile,
     Token,
@@ -60,11 +49,10 @@ from offcut.core.program import (
     substitute_coordinates,
     walk,
 )
+from offcut.core.text.c_expressions import CExpressions, signed_names
 from offcut.core.text.printer import format_expr, format_head
 from offcut.polyhedral.window_room import agent_count
 
-LANES = 32
-WARPS_OF_A_GROUP = 4
 REGISTERS = 65536
 """Registers of 32 bits of a multiprocessor, of compute capability 9.0 as of 8.0."""
 _ARGUMENTS = (Kind.INPUT, Kind.OUTPUT, Kind.INOUT, Kind.CONSTANT)
@@ -114,6 +102,7 @@ class _Kernel:
 
     def __post_init__(self) -> None:
         (self.launch,) = map_single_trips((self.launch,))
+        self.signed = signed_names((self.launch,))
         self.windows = Windows.of(self.program, self.launch)
         self.maps = tensor_maps(self.program, self.launch, self.windows)
         self.tokens = self.tokens_here()
@@ -125,6 +114,11 @@ class _Kernel:
         count = agent_count(self.program, self.launch, self.unit) or 1
         self.warps = count * (WARPS_OF_A_GROUP if self.unit == "warpgroup" else 1)
         self.check_units()
+
+    @property
+    def indices(self) -> CExpressions:
+        """Return the writer of what reads no memory."""
+        return writer(lambda load: "", self.signed)
 
     # -- what there is
 
@@ -198,23 +192,23 @@ class _Kernel:
 
     def text(self) -> str:
         """Return the text of the kernel, after a comment that says how to launch it."""
-        writer = Writer(lambda load: "")
+        text = self.indices.text
         heads, body = self.heads()
         blocks = [one for one in heads if isinstance(one, For)]
         places = self.places_in_grid([loop.hi for loop in blocks])
         inner: list[str] = []
         for one in heads:
             if not isinstance(one, For):
-                inner.append(f"if (!({writer.text(one)})) return;")
+                inner.append(f"if (!({text(one)})) return;")
                 continue
             iterator, place = name_of(one.iter), places[blocks.index(one)]
-            begin = "" if ix.literal_value(one.lo) == 0 else f"{writer.text(one.lo)} + "
+            begin = "" if ix.literal_value(one.lo) == 0 else f"{text(one.lo)} + "
             inner.append(f"const int {iterator} = {begin}{place};")
             if begin:
-                inner.append(f"if ({iterator} >= {writer.text(one.hi)}) return;")
+                inner.append(f"if ({iterator} >= {text(one.hi)}) return;")
         if any(isinstance(s, For) and s.unit == "block" for s in walk(body)):
             raise no_text(self.name, "a loop over blocks inside of what a block runs has no text")
-        grid = ", ".join(writer.text(extent) for extent in self.grid) or "1"
+        grid = ", ".join(text(extent) for extent in self.grid) or "1"
         out = [str(one) for one in self.maps]
         out.append(
             f"// launch: grid ({grid}), {self.threads} threads, {self.shared_bytes} bytes of shared memory"
@@ -257,11 +251,10 @@ class _Kernel:
         body: tuple[Stmt, ...] = (self.launch,)
         while len(body) == 1:
             match body[0]:
-                case If(condition, then, ()):
+                case If(condition, then, ()) if not reads_memory(condition):
                     heads.append(condition)
                     body = then
                 case For(body=inner, unit="block") as loop:
-                    self.check_begin(loop)
                     heads.append(loop)
                     body = inner
                 case _:
@@ -273,15 +266,15 @@ class _Kernel:
 
         extents  of the loops, outermost first
         """
-        writer = Writer(lambda load: "")
+        text = self.indices.text
         merged = max(len(extents) - len(_GRID) + 1, 1)
         shared = [*extents[:merged]]
         self.grid = [reduce(ix.mul, shared), *extents[merged:]] if extents else []
         places = [f"(int){axis}" for axis in _GRID[1 : len(extents) - merged + 1]]
         for number in range(len(shared) - 1, -1, -1):
             inside = shared[number + 1 :]
-            quotient = f" / ({writer.text(reduce(ix.mul, inside))})" if inside else ""
-            rest = f" % ({writer.text(shared[number])})" if number else ""
+            quotient = f" / ({text(reduce(ix.mul, inside))})" if inside else ""
+            rest = f" % ({text(shared[number])})" if number else ""
             places.insert(0, f"(int){_GRID[0]}{quotient}{rest}")
         return places
 
@@ -357,194 +350,13 @@ class _Kernel:
 
     def role(self, unit: str, body: Sequence[Stmt]) -> list[str]:
         """Return the lines of what one unit runs."""
-        role = _Role(self, unit)
+        role = UnitStatements(self, unit)
         role.block(body, 2)
         if unit == "load" and "boxes" in self.kinds_of_copies():
             role.counters["bytes"] = None
         counters = [f"{name} = 0" for name in role.counters]
         begin = [f"    int {', '.join(counters)};"] if counters else []
         return [*begin, *role.lines]
-
-    def check_begin(self, loop: For) -> None:
-        if not is_nonnegative(loop.lo):
-            raise no_text(format_head(loop), "a loop that may begin below 0 has no text so far")
-
-
-@dataclass
-class _Role:
-    """The text of what one unit runs: the load unit, the warps, or the warpgroups."""
-
-    kernel: _Kernel
-    unit: str
-    lines: list[str] = field(default_factory=list)
-    counters: dict[str, None] = field(default_factory=dict)
-    warps: dict[str, Expr] = field(default_factory=dict)
-    places: dict[str, int] = field(default_factory=dict)  # of buffers: the alloc around
-
-    @property
-    def computes(self) -> bool:
-        """Return whether it is what loops are bound to: not the load unit."""
-        return self.unit == self.kernel.unit
-
-    def add(self, depth: int, line: str) -> None:
-        self.lines.append("  " * depth + line)
-
-    def block(self, body: Sequence[Stmt], depth: int) -> None:
-        for stmt in body:
-            self.statement(stmt, depth)
-
-    def braces(self, opening: str, body: Sequence[Stmt], depth: int) -> None:
-        """Add statements in braces after `opening`, if this unit runs any of them."""
-        at = len(self.lines)
-        self.add(depth, f"{opening} {{")
-        self.block(body, depth + 1)
-        if len(self.lines) == at + 1:
-            del self.lines[at:]
-        else:
-            self.add(depth, "}")
-
-    def statement(self, stmt: Stmt, depth: int) -> None:
-        leaves = LeafWriter(self.kernel.program, self.kernel.windows, self.places, self.warps)
-        if self.unit == "load" and "boxes" in self.kernel.kinds_of_copies():
-            leaves.barrier = self.kernel.loaded
-        match stmt:
-            case Sync():
-                self.sync(stmt, depth, leaves.writer)
-            case Alloc():
-                self.alloc(stmt, depth)
-            case Tile(unit=unit):
-                if (unit or self.kernel.unit) == self.unit:
-                    self.leaf(leaves, stmt, depth)
-            case For() if stmt.unit in NUMBER_OF:
-                self.warp_loop(stmt, depth)
-            case For() | If() | Let() | Store() if self.is_leaf(stmt):
-                if self.computes:
-                    self.leaf(leaves, stmt, depth)
-            case For(name, lo, hi, body):
-                self.kernel.check_begin(stmt)
-                begin, end = leaves.writer.text(lo), leaves.writer.text(hi)
-                iterator = name_of(name)
-                self.braces(
-                    f"for (int {iterator} = {begin}; {iterator} < {end}; ++{iterator})", body, depth
-                )
-            case If(condition, then, other):
-                self.braces(f"if ({leaves.writer.text(condition)})", then, depth)
-                if other:
-                    self.braces(f"if ({leaves.writer.text(negate(condition))})", other, depth)
-            case Let(name, _, _, value, body):
-                self.add(depth, f"const int {name_of(name)} = {leaves.writer.text(value)};")
-                self.block(body, depth)
-
-    def is_leaf(self, stmt: Stmt) -> bool:
-        return all(isinstance(one, Store | If | Let | For) and not _is_bound(one) for one in walk((stmt,)))  # fmt: skip
-
-    def alloc(self, stmt: Alloc, depth: int) -> None:
-        fragments = self.kernel.windows.fragments.get(id(stmt))
-        at = len(self.lines)
-        if fragments is not None and self.computes:
-            m, n = fragments.shape
-            self.add(depth, f"{TYPES[fragments.dtype]} {fragments.name}[{m}][{n}][4];")
-        outer = self.places.get(stmt.buffer)
-        self.places[stmt.buffer] = id(stmt)
-        self.block(stmt.body, depth)
-        if outer is None:
-            del self.places[stmt.buffer]
-        else:
-            self.places[stmt.buffer] = outer
-        if len(self.lines) > at and fragments is not None and self.computes:
-            self.lines[at:] = [
-                "  " * depth + "{",
-                *("  " + line for line in self.lines[at:]),
-                "  " * depth + "}",
-            ]
-
-    def warp_loop(self, loop: For, depth: int) -> None:
-        if not self.computes:
-            return
-        at, unit = len(self.lines), loop.unit or ""
-        self.warps[loop.iter], name = NUMBER_OF[unit], "group" if unit == "warpgroup" else "warp"
-        count = self.kernel.warps // (WARPS_OF_A_GROUP if unit == "warpgroup" else 1)
-        lo, hi = ix.literal_value(loop.lo), ix.literal_value(loop.hi)
-        if hi is None:
-            raise no_text(format_head(loop), "how many warps there are is no number")
-        bounds = []
-        if lo:
-            bounds.append(f"{name} >= {lo}")
-        if hi < count:
-            bounds.append(f"{name} < {hi}")
-        inner = depth + 1 if bounds else depth
-        self.block(loop.body, inner)
-        if bounds and len(self.lines) > at:
-            self.lines.insert(at, "  " * depth + f"if ({' && '.join(bounds)}) {{")
-            self.add(depth, "}")
-
-    def leaf(self, leaves: LeafWriter, stmt: Stmt, depth: int) -> None:
-        single_warp = self.computes and not self.warps
-        if self.unit == "warpgroup" and not _is_of_accumulators(leaves, stmt):
-            raise no_text(format_head(stmt), "what lanes of a warpgroup run has no text so far")
-        lines = leaves.lines(stmt)
-        if single_warp and self.kernel.warps > 1:
-            self.add(depth, "if (warp == 0) {")
-            self.lines += ["  " * (depth + 1) + line for line in lines]
-            self.add(depth, "}")
-        else:
-            self.lines += ["  " * depth + line for line in lines]
-
-    def sync(self, stmt: Sync, depth: int, writer: Writer) -> None:
-        tokens: Mapping[str, Token] = {token.name: token for token in self.kernel.tokens}
-        lines: list[str] = []
-        match stmt.action:
-            case Action.WAIT if tokens[stmt.name].target == self.unit:
-                count = f"{stmt.name}_waits"
-                self.counters[count] = None
-                lines.append(f"wait({name_of(stmt.name)}, {tokens[stmt.name].room}, {count}++);")
-            case Action.ARRIVE if tokens[stmt.name].source == self.unit:
-                count = f"{stmt.name}_arrivals"
-                self.counters[count] = None
-                place = f"{name_of(stmt.name)} + {count} % {tokens[stmt.name].room}"
-                lines += [*self.arrive(place), f"++{count};"]
-            case Action.ARRIVE | Action.WAIT:
-                return
-            case Action.BARRIER if stmt.name == self.kernel.unit and not self.warps:
-                if self.computes:
-                    lines.append(f"meet(1, {LANES * self.kernel.warps});")
-            case Action.FENCE if stmt.name == ASYNC_SHARED:
-                if (stmt.unit or self.kernel.unit) == self.unit:
-                    lines.append("fence_shared();")
-            case Action.WAIT_GROUP if self.kernel.unit == "warpgroup" and stmt.unit is None:
-                if self.computes:  # whatever the condition: what has ended is waited for at once
-                    lines.append(f"wait_for_products<{stmt.pending}>();")
-                    fragments = (
-                        self.kernel.windows.fragments.get(at) for at in self.places.values()
-                    )
-                    lines += [f"end_of({one.name});" for one in fragments if one is not None]
-                    self.lines += ["  " * depth + line for line in lines]
-                return
-            case _:
-                raise no_text(format_head(stmt), "this statement has no text so far")
-        if stmt.where is not None and lines:
-            condition = writer.text(ix.simplify(stmt.where))
-            if len(lines) == 1:
-                self.add(depth, f"if ({condition}) {lines[0]}")
-                return
-            self.add(depth, f"if ({condition}) {{")
-            self.lines += ["  " * (depth + 1) + line for line in lines]
-            self.add(depth, "}")
-            return
-        self.lines += ["  " * depth + line for line in lines]
-
-    def arrive(self, place: str) -> list[str]:
-        """Return the lines by which a unit arrives."""
-        if self.computes:
-            return ["__syncwarp();", f"if (lane == 0) arrive({place});"]
-        words = {
-            "boxes": "if (lane == 0) arrive_and_expect({0}, bytes);",
-            "cells": "arrive_with_copies({0});",
-            "elements": "arrive({0});",
-        }
-        kinds = self.kernel.kinds_of_copies()
-        lines = [text.format(place) for kind, text in words.items() if kind in kinds]
-        return [*lines, *["bytes = 0;"] * ("boxes" in kinds)]
 
 
 def map_single_trips(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -562,15 +374,6 @@ def map_single_trips(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         else:
             out.append(inner)
     return tuple(out)
-
-
-def _is_bound(stmt: Stmt) -> bool:
-    return isinstance(stmt, For) and stmt.unit in ("block", *NUMBER_OF)
-
-
-def _is_of_accumulators(leaves: LeafWriter, stmt: Stmt) -> bool:
-    """Return whether a statement touches what lies in registers."""
-    return any(leaves.fragments(name) is not None for name in accessed_arrays((stmt,)))
 
 
 __all__ = ["cuda_kernels", "cuda_text"]

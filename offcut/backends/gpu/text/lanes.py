@@ -18,13 +18,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from offcut.backends.gpu.text.expressions import TYPES, is_nonnegative, literal, name_of, no_text
+from offcut.backends.gpu.text.expressions import CUDA, TYPES, name_of, no_text
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays
 from offcut.core.dtypes import HALVES, identity
 from offcut.core.expr import Const, Load, all_loads, variables
 from offcut.core.loop_independence import is_independent
 from offcut.core.program import LANE, For, If, Let, Stmt, Store, Tile, expressions, walk
+from offcut.core.text.c_statements import CStatements, braces
 from offcut.core.text.printer import format_head
 from offcut.core.traversal import all_bound_names
 
@@ -49,9 +50,9 @@ class LaneWriter:
         """
         stmt = _loops_of_tiles(stmt)
         if not _has_lanes(stmt):
-            lines = self.serial(stmt)
+            lines = self.plain.lines(stmt)
             single = isinstance(stmt, Store)
-            return [f"if (lane == 0) {lines[0]}"] if single else _braces("if (lane == 0)", lines)
+            return [f"if (lane == 0) {lines[0]}"] if single else braces("if (lane == 0)", lines)
         match stmt:
             case For(body=body) if stmt.unit == LANE:
                 if any(_has_lanes(inner) for inner in body):
@@ -61,13 +62,12 @@ class LaneWriter:
                 lines = self.block(body)
                 if any(self.meet(one, other) for one in body for other in body):
                     lines.append(MEET)
-                return _braces(self.head(stmt, "", "++{}"), lines)
+                return braces(self.plain.head(stmt), lines)
             case If(condition, then, other):
-                lines = _braces(f"if ({self.leaves.text(condition)})", self.block(then))
-                return [*lines, *(_braces("else", self.block(other)) if other else ())]
-            case Let(name, _, _, value, body):
-                first = f"const int {name_of(name)} = {self.leaves.text(value)};"
-                return _braces("", [first, *self.block(body)])
+                lines = braces(f"if ({self.leaves.text(condition)})", self.block(then))
+                return [*lines, *(braces("else", self.block(other)) if other else ())]
+            case Let(body=body):
+                return braces("", [self.plain.let(stmt), *self.block(body)])
         raise no_text(format_head(stmt), "this statement has no text so far")
 
     def block(self, body: tuple[Stmt, ...]) -> list[str]:
@@ -88,19 +88,10 @@ class LaneWriter:
             for own, stores, spread in after
         )
 
-    def head(self, loop: For, offset: str, step: str) -> str:
-        """Return the head of a loop.
-
-        offset  added to its first iteration
-        """
-        if not is_nonnegative(loop.lo):
-            raise no_text(format_head(loop), "a loop that may begin below 0 has no text so far")
-        name, begin = name_of(loop.iter), self.leaves.text(loop.lo)
-        if offset:
-            begin = offset if begin == "0" else f"{begin} + {offset}"
-        return (
-            f"for (int {name} = {begin}; {name} < {self.leaves.text(loop.hi)}; {step.format(name)})"
-        )
+    @property
+    def plain(self) -> CStatements:
+        """Return the writer of statements that one lane runs."""
+        return CStatements(CUDA, self.leaves.text, self.leaves.store)
 
     def spread(self, loop: For) -> list[str]:
         """Return a loop whose iterations lanes share."""
@@ -108,10 +99,10 @@ class LaneWriter:
         updates = any(isinstance(one, Store) and one.reduce is not None for one in walk(loop.body))
         if updates and not is_independent(loop, kinds):
             raise no_text(format_head(loop), "lanes that update one element have no text so far")
-        lines = [line for inner in loop.body for line in self.serial(inner)]
+        lines = self.plain.block(loop.body)
         if (ix.literal_value(loop.lo), ix.literal_value(loop.hi)) == (0, LANES):
-            return _braces("", [f"const int {name_of(loop.iter)} = lane;", *lines])
-        return _braces(self.head(loop, "lane", "{} += 32"), lines)
+            return braces("", [f"const int {name_of(loop.iter)} = lane;", *lines])
+        return braces(self.plain.head(loop, "lane", "{} += 32"), lines)
 
     def partial_results(self, loop: For) -> list[str]:
         """Return a loop that reduces: a partial result for each lane, then those of all lanes."""
@@ -125,31 +116,13 @@ class LaneWriter:
             reduce = str(one.reduce)
             if dtype in HALVES:
                 raise no_text(one.buffer, f"partial results of lanes in {dtype} have no text")
-            start = literal(identity(reduce, dtype), dtype)
+            start = self.leaves.writer.literal(identity(reduce, dtype), dtype)
             begin.append(f"{TYPES[dtype]} {part} = {start};")
             end.append(f"{part} = {_ACROSS[reduce]}({part});")
             to = self.leaves.element(Load(one.buffer, one.index, dtype))
             end.append(f"if (lane == 0) {self.leaves.update(reduce, dtype, to, part)}")
-        lines = [line for inner in loop.body for line in LaneWriter(inside).serial(inner)]
-        return _braces("", [*begin, *_braces(self.head(loop, "lane", "{} += 32"), lines), *end])
-
-    def serial(self, stmt: Stmt) -> list[str]:
-        """Return the lines of a statement that one lane runs."""
-        match stmt:
-            case For(_, _, _, body):
-                lines = [line for inner in body for line in self.serial(inner)]
-                return _braces(self.head(stmt, "", "++{}"), lines)
-            case If(condition, then, other):
-                inner = [line for one in then for line in self.serial(one)]
-                lines = _braces(f"if ({self.leaves.text(condition)})", inner)
-                others = [line for one in other for line in self.serial(one)]
-                return [*lines, *(_braces("else", others) if other else ())]
-            case Let(name, _, _, value, body):
-                first = f"const int {name_of(name)} = {self.leaves.text(value)};"
-                return _braces("", [first, *(line for one in body for line in self.serial(one))])
-            case Store():
-                return [self.leaves.store(stmt)]
-        raise no_text(format_head(stmt), "this statement has no text so far")
+        lines = LaneWriter(inside).plain.block(loop.body)
+        return braces("", [*begin, *braces(self.plain.head(loop, "lane", "{} += 32"), lines), *end])
 
 
 def _loops_of_tiles(stmt: Stmt) -> Stmt:
@@ -214,7 +187,3 @@ def _touched(stmt: Stmt) -> Iterator[tuple[str, bool, bool]]:
     blocks = (stmt.then, stmt.other) if isinstance(stmt, If) else (getattr(stmt, "body", ()),)
     for inner in (one for block in blocks for one in block):
         yield from _touched(inner)
-
-
-def _braces(opening: str, lines: list[str]) -> list[str]:
-    return [f"{opening} {{".lstrip(), *("  " + line for line in lines), "}"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from offcut.backends.gpu.mma import BY_NAME
-from offcut.backends.gpu.text.expressions import Writer, name_of, no_text
+from offcut.backends.gpu.text.expressions import name_of, no_text, writer
 from offcut.backends.gpu.text.groups import GroupWriter
 from offcut.backends.gpu.text.lanes import MEET, LaneWriter
 from offcut.backends.gpu.text.windows import Fragments, SharedWindow, Windows, at_warp
@@ -16,6 +16,7 @@ from offcut.core.accesses import accessed_arrays
 from offcut.core.dtypes import HALVES
 from offcut.core.expr import COMBINED, Expr, Load, Var, all_loads, rewrite, substitute, variables
 from offcut.core.program import For, If, Kind, Program, Stmt, Store, Tile, expressions, walk
+from offcut.core.text.c_expressions import CExpressions, bracketed
 from offcut.core.text.printer import format_head
 from offcut.polyhedral.affine import coefficient
 
@@ -26,6 +27,7 @@ class LeafWriter:
 
     places  the ``alloc`` around by buffer, by its identity
     warps    what stands for the iterators of loops over warps, and over warpgroups
+    signed   the iterators that may be below 0
     barrier  at which copies of boxes arrive
     """
 
@@ -33,13 +35,14 @@ class LeafWriter:
     windows: Windows
     places: Mapping[str, int]
     warps: Mapping[str, Expr]
+    signed: frozenset[str] = frozenset()
     fragment: Mapping[str, str] = field(default_factory=dict)  # by buffer, inside of its loops
     barrier: str = ""
 
     @property
-    def writer(self) -> Writer:
+    def writer(self) -> CExpressions:
         """Return a writer of expressions at this place of the text."""
-        return Writer(self.element)
+        return writer(self.element, self.signed)
 
     def text(self, expr: Expr) -> str:
         """Return the text of an index, with the number of the warp in place of its iterator."""
@@ -75,10 +78,10 @@ class LeafWriter:
             return "0"
         text = self.text(index[0])
         if len(index) > 1:
-            text = f"(long long){_bracketed(text)}"
+            text = f"(long long){bracketed(text)}"
         for axis, part in enumerate(index[1:], 1):
             text = f"({text})" if axis > 1 else text
-            text = f"{text} * {_bracketed(self.text(shape[axis]))} + {self.writer.text(at_warp(part, self.warps), 3)}"
+            text = f"{text} * {bracketed(self.text(shape[axis]))} + {self.writer.text(at_warp(part, self.warps), 3)}"
         return text
 
     def offset(self, window: SharedWindow, index: tuple[Expr, ...]) -> str:
@@ -227,7 +230,7 @@ class LeafWriter:
                     format_head(stmt), "its loops are no rows and columns of accumulators"
                 )
             shift = self.text(ix.simplify(ix.sub(0, rest)))
-            values[moving[0]] = place if shift == "0" else f"{place} + {_bracketed(shift)}"
+            values[moving[0]] = place if shift == "0" else f"{place} + {bracketed(shift)}"
         m, n = first.shape
         lines = [
             "#pragma unroll",
@@ -253,17 +256,12 @@ class LeafWriter:
                 lines.append(f"      const int {name_of(name)} = {self.text(lo)};")
             elif not (variables(lo) | variables(hi)) & {*values}:  # around those in registers
                 loop = For(name, lo, hi, ())
-                terms.append(f"{LaneWriter(self).head(loop, '', '++{}')} {{")
+                terms.append(f"{LaneWriter(self).plain.head(loop)} {{")
             else:
                 raise no_text(format_head(stmt), f"{name} is no row and no column of accumulators")
         guards += [self.text(condition) for condition in conditions]
-        inner = LeafWriter(
-            self.program,
-            self.windows,
-            self.places,
-            self.warps,
-            {name: f"{name_of(name)}[row_tile][column_tile][element]" for name in names},
-        )
+        fragment = {name: f"{name_of(name)}[row_tile][column_tile][element]" for name in names}
+        inner = replace(self, fragment=fragment)
         condition = f"if ({' && '.join(guards)}) " if guards else ""
         lines.append(f"      {condition}{inner.store(body[0])}")
         lines.append("    }")
@@ -324,7 +322,3 @@ def _name(part: Expr, tile: Tile) -> str | None:
     if names and part != Var(names[0]):
         raise no_text(format_head(tile), "a copy that is no rectangle of rows has no text")
     return names[0] if names else None
-
-
-def _bracketed(text: str) -> str:
-    return text if text.isidentifier() or text.isdigit() else f"({text})"

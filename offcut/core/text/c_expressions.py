@@ -1,0 +1,277 @@
+"""An expression as C or C++: integers and indices of the types of a dialect, floor division where a quotient may be negative.
+
+The text calls functions of these names, which the dialect defines: ``floor_div``, ``floor_mod``, ``magnitude``, ``lesser``,
+``greater``, ``min``, ``max``, ``shift_left``, ``shift_right``, ``__uint_as_float``; of halves ``to_float``, ``to_bf16``,
+``to_f16``; and the functions of the C library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from offcut.core import index as ix
+from offcut.core.dtypes import FLOATS, HALVES, ITEM_BYTES
+from offcut.core.expr import (
+    Binary,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logic,
+    Select,
+    Unary,
+    Var,
+    dtype_of,
+)
+from offcut.core.function_table import FUNCTIONS
+from offcut.core.program import For, Let, Stmt, Tile, walk
+from offcut.core.text.printer import format_expr
+from offcut.errors import DescribeError
+
+_OPERATORS = {"bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>"}
+_WIDENED = ("int8", "uint8", "int16", "uint16")
+_SHIFTS = {"shl": "shift_left", "shr": "shift_right"}
+OR, AND, COMPARISON, SUM, PRODUCT, UNARY = range(6)
+"""How tightly operations bind, the loosest first; -1: looser than all of them."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a language like C spells what programs have.
+
+    types     of elements and of indices, by their name in programs
+    name      from the name of a size, an iterator or an array to that in the text
+    to_whole  the conversion of a float to an integer, of ``{type}`` and ``{value}``
+    error     from an expression and a reason to the error for what has no text
+    logic     the words of ``and``, ``or`` and ``not``, with spaces around
+    """
+
+    types: Mapping[str, str]
+    name: Callable[[str], str]
+    to_whole: str
+    error: Callable[[str, str], DescribeError]
+    logic: Mapping[str, str] = field(
+        default_factory=lambda: {"and": " && ", "or": " || ", "not": "!"}
+    )
+
+
+@dataclass(frozen=True)
+class CExpressions:
+    """Writes expressions.
+
+    element  from a load to the text of its value
+    signed   the iterators and lets that may be below 0 (`signed_names`)
+    """
+
+    dialect: Dialect
+    element: Callable[[Load], str]
+    signed: frozenset[str] = frozenset()
+
+    def text(self, expr: Expr, level: int = 0) -> str:
+        """Return an expression, in brackets if it binds less tightly than `level`, that of the operation around it.
+
+        Raises DescribeError, that of the dialect, for what has no text.
+        """
+        own_level, text = self._level_and_text(expr)
+        return f"({text})" if own_level < level else text
+
+    def _level_and_text(self, expr: Expr) -> tuple[int, str]:
+        match expr:
+            case Const(value, dtype):
+                return UNARY, self.literal(value, dtype)
+            case Var(name):
+                return UNARY, self.dialect.name(name)
+            case Load():
+                return UNARY, self.element(expr)
+            case Cast(a, dtype):
+                return UNARY, self.cast(a, dtype)
+            case Unary(op, a) if dtype_of(a) in HALVES:
+                wide = Unary(op, Cast(a, "float32"))
+                return UNARY, f"to_{self.type(dtype_of(a))}({self.text(wide)})"
+            case Unary("neg", a):
+                text = self.text(a, UNARY)
+                negative = f"-({text})" if text.startswith("-") else f"-{text}"
+                dtype = dtype_of(a)
+                return UNARY, self.narrowed(negative, dtype) if dtype in _WIDENED else negative
+            case Unary("abs", a) if dtype_of(a) not in FLOATS:
+                return UNARY, f"magnitude({self.text(a)})"
+            case Unary(op, a) if op in FUNCTIONS and dtype_of(a) in FLOATS:
+                return UNARY, f"{self.function(op, dtype_of(a))}({self.text(a)})"
+            case Binary(op, a, b):
+                return self.binary(op, a, b)
+            case Compare(op, a, b):
+                return COMPARISON, f"{self.text(a, SUM)} {op} {self.text(b, SUM)}"
+            case Logic(op, args):
+                return self.logic(op, args)
+            case Select(condition, then, other):
+                return -1, self.select(condition, then, other)
+        raise self.dialect.error(format_expr(expr), "this expression has no text so far")
+
+    def type(self, dtype: str) -> str:
+        """Return the type of elements of `dtype`."""
+        if dtype not in self.dialect.types:
+            raise self.dialect.error(dtype, "this type has no text so far")
+        return self.dialect.types[dtype]
+
+    def logic(self, op: str, args: tuple[Expr, ...]) -> tuple[int, str]:
+        """Return ``not``, or a conjunction or a disjunction, with how tightly it binds."""
+        word = self.dialect.logic[op]
+        if op == "not":
+            return AND if word[-1:] == " " else UNARY, f"{word}{self.text(args[0], UNARY)}"
+        level = AND if op == "and" else OR
+        return level, word.join(self.text(arg, level + 1) for arg in args)
+
+    def select(self, condition: Expr, then: Expr, other: Expr) -> str:
+        """Return one of two values."""
+        return f"{self.text(condition, COMPARISON)} ? {self.text(then)} : {self.text(other)}"
+
+    def cast(self, a: Expr, dtype: str) -> str:
+        """Return a value as another type."""
+        source = dtype_of(a)
+        if source == dtype:
+            return self.text(a, UNARY)
+        if source in HALVES:
+            value = f"to_float({self.text(a)})"
+            return value if dtype == "float32" else self.converted(value, "float32", dtype)
+        return self.converted(self.text(a), source, dtype)
+
+    def converted(self, value: str, source: str, dtype: str) -> str:
+        """Return the text of a value as another type."""
+        if (source, dtype) == ("float64", "float16"):
+            raise self.dialect.error(
+                f"{source} to {dtype}", "it rounds once, and has no text so far"
+            )
+        if dtype in HALVES:
+            return f"to_{self.type(dtype)}({value if source == 'float32' else f'(float)({value})'})"
+        if dtype == "bool":
+            return f"({value} != 0)"
+        if source in FLOATS and dtype not in FLOATS:
+            return self.dialect.to_whole.format(type=self.type(dtype), value=value)
+        return f"({self.type(dtype)}){bracketed(value)}"
+
+    def binary(self, op: str, a: Expr, b: Expr) -> tuple[int, str]:
+        """Return an operation, with how tightly it binds; of integers that C widens to int, the result is narrowed."""
+        dtype = dtype_of(a)
+        level, text = self.operation(op, a, b, dtype)
+        if dtype in _WIDENED and op in ("+", "-", "*", "shl"):
+            return UNARY, self.narrowed(text, dtype)
+        return level, text
+
+    def narrowed(self, text: str, dtype: str) -> str:
+        """Return a value of int as one of a smaller type."""
+        return f"({self.type(dtype)})({text})"
+
+    def operation(self, op: str, a: Expr, b: Expr, dtype: str) -> tuple[int, str]:
+        """Return an operation on values of a type, with how tightly it binds."""
+        if dtype in HALVES:
+            wide = Binary(op, Cast(a, "float32"), Cast(b, "float32"))
+            return UNARY, f"to_{self.type(dtype)}({self.text(wide)})"
+        if op in ("+", "-"):
+            return SUM, f"{self.text(a, SUM)} {op} {self.text(b, SUM + (op == '-'))}"
+        if op in ("*", "/"):
+            return PRODUCT, f"{self.text(a, PRODUCT)} {op} {self.text(b, UNARY)}"
+        if op in ("//", "%"):
+            return self.floor(op, a, b, dtype)
+        if op in _SHIFTS and not (isinstance(b, Const) and 0 <= b.value < 8 * ITEM_BYTES[dtype]):
+            return UNARY, f"{_SHIFTS[op]}({self.text(a)}, {self.text(b)})"
+        if op in _OPERATORS:
+            return -1, f"{self.text(a, UNARY)} {_OPERATORS[op]} {self.text(b, UNARY)}"
+        if op in ("min", "max") or op in FUNCTIONS:
+            return UNARY, self.combined(op, dtype, self.text(a), self.text(b))
+        raise self.dialect.error(op, "this operation has no text so far")
+
+    def floor(self, op: str, a: Expr, b: Expr, dtype: str) -> tuple[int, str]:
+        """Return a quotient that is rounded down, or what it leaves, with how tightly it binds."""
+        if dtype not in FLOATS and is_nonnegative(a, self.signed):
+            sign = "/" if op == "//" else "%"
+            return PRODUCT, f"{self.text(a, PRODUCT)} {sign} {self.text(b, UNARY)}"
+        name = "floor_div" if op == "//" else "floor_mod"
+        return UNARY, f"{name}({self.text(a)}, {self.text(b)})"
+
+    def combined(self, op: str, dtype: str, a: str, b: str) -> str:
+        """Return the text of a sum, or of a function of two values of a type, of which the texts are given."""
+        if dtype in HALVES:
+            wide = self.combined(op, "float32", f"to_float({a})", f"to_float({b})")
+            return f"to_{self.type(dtype)}({wide})"
+        if op == "+":
+            return f"{a} + {b}"
+        if op in ("min", "max"):
+            floats = {"min": "lesser", "max": "greater"}
+            return f"{floats[op] if dtype in FLOATS else op}({a}, {b})"
+        return f"{self.function(op, dtype)}({a}, {b})"
+
+    def function(self, op: str, dtype: str) -> str:
+        """Return the name of a function of floats: that of the C library."""
+        name = {"round": "rint", "abs": "fabs"}.get(op, FUNCTIONS[op].libm)
+        return f"{name}{'f' if dtype == 'float32' else ''}"
+
+    def literal(self, value: int | float, dtype: str) -> str:
+        """Return the text of a number of a type."""
+        if dtype in HALVES:
+            return f"to_{self.type(dtype)}({self.literal(value, 'float32')})"
+        if dtype in FLOATS:
+            if value != value:
+                return "__uint_as_float(0x7fc00000)"
+            if value in (float("inf"), float("-inf")):
+                return f"__uint_as_float(0x{'7f' if value > 0 else 'ff'}800000)"
+            return f"{float(value)!r}{'f' if dtype == 'float32' else ''}"
+        if dtype == "bool":
+            return "true" if value else "false"
+        suffix = {"uint32": "u", "int64": "ll", "uint64": "ull"}.get(dtype, "")
+        if value in (-(2**31), -(2**63)):  # a sign is no part of a number in C
+            return f"(-{-value - 1}{suffix} - 1)"
+        return f"{int(value)}{suffix}"
+
+
+def is_nonnegative(expr: Expr, signed: frozenset[str] = frozenset()) -> bool:
+    """Return whether an index is 0 or more as it stands: sizes and iterators are, but for those that are `signed`."""
+    form = ix.to_linear(expr)
+    return form.const >= 0 and all(
+        factor > 0 and _is_atom(atom, signed) for atom, factor in form.terms
+    )
+
+
+def _is_atom(atom: Expr, signed: frozenset[str]) -> bool:
+    match atom:
+        case Var(name):
+            return name not in signed
+        case Binary("//" | "%", a, _):
+            return is_nonnegative(a, signed)
+        case Binary("min", a, b):
+            return is_nonnegative(a, signed) and is_nonnegative(b, signed)
+        case Binary("max", a, b):
+            return is_nonnegative(a, signed) or is_nonnegative(b, signed)
+    return False
+
+
+def signed_names(body: Sequence[Stmt]) -> frozenset[str]:
+    """Return the iterators and lets of statements that are not seen to be 0 or more."""
+    signed: frozenset[str] = frozenset()
+    while True:
+        firsts = (pair for stmt in walk(body) for pair in _first_values(stmt))
+        names = frozenset(name for name, first in firsts if not is_nonnegative(first, signed))
+        if names <= signed:
+            return signed
+        signed |= names
+
+
+def _first_values(stmt: Stmt) -> list[tuple[str, Expr]]:
+    """Return what a statement binds, each with its least value."""
+    match stmt:
+        case For(name, lo):
+            return [(name, lo)]
+        case Let(name, lo):
+            return [(name, ix.const(lo))]
+        case Tile(axes):
+            return [(axis.iter, axis.start) for axis in axes]
+    return []
+
+
+def bracketed(text: str) -> str:
+    """Return a text in brackets, if it is no single word."""
+    return text if text.isidentifier() or text.isdigit() else f"({text})"
+
+
+__all__ = ["CExpressions", "Dialect", "bracketed", "is_nonnegative", "signed_names"]

@@ -1,0 +1,147 @@
+"""The loops of a launch as its cost counts them: which iterations stand for all, how many blocks and statements there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from offcut.core import index as ix
+from offcut.core.conditions import conjuncts
+from offcut.core.expr import Compare, Expr, Select, substitute, variables
+from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile, walk
+from offcut.costmodel.shortened import part_of_cheapest
+from offcut.proof.normal_forms.condition_hoisting import bound
+
+ZERO, ONE = ix.const(0), ix.const(1)
+MOST_EDGE = 4
+"""Stages at each end of a loop that are counted one by one, at most."""
+
+
+def counted_iterations(loop: For, lo: Expr, hi: Expr, trips: Expr) -> list[tuple[Expr, Expr]]:
+    """Return iterations of a loop whose work is counted, each with how many it stands for.
+
+    Of stages with terms at the border of a mask, the first and the last ones stand for themselves; of units, the first and the last for half.
+    """
+    border = [one for one in walk(loop.body) if isinstance(one, Tile) and _is_border(one)]
+    if not border or loop.unit == "block":
+        return [(typical_iteration(loop, lo, trips), trips)]
+    if loop.unit is not None:
+        return [(lo, ix.ceildiv(trips, 2)), (ix.sub(hi, 1), ix.floordiv(trips, 2))]
+    if not any(
+        loop.iter in variables(one.body[0].lo) | variables(one.body[0].hi) for one in border
+    ):  # type: ignore[union-attr]
+        return [(lo, trips)]
+    edge = _border_stages(loop, border[0])
+    middle = ix.add(lo, ix.floordiv(trips, 2))
+    counted = [(middle, ix.maximum(ix.sub(trips, 2 * edge), 0))]
+    for number in range(edge):
+        has_last, has_first = (
+            Compare(">", trips, ix.const(number)),
+            Compare(">", trips, ix.const(number + edge)),
+        )
+        counted.append((ix.sub(hi, number + 1), Select(has_last, ONE, ZERO)))
+        counted.append((ix.add(lo, number), Select(has_first, ONE, ZERO)))
+    return counted
+
+
+def _is_border(tile: Tile) -> bool:
+    """Return whether lanes add the terms of a tile under a condition: those at the border of a mask."""
+    match tile.body:
+        case (For(_, _, _, (If(_, (Store(reduce=str()),), ()),)),):
+            return tile.cover is None
+    return False
+
+
+def _border_stages(loop: For, tile: Tile) -> int:
+    """Return how many stages at an end of a loop may have terms at the border of a mask: those that the rows of a block cross, and one."""
+    rows = max((ix.literal_bound(axis.extent) or 1 for axis in tile.axes[:-1]), default=1)
+    for one in walk(loop.body):
+        if isinstance(one, For) and one.unit is not None:
+            rows *= ix.literal_bound(ix.sub(one.hi, one.lo)) or 1
+    products = (one.body[0] for one in walk(loop.body) if isinstance(one, Tile) and one.cover)
+    terms = (ix.literal_bound(ix.sub(one.hi, one.lo)) for one in products if isinstance(one, For))
+    return min(-(-rows // max((one or 1 for one in terms), default=rows)) + 1, MOST_EDGE)
+
+
+def with_bounds(stmt: Stmt) -> Stmt:
+    """Return a launch whose loops over blocks end where the conditions around what they run do."""
+    match stmt:
+        case For(name, lo, hi, (If(condition, then, ()),), unit="block"):
+            limits = [bound(atom, name) for atom in conjuncts(condition)]
+            if all(one is not None for one in limits):
+                for one in limits:
+                    if one is not None and one.op == ">=":
+                        lo = ix.maximum(lo, one.b)
+                    elif one is not None:
+                        hi = ix.minimum(hi, one.b)
+                return replace(stmt, lo=lo, hi=hi, body=then)
+        case For(unit="block"):
+            return replace(stmt, body=tuple(map(with_bounds, stmt.body)))
+    return stmt
+
+
+def typical_iteration(loop: For, lo: Expr, trips: Expr) -> Expr:
+    """Return the iteration whose work counts as that of all: the middle one where stages inside end with its iterator, else the first."""
+    ends = (
+        stmt
+        for stmt in walk(loop.body)
+        if isinstance(stmt, For)
+        and stmt.unit in (None, "block")
+        and loop.iter in variables(stmt.lo) | variables(stmt.hi)
+        and any(isinstance(one, Alloc | Tile) for one in walk(stmt.body))
+    )
+    if loop.unit != "block" or not any(ends):
+        return lo
+    return ix.add(lo, ix.floordiv(ix.maximum(ix.sub(trips, 1), 0), 2))
+
+
+def inner_statements(
+    stmt: Stmt, values: Mapping[str, Expr]
+) -> tuple[Sequence[Stmt], Mapping[str, Expr]]:
+    """Return the statements inside of one, both sides of a condition, and the values of the iterators around them: the first of a loop."""
+    match stmt:
+        case For(name, lo, _, inner):
+            return inner, {**values, name: substitute(lo, values)}
+        case If(_, then, other):
+            return (*then, *other), values
+        case Let(name, _, _, value, inner):
+            return inner, {**values, name: substitute(value, values)}
+        case Alloc(body=inner):
+            return inner, values
+        case _:
+            return (), values
+
+
+def trip_count(loop: For, values: Mapping[str, Expr]) -> Expr:
+    """Return the iterations of a loop."""
+    return ix.maximum(ix.sub(substitute(loop.hi, values), substitute(loop.lo, values)), 0)
+
+
+def count_statements(body: Sequence[Stmt], values: Mapping[str, Expr]) -> Expr:
+    """Return the number of statement instances in plain loops."""
+    total: Expr = ZERO
+    for stmt in body:
+        count: Expr = ONE
+        if isinstance(stmt, For | If | Let):
+            count = count_statements(*inner_statements(stmt, values))
+        if isinstance(stmt, For):
+            count = ix.mul(trip_count(stmt, values), count)
+        total = ix.add(total, count)
+    return total
+
+
+def count_blocks(body: Sequence[Stmt], values: Mapping[str, Expr]) -> Expr | None:
+    """Return the number of blocks that run statements; None if no loop is bound to blocks."""
+    total: Expr | None = None
+    for stmt in body:
+        count = count_blocks(*inner_statements(stmt, values))
+        if isinstance(stmt, For) and stmt.unit == "block":
+            count = ix.mul(trip_count(stmt, values), ONE if count is None else count)
+        elif isinstance(stmt, Choose):
+            counts = [count_blocks(option.body, values) for option in stmt.options]
+            if any(one is not None for one in counts):
+                costs = [substitute(option.cost, values) for option in stmt.options]
+                count = part_of_cheapest(costs, [one or ONE for one in counts])
+        if count is not None:
+            total = count if total is None else ix.add(total, count)
+    return total
