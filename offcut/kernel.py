@@ -23,7 +23,7 @@ from offcut.backends.abi import (
 from offcut.backends.arguments import checked_schedule
 from offcut.backends.checked_results import check_type
 from offcut.backends.coding import DECIDE, LOAD, LOWER, PROVE
-from offcut.backends.compile_request import CompileRequest
+from offcut.backends.compile_request import CompileRequest, has_half_bytes
 from offcut.backends.compiling import Alternative
 from offcut.backends.correction import corrected_cost, corrected_plan
 from offcut.backends.decide import Candidates
@@ -129,7 +129,16 @@ class KernelCode:
             )
         now = {names[u]: _alike(u, value, held[u]) for u, value in given.items()}
         for user, name in names.items():
-            if self.request.program.buffer(name).finite and not np.isfinite(now[name]).all():
+            buffer = self.request.program.buffer(name)
+            if buffer.bits is not None and now[name].any() and not has_half_bytes(now[name]):
+                least, most = now[name].min(), now[name].max()
+                raise DescribeError(
+                    "with_constants",
+                    f"cannot take {least if least < -8 else most} in {user}",
+                    because="the kernel reads two elements of a byte, which are -8…7, as those that it was compiled with are",
+                    help=("oc.compile(…, constants=…) with these",),
+                )
+            if buffer.finite and not np.isfinite(now[name]).all():
                 raise DescribeError(
                     "with_constants",
                     f"cannot take an infinity or NaN in {user}",

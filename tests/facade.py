@@ -149,7 +149,6 @@ SOURCES = {
     "affine": "polyhedral.affine",
     "amx_code": "backends.cpu.microkernels.amx_code",
     "avx512_blocks": "backends.cpu.microkernels.avx512_blocks",
-    "bf16_operand": "backends.cpu.microkernels.bf16_operand",
     "binding": "backends.host.binding",
     "call": "backends.host.call",
     "dots": "backends.cpu.microkernels.dot_block",
@@ -177,6 +176,7 @@ SOURCES = {
     "boundaries": "polyhedral.sync.boundaries",
     "vectors": "backends.cpu.lowering.vectors",
     "vnni": "backends.cpu.microkernels.vnni",
+    "widened_operand": "backends.cpu.microkernels.widened_operand",
 }
 """Modules in whose text faults are planted, by the name that a fault has for them."""
 

@@ -13,13 +13,22 @@ from offcut.backends.host import cache as objects
 from offcut.backends.options import Options
 from offcut.core import index as ix
 from offcut.core.dtypes import FLOATS, numpy_dtype
-from offcut.core.expr import loads
+from offcut.core.expr import Cast, Load, loads
+from offcut.core.expr import walk as nodes
 from offcut.core.memo import forget
-from offcut.core.program import Kind, Program, canonicalize
+from offcut.core.program import Kind, Program, Store, canonicalize
+from offcut.core.program import walk as statements
 from offcut.core.text.read_back import read_back
 from offcut.describe.binding import bind_constants
 from offcut.describe.computation import computation
-from offcut.describe.request import Array, constants_of, inputs_of, outputs_of, sizes_fixed_by
+from offcut.describe.request import (
+    Array,
+    constants_of,
+    give_back,
+    inputs_of,
+    outputs_of,
+    sizes_fixed_by,
+)
 from offcut.describe.source import source
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
@@ -140,7 +149,7 @@ def make_request(output: Any, inputs: Any, constants: Any, op: str) -> CompileRe
         users, program = users_of(tensor_computation), source(tensor_computation)
         names = dict(users.buffers)
         arrays = {names[label]: array for label, array in constant_arrays.items()}
-    program = _mark_finite_constants(program, arrays)
+    program = _with_element_bits(_mark_finite_constants(program, arrays), arrays)
     request = CompileRequest(canonicalize(program), users, arrays)
     source_text = request.text if request.program is program else str(program)
     text = isinstance(output, Program)
@@ -162,6 +171,32 @@ def _mark_finite_constants(program: Program, arrays: Mapping[str, Array]) -> Pro
     finite = {name for name in read if np.isfinite(arrays[name]).all()}
     floats = (replace(b, finite=b.dtype in FLOATS and b.name in finite) for b in program.buffers)
     return replace(program, buffers=tuple(floats))
+
+
+def _with_element_bits(program: Program, arrays: Mapping[str, Array]) -> Program:
+    """Return `program` that states which of the constants that sums of floats read have elements of a half of a byte."""
+    read = {
+        node.a.buffer
+        for stmt in statements(program.body)
+        if isinstance(stmt, Store) and stmt.reduce == "sum"
+        for node in nodes(stmt.value)
+        if isinstance(node, Cast) and isinstance(node.a, Load) and node.dtype in FLOATS
+    }
+    narrow = {name for name in read & arrays.keys() if has_half_bytes(arrays[name])}
+    buffers = (replace(b, bits=4 if b.name in narrow else None) for b in program.buffers)
+    return replace(program, buffers=tuple(buffers))
+
+
+def has_half_bytes(array: Array) -> bool:
+    """Return whether the elements of an array of int8 are all in -8…7. Its memory is given back to whom it is lent from.
+
+    Zeros alone are not: they stand for constants that are known by their names.
+    """
+    if array.dtype != np.int8 or not array.size:
+        return False
+    least, most = int(array.min()), int(array.max())
+    give_back(array)
+    return -8 <= least <= most <= 7 and (least, most) != (0, 0)
 
 
 def _check(program: Program, request: CompileRequest) -> None:

@@ -13,6 +13,9 @@ one fastest. A layout is of arrays of any rank: the axes that it does not name a
 
 The last step may be a swizzle, as shared memories have it: some bits of the byte offset are XORed with others.
 It is its own inverse.
+
+Integers of few bits may share a byte: those of a layout with `bits` take so many each, the first one the lowest. Elements that share
+a byte are those of its first digit.
 """
 
 from __future__ import annotations
@@ -93,6 +96,7 @@ class Layout:
     places     the coordinates of a place, each with its name and its digits; axes without a digit come before them
     multiple   the multiples, in elements, that the extents of the axes are rounded up to
     swizzle    the last step, on the byte offset; None: there is none
+    bits       of an element in memory, 1, 2 or 4, where it takes less than a byte; None: those of its type
 
     Digits have one form, the least significant first: two layouts of the same names are equal if they place all
     elements alike.
@@ -103,6 +107,7 @@ class Layout:
     places: tuple[tuple[str, tuple[Digit, ...]], ...]
     multiple: tuple[int, ...]
     swizzle: Swizzle | None = None
+    bits: int | None = None
 
     def __post_init__(self) -> None:
         for d in self._digits():
@@ -126,6 +131,75 @@ class Layout:
         object.__setattr__(self, "places", tuple((n, _merge(of)) for n, of in self.places))
         known = {d.axis for d in self._digits()} | {a for a, m in enumerate(self.multiple) if m > 1}
         object.__setattr__(self, "multiple", self.multiple[: max(known, default=-1) + 1])
+        if self.bits is not None:
+            self._check_bits()
+
+    def _check_bits(self) -> None:
+        """Check that the elements of a byte are those of the first digit.
+
+        Raises DescribeError if they are not.
+        """
+        if self.bits not in (1, 2, 4):
+            raise _refused(f"bits({self.bits})", "elements that share a byte have 1, 2 or 4 bits")
+        if self.swizzle is not None:
+            raise _refused(f"bits({self.bits})", "a swizzle moves whole bytes")
+        first = [d for _, of in self.places[-1:] for d in of if (d.weight, d.step) == (1, 1)]
+        if not first or first[0].extent != self.per_byte:
+            because = f"the first digit counts the {self.per_byte} elements of a byte"
+            raise _refused(f"bits({self.bits})", because)
+
+    @property
+    def per_byte(self) -> int:
+        """Return the number of elements that share a byte; 1 where an element takes bytes of its own."""
+        return 1 if self.bits is None else 8 // self.bits
+
+    @property
+    def shared_axis(self) -> int | None:
+        """Return the axis along which elements share a byte; None where an element takes bytes of its own."""
+        return None if self.bits is None else self.places[-1][1][0].axis
+
+    def of_bytes(self) -> Layout:
+        """Return the layout of the array of bytes that hold the elements: its shared axis counts bytes."""
+        axis, count = self.shared_axis, self.per_byte
+        if axis is None:
+            return self
+
+        def digit(one: Digit, weight: int) -> Digit:
+            return replace(
+                one, step=one.step // count if one.axis == axis else one.step, weight=weight
+            )
+
+        *outer, (name, (_, *inner)) = self.places
+        places = (
+            *((n, tuple(digit(one, one.weight) for one in of)) for n, of in outer),
+            (name, tuple(digit(one, one.weight // count) for one in inner)),
+        )
+        multiple = tuple(m // count if at == axis else m for at, m in enumerate(self.multiple))
+        return Layout(places, multiple)
+
+    def share_bytes(self, array: Array) -> Array:
+        """Return the array of bytes that hold the elements of `array`, integers of that many bits; zeros follow the last one."""
+        axis, count = self.shared_axis, self.per_byte
+        if axis is None or self.bits is None:
+            return array
+        elements = np.moveaxis(array, axis, 0).view(np.uint8)
+        whole = np.zeros((-(-len(elements) // count), *elements.shape[1:]), np.uint8)
+        for place in range(count):
+            part = elements[place::count] & ((1 << self.bits) - 1)
+            whole[: len(part)] |= part << (self.bits * place)
+        return np.moveaxis(whole, 0, axis)
+
+    def split_bytes(self, array: Array, extent: int, dtype: np.dtype[Any]) -> Array:
+        """Return the elements, `extent` along their shared axis, of an integer type of a byte, that `share_bytes` has put into bytes."""
+        axis, count = self.shared_axis, self.per_byte
+        if axis is None or self.bits is None:
+            return array
+        held, free = np.moveaxis(array, axis, 0).view(np.uint8), 8 - self.bits
+        elements = np.empty((extent, *held.shape[1:]), dtype)
+        for place in range(count):
+            part = elements[place::count]
+            part[...] = (held[: len(part)] >> (self.bits * place) << free).view(dtype) >> free
+        return np.moveaxis(elements, 0, axis)
 
     def _digits(self) -> list[Digit]:
         return [digit for _, of in self.places for digit in of]
@@ -252,6 +326,8 @@ class Layout:
 
     def laid(self, array: Array) -> Array:
         """Return the elements of `array` at their places, zero at the padding's."""
+        if self.bits is not None:
+            return self.of_bytes().laid(self.share_bytes(array))
         counts = self.extents(array.shape, array.itemsize)
         room, sizes, order = self._turn(array.shape)
         whole = np.zeros(room, array.dtype)
@@ -303,11 +379,13 @@ class PanelShape:
     multiple: int = 1
     rows: int = 0
     columns: int = 1
+    bits: int | None = None
 
     @property
     def layout(self) -> Layout:
         """Return the layout that `panels` makes so."""
-        return panels(self.width, self.beside, self.multiple, self.rows, self.columns)
+        plain = panels(self.width, self.beside, self.multiple, self.rows, self.columns)
+        return replace(plain, bits=self.bits)
 
 
 def panels(
@@ -342,7 +420,7 @@ def as_panels(layout: Layout | None) -> PanelShape | None:
     multiple, beside = layout.multiple_of(rows), layout.beside(rows)
     if rows == columns or multiple % beside or (width == 1 and not named):
         return None
-    shape = PanelShape(width, beside, multiple, rows, columns)
+    shape = PanelShape(width, beside, multiple, rows, columns, layout.bits)
     return shape if shape.layout.canonical() == layout else None
 
 

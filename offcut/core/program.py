@@ -284,6 +284,7 @@ class Buffer:
 
     scope   the memory of the hardware that holds it, such as ``acc_buffer``; None: main memory
     finite  of a constant: none of its elements is infinite or NaN, so that zero times it is zero
+    bits    of a constant of integers: of its elements, a sign among them where its type has one; None: those of its type
     """
 
     name: str
@@ -293,6 +294,18 @@ class Buffer:
     layout: Layout | None = None
     scope: str | None = None
     finite: bool = False
+    bits: int | None = None
+
+    @property
+    def narrow_refusal(self) -> str:
+        """Return why elements cannot share bytes as the layout says; "" where they can, or need not."""
+        if self.layout is None or self.layout.bits is None:
+            return ""
+        if self.kind is not Kind.CONSTANT:
+            return f"code writes whole bytes, and {self.kind.value} arrays are written"
+        if self.bits is None or self.bits > self.layout.bits:
+            return f"not all of its elements are known to have {self.layout.bits} bits"
+        return ""
 
 
 MAX_SIZE = 2**31 - 1

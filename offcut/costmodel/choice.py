@@ -30,18 +30,20 @@ from offcut.partition import AxisCut, runs
 class SumExtents:
     """A sum that is cut along its rows: its columns, its terms, how often it is repeated (outer loops).
 
-    item   bytes of an element of the columns' operand
+    item      bytes of an element of the columns' operand
+    per_byte  elements that share a byte of it
     """
 
     columns: Expr
     depth: Expr
     repeats: Expr
     item: int
+    per_byte: int = 1
 
     @property
     def bytes(self) -> Expr:
         """Of the columns' operand."""
-        return ix.mul(ix.mul(self.depth, self.columns), self.item)
+        return ix.ceildiv(ix.mul(ix.mul(self.depth, self.columns), self.item), self.per_byte)
 
 
 @dataclass(frozen=True, slots=True)

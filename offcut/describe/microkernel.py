@@ -474,6 +474,12 @@ class Microkernel:
         return 1 if layout is None else layout.multiple[self._depth]
 
     @lazy_property
+    def per_byte(self) -> int:
+        """Return the number of elements of the packed operand that share a byte."""
+        layout = self.layout_of(self.packed)
+        return 1 if layout is None else layout.per_byte
+
+    @lazy_property
     def _depth(self) -> int:
         """Return the axis of the packed operand along which it is reduced."""
         load = next(load for load, _ in loads(self.definition.body) if load.buffer == self.packed)

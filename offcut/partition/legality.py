@@ -280,11 +280,19 @@ def _mark(loop: For) -> str:
 
 
 def check_layouts(program: Program, op: str) -> None:
-    """Check that no array of the caller has a layout: it lies as the caller's strides say.
+    """Check that no array of the caller has a layout: it lies as the caller's strides say; and that elements that share bytes fit.
 
     Raises PartitionError, in the name of `op`.
     """
     for buffer in program.buffers:
+        if buffer.layout is not None and buffer.narrow_refusal:
+            raise PartitionError(
+                op,
+                f"cannot lay {buffer.name} out in {format_layout(buffer.layout)}",
+                at=declaration(buffer),
+                because=buffer.narrow_refusal,
+                help=(format_layout(replace(buffer.layout, bits=None)),),
+            )
         if buffer.layout is not None and buffer.kind in (Kind.INPUT, Kind.OUTPUT, Kind.INOUT):
             raise PartitionError(
                 op,

@@ -60,7 +60,7 @@ from offcut.schedule.nests import (
     with_parts,
 )
 from offcut.schedule.old_nests import FACTORS, NARROW
-from offcut.schedule.packing import beside, pack_of
+from offcut.schedule.packing import beside, pack_inside, pack_of
 from offcut.schedule.priced import OwnPrice, priced
 from offcut.schedule.refusing import at_decision, at_line, check_once
 from offcut.schedule.resolving import Resolving, Within
@@ -138,6 +138,7 @@ __all__ = [
     "loop_cuts",
     "loop_name",
     "nests_of",
+    "pack_inside",
     "pack_of",
     "parts_of",
     "position_of",

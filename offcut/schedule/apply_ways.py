@@ -19,7 +19,7 @@ from offcut.core.program import Buffer, Choose, Kind, Option, Program, Stmt
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
 from offcut.describe.microkernel import Microkernel
-from offcut.describe.source import source
+from offcut.describe.source import plain_loop, source
 from offcut.errors import PartitionError
 from offcut.partition import (
     AxisCut,
@@ -78,12 +78,14 @@ class ResolvedWay:
 
     cost    predicted seconds, by which ways compete at run time
     before  those of a packed copy
+    around  loops of its own around both
     """
 
     way: Way
     cost: Expr
     before: tuple[GroupCut, ...]
     cut: GroupCut
+    around: tuple[StageAxis, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,8 +285,11 @@ class Applying:
                 cost = self.price(self.given, (lead, *rest), covered, way, self.laid)
         else:
             cost = Const(0.0, "float64")
+        inside: tuple[str, ...] = ()
         if way.pack is not None:
             with self.line(way.pack):
+                inside = _loops_around(way.pack, way.loops)
+                around = (*around, *inside)
                 if found is None or way.cover is None or found.columns is None:
                     raise not_applied(
                         "cannot pack an operand", "no microkernel covers columns here"
@@ -299,12 +304,13 @@ class Applying:
             (lead, *rest),
             tuple(cut for cut in way.splits if cut.axis not in reduced),
             tuple(cut for cut in way.splits if cut.axis in reduced),
-            way.loops,
+            way.loops[len(inside) :],
             None if guarded else found,
             around,
             way.inner,
         )
-        return ResolvedWay(way, cost, before, made)
+        own = tuple(next(a for a in lead.axes if a.name == name) for name in inside)
+        return ResolvedWay(way, cost, before, made, own)
 
     def check_units(self, lead: Stage, way: Way) -> None:
         """Refuse windows that take turns."""
@@ -404,7 +410,7 @@ class Applying:
             known = [b.name for b in self.given.buffers if b.kind is Kind.CONSTANT]
             because = f"the constants are {', '.join(known) or 'none'}"
             raise not_applied(f"cannot lay {name} in panels", because)
-        check_layout("lay", name, layout, len(found[0].shape), self.kernels)
+        check_layout("lay", replace(found[0], layout=layout), self.kernels)
 
     def emitted(self, planned: Computation, shared: Shared, staged: Program) -> Applied:
         """Return the loops of all nests, with their proof."""
@@ -444,6 +450,7 @@ class Applying:
         self, planned: Computation, way: ResolvedWay, around: Sequence[StageAxis], names: Names
     ) -> _WayBody:
         """Return a way as statements; what it packs in an iteration of loops around lives in a window."""
+        around = (*around, *way.around)
         body: tuple[Stmt, ...] = ()
         theorems: dict[Theorem, None] = {}
         tiles: list[EmittedTile] = []
@@ -456,6 +463,8 @@ class Applying:
             points = [(Var(axis.name), ix.const(1)) for axis in around]
             copies = [planned.buffer(one.group[0].buffer) for one in way.before if around]
             body = windows(copies, points, body)
+            for axis in reversed(way.around):
+                body = (plain_loop(axis, body),)
         return _WayBody(way, body, tuple(tiles), tuple(theorems))
 
     @contextmanager
@@ -470,6 +479,19 @@ class Applying:
             except PartitionError as refused:
                 refused.at = refused.at.replace(f"loop {axis}", f"axis {lead.label}.{label}")
                 raise
+
+
+def _loops_around(pack: Pack, loops: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the plain loops of a sum in each iteration of which a copy is made, outermost first.
+
+    Raises PartitionError where the copy is made in a loop that is none of them.
+    """
+    if not pack.at:
+        return ()
+    if pack.at not in loops:
+        because = f"the plain loops of its reader are {', '.join(loops) or 'none'}"
+        raise not_applied(f"cannot compute {pack.name} in a loop {pack.at}", because)
+    return loops[: loops.index(pack.at) + 1]
 
 
 def _is_prepacked(step: object) -> TypeGuard[Staging]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from offcut.core import index as ix
-from offcut.core.layout import Layout, as_panels
+from offcut.core.layout import as_panels
 from offcut.core.memo import memo
+from offcut.core.program import Buffer
 from offcut.core.text.layouts import format_layout
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
@@ -105,20 +107,27 @@ def _refused(cut: AxisCut, because: str, *help: str) -> PartitionError:
     return PartitionError("schedule", f"cannot split {cut.axis} so", because=because, help=help)
 
 
-def check_layout(
-    op: str, buffer: str, layout: Layout, rank: int, kernels: Sequence[Microkernel]
-) -> None:
-    """Refuse the layout of an array of `rank` axes that none of `kernels` reads.
+def check_layout(op: str, buffer: Buffer, kernels: Sequence[Microkernel]) -> None:
+    """Refuse the layout of an array that none of `kernels` reads, or whose elements it does not hold.
 
     op  what is refused: ``lay``, ``pack``
     """
+    layout, rank = buffer.layout, len(buffer.shape)
+    assert layout is not None
     shape = as_panels(layout)
     if shape is None or len(layout.multiple) > rank:
         because = f"it has {rank} axes, of which rows and columns are two"
-        raise PartitionError("schedule", f"cannot {op} {buffer} so", because=because)
+        raise PartitionError("schedule", f"cannot {op} {buffer.name} so", because=because)
     asked = (kernel.layout_on(shape.rows, shape.columns) for kernel in kernels)
     read = dict.fromkeys(one for one in asked if one is not None)
     if layout not in read:
         because = f"no microkernel reads {format_layout(layout)}"
         help = tuple(map(format_layout, read))
-        raise PartitionError("schedule", f"cannot {op} {buffer} so", because=because, help=help)
+        raise PartitionError(
+            "schedule", f"cannot {op} {buffer.name} so", because=because, help=help
+        )
+    if because := buffer.narrow_refusal:
+        help = (format_layout(replace(layout, bits=None)),)
+        raise PartitionError(
+            "schedule", f"cannot {op} {buffer.name} so", because=because, help=help
+        )

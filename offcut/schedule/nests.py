@@ -70,6 +70,7 @@ class Pack:
     layout  how it lies, in panels: its rows and columns are its last two axes
     splits  of the loops that copy it
     loops   of them that run plainly, outermost first
+    at      the plain loop of the sum in each iteration of which what it reads is copied; "": it is copied whole, before these loops
     """
 
     buffer: str
@@ -77,6 +78,7 @@ class Pack:
     layout: Layout
     splits: tuple[AxisCut, ...]
     loops: tuple[str, ...]
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +251,8 @@ class _Reader:
                 case Bind(_, _, unit):
                     if unit is None:
                         return False
+                case At(stage, reader, str(), None, 1, None) if copies.get(stage) == reader:
+                    self.add(reader, step, line)
                 case At(stage, reader, axis, None, depth, None):
                     if stage == reader and axis is not None:
                         self.depths[stage] = step
@@ -327,7 +331,9 @@ class _Reader:
             loops = self.loops([one for one in steps if _is_of(one[0], copy.name)])
             if loops is None or loops.inner or loops.cover is not None:
                 return None
-            pack = Pack(copy.what, copy.name, copy.layout, loops.splits, loops.outer)
+            places = (step for step, _ in steps if isinstance(step, At))
+            at = next((place.axis or "" for place in places if place.stage == copy.name), "")
+            pack = Pack(copy.what, copy.name, copy.layout, loops.splits, loops.outer, at)
             self.lines[id(pack)] = next(line for step, line in steps if step is copy)
         loops_of_stage = self.loops([one for one in steps if _is_of(one[0], stage)])
         if loops_of_stage is None or loops_of_stage.cover is None:
@@ -561,7 +567,9 @@ def in_loops(way: Way, loops: tuple[str, ...]) -> Way:
     """Return `way` in further plain loops, which run around what it packs, too."""
     if not loops:
         return way
-    pack = way.pack and replace(way.pack, loops=(*loops, *way.pack.loops))
+    pack = way.pack
+    if pack is not None and not pack.at:
+        pack = replace(pack, loops=(*loops, *pack.loops))
     return replace(way, loops=(*loops, *way.loops), pack=pack)
 
 
@@ -595,6 +603,8 @@ def _way_steps(stage: str, way: Way, sums: frozenset[str]) -> Iterator[Primitive
     if pack is not None:
         yield Staging("read", pack.buffer, pack.name, (stage,), layout=pack.layout)
         yield from loop_steps(pack.name, pack.splits, pack.loops, (), sums, {})
+        if pack.at:
+            yield At(pack.name, stage, pack.at)
     inside: dict[str, str] = {}
     yield from loop_steps(stage, way.splits, way.loops, way.inner, sums, inside)
     if way.depth is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
@@ -44,6 +44,14 @@ def pack_of(lead: Stage, found: Match, name: str, shared: Collection[str]) -> Pa
     return Pack(load.buffer, name, layout, (AxisCut(found.columns, MASK, kernel.panel),), loops)
 
 
+def pack_inside(pack: Pack, loops: Sequence[str]) -> Pack:
+    """Return a copy that is made in each iteration of plain loops of its reader, the last of which is the innermost; as it is without loops."""
+    if not loops:
+        return pack
+    own = tuple(axis for axis in pack.loops if axis not in loops)
+    return replace(pack, loops=own, at=loops[-1])
+
+
 def packed_stages(
     lead: Stage, match: Match, pack: Pack, around: tuple[str, ...]
 ) -> tuple[Buffer, Stage, Stage]:
@@ -72,7 +80,6 @@ def packed_stages(
     if panel is None or (panel.rows, panel.columns) != (rank - 2, rank - 1):
         because = f"its rows and columns are its axes {rank - 2} and {rank - 1}"
         raise not_applied(f"cannot pack {load.buffer} so", because)
-    check_layout("pack", load.buffer, pack.layout, rank, [match.microkernel])
     value: Expr = load
     depth = axes[-2]
     if (ix.literal_value(depth.extent) or 1) % multiple:
@@ -83,6 +90,7 @@ def packed_stages(
         axes[-2] = replace(depth, extent=whole)
     shape = tuple(axis.extent for axis in axes)
     buffer = Buffer(pack.name, load.dtype, shape, Kind.LOCAL, pack.layout)
+    check_layout("pack", replace(buffer, name=load.buffer), [match.microkernel])
     copy = Stage(pack.name, pack.name, tuple(axes), (), value)
     point = tuple(Var(axis.name) for axis in axes)
 

@@ -361,7 +361,9 @@ class _Forms:
     def operands(self, found: Match) -> Iterator[tuple[Pack | None, Staging | None]]:
         """Yield how the columns' operand of a match may lie."""
         load, kernel = found.by_columns, found.microkernel
-        lay = self.lay(found)
+        lay, shares_bytes = self.lay(found), kernel.per_byte > 1
+        if shares_bytes and self.computation.buffer(load.buffer).bits is None:
+            return
         if lay is not None and kernel.packed:
             assert lay.layout is not None
             yield None, replace(lay, layout=_layout(lay.layout, kernel))
@@ -370,7 +372,7 @@ class _Forms:
         used = set().union(*(variables(part) for part in load.index))
         axes = [a for a in (*self.lead.axes, *self.lead.reduce_axes) if a.name in used]
         own_copy = used >= set(self.shared) and len(axes) <= len(load.index)
-        if kernel.packed and found.columns is not None and own_copy:
+        if kernel.packed and found.columns is not None and own_copy and not shares_bytes:
             own = (way.pack.name for way in self.nest.ways if way.pack is not None)
             name = next(own, self.computation.names().fresh(f"{load.buffer}_panels"))
             yield pack_of(self.lead, found, name, self.shared), None

@@ -106,6 +106,55 @@ def test_a_constant_of_bfloat16_stays_so_and_gives_the_bits_of_a_converted_one(
             np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.every(5)
+@pytest.mark.parametrize("depth", [1, 2, 31, 71])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_constant_of_integers_stays_so_and_gives_the_bits_of_a_converted_one(
+    bits: int, depth: int
+) -> None:
+    rng = np.random.default_rng(depth)
+    for columns in (1, 20, 70):
+        least = -(1 << (bits - 1))
+        w = rng.integers(least, -least, (depth, columns)).astype(np.int8)
+        w[0, 0], w[-1, -1] = least, least + depth % 2
+        inputs, c = product(oc.dim("m"), columns, depth, ("float32", "int8", "float32"))
+        kernel = oc.compile(c, inputs=inputs, constants={"B": w})
+        assert microkernels(kernel, m=20) == {f"fma_int{bits}_{isa.host().isa.name}"}
+        inputs, wide = product(oc.dim("m"), columns, depth, ("float32", "float32", "float32"))
+        reference = oc.compile(wide, inputs=inputs)
+        for rows in edge_sizes(14):
+            x = floats(rng, "float32", rows, depth)
+            out = np.full((rows, columns), np.nan, np.float32)
+            kernel(x, out=out)
+            np.testing.assert_array_equal(out, reference(x, w.astype(np.float32)))
+            agree(out, exact_matmul(x, w))
+
+
+def test_elements_of_four_bits_share_bytes_and_others_are_refused() -> None:
+    inputs, c = product(oc.dim("m"), 33, 9, ("float32", "int8", "float32"))
+    w = np.arange(297).reshape(9, 33).astype(np.int8) % 16 - 8
+    kernel = oc.compile(c, inputs=inputs, constants={"B": w})
+    name = f"panels(0, 1, {isa.host().isa.lanes('float32')}, 2, 2) bits(4)"
+    assert f"stage prepack B layout {name}" in str(kernel.schedule)
+    again = oc.compile(c, inputs=inputs, constants={"B": w}, schedule=kernel.schedule)
+    plain = oc.compile(c, inputs=inputs, constants={"B": w}, strategy="guard")
+    x = np.random.default_rng(3).standard_normal((5, 9)).astype(np.float32)
+    for one in (kernel, again, plain):
+        agree(one(x), exact_matmul(x, w))
+    agree(kernel.with_constants({"B": -1 - w})(x), exact_matmul(x, -1 - w))
+    with pytest.raises(oc.DescribeError) as refused:
+        kernel.with_constants({"B": w + 1})
+    assert (
+        str(refused.value)
+        == """\
+with_constants: cannot take 8 in B
+  because  the kernel reads two elements of a byte, which are -8…7, as those that it was compiled with are
+  help     oc.compile(…, constants=…) with these"""
+    )
+    with pytest.raises(oc.PartitionError, match="not all of its elements are known to have 4 bits"):
+        oc.compile(c, inputs=inputs, constants={"B": w + 1}, schedule=kernel.schedule)
+
+
 def test_partition_takes_a_unit_whose_tiles_are_as_tall_as_what_is_asked_for() -> None:
     dtypes = ("float32", "float32", "float32")
     tall = declared(4096, dtypes, 1.0)  # dearer than our own, and up to 64 rows

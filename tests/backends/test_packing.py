@@ -6,6 +6,7 @@ import gc
 import pickle
 import threading
 import weakref
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from compiled import build
 
 import offcut as oc
 from offcut import ops
+from offcut.backends.cpu.lowering.call_layout import PANEL_SLACK
 from offcut.backends.cpu.packed_constants import pack, unpack
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.layout import panels
@@ -210,6 +212,21 @@ def test_a_packed_constant_has_each_element_where_its_panel_says(
             again = unpack(found, layout, dtype, array.shape)
             assert (again.dtype, again.shape) == (array.dtype, array.shape)
             assert again.tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0)])
+@pytest.mark.parametrize(("depth", "columns"), [(0, 6), (1, 1), (7, 5), (8, 6), (13, 23)])
+def test_elements_of_four_bits_take_half_of_the_bytes(
+    depth: int, columns: int, axes: tuple[int, int]
+) -> None:
+    shape = tuple(np.transpose(np.empty((depth, columns)), axes).shape)
+    array = np.random.default_rng(7).integers(-8, 8, shape).astype(np.int8)
+    whole = panels(6, 2, 2, *axes)
+    layout = replace(whole, bits=4)
+    found = pack(array, layout, "int8")
+    assert 2 * (found.memory.size - PANEL_SLACK) == np.prod(whole.extents(shape))
+    again = unpack(found, layout, "int8", shape)
+    assert again.tobytes() == array.tobytes()
 
 
 def test_many_bytes_of_constants_lie_in_pages_of_this_process_alone() -> None:

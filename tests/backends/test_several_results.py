@@ -16,7 +16,7 @@ from compiled import Array, floats
 
 import offcut as oc
 from offcut import Kernel
-from offcut.backends.host import arrays
+from offcut.backends.host import dlpack
 from offcut.backends.host.call import make_callable
 from offcut.errors import CallError
 from tests.agree import agree, computed, total
@@ -250,13 +250,13 @@ class Exchanged:
 _MADE: dict[int, tuple[Any, Array]] = {}  # managed tensors that are no arrays yet
 
 
-@ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(arrays._DLTensor))
+@ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(dlpack.DLTensor))
 def _lend(given: Any, lent: Any) -> int:
     rank, kind = given.array.ndim, given.array.dtype.name
     at = ctypes.addressof(given.words)
-    lent[0] = arrays._DLTensor(
+    lent[0] = dlpack.DLTensor(
         given.array.ctypes.data,
-        *(1, 0, rank, *arrays.DLPACK_CODES[kind], 1),
+        *(1, 0, rank, *dlpack.DLPACK_CODES[kind], 1),
         ctypes.cast(at, ctypes.POINTER(ctypes.c_int64)),
         ctypes.cast(at + 8 * rank, ctypes.POINTER(ctypes.c_int64)),
     )
@@ -265,7 +265,7 @@ def _lend(given: Any, lent: Any) -> int:
 
 @ctypes.PYFUNCTYPE(
     ctypes.c_int,
-    ctypes.POINTER(arrays._DLTensor),
+    ctypes.POINTER(dlpack.DLTensor),
     *(ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p, ctypes.c_void_p),
 )
 def _allocate(like: Any, made: Any, *_: Any) -> int:
@@ -273,8 +273,8 @@ def _allocate(like: Any, made: Any, *_: Any) -> int:
     if Exchanged.fails_at == "allocate" and Exchanged.allocations == 2:
         return -1
     shape = like[0].shape[: like[0].ndim]
-    array = np.empty(shape, arrays._NAMES[like[0].code, like[0].bits])
-    managed = arrays._Versioned(1, 0, None, None, 0, like[0])
+    array = np.empty(shape, dlpack.NAMES[like[0].code, like[0].bits])
+    managed = dlpack.Versioned(1, 0, None, None, 0, like[0])
     managed.tensor.data = array.ctypes.data
     made[0] = ctypes.addressof(managed)
     _MADE[made[0]] = managed, array
@@ -291,7 +291,7 @@ def _hand_over(managed: int, made: Any) -> int:
     return 0
 
 
-_API = arrays._ExchangeApi(
+_API = dlpack.ExchangeApi(
     *(1, 0, None),
     *(ctypes.cast(_allocate, ctypes.c_void_p).value, 0),
     *(ctypes.cast(each, ctypes.c_void_p).value for each in (_hand_over, _lend)),

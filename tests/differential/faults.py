@@ -532,7 +532,7 @@ FAULTS = (
     Fault(
         "a panel is read at the pace of bytes",
         "llvm_blocks",
-        "b_step = str(unroll * self.lanes * self.b_item) if",
+        "b_step = str(unroll * self.b_bytes) if",
         "b_step = str(unroll * self.lanes) if",
     ),
     Fault(
@@ -591,9 +591,9 @@ FAULTS = (
     ),
     Fault(
         "the terms left over are those of the upper half",
-        "bf16_operand",
-        'yield f"  {shift} = select i1 {odd}, i32 0, i32 16"',
-        'yield f"  {shift} = select i1 {odd}, i32 0, i32 0"',
+        "widened_operand",
+        'yield f"  {shift} = select i1 {odd}, i32 {uneven}, i32 {even}"',
+        'yield f"  {shift} = select i1 {odd}, i32 {uneven}, i32 {uneven}"',
     ),
     Fault(
         "columns past the last are read",
@@ -736,8 +736,8 @@ FAULTS = (
     Fault(
         "the least of a size is not asked",
         "entry",
-        'text.require("sge", "i64", value, facts.min)',
-        'text.require("sge", "i64", value, 0)',
+        'text.check("sge", "i64", value, facts.min)',
+        'text.check("sge", "i64", value, 0)',
     ),
     Fault(
         "multiples of a size are not asked",
@@ -760,13 +760,13 @@ FAULTS = (
     Fault(
         "results that overlap inputs are taken",
         "entry",
-        'legal = text.let(f"or i1 {before}, {after}")',
+        'legal = text.f.let(f"or i1 {before}, {after}")',
         'legal = "true"',
     ),
     Fault(
         "a result of another shape is taken",
         "entry",
-        'text.require("eq", "i64", text.word(first[number] + axis, "i64", "%shapes"), extent_)',
+        'text.check("eq", "i64", text.word("%shapes", first[number] + axis), extent_)',
         "pass",
     ),
     Fault(

@@ -616,6 +616,13 @@ parse: cannot name a program 'a..b'
   at       line 1, column 13: program a..b
   because  a name is an identifier""",
     ),
+    "elements of more bits than their type": (
+        "constant W: int8[4] @bits(9)",
+        """\
+parse: cannot declare elements of W of 9 bits
+  at       line 1, column 27: constant W: int8[4] @bits(9)
+  because  int8 has 8""",
+    ),
     "an assumption reads a buffer": (
         "input A: float32[4]\nassume A[0] < 1.0",
         """\

@@ -82,6 +82,45 @@ def test_the_text_of_a_layout_is_read_back(name: str) -> None:
     assert mark.buffers[0].layout == layout
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("bits", [1, 2, 4])
+@pytest.mark.parametrize("extent", [0, 1, 7, 8, 9, 24, 29])
+def test_elements_of_few_bits_share_the_bytes_of_their_first_digit(
+    extent: int, bits: int, dtype: type
+) -> None:
+    layout = replace(panels(4, 8 // bits, 8, 1, 0), bits=bits)
+    assert layout_of(format_layout(layout)) == layout
+    least = -(1 << bits - 1) if dtype is np.int8 else 0
+    values = (
+        np.random.default_rng(1).integers(least, least + (1 << bits), (5, extent)).astype(dtype)
+    )
+    held = layout.share_bytes(values)
+    assert held.shape == (5, -(-extent // layout.per_byte))
+    for row, at in np.ndindex(5, extent):
+        place = bits * (at % layout.per_byte)
+        part = int(held[row, at // layout.per_byte]) >> place & (1 << bits) - 1
+        assert part == int(values[row, at]) & (1 << bits) - 1
+    np.testing.assert_array_equal(layout.split_bytes(held, extent, np.dtype(dtype)), values)
+    whole = replace(layout, bits=None).extents((5, extent))
+    assert layout.laid(values).size * layout.per_byte == np.prod(whole)
+
+
+@pytest.mark.parametrize(
+    ("bits", "layout", "because"),
+    [
+        (3, panels(16, 2, 2), "elements that share a byte have 1, 2 or 4 bits"),
+        (4, panels(16), "the first digit counts the 2 elements of a byte"),
+        (4, panels(16, 4, 4), "the first digit counts the 2 elements of a byte"),
+        (4, replace(panels(16, 2, 2), swizzle=Swizzle(2, 2, 5)), "a swizzle moves whole bytes"),
+    ],
+)
+def test_bits_are_refused_where_elements_of_a_byte_are_no_digit(
+    bits: int, layout: Layout, because: str
+) -> None:
+    with pytest.raises(oc.DescribeError, match=because):
+        replace(layout, bits=bits)
+
+
 @pytest.mark.parametrize(
     ("text", "layout"),
     [

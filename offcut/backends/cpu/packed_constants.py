@@ -97,6 +97,8 @@ def _packed(array: Array, layout: Layout | None, dtype: str) -> PackedBuffer:
 def pack(array: Array, layout: Layout | None, dtype: str) -> PackedBuffer:
     """Return `array` as `dtype`, where its layout says; what is past the extents is 0."""
     array = array.astype(numpy_dtype(dtype), copy=False)
+    if layout is not None:
+        array, layout = layout.share_bytes(array), layout.of_bytes()
     if layout is None:
         if is_owned(array) and array.flags.c_contiguous and array.ctypes.data % _LINE == 0:
             memory = array.reshape(-1).view(np.uint8)
@@ -124,6 +126,12 @@ def pack(array: Array, layout: Layout | None, dtype: str) -> PackedBuffer:
 def unpack(packed: PackedBuffer, layout: Layout | None, dtype: str, shape: Sequence[int]) -> Array:
     """Return the array of that shape that `pack` was given, bit for bit, where it was of that type; nobody may write to it."""
     kind = numpy_dtype(dtype)
+    if layout is not None and (axis := layout.shared_axis) is not None:
+        held = [-(-e // layout.per_byte) if at == axis else e for at, e in enumerate(shape)]
+        array = layout.split_bytes(
+            unpack(packed, layout.of_bytes(), dtype, held), shape[axis], kind
+        )
+        return own(np.ascontiguousarray(array))
     if layout is None:
         payload = packed.memory[: prod(shape) * kind.itemsize]
         return own(payload.view(kind).reshape(shape))

@@ -5,7 +5,7 @@ A numpy array is read from its structure, any other by the DLPack exchange funct
 
 from __future__ import annotations
 
-from offcut.backends.host import arrays
+from offcut.backends.host import dlpack
 from offcut.backends.host.builtin_function import (
     DATA,
     DESCR,
@@ -21,7 +21,7 @@ from offcut.backends.host.builtin_function import (
 
 def dlpack_code(dtype: str) -> int:
     """Return DLPack's 4 bytes of an element type as an integer: type code, width in bits, and 1 lane."""
-    code, bits = arrays.DLPACK_CODES[dtype]
+    code, bits = dlpack.DLPACK_CODES[dtype]
     return code | bits << 8 | 1 << 16
 
 
@@ -138,14 +138,14 @@ d.find:
   br i1 %scalar, label %refuse, label %d.row
 d.row:
   %k = phi i64 [ 0, %d.find ], [ %k.next, %d.other ]
-  %k.word = mul i64 %k, {arrays.EXCHANGE_WORDS}
+  %k.word = mul i64 %k, {dlpack.EXCHANGE_WORDS}
   %row = getelementptr i64, ptr %exchange, i64 %k.word
   %row.type = load ptr, ptr %row
   %found = icmp eq ptr %row.type, %type
   br i1 %found, label %d.get, label %d.other
 d.other:
   %k.next = add i64 %k, 1
-  %k.more = icmp slt i64 %k.next, {arrays.EXCHANGE_SLOTS}
+  %k.more = icmp slt i64 %k.next, {dlpack.EXCHANGE_SLOTS}
   br i1 %k.more, label %d.row, label %refuse
 d.get:
   %get.at = getelementptr i64, ptr %row, i64 1
@@ -210,7 +210,7 @@ d.answer:
   %records = icmp eq ptr %answer, %true
   br i1 %records, label %refuse, label %d.sign
 d.sign:
-  %neg.number = add i64 %k, {arrays.EXCHANGE_SLOTS * arrays.EXCHANGE_WORDS}
+  %neg.number = add i64 %k, {dlpack.EXCHANGE_SLOTS * dlpack.EXCHANGE_WORDS}
   %neg.at = getelementptr i64, ptr %exchange, i64 %neg.number
   %neg = load ptr, ptr %neg.at
   %signed = icmp eq ptr %neg, null

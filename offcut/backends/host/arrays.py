@@ -6,13 +6,12 @@ other than 1, misaligned or byte-swapped elements) `readable` copies, and `OFFCU
 DLPack is read natively, from the structure inside the capsule: numpy's own reader refuses
 bfloat16 and costs more than a small kernel. The capsule is held and never consumed, so its own
 destructor gives the memory back. Types that offer DLPack's C exchange interface are entered into
-a small table that generated code reads (`exchange_table`): their arrays then skip Python.
+a table (`dlpack.exchange_table`): their arrays then skip Python.
 """
 
 from __future__ import annotations
 
 import ctypes
-import itertools
 import math
 import sys
 from collections.abc import Callable
@@ -24,88 +23,13 @@ import numpy as np
 import numpy.typing as npt
 
 from offcut import debug
-from offcut.backends.host import cuda_arrays
+from offcut.backends.host import cuda_arrays, dlpack
 from offcut.core.dtypes import DTYPES, ITEM_BYTES, numpy_dtype, to_dtype
 from offcut.errors import CallError
 
 Array = npt.NDArray[Any]
 
-DLPACK_CODES: dict[str, tuple[int, int]] = {
-    "float32": (2, 32),
-    "float64": (2, 64),
-    "float16": (2, 16),
-    "bfloat16": (4, 16),
-    "int8": (0, 8),
-    "int16": (0, 16),
-    "int32": (0, 32),
-    "int64": (0, 64),
-    "uint8": (1, 8),
-    "uint16": (1, 16),
-    "uint32": (1, 32),
-    "uint64": (1, 64),
-    "bool": (6, 8),
-}
-"""Element type to DLPack's type code and width in bits."""
-
-_NAMES = {code: name for name, code in DLPACK_CODES.items()}
-_KINDS = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex", 6: "bool"}
-_DEVICES = {2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm", 13: "cuda (managed)", 14: "oneapi", 15: "webgpu", 16: "hexagon"}  # fmt: skip
-_HOST = (1, 3, 11)  # plain memory, and memory pinned for CUDA or ROCm
-_READ_ONLY = 1
 _SHARE_WORK = 100_000  # steps of numpy's exact overlap test before two arrays count as overlapping
-
-EXCHANGE_SLOTS = 8
-EXCHANGE_WORDS = 6
-_exchange = (ctypes.c_uint64 * (EXCHANGE_SLOTS * (EXCHANGE_WORDS + 1)))()
-_exchange_index = itertools.count()
-_exchange_types: dict[type, object] = {}
-
-
-class _DLTensor(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_uint64),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
-class _Versioned(ctypes.Structure):
-    _fields_ = (
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("manager", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-        ("flags", ctypes.c_uint64),
-        ("tensor", _DLTensor),
-    )
-
-
-class _ExchangeApi(ctypes.Structure):
-    _fields_ = (
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("previous", ctypes.c_void_p),
-        ("allocate", ctypes.c_uint64),
-        ("managed_from_object", ctypes.c_uint64),
-        ("managed_to_object", ctypes.c_uint64),
-        ("tensor_from_object", ctypes.c_uint64),
-        ("stream", ctypes.c_uint64),
-    )
-
-
-_capsule_is = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_IsValid", ctypes.pythonapi)
-)
-_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +128,7 @@ def contiguous_info(array: Any) -> tuple[int, tuple[int, ...], str] | None:
         address = array.data_ptr()
     except RuntimeError:  # a tensor that stands for others
         return None
-    _register(array)
+    dlpack.register(array)
     return None if address % ITEM_BYTES[name] else (address, array.shape, name)
 
 
@@ -351,17 +275,6 @@ def convert_like(kind: str, original: object, result: object) -> object:
     return converted
 
 
-def exchange_table() -> int:
-    """Address of the table of DLPack C exchange functions, `EXCHANGE_SLOTS` rows of words.
-
-    Words of a row: type, tensor_from_object, allocate, managed_to_object, the attribute name
-    "requires_grad" or 0, 1 where arrays of the type are writeable. A row is valid once its type
-    is not 0; rows fill in order, when the slow path first meets a type, and stay. Behind all rows there
-    is one word for each: the name of the method "is_neg", or 0.
-    """
-    return ctypes.addressof(_exchange)
-
-
 class _Interface:
     """A view offered through numpy's array interface, as bytes of the element's width."""
 
@@ -420,7 +333,7 @@ def _dlpack_view(array: Any, at: str, op: str, cuda: bool) -> ArrayView:
         device, number = (int(part) for part in array.__dlpack_device__())
         on_device = cuda and device in cuda_arrays.DEVICES
         stream = cuda_arrays.dlpack_stream(kind) if on_device else None
-        capsule = _capsule(array, stream) if on_device or device in _HOST else None
+        capsule = dlpack.capsule_of(array, stream) if on_device or device in dlpack.HOST else None
     except Exception as error:
         raise CallError(
             op,
@@ -433,16 +346,19 @@ def _dlpack_view(array: Any, at: str, op: str, cuda: bool) -> ArrayView:
             op,
             f"{at} is not in CPU memory",
             at=at,
-            because=f"it is on {_DEVICES.get(device, f'DLPack device {device}')}:{number}",
+            because=f"it is on {dlpack.DEVICES.get(device, f'DLPack device {device}')}:{number}",
             help=(f"{at}.cpu()" if kind == "torch" else "copy it to CPU memory first",),
         )
     if not on_device:
-        _register(array)
-    if _capsule_is(capsule, b"dltensor_versioned"):
-        versioned = _Versioned.from_address(_address(capsule, b"dltensor_versioned"))
-        tensor, writeable = versioned.tensor, not versioned.flags & _READ_ONLY
+        dlpack.register(array)
+    if dlpack.capsule_is(capsule, b"dltensor_versioned"):
+        versioned = dlpack.Versioned.from_address(dlpack.address_in(capsule, b"dltensor_versioned"))
+        tensor, writeable = versioned.tensor, not versioned.flags & dlpack.READ_ONLY
     else:
-        tensor, writeable = _DLTensor.from_address(_address(capsule, b"dltensor")), True
+        tensor, writeable = (
+            dlpack.DLTensor.from_address(dlpack.address_in(capsule, b"dltensor")),
+            True,
+        )
     rank = tensor.ndim
     shape = tuple(tensor.shape[:rank])
     strides = list(tensor.strides[:rank]) if tensor.strides else [*c_strides(shape)]
@@ -463,35 +379,13 @@ def _dlpack_view(array: Any, at: str, op: str, cuda: bool) -> ArrayView:
         address=address,
         shape=shape,
         strides=tuple(strides),
-        dtype=_dtype_name(tensor),
+        dtype=dlpack.dtype_name(tensor),
         writeable=writeable,
         owner=(array, capsule),
         kind=kind,
         fits=aligned and (not strides or strides[-1] == 1),
         device=number if on_device else None,
     )
-
-
-def _capsule(array: Any, stream: int | None) -> object:
-    """Return the DLPack capsule of an array; of one on a device, for work on a stream."""
-    options = {} if stream is None else {"stream": stream}
-    try:
-        return array.__dlpack__(max_version=(1, 0), **options)
-    except TypeError:
-        return array.__dlpack__(**options)
-
-
-def _address(capsule: object, name: bytes) -> int:
-    address: int = _capsule_pointer(capsule, name)
-    return address
-
-
-def _dtype_name(tensor: _DLTensor) -> str:
-    name = _NAMES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
-    if name is not None:
-        return name
-    lanes = "" if tensor.lanes == 1 else f"x{tensor.lanes}"
-    return f"{_KINDS.get(tensor.code, f'type{tensor.code}_')}{tensor.bits}{lanes}"
 
 
 def is_by_rows(view: ArrayView) -> bool:
@@ -508,32 +402,3 @@ def c_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _layout(source: ArrayView) -> str:
     strides = window(source).strides
     return f"(shape {source.shape}, strides {strides} bytes)"
-
-
-def _register(array: object) -> None:
-    """Enter the type of `array` into the exchange table, where it offers the interface itself.
-
-    A subclass does not: what it overrides would be skipped.
-    """
-    cls = type(array)
-    capsule = vars(cls).get("__dlpack_c_exchange_api__")
-    if capsule is None or cls in _exchange_types:
-        return
-    if not _capsule_is(capsule, b"dlpack_exchange_api"):
-        return
-    address: int | None = _address(capsule, b"dlpack_exchange_api")
-    while address and (api := _ExchangeApi.from_address(address)).major != 1:
-        address = api.previous
-    slot = next(_exchange_index)
-    if not address or not api.tensor_from_object or slot >= EXCHANGE_SLOTS:
-        return
-    grad, negated = sys.intern("requires_grad"), sys.intern("is_neg")
-    _exchange_types[cls] = (capsule, grad, negated)
-    row = slot * EXCHANGE_WORDS
-    _exchange[row + 1] = api.tensor_from_object
-    _exchange[row + 2] = api.allocate if api.managed_to_object else 0
-    _exchange[row + 3] = api.managed_to_object
-    _exchange[row + 4] = id(grad) if hasattr(cls, "requires_grad") else 0
-    _exchange[row + 5] = int(cls.__module__.partition(".")[0] == "torch")
-    _exchange[EXCHANGE_SLOTS * EXCHANGE_WORDS + slot] = id(negated) if hasattr(cls, "is_neg") else 0
-    _exchange[row] = id(cls)  # last: from here on other threads use the row

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from offcut.backends.host import arrays
+from offcut.backends.host import dlpack
 
 FIELDS = (
     "slow",
@@ -62,7 +62,7 @@ def fast_call_words(slow: Callable[..., object]) -> list[int]:
         "ndarray": id(np.ndarray),
         "true": id(True),
         "tuple": id(tuple),
-        "exchange": arrays.exchange_table(),
+        "exchange": dlpack.exchange_table(),
         "empty": numpy_function("PyArray_Empty"),
     }
     return field_words(FIELDS, objects)

@@ -15,14 +15,14 @@ class BuiltinWriter:
     f       what is written so far
     """
 
-    def __init__(self, fields: Sequence[str]) -> None:
-        self.f, self._fields = ir.FunctionWriter(), fields
+    def __init__(self, fields: Sequence[str], f: ir.FunctionWriter | None = None) -> None:
+        self.f, self._fields = ir.FunctionWriter() if f is None else f, fields
         self.table = self.f.let(f"getelementptr i8, ptr %self, i64 {BYTES_OF}")
 
-    def function(self, symbol: str) -> str:
+    def function(self, symbol: str, attributes: str = "nounwind") -> str:
         """Return LLVM IR of the function."""
         parameters = "ptr %self, ptr %args, i64 %nargs, ptr %kwnames"
-        return f"define ptr @{symbol}({parameters}) nounwind {{\n{self.f.text()}\n}}\n"
+        return f"define ptr @{symbol}({parameters}) {attributes} {{\n{self.f.text()}\n}}\n"
 
     def place(self, base: str, number: str | int) -> str:
         """Return the address of the 8-byte word `number` behind a base."""

@@ -32,6 +32,8 @@ class FunctionWriter:
     known    what has been computed ahead, by whatever its users call it
     numbers  instructions that read no memory and are on every way to here, with the names of what they give;
              a block that some ways go past is written `within` its label
+    reuses   whether what is computed already is not written again
+    current  the label of the block that is being written
     """
 
     slots: list[str] = field(default_factory=list)
@@ -41,6 +43,8 @@ class FunctionWriter:
     early: list[str] | None = None
     known: dict[object, str] = field(default_factory=dict)
     numbers: dict[str, str] = field(default_factory=dict)
+    reuses: bool = True
+    current: str = "%entry"
     _early_numbers: dict[str, str] = field(default_factory=dict)
     _count: int = 0
 
@@ -87,7 +91,7 @@ class FunctionWriter:
             return known
         name = self.name(stem)
         self.lines.append(f"  {name} = {instruction}")
-        if _PURE.match(instruction):
+        if self.reuses and _PURE.match(instruction):
             self.numbers[instruction] = name
         return name
 
@@ -109,10 +113,11 @@ class FunctionWriter:
     def block(self, label: str) -> None:
         """Start the block `label`, falling into it."""
         self.do(f"br label {label}")
-        self.lines.append(f"{label[1:]}:")
+        self.start(label)
 
     def start(self, label: str) -> None:
         """Start the block `label`; what is before it has ended."""
+        self.current = label
         self.lines.append(f"{label[1:]}:")
 
     @contextmanager

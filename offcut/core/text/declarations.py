@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from offcut.core.dtypes import DTYPES
+from offcut.core.dtypes import DTYPES, ITEM_BYTES
 from offcut.core.expr import Expr
 from offcut.core.program import Buffer, Kind, Size, Token
 from offcut.core.text.expressions import Reader
@@ -133,13 +133,22 @@ class Declarations:
         reader.advance()
         extents = reader.listed(reader.expect("["), "]")
         shape = tuple(reader.typed(extent, "index", "an extent") for extent in extents)
-        layout, scope, finite = None, None, False
+        layout, scope, finite, bits = None, None, False, None
         while reader.accept("@") or (layout is None and reader.at("layout")):
             if layout is None and (reader.accept("layout") or is_layout(reader)):
                 layout = read_layout(reader, shape, dtype)
             elif kind is Kind.CONSTANT and not finite and reader.at("finite"):
                 reader.advance()
                 finite = True
+            elif kind is Kind.CONSTANT and bits is None and reader.accept("bits"):
+                bracket, column, bits = reader.expect("("), reader.token.start, reader.integer()
+                if not 1 <= bits <= 8 * ITEM_BYTES[dtype]:
+                    raise reader.refuse(
+                        f"cannot declare elements of {name} of {bits} bits",
+                        f"{dtype} has {8 * ITEM_BYTES[dtype]}",
+                        column=column,
+                    )
+                reader.close(bracket, ")")
             elif scope is None:
                 reader.expect("scope")
                 bracket = reader.expect("(")
@@ -147,4 +156,4 @@ class Declarations:
                 reader.close(bracket, ")")
             else:
                 raise reader.expected("the end of the line")
-        self.buffers[name] = Buffer(name, dtype, shape, kind, layout, scope, finite)
+        self.buffers[name] = Buffer(name, dtype, shape, kind, layout, scope, finite, bits)

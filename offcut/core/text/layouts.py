@@ -10,6 +10,7 @@
                                         coordinates, each of digits of axes, the least significant first
     … multiple(0: 4)                    multiples that axes are rounded up to, if not the period of their digits
     … swizzle(3, 4, 7)                  bits, low, high: of the byte offset
+    … bits(4)                           of an element, several of which share a byte
 
 ``panels(16)`` and ``panels(16, 4)``, with width and rows side by side, are of the last two axes of a buffer.
 """
@@ -34,8 +35,9 @@ _T = TypeVar("_T")
 @cache
 def format_layout(layout: Layout) -> str:
     """Return the text that `read_layout` reads back."""
-    plain, swizzle = replace(layout, swizzle=None), layout.swizzle
-    return _format(plain) + (f" {swizzle}" if swizzle else "")
+    plain = replace(layout, swizzle=None, bits=None)
+    ends = (layout.swizzle, None if layout.bits is None else f"bits({layout.bits})")
+    return " ".join([_format(plain), *(str(end) for end in ends if end is not None)])
 
 
 def _format(layout: Layout) -> str:
@@ -107,6 +109,8 @@ def read_layout(reader: Tokens, shape: Sequence[Expr] | None = None, dtype: str 
             layout = replace(layout, multiple=rounded)
         if reader.accept("swizzle"):
             layout = replace(layout, swizzle=Swizzle(*_numbers(reader, "swizzle", 3, 3)))
+        if reader.accept("bits"):
+            layout = replace(layout, bits=_numbers(reader, "bits", 1, 1)[0])
         if shape is not None:
             layout.check([ix.literal_value(extent) for extent in shape], ITEM_BYTES[dtype])
     except DescribeError as refused:

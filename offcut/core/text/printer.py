@@ -184,6 +184,8 @@ def _buffer(buffer: Buffer) -> str:
         layout += f" @scope({buffer.scope})"
     if buffer.finite:
         layout += " @finite"
+    if buffer.bits is not None:
+        layout += f" @bits({buffer.bits})"
     return f"{buffer.kind.value} {buffer.name}: {buffer.dtype}[{_list(buffer.shape)}]{layout}"
 
 

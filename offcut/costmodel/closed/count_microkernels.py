@@ -104,6 +104,7 @@ class MicrokernelCounts(LoopCounts):
         size: Expr = ix.const(ITEM_BYTES[load.dtype])
         for part, extent in zip(load.index, self.program.buffer(load.buffer).shape, strict=True):
             size = ix.mul(size, extent) if variables(part) & inner else size
+        size = ix.ceildiv(size, found.microkernel.per_byte)
         return folded(substitute(size, self.fixed))
 
     def laid(self, found: Match) -> tuple[float, float]:

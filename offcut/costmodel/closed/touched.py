@@ -137,7 +137,8 @@ def bytes_of(touched: Box, buffer: Buffer, shape: tuple[Expr, ...], level: Level
     """
     item = ITEM_BYTES[buffer.dtype]
     if buffer.layout is not None or not shape:
-        return ix.mul(elements(touched, shape), item)
+        per_byte = 1 if buffer.layout is None else buffer.layout.per_byte
+        return ix.ceildiv(ix.mul(elements(touched, shape), item), per_byte)
     run, runs, step = _runs(touched, shape)
     size, apart = ix.mul(run, item), ix.literal_value(ix.mul(step, item))
     if apart is not None and apart % level.line == 0:

@@ -16,7 +16,7 @@ import tvm_ffi
 from offcut.backends.abi import Argument, Entry, Signature
 from offcut.backends.cpu.machine import jit
 from offcut.backends.cpu.machine.isa import host
-from offcut.backends.host.arrays import DLPACK_CODES
+from offcut.backends.host.dlpack import DLPACK_CODES
 from offcut.backends.host.fast_entry import solving_order
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.extents import extent_of, holds

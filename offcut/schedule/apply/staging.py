@@ -72,6 +72,14 @@ def check_layout(op: str, buffer: Buffer) -> None:
     """Theorem: each element of an array has a place of its own in its layout."""
     if buffer.layout is None:
         return
+    if buffer.narrow_refusal:
+        raise PartitionError(
+            op,
+            f"cannot lay {buffer.name} out in {format_layout(buffer.layout)}",
+            at=f"buffer {buffer.name}",
+            because=buffer.narrow_refusal,
+            help=(format_layout(replace(buffer.layout, bits=None)),),
+        )
     try:
         extents = [ix.literal_value(extent) for extent in buffer.shape]
         buffer.layout.check(extents, ITEM_BYTES[buffer.dtype])

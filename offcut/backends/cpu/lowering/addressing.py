@@ -18,6 +18,7 @@ from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import STORED, Elements, item_bytes
 from offcut.backends.llvm.scalars import Scalars
+from offcut.core.dtypes import UNSIGNED
 from offcut.core.expr import Expr, Var, variables
 from offcut.core.layout import Layout, as_panels
 from offcut.core.program import Program
@@ -183,6 +184,8 @@ class Addressing(Scalars, ABC):
         memory, e = self.memory[buffer], self.elements(lanes.width)
         stored, align = e.stored(dtype), item_bytes(dtype)
         mask = self.mask_of(lanes)
+        if memory.layout is not None and memory.layout.bits is not None:
+            return e.loaded(self.of_shared_bytes(memory, memory.layout, index, lanes), dtype)
         match self.along(memory, index, lanes):
             case Spacing(1, 0):
                 address = self.address(memory, index)
@@ -206,6 +209,23 @@ class Addressing(Scalars, ABC):
             case _:
                 raw = self.gathered(memory, index, mask, lanes)
         return e.loaded(raw, dtype)
+
+    def of_shared_bytes(
+        self, memory: Memory, layout: Layout, index: Sequence[Expr], lanes: Lanes
+    ) -> str:
+        """Return elements several of which share a byte: the bytes, shifted by where each lies in its own."""
+        axis, bits = layout.shared_axis, layout.bits
+        assert axis is not None
+        assert bits is not None
+        f, last, free = self.f, layout.per_byte - 1, 8 - bits
+        of_places, of_bytes = f"<{lanes.width} x i64>", f"<{lanes.width} x i8>"
+        held = self.gathered(memory, index, self.mask_of(lanes), lanes)
+        place = f.let(f"and {of_places} {self.lane_index(index[axis], lanes)}, splat (i64 {last})")
+        after = f.let(f"sub {of_places} splat (i64 {last}), {place}")
+        after = f.let(f"mul {of_places} {after}, splat (i64 {bits})")
+        up = f.let(f"shl {of_bytes} {held}, {f.let(f'trunc {of_places} {after} to {of_bytes}')}")
+        down = "lshr" if memory.dtype in UNSIGNED else "ashr"
+        return f.let(f"{down} {of_bytes} {up}, splat (i8 {free})")
 
     def gathered(
         self, memory: Memory, index: Sequence[Expr], mask: str | None, lanes: Lanes

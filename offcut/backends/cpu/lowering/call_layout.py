@@ -174,7 +174,21 @@ class Storage(Vectors):
         return Memory(base, buffer.dtype, tuple(strides), origins)
 
     def laid(self, buffer: Buffer, layout: Layout, base: str, extents: Sequence[str]) -> Memory:
-        """Return a buffer whose elements lie as a layout says; its coordinates follow one another row by row."""
+        """Return a buffer whose elements lie as a layout says; its coordinates follow one another row by row.
+
+        Where elements share a byte, digits count the bytes.
+        """
+        if (axis := layout.shared_axis) is not None:
+            count, shared = layout.per_byte, [*extents]
+            shared[axis] = ir.floordiv(
+                self.f, ir.add(self.f, extents[axis], str(count - 1)), str(count)
+            )
+            held = self.laid(buffer, layout.of_bytes(), base, shared)
+            of_elements = tuple(
+                tuple((step * count if at == axis else step, end, unit) for step, end, unit in of)
+                for at, of in enumerate(held.digits)
+            )
+            return replace(held, layout=layout, digits=of_elements)
         f, first = self.f, str(item_bytes(buffer.dtype))
         strides = [""] * len(extents)
         digits: list[list[tuple[int, int | None, str]]] = [[] for _ in extents]

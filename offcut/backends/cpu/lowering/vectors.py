@@ -8,7 +8,7 @@ the lanes for its terms (`reductions`), the last axis is a loop too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from math import gcd
@@ -276,26 +276,54 @@ class Vectors(VectorStatements):
             )
             turned = partial(
                 self.turned,
-                (down.iter, across.iter),
-                at,
+                axes=(down.iter, across.iter),
+                at=at,
                 columns=columns,
                 copy=copy,
                 multiple=multiple,
             )
+            counts = [width]
+            if columns is not None and self.memory[copy.buffer].layout is not None:
+                counts = [width // 4, width // 2, width]
             if rows is None:
-                turned(rows=None)
+                self.turned_columns(counts, columns, partial(turned, rows=None))
                 return
             square, edge, end = f.name("square"), f.name("edge"), f.name("end")
             deep = f.let(f"icmp sge i64 {rows}, {width}")
             f.do(f"br i1 {deep}, label {square}, label {edge}")
             for label, remaining in ((square, None), (edge, rows)):
                 with f.within(label):
-                    turned(rows=remaining)
+                    self.turned_columns(counts, columns, partial(turned, rows=remaining))
                 f.do(f"br label {end}")
             f.start(end)
 
+    def turned_columns(
+        self, counts: Sequence[int], columns: str | None, turned: Callable[[int], None]
+    ) -> None:
+        """Turn a square, of which the least of these numbers of columns that holds all of them is read: a panel is written whole, however few it has.
+
+        counts  the last one is the width of a vector
+        turned  turns a square of which so many columns are read
+        """
+        f, (few, *more) = self.f, counts
+        if not more:
+            turned(few)
+            return
+        narrow, wide, end = f.name("narrow"), f.name("wide"), f.name("end")
+        is_narrow = f.let(f"icmp sle i64 {columns}, {few}")
+        f.do(f"br i1 {is_narrow}, label {narrow}, label {wide}")
+        with f.within(narrow):
+            turned(few)
+            f.do(f"br label {end}")
+        with f.within(wide):
+            self.turned_columns(more, columns, turned)
+            f.do(f"br label {end}")
+        f.start(end)
+
     def turned(
         self,
+        read: int,
+        *,
         axes: tuple[str, str],
         at: tuple[str, str],
         rows: str | None,
@@ -305,7 +333,7 @@ class Vectors(VectorStatements):
     ) -> None:
         """One square from `at` on, of which there are so many rows and columns; None: all.
 
-        Past the last column, the last one is read again, and not written.
+        Past the last column, the last one is read again, and not written; past the first `read` columns, nothing is.
         """
         f, width = self.f, self.width
         e = self.elements(width)
@@ -316,14 +344,15 @@ class Vectors(VectorStatements):
         )
         last = None if columns is None else ir.sub(f, columns, "1")
         values = []
-        for lane in range(width):
+        for lane in range(read):
             column = str(lane) if last is None else ir.minimum(f, str(lane), last)
             with self.bound(axes[0], at[0]), self.bound(axes[1], ir.add(f, at[1], column)):
                 values.append(self.value(copy.value, Lanes(width, axes[0], deep), {}))
-        step = width // 2
-        while step:
+        values += ["zeroinitializer"] * (width - read)
+        steps = [1 << bit for bit in range(width.bit_length() - 1)]
+        # columns that are read mix with each other first: a step with zeros alone is none
+        for step in steps if read < width else reversed(steps):
             values = emit_transpose_step(f, values, step, kind)
-            step //= 2
         lanes = Lanes(width, axes[1], wide, multiple=multiple)
         for row, value in enumerate(values):
             with self.bound(axes[0], ir.add(f, at[0], str(row))), self.bound(axes[1], at[1]):

@@ -13,16 +13,15 @@ from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels import (
     amx,
     bf16_dots,
-    bf16_operand,
     external,
     fma,
-    int8_operand,
     madd,
     vnni,
+    widened_operand,
 )
 from offcut.backends.cpu.microkernels.family import Family
 
-DECLARED = (fma, bf16_operand, int8_operand, vnni, madd, bf16_dots, amx, external)
+DECLARED = (fma, widened_operand, vnni, madd, bf16_dots, amx, external)
 
 
 @cache

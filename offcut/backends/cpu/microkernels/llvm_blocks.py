@@ -59,6 +59,7 @@ class RowBlock:
     name     of the function
     dtype    of an accumulator's lanes, and of what a step takes of A and of B
     a_align  bytes that A's elements are aligned to; 0: to their own size
+    b_bytes  of the terms of B that one step takes from a panel
 
     How a step multiplies, and what comes before the first and after the last one, are methods that
     another arithmetic replaces; it names its values as this one does.
@@ -74,8 +75,9 @@ class RowBlock:
 
     def __post_init__(self) -> None:
         self.t = LLVM_TYPE[self.dtype]
-        self.item = self.b_item = ITEM_BYTES[self.dtype]
+        self.item = ITEM_BYTES[self.dtype]
         self.lanes = self.isa.lanes(self.dtype)
+        self.b_bytes = self.lanes * self.item
         self.v = f"<{self.lanes} x {self.t}>"
         self.suffix = f"v{self.lanes}{'i' if self.t == 'i32' else 'f'}{self.item * 8}"
         self.count = 0
@@ -261,7 +263,7 @@ class RowBlock:
         a_step = str(unroll * self.item) if self.variant.unit_depth else "%a_step"
         for g in range(0, self.rows, 4):
             yield f"  %{label}_a_next{g} = getelementptr i8, ptr {a_now[g]}, i64 {a_step}"
-        b_step = str(unroll * self.lanes * self.b_item) if self.variant.panels else "%b_step"
+        b_step = str(unroll * self.b_bytes) if self.variant.panels else "%b_step"
         yield f"  %{label}_b_next = getelementptr i8, ptr {b_now}, i64 {b_step}"
         yield f"  %{label}_k_next = add nuw i64 %{label}_k, {unroll}"
         yield f"  %{label}_more = icmp slt i64 %{label}_k_next, {count}"

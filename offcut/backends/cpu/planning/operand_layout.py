@@ -218,8 +218,16 @@ class OperandPlanner:
     def cheapest(self, lead: Stage) -> tuple[float, OperandChoice] | None:
         """Return the microkernel of the least price, in its best form, and that price.
 
-        One that reads vectors across its tiles comes after all others.
+        One that reads vectors across its tiles comes after all others. Elements that share bytes are worth what a conversion is:
+        calls of few rows wait for memory.
         """
+        shared = 1 / (1 + self.machine.traffic.convert_share)
+
+        def rank(entry: tuple[tuple[int, float], OperandChoice]) -> tuple[bool, float]:
+            (form, price), operand = entry
+            narrow = operand.match.microkernel.per_byte > 1
+            return form >= ACROSS, price * (shared if narrow else 1)
+
         by_kernel: dict[str, tuple[tuple[int, float], OperandChoice]] = {}
         for key, operand in self.candidates(lead):
             name = operand.match.microkernel.name
@@ -227,9 +235,7 @@ class OperandPlanner:
                 by_kernel[name] = key, operand
         if not by_kernel:
             return None
-        (_, price), operand = min(
-            by_kernel.values(), key=lambda entry: (entry[0][0] >= ACROSS, entry[0][1])
-        )
+        (_, price), operand = min(by_kernel.values(), key=rank)
         return price, operand
 
     def candidates(self, lead: Stage) -> list[tuple[tuple[int, float], OperandChoice]]:
@@ -278,7 +284,8 @@ class OperandPlanner:
         rows = 1 if match.rows is None else self.at_most(axes[match.rows])
         height = max(min(rows, kernel.max_rows), 1)
         widest, term, start = tile_cycles(kernel).of(height)
-        near = ITEM_BYTES[match.by_columns.dtype] / self.machine.nearest.bytes_per_cycle
+        item = ITEM_BYTES[match.by_columns.dtype] / kernel.per_byte
+        near = item / self.machine.nearest.bytes_per_cycle
         cycles = max(term / (height * widest), near / height)
         width = max(min(columns or widest, widest), 1)
         cycles += start / (height * width * max(depth or self.machine.policy.terms, 1))
@@ -314,6 +321,8 @@ class OperandPlanner:
             return "direct" if kernel.interleave == 1 else None
         if buffer.kind is Kind.CONSTANT and self.layout(lead, match) is not None:
             return "panels"
+        if kernel.per_byte > 1:
+            return None
         if kernel.interleave == 1 and beside(load, match.columns):
             return "direct"
         return "packed" if self.packs(lead, match) else None
@@ -337,7 +346,9 @@ class OperandPlanner:
             or any({match.depth, match.columns} & variables(r) for r in rest)
         ):
             return None
-        return kernel.layout_on(load.index.index(depth), load.index.index(columns))
+        layout = kernel.layout_on(load.index.index(depth), load.index.index(columns))
+        buffer = replace(self.computation.buffer(load.buffer), layout=layout)
+        return None if buffer.narrow_refusal else layout
 
 
 def is_narrow(computation: Computation, match: Match, machine: Machine) -> bool:

@@ -58,6 +58,7 @@ from offcut.schedule import (
     beside,
     conversion_stagings,
     decisions_of,
+    pack_inside,
     pack_of,
     position_of,
     restaged,
@@ -412,6 +413,8 @@ class _Planner:
         loops = [a.name for a in lead.axes if a.name not in (*cut, *requested, *shared)]
         outer = tuple(name for name in loops if name in moving)
         inner = tuple(name for name in loops if name not in moving)
+        if pack is not None:
+            pack = pack_inside(pack, outer)
         columns = self.column_cut(lead, operand, requested)
         cover = KernelAxes(match.microkernel.name, match.rows, match.columns, match.depth)
         ways = []

@@ -102,6 +102,7 @@ class Tiles:
             if axis.name != match.depth:
                 depth *= ix.literal_value(axis.extent) or 1
         panel_bytes = kernel.panel * max(depth, 1) * ITEM_BYTES[match.by_columns.dtype]
+        panel_bytes = -(-panel_bytes // kernel.per_byte)
         room = policy.group_share * self.machine.nearest.bytes
         tallest = self.tallest(match) if match.rows is not None else 1
         most = policy.group_panels[0]
@@ -134,7 +135,8 @@ class Tiles:
             elif name not in (match.rows, match.columns):
                 repeats = ix.mul(repeats, extent)
         columns = extents.get(match.columns or "", ix.const(1))
-        summed = SumExtents(columns, depth, repeats, ITEM_BYTES[match.by_columns.dtype])
+        item = ITEM_BYTES[match.by_columns.dtype]
+        summed = SumExtents(columns, depth, repeats, item, match.microkernel.per_byte)
         blocks = blocks_of(match.microkernel, column_cut, ix.literal_value(columns))
         tiles: tuple[tuple[Expr, Expr], ...] = ((ix.const(1), ix.const(1)),)
         most = 1

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from offcut import debug
+from offcut.backends.compile_request import has_half_bytes
 from offcut.backends.host import cache
 from offcut.backends.target import Target
 from offcut.core.records_path import records_fingerprint
@@ -65,7 +66,14 @@ def name_of(bound: Bound, decides: Iterable[object]) -> str:
     decides  all that they depend on beside the graph, in texts
     """
     infinite = sorted(name for name, array in bound.arrays.items() if not _is_finite(array))
-    texts = (str(bound.graph), repr(infinite), records_fingerprint(), *map(repr, decides))
+    narrow = sorted(name for name, array in bound.arrays.items() if has_half_bytes(array))
+    texts = (
+        str(bound.graph),
+        repr(infinite),
+        repr(narrow),
+        records_fingerprint(),
+        *map(repr, decides),
+    )
     return cache.key("model", *texts, rooms=_ROOMS)
 
 

@@ -125,7 +125,8 @@ def _matmul(g: Context, call: Call) -> Results:
 def _of_bits(g: Context, call: Call) -> Results:
     """``a @ b`` where b is (columns, blocks, bytes) of 4 or 8 bits, with a scale and a zero point for each block.
 
-    Weights stay one byte each, which products widen in registers: a sum for each block, scaled, and the sum of these.
+    Weights are integers of a byte, which products widen in registers, two of 4 bits from each byte: a sum for each block, scaled, and the
+    sum of these.
     """
     bits, block = call.get("bits", 4), call.get("block_size")
     inner, columns = call.get("K"), call.get("N")

@@ -1,0 +1,267 @@
+"""Row-block microkernels whose B is narrower than its float32 A: fewer bytes where reading B is what takes time.
+
+They are the row blocks of `fma` in float32. A step loads words that hold a term, or two neighbouring terms, of each column of a panel, and
+widens them to float32, which is exact. Products and their order are those of `fma` with B converted beforehand, so the bits are too.
+
+bfloat16   two terms to a word of 32 bits: a bfloat16 is the upper half of a float32, so the first is shifted up, and the second masked
+int8       a byte for each term, converted to an integer and to a float
+int8, of constants whose elements have 4 bits
+           two terms to a byte, the first in its lower half: the upper half is shifted down with its sign; the lower one is looked up in a
+           register of the sixteen values, or shifted up and down again
+
+Where the depth is no multiple of the unrolled loop, the steps left over load the pair again, and shift by what the parity of the
+term says. The second term of the last pair of an odd depth is zero.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
+
+from offcut.backends.cpu.machine.isa import Host, Isa
+from offcut.backends.cpu.microkernels import fma
+from offcut.backends.cpu.microkernels.family import Family, Shapes, Variant
+from offcut.backends.cpu.microkernels.llvm_blocks import RowBlock, declarations
+from offcut.core.layout import panels
+from offcut.describe.microkernel import Microkernel
+
+LINE = 64  # bytes of a line of the caches
+SHORT = 1 << 14
+"""Bytes of the panels of a tile that are not yet enough to ask for within a panel: a line takes as long from memory as some thousand bytes."""
+_UPPER = -65536  # the bits of a float32 that a bfloat16 has
+_LOOKUP = "llvm.x86.avx512.permvar.sf.512"
+"""LLVM's name of ``vpermps``: lane by lane, the element of a vector whose number is in the last four bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A narrow B.
+
+    name   in the names of its microkernel and functions
+    dtype  of its elements
+    terms  of a column that share a word
+    bits   of an element in memory, where it takes less than a byte
+    """
+
+    name: str
+    dtype: str
+    terms: int
+    bits: int | None = None
+
+
+BFLOAT16 = Operand("bfloat16", "bfloat16", 2)
+INT8 = Operand("int8", "int8", 1)
+INT4 = Operand("int4", "int8", 2, 4)
+
+
+def families(host: Host) -> Iterator[Family]:
+    """Yield a family for each narrow operand, on every host."""
+    isa = host.isa
+    for of in (BFLOAT16, INT4, INT8):
+        symbols, text = partial(symbol, isa, of), partial(tiles, isa, of)
+        yield Family(microkernel(isa, of), symbols, text, fma.widths(isa))
+
+
+def microkernel(isa: Isa, of: Operand) -> Microkernel:
+    """Return the row-block microkernel for an A of float32 and a narrow B, as data.
+
+    ``C[i, j] = sum over p of A[i, p] * float32(B[p, j])``. Cost facts: those of `fma`, and what it takes to widen each vector of B for
+    each term, in the units that multiply: a bfloat16 once, an integer twice; where two share a byte and none is looked up,
+    shifting takes as much again every second time.
+    """
+    widenings = 1 if of == BFLOAT16 else 3 if of == INT4 and not _looks_up(isa) else 2
+
+    def cycles(rows: int, vectors: int) -> tuple[float, float]:
+        widened = widenings * vectors * isa.machine.tiles.widen_cycles
+        return fma.step_cycles(isa, rows, vectors) + widened, fma.startup_cycles(isa, rows, vectors)
+
+    layout = replace(panels(isa.lanes("float32"), of.terms, of.terms), bits=of.bits)
+    name, dtypes = f"fma_{of.name}_{isa.name}", ("float32", of.dtype, "float32")
+    kernel = fma.declare_row_block(isa, name, dtypes, cycles, layout, fma.widths(isa))
+    return kernel if of == BFLOAT16 else replace(kernel, repeats=frozenset({"p"}))
+
+
+def _looks_up(isa: Isa) -> bool:
+    """Return whether a vector register holds the sixteen values of 4 bits as floats, and one instruction picks them."""
+    return isa.lanes("float32") == 16 and "avx512f" in isa.features
+
+
+def symbol(isa: Isa, of: Operand, variant: Variant, rows: int, vectors: int) -> str:
+    """Return the name of the function for a tile of `rows` × `vectors`."""
+    return f"oc_fma_{of.name}_{isa.name}_{variant.suffix}_{rows}x{vectors}"
+
+
+def tiles(isa: Isa, of: Operand, variant: Variant, shapes: Shapes) -> str:
+    """Return the LLVM IR of the functions of these (rows, vectors), of `family.TILES`.
+
+    a, c     float32
+    b        panels one vector of float32 wide: words ``[ceil(depth / terms)][lanes]``; its step is not read
+    """
+    block = _BLOCKS[of]
+    blocks = (
+        block(symbol(isa, of, variant, *shape), isa, "float32", variant, *shape) for shape in shapes
+    )
+    functions = ["\n".join(one.lines()) for one in blocks]
+    declared = declarations(isa, "float32")
+    if of == INT4 and _looks_up(isa):
+        declared.add(f"declare <16 x float> @{_LOOKUP}(<16 x float>, <16 x i32>)")
+    return "\n\n".join([*functions, "\n".join(sorted(declared))])
+
+
+class _Widened(RowBlock, ABC):
+    """A tile over panels of words.
+
+    terms   of a column that share a word
+    bytes   of a word in memory
+    shifts  that bring the first and the second of two terms to the upper end of 32 bits
+    """
+
+    terms: ClassVar[int] = 1
+    bytes: ClassVar[int] = 1
+    shifts: ClassVar[tuple[int, int]] = (0, 0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.b_bytes = self.lanes * self.bytes // self.terms
+        self.words = f"<{self.lanes} x i32>"
+        self.held: list[str] = []
+
+    def b_values(self, label: str, step: int, b_now: str) -> Generator[str, None, list[str]]:
+        """Return one term of B, widened: the loop takes whole words, what is left over one term of a word."""
+        if label == "rest" and self.terms > 1:
+            return (yield from self.left_over())
+        values = []
+        if step % self.terms == 0:
+            self.held = []
+            for p in range(self.vectors):
+                word = yield from self.load_words(b_now, p, step * self.b_bytes)
+                self.held.append(word)
+        for word in self.held:
+            values.append((yield from (self.second if step % self.terms else self.first)(word)))
+        return values
+
+    def left_over(self) -> Generator[str, None, list[str]]:
+        """Return the term of two that the parity of the step says."""
+        pair, at, base, odd, shift, one, splat = (self.temp() for _ in range(7))
+        even, uneven = self.shifts
+        yield f"  {pair} = lshr i64 %rest_k, 1"
+        yield f"  {at} = mul i64 {pair}, {self.lanes * self.bytes}"
+        yield f"  {base} = getelementptr i8, ptr %mid_b, i64 {at}"
+        yield f"  {odd} = trunc i64 %rest_k to i1"
+        yield f"  {shift} = select i1 {odd}, i32 {uneven}, i32 {even}"
+        yield f"  {one} = insertelement {self.words} poison, i32 {shift}, i32 0"
+        yield (
+            f"  {splat} = shufflevector {self.words} {one}, {self.words} poison, "
+            f"<{self.lanes} x i32> zeroinitializer"
+        )
+        values = []
+        for p in range(self.vectors):
+            word, up = (yield from self.load_words(base, p, 0)), self.temp()
+            yield f"  {up} = shl {self.words} {word}, {splat}"
+            values.append((yield from self.shifted(up)))
+        return values
+
+    @abstractmethod
+    def load_words(self, base: str, p: int, offset: int) -> Generator[str, None, str]:
+        """Return the words of panel `p` at an offset in bytes; what lies further on is asked for."""
+
+    @abstractmethod
+    def first(self, word: str) -> Generator[str, None, str]:
+        """Return the first term of words."""
+
+    def second(self, word: str) -> Generator[str, None, str]:
+        """Return the second term of words, where there are two."""
+        return (yield from self.shifted(word))
+
+    def shifted(self, word: str) -> Generator[str, None, str]:
+        """Return the term at the upper end of words."""
+        return (yield from self.first(word))
+
+
+class _BFloat16(_Widened):
+    terms, bytes, shifts = 2, 4, (16, 0)
+
+    def load_words(self, base: str, p: int, offset: int) -> Generator[str, None, str]:
+        address, value = self.temp(), self.temp()
+        yield from self.panel_address(address, base, p, offset)
+        yield f"  {value} = load {self.words}, ptr {address}, align {self.bytes // self.terms}"
+        yield from self.prefetch(address)
+        return value
+
+    def first(self, word: str) -> Generator[str, None, str]:
+        up, value = self.temp(), self.temp()
+        yield f"  {up} = shl {self.words} {word}, {self.all(16)}"
+        yield f"  {value} = bitcast {self.words} {up} to {self.v}"
+        return value
+
+    def shifted(self, word: str) -> Generator[str, None, str]:
+        high, value = self.temp(), self.temp()
+        yield f"  {high} = and {self.words} {word}, {self.all(_UPPER)}"
+        yield f"  {value} = bitcast {self.words} {high} to {self.v}"
+        return value
+
+    def all(self, value: int) -> str:
+        """Return a vector of words that are all alike."""
+        return f"splat (i32 {value})"
+
+
+class _Int8(_Widened):
+    def opening(self) -> Generator[str, None, tuple[str, str]]:
+        """Prefetch B ahead of its use: in short panels where the next tile reads."""
+        tiles = self.isa.machine.tiles
+        yield f"  %tile_bytes = mul i64 %b_panel, {self.vectors}"
+        yield f"  %short = icmp ult i64 %tile_bytes, {SHORT}"
+        yield f"  %distance = select i1 %short, i64 %tile_bytes, i64 {tiles.prefetch_bytes}"
+        return (yield from super().opening())
+
+    def prefetch(self, address: str) -> Iterator[str]:
+        """Ask for a line of what is read later."""
+        ahead = self.temp()
+        yield f"  {ahead} = getelementptr i8, ptr {address}, i64 %distance"
+        yield f"  call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)"
+
+    def load_words(self, base: str, p: int, offset: int) -> Generator[str, None, str]:
+        address, value, wide = self.temp(), self.temp(), self.temp()
+        bytes_ = f"<{self.lanes} x i8>"
+        yield from self.panel_address(address, base, p, offset)
+        yield f"  {value} = load {bytes_}, ptr {address}, align 1"
+        if offset % LINE == 0:
+            yield from self.prefetch(address)
+        yield f"  {wide} = sext {bytes_} {value} to {self.words}"
+        return wide
+
+    def first(self, word: str) -> Generator[str, None, str]:
+        real = self.temp()
+        yield f"  {real} = sitofp {self.words} {word} to {self.v}"
+        return real
+
+
+class _Int4(_Int8):
+    terms, shifts = 2, (28, 24)
+
+    def first(self, word: str) -> Generator[str, None, str]:
+        if not _looks_up(self.isa):
+            up = self.temp()
+            yield f"  {up} = shl {self.words} {word}, splat (i32 28)"
+            return (yield from self.shifted(up))
+        value, table = self.temp(), ", ".join(f"float {n - 16 * (n > 7)}.0" for n in range(16))
+        yield f"  {value} = call {self.v} @{_LOOKUP}({self.v} <{table}>, {self.words} {word})"
+        return value
+
+    def second(self, word: str) -> Generator[str, None, str]:
+        return (yield from self.to_float(word, 4))
+
+    def shifted(self, word: str) -> Generator[str, None, str]:
+        return (yield from self.to_float(word, 28))
+
+    def to_float(self, word: str, by: int) -> Generator[str, None, str]:
+        """Return words, shifted down with their sign, as floats."""
+        down = self.temp()
+        yield f"  {down} = ashr {self.words} {word}, splat (i32 {by})"
+        return (yield from super().first(down))
+
+
+_BLOCKS = {BFLOAT16: _BFloat16, INT8: _Int8, INT4: _Int4}
