@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
+from offcut.core.dtypes import numpy_dtype
 from offcut.core.integers import whole
 from offcut.core.interpret import interpreter
 from offcut.core.layout import Layout
@@ -436,9 +437,14 @@ class HandSchedule:
         """
         program = self.lower()
         buffers, names = dict(self._nests.labels), dict(self._nests.size_names)
+        arrays = {buffers.get(name, name): value for name, value in inputs.items()}
+        for first in self._first.buffers:  # constants that are converted when they are bound
+            dtype = program.buffer(first.name).dtype
+            if first.kind is Kind.CONSTANT and dtype != first.dtype and first.name in arrays:
+                arrays[first.name] = arrays[first.name].astype(numpy_dtype(dtype))
         results = interpreter.run(
             program,
-            {buffers.get(name, name): value for name, value in inputs.items()},
+            arrays,
             {names.get(name, name): value for name, value in sizes.items()},
         )
         wanted = [b.name for b in program.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT)]
