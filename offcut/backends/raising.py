@@ -376,6 +376,7 @@ class _Raising:
             buffers.append(Buffer(name, dtype, shape, Kind.OUTPUT))
             labels.append((user, name))
         program = self.program
+        buffers = in_order_of(program.buffers, buffers)
         return Computation(
             program.name,
             program.sizes,
@@ -385,6 +386,13 @@ class _Raising:
             tuple(labels),
             groups,
         )
+
+
+def in_order_of(declared: Sequence[Buffer], buffers: Sequence[Buffer]) -> list[Buffer]:
+    """Return `buffers` with those that are declared in the order in which they are; all others stay at their places."""
+    places = {buffer.name: place for place, buffer in enumerate(declared)}
+    known = iter(sorted((b for b in buffers if b.name in places), key=lambda b: places[b.name]))
+    return [next(known) if buffer.name in places else buffer for buffer in buffers]
 
 
 def _limits(name: Var, op: str, end: Expr) -> tuple[Compare, ...]:

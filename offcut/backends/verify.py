@@ -17,21 +17,18 @@ from offcut.backends.host import cache as objects
 from offcut.core.accesses import only_reduces
 from offcut.core.analysis import analysis
 from offcut.core.dtypes import ANY_ORDER, FLOATS
-from offcut.core.expr import Cast, Expr, Load, rewrite
 from offcut.core.program import (
     LANE,
     THREAD,
     Choose,
     For,
     If,
-    Kind,
     Let,
     Program,
     Stmt,
     Store,
     blocks,
     map_blocks,
-    map_body,
     walk,
 )
 from offcut.core.text.printer import format_stmt
@@ -43,6 +40,7 @@ from offcut.proof import (
     check_equal,
     check_options,
     unequal_pairs,
+    with_constants_of,
     without_costs,
 )
 
@@ -150,30 +148,7 @@ def _comparable(source: Program, emitted: Program) -> tuple[Program, Program]:
     if analysis(emitted).status_buffers and not analysis(source).status_buffers:
         check_bounds_guards(emitted)
         emitted = _without_bounds_guards(emitted)
-    return source, _with_constants_of(source, emitted)
-
-
-def _with_constants_of(source: Program, emitted: Program) -> Program:
-    """Return `emitted` with constants of the types that `source` declares, converted where they are read."""
-    declared = {one.name: one for one in source.buffers if one.kind is Kind.CONSTANT}
-    other = {
-        one.name: declared[one.name].dtype
-        for one in emitted.buffers
-        if one.kind is Kind.CONSTANT
-        and one.name in declared
-        and one.dtype != declared[one.name].dtype
-    }
-    if not other:
-        return emitted
-
-    def convert(node: Expr) -> Expr | None:
-        if isinstance(node, Load) and node.buffer in other:
-            return Cast(replace(node, dtype=other[node.buffer]), node.dtype)
-        return None
-
-    buffers = tuple(replace(b, dtype=other.get(b.name, b.dtype)) for b in emitted.buffers)
-    body = map_body(emitted.body, lambda expr: rewrite(expr, convert))
-    return replace(emitted, buffers=buffers, body=body)
+    return source, with_constants_of(source, emitted)
 
 
 def _is_marked(loop: For) -> bool:

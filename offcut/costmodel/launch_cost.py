@@ -344,12 +344,10 @@ class LaunchCounter:
         for stmt in body:
             inner: Expr | None = None
             match stmt:
-                case For(name, lo, hi, inner_body, unit=unit):
-                    lo, hi = substitute(lo, values), substitute(hi, values)
-                    inner_values = {
-                        **values,
-                        name: typical_iteration(stmt, lo, ix.maximum(ix.sub(hi, lo), 0)),
-                    }
+                case For(name, lo, _, inner_body, unit=unit):
+                    trips = trip_count(stmt, values)
+                    first = substitute(lo, values)
+                    inner_values = {**values, name: typical_iteration(stmt, first, trips)}
                     if unit in _LANES and not any(
                         isinstance(child, Tile | Alloc) for child in walk(inner_body)
                     ):

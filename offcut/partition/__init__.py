@@ -53,9 +53,6 @@ from offcut.partition.stages.fusion import (
     Shared,
     check_shared,
     fused,
-    least_room,
-    windowed,
-    windows,
     with_shared,
 )
 from offcut.partition.stages.staged_value import StagedValue, normal_form
@@ -151,7 +148,6 @@ __all__ = [
     "is_read_once",
     "is_run",
     "labelled",
-    "least_room",
     "matches",
     "normal_form",
     "parse_strategy",
@@ -168,8 +164,6 @@ __all__ = [
     "turned",
     "uncovered_notes",
     "users_of",
-    "windowed",
-    "windows",
     "with_covers",
     "with_shared",
     "with_value",

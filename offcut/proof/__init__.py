@@ -4,6 +4,7 @@ from offcut.proof.by_instances.initialization import check_written
 from offcut.proof.by_instances.pairing import UNDECIDED
 from offcut.proof.certificate import Certificate, Theorem
 from offcut.proof.equivalence import check_equal
+from offcut.proof.normal_forms.converted_constants import with_constants_of
 from offcut.proof.normal_forms.loop_concatenation import concatenate_loops, unequal_pairs
 from offcut.proof.normal_forms.loop_origin import count_from_elements, stored_offset
 from offcut.proof.option_equivalence import (
@@ -24,5 +25,6 @@ __all__ = [
     "count_from_elements",
     "stored_offset",
     "unequal_pairs",
+    "with_constants_of",
     "without_costs",
 ]

@@ -15,7 +15,7 @@ from typing import TypeGuard
 from offcut.core import index as ix
 from offcut.core.expr import Const, Expr, Load, Var, walk
 from offcut.core.layout import Layout
-from offcut.core.program import Buffer, Choose, Kind, Option, Program, Stmt
+from offcut.core.program import Alloc, Buffer, Choose, Kind, Option, Program, Stmt
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
 from offcut.describe.microkernel import Microkernel
@@ -32,15 +32,15 @@ from offcut.partition import (
     check_shared,
     pieces_of,
     users_of,
-    windowed,
-    windows,
     with_shared,
 )
 from offcut.polyhedral import space_of
 from offcut.proof import Certificate, Theorem
 from offcut.schedule import decisions
 from offcut.schedule.applied import Applied, Choice
-from offcut.schedule.apply.cut_group import cut_group
+from offcut.schedule.apply.group_loops import GroupLowering, cut_group, group_nests
+from offcut.schedule.apply.offsets import At
+from offcut.schedule.apply.staged_form import Nest as GroupNest
 from offcut.schedule.checks import check_layout, check_splits, check_widths
 from offcut.schedule.costs import check_cost
 from offcut.schedule.decisions import VECTORS, Cover, Order, Schedule, Split, Staging
@@ -137,7 +137,7 @@ class Applying:
         staged = source(self.given)
         for position, (nest, around) in self.placed(shared).items():
             self.ways[position] = [self.way(position, way, around) for way in nest.ways]
-        return self.emitted(self.planned(), shared, staged)
+        return self.emitted(self.planned(), staged)
 
     def shared(self) -> Shared:
         """Return the loops that nests share, after every decision about stages."""
@@ -412,57 +412,54 @@ class Applying:
             raise not_applied(f"cannot lay {name} in panels", because)
         check_layout("lay", replace(found[0], layout=layout), self.kernels)
 
-    def emitted(self, planned: Computation, shared: Shared, staged: Program) -> Applied:
+    def emitted(self, planned: Computation, staged: Program) -> Applied:
         """Return the loops of all nests, with their proof."""
-        names, made = planned.names(), list[tuple[_WayBody, ...]]()
+        nests, names = group_nests(self.given, self.view.parts), planned.names()
+        made: dict[str, tuple[_WayBody, ...]] = {}
 
-        def statements(part: int | Shared, around: tuple[StageAxis, ...]) -> tuple[Stmt, ...]:
-            if isinstance(part, Shared):
-                inside = (*around, *part.axes)
-                inner = [statements(one, inside) for one in part.parts]
-                return windowed(self.given, part, around, inner, names)
-            ways = tuple(self.made(planned, way, around, names) for way in self.ways[part])
-            made.append(ways)
-            alone = len(ways) == 1
-            return ways[0].body if alone else (Choose(tuple(one.option for one in ways)),)
+        def ways(nest: GroupNest, at: At) -> tuple[Stmt, ...]:
+            resolved = self.ways[position_of(self.given, nest.name)]
+            made[nest.name] = bodies = tuple(self.made(planned, w, names, at) for w in resolved)
+            alone = len(bodies) == 1
+            return bodies[0].body if alone else (Choose(tuple(one.option for one in bodies)),)
 
-        body = tuple(s for part in shared.parts for s in statements(part, ()))
+        lowering = GroupLowering(nests, names, ways)
+        body = tuple(s for nest in nests.nests if nest.at is None for s in lowering.root(nest))
+        in_order = [made[nest.name] for nest in nests.nests]
         uncut = source(planned)
         emitted, users = replace(uncut, body=body), users_of(planned)
-        tiles = [tile for ways in made for one in ways for tile in one.tiles]
+        tiles = [tile for bodies in in_order for one in bodies for tile in one.tiles]
         pieces = pieces_of(space_of(planned), uncut, emitted, tiles, users)
         home = {id(piece.path[-1]): piece for piece in pieces}
         choices = tuple(
             tuple(
                 Choice(way.way.label, way.cut.group[0], of, way.cost, way.way.cost is not None)
-                for one in ways
+                for one in bodies
                 for way in (one.way,)
                 for of in (tuple(home[id(tile.leaf)] for tile in one.tiles),)
             )
-            for ways in made
+            for bodies in in_order
         )
-        theorems = (theorem for ways in made for one in ways for theorem in one.theorems)
+        theorems = (theorem for bodies in in_order for one in bodies for theorem in one.theorems)
         certificate = Certificate(tuple(dict.fromkeys(theorems)))
         partition = Partition(uncut, pieces, emitted, certificate, users)
         return Applied(partition, choices, staged)
 
-    def made(
-        self, planned: Computation, way: ResolvedWay, around: Sequence[StageAxis], names: Names
-    ) -> _WayBody:
-        """Return a way as statements; what it packs in an iteration of loops around lives in a window."""
-        around = (*around, *way.around)
+    def made(self, planned: Computation, way: ResolvedWay, names: Names, at: At) -> _WayBody:
+        """Return a way as statements, at a place in loops that it shares; what it packs in an iteration of these lives in a window."""
         body: tuple[Stmt, ...] = ()
         theorems: dict[Theorem, None] = {}
         tiles: list[EmittedTile] = []
         with self.line(way.way):
             for one in (*way.before, way.cut):
-                inner, found = cut_group(planned, one, names, partial(self.blamed, one))
+                inner, found = cut_group(planned, one, names, partial(self.blamed, one), at.facts)
                 body += inner
                 theorems |= found.theorems
                 tiles = found.made
-            points = [(Var(axis.name), ix.const(1)) for axis in around]
-            copies = [planned.buffer(one.group[0].buffer) for one in way.before if around]
-            body = windows(copies, points, body)
+            around = tuple((Var(name), ix.const(1)) for name in way.cut.around)
+            for copy in (planned.buffer(one.group[0].buffer) for one in way.before if around):
+                rest = ((ix.const(0), extent) for extent in copy.shape[len(around) :])
+                body = (Alloc(copy.name, (*around, *rest), body),)
             for axis in reversed(way.around):
                 body = (plain_loop(axis, body),)
         return _WayBody(way, body, tuple(tiles), tuple(theorems))

@@ -402,6 +402,16 @@ compile: cannot take strategy='roundup'
   because  there is no such strategy
   help     guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix""",
     ),
+    "strategies that compete, of one axis": (
+        lambda: oc.compile(C, strategy={"i": ["mask", "cut"]}),  # type: ignore[dict-item]
+        """\
+compile: cannot take strategy=['mask', 'cut']
+  at       axis i
+  because  the tail of one axis is treated by one strategy, and this is a list
+  help     "mask"
+  help     "cut"
+  help     strategy=['mask', 'cut'], for the rows of products""",
+    ),
     "what is of all axes, of one": (
         lambda: oc.compile(C, strategy={"i": "mask", "j": "auto"}),
         """\

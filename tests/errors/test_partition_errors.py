@@ -263,6 +263,18 @@ partition: cannot take tail={tail!r}
     assert cut_of(tail={"i": CUT}).loops == cut_of(tail="cut").loops
 
 
+def test_strategies_that_compete_are_refused_for_one_axis() -> None:
+    tail: Any = {"i": ["mask", "peel"]}
+    refused(
+        lambda: cut_of(tail=tail),
+        """\
+partition: cannot take tail=['mask', 'peel']
+  at       axis i
+  because  the tail of one axis is treated by one strategy, and this is a list
+  help     "mask\"""",
+    )
+
+
 def test_a_tail_without_a_tile_is_refused() -> None:
     refused(
         lambda: cut_of(tail={"i": "cut", "j": "mask"}),

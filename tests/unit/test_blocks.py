@@ -210,3 +210,93 @@ def test_what_a_block_runs_in_turn_is_a_function_each() -> None:
     text = softmax().source("llvm")
     entry, *_ = text.split("define i64 @offcut_workspace")
     assert entry.count("call void @offcut_loops") == 4 + 1  # in blocks, and row by row
+
+
+def stages_of_softmax() -> tuple[list[oc.Tensor], oc.Tensor]:
+    """A softmax in four stages: P, E, T, Y."""
+    n, m = oc.dim("n", max=64), oc.dim("m", max=64)
+    x, k, r = oc.placeholder((n, m), name="X"), oc.reduce_axis(m, "k"), oc.reduce_axis(m, "r")
+    peak = oc.compute((n,), lambda i: oc.max(x[i, k], axis=k), name="P")
+    e = oc.compute((n, m), lambda i, j: oc.exp(x[i, j] - peak[i]), name="E")
+    total = oc.compute((n,), lambda i: oc.sum(e[i, r], axis=r), name="T")
+    return [x], oc.compute((n, m), lambda i, j: e[i, j] / total[i], name="Y")
+
+
+BY_HAND = "schedule Y\nsplit Y.i 4 if fits {room} as i_block i_in\n{places}"
+PLACES = "at P Y.i_block\nat E Y.i_block\nat T Y.i_block\n"
+
+
+@pytest.mark.parametrize(
+    ("room", "conditions"), [(500, ["16*m + 32 <= 500"]), (10**6, []), (31, [])]
+)
+def test_blocks_by_hand_are_proved_and_compute_the_same(room: int, conditions: list[str]) -> None:
+    inputs, y = stages_of_softmax()
+    s = oc.create_schedule(y, inputs=inputs)
+    s.apply(oc.Schedule.parse(BY_HAND.format(room=room, places=PLACES)))
+    s.lower()  # proved for all sizes
+    found = [format_expr(one.condition) for one in s.loops.body if isinstance(one, If)]
+    assert found == conditions
+    for rows, columns in ((0, 1), (1, 1), (3, 5), (4, 30), (5, 29), (12, 1), (17, 40)):
+        x = floats("by hand", rows, columns)
+        wide = np.exp(x - x.astype("float64").max(1, keepdims=True))
+        agree(s.run({"X": x}, n=rows, m=columns), wide / wide.sum(1, keepdims=True), units=columns + 32)
+
+
+def test_lines_of_places_stand_in_any_order() -> None:
+    inputs, y = stages_of_softmax()
+    texts = (PLACES, "".join(reversed(PLACES.splitlines(keepends=True))))
+    one, other = (
+        oc.create_schedule(y, inputs=inputs)
+        .apply(oc.Schedule.parse(BY_HAND.format(room=500, places=text)))
+        .loops
+        for text in texts
+    )
+    assert one == other
+
+
+REFUSED_BY_HAND = {
+    "a loop that is split": (
+        "split Y.i cut 8 as io ii\nsplit Y.ii 4 if fits 500 as i_block i_in",
+        """\
+split: cannot run ii in blocks
+  at       line 3: split Y.ii 4 if fits 500 as i_block i_in
+  because  blocks are of a whole loop, in one level, and this one is split
+  help     split Y.ii 8 if fits 16384 as i_block i_in""",
+    ),
+    "a reader outside of the block": (
+        "split Y.i 4 if fits 500 as i_block i_in\nat P Y.i_block\nat T Y.i_block",
+        """\
+at: cannot compute P at Y.i_block
+  at       line 3: at P Y.i_block
+  because  Y does not read it
+  help     P is read by E""",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED_BY_HAND)
+def test_blocks_by_hand_that_are_none_are_refused(what: str) -> None:
+    lines, text = REFUSED_BY_HAND[what]
+    inputs, y = stages_of_softmax()
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.create_schedule(y, inputs=inputs).apply(oc.Schedule.parse(f"schedule Y\n{lines}"))
+    assert str(refused.value) == text
+
+
+def test_a_loop_between_those_of_a_block_is_refused() -> None:
+    inputs, y = stages_of_softmax()
+    s = oc.create_schedule(y, inputs=inputs).apply(
+        oc.Schedule.parse(
+            "schedule Y\nsplit Y.i 4 if fits 500 as i_block i_in\norder Y i_block j i_in"
+        )
+    )
+    with pytest.raises(oc.PartitionError) as refused:
+        s.lower()
+    assert (
+        str(refused.value)
+        == """\
+split: cannot run i in blocks of 4
+  at       axis Y.i
+  because  i_in is not directly inside i_block
+  help     an order with i_block i_in side by side"""
+    )

@@ -244,3 +244,83 @@ for i in 0:n
     np.testing.assert_array_equal(kernel(a), a @ [0.5, 2.0, 3.0])
     with pytest.raises(PartitionError, match=r"it computes no \[1.5, 2.0, 3.0\]\[k\]"):
         oc.compile(oc.parse(text), schedule=Schedule.parse(line.replace("[0.5", "[1.5")))
+
+
+def test_a_replay_declares_arrays_in_the_order_of_the_first_time() -> None:
+    n, k = oc.dim("n", max=99), oc.reduce_axis(6, name="k")
+    a, w = oc.placeholder((n, 6), name="A"), oc.placeholder((6, 5), name="W")
+    s = oc.compute((n, 5), lambda i, j: oc.sum(a[i, k] * w[k, j], axis=k), name="S")
+    text = "schedule S\nstage value A[i, k] for S as L(k, i)"
+    first = oc.compile(s, inputs=[a, w], schedule=Schedule.parse(text))
+    again = oc.compile(s, inputs=[a, w], schedule=Schedule.parse(str(first.schedule)))
+    assert again.loops == first.loops
+
+
+CONVERTED = """program C
+size n in 0:33
+input A: float32[n, 6]
+constant W: int8[6, 5]
+output C: float32[n, 5]
+for i in 0:n
+  for j in 0:5
+    C[i, j] = 0.0
+    for k in 0:6
+      C[i, j] += A[i, k] * float32(W[k, j])
+"""
+BINDING = "schedule C\nstage value float32(W[x0, x1]) for C as W(x0 = k, x1 = j)\nsplit C.i cut 4 as io ii\nbind C.ii unroll"
+
+
+def test_a_constant_is_converted_when_it_is_bound_by_a_line_by_hand() -> None:
+    s = oc.create_schedule(oc.parse(CONVERTED)).apply(Schedule.parse(BINDING))
+    s.lower()  # proved for all sizes
+    assert s.loops.buffer("W").dtype == "float32"
+    random = np.random.default_rng(0)
+    w = random.integers(-9, 9, (6, 5)).astype("int8")
+    kernel = oc.compile(oc.parse(CONVERTED), constants={"W": w}, schedule=Schedule.parse(BINDING))
+    assert kernel.loops.buffer("W").dtype == "float32"
+    for rows in (0, 1, 3, 4, 5, 12, 17):
+        x = random.normal(size=(rows, 6)).astype("float32")
+        agree(kernel(x), exact_matmul(x, w), units=6)
+        agree(s.run({"A": x, "W": w}, n=rows), exact_matmul(x, w), units=6)
+
+
+REFUSED_CONSTANTS = {
+    "an input": (
+        CONVERTED.replace("constant W", "input W"),
+        BINDING,
+        "W is no constant, which could be converted when it is bound",
+        "W_float32",
+    ),
+    "another value": (
+        CONVERTED,
+        BINDING.replace("float32(W[x0, x1])", "float32(W[x1, x0])").replace(
+            "x0 = k, x1 = j", "x0 = j, x1 = k"
+        ),
+        "something has that name",
+        "W_float32",
+    ),
+    "a layout": (
+        CONVERTED,
+        BINDING.replace("x1 = j)", "x1 = j) layout panels(0, 1, 16)"),
+        "the memory and the layout of W are those of the constant",
+        "W_float32",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED_CONSTANTS)
+def test_an_array_that_cannot_be_converted_when_it_is_bound_is_refused(what: str) -> None:
+    program, text, because, name = REFUSED_CONSTANTS[what]
+    schedule = Schedule.parse(text)
+    staging = schedule.steps[0]
+    assert isinstance(staging, Staging)
+    with pytest.raises(PartitionError) as refused:
+        oc.create_schedule(oc.parse(program)).apply(schedule)
+    assert (
+        str(refused.value)
+        == f"""\
+stage: cannot stage {staging.what} in W
+  at       line 2: {text.splitlines()[1]}
+  because  {because}
+  help     an array of a name of its own, {name}"""
+    )

@@ -14,23 +14,12 @@ What is made and read inside one iteration alone lives in a window of that itera
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
-from offcut.core import index as ix
-from offcut.core.conditions import conjunction
-from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, Load, Var, substitute, walk
-from offcut.core.program import Alloc, Buffer, For, If, Kind, Stmt
-from offcut.describe.computation import Computation, Names, Stage, StageAxis
-from offcut.describe.source import plain_loop
+from offcut.describe.computation import Computation, Stage, StageAxis
 from offcut.errors import PartitionError
-
-_NOTHING: Expr = ix.const(0)
-
-Point: TypeAlias = tuple[Expr, Expr]
-"""Along an axis of an array, where a window of it begins, and how far it reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,132 +121,6 @@ def check_shared(computation: Computation, shared: Shared, around: int = 0) -> N
     for part in shared.parts:
         if isinstance(part, Shared):
             check_shared(computation, part, length)
-
-
-def windowed(
-    computation: Computation,
-    shared: Shared,
-    around: Sequence[StageAxis],
-    parts: Sequence[tuple[Stmt, ...]],
-    names: Names,
-) -> tuple[Stmt, ...]:
-    """The loops of `shared` around its parts; what only lives in an iteration, or in a block of them, in a window of it.
-
-    around   the axes of the loops that lie around these
-    """
-    inside, deeper = set(shared.groups), [p for p in shared.parts if isinstance(p, Shared)]
-    held = [
-        computation.buffer(name)
-        for name in _lives_in(computation, inside)
-        if not any(name in _lives_in(computation, set(part.groups)) for part in deeper)
-    ]
-    points: list[Point] = [(Var(a.name), ix.const(1)) for a in (*around, *shared.axes)]
-    *outer, axis = shared.axes
-    in_turn = tuple(stmt for part in parts for stmt in part)
-    body: tuple[Stmt, ...] = (plain_loop(axis, windows(held, points, in_turn)),)
-    if shared.block is not None:
-        fits = _has_room(computation, shared, shared.block, len(around))
-        if fits is not False:
-            blocks = _in_blocks(shared.block, axis, points, held, parts, names)
-            body = blocks if fits is True else (If(fits, blocks, body),)
-    for axis in reversed(outer):
-        body = (plain_loop(axis, body),)
-    return body
-
-
-def least_room(computation: Computation, shared: Shared, many: int) -> int:
-    """Bytes that a block of so many iterations of `shared` takes at the least sizes."""
-    return max(_at(_taken(computation, shared, 0, many), _least(computation)))
-
-
-def _least(computation: Computation) -> dict[str, int]:
-    return {size.name: size.min for size in computation.sizes}
-
-
-def _at(values: Sequence[Expr], sizes: Mapping[str, int]) -> list[int]:
-    """Sums of products of sizes at these."""
-    at = {name: ix.const(size) for name, size in sizes.items()}
-    found = [ix.literal_value(ix.fold_indices(substitute(value, at))) for value in values]
-    assert None not in found
-    return [size for size in found if size is not None]
-
-
-def _taken(computation: Computation, shared: Shared, around: int, many: int) -> list[Expr]:
-    """Bytes that have to have room in a block: all that lives in it, and each line that is added up.
-
-    around  how many loops lie around
-    """
-    total, sizes = _NOTHING, list[Expr]()
-    for name in _lives_in(computation, set(shared.groups)):
-        buffer = computation.buffer(name)
-        total = ix.add(total, _bytes(buffer, around + len(shared.axes), many))
-    for lead in (computation.groups[position][0] for position in shared.groups):
-        item = ITEM_BYTES[computation.buffer(lead.buffer).dtype]
-        sizes += (ix.mul(axis.extent, many * item) for axis in lead.reduce_axes)
-    longest = [size for size in sizes if (ix.literal_value(ix.sub(total, size)) or -1) < 0]
-    return list(dict.fromkeys((total, *longest)))
-
-
-def _bytes(buffer: Buffer, depth: int, many: int) -> Expr:
-    each: Expr = ix.const(ITEM_BYTES[buffer.dtype] * many)
-    for length in buffer.shape[depth:]:
-        each = ix.mul(each, length)
-    return each
-
-
-def _has_room(computation: Computation, shared: Shared, block: Block, around: int) -> Expr | bool:
-    """Whether a block has room: at all sizes, at none, or where a condition holds."""
-    taken = _taken(computation, shared, around, block.iterations)
-    if any(least > block.room for least in _at(taken, _least(computation))):
-        return False
-    greatest = _at(taken, {size.name: size.max for size in computation.sizes})
-    pairs = zip(taken, greatest, strict=True)
-    asked = [ix.compare("<=", size, block.room) for size, most in pairs if most > block.room]
-    return conjunction(asked) if asked else True
-
-
-def _in_blocks(
-    block: Block,
-    axis: StageAxis,
-    points: Sequence[Point],
-    held: Sequence[Buffer],
-    parts: Sequence[tuple[Stmt, ...]],
-    names: Names,
-) -> tuple[Stmt, ...]:
-    """A loop over blocks of the iterations of `axis`, each part of all of a block before the next::
-
-    for i_block in 0:(n + 3)//4
-      for i in 4*i_block:min(4*i_block + 4, n)     by part
-    """
-    many, extent = block.iterations, axis.extent
-    number = names.fresh(f"{axis.label}_block")
-    start = ix.mul(many, Var(number))
-    stop = ix.minimum(ix.add(start, many), extent)
-    body = windows(
-        held,
-        [*points[:-1], (start, ix.const(many))],
-        tuple(For(axis.name, start, stop, part) for part in parts),
-    )
-    return (For(number, ix.const(0), ix.ceildiv(extent, many), body),)
-
-
-def windows(
-    buffers: Iterable[Buffer], points: Sequence[Point], body: tuple[Stmt, ...]
-) -> tuple[Stmt, ...]:
-    """Return `body` with the part of each buffer that it uses: along its first axes from a start as far as an extent, all of the others."""
-    for buffer in buffers:
-        rest = [(ix.const(0), extent) for extent in buffer.shape[len(points) :]]
-        body = (Alloc(buffer.name, (*points, *rest), body),)
-    return body
-
-
-def _lives_in(computation: Computation, inside: set[int]) -> list[str]:
-    """The scratch buffers that these groups make, and no other reads."""
-    made = {stage.buffer for position in inside for stage in computation.groups[position]}
-    outside = [g for position, g in enumerate(computation.groups) if position not in inside]
-    read = {load.buffer for group in outside for load in _loads(group)}
-    buffers = (b for b in computation.buffers if b.kind is Kind.LOCAL)
-    return [buffer.name for buffer in buffers if buffer.name in made - read]
 
 
 def _runs(

@@ -314,6 +314,14 @@ def parse_strategy(
             op, f"cannot take {argument}={value!r}", at=at, because=because, help=help
         )
 
+    if isinstance(value, list):
+        alone = (f'"{one}"' for one in value if isinstance(one, str) and one in _BUILTIN)
+        compete = f"strategy={value!r}, for the rows of products" if argument == "strategy" else ""
+        raise error(
+            "the tail of one axis is treated by one strategy, and this is a list",
+            *alone,
+            *filter(None, [compete]),
+        )
     name, arguments = _split_name(value)
     functions = {
         **_BUILTIN,

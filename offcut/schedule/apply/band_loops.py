@@ -97,6 +97,8 @@ class BandLoops(NestLoops):
     inside  cuts the loops in `body`
     """
 
+    keeps_names = True
+
     def __init__(
         self,
         nests: Nests,
@@ -121,13 +123,6 @@ class BandLoops(NestLoops):
     def is_tile(self, first: str, parts: Sequence[Open]) -> bool:
         """Return whether the loops from `first` inwards are one tile."""
         return first in self.tile.values()
-
-    def plain(
-        self, axis: str, lo: Expr, hi: Expr, parts: Sequence[Open], at: At
-    ) -> tuple[Stmt, ...]:
-        """Return ``for axis in lo:hi``, by its own name: no other nest is inside."""
-        inner = at.updated(facts=at.facts.loop(axis, lo, hi))
-        return (For(axis, lo, hi, self.opened(axis, ix.sub(Var(axis), lo), parts, inner)),)
 
     def fixed(self, axis: str, at: At) -> At:
         """Return `at`, with the bounds of the root of `axis`; in terms of other loops of the tile, if it depends on these."""

@@ -6,28 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.expr import Var
-from offcut.core.program import (
-    Alloc,
-    Choose,
-    Option,
-    Program,
-    Stmt,
-    Tile,
-    walk,
-)
+from offcut.core.expr import Expr, Var
+from offcut.core.program import Alloc, Choose, Option, Program, Stmt, Tile, walk
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
-from offcut.partition import (
-    EmittedTile,
-    Segment,
-    with_covers,
-)
+from offcut.partition import EmittedTile, Segment, with_covers
 from offcut.polyhedral import Facts, Space
 from offcut.schedule.apply.bounds import footprint
+from offcut.schedule.apply.nest_loops import LoopBody, NestLoops
 from offcut.schedule.apply.offsets import At, Open
-from offcut.schedule.apply.placing import is_beside
+from offcut.schedule.apply.placing import is_beside, window_places
 from offcut.schedule.apply.reading import loads_of
 from offcut.schedule.apply.staged_form import Alternatives, Covered, Nest, Nests, point_of
 from offcut.schedule.apply.tiles import Tiles
@@ -54,12 +43,12 @@ def lower_with_tiles(nests: Nests) -> tuple[Program, list[EmittedTile]]:
     for nest in nests.nests:
         several = chosen.get(nest.name)
         if several is None and nest.at is None:
-            body += _Lowering(nests, names, made).root(nest)
+            body += _HandLowering(nests, names, made).root(nest)
         elif several is not None and several not in emitted:
             emitted.append(several)
             options = []
             for label, cost, option in several.options:
-                making, inside = _Lowering(option, names, made), tuple[Stmt, ...]()
+                making, inside = _HandLowering(option, names, made), tuple[Stmt, ...]()
                 for own in several.own(nests, option):
                     inside += making.root(own)
                 options.append(Option(label, cost, inside))
@@ -93,10 +82,17 @@ def _idle(nest: Nest, covered: Covered) -> PartitionError:
     )
 
 
-class _Lowering:
-    def __init__(self, nests: Nests, names: Names, made: dict[int, EmittedTile]) -> None:
-        self.nests, self.names, self.made = nests, names, made
+class Lowering:
+    """Nests on their way to loops, each in the loop of another one in which it is computed."""
+
+    def __init__(self, nests: Nests, names: Names) -> None:
+        self.nests, self.names = nests, names
         self.facts = Facts(Space(nests.sizes, nests.assumptions))
+        self.places = window_places(nests)
+
+    def loops(self, nest: Nest) -> NestLoops:
+        """Return what makes the loops of `nest`."""
+        raise NotImplementedError
 
     def root(self, nest: Nest) -> tuple[Stmt, ...]:
         """Return the statements of a nest that is computed in no other."""
@@ -104,56 +100,109 @@ class _Lowering:
 
     def nest(self, nest: Nest, at: At) -> tuple[Stmt, ...]:
         """Return the statements of `nest` at a place around it, its roots in the window there."""
-        body = _Nest(self, nest).emit(at)
-        return self.computed_inside(nest, None, body, at)
+        body = self.loops(nest).emit(at)
+        return self.computed_inside(nest, None, body, at).statements
 
     def computed_inside(
         self, nest: Nest, axis: str | None, body: tuple[Stmt, ...], at: At
-    ) -> tuple[Stmt, ...]:
-        """Return `body`, the inside of a loop, with what is computed there around and before it."""
+    ) -> LoopBody:
+        """Return what is inside of a loop of `nest`: `body`, before it what is computed there, and the windows around all of it.
+
+        A window in a memory of the machine opens where it is filled, and takes no room before; those in main memory are open for the
+        whole of an iteration.
+        """
+        parts, windows = [body], dict[str, Alloc]()
+        held = self.places.get((nest.name, axis), ())
         for producer in reversed(self.nests.attached(nest.name, axis)):
-            (buffer,) = producer.written
-            shape, beside = self.nests.buffer(buffer).shape, is_beside(self.nests, producer)
-            window = footprint(body, nest.written[0] if beside else buffer, shape, at.facts, beside)
-            point = point_of(producer, buffer)
-            assert point is not None
-            reach = {
-                name: (start, ix.add(start, extent))
-                for name, (start, extent) in zip(point, window, strict=True)
-            }
+            behind = tuple(stmt for part in parts for stmt in part)
+            box = self.box(nest, producer, behind, at)
+            point = [root for root, _ in box]
+            reach = {root: (start, ix.add(start, extent)) for root, (start, extent) in box}
             inner = At(at.facts, reach, segments=self.moved(nest, producer, point, at))
-            made = self.nest(producer, inner)
-            where = producer.placed
-            assert where is not None
-            inside = (*made, *body)
-            if beside:
-                body = inside
+            parts.insert(0, self.nest(producer, inner))
+            where, (buffer, *_) = producer.placed, producer.written
+            if where is None or buffer not in held:
                 continue
-            body = (Alloc(buffer, window, inside, where.memory, where.depth, where.inplace),)
-        return body
+            axes = tuple(interval for _, interval in box)
+            window = Alloc(buffer, axes, (), where.memory, where.depth, where.inplace)
+            windows[buffer] = window
+            if where.memory or where.inplace or self.nests.buffer(buffer).scope:
+                filled = tuple(stmt for part in parts for stmt in part)
+                parts = [(replace(windows.pop(buffer), body=filled),)]
+        for name in held:
+            if nest.is_group:
+                windows[name] = self.window_of_iteration(nest, name, at)
+        in_order = (windows[one.name] for one in self.nests.buffers if one.name in windows)
+        return LoopBody(tuple(parts), tuple(in_order))
+
+    def box(
+        self, reader: Nest, producer: Nest, behind: tuple[Stmt, ...], at: At
+    ) -> tuple[tuple[str, tuple[Expr, Expr]], ...]:
+        """Return the roots of `producer` that are bounded in a loop of `reader`, each with (start, extent) of what is computed there.
+
+        behind  the statements that are computed there after it
+        """
+        if producer.is_group:
+            roots = (root.name for root in producer.roots)
+            return tuple(zip(roots, self.iteration(reader, at), strict=False))
+        (buffer,) = producer.written
+        point, shape = point_of(producer, buffer), self.nests.buffer(buffer).shape
+        assert point is not None
+        beside = is_beside(self.nests, producer)
+        of = reader.written[0] if beside else buffer
+        return tuple(zip(point, footprint(behind, of, shape, at.facts, beside), strict=True))
+
+    def iteration(self, nest: Nest, at: At) -> tuple[tuple[Expr, Expr], ...]:
+        """Return (value, 1) for each root of a group of stages whose loop is open: the first axes of all groups that share loops with it."""
+        values = (
+            ix.simplify(ix.add(at.window[root.name][0], at.offsets[root.name]))
+            for root in nest.roots
+            if root.name in at.offsets
+        )
+        return tuple((value, ix.const(1)) for value in values)
+
+    def window_of_iteration(self, nest: Nest, buffer: str, at: At) -> Alloc:
+        """Return the window of an array in the loop of a group that is open: one iteration along the axes that have loops, all of the others."""
+        first = self.iteration(nest, at)
+        rest = ((ix.const(0), extent) for extent in self.nests.buffer(buffer).shape[len(first) :])
+        return Alloc(buffer, (*first, *rest), ())
 
     def moved(
         self, reader: Nest, producer: Nest, point: Sequence[str], at: At
     ) -> dict[str, Segment]:
         """Return the segments of a stage's roots: those of the loops that name its elements in what reads it."""
+        if producer.is_group:
+            return {}
         (buffer,) = producer.written
         if is_beside(self.nests, producer):
             roots = zip(point, point_of(reader, reader.written[0]) or (), strict=True)
             return {root: at.segments[of] for root, of in roots if of in at.segments}
         inside = (reader, *(n for n in self.nests.nests if n.at and n.at[0] == reader.name))
-        found: dict[str, Segment] = {}
+        segments: dict[str, Segment] = {}
         for load in (load for one in inside for load in loads_of(one.plain)):
             if load.buffer == buffer:
                 for root, part in zip(point, load.index, strict=True):
                     if isinstance(part, Var) and part.name in at.segments:
-                        found.setdefault(root, at.segments[part.name])
-        return found
+                        segments.setdefault(root, at.segments[part.name])
+        return segments
+
+
+class _HandLowering(Lowering):
+    """Nests of a schedule by hand; notes each tile that it makes."""
+
+    def __init__(self, nests: Nests, names: Names, made: dict[int, EmittedTile]) -> None:
+        super().__init__(nests, names)
+        self.made = made
+
+    def loops(self, nest: Nest) -> NestLoops:
+        """Return what makes the loops of `nest`, and the tiles that an instruction runs."""
+        return _Nest(self, nest)
 
 
 class _Nest(Tiles):
     """One nest on its way to loops."""
 
-    def __init__(self, lowering: _Lowering, nest: Nest) -> None:
+    def __init__(self, lowering: _HandLowering, nest: Nest) -> None:
         staged = any(
             one.at is not None or (one.covered is not None and one.covered.wanted is not None)
             for one in lowering.nests.nests
@@ -170,8 +219,8 @@ class _Nest(Tiles):
             self.lowering.made[id(tile)] = self.piece(tile, at)
         return tiles
 
-    def computed_inside(self, axis: str, body: tuple[Stmt, ...], at: At) -> tuple[Stmt, ...]:
-        """Return `body`, the inside of the loop over `axis`, with the stages that are computed there around and before it."""
+    def computed_inside(self, axis: str, body: tuple[Stmt, ...], at: At) -> LoopBody:
+        """Return what is inside of the loop over `axis`: `body`, and before it the stages that are computed there."""
         return self.lowering.computed_inside(self.nest, axis, body, at)
 
     def note_copy(self, body: tuple[Stmt, ...], copy: tuple[Stmt, ...]) -> None:

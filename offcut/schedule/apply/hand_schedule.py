@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
+from offcut.core.dtypes import numpy_dtype
 from offcut.core.integers import whole
 from offcut.core.interpret import interpreter
 from offcut.core.layout import Layout
@@ -41,6 +43,7 @@ from offcut.schedule.decisions import (
     Schedule,
     Split,
     Staging,
+    Step,
     each_decision,
 )
 from offcut.schedule.refusing import at_line
@@ -69,9 +72,7 @@ def create_schedule(
 def _is_of_target(step: Primitive) -> bool:
     """Return whether a decision is one that a target alone applies: of all loops, of whole stages, of tiles by other tiles."""
     match step:
-        case Split(stage, _, levels):
-            return stage == ANY or any(level.room is not None for level in levels)
-        case Bind(stage) | Cover(stage) if stage == ANY:
+        case Split(stage) | Bind(stage) | Cover(stage) if stage == ANY:
             return True
         case Cover(_, _, name):
             return name == VECTORS
@@ -126,7 +127,7 @@ def replay(
         whole = refused
     again = create_schedule(program)
     again.with_microkernels(of_target, tile_cost).apply(Schedule(schedule.name, ()), microkernels)
-    for step in first:  # the line is that after which it is refused first
+    for step in made.schedule.steps:  # the line is that after which it is refused first
         with at_line(schedule, step):
             again._do(step)
             again.lower(reassociate)
@@ -195,7 +196,7 @@ class HandSchedule:
         return Schedule(self._nests.name, self._steps)
 
     def apply(self, schedule: Schedule, microkernels: Sequence[Microkernel] = ()) -> HandSchedule:
-        """This, after the primitives of `schedule`.
+        """This, after the primitives of `schedule`; of neighbouring lines that say where stages are computed, those of readers first.
 
         microkernels  that `tensorize` may name, beside declared instructions
 
@@ -212,20 +213,45 @@ class HandSchedule:
         before = self._nests, self._steps
         self._nests = replace(self._nests, intrinsics=(*self._nests.intrinsics, *microkernels))
         try:
-            for step in schedule.steps:
-                with at_line(schedule, step):
-                    if not isinstance(step, Primitive) or _is_of_target(step):
-                        raise PartitionError(
-                            "schedule",
-                            "cannot apply by hand what a target decides",
-                            because="primitives by hand alone are for nests of plain loops",
-                            help=("oc.compile(…, schedule=…)",),
-                        )
-                    self._do(step)
+            for are_places, steps in groupby(schedule.steps, lambda one: isinstance(one, At)):
+                if are_places:
+                    self._place(schedule, list(steps))
+                    continue
+                for step in steps:
+                    with at_line(schedule, step):
+                        if not isinstance(step, Primitive) or _is_of_target(step):
+                            raise PartitionError(
+                                "schedule",
+                                "cannot apply by hand what a target decides",
+                                because="primitives by hand alone are for nests of plain loops",
+                                help=("oc.compile(…, schedule=…)",),
+                            )
+                        self._do(step)
         except PartitionError:
             self._nests, self._steps = before
             raise
         return self
+
+    def _place(self, schedule: Schedule, steps: list[Step]) -> None:
+        """Apply decisions where stages are computed: each as soon as it is legal, since its readers have to be in the loop before.
+
+        Raises PartitionError, with the line, for the first of those that are not.
+        """
+        while steps:
+            refused: PartitionError | None = None
+            for number, step in enumerate(steps):
+                try:
+                    with at_line(schedule, step):
+                        assert isinstance(step, At)
+                        self._do(step)
+                except PartitionError as error:
+                    refused = refused or error
+                else:
+                    del steps[number]
+                    break
+            else:
+                assert refused is not None
+                raise refused
 
     def after(self, count: int) -> HandSchedule:
         """Return a schedule of its own, of the first `count` decisions of this one: 0 is the source, whose loops nothing changed.
@@ -368,10 +394,12 @@ class HandSchedule:
 
     def _forms(self, small: bool = True, always: Collection[str] = ()) -> tuple[Nests, ...]:
         """Return what the decisions make without any staged array, then, in small steps of a proof, with one more each."""
+        constants = {b.name for b in self._first.buffers if b.kind is Kind.CONSTANT}
         staged = [
             s.name
             for s in each_decision(self._steps)
             if isinstance(s, Staging) and s.how != "write" and s.name not in always
+            if not (s.how == "value" and s.name in constants)  # converted when it is bound
         ]
         forms = []
         for number in range(len(staged) if small else min(len(staged), 1)):
@@ -409,9 +437,14 @@ class HandSchedule:
         """
         program = self.lower()
         buffers, names = dict(self._nests.labels), dict(self._nests.size_names)
+        arrays = {buffers.get(name, name): value for name, value in inputs.items()}
+        for first in self._first.buffers:  # constants that are converted when they are bound
+            dtype = program.buffer(first.name).dtype
+            if first.kind is Kind.CONSTANT and dtype != first.dtype and first.name in arrays:
+                arrays[first.name] = arrays[first.name].astype(numpy_dtype(dtype))
         results = interpreter.run(
             program,
-            {buffers.get(name, name): value for name, value in inputs.items()},
+            arrays,
             {names.get(name, name): value for name, value in sizes.items()},
         )
         wanted = [b.name for b in program.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT)]

@@ -32,6 +32,8 @@ def split(target: Target, step: Split) -> Nests:
     check_new("split", at, target.nest.names(), *step.names)
     for pair in step.pairs:
         checked_factor(target, pair.axis, pair.factor)
+        if pair.level.room is not None:
+            check_blocks(target, step)
         if pair.level.by is not None:
             check_heights_around(target, pair)
         for tile, tail in _tails(target, pair):
@@ -60,6 +62,20 @@ def _tails(target: Target, pair: SplitPair) -> Iterator[tuple[int, Strategy]]:
             )
         if heights or tail is not None:
             yield tile, (tail or LADDER).with_heights(heights)
+
+
+def check_blocks(target: Target, step: Split) -> None:
+    """Theorem: blocks of a loop are ranges of its iterations, in order, and nothing is around these but the loop over blocks."""
+    if len(step.levels) > 1 or target.nest.root(step.axis) is None:
+        raise PartitionError(
+            "split",
+            f"cannot run {step.axis} in blocks",
+            at=f"axis {target.buffer}.{step.axis}",
+            because="blocks are of a whole loop, in one level, and this one is split",
+            help=(
+                f"split {target.stage}.{step.axis} 8 if fits 16384 as {step.names[0]} {step.names[-1]}",
+            ),
+        )
 
 
 def check_heights_around(target: Target, pair: SplitPair) -> None:

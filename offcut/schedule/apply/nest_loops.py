@@ -8,13 +8,24 @@ further out, both loops are complete and an instance past the end is left out by
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction
 from offcut.core.expr import Expr, Var, substitute, variables
-from offcut.core.program import COUNTED_UNITS, Choose, For, Form, If, Option, Role, Stmt, map_body
+from offcut.core.program import (
+    COUNTED_UNITS,
+    Alloc,
+    Choose,
+    For,
+    Form,
+    If,
+    Option,
+    Role,
+    Stmt,
+    map_body,
+)
 from offcut.describe.computation import Names
 from offcut.errors import PartitionError
 from offcut.partition import CUT, GUARD, LADDER, PAD, Segment, Strategy, runs, segments
@@ -30,7 +41,9 @@ from offcut.partition.strategies.segment_loops import (
 )
 from offcut.partition.strategies.tiled_axis import EXTENT
 from offcut.polyhedral import Facts
+from offcut.schedule.apply.block_room import room_condition, window_of_block
 from offcut.schedule.apply.offsets import At, Offsets, Open
+from offcut.schedule.apply.placing import sum_terms
 from offcut.schedule.apply.staged_form import Nest, Nests
 from offcut.schedule.decisions import Fuse, Level, SplitPair
 
@@ -38,11 +51,38 @@ MAX_UNITS = 32
 """The most counted units (`COUNTED_UNITS`) that a block may have."""
 
 
+@dataclass(frozen=True, slots=True)
+class LoopBody:
+    """What is inside of a loop.
+
+    parts    the statements of each nest that is computed there, in order, those of the nest whose loop it is last
+    windows  that are open around all of them, the innermost first, without what is in them
+    """
+
+    parts: tuple[tuple[Stmt, ...], ...]
+    windows: tuple[Alloc, ...] = ()
+
+    @property
+    def statements(self) -> tuple[Stmt, ...]:
+        """Return it as the statements of one iteration."""
+        return in_windows(self.windows, tuple(stmt for part in self.parts for stmt in part))
+
+
+def in_windows(windows: Sequence[Alloc], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Return `body` inside of windows, the first of which is the innermost."""
+    for window in windows:
+        body = (replace(window, body=body),)
+    return body
+
+
 class NestLoops(Offsets):
     """The loops of `nest`, which is one of `nests`; what is inside of them is a subclass's matter.
 
     staged  whether windows or tiles of a target lie in the loops: then tiles of symbolic heights are made for any start and height
     """
+
+    keeps_names = False
+    """Whether each loop is called as its axis is, since no other nest around has a loop of that name."""
 
     def __init__(self, nests: Nests, nest: Nest, names: Names, staged: bool = False) -> None:
         super().__init__(nest)
@@ -60,16 +100,28 @@ class NestLoops(Offsets):
         """Return the statements of `parts`, whose loops are one tile."""
         raise NotImplementedError
 
-    def computed_inside(self, axis: str, body: tuple[Stmt, ...], at: At) -> tuple[Stmt, ...]:
-        """Return `body`, the inside of the loop over `axis`, with what else is computed there."""
-        return body
+    def computed_inside(self, axis: str, body: tuple[Stmt, ...], at: At) -> LoopBody:
+        """Return what is inside of the loop over `axis`: `body`, and what else is computed there."""
+        return LoopBody((body,))
 
     def note_copy(self, body: tuple[Stmt, ...], copy: tuple[Stmt, ...]) -> None:
         """Note that `copy` stands for `body`, statement by statement."""
 
     def emit(self, at: At) -> tuple[Stmt, ...]:
-        """Return the loops of the nest, at a place around it."""
-        return self.block([(part.loops, part) for part in self.nest.parts], at)
+        """Return the loops of the nest, at a place around it; a root of one value there has no loop."""
+        known = at
+        for root, (lo, hi) in at.window.items():
+            if ix.sub(hi, lo) == ix.const(1) and self.has_plain_loop(root):
+                known, _ = self.completed(root, ix.const(0), known)
+        parts = [
+            (tuple(name for name in part.loops if name not in known.offsets), part)
+            for part in self.nest.parts
+        ]
+        return self.block(parts, known)
+
+    def has_plain_loop(self, root: str) -> bool:
+        """Return whether a root has a loop of its own, which is not split, and runs outside of tiles."""
+        return self.nest.taken_apart(root) is None
 
     def block(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return `parts` in order, neighbours in one loop where they begin with the same."""
@@ -89,6 +141,8 @@ class NestLoops(Offsets):
         """Return the loop over `axis` around `parts`; several where its tail is treated apart."""
         made, at = self.nest.made_by(axis), self.fixed(axis, at)
         if isinstance(made, SplitPair) and axis == made.outer:
+            if made.level.room is not None:
+                return self.block_loop(made, made.level.room, parts, at)
             if made.level.by is not None:
                 return self.by_height(made, made.level.by, parts, at)
             if self.covers(made, parts):
@@ -107,11 +161,12 @@ class NestLoops(Offsets):
         self, axis: str, lo: Expr, hi: Expr, parts: Sequence[Open], at: At
     ) -> tuple[Stmt, ...]:
         """``for axis in lo:hi``; the offset of a root is counted from `lo`."""
-        name = self.names.fresh(axis)
+        name = axis if self.keeps_names else self.names.fresh(axis)
         offset = ix.sub(Var(name), lo)
         inner = at.updated(facts=at.facts.loop(name, lo, hi))
         body = self.opened(axis, offset, parts, inner)
-        self.names.release(name)
+        if not self.keeps_names:
+            self.names.release(name)
         unit = self.nest.mark(axis).unit
         return (For(name, lo, hi, body, unit=unit),) if body else ()
 
@@ -120,9 +175,54 @@ class NestLoops(Offsets):
         known, guards = self.completed(axis, offset, at)
         for guard in guards:
             known = known.updated(facts=known.facts.where(guard))
-        body = self.block(parts, known)
-        body = self.computed_inside(axis, body, known)
+        body = self.computed_inside(axis, self.block(parts, known), known).statements
         return (If(conjunction(guards), body),) if guards and body else body
+
+    def block_loop(
+        self, split: SplitPair, room: int, parts: Sequence[Open], at: At
+    ) -> tuple[Stmt, ...]:
+        """Return the loop over blocks of iterations, all of which each nest that is computed there runs before the next nest does::
+
+            for i_block in 0:(n + 3)//4
+              for i in 4*i_block:min(4*i_block + 4, n)     by nest
+
+        Where what lives in a block does not fit in `room` bytes, iterations run one by one; where that depends on the sizes, a
+        condition stands around both.
+        """
+        root, many = split.axis, split.factor
+        if any(loops[0] != split.inner for loops, _ in parts):
+            raise PartitionError(
+                "split",
+                f"cannot run {root} in blocks of {many}",
+                at=f"axis {self.nest.name}.{root}",
+                because=f"{split.inner} is not directly inside {split.outer}",
+                help=(f"an order with {split.outer} {split.inner} side by side",),
+            )
+        lo, hi = self.bound(root, 0, at), self.bound(root, 1, at)
+        name = root if self.keeps_names else self.names.fresh(split.inner)
+        number = self.names.fresh(split.outer)
+        inner = at.updated(facts=at.facts.loop(name, lo, hi))
+        known, guards = self.completed(root, ix.sub(Var(name), lo), inner)
+        own = self.block([(loops[1:], part) for loops, part in parts], known)
+        if guards:
+            own = (If(conjunction(guards), own),)
+        inside = self.computed_inside(split.outer, own, known)
+        unit = self.nest.mark(split.outer).unit
+        one_by_one = (For(name, lo, hi, inside.statements, unit=unit),)
+        start = ix.add(lo, ix.mul(many, Var(number)))
+        stop = ix.minimum(ix.add(start, many), hi)
+        windows = [window_of_block(one, name, start, many) for one in inside.windows]
+        by_nest = tuple(For(name, start, stop, part) for part in inside.parts)
+        count = ix.ceildiv(ix.sub(hi, lo), many)
+        blocks = (For(number, ix.const(0), count, in_windows(windows, by_nest), unit=unit),)
+        sums = tuple(sum_terms(self.nests, (self.nest.name, split.outer)))
+        fits = room_condition(self.nests, windows, sums, many, room)
+        self.names.release(number)
+        if not self.keeps_names:
+            self.names.release(name)
+        if isinstance(fits, bool):
+            return blocks if fits else one_by_one
+        return (If(fits, blocks, one_by_one),)
 
     def by_height(
         self, split: SplitPair, by: str, parts: Sequence[Open], at: At

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from offcut.core.expr import Load, walk
-from offcut.core.program import If, Kind, Stmt, Store
+from offcut.core import index as ix
+from offcut.core.expr import Expr, Load, variables, walk
+from offcut.core.program import For, If, Kind, Stmt, Store
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_head
 from offcut.errors import PartitionError
@@ -186,3 +188,83 @@ def around(nests: Nests, name: str) -> tuple[str, ...]:
     while (at := nests.nest(found[-1]).at) is not None and at[0] not in found:
         found.append(at[0])
     return tuple(found)
+
+
+Place = tuple[str, str | None]
+"""A nest, and one of its loops; None: before its loops."""
+
+
+def window_places(nests: Nests) -> dict[Place, tuple[str, ...]]:
+    """Return the arrays that live in an iteration of a loop, by the innermost such loop.
+
+    A stage that is placed by hand lives where it is placed. An array of a group of stages lives in the innermost loop in which all that
+    write and read it are computed; in none, if it is a result.
+    """
+    places: dict[Place, list[str]] = {}
+    for nest in nests.nests:
+        for buffer in nest.written if nest.at is not None else ():
+            if not nest.is_group:
+                if not is_beside(nests, nest):
+                    places.setdefault(nest.at, []).append(buffer)
+            elif nests.buffer(buffer).kind is Kind.LOCAL:
+                users = {
+                    one.name
+                    for one in nests.nests
+                    if buffer in one.written or reads(nests, one.name, buffer)
+                }
+                homes = (at for at in _places_around(nests, nest) if users <= {*inside(nests, at)})
+                home = next(homes, None)
+                if home is not None:
+                    places.setdefault(home, []).append(buffer)
+    return {at: tuple(dict.fromkeys(buffers)) for at, buffers in places.items()}
+
+
+def _places_around(nests: Nests, nest: Nest) -> Iterator[Place]:
+    """Yield the loops in which a nest is computed, from the innermost on: that where it is placed, and those around this one."""
+    while nest.at is not None:
+        nest, axis = nests.nest(nest.at[0]), nest.at[1]
+        loops = nest.parts[0].loops
+        outermost = loops[: loops.index(axis) + 1] if axis is not None else ()
+        yield nest.name, axis
+        yield from ((nest.name, name) for name in reversed(outermost[:-1]))
+
+
+def inside(nests: Nests, place: Place) -> tuple[str, ...]:
+    """Return the nests that are computed in a loop of one of them, or in loops inside of that one, in order."""
+    name, axis = place
+    inner = tuple(loop for part in nests.nest(name).parts for loop in _from(axis, part.loops))
+    names = {name}
+    for nest in reversed(nests.nests):
+        reader, loop = nest.at or ("", None)
+        if reader in names - {name} or (reader == name and (axis is None or loop in inner)):
+            names.add(nest.name)
+    return tuple(nest.name for nest in nests.nests if nest.name in names)
+
+
+def _from(axis: str | None, loops: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the loops from `axis` inwards."""
+    return loops[loops.index(axis) :] if axis in loops else ()
+
+
+def sum_terms(nests: Nests, place: Place) -> Iterator[tuple[str, Expr]]:
+    """Yield (element type, number of terms) of each loop over the terms of a sum that is computed in a loop of a nest."""
+    for name in inside(nests, place):
+        yield from _terms(nests, nests.nest(name).plain, ())
+
+
+def _terms(
+    nests: Nests, body: tuple[Stmt, ...], loops: tuple[For, ...]
+) -> Iterator[tuple[str, Expr]]:
+    for stmt in body:
+        match stmt:
+            case For(body=inner):
+                yield from _terms(nests, inner, (*loops, stmt))
+            case If(_, then, other):
+                yield from _terms(nests, (*then, *other), loops)
+            case Store(buffer, index, _, reduce) if reduce is not None:
+                named = frozenset().union(*map(variables, index))
+                summed = (loop for loop in loops if loop.iter not in named)
+                dtype = nests.buffer(buffer).dtype
+                yield from ((dtype, ix.sub(loop.hi, loop.lo)) for loop in summed)
+            case _:
+                pass

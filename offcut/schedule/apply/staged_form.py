@@ -107,6 +107,8 @@ class Nest:
     covered  what an intrinsic runs
     copies   whether it only moves elements from one memory to another
     plain    its statements in the source program
+    is_group  whether it is a group of stages, whose loops are those of its first axes: in a loop of another one it computes what an
+              iteration has, along the axes of the loops around
     """
 
     name: str
@@ -120,6 +122,7 @@ class Nest:
     copies: bool = False
     placed: At | None = None
     orders: tuple[Order, ...] = ()
+    is_group: bool = False
 
     @property
     def written(self) -> tuple[str, ...]:

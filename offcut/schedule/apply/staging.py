@@ -26,6 +26,7 @@ from offcut.core.text.printer import format_expr, format_stmt
 from offcut.describe.computation import Names
 from offcut.errors import DescribeError, ParseError, PartitionError
 from offcut.partition import StagedValue
+from offcut.proof import with_constants_of
 from offcut.schedule.apply.axes import Target, check_new, find_stage
 from offcut.schedule.apply.placing import reads
 from offcut.schedule.apply.reading import loads_of, read_nest
@@ -181,7 +182,9 @@ def stage_value(nests: Nests, step: Staging) -> Nests:
     check_scope("stage_value", step.name, step.memory)
     at = f"stage {step.readers[0]}" if step.readers else ""
     axes = tuple(axis for axis, _ in step.axes)
-    check_new("stage_value", at, nests.names(), step.name)
+    converted = any(buffer.name == step.name for buffer in nests.buffers)
+    if not converted:
+        check_new("stage_value", at, nests.names(), step.name)
     taken = {*(size.name for size in nests.sizes), *(b.name for b in nests.buffers), step.name}
     check_new("stage_value", at, Names(taken), *axes)
     readers = [find_stage(nests, reader).nest for reader in step.readers]
@@ -195,6 +198,9 @@ def stage_value(nests: Nests, step: Staging) -> Nests:
             because=f"{refused.refused}: {refused.because}",
             help=refused.help,
         ) from None
+    if converted:
+        check_converted_constant(nests, step, staged, [nest.name for nest in readers])
+        return build_converted_constant(nests, step, staged)
     ranges = {root.name: (root.lo, ix.sub(root.hi, 1)) for root in readers[0].roots}
     shape = staged.shape(readers[0].name, ranges)
     check_unwritten(nests, step, staged.value, [nest.name for nest in readers])
@@ -226,10 +232,71 @@ def check_unwritten(nests: Nests, step: Staging, value: Expr, readers: Sequence[
             )
 
 
+def check_converted_constant(
+    nests: Nests, step: Staging, staged: StagedValue, readers: Sequence[str]
+) -> None:
+    """Theorem: an array that is there already is a constant, of which each element is converted in its place, for all that read it."""
+    buffer = nests.buffer(step.name)
+    others = [n.name for n in nests.nests if reads(nests, n.name, step.name)]
+    others = [name for name in others if name not in readers]
+    because = ""
+    if staged.converted_array != step.name:
+        because = "something has that name"
+    elif buffer.kind is not Kind.CONSTANT:
+        because = f"{step.name} is no constant, which could be converted when it is bound"
+    elif others:
+        because = f"{others[0]} reads {step.name} as it is"
+    elif step.memory is not None or step.layout is not None:
+        because = f"the memory and the layout of {step.name} are those of the constant"
+    if because:
+        free = nests.names().fresh(f"{step.name}_{dtype_of(staged.value)}")
+        raise PartitionError(
+            "stage_value",
+            f"cannot stage {step.what} in {step.name}",
+            at=f"stage {step.readers[0]}",
+            because=because,
+            help=(f"an array of a name of its own, {free}",),
+        )
+
+
+def build_converted_constant(nests: Nests, step: Staging, staged: StagedValue) -> Nests:
+    """Return the schedule with a constant of the type of `staged`, whose readers do not convert it.
+
+    Raises PartitionError if a reader has no such conversion.
+    """
+    changed = replace(nests, nests=tuple(_reading(nests, step, staged)))
+    dtype = dtype_of(staged.value)
+    buffers = (replace(b, dtype=dtype) if b.name == step.name else b for b in nests.buffers)
+    done = replace(changed, buffers=tuple(buffers))
+    before = nests.source
+    alike = before, with_constants_of(before, done.source)
+    return done.rewritten(Rewrite(f"stage_value({step.name})", f"{step.name} = {step.what}", alike))
+
+
 def build_stage_value(
     nests: Nests, step: Staging, staged: StagedValue, shape: tuple[Expr, ...]
 ) -> Nests:
     """Return the schedule with the array before its first reader, which reads it where it had the expression.
+
+    Raises PartitionError if a reader has no such expression.
+    """
+    changed = _reading(nests, step, staged)
+    pairs = zip(nests.nests, changed, strict=True)
+    first = next(k for k, (before, after) in enumerate(pairs) if before != after)
+    point = tuple(map(Var, staged.axes))
+    body: tuple[Stmt, ...] = (Store(step.name, point, staged.value),)
+    for name, extent in reversed(tuple(zip(staged.axes, shape, strict=True))):
+        body = (For(name, ix.const(0), extent, body),)
+    made = read_nest(body, step.name, copies=True)
+    local = local_buffer(step, dtype_of(staged.value), shape)
+    listed = (*changed[:first], made, *changed[first:])
+    done = replace(nests, buffers=(*nests.buffers, local), nests=listed)
+    alike = nests.source, done.source
+    return done.rewritten(Rewrite(f"stage_value({step.name})", f"{step.name} = {step.what}", alike))
+
+
+def _reading(nests: Nests, step: Staging, staged: StagedValue) -> list[Nest]:
+    """Return the nests, of which the readers of `step` read its array where they had the expression.
 
     Raises PartitionError if a reader has no such expression.
     """
@@ -253,17 +320,7 @@ def build_stage_value(
                     if not isinstance(store.value, Const)
                 ),
             )
-    first = min(k for k, nest in enumerate(changed) if nest.name in replaced)
-    point = tuple(map(Var, staged.axes))
-    body: tuple[Stmt, ...] = (Store(step.name, point, staged.value),)
-    for name, extent in reversed(tuple(zip(staged.axes, shape, strict=True))):
-        body = (For(name, ix.const(0), extent, body),)
-    made = read_nest(body, step.name, copies=True)
-    local = local_buffer(step, dtype_of(staged.value), shape)
-    listed = (*changed[:first], made, *changed[first:])
-    done = replace(nests, buffers=(*nests.buffers, local), nests=listed)
-    alike = nests.source, done.source
-    return done.rewritten(Rewrite(f"stage_value({step.name})", f"{step.name} = {step.what}", alike))
+    return changed
 
 
 def is_gathered(nests: Nests, buffer: str) -> bool:

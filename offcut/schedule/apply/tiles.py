@@ -61,6 +61,11 @@ class Tiles(NestLoops):
         roots = [root for root in self.nest.roots if root.name in names]
         return len(names) == len(loops) and not any(depends_on(root) & names for root in roots)
 
+    def has_plain_loop(self, root: str) -> bool:
+        """Return whether a root has a loop of its own outside of tiles, which no unit runs."""
+        plain = super().has_plain_loop(root) and self.nest.mark(root).unit is None
+        return plain and not self.nest.copies and root not in self.tile_leaves()
+
     def tile_leaves(self) -> frozenset[str]:
         """Return the loops that an intrinsic runs."""
         covered = self.nest.covered

@@ -38,7 +38,6 @@ from offcut.partition import (
     axis_named,
     factor_copies,
     fused,
-    least_room,
     reading_value,
     with_shared,
 )
@@ -58,6 +57,7 @@ from offcut.schedule import (
     beside,
     conversion_stagings,
     decisions_of,
+    least_block_bytes,
     pack_inside,
     pack_of,
     position_of,
@@ -216,11 +216,15 @@ class _Planner:
         inside = (*around, *part.axes)
         names = tuple(axis.name for axis in part.axes)
         nests = tuple(self.nest(inner, inside) for inner in part.parts)
-        return Together(names, nests, self.block(part, nests))
+        return Together(names, nests, self.block(part, nests, inside))
 
-    def block(self, part: Shared, nests: Sequence[Nest | Together]) -> Block | None:
+    def block(
+        self, part: Shared, nests: Sequence[Nest | Together], axes: Sequence[StageAxis]
+    ) -> Block | None:
         """Iterations that loops around sums over memory run part by part: a sum ends in a chain of a few lanes, which
         those of other iterations hide. None where microkernels or further loops are inside, or where no size has room for them.
+
+        axes  of these loops and those around, outermost first
         """
         sizes = self.machine.policy
         plain = all(
@@ -229,10 +233,9 @@ class _Planner:
         sums = any(is_row_reduction(self.given.groups[position][0]) for position in part.groups)
         if not plain or not sums or sizes.block < 2:
             return None
-        room = int(sizes.block_share * self.machine.memory[0].bytes)
-        return (
-            Block(sizes.block, room) if least_room(self.given, part, sizes.block) <= room else None
-        )
+        block = Block(sizes.block, int(sizes.block_share * self.machine.memory[0].bytes))
+        together = Together(tuple(axis.name for axis in axes), tuple(nests), block)
+        return block if least_block_bytes(self.given, together) <= block.room else None
 
     def limit(self, position: int, lead: Stage) -> int:
         """Return how many of a group's first axes may be loops that it shares with other groups.

@@ -1,0 +1,224 @@
+"""One group of stages in the tiles of a microkernel: the loops that a way of running it asks for.
+
+The group is a nest of one part, what runs at one point of it; its way is decisions like any other. From
+the outside in: loops that run plainly, cache groups of columns, loops inside these, segments of each cut
+axis in turn, then a `Tile` whose body initialises, reduces, and runs the stages that follow at the same
+point. The axes of a stage are parallel, so their order is free; a reduction stays inside its tile and
+runs in ascending order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from offcut.core import index as ix
+from offcut.core.program import Cover, Stmt, Tile
+from offcut.describe.computation import Computation, Names, Stage, StageAxis
+from offcut.describe.source import instance, plain_loop
+from offcut.partition import Block, GroupCut, LoopCut, tiles_alike
+from offcut.partition.cutting import Blame, Carried, Cutting
+from offcut.partition.judge import match_cover
+from offcut.polyhedral import Facts
+from offcut.proof.normal_forms.narrowing import unconditional
+from offcut.schedule.apply.band_loops import BandLoops
+from offcut.schedule.apply.block_room import least_room
+from offcut.schedule.apply.emit import Lowering
+from offcut.schedule.apply.loop_cutter import LoopCutter
+from offcut.schedule.apply.nest_loops import LoopBody, NestLoops
+from offcut.schedule.apply.offsets import At, Open
+from offcut.schedule.apply.staged_form import Nest, Nests, Part, Root
+from offcut.schedule.decisions import Level, Primitive, SplitPair
+from offcut.schedule.nests import Nest as NestOfWays
+from offcut.schedule.nests import Together, loop_steps
+
+# (a nest, a place in the loops that it shares with others) -> its statements there
+Ways = Callable[[Nest, At], tuple[Stmt, ...]]
+
+
+def group_nests(computation: Computation, parts: Sequence[NestOfWays | Together]) -> Nests:
+    """Return the groups of stages in the loops that they share: of these the last group has the loops, and others are computed in one of them.
+
+    parts  the nests of the groups, in order, those that share loops together
+    """
+    groups = {group[0].buffer: group for group in computation.groups}
+    nests: list[Nest] = []
+
+    def visit(
+        part: NestOfWays | Together,
+        around: int,
+        loops: tuple[tuple[str, Block | None], ...],
+        at: tuple[str, str] | None,
+    ) -> None:
+        if not isinstance(part, Together):
+            nests.append(_group_nest(groups[part.stage], around, loops, at))
+            return
+        own = (*((axis, None) for axis in part.axes[:-1]), (part.axes[-1], part.block))
+        *others, last = part.parts
+        for other in others:
+            place = _stage_with_loops(last), _loop_of(*own[-1])
+            visit(other, around + len(loops) + len(own), (), place)
+        visit(last, around, (*loops, *own), at)
+
+    for part in parts:
+        visit(part, 0, (), None)
+    return Nests(
+        computation.name,
+        computation.sizes,
+        computation.assumptions,
+        computation.buffers,
+        tuple(nests),
+    )
+
+
+def least_block_bytes(computation: Computation, together: Together) -> int:
+    """Return the bytes that a block of iterations takes at the least sizes: all that lives in it, or the longest of the lines it adds up.
+
+    together  nests in loops of which iterations run in blocks
+    """
+    assert together.block is not None
+    nests, depth = group_nests(computation, (together,)), len(together.axes)
+    place = _stage_with_loops(together), _loop_of(together.axes[-1], together.block)
+    return least_room(nests, place, depth, together.block.iterations)
+
+
+def _stage_with_loops(part: NestOfWays | Together) -> str:
+    """Return the stage whose nest has the loops that others share."""
+    return _stage_with_loops(part.parts[-1]) if isinstance(part, Together) else part.stage
+
+
+def _loop_of(axis: str, block: Block | None) -> str:
+    return axis if block is None else f"{axis}_block"
+
+
+def _group_nest(
+    group: tuple[Stage, ...],
+    around: int,
+    loops: Sequence[tuple[str, Block | None]],
+    at: tuple[str, str] | None,
+) -> Nest:
+    """Return a group in the loops that it shares; what is inside of these is in one piece.
+
+    around  how many of its first axes are loops of the nest in which it is computed
+    loops   the axes behind these that are loops of its own, each with its blocks
+    """
+    axes = group[0].axes
+    first, rest = axes[: around + len(loops)], axes[around + len(loops) :]
+    relations = [
+        SplitPair(
+            axis, _loop_of(axis, block), f"{axis}_in", Level(block.iterations, room=block.room)
+        )
+        for axis, block in loops
+        if block is not None
+    ]
+    split = {pair.axis: (pair.outer, pair.inner) for pair in relations}
+    names = (name for axis in first for name in split.get(axis.name, (axis.name,)))
+    inside = _in_plain_loops(rest, instance(group))
+    return Nest(
+        group[0].buffer,
+        tuple(Root(axis.name, axis.label, ix.const(0), axis.extent) for axis in first),
+        (Part(tuple(names), inside),),
+        _in_plain_loops(first, inside),
+        tuple(relations),
+        at=at,
+        is_group=True,
+    )
+
+
+def _in_plain_loops(axes: Sequence[StageAxis], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    for axis in reversed(axes):
+        body = (plain_loop(axis, body),)
+    return body
+
+
+class SharedLoops(NestLoops):
+    """The loops of a group that others share, by their own names; what is inside of them runs in the ways of the group."""
+
+    keeps_names = True
+
+    def __init__(self, lowering: GroupLowering, nest: Nest) -> None:
+        super().__init__(lowering.nests, nest, lowering.names)
+        self.lowering = lowering
+
+    def is_tile(self, first: str, parts: Sequence[Open]) -> bool:
+        """Return False: tiles are inside of all of these loops."""
+        return False
+
+    def leaf(self, part: Part, at: At) -> tuple[Stmt, ...]:
+        """Return the ways of the group."""
+        return self.lowering.ways(self.nest, at)
+
+    def computed_inside(self, axis: str, body: tuple[Stmt, ...], at: At) -> LoopBody:
+        """Return what is inside of the loop over `axis`: `body`, and before it the groups that are computed there."""
+        return self.lowering.computed_inside(self.nest, axis, body, at)
+
+
+class GroupLowering(Lowering):
+    """Groups of stages on their way to loops.
+
+    ways  what makes the statements of a group
+    """
+
+    def __init__(self, nests: Nests, names: Names, ways: Ways) -> None:
+        super().__init__(nests, names)
+        self.ways = ways
+
+    def loops(self, nest: Nest) -> NestLoops:
+        """Return what makes the loops that a group shares with others."""
+        return SharedLoops(self, nest)
+
+
+def cut_group(
+    computation: Computation, plan: GroupCut, names: Names, blame: Blame, facts: Facts
+) -> tuple[tuple[Stmt, ...], Cutting]:
+    """Return the statements of one group inside of the loops that it shares, and what was made.
+
+    blame  around what is asked of an axis, by its name
+    facts  what is known there
+
+    Raises PartitionError where an axis cannot be cut so.
+    """
+    summed = {axis.name: stage.reducer for stage in plan.group for axis in stage.reduce_axes}
+    reductions = {name: op for name, op in summed.items() if op is not None}
+    chosen = {
+        cut.axis: LoopCut((cut.tile,), cut.strategy.with_heights(cut.heights))
+        for cut in plan.reduce_cuts
+    }
+    nests = Nests(
+        computation.name, computation.sizes, computation.assumptions, computation.buffers, ()
+    )
+    match, program = plan.match, nests.program(())
+    narrowed = any(stage.narrowed for stage in plan.group)
+
+    def cover(tile: Tile, heights: Mapping[str, tuple[int, int]]) -> Cover | None:
+        """Return the cover of a tile; of a narrowed stage, of what is inside of its conditions."""
+        inside = unconditional(tile) if narrowed else tile
+        assert isinstance(inside, Tile)
+        return None if match is None else match_cover(inside, program, match, heights)
+
+    cutting = Cutting(
+        lambda loop: chosen.get(loop.iter),
+        Carried(frozenset(summed), reductions),
+        cover,
+        tiles_alike,
+        names,
+        folds=False,
+        blame=blame,
+    )
+    own = [axis for axis in plan.group[0].axes if axis.name not in plan.around]
+    band = [plain_loop(axis, ()) for axis in own]
+    inside, body = LoopCutter(nests, cutting).block, instance(plan.group)
+    loops = BandLoops(nests, band, _steps(plan), body, cutting, inside)
+    return loops.emit(At(facts, {})), cutting
+
+
+def _steps(plan: GroupCut) -> Iterator[Primitive]:
+    """Return the decisions about the loops of a group; an axis that is one cache group is in none."""
+    lead = plan.group[0]
+    extents = {axis.name: ix.literal_value(axis.extent) for axis in lead.axes}
+    cuts = []
+    for cut in plan.cuts:
+        extent = extents[cut.axis]
+        one_group = cut.group is not None and extent is not None and extent <= cut.group
+        cuts.append(replace(cut, group=None) if one_group else cut)
+    return loop_steps(lead.buffer, cuts, plan.outer, plan.inner, frozenset(), {})
