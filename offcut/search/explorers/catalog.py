@@ -1,19 +1,20 @@
-"""Explorers: evolution, simulated annealing and beam search on the predicted price; and all by name, with those of plug-ins."""
+"""Explorers: evolution, simulated annealing and beam search on the predicted price; and the table of all explorers by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from inspect import isclass
 from math import exp, inf, isfinite, log
 from random import Random
 from typing import Any
 
 from offcut.errors import DescribeError
-from offcut.partition import AxisCut
-from offcut.schedule import Nest, Schedule, Separate, Split, Staging, Step, Together, Way, parts_of
+from offcut.schedule import Schedule
 from offcut.search.explorers.explorer import Exhaustive, Explorer, Function, Judge, Sampling, Seen
+from offcut.search.explorers.gradient import Gradient
+from offcut.search.explorers.grain import FINEST, grain
+from offcut.search.explorers.tree import TreeSearch
 from offcut.search.plugged import plugged
 from offcut.search.points import Points
 
@@ -55,9 +56,6 @@ def _parent(living: Sequence[Schedule], judge: Judge, rng: Random) -> Schedule:
     return min(rng.choice(living), rng.choice(living), key=judge)
 
 
-_FINEST = 3
-
-
 @dataclass(frozen=True, slots=True)
 class Beam:
     """From a few points on, the best of all their neighbours, again and again.
@@ -84,7 +82,7 @@ class Beam:
         beam = judge.best(self.width)
         visited = list(beam)
         allowed: set[Hashable] | None = None
-        for level in range(_FINEST + 1):
+        for level in range(FINEST + 1):
             kept = _best(beam, judge, level, self.width)
             for _ in range(self.rounds):
                 near = [other for point in kept for other in space.neighbours(point)]
@@ -104,50 +102,6 @@ def _best(points: Sequence[Schedule], judge: Judge, level: int, width: int) -> l
         if isfinite(judge(point)):
             found.setdefault(grain(point, level), point)
     return list(found.values())[:width]
-
-
-def grain(schedule: Schedule, level: int) -> Hashable:
-    """What a pass tells a schedule by: 0, covers, copies and shared loops; 1, strategies; 2, tiles; 3, all."""
-    if level >= _FINEST:
-        return schedule
-    parts = parts_of(schedule)
-    if not parts:
-        return tuple(_of_step(step, level) for step in schedule.steps)
-    nests = tuple(_of_part(part, level) for part in parts)
-    return nests, tuple(step for step in schedule.steps if isinstance(step, Staging))
-
-
-def _of_part(part: Nest | Together, level: int) -> Hashable:
-    if isinstance(part, Nest):
-        return _of_nest(part, level)
-    return part.axes, tuple(_of_part(inner, level) for inner in part.parts)
-
-
-def _of_step(step: Step, level: int) -> Hashable:
-    match step:
-        case Split(stage, axis, levels):
-            tiles = tuple(one.tile for one in levels) if level > 1 else ()
-            return stage, axis, (levels[-1].tail,)[:level], tiles
-        case Separate():
-            return step if level > 1 else None
-        case _:
-            return step
-
-
-@lru_cache(1 << 16)
-def _of_nest(nest: Nest, level: int) -> Hashable:
-    """Of a nest, which most schedules of a search have in common with others."""
-    return nest.stage, frozenset(_of_way(way, level) for way in nest.ways)
-
-
-def _of_way(way: Way, level: int) -> Hashable:
-    splits = tuple(_of_split(cut, level) for cut in way.splits)
-    return way.cover, way.pack, splits
-
-
-def _of_split(cut: AxisCut, level: int) -> Hashable:
-    tiles = (cut.tile, cut.heights, cut.by_height) if level > 1 else ()
-    return cut.axis, (cut.strategy,)[:level], tiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +156,9 @@ EXPLORERS: dict[str, Callable[[], Explorer]] = {
     "beam": Beam,
     "evolution": Evolution,
     "exhaustive": Exhaustive,
+    "gradient": Gradient,
     "random": Sampling,
+    "tree": TreeSearch,
 }
 _OTHERWISE = ("a function of (space, seen, rng, count)",)
 
