@@ -32,7 +32,7 @@ from offcut.studies.sizes import read_values
 from offcut.studies.statistics import geometric_mean, percentiles, profile, ratio, regret
 from offcut.studies.suites import FOLDER as SUITES
 from offcut.studies.suites import suites
-from offcut.studies.tables import Table, as_csv, as_latex
+from offcut.studies.table import Table, as_csv, as_latex
 from offcut.studies.tasks import Exact
 from tests.agree import agree
 
