@@ -42,9 +42,7 @@ def pinned() -> dict[str, Version]:
 
 
 def test_the_lock_file_pins_every_package_once_and_names_no_place() -> None:
-    names = [line.partition("==")[0].lower() for line in LOCK[1:]]
-
-    assert names == sorted(set(names))
+    assert len(pinned()) == len(LOCK) - 1
     assert not re.search(r"://|@|/\w+/", "\n".join(LOCK[1:]))
 
 
@@ -85,4 +83,5 @@ def test_a_study_can_be_read_in_both_forms_and_is_listed(file: Path) -> None:
 
     assert 0 < count[1] <= count[0]
     assert long.about
+    assert long.seconds * count[0] < 600
     assert f"`{file.name}`" in (ROOT / "studies" / "README.md").read_text(encoding="utf-8")

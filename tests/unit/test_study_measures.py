@@ -53,7 +53,7 @@ def measured(folder: Path, text: str) -> dict[str, Sample]:
     definition = defined(folder, text)
     oc.study(definition.file, folder / "out")
     found = read_samples(folder / "out" / FILE).values()
-    return {f"{one.contender} {list(one.sizes.values())[0]}": one for one in found}
+    return {f"{one.contender} {next(iter(one.sizes.values()))}": one for one in found}
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +72,7 @@ def test_a_table_stands_for_all_combinations_of_what_it_lists(tmp_path: Path) ->
     names = [one.name for one in definition.contenders]
     assert names == ["cut 1", "cut 2", "mask+pad 1", "mask+pad 2"]
     assert [one.identity["threads"] for one in definition.contenders] == [1, 2, 1, 2]
-    with pytest.raises(DescribeError, match="there is no key 'tune'|there is no key 'x'"):
+    with pytest.raises(DescribeError, match="there is no key 'x'"):
         defined(tmp_path, HEAD + DENSE + each[0])
 
 
