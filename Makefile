@@ -3,26 +3,31 @@
 #   PYTHON   the interpreter that environments are made from, 3.11 or newer
 #   JOBS     test processes
 #   ARGS     options of the demo, of pytest, of the net, or of every bench: make bench ARGS=--quick
+#   LOCK     1: the versions of requirements.lock, in place of the newest that pyproject.toml allows
 #   TORCH    one of the peers of the benches, the build without GPU libraries where the index has it
 
 PYTHON ?= python3
 JOBS ?= 2
 ARGS ?=
+LOCK ?=
 TORCH ?= torch==2.13.0+cpu
 
 DEV := .venv/bin/python
 DEMO := .venv-demo/bin/python
 PIP := -m pip --disable-pip-version-check install --quiet
+LOCKED := $(if $(LOCK),--constraint requirements.lock)
 WEIGHTS := examples/sentences/weights.txt
 BENCHES := dense_fp32 dense_bf16 dense_int8 attention fused_attention conv2d rows threads encoder \
   new_size call_overhead compile_time partitioner awkward_sizes one_form models start stream substitution accelerator
+ARTIFACT := accelerator three_machines energy explorers proof_time strategies price all_suites batch_invariance cost_models
+KEPT := accelerator three_machines energy
 
 # Dozens of processes of the tests import offcut, which takes four times as long without its bytecode.
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-machines test-hosts net lint style types imports format bench bench-track artifact docs wheel clean
+.PHONY: help demo test test-all test-machines test-hosts net lint style types imports format bench bench-track artifact keep lock docs wheel clean
 
 help:
 	@echo 'make demo      a sentence encoder over a real text, wholly in offcut'
@@ -35,7 +40,9 @@ help:
 	@echo 'make format    rewrite the sources in the style'
 	@echo 'make bench     the tables of bench/, on an idle machine'
 	@echo 'make bench-track  some dozen kernels, compared with those of the last saved commit'
-	@echo 'make artifact  the short form of ARTIFACT.md, into out/artifact'
+	@echo 'make artifact  the short form of ARTIFACT.md, into out/artifact, in twenty minutes'
+	@echo 'make keep      studies that are predicted, simulated or counted, in full, into results/'
+	@echo 'make lock      requirements.lock, from the environment as it is'
 	@echo 'make docs      the site, from docs/ and docstrings, into out/docs'
 	@echo 'make wheel     a wheel and a source archive, checked, and run where nothing else is installed, into out/dist'
 	@echo 'make clean     remove environments and caches'
@@ -80,10 +87,19 @@ bench: .venv/installed .venv/peers
 bench-track: .venv/installed
 	$(DEV) bench/track.py $(ARGS)
 
+# Each study leaves its folder; that a row of one fails is said there, and stops nothing.
 artifact: .venv/installed
-	@for name in strategies price; do $(DEV) -m offcut study studies/$$name.toml --out out/artifact/$$name --seconds-per-cell 0.05 || exit 1; done
+	@mkdir -p out/artifact
+	@for name in $(ARTIFACT); do $(DEV) -m offcut study studies/$$name.toml --short --out out/artifact/$$name || exit 1; done
 	$(DEV) bench/call_overhead.py --quick | tee out/artifact/call_overhead.txt
-	$(DEV) bench/order_of_pairs.py --cells cpu --quick | tee out/artifact/order_of_pairs.txt
+
+keep: .venv/installed
+	@for name in $(KEPT); do $(DEV) -m offcut study studies/$$name.toml --out out/keep/$$name --keep results || exit 1; done
+
+lock: .venv/installed
+	@head -1 requirements.lock >requirements.part
+	@$(DEV) -m pip --disable-pip-version-check freeze --exclude-editable | grep -v '^#' | sort -f >>requirements.part
+	@mv requirements.part requirements.lock
 
 .venv-docs/installed: pyproject.toml
 	$(PYTHON) -m venv .venv-docs
@@ -110,7 +126,7 @@ clean:
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(DEV) $(PIP) --editable '.[dev]'
+	$(DEV) $(PIP) $(LOCKED) --editable '.[dev]'
 	@touch $@
 
 # A folder of its own: `make test` is to run, and to skip, as it does without.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from offcut.cli.app import app, interruptible, refusals
+from offcut.cli.options import Certificates
 from offcut.errors import DescribeError
 
 
@@ -29,6 +30,21 @@ def study_command(
         bool, typer.Option("--dry-run", help="Say which cells are missing, and how long they take.")
     ] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Try cells that failed again.")] = False,
+    short: Annotated[
+        bool, typer.Option("--short", help="The short form, which the file's [short] describes.")
+    ] = False,
+    pool: Annotated[
+        str | None,
+        typer.Option(help="tls://host:port of a dask scheduler whose workers measure; or local."),
+    ] = None,
+    certificates: Certificates = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Copy samples and tables into FOLDER/machine/date-commit/study, to be kept.",
+        ),
+    ] = None,
     list_suites: Annotated[
         bool, typer.Option("--list-suites", help="Say which suites there are, with their sources.")
     ] = False,
@@ -39,6 +55,8 @@ def study_command(
     ``compare`` says which cells changed by more than noise between two folders.
 
     Example: offcut study layers.toml --out layers
+
+    Example: offcut study layers.toml --pool tls://rack:8786 --certificates pool
 
     Example: offcut study compare before after
 
@@ -60,9 +78,13 @@ def study_command(
                     f"wrote {write_template(Path(folder))}: offcut study {folder}/study.toml"
                 )
             case [file] if dry_run:
-                _print_missing(Path(file), out, seconds_per_cell, retry)
+                _print_missing(Path(file), out, seconds_per_cell, retry, short)
             case [file]:
-                _measure(Path(file), out, seconds_per_cell, retry)
+                from offcut.search.pool import Pool
+
+                workers = None if pool is None else Pool(pool, certificates=certificates)
+                form = {"seconds_per_cell": seconds_per_cell, "retry": retry, "short": short}
+                _measure(Path(file), out, keep, pool=workers, **form)
             case _:
                 because = f"{' '.join(words or ()) or 'nothing'} is neither a file, nor compare with two folders, nor new with one"
                 raise DescribeError(
@@ -73,22 +95,28 @@ def study_command(
                 )
 
 
-def _measure(file: Path, out: Path | None, seconds: float | None, retry: bool) -> None:
+def _measure(file: Path, out: Path | None, keep: Path | None, **form: Any) -> None:
     from offcut.studies import study
 
     with interruptible(
         "study", lambda: "the cells that were measured are in its folder; the same command goes on"
     ):
-        outcome = study(file, out, seconds_per_cell=seconds, retry=retry)
+        outcome = study(file, out, **form)
     typer.echo(str(outcome))
+    if keep is not None:
+        from offcut.studies.keep import keep_results
+
+        typer.echo(f"kept in {keep_results(file, outcome.folder, keep)}")
 
 
-def _print_missing(file: Path, out: Path | None, seconds: float | None, retry: bool) -> None:
+def _print_missing(
+    file: Path, out: Path | None, seconds: float | None, retry: bool, short: bool
+) -> None:
     from offcut.studies.definition import read_definition
     from offcut.studies.run import folder_of, missing_groups
     from offcut.studies.samples import FILE, read_samples
 
-    definition = read_definition(file, seconds)
+    definition = read_definition(file, seconds, short)
     groups = missing_groups(
         definition, read_samples(folder_of(definition, file, out) / FILE), retry
     )

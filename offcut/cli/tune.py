@@ -28,7 +28,10 @@ def tune_command(
     ] = None,
     seconds: Annotated[float | None, typer.Option(help="After which no trial begins.")] = None,
     explorer: Annotated[
-        str, typer.Option(help="anneal, beam, evolution, exhaustive, random, or a plug-in's.")
+        str,
+        typer.Option(
+            help="anneal, beam, evolution, exhaustive, gradient, random, tree, or a plug-in's."
+        ),
     ] = "anneal",
     price: Annotated[
         str | None,

@@ -20,7 +20,7 @@ import tempfile
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -145,11 +145,12 @@ class _Child:
 class Children:
     """Runs jobs in a child, one at a time; a context manager that leaves no process behind.
 
-    memory  bytes of address space that a job may take beside what the interpreter has
+    memory       bytes of address space that a job may take beside what the interpreter has
+    environment  variables that the child has beside those of this process
     """
 
-    def __init__(self, memory: int) -> None:
-        self.memory = memory
+    def __init__(self, memory: int, environment: Mapping[str, str] | None = None) -> None:
+        self.memory, self.environment = memory, environment or {}
         self._child: _Child | None = None
         self._end: Callable[[], int | None] = lambda: None
 
@@ -216,7 +217,11 @@ class Children:
                 stderr=errors,
                 pass_fds=(theirs_in, theirs_out),
                 start_new_session=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env={
+                    **os.environ,
+                    **self.environment,
+                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                },
             )
         except BaseException:
             for number in (jobs, answers):

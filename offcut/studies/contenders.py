@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +18,7 @@ from offcut.experiment.contraction import Array
 from offcut.experiment.peers import PEERS, load_peers
 from offcut.experiment.timing import fastest
 from offcut.partition import STRATEGIES
+from offcut.studies import compile_options
 from offcut.studies.described import Described
 from offcut.studies.errors import check_keys, refusal, text_of, texts_of, whole_of
 from offcut.studies.loops_elsewhere import PEERS as LOOPS
@@ -24,7 +27,7 @@ from offcut.studies.models import ModelTask, TorchTask, results_of
 from offcut.studies.named import Named, digest_of_file, named
 from offcut.studies.tasks import Compiled, Operator, Task
 
-OURS = ("strategy", "schedule", "price", "microkernels", "target", "machine", "threads")
+OURS = ("strategy", "schedule", "price", "microkernels", "threads", *compile_options.KEYS)
 PEER = ("peer",)
 
 
@@ -72,32 +75,38 @@ class Contender(Protocol):
 class Ours:
     """offcut with some arguments of `oc.compile`.
 
-    make  gives them; called when the first kernel is compiled
+    make  gives them for an operator; called when its kernel is compiled
     """
 
     name: str
     identity: Mapping[str, Any]
-    make: Callable[[], Mapping[str, Any]]
+    make: Callable[[Operator], Mapping[str, Any]]
     is_peer: bool = False
     _compiled: dict[str, Compiled | OffcutError] = field(default_factory=dict)
 
     def ready(self, operator: Operator, task: Task) -> Ready:
         """Return a call of a kernel that is compiled once for each operator."""
-        import time
+        start = time.perf_counter()
+        is_new = operator.name not in self._compiled
+        made = self.compiled(operator)
+        seconds = time.perf_counter() - start if is_new else 0.0
+        run, read = made.call(task)
+        return Ready(run, read, "offcut", made.cost(task), seconds)
 
-        seconds = 0.0
+    def compiled(self, operator: Operator) -> Compiled:
+        """Return the operator, compiled once for all sizes.
+
+        Raises OffcutError where it cannot be.
+        """
         if operator.name not in self._compiled:
-            start = time.perf_counter()
             try:
-                self._compiled[operator.name] = operator.workload.compiled(self.make())
+                self._compiled[operator.name] = operator.workload.compiled(self.make(operator))
             except OffcutError as error:
                 self._compiled[operator.name] = error
-            seconds = time.perf_counter() - start
         made = self._compiled[operator.name]
         if isinstance(made, OffcutError):
             raise made
-        run, read = made.call(task)
-        return Ready(run, read, "offcut", made.cost(task), seconds)
+        return made
 
 
 @dataclass
@@ -288,8 +297,7 @@ def _contender(
     identity: dict[str, Any] = {key: table[key] for key in OURS if key in table}
     identity["threads"] = threads_of(table, threads, at)
     options: dict[str, Any] = {"threads": identity["threads"]}
-    for name in ("target", "machine"):
-        text_of(table, name, at)
+    options |= compile_options.check_options(table, identity, at, folder)
     if "strategy" in table:
         options["strategy"] = _strategy(table["strategy"], identity, at, folder)
     if "schedule" in table:
@@ -316,7 +324,7 @@ def _contender(
             for k in (one.value if isinstance(one.value, list | tuple) else [one.value])
         ]
     name = text_of(table, "name", at) or _name(table)
-    return Ours(name, identity, lambda: _arguments(options, table))
+    return Ours(name, identity, partial(compile_options.compile_options, options, table, folder))
 
 
 def _check_strategies(found: Sequence[Contender], at: str) -> None:
@@ -332,16 +340,6 @@ def _check_strategies(found: Sequence[Contender], at: str) -> None:
 def threads_of(table: Mapping[str, Any], threads: int, at: str) -> int:
     """Return the threads of a contender."""
     return whole_of(table, "threads", at, threads, 1)
-
-
-def _arguments(options: Mapping[str, Any], table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments of `oc.compile`, the target among them."""
-    target, machine = table.get("target", "cpu"), table.get("machine")
-    if machine is not None or target != "cpu":
-        options = {**options, "target": oc.target(target, machine=machine) if machine else target}
-    if "schedule" in options:
-        options = {**options, "schedule": oc.Schedule.parse(options["schedule"])}
-    return options
 
 
 def _strategy(given: Any, identity: dict[str, Any], at: str, folder: Path) -> Any:
@@ -377,6 +375,8 @@ def _name(table: Mapping[str, Any]) -> str:
         if key in table and not (key == "target" and "machine" in table):
             value = table[key]
             text = "+".join(value) if isinstance(value, list) else str(value)
+            if isinstance(value, Mapping):
+                text = " ".join(map(str, value.values()))
             if key == "threads":
                 text = f"{text} threads"
             parts.append(

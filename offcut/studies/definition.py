@@ -10,14 +10,23 @@ from typing import Any
 
 from offcut.experiment.timing import ROUNDS
 from offcut.studies.contenders import Contender, read_contenders
+from offcut.studies.entries import CALL, Entry, check_measure, read_entries
 from offcut.studies.errors import check_keys, number_of, refusal, text_of, whole_of
 from offcut.studies.operators import read_operators, read_toml
 from offcut.studies.samples import cell_of
+from offcut.studies.short_form import shorten
 from offcut.studies.sizes import Point
 from offcut.studies.tasks import Operator
 
 SECONDS = 0.3
 """For which a cell is measured where its file says nothing."""
+
+
+HEAD = (
+    *("name", "about", "seconds_per_cell", "rounds", "seed", "threads", "baseline"),
+    "measure",
+)
+"""The keys of the table ``[study]``."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +37,8 @@ class Definition:
     seconds   for which each cell is measured; rounds: samples of it
     seed      of the arrays
     baseline  the contender that ratios are to
+    entries   how each contender takes part; none: each by its calls, on all operators
+    file      that says all this
     """
 
     name: str
@@ -39,6 +50,8 @@ class Definition:
     baseline: str
     operators: tuple[Operator, ...]
     contenders: tuple[Contender, ...]
+    entries: tuple[Entry, ...] = ()
+    file: Path = Path()
 
     @property
     def how(self) -> Mapping[str, Any]:
@@ -50,26 +63,33 @@ class Definition:
         for operator in self.operators:
             for point in operator.points:
                 for contender in self.contenders:
-                    named = cell_of(operator.identity, point.sizes, contender.identity, self.how)
-                    yield operator, point, contender, named
+                    entry = self.entry(contender.name)
+                    if entry.takes(operator, point):
+                        identity = entry.identity(contender.identity, operator)
+                        named = cell_of(operator.identity, point.sizes, identity, self.how)
+                        yield operator, point, contender, named
+
+    def entry(self, contender: str) -> Entry:
+        """Return how the contender of that name takes part."""
+        pairs = zip(self.contenders, self.entries, strict=False)
+        return next((entry for one, entry in pairs if one.name == contender), Entry())
 
 
-def read_definition(file: Path, seconds: float | None = None) -> Definition:
+def read_definition(file: Path, seconds: float | None = None, short: bool = False) -> Definition:
     """Return what a file says.
 
     seconds  for each cell, in place of what the file says
+    short    whether it is the short form, which the table ``[short]`` describes
 
     Raises DescribeError for a key, an operator, sizes or a contender that are none, with their place.
     """
     table = read_toml(file, str(file))
-    check_keys(table, ("study", "operators", "contenders"), file.name)
+    check_keys(table, ("study", "operators", "contenders", "short"), file.name)
     head = table.get("study", {})
     if not isinstance(head, Mapping):
         raise refusal(f"{file.name}, study", "it is no table", '[study]\nname = "layers"')
     at = f"{file.name}, study"
-    check_keys(
-        head, ("name", "about", "seconds_per_cell", "rounds", "seed", "threads", "baseline"), at
-    )
+    check_keys(head, HEAD, at)
     name = text_of(head, "name", at, file.stem)
     if not re.fullmatch(r"[\w.-]+", name) or not name.strip("."):
         raise refusal(f"{at}.name", f"{name!r} is no name of a folder", f'name = "{file.stem}"')
@@ -85,7 +105,10 @@ def read_definition(file: Path, seconds: float | None = None) -> Definition:
             or not all(isinstance(one, Mapping) for one in tables)
         ):
             raise refusal(file.name, f"it has no {key}", f"[[{key}]]\n{example}")
-    contenders = read_contenders(table["contenders"], threads, file)
+    measure = text_of(head, "measure", at, CALL)
+    check_measure(measure, f"{at}.measure")
+    tables, entries = read_entries(table["contenders"], measure, file.name)
+    contenders = read_contenders(tables, threads, file)
     baseline = text_of(head, "baseline", at, contenders[0].name)
     if baseline not in [one.name for one in contenders]:
         raise refusal(
@@ -95,7 +118,7 @@ def read_definition(file: Path, seconds: float | None = None) -> Definition:
         )
     if seconds is not None:
         head = {**head, "seconds_per_cell": seconds}
-    return Definition(
+    definition = Definition(
         name,
         text_of(head, "about", at),
         number_of(head, "seconds_per_cell", at, SECONDS, 1e-4),
@@ -105,4 +128,12 @@ def read_definition(file: Path, seconds: float | None = None) -> Definition:
         baseline,
         read_operators(table["operators"], file),
         contenders,
+        tuple(entries),
+        file,
     )
+    if not short:
+        return definition
+    form = table.get("short", {})
+    if seconds is not None and isinstance(form, Mapping):
+        form = {key: form[key] for key in form if key != "seconds_per_cell"}
+    return shorten(definition, form, f"{file.name}, short")

@@ -14,7 +14,8 @@ from offcut.studies.definition import Definition
 from offcut.studies.environment import read_environments
 from offcut.studies.results import Results, results_of
 from offcut.studies.samples import Sample
-from offcut.studies.tables import Table, as_csv, as_html, as_latex, tables
+from offcut.studies.table import Table, as_csv, as_html, as_latex
+from offcut.studies.tables import tables
 
 _STYLE = """body{font:15px/1.45 system-ui,sans-serif;max-width:70em;margin:2em auto;padding:0 1em;color:#222}
 table{border-collapse:collapse;margin:1.2em 0;font-size:13px;display:block;overflow-x:auto}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -15,8 +16,10 @@ from offcut.errors import OffcutError
 from offcut.experiment.outputs import check_writable
 from offcut.experiment.table import wide_console
 from offcut.experiment.timing import Timing, measure
+from offcut.search.pool import LOCAL, Pool, pool_of
 from offcut.studies.contenders import Contender, Ready
 from offcut.studies.definition import Definition, read_definition
+from offcut.studies.entries import CALL
 from offcut.studies.environment import (
     Load,
     command,
@@ -26,9 +29,11 @@ from offcut.studies.environment import (
     write_environment,
 )
 from offcut.studies.errors import raised
+from offcut.studies.measures import Cell, read_measure
 from offcut.studies.report import write_report
 from offcut.studies.samples import FILE, Sample, append_sample, read_samples
 from offcut.studies.sizes import Point
+from offcut.studies.study_files import SentStudy, pack_study
 from offcut.studies.tasks import Operator, Task
 
 
@@ -68,6 +73,8 @@ def study(
     *,
     seconds_per_cell: float | None = None,
     retry: bool = False,
+    short: bool = False,
+    pool: str | Pool | None = None,
 ) -> Outcome:
     """Measure what a study's file asks for and its folder does not have, and write tables and figures.
 
@@ -75,16 +82,26 @@ def study(
     out   the folder; None: ``out`` and the study's name beside the file
     seconds_per_cell  in place of the file's
     retry whether cells that failed are tried again
+    short whether it is the short form, which the file's table ``[short]`` describes
+    pool  the address of a dask scheduler, ``tls://host:port``, over whose workers cells are spread, or a `Pool`; None,
+          ``local``: this process measures
 
-    Raises DescribeError for a file that cannot be read, OffcutError for a folder that cannot be written.
+    Raises DescribeError for a file that cannot be read, OffcutError for a folder that cannot be written, TargetError for a pool
+    without devices.
     """
-    definition = read_definition(Path(file), seconds_per_cell)
+    definition = read_definition(Path(file), seconds_per_cell, short)
     folder = folder_of(definition, Path(file), out)
     check_writable(folder / FILE, "study")
     kept = read_samples(folder / FILE)
     groups = missing_groups(definition, kept, retry)
+    workers = None if pool is None else pool_of(pool, "study")
     try:
-        measured = measure_groups(definition, groups, folder)
+        if workers is None or workers.address == LOCAL or not groups:
+            measured = measure_groups(definition, groups, folder)
+        else:
+            cells = frozenset(cell for group in groups for cell in group.cells)
+            packed = pack_study(Path(file), seconds_per_cell, short, cells)
+            measured = measure_groups_pooled(definition, groups, folder, packed, workers)
         samples = read_samples(folder / FILE)
         write_report(definition, samples, folder)
     except OSError as error:  # a full disk, a folder in the place of a file
@@ -107,13 +124,19 @@ def missing_groups(
     definition: Definition, samples: Mapping[str, Sample], retry: bool
 ) -> list[Group]:
     """Return the cells of a study that have no sample, those that take turns together."""
+    cells = (cell for _, _, _, cell in definition.cells())
+    missing = (cell for cell in cells if cell not in samples or (retry and samples[cell].failed))
+    return groups_of(definition, frozenset(missing))
+
+
+def groups_of(definition: Definition, cells: frozenset[str]) -> list[Group]:
+    """Return some cells of a study, those that take turns together."""
     groups: dict[tuple[str, str], Group] = {}
     for operator, point, contender, cell in definition.cells():
-        if cell in samples and not (retry and samples[cell].failed):
-            continue
-        key = operator.name, str(point)
-        group = groups.setdefault(key, Group(operator, point, {}))
-        groups[key] = replace(group, cells={**group.cells, cell: contender})
+        if cell in cells:
+            key = operator.name, str(point)
+            group = groups.setdefault(key, Group(operator, point, {}))
+            groups[key] = replace(group, cells={**group.cells, cell: contender})
     return list(groups.values())
 
 
@@ -122,19 +145,48 @@ def measure_groups(definition: Definition, groups: Sequence[Group], folder: Path
     if not groups:
         return 0
     where = environment()
-    name = digest(where)
-    write_environment(folder, name, {**where, "command": command(), "seed": definition.seed})
-    count = sum(len(group.cells) for group in groups)
     done = 0
     with _progress() as bar:
-        task = bar.add_task(definition.name, total=count)
+        task = bar.add_task(definition.name, total=sum(len(group.cells) for group in groups))
         for group in groups:
             bar.update(task, description=f"{group.operator.name} {group.point}"[:48])
-            for sample in measured_group(definition, group):
-                append_sample(folder / FILE, replace(sample, environment=name))
+            for sample in group_samples(definition, group):
+                write_sample(definition, folder, sample, where)
                 done += 1
                 bar.advance(task)
     return done
+
+
+def measure_groups_pooled(
+    definition: Definition, groups: Sequence[Group], folder: Path, study: SentStudy, pool: Pool
+) -> int:
+    """Measure the cells of `groups` on the devices of a pool, each written as soon as its group is here; the number of them."""
+    from offcut.studies.pooled import measure_pooled
+    from offcut.studies.remote import Result
+
+    done = 0
+    with _progress() as bar:
+        task = bar.add_task(definition.name, total=sum(len(group.cells) for group in groups))
+
+        def tell(result: Result) -> None:
+            nonlocal done
+            for sample in result.samples:
+                write_sample(definition, folder, sample, result.environment)
+                done += 1
+                bar.advance(task)
+
+        measure_pooled(study, groups, pool, tell)
+    return done
+
+
+def write_sample(
+    definition: Definition, folder: Path, sample: Sample, facts: Mapping[str, Any]
+) -> None:
+    """Append a sample to those of a folder, with the environment that it was measured in beside them."""
+    name = digest(facts)
+    if not (folder / "environments" / f"{name}.json").exists():
+        write_environment(folder, name, {**facts, "command": command(), "seed": definition.seed})
+    append_sample(folder / FILE, replace(sample, environment=name))
 
 
 def _progress() -> Progress:
@@ -146,6 +198,25 @@ def _progress() -> Progress:
         TimeRemainingColumn(),
     )
     return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+def group_samples(definition: Definition, group: Group) -> Iterator[Sample]:
+    """Yield a sample for each cell of a group: first those of calls, which take turns, then what else is measured."""
+    measures = {cell: definition.entry(one.name).measure for cell, one in group.cells.items()}
+    calls = {cell: one for cell, one in group.cells.items() if measures[cell] == CALL}
+    if calls:
+        yield from measured_group(definition, replace(group, cells=calls))
+    for cell, contender in group.cells.items():
+        if cell in calls:
+            continue
+        date = datetime.now(UTC).isoformat(timespec="seconds")
+        blank = Sample(cell, group.operator.name, group.point.sizes, contender.name, (), date=date)
+        blank = replace(blank, peer=contender.is_peer)
+        try:
+            one = Cell(definition, group.operator, group.point, contender)
+            yield replace(blank, **read_measure(measures[cell], one))
+        except (Exception, SystemExit) as error:  # what stops one contender is a row that says why
+            yield replace(blank, failed=reason(error))
 
 
 def measured_group(definition: Definition, group: Group) -> Iterator[Sample]:

@@ -15,7 +15,9 @@ from offcut.studies.errors import refusal
 
 FILE = "samples.jsonl"
 _KINDS = {
-    **dict.fromkeys(("cell", "operator", "contender", "turns", "clock", "environment"), str),
+    **dict.fromkeys(
+        ("cell", "operator", "contender", "turns", "clock", "environment", "device"), str
+    ),
     **dict.fromkeys(("sizes", "load", "bytes"), dict),
     "seconds": tuple,
     "failed": str,
@@ -38,6 +40,8 @@ class Sample:
     exact       how that result was computed
     predicted   seconds; None of a peer. energy: joules that are predicted. bytes: from each memory, predicted
     flop, moved operations, and bytes of operands and results
+    peak        operations per second of the unit that the most of them run on; 0 where unknown
+    device      of a pool, that measured it; "" of the process that the study ran in
     load        of the machine, meanwhile
     environment the digest of a file beside
     failed      why it was not measured; "" where it was
@@ -67,6 +71,8 @@ class Sample:
     date: str = ""
     failed: str = ""
     peer: bool = False
+    peak: float = 0.0
+    device: str = ""
 
 
 def cell_of(

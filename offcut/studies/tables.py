@@ -1,35 +1,15 @@
-"""The tables of a study: one form, written as CSV, LaTeX (booktabs) and HTML."""
+"""The tables of a study: speed over the baseline, cells, latency, regret, predictions, what the targets' tables add, failures."""
 
 from __future__ import annotations
 
-import csv
-import html
-import io
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from offcut.experiment.timing import Ratio, median_interval
 from offcut.studies.results import Results
 from offcut.studies.statistics import PERCENTILES, Regret, is_loaded, median, share_of
-
-NONE = "–"
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table of texts.
-
-    name     of its files
-    caption  a sentence
-    texts    how many of its columns, from the first on, are words; the others are numbers
-    """
-
-    name: str
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    texts: int = 1
+from offcut.studies.table import NONE, Table
+from offcut.studies.target_tables import target_tables
 
 
 def tables(results: Results) -> Iterator[Table]:
@@ -41,6 +21,7 @@ def tables(results: Results) -> Iterator[Table]:
         yield _regret(results)
     if any(results.predicted(name) for name in results.contenders):
         yield _predictions(results)
+    yield from target_tables(results)
     failures = [
         (row, name, one.failed)
         for row in results.rows
@@ -184,73 +165,3 @@ def _predictions(results: Results) -> Table:
 def figure(ratio: Ratio) -> str:
     """Return a ratio with its interval."""
     return f"{ratio.value:.3f} ({ratio.low:.3f}–{ratio.high:.3f})"
-
-
-def as_csv(table: Table, facts: Sequence[str] = ()) -> str:
-    """Return a table as CSV below comment lines."""
-    text = io.StringIO()
-    text.writelines(f"# {line}\n" for line in facts)
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows(tuple("" if cell == NONE else cell for cell in row) for row in table.rows)
-    return text.getvalue()
-
-
-_TEX = {
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-}
-_TEX |= {
-    "^": r"\textasciicircum{}",
-    "\\": r"\textbackslash{}",
-    "–": "--",
-    "µ": r"\textmu{}",
-    "→": r"$\to$",
-    "×": r"$\times$",
-}
-_TEX |= {">": r"\textgreater{}", "<": r"\textless{}", "≤": r"$\le$", "≥": r"$\ge$"}
-
-
-def tex(text: str) -> str:
-    """Return a text as LaTeX prints it."""
-    return "".join(_TEX.get(letter, letter) for letter in text)
-
-
-def as_latex(table: Table, facts: Sequence[str] = ()) -> str:
-    """Return a table as LaTeX for the package booktabs, with a caption, below comment lines."""
-    columns = "l" * table.texts + "r" * (len(table.columns) - table.texts)
-    lines = [f"% {line}" for line in facts]
-    lines += [
-        "% needs \\usepackage{booktabs}",
-        "\\begin{table}",
-        "\\centering",
-        f"\\caption{{{tex(table.caption)}}}",
-    ]
-    lines += [f"\\label{{tab:{table.name}}}", f"\\begin{{tabular}}{{{columns}}}", "\\toprule"]
-    lines += [" & ".join(map(tex, table.columns)) + r" \\", "\\midrule"]
-    lines += [" & ".join(map(tex, row)) + r" \\" for row in table.rows]
-    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", "\\end{table}", ""])
-
-
-def as_html(table: Table) -> str:
-    """Return a table as HTML."""
-
-    def row(cells: Sequence[str], tag: str) -> str:
-        kinds = ("" if k < table.texts else ' class="n"' for k in range(len(cells)))
-        return (
-            "<tr>"
-            + "".join(
-                f"<{tag}{kind}>{html.escape(cell)}</{tag}>"
-                for cell, kind in zip(cells, kinds, strict=True)
-            )
-            + "</tr>"
-        )
-
-    body = "\n".join(row(one, "td") for one in table.rows)
-    return f'<table id="{html.escape(table.name)}"><caption>{html.escape(table.caption)}</caption>\n<thead>{row(table.columns, "th")}</thead>\n<tbody>\n{body}\n</tbody></table>'

@@ -77,7 +77,7 @@ def tune(
     trials        at most; None: 64, or as many as `seconds` allow
     seconds       after which no trial is proposed; predicting what to try takes at most half of those that are left before
                   a round; the last run comes on top
-    explorer      anneal, beam, evolution, exhaustive, random, an entry point of the group
+    explorer      anneal, beam, evolution, exhaustive, gradient, random, tree, an entry point of the group
                   ``offcut.explorers``; or a function ``(space, seen, rng, count) -> schedules``
     seed          of what is drawn: explorers and arrays
     records       where measurements are kept; None: the default file

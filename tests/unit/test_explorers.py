@@ -18,12 +18,14 @@ import pytest
 from offcut import Schedule
 from offcut.errors import DescribeError, PartitionError
 from offcut.search import Sizes, Times
-from offcut.search.explorers import EXPLORERS, Explorer, Judge, grain
+from offcut.search.explorers import EXPLORERS, Explorer, Judge
+from offcut.search.explorers.gradient import coordinates, gradient, round_to
+from offcut.search.explorers.grain import grain
 from tests.facade import Expected, Seen, Space, explorer_named
 from tests.spaces import planted, space, with_planted
 
 ROOT = Path(__file__).parents[2]
-GUIDED = ["anneal", "beam", "evolution"]
+GUIDED = ["anneal", "beam", "evolution", "gradient", "tree"]
 
 
 def explored(
@@ -126,6 +128,22 @@ def test_grains_tell_apart_what_a_pass_decides() -> None:
     assert counts[0] < counts[3] == len(set(points))
 
 
+def test_a_gradient_points_to_fewer_doublings_of_what_is_too_large() -> None:
+    plain = space("dense", alternatives=1)
+    best = plain.sample(Random(8))
+    made = with_planted(plain, best)
+    near = [one for one in made.neighbours(best) if coordinates(one)[0] == coordinates(best)[0]]
+    assert near
+
+    for point in near[:4]:
+        judge = Judge(made, ())
+        slope = gradient(judge, point, made.neighbours(point))
+        away = coordinates(point)[1] - coordinates(best)[1]
+        assert slope @ away > 0, "the price falls towards the best"
+        assert round_to(made, point, coordinates(best)[1]) == best
+        assert round_to(made, point, coordinates(point)[1]) == point
+
+
 def test_what_is_measured_comes_before_what_is_predicted() -> None:
     plain = space("elementwise", alternatives=1)
     a, b, c = list(plain.enumerate(3))
@@ -198,7 +216,7 @@ REFUSED = {
         """\
 tune: cannot take explorer='annealing'
   because  there is no such explorer
-  help     anneal, beam, evolution, exhaustive, random
+  help     anneal, beam, evolution, exhaustive, gradient, random, tree
   help     a function of (space, seen, rng, count)""",
     ),
     "a number": (
@@ -206,7 +224,7 @@ tune: cannot take explorer='annealing'
         """\
 tune: cannot take explorer=3
   because  it is no name, no function, and has no method propose
-  help     anneal, beam, evolution, exhaustive, random
+  help     anneal, beam, evolution, exhaustive, gradient, random, tree
   help     a function of (space, seen, rng, count)""",
     ),
 }
@@ -256,7 +274,7 @@ def test_a_name_that_no_plug_in_has_is_refused_with_those_that_they_have(
         == """\
 tune: cannot take explorer='annealing'
   because  there is no such explorer
-  help     anneal, beam, evolution, exhaustive, random
+  help     anneal, beam, evolution, exhaustive, gradient, random, tree
   help     theirs, of plug-ins
   help     a function of (space, seen, rng, count)"""
     )

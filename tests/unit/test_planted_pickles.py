@@ -170,7 +170,7 @@ TRUSTED = {
     "plugins/torch/traced.py eval": "arithmetic, of which every node is checked",
     "search/child.py loads": "a pipe to a child of this process",
     "studies/loops_elsewhere.py exec": "loops of a program, printed",
-    "tuning/pooling/wire.py loads": "a member of the pool, who showed its certificate",
+    "tuning/pooling/remote.py loads": "a member of the pool, who showed its certificate",
 }
 
 

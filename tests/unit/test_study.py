@@ -32,13 +32,12 @@ from offcut.studies.sizes import read_values
 from offcut.studies.statistics import geometric_mean, percentiles, profile, ratio, regret
 from offcut.studies.suites import FOLDER as SUITES
 from offcut.studies.suites import suites
-from offcut.studies.tables import Table, as_csv, as_latex
+from offcut.studies.table import Table, as_csv, as_latex
 from offcut.studies.tasks import Exact
 from tests.agree import agree
 
 HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 3\n'
 DENSE = '[[operators]]\neinsum = "mk,kn->mn"\nsizes = {m = [1, 3], k = 8, n = 16}\n'
-STUDIES = Path(__file__).parents[2] / "studies"
 AUTO = '[[contenders]]\nstrategy = "auto"\n'
 NUMPY = '[[contenders]]\npeer = "numpy"\n'
 
@@ -462,11 +461,3 @@ def test_loops_mean_elsewhere_what_they_mean_here(name: str, peer: str) -> None:
 
     for result, expected in zip(results, task.exact().values, strict=True):
         agree(result, expected, terms=64 * np.abs(expected).max())
-
-
-@pytest.mark.parametrize("file", sorted(STUDIES.glob("*.toml")), ids=lambda file: file.stem)
-def test_the_studies_of_the_tree_are_read(file: Path) -> None:
-    definition = read_definition(file)
-
-    assert definition.about
-    assert definition.seconds * sum(1 for _ in definition.cells()) < 600

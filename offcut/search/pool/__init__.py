@@ -1,5 +1,7 @@
 """A pool of devices: workers of a dask scheduler, each with one device and one task in flight."""
 
+from offcut.search.pool.dealer import REQUEUES as REQUEUES
+from offcut.search.pool.dealer import Dealer as Dealer
 from offcut.search.pool.in_flight import Device as Device
 from offcut.search.pool.in_flight import Devices as Devices
 from offcut.search.pool.in_flight import Flights as Flights

@@ -99,11 +99,15 @@ class Landed(Generic[Label]):
 class Flights(Generic[Label]):
     """Tasks in flight; a context manager that leaves none behind.
 
+    op     that errors name; again: what they say of going on
+
     Raises TargetError where the scheduler goes.
     """
 
     client: Client
     pool: Pool
+    op: str = "tune"
+    again: str = "begun again, tuning takes from the records what was measured"
     devices: Devices = field(init=False)
     _flying: dict[Device, tuple[Future[Any], Label]] = field(default_factory=dict, init=False)
     _ended: Event = field(default_factory=Event, init=False)
@@ -200,8 +204,8 @@ class Flights(Generic[Label]):
     def _check(self) -> None:
         if self.client.status != "running":
             raise TargetError(
-                "tune",
+                self.op,
                 f"cannot go on at {self.pool.address}",
                 because="the scheduler went",
-                help=("begun again, tuning takes from the records what was measured",),
+                help=(self.again,),
             )

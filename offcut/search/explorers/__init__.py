@@ -1,0 +1,6 @@
+"""Explorers: what was measured of a space in, what to measure next out."""
+
+from offcut.search.explorers.catalog import EXPLORERS, GROUP, explorer_named
+from offcut.search.explorers.explorer import Explorer, Judge, Seen
+
+__all__ = ["EXPLORERS", "GROUP", "Explorer", "Judge", "Seen", "explorer_named"]

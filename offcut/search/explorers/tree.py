@@ -1,0 +1,107 @@
+"""Monte Carlo tree search: decisions are taken from coarse to fine, and those are tried more often that have led to low prices.
+
+A node of the tree is all schedules that decide alike down to a grain: covers, then strategies, then tiles
+(`grain`). A visit begins at the root and goes down to the child of the greatest upper confidence bound::
+
+    best of the root / best of the child  +  exploration * sqrt(ln(visits of the node) / visits of the child)
+
+until it comes to a node with fewer children than ``widening * sqrt(visits)``: there a schedule of the node is drawn, and is
+counted in the node of each of its grains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from math import inf, log, sqrt
+from random import Random
+
+from offcut.schedule import Schedule
+from offcut.search.choices import Points
+from offcut.search.explorers.explorer import Judge, Seen
+from offcut.search.explorers.grain import FINEST, grain
+
+LAST = FINEST - 1
+"""The level of the nodes that have no children."""
+
+_DRAWS = 4  # steps aside in a node, until one stays in it
+
+
+@dataclass(slots=True)
+class Node:
+    """Schedules that decide alike down to a level; -1: all.
+
+    best   the one of the least price that was drawn, and that price
+    """
+
+    level: int
+    key: Hashable = None
+    visits: int = 0
+    best: Schedule | None = None
+    price: float = inf
+    children: dict[Hashable, Node] = field(default_factory=dict)
+
+    def count(self, point: Schedule, price: float) -> None:
+        """Count a schedule in this node and in those below that it is of."""
+        self.visits += 1
+        if self.best is None or price < self.price:
+            self.best, self.price = point, price
+        if self.level < LAST:
+            level = self.level + 1
+            key = grain(point, level)
+            self.children.setdefault(key, Node(level, key)).count(point, price)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSearch:
+    """Visits of a tree that begins with the best of what was measured.
+
+    visits       how many, for a proposal of any number of schedules
+    widening     children that a node may have, over the square root of its visits
+    exploration  weight of what was seldom visited
+
+    Source: Kocsis and Szepesvári, "Bandit based Monte-Carlo planning", ECML 2006; Coulom, "Computing Elo ratings of move
+    patterns", 2007 (widening); Haj-Ali et al., "ProTuner", 2020, which takes the best of a subtree for its value, as is done here.
+    """
+
+    visits: int = 256
+    widening: float = 1.5
+    exploration: float = 0.3
+
+    def propose(
+        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
+    ) -> Sequence[Schedule]:
+        """Return the best that was drawn."""
+        judge, root = Judge(space, seen), Node(-1)
+        visited = judge.best(8)
+        for point in visited:
+            root.count(point, judge(point))
+        for _ in range(self.visits):
+            point = self._drawn(space, self._selected(root), rng)
+            root.count(point, judge(point))
+            visited.append(point)
+        return tuple(judge.to_try(visited, count))
+
+    def _selected(self, root: Node) -> Node:
+        """Return the node in which a schedule is to be drawn."""
+        node = root
+        while node.level < LAST and len(node.children) >= self.widening * sqrt(node.visits):
+            parent = node
+
+            def bound(child: Node, parent: Node = parent) -> float:
+                share = root.price / child.price if 0 < child.price < inf else 0.0
+                return share + self.exploration * sqrt(log(parent.visits) / child.visits)
+
+            node = max(node.children.values(), key=bound)
+        return node
+
+    @staticmethod
+    def _drawn(space: Points, node: Node, rng: Random) -> Schedule:
+        """Return a schedule of a node: any at the root; else one step aside from its best that stays in it, or the best itself."""
+        if node.best is None or (node.level < 0 and rng.random() < 0.5):
+            return space.sample(rng)
+        for _ in range(_DRAWS):
+            point = space.step(node.best, rng)
+            if node.level < 0 or grain(point, node.level) == node.key:
+                return point
+        return node.best

@@ -1,0 +1,195 @@
+"""The arguments of `oc.compile` that a contender's table says: its target with another description, a tuned schedule, loads that are not hidden."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import offcut as oc
+from offcut.costmodel import Device, of_plain, plain
+from offcut.errors import OffcutError
+from offcut.schedule import At
+from offcut.studies.described import Described
+from offcut.studies.environment import digest
+from offcut.studies.errors import check_keys, refusal, text_of, whole_of
+from offcut.studies.named import digest_of_file, named
+from offcut.studies.tasks import Operator
+
+KEYS = ("target", "machine", "device", "machine_fields", "reassociate", "hiding", "tune")
+"""What this file reads of a contender's table."""
+
+TUNE = ("explorer", "trials", "seed", "price")
+
+
+def check_options(
+    table: Mapping[str, Any], identity: dict[str, Any], at: str, folder: Path
+) -> dict[str, Any]:
+    """Return the arguments of `oc.compile` that do not depend on the operator; add the digests of files to `identity`.
+
+    Raises DescribeError for what means nothing.
+    """
+    for name in ("target", "machine", "device"):
+        text_of(table, name, at)
+    file = folder / str(table.get("machine", ""))
+    if "machine" in table and file.is_file():
+        identity["machine_digest"] = digest_of_file(file)
+    fields = table.get("machine_fields", {})
+    if not isinstance(fields, Mapping):
+        example = "machine_fields = {dram = {bytes_per_cycle = 16.0}}"
+        raise refusal(f"{at}.machine_fields", f"{fields!r} is no table", example)
+    for name in ("reassociate", "hiding"):
+        if not isinstance(table.get(name, True), bool):
+            raise refusal(f"{at}.{name}", f"{table[name]!r} is neither true nor false")
+    options: dict[str, Any] = {}
+    if "reassociate" in table:
+        options["reassociate"] = table["reassociate"]
+    if "tune" in table:
+        identity["tune"] = _tune_arguments(table["tune"], identity, f"{at}.tune", folder)[0]
+        for name in ("strategy", "schedule", "price"):
+            if name in table:
+                raise refusal(f"{at}.{name}", "what is tuned decides that itself", "tune = {…}")
+    return options
+
+
+def _tune_arguments(
+    table: Any, identity: dict[str, Any], at: str, folder: Path
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what ``tune = {…}`` says as plain data, and as arguments of `oc.tune`; digests of what it names go to `identity`."""
+    if not isinstance(table, Mapping):
+        example = 'tune = {explorer = "anneal", trials = 64}'
+        raise refusal(at, f"{table!r} is no table", example)
+    check_keys(table, TUNE, at)
+    said = {
+        "explorer": text_of(table, "explorer", at, "anneal"),
+        "trials": whole_of(table, "trials", at, 64, 1),
+        "seed": whole_of(table, "seed", at, 0, 0),
+        "price": text_of(table, "price", at, "closed"),
+    }
+    arguments = dict(said)
+    for name in ("explorer", "price"):
+        if ":" in said[name]:
+            own = named(said[name], f"offcut.{name}s", folder, f"{at}.{name}")
+            identity[f"{name}_digest"] = own.digest
+            arguments[name] = own.value() if isinstance(own.value, type) else own.value
+    return said, arguments
+
+
+def compile_options(
+    options: Mapping[str, Any], table: Mapping[str, Any], folder: Path, operator: Operator
+) -> dict[str, Any]:
+    """Return the arguments of `oc.compile` for an operator: the target, and the schedule where one is tuned, or its loads are not hidden."""
+    found = dict(options)
+    target = target_of(table, folder)
+    if target != "cpu":
+        found["target"] = target
+    if "schedule" in found:
+        found["schedule"] = oc.Schedule.parse(found["schedule"])
+    if "tune" in table:
+        _, arguments = _tune_arguments(table["tune"], {}, "tune", folder)
+        found["schedule"] = tuned_schedule(operator, found, arguments)
+    if not table.get("hiding", True):
+        found["schedule"] = unhidden_schedule(operator, found)
+        found.pop("strategy", None)
+    return found
+
+
+def target_of(table: Mapping[str, Any], folder: Path) -> Any:
+    """Return the target of a contender: a name, or `oc.target` of a machine, a file beside the study or one that is shipped."""
+    name, machine = table.get("target", "cpu"), table.get("machine")
+    device, fields = table.get("device"), table.get("machine_fields", {})
+    if machine is None and device is None and not fields:
+        return name
+    described: Any = machine
+    if machine is not None and (folder / machine).is_file():
+        described = folder / machine
+    made = oc.target(name, machine=described, device=device)
+    if fields:
+        made = oc.target(name, machine=change_fields(made.machine, fields), device=device)
+    return made
+
+
+def change_fields(machine: Device, changes: Mapping[str, Any]) -> Device:
+    """Return a description with other values: ``{dram = {bytes_per_cycle = 16.0}, memory = {inputs = {bytes = 65536}}}``.
+
+    An entry of a list is named by its ``name``, or by its number: ``unit = {0 = {rows = 2}}``.
+
+    Raises TargetError for a field that the description has not.
+    """
+    stated = plain(machine)
+    _change(stated, changes)
+    return of_plain(stated)
+
+
+def _change(stated: Any, changes: Mapping[str, Any]) -> None:
+    for key, value in changes.items():
+        place = key
+        if isinstance(stated, list):
+            names = [one.get("name") for one in stated]
+            place = names.index(key) if key in names else int(key)
+        if isinstance(value, Mapping):
+            if isinstance(stated, dict):
+                stated.setdefault(place, {})
+            _change(stated[place], value)
+        else:
+            stated[place] = value
+
+
+def tuned_schedule(
+    operator: Operator, options: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> oc.Schedule:
+    """Return the schedule that `oc.tune` finds for an operator over the distribution of its sizes.
+
+    options    of `oc.compile`; arguments: explorer, trials, seed and price of `oc.tune`
+
+    What one contender has measured, another one of this process takes from the same records, as long as operator and target
+    are the same: who searches what is compared, not whose trial was lucky.
+    """
+    workload = operator.workload
+    if not isinstance(workload, Described):
+        raise refusal(operator.name, "a model is not tuned as a whole", what="cannot tune")
+    weights = {name: dict(one.weights) for name, one in operator.axes.items() if one.swept}
+    folder = Path(_records_folder().name)
+    known = ("target", "threads", "reassociate", "microkernels")
+    taken = {name: options[name] for name in known if name in options}
+    name = digest({"operator": operator.identity, "options": {**taken, "target": ""}})
+    target = taken.get("target", "cpu")
+    machine = target if isinstance(target, str) else digest(plain(target.machine))
+    return oc.tune(
+        workload.output,
+        workload.inputs,
+        constants=list(workload.constants),
+        sizes=weights,
+        records=folder / f"{name}-{machine}.sqlite",
+        progress=False,
+        **taken,
+        **arguments,
+    )
+
+
+@cache
+def _records_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="offcut-study-")
+
+
+def unhidden_schedule(operator: Operator, options: Mapping[str, Any]) -> oc.Schedule:
+    """Return the schedule that a machine of queues would run, with one window of everything: no load is hidden behind another tile.
+
+    Raises OffcutError where the schedule has no windows.
+    """
+    workload = operator.workload
+    if not isinstance(workload, Described):
+        raise refusal(operator.name, "a model has no single schedule", what="cannot stop hiding")
+    schedule = workload.compiled(options).kernel.schedule
+    if not any(isinstance(step, At) and step.depth > 1 for step in schedule.steps):
+        raise OffcutError(
+            "study",
+            f"cannot stop hiding in {operator.name}",
+            because="its schedule has no windows that take turns",
+            help=('target = "vta"', "hiding = true"),
+        )
+    steps = (replace(one, depth=1) if isinstance(one, At) else one for one in schedule.steps)
+    return replace(schedule, steps=tuple(steps))

@@ -1,0 +1,123 @@
+"""How contenders take part in a study: what is measured of each, and on which operators; tables that stand for several contenders."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from offcut.studies.errors import refusal, text_of
+from offcut.studies.sizes import Point
+from offcut.studies.tasks import Operator
+
+MEASURES: Mapping[str, str] = {
+    "call": "seconds of a call, in turns with the other contenders",
+    "predicted": "seconds of a call by the cost model: nothing is run, so any target will do",
+    "simulated": "seconds of a call by the target's simulator",
+    "compile": "processor seconds of a compile without a cache, in a process of its own",
+    "proof": "the part of a compile that proves what is lowered, in seconds",
+    "first call": "seconds on the wall of the first call at a size, in a process that has met only the sizes before it",
+}
+"""What a cell may hold, by the name that a study's file has for it."""
+
+CALL, FIRST_CALL = "call", "first call"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """How a contender takes part.
+
+    measure  a key of `MEASURES`
+    only     a regular expression: the contender computes the operators in whose names it is found; "": all
+    """
+
+    measure: str = CALL
+    only: str = ""
+
+    def takes(self, operator: Operator, point: Point) -> bool:
+        """Return whether there is such a cell; of a stream of first calls, the first one is no cell."""
+        if re.search(self.only, operator.name) is None:
+            return False
+        return self.measure != FIRST_CALL or point != operator.points[0]
+
+    def identity(self, contender: Mapping[str, Any], operator: Operator) -> Mapping[str, Any]:
+        """Return what names a contender in a cell: its identity, what is measured where that is not a call, and after which sizes."""
+        if self.measure == CALL:
+            return contender
+        found = {**contender, "measure": self.measure}
+        if self.measure == FIRST_CALL:
+            found["stream"] = [dict(one.sizes) for one in operator.points]
+        return found
+
+
+def read_entries(
+    tables: Sequence[Mapping[str, Any]], measure: str, at: str
+) -> tuple[list[dict[str, Any]], list[Entry]]:
+    """Return the tables of the contenders without what says how they take part, and that.
+
+    A table with ``each = {strategy = ["cut", "mask"], threads = [1, 2]}`` stands for four.
+
+    measure  of those that say nothing
+
+    Raises DescribeError for a measure that there is not, or an expression that is none.
+    """
+    found: list[dict[str, Any]] = []
+    entries: list[Entry] = []
+    for number, table in enumerate(tables):
+        place = f"{at}, contenders[{number}]"
+        for one in expand_table(table, place):
+            entries.append(_entry(one, measure, place))
+            found.append({key: one[key] for key in one if key not in ("measure", "only")})
+    return found, entries
+
+
+def check_measure(measure: str, at: str) -> None:
+    """Raise DescribeError where nothing of that name is measured."""
+    if measure not in MEASURES:
+        raise refusal(at, f"nothing called {measure!r} is measured", ", ".join(MEASURES))
+
+
+def _entry(table: Mapping[str, Any], measure: str, at: str) -> Entry:
+    own, only = text_of(table, "measure", at, measure), text_of(table, "only", at)
+    check_measure(own, f"{at}.measure")
+    try:
+        re.compile(only)
+    except re.error as error:
+        raise refusal(f"{at}.only", f"{only!r} is no regular expression: {error}") from error
+    return Entry(own, only)
+
+
+def expand_table(table: Mapping[str, Any], at: str) -> Iterator[dict[str, Any]]:
+    """Yield the contenders that a table stands for: every combination of the values of ``each``, with these in their names.
+
+    A key of ``each`` may lead into a table: ``"tune.trials"``.
+    """
+    each = table.get("each")
+    rest = {key: value for key, value in table.items() if key != "each"}
+    if each is None:
+        yield rest
+        return
+    example = 'each = {strategy = ["cut", "mask"]}'
+    if not isinstance(each, Mapping) or not each:
+        raise refusal(f"{at}.each", f"{each!r} is no table of lists", example)
+    for key, values in each.items():
+        if not isinstance(values, list) or not values:
+            raise refusal(f"{at}.each.{key}", f"{values!r} is no list of values", example)
+    base = text_of(table, "name", at)
+    for values in itertools.product(*each.values()):
+        one = deepcopy(rest)
+        for key, value in zip(each, values, strict=True):
+            *outer, last = key.split(".")
+            place = one
+            for part in outer:
+                place = place.setdefault(part, {})
+            place[last] = value
+        one["name"] = " ".join(filter(None, (base, *map(_text, values))))
+        yield one
+
+
+def _text(value: Any) -> str:
+    return "+".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,171 @@
+"""What a cell may hold beside the times of calls: what a cost model or a simulator says, a compile, its proof, a first call."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from offcut.costmodel import Device
+from offcut.errors import OffcutError
+from offcut.studies.contenders import Contender, Ours
+from offcut.studies.definition import Definition
+from offcut.studies.described import CompiledKernel
+from offcut.studies.errors import refusal
+from offcut.studies.sizes import Point
+from offcut.studies.tasks import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """An operator at a vector of sizes, and a contender."""
+
+    definition: Definition
+    operator: Operator
+    point: Point
+    contender: Contender
+
+
+def read_measure(measure: str, cell: Cell) -> Mapping[str, Any]:
+    """Return fields of a `Sample`: seconds, clock, and what else is known.
+
+    measure  a key of `MEASURES`, but ``call``
+
+    Raises OffcutError where the contender has no such thing.
+    """
+    found = _READERS[measure](cell)
+    count = len(found["seconds"])
+    return {"calls": 1, "round": tuple(range(count)), "order": (0,) * count, **found}
+
+
+def _predicted(cell: Cell) -> Mapping[str, Any]:
+    """Return the closed form of a call."""
+    cost = _cost(cell, "predicted")
+    return {"seconds": (cost.seconds,), "clock": "predicted", **_facts(cost)}
+
+
+def _simulated(cell: Cell) -> Mapping[str, Any]:
+    """Return what the simulator of the target takes for a call, beside the closed form."""
+    cost = _cost(cell, "simulated")
+    kernel = _ours(cell, "simulated").compiled(cell.operator)
+    code = kernel.kernel.code if isinstance(kernel, CompiledKernel) else None
+    if code is None or not code.target.is_simulator:
+        because = "its target has no simulator, or it is a model"
+        what = f"cannot simulate {cell.operator.name}"
+        raise refusal(cell.contender.name, because, 'target = "vta"', what=what)
+    names = [size.name for size in kernel.kernel.signature.sizes]
+    sizes = {name: cell.point.sizes[name] for name in names}
+    seconds = code.target.simulated_seconds(code.planned, code.request, code.options, sizes)
+    facts = {**_facts(cost), "predicted": cost.seconds}
+    machine = code.target.machine
+    return {"seconds": (seconds,), "clock": "simulated", **facts, "peak": peak_of(machine)}
+
+
+def _cost(cell: Cell, measure: str) -> Any:
+    """Return the predicted cost of a call."""
+    compiled = _ours(cell, measure).compiled(cell.operator)
+    cost = compiled.cost(cell.operator.workload.task(cell.point.sizes, cell.definition.seed))
+    if cost is None:
+        because = "its target has no cost model"
+        what = f"cannot predict {cell.operator.name}"
+        raise refusal(cell.contender.name, because, what=what)
+    return cost
+
+
+def _ours(cell: Cell, measure: str) -> Ours:
+    if not isinstance(cell.contender, Ours):
+        because = f"{measure} is measured of offcut alone"
+        raise refusal(cell.contender.name, because, 'measure = "call"', what="cannot measure")
+    return cell.contender
+
+
+def _facts(cost: Any) -> dict[str, Any]:
+    """Return what a cost says: energy, bytes, operations, and pieces as the way of the call."""
+    pieces = getattr(cost, "pieces", ())
+    units = sorted({getattr(piece, "microkernel", "") or "loops" for piece in pieces})
+    count = f"{len(pieces)} piece" + ("s" if len(pieces) != 1 else "")
+    return {
+        "way": f"{count}: {', '.join(units)}" if pieces else "",
+        "energy": getattr(cost, "energy", None),
+        "bytes": dict(getattr(cost, "bytes", {}) or {}),
+        "flop": int(getattr(cost, "flop", 0)),
+    }
+
+
+def peak_of(machine: Device) -> float:
+    """Return the operations per second of the fastest matrix unit of a machine; 0 where it has none."""
+    rates = [one.multiply_adds for one in machine.unit]
+    return 2 * max(rates) * machine.hertz if rates else 0.0
+
+
+def _compile(cell: Cell) -> Mapping[str, Any]:
+    """Return the processor seconds of compiles, each in a process of its own, with nothing in the cache."""
+    runs = _in_processes("compile", cell)
+    return {
+        "seconds": tuple(one["compile"] for one in runs),
+        "clock": "processor time of a compile",
+    }
+
+
+def _proof(cell: Cell) -> Mapping[str, Any]:
+    """Return the seconds that the pass ``prove`` takes in these compiles."""
+    _ours(cell, "proof")
+    runs = _in_processes("compile", cell)
+    return {"seconds": tuple(one["proof"] for one in runs), "clock": "time of the proof"}
+
+
+def _first_call(cell: Cell) -> Mapping[str, Any]:
+    """Return the seconds of the first call at the cell's sizes in a stream of all sizes of the operator, in their order."""
+    runs = _in_processes("first_call", cell)
+    at = cell.operator.points.index(cell.point)
+    return {"seconds": tuple(one["firsts"][at - 1] for one in runs), "clock": "wall, first call"}
+
+
+_READERS: Mapping[str, Callable[[Cell], Mapping[str, Any]]] = {
+    "predicted": _predicted,
+    "simulated": _simulated,
+    "compile": _compile,
+    "proof": _proof,
+    "first call": _first_call,
+}
+
+
+def _in_processes(job: str, cell: Cell) -> list[dict[str, Any]]:
+    """Return what a job says in as many fresh processes as the study has rounds; remembered, since several cells read it."""
+    definition, operator = cell.definition, cell.operator
+    points = json.dumps([dict(one.sizes) for one in operator.points])
+    file = str(definition.file.resolve())
+    known = (job, file, operator.name, cell.contender.name, points)
+    return _processes(*known, definition.rounds, definition.seed)
+
+
+@cache
+def _processes(
+    job: str, file: str, operator: str, contender: str, points: str, rounds: int, seed: int
+) -> list[dict[str, Any]]:
+    found = []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory(prefix="offcut-study-") as folder:
+            own = {"OFFCUT_CACHE": folder} if job == "compile" else {}
+            path = os.pathsep.join(filter(None, sys.path))
+            done = subprocess.run(
+                [sys.executable, "-m", "offcut.studies.fresh_process", job],
+                input=json.dumps([file, operator, contender, json.loads(points), seed]),
+                capture_output=True,
+                text=True,
+                check=False,
+                env={**os.environ, "PYTHONPATH": path, "OFFCUT_PROCESSES": "1", **own},
+                cwd=Path(file).parent,
+            )
+        if done.returncode != 0:
+            last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+            raise OffcutError("study", f"cannot measure {contender}", because=last)
+        found.append(json.loads(done.stdout.strip().splitlines()[-1]))
+    return found

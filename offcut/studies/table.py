@@ -1,0 +1,97 @@
+"""A table of a study: one form, written as CSV, LaTeX (booktabs) and HTML."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+NONE = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of texts.
+
+    name     of its files
+    caption  a sentence
+    texts    how many of its columns, from the first on, are words; the others are numbers
+    """
+
+    name: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    texts: int = 1
+
+
+def as_csv(table: Table, facts: Sequence[str] = ()) -> str:
+    """Return a table as CSV below comment lines."""
+    text = io.StringIO()
+    text.writelines(f"# {line}\n" for line in facts)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows(tuple("" if cell == NONE else cell for cell in row) for row in table.rows)
+    return text.getvalue()
+
+
+_TEX = {
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+}
+_TEX |= {
+    "^": r"\textasciicircum{}",
+    "\\": r"\textbackslash{}",
+    "–": "--",
+    "µ": r"\textmu{}",
+    "→": r"$\to$",
+    "×": r"$\times$",
+}
+_TEX |= {">": r"\textgreater{}", "<": r"\textless{}", "≤": r"$\le$", "≥": r"$\ge$"}
+
+
+def tex(text: str) -> str:
+    """Return a text as LaTeX prints it."""
+    return "".join(_TEX.get(letter, letter) for letter in text)
+
+
+def as_latex(table: Table, facts: Sequence[str] = ()) -> str:
+    """Return a table as LaTeX for the package booktabs, with a caption, below comment lines."""
+    columns = "l" * table.texts + "r" * (len(table.columns) - table.texts)
+    lines = [f"% {line}" for line in facts]
+    lines += [
+        "% needs \\usepackage{booktabs}",
+        "\\begin{table}",
+        "\\centering",
+        f"\\caption{{{tex(table.caption)}}}",
+    ]
+    lines += [f"\\label{{tab:{table.name}}}", f"\\begin{{tabular}}{{{columns}}}", "\\toprule"]
+    lines += [" & ".join(map(tex, table.columns)) + r" \\", "\\midrule"]
+    lines += [" & ".join(map(tex, row)) + r" \\" for row in table.rows]
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", "\\end{table}", ""])
+
+
+def as_html(table: Table) -> str:
+    """Return a table as HTML."""
+
+    def row(cells: Sequence[str], tag: str) -> str:
+        kinds = ("" if k < table.texts else ' class="n"' for k in range(len(cells)))
+        return (
+            "<tr>"
+            + "".join(
+                f"<{tag}{kind}>{html.escape(cell)}</{tag}>"
+                for cell, kind in zip(cells, kinds, strict=True)
+            )
+            + "</tr>"
+        )
+
+    body = "\n".join(row(one, "td") for one in table.rows)
+    return f'<table id="{html.escape(table.name)}"><caption>{html.escape(table.caption)}</caption>\n<thead>{row(table.columns, "th")}</thead>\n<tbody>\n{body}\n</tbody></table>'

@@ -1,0 +1,137 @@
+"""Tables about what is predicted, simulated or compiled: which contender wins on each target, energy, use of the matrix unit, size of programs."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping
+
+from offcut.core.analysis import analysis
+from offcut.core.program import For, Store
+from offcut.studies.described import Described
+from offcut.studies.results import Results, Row
+from offcut.studies.samples import Sample
+from offcut.studies.statistics import median
+from offcut.studies.table import NONE, Table
+
+CLOCKS = ("processor time of a compile", "time of the proof")
+"""Of samples whose operator's size is shown beside them."""
+
+
+def target_tables(results: Results) -> Iterator[Table]:
+    """Yield the tables for which there are samples."""
+    targets = _targets(results)
+    if len(set(targets.values())) > 1:
+        yield _winners(results, targets)
+        yield _energies(results)
+    if any(one.clock == "simulated" for one in results.samples):
+        yield _use(results)
+    if any(one.clock in CLOCKS for one in results.samples):
+        yield _program_sizes(results)
+
+
+def _targets(results: Results) -> dict[str, str]:
+    """Return the target of each contender of ours, by machine where one is named."""
+    found = {}
+    for one in results.definition.contenders:
+        if not one.is_peer:
+            target = one.identity.get("target", "cpu")
+            machine = one.identity.get("machine")
+            found[one.name] = f"{target}, {machine}" if machine else str(target)
+    return found
+
+
+def _winners(results: Results, targets: Mapping[str, str]) -> Table:
+    """Return, for each operator, vector of sizes and target, the contender that takes least."""
+    rows = []
+    for row in results.rows:
+        for target in dict.fromkeys(targets.values()):
+            own = {name: one for name, one in _timed(row).items() if targets.get(name) == target}
+            if not own:
+                continue
+            best = min(own, key=lambda name: median(own[name]))
+            sample = own[best]
+            slowest = max(median(one) for one in own.values()) / median(sample)
+            rows.append(
+                (
+                    *(row.operator.name, str(row.point), target, best, sample.way),
+                    *(str(len(own)), f"{median(sample) * 1e6:.4g}", f"{slowest:.2f}"),
+                    f"{sample.energy * 1e6:.4g}" if sample.energy else NONE,
+                )
+            )
+    columns = ("operator", "sizes", "target", "fastest", "by", "of", "µs", "worst over it", "µJ")
+    caption = "The contender that takes least on each target, of how many, and what the slowest of them takes over it."
+    return Table("winners", caption, columns, tuple(rows), 5)
+
+
+def _timed(row: Row) -> dict[str, Sample]:
+    return {name: one for name, one in row.samples.items() if one.seconds}
+
+
+def _energies(results: Results) -> Table:
+    """Return the predicted energy of an operation, by operator and contender: the geometric mean over the sizes."""
+    rows = []
+    for operator in results.definition.operators:
+        cells = results.of(operator)
+        for name in results.contenders:
+            found = [row.samples[name] for row in cells if name in row.samples]
+            each = [1e12 * one.energy / one.flop for one in found if one.energy and one.flop]
+            if each:
+                totals = [one.energy * 1e6 for one in found if one.energy and one.flop]
+                ends = (f"{min(totals):.4g}", f"{max(totals):.4g}")
+                mean = f"{statistics.geometric_mean(each):.4g}"
+                rows.append((operator.name, name, str(len(each)), mean, *ends))
+    columns = ("operator", "contender", "sizes", "pJ per operation", "least µJ", "greatest µJ")
+    caption = "Predicted energy: picojoules per operation, the geometric mean over the sizes, and microjoules of a call."
+    return Table("energy", caption, columns, tuple(rows), 2)
+
+
+def _use(results: Results) -> Table:
+    """Return how far the matrix unit is used in simulated calls, and what each contender saves against the baseline."""
+    baseline, rows = results.definition.baseline, []
+    for name in results.contenders:
+        pairs = [(row, row.samples[name]) for row in results.rows if name in row.samples]
+        pairs = [(row, one) for row, one in pairs if one.clock == "simulated" and one.peak]
+        if not pairs:
+            continue
+        used = {row.label: one.flop / (median(one) * one.peak) for row, one in pairs}
+        best = max(used, key=lambda label: used[label])
+        total = sum(one.flop for _, one in pairs)
+        total_used = total / sum(median(one) * one.peak for _, one in pairs)
+        times = [(row.seconds(baseline), median(one)) for row, one in pairs]
+        saved = [1 - own / base for base, own in times if base]
+        ends = (f"{min(saved):.1%}", f"{max(saved):.1%}") if saved else (NONE, NONE)
+        off = [one.predicted / median(one) - 1 for _, one in pairs if one.predicted]
+        worst = f"{max(map(abs, off)):.2%}" if off else NONE
+        figures = (str(len(pairs)), f"{used[best]:.1%}", f"{total_used:.1%}", *ends, worst)
+        rows.append((name, best, *figures))
+    columns = ("contender", "best cell", "cells", "used there", "used over all", "least saved")
+    caption = (
+        f"Operations of simulated calls over what the matrix unit can do meanwhile; the time that is saved against {baseline}; "
+        "how far the closed form is off at most."
+    )
+    columns = (*columns, "most saved", "closed form off")
+    return Table("use", caption, columns, tuple(rows), 2)
+
+
+def _program_sizes(results: Results) -> Table:
+    """Return what compiling and proving take, beside the size of the program."""
+    rows = []
+    for operator in results.definition.operators:
+        size = program_size(operator.workload)
+        for row in results.of(operator)[:1]:
+            for name, one in _timed(row).items():
+                if one.clock in CLOCKS:
+                    figures = (f"{median(one) * 1e3:.4g}", str(len(one.seconds)))
+                    rows.append((operator.name, name, one.clock, *size, *figures))
+    columns = ("operator", "contender", "what", "loops", "stores", "sizes", "ms", "processes")
+    caption = "Milliseconds of a compile, or of its proof, beside what the program as it is described has of loops, stores and symbolic sizes."
+    return Table("compile", caption, columns, tuple(rows), 3)
+
+
+def program_size(workload: object) -> tuple[str, str, str]:
+    """Return how many loops, stores and symbolic sizes a described program has; nothing of a model."""
+    if not isinstance(workload, Described):
+        return NONE, NONE, NONE
+    program = workload.program
+    facts = analysis(program)
+    return str(len(facts.of(For))), str(len(facts.of(Store))), str(len(program.sizes))
