@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness import read_options
 from rich.table import Table
 
 import offcut as oc
 from offcut.core.text.tables import quantity
-from offcut.experiment.bench import read_options
 from offcut.experiment.machine import describe
-from offcut.experiment.table import wide_console
+from offcut.experiment.outputs import wide_console
 
 SIZES, QUICK_SIZES = (1, 100, 1000), (100,)
 STRATEGIES = ("guard", "cut", "mask", "pad", "shift", "ladder", "balance", "even", "version", "mix")
@@ -110,7 +110,7 @@ def kernels(
 
 def main() -> None:
     """Print a table."""
-    options = read_options(__doc__ or "", without=("slow", "threads", "budget"))
+    options = read_options(__doc__ or "", ("cells",))
     console = wide_console()
     grid = Table(
         "operator",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -29,6 +30,13 @@ def study_command(
         bool, typer.Option("--dry-run", help="Say which cells are missing, and how long they take.")
     ] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Try cells that failed again.")] = False,
+    cells: Annotated[
+        str, typer.Option(help="A regular expression: only rows whose operator and sizes have it.")
+    ] = "",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Three rows of each operator, 0.04 s a cell.")
+    ] = False,
+    rows: Annotated[bool, typer.Option("--rows", help="Print the rows, too.")] = False,
     list_suites: Annotated[
         bool, typer.Option("--list-suites", help="Say which suites there are, with their sources.")
     ] = False,
@@ -36,7 +44,7 @@ def study_command(
     """Measure what a study's file asks for, and write samples, tables, figures and a report into one folder.
 
     What the folder has already is kept: a study that was interrupted, or whose file has changed, measures what is new.
-    ``compare`` says which cells changed by more than noise between two folders.
+    ``compare`` says which cells changed by more than noise between two folders. The exit status is 1 where values were wrong.
 
     Example: offcut study layers.toml --out layers
 
@@ -44,6 +52,7 @@ def study_command(
 
     Example: offcut study new my-study
     """
+    how = {"seconds_per_cell": seconds_per_cell, "cells": cells, "quick": quick, "retry": retry}
     with refusals():
         if list_suites:
             _print_suites()
@@ -60,9 +69,9 @@ def study_command(
                     f"wrote {write_template(Path(folder))}: offcut study {folder}/study.toml"
                 )
             case [file] if dry_run:
-                _print_missing(Path(file), out, seconds_per_cell, retry)
+                _print_missing(Path(file), out, how)
             case [file]:
-                _measure(Path(file), out, seconds_per_cell, retry)
+                _measure(Path(file), out, how, rows)
             case _:
                 because = f"{' '.join(words or ()) or 'nothing'} is neither a file, nor compare with two folders, nor new with one"
                 raise DescribeError(
@@ -73,22 +82,31 @@ def study_command(
                 )
 
 
-def _measure(file: Path, out: Path | None, seconds: float | None, retry: bool) -> None:
+def _measure(file: Path, out: Path | None, how: Mapping[str, Any], rows: bool) -> None:
+    from offcut.experiment.outputs import wide_console
     from offcut.studies import study
+    from offcut.studies.tables import as_rich
 
     with interruptible(
         "study", lambda: "the cells that were measured are in its folder; the same command goes on"
     ):
-        outcome = study(file, out, seconds_per_cell=seconds, retry=retry)
+        outcome = study(file, out, **how)
+    console = wide_console()
+    for name in (("rows",) if rows else ()) + ("speed", "asked", "failed"):
+        if name in outcome.tables:
+            console.print(as_rich(outcome.tables[name]))
     typer.echo(str(outcome))
+    if outcome.wrong:
+        raise typer.Exit(1)
 
 
-def _print_missing(file: Path, out: Path | None, seconds: float | None, retry: bool) -> None:
+def _print_missing(file: Path, out: Path | None, how: Mapping[str, Any]) -> None:
     from offcut.studies.definition import read_definition
     from offcut.studies.run import folder_of, missing_groups
     from offcut.studies.samples import FILE, read_samples
 
-    definition = read_definition(file, seconds)
+    definition = read_definition(file, how["seconds_per_cell"])
+    definition, retry = definition.narrowed(how["cells"], how["quick"]), how["retry"]
     groups = missing_groups(
         definition, read_samples(folder_of(definition, file, out) / FILE), retry
     )

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from offcut.errors import DescribeError
 from offcut.experiment.timing import ROUNDS
+from offcut.studies.asked import Goal, read_goals
 from offcut.studies.contenders import Contender, read_contenders
 from offcut.studies.errors import check_keys, number_of, refusal, text_of, whole_of
 from offcut.studies.operators import read_operators, read_toml
 from offcut.studies.samples import cell_of
-from offcut.studies.sizes import Point
+from offcut.studies.sizes import Point, first_middle_last
 from offcut.studies.tasks import Operator
 
 SECONDS = 0.3
 """For which a cell is measured where its file says nothing."""
+QUICK_SECONDS = 0.04
+"""For which it is measured at most where a quick look is asked for."""
+
+HEAD = ("name", "about", "seconds_per_cell", "rounds", "seed", "threads", "baseline")
+HEAD += ("limits", "patience")
+"""Keys of the table ``[study]``."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +37,9 @@ class Definition:
     seconds   for which each cell is measured; rounds: samples of it
     seed      of the arrays
     baseline  the contender that ratios are to
+    limits    whether the limit of each row is measured before and after it
+    patience  seconds that a call may be expected to last, by its rate in the rows before; a slower one is left out
+    asked     what the contenders are asked for
     """
 
     name: str
@@ -39,11 +51,45 @@ class Definition:
     baseline: str
     operators: tuple[Operator, ...]
     contenders: tuple[Contender, ...]
+    limits: bool = False
+    patience: float = math.inf
+    asked: tuple[Goal, ...] = ()
+
+    @property
+    def goals(self) -> tuple[Goal, ...]:
+        """Return what is asked for; where the file asks for nothing, what is said of the baseline."""
+        return self.asked or (Goal((self.baseline,)),)
 
     @property
     def how(self) -> Mapping[str, Any]:
         """Return how a cell is measured, which is a part of what names it."""
-        return {"seconds": self.seconds, "rounds": self.rounds, "seed": self.seed}
+        how = {"seconds": self.seconds, "rounds": self.rounds, "seed": self.seed}
+        return {**how, "limits": True} if self.limits else how
+
+    def narrowed(self, cells: str = "", quick: bool = False) -> Definition:
+        """Return the study of some rows.
+
+        cells  a regular expression that is looked for in a row's operator and sizes, such as ``dense m=1,``
+        quick  whether three vectors of sizes of each operator are taken, the first, the middle and the last, for 0.04 s each
+
+        Raises DescribeError for what is no regular expression, and where no row is left.
+        """
+        try:
+            pattern = re.compile(cells)
+        except re.error as error:
+            because = f"{cells!r} is no regular expression: {error}"
+            raise DescribeError("study", "cannot read --cells", because=because) from error
+        operators = []
+        for operator in self.operators:
+            points = [one for one in operator.points if pattern.search(f"{operator.name} {one}")]
+            points = first_middle_last(points) if quick else points
+            operators += [replace(operator, points=tuple(points))] if points else []
+        if not operators:
+            every = f"{self.operators[0].name} {self.operators[0].points[0]}"
+            because = f"no row has {cells!r}; the first is {every}"
+            raise DescribeError("study", "cannot measure nothing", because=because)
+        seconds = min(self.seconds, QUICK_SECONDS) if quick else self.seconds
+        return replace(self, operators=tuple(operators), seconds=seconds)
 
     def cells(self) -> Iterator[tuple[Operator, Point, Contender, str]]:
         """Yield every cell: an operator at a vector of sizes, a contender, and what names it."""
@@ -61,15 +107,22 @@ def read_definition(file: Path, seconds: float | None = None) -> Definition:
 
     Raises DescribeError for a key, an operator, sizes or a contender that are none, with their place.
     """
-    table = read_toml(file, str(file))
-    check_keys(table, ("study", "operators", "contenders"), file.name)
+    return definition_of(read_toml(file, str(file)), file, seconds)
+
+
+def definition_of(table: Mapping[str, Any], file: Path, seconds: float | None = None) -> Definition:
+    """Return what the tables of a file say.
+
+    file  its name is that in errors, and names of files in it begin at its folder; it need not be there
+
+    Raises DescribeError as `read_definition`.
+    """
+    check_keys(table, ("study", "operators", "contenders", "asked"), file.name)
     head = table.get("study", {})
     if not isinstance(head, Mapping):
         raise refusal(f"{file.name}, study", "it is no table", '[study]\nname = "layers"')
     at = f"{file.name}, study"
-    check_keys(
-        head, ("name", "about", "seconds_per_cell", "rounds", "seed", "threads", "baseline"), at
-    )
+    check_keys(head, HEAD, at)
     name = text_of(head, "name", at, file.stem)
     if not re.fullmatch(r"[\w.-]+", name) or not name.strip("."):
         raise refusal(f"{at}.name", f"{name!r} is no name of a folder", f'name = "{file.stem}"')
@@ -95,6 +148,12 @@ def read_definition(file: Path, seconds: float | None = None) -> Definition:
         )
     if seconds is not None:
         head = {**head, "seconds_per_cell": seconds}
+    limits = head.get("limits", False)
+    if not isinstance(limits, bool):
+        raise refusal(f"{at}.limits", f"{limits!r} is neither true nor false", "limits = true")
+    patience = math.inf
+    if "patience" in head:
+        patience = number_of(head, "patience", at, 1.0, 1e-6)
     return Definition(
         name,
         text_of(head, "about", at),
@@ -105,4 +164,7 @@ def read_definition(file: Path, seconds: float | None = None) -> Definition:
         baseline,
         read_operators(table["operators"], file),
         contenders,
+        limits,
+        patience,
+        read_goals(table.get("asked"), [one.name for one in contenders], baseline, file),
     )
