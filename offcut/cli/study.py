@@ -85,6 +85,7 @@ def study_command(
 def _measure(file: Path, out: Path | None, how: Mapping[str, Any], rows: bool) -> None:
     from offcut.experiment.outputs import wide_console
     from offcut.studies import study
+    from offcut.studies.contenders import NO_WAY
     from offcut.studies.tables import as_rich
 
     with interruptible(
@@ -92,9 +93,12 @@ def _measure(file: Path, out: Path | None, how: Mapping[str, Any], rows: bool) -
     ):
         outcome = study(file, out, **how)
     console = wide_console()
-    for name in (("rows",) if rows else ()) + ("speed", "asked", "failed"):
+    for name in (("rows",) if rows else ()) + ("speed", "asked"):
         if name in outcome.tables:
             console.print(as_rich(outcome.tables[name]))
+    for *where, reason in outcome.tables["failed"].rows if "failed" in outcome.tables else ():
+        if not reason.startswith(NO_WAY):
+            typer.echo(f"{' '.join(filter(None, where))}: {reason}")
     typer.echo(str(outcome))
     if outcome.wrong:
         raise typer.Exit(1)

@@ -50,8 +50,8 @@ def show(
     """
     with refusals():
         from offcut.costmodel import load
-        from offcut.experiment.sheet import draw, sheet
         from offcut.experiment.outputs import wide_console
+        from offcut.experiment.sheet import draw, sheet
         from offcut.pipeline import target as target_for
 
         found = target_for("cpu").machine if machine is None else load(machine)

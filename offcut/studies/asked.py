@@ -86,15 +86,18 @@ class Goal:
         what = f"{' or '.join(self.contender)} over {self._others}"
         if self.operators:
             what += f", {self.operators}"
-        if pairs and self.regret is None:
+        nothing = (self.mean, self.worst, self.share, self.regret) == (None,) * 4
+        if pairs and (nothing or self.mean is not None):
             mean = geometric_mean([one for _, (one, _) in pairs], [1.0] * len(pairs))
             measured = "–" if mean is None else str(mean.ratio)
             yield f"{what}: geometric mean", _least(self.mean), measured, f"{len(pairs)} rows"
+        if pairs and (nothing or self.worst is not None):
             row, (worst, other) = min(pairs, key=lambda pair: pair[1][0].value)
             yield f"{what}: the least", _least(self.worst), str(worst), f"{row.label}, {other}"
         if pairs and self.regret is not None:
             yield from self._regret_lines(what, pairs)
-        yield from self._share_lines(own)
+        if (nothing and not self.over and self.beside is None) or self.share is not None:
+            yield from self._share_lines(own)
         without = [row.label for row in own if row.fastest(self.contender) is None]
         if without:
             yield f"{' or '.join(self.contender)}: rows without it", "0", *_counted(without)

@@ -23,7 +23,8 @@ from offcut.studies.named import Named, digest_of_file, named
 from offcut.studies.tasks import Compiled, Operator, Task
 
 OURS = ("strategy", "schedule", "price", "microkernels", "target", "machine", "threads", "door")
-PEER = ("peer",)
+NO_WAY = "study: cannot measure a peer"
+"""What the reason of a peer begins with that computes no such operator."""
 
 
 @dataclass(frozen=True)

@@ -304,7 +304,10 @@ def _exported(
     names: Sequence[str],
     free: Sequence[Sequence[int]],
 ) -> bytes:
-    """Return an ONNX file, by torch's older exporter, or by the newer one where that one fails."""
+    """Return an ONNX file, by torch's older exporter, or by the newer one where that one fails.
+
+    Raises what the older one raises, where both fail.
+    """
     import io
     import warnings
 
@@ -314,21 +317,23 @@ def _exported(
         {axis: f"{name}_{axis}" for axis in axes} for name, axes in zip(names, free, strict=False)
     ]
     used = list(names[: len(labels)])
+    older = {"dynamo": False, "dynamic_axes": dict(zip(used, labels, strict=True))}
+    newer = {"dynamic_shapes": tuple(labels), "external_data": False, "verbose": False}
+
+    def exported(options: Mapping[str, Any]) -> bytes:
+        file = io.BytesIO()
+        torch.onnx.export(module, tuple(example), file, input_names=used, **options)
+        return file.getvalue()
+
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        for options in (
-            {"dynamo": False, "dynamic_axes": dict(zip(used, labels, strict=True))},
-            {"dynamic_shapes": tuple(labels), "external_data": False, "verbose": False},
-        ):
-            file = io.BytesIO()
+        try:
+            return exported(older)
+        except Exception as error:  # of the exporter, of any kind
             try:
-                torch.onnx.export(module, tuple(example), file, input_names=used, **options)
-            except Exception:  # of the exporter, of any kind
-                if "dynamic_shapes" in options:
-                    raise
-                continue
-            break
-    return file.getvalue()
+                return exported(newer)
+            except Exception:
+                raise error from None
 
 
 def _flop_of(module: Any, given: Sequence[Any]) -> int:

@@ -40,7 +40,8 @@ class Table:
 
 def tables(results: Results) -> Iterator[Table]:
     """Yield the tables: speed over the baseline, what was asked for, the rows, the cells, latency over the distribution of sizes, regret, predictions."""
-    yield _summary(results)
+    if len(results.contenders) > 1:
+        yield _summary(results)
     yield asked_table(results.definition.goals, results.rows)
     yield rows_table(results.rows, results.definition.baseline, results.contenders)
     yield cells_table(results.rows, results.definition.baseline, results.contenders)
@@ -274,8 +275,9 @@ def as_rich(table: Table) -> RichTable:
             escape(name), justify="left" if position < table.texts else "right", overflow="fold"
         )
     for number, row in enumerate(table.rows):
-        if number and table.columns[0] == "operator" and table.rows[number - 1][0] != row[0]:
-            made.add_section()
+        if number and table.texts > 1 and table.columns[0] == "operator":
+            if table.rows[number - 1][0] != row[0]:
+                made.add_section()
         made.add_row(*map(escape, row))
     return made
 
