@@ -35,7 +35,7 @@ from offcut.backends.accelerator.target import Accelerator
 from offcut.backends.compile_request import CompileRequest, make_request
 from offcut.backends.target import DEFAULT, Options, TargetPlan
 from offcut.costmodel import Device, load
-from offcut.experiment.table import wide_console
+from offcut.experiment.outputs import wide_console
 from offcut.schedule import At, Schedule
 
 PARTS = ("hiding", "search", "sizes", "tails", "designs")

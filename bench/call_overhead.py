@@ -14,16 +14,18 @@ import importlib.util
 import time
 from collections.abc import Sequence
 from functools import partial
+from math import inf
 from timeit import Timer
 from typing import Any
 
 import numpy as np
+from harness import Line, publish, read_options, row_of, table
 
-from offcut.experiment.bench import cell_of, publish, read_options
 from offcut.experiment.contraction import build, parse_contraction
-from offcut.experiment.table import US, Line, Row, table, wide_console
+from offcut.experiment.outputs import wide_console
 from offcut.experiment.timing import in_rounds
 from offcut.graph import Builder, Model, compiled
+from offcut.studies.rows import Row
 
 K = N = 16
 CALLS = 20_000
@@ -86,13 +88,12 @@ def each_call(timer: Timer) -> float:
 
 def least(rows: Sequence[Row], label: str) -> float:
     """The fewest seconds that offcut takes, of the rows of a label."""
-    timed = (row.cells[1].timing for row in rows if row.label == label)
-    return min(one.seconds for one in timed if one is not None)
+    return min(row.seconds("offcut") or inf for row in rows if row.name == label)
 
 
 def main() -> None:
     """Measure and print, with what is asked."""
-    options = read_options(__doc__ or "", without=("slow", "cells", "budget", "threads"))
+    options = read_options(__doc__ or "", ("out",))
     given = names()
     found = {name: row for name, row in STATEMENTS.items() if "torch" in given or "np" in row[0]}
     timers = {
@@ -106,11 +107,12 @@ def main() -> None:
         {text: partial(each_call, timer) for text, timer in timers.items()},
         QUICK_ROUNDS if options.quick else ROUNDS,
     )
-    rows = []
-    for name, (library, ours, asked) in found.items():
-        cells = cell_of("library", samples[library]), cell_of("offcut", samples[ours])
-        rows.append(Row("one call", name, cells, US, asked=asked))
-    wide_console().print(table(rows, "offcut over the library"))
+    rows = [
+        row_of("one call", name, {"library": samples[library], "offcut": samples[ours]})
+        for name, (library, ours, _) in found.items()
+    ]
+    asked = {name: goal for name, (_, _, goal) in found.items()}
+    wide_console().print(table(rows, "µs", "offcut over the library", asked=asked))
     few, many = (least(rows, label) for label in (FEW, MANY))
     each = f"{(many - few) / 56 * 1e6:.2f} µs"
     lines: list[Line] = [("a kernel of a model, arithmetic included", "≤ 2 µs", each, "")]

@@ -7,7 +7,7 @@ Every figure comes from a process of its own, after imports, with the proof on, 
 process's CPU, which compiles alone (`OFFCUT_PROCESSES=1`). A cold process starts with an empty cache; a warm one finds what the cold one left.
 Of models it is also said how long the clock runs where as many processes compile as there are cores, and from the cache as many threads bind constants. What
 packing a constant B takes is measured by giving the compiled kernel the same constant once more, and
-is taken off. Models are those of `bench/models.py`; what torch takes to export and to decompose them is
+is taken off. Models are those of `studies/bench/models.toml`; what torch takes to export and to decompose them is
 said apart.
 """
 
@@ -24,9 +24,9 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from harness import Line, fresh, models, publish, read_options, row_of, table
 
-from offcut.experiment.bench import cell_of, fresh, publish, read_options
-from offcut.experiment.table import MS, Line, Row, table, wide_console
+from offcut.experiment.outputs import wide_console
 
 REPETITIONS, MODEL_REPETITIONS = 7, 3
 HEADS, DEPTH = 12, 32
@@ -36,7 +36,7 @@ MODELS = (
     *("ResNet-18", "MobileNetV2", "ViT-S/32", "GPT-2 small", "GPT-2 small, one token"),
     *("BERT, masked", "Mixer-S/32", "LSTM 128→256"),
 )
-"""Of `bench/models.py`."""
+"""Of `studies/bench/models.toml`."""
 
 
 def loaded() -> None:
@@ -58,10 +58,11 @@ def importing(name: str) -> float:
 def dense(constant: bool) -> float:
     """A dense layer of 768×768, of 1 to 4096 rows."""
     loaded()
-    from offcut.experiment.contraction import build, draw, parse_contraction
+    from offcut.experiment.contraction import build, parse_contraction
 
     fixed = {"k": 768, "n": 768}
-    packed = {"B": draw("kn", fixed, np.random.default_rng(0))} if constant else {}
+    weights = np.random.default_rng(0).standard_normal((768, 768), np.float32)
+    packed = {"B": weights} if constant else {}
     described = build(parse_contraction("mk,kn->mn"), fixed, {"m": (1, 4096)})
     start = time.process_time()
     kernel = described.compile(packed)
@@ -74,11 +75,13 @@ def dense(constant: bool) -> float:
 def attention() -> float:
     """`oc.ops.attention`, every batch, heads and length, d = 64."""
     loaded()
-    from offcut.experiment.ours import attention
+    import offcut as oc
 
-    described = attention("float32", 64)
+    sizes = [oc.dim(letter, min=1, max=2**16) for letter in "bhs"]
+    inputs = [oc.placeholder((*sizes, 64), name=name) for name in "QKV"]
+    result = oc.ops.attention(*inputs, name="result")
     start = time.process_time()
-    described.compile({})
+    oc.compile(result, inputs=inputs, threads=1)
     return time.process_time() - start
 
 
@@ -118,17 +121,16 @@ def encoder_layer() -> float:
 
 
 def from_torch(name: str) -> tuple[float, float, float, float]:
-    """A model of `bench/models.py`: all but what torch takes to export and to decompose it, that, and both by the clock; the first by the
+    """A model of `models.toml`: all but what torch takes to export and to decompose it, that, and both by the clock; the first by the
     clock."""
     loaded()
-    import models
     import torch
 
     import offcut as oc
     import offcut.plugins.torch.exported
 
-    case = models.cases()[name]
-    free = tuple(dict.fromkeys(axes, torch.export.Dim.AUTO) for axes in case.free.values())
+    case = models()[name].workload
+    free = tuple(dict.fromkeys(axes, torch.export.Dim.AUTO) for axes in case.free)
     torchs, waited = list[float](), list[float]()
 
     def timed(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -144,7 +146,7 @@ def from_torch(name: str) -> tuple[float, float, float, float]:
     program = torch.export.ExportedProgram
     torch.export.export = timed(torch.export.export)
     program.run_decompositions = timed(program.run_decompositions)
-    model, example = case.model, case.example
+    model, example = case.module, case.example
     start, begun = time.process_time(), time.perf_counter()
     oc.from_torch(model, example, dynamic_shapes=free)
     seconds, passed = time.process_time() - start - sum(torchs), time.perf_counter() - begun
@@ -181,8 +183,7 @@ UNCACHED = tuple(CASES)[-3:]
 
 def main() -> None:
     """Measure cold and warm in turns, and print both with what is asked."""
-    without = ("slow", "cells", "threads", "budget")
-    options = read_options(__doc__ or "", without=without, cases=CASES)
+    options = read_options(__doc__ or "", ("out",), CASES)
     if options.case:
         print(json.dumps(CASES[options.case][0]()))
         return
@@ -206,20 +207,22 @@ def main() -> None:
                         torchs[name].append(apart)
                     if seconds is not None:
                         state.append(seconds)
+    group = "compile, seconds of CPU in processes of their own"
     rows = [
-        Row(
-            "compile, seconds of CPU in processes of their own",
-            name,
-            (cell_of("cold", cold), cell_of("from the cache", warm)),
-            MS,
-            asked=f"{CASES[name][1]}, {ASKED_WARM_MODEL if name in MODELS else ASKED_WARM}"
-            if warm
-            else CASES[name][1],
-        )
+        row_of(group, name, {"cold": cold, "from the cache": warm})
         for name, (cold, warm) in taken.items()
         if cold
     ]
-    wide_console().print(table(rows, "cache over cold"))
+    asked = {
+        name: ", ".join(
+            (
+                CASES[name][1],
+                *([ASKED_WARM_MODEL if name in MODELS else ASKED_WARM] if warm else []),
+            )
+        )
+        for name, (_, warm) in taken.items()
+    }
+    wide_console().print(table(rows, "ms", "cache over cold", asked=asked))
     lines: list[Line] = [
         (f"{name}: torch exports and decomposes it", "", f"{median(found):.1f} s", "")
         for name, found in torchs.items()

@@ -26,6 +26,7 @@ from statistics import geometric_mean, median
 from tempfile import TemporaryDirectory
 from time import process_time
 
+from harness import Options, read_options
 from programs import Judged, programs
 from rich.table import Table as Grid
 
@@ -33,9 +34,8 @@ import offcut as oc
 from offcut.backends.decide import proved_plan
 from offcut.costmodel.learned import library
 from offcut.costmodel.learned.metrics import pairwise_accuracy, recall_at, regret
-from offcut.experiment.bench import Options, read_options
 from offcut.experiment.machine import describe
-from offcut.experiment.table import wide_console
+from offcut.experiment.outputs import wide_console
 from offcut.experiment.timing import Timing
 from offcut.schedule import Schedule
 from offcut.search import Expected, Points, Records, Space, key_of
@@ -148,7 +148,7 @@ def figures(judged: Judged, count: int, budget: float, records: Records) -> Figu
 
 def main() -> None:
     """Judge each program, print a row for each, and the worst of all; then learn from what was measured."""
-    options = read_options(__doc__ or "", without=("slow", "threads"))
+    options = read_options(__doc__ or "", ("cells", "budget", "json"))
     with TemporaryDirectory() as folder:
         kept = Path(folder) / "records.sqlite"
         if options.json is not None:

@@ -23,11 +23,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from harness import fresh, network, over, publish, read_options, row_of, table
 
-from offcut.experiment.bench import cell_of, fresh, publish, read_options
 from offcut.experiment.contraction import Array, build, parse_contraction
+from offcut.experiment.outputs import wide_console
 from offcut.experiment.peers import COMPILED
-from offcut.experiment.table import MS, Row, table, wide_console
+from offcut.studies.rows import Row
 
 K = N = 768
 LARGEST = 512
@@ -88,50 +89,33 @@ SUBJECTS: dict[str, Callable[[Array], Layer]] = {
 class Network:
     """A model, and the sizes that it is called with.
 
-    make    its module
-    feed    arguments at one size, as tensors
-    sizes   the first is met before anything is timed
-    axes    of each argument, those that vary, by position
+    function   of `networks.py`, and its arguments: gives the module and what it is called with
+    sizes      the first is met before anything is timed
+    axes       of each argument, those that vary, by position
     """
 
-    make: Callable[[], Any]
-    feed: Callable[[tuple[int, ...]], tuple[Any, ...]]
+    function: str
+    arguments: tuple[int, ...]
     sizes: tuple[tuple[int, ...], ...]
     axes: tuple[dict[int, str], ...]
 
 
-def encoder() -> Network:
-    """A sentence encoder of twelve layers, width 384: any batch and length."""
-    import networks
-    import torch
-
-    def feed(size: tuple[int, ...]) -> tuple[Any, ...]:
-        return torch.randint(0, 30522, size), torch.ones(size)
-
-    sizes = ((4, 64), (1, 7), (2, 33), (3, 100), (1, 128), (5, 17), (8, 50), (2, 64))
-    axes = ({0: "b", 1: "n"}, {0: "b", 1: "n"})
-    return Network(lambda: networks.drawn(lambda: networks.Bert(384)), feed, sizes, axes)
-
-
-def images() -> Network:
-    """ResNet-18: any batch, height and width."""
-    import networks
-    import torch
-
-    def feed(size: tuple[int, ...]) -> tuple[Any, ...]:
-        return (torch.randn(size[0], 3, *size[1:]),)
-
-    sizes = (
-        *((2, 224, 224), (1, 224, 224), (3, 160, 160), (1, 192, 256), (4, 128, 128)),
-        *((2, 225, 97), (1, 97, 97), (5, 64, 96)),
-    )
-    axes = ({0: "b", 2: "h", 3: "w"},)
-    return Network(lambda: networks.drawn(networks.ResNet18), feed, sizes, axes)
-
-
-NETWORKS: dict[str, Callable[[], Network]] = {
-    "encoder, 12 layers of 384": encoder,
-    "ResNet-18": images,
+NETWORKS = {
+    "encoder, 12 layers of 384": Network(
+        "bert",
+        (384,),
+        ((4, 64), (1, 7), (2, 33), (3, 100), (1, 128), (5, 17), (8, 50), (2, 64)),
+        ({0: "b", 1: "n"}, {0: "b", 1: "n"}),
+    ),
+    "ResNet-18": Network(
+        "resnet18",
+        (),
+        (
+            *((2, 224, 224), (1, 224, 224), (3, 160, 160), (1, 192, 256), (4, 128, 128)),
+            *((2, 225, 97), (1, 97, 97), (5, 64, 96)),
+        ),
+        ({0: "b", 2: "h", 3: "w"},),
+    ),
 }
 
 
@@ -203,22 +187,22 @@ OWN = 2
 """How many of these are offcut's."""
 
 
-def first_calls(network: str, compiler: str) -> dict[str, float]:
+def first_calls(title: str, compiler: str) -> dict[str, float]:
     """Seconds of the slowest first call at a new size, and of the slowest when it is called again, in this process."""
     import torch
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    made = NETWORKS[network]()
-    module = made.make().eval()
+    made = NETWORKS[title]
+    module, feed = network(made.function, *made.arguments)
     warm, *fresh_sizes = made.sizes
     with torch.no_grad():
-        call = COMPILERS[compiler](made, module, made.feed(warm))
+        call = COMPILERS[compiler](made, module, feed(*warm))
         for _ in range(2):
-            call(*made.feed(warm))
+            call(*feed(*warm))
         firsts, seconds = list[float](), list[float]()
         for size in fresh_sizes:
-            given = made.feed(size)
+            given = feed(*size)
             for taken in (firsts, seconds):
                 start = time.perf_counter()
                 call(*given)
@@ -229,16 +213,17 @@ def first_calls(network: str, compiler: str) -> dict[str, float]:
 def model_rows(names: Sequence[str], repetitions: int) -> Iterator[Row]:
     """A row a model and figure, the contenders in turns."""
     title = "slowest of seven calls at new sizes, one thread, fresh processes"
-    for network in NETWORKS:
+    for name_of_model in NETWORKS:
         taken: dict[str, list[dict[str, float]]] = {name: [] for name in names}
         for turn in range(repetitions):
             for name, runs in taken.items():
-                case = f"{network}/{name}"
+                case = f"{name_of_model}/{name}"
                 if turn == len(runs) and (found := fresh(__file__, case, turn)) is not None:
                     runs.append(found)
         for figure, label in (("first", "first call"), ("again", "the same call again")):
-            cells = [cell_of(name, [run[figure] for run in runs]) for name, runs in taken.items()]
-            yield Row(title, f"{network}: {label}", tuple(cells), MS, own=OWN)
+            times = {name: [run[figure] for run in runs] for name, runs in taken.items()}
+            peers = [*taken][OWN:]
+            yield row_of(title, f"{name_of_model}: {label}", times, peers=peers)
 
 
 def passes(subject: str, seed: int) -> list[float]:
@@ -261,13 +246,11 @@ def passes(subject: str, seed: int) -> list[float]:
 
 def main() -> None:
     """Measure every subject in turn, and print the ratios of its passes, then the models."""
-    cases = [f"{network}/{name}" for network in NETWORKS for name in COMPILERS]
-    options = read_options(
-        __doc__ or "", without=("cells", "threads", "budget"), cases=(*SUBJECTS, *cases)
-    )
+    cases = [f"{title}/{name}" for title in NETWORKS for name in COMPILERS]
+    options = read_options(__doc__ or "", ("slow", "out"), (*SUBJECTS, *cases))
     if "/" in options.case:
-        network, _, name = options.case.partition("/")
-        print(json.dumps(first_calls(network, name)))
+        title, _, name = options.case.partition("/")
+        print(json.dumps(first_calls(title, name)))
         return
     if options.case:
         print(json.dumps(passes(options.case, options.turn)))
@@ -278,27 +261,25 @@ def main() -> None:
         for name, runs in taken.items():
             if turn == len(runs) and (seconds := fresh(__file__, name, turn)) is not None:
                 runs.append(seconds)
+    group = f"{STREAM} distinct M in 1…{LARGEST}, {K}×{N}, fresh processes"
     rows = [
-        Row(
-            f"{STREAM} distinct M in 1…{LARGEST}, {K}×{N}, fresh processes",
-            name,
-            tuple(cell_of(PASSES[k], [run[at] for run in runs]) for k, at in enumerate((1, 0, 2))),
-            MS,
-            own=3,
-            asked="≤ 1.03" if name == "offcut auto" else "",
+        row_of(
+            group, name, {PASSES[k]: [run[at] for run in runs] for k, at in enumerate((1, 0, 2))}
         )
         for name, runs in taken.items()
         if runs
     ]
-    wide_console().print(table(rows, "first over second", ("first pass",)))
+    asked = {"offcut auto": "≤ 1.03"}
+    made = table(rows, "ms", "first over second", ("first pass",), asked)
+    wide_console().print(made)
     thirds = [
-        (f"{row.label}, third over second", "–", str(over.ratio), "")
+        (f"{row.name}, third over second", "–", str(found[0]), "")
         for row in rows
-        if (over := row.over("third pass")) is not None
+        if (found := over(row, "third pass")) is not None
     ]
     names = [name for name in COMPILERS if options.slow or name != COMPILED]
     models = list(model_rows(names, min(repetitions, MODEL_REPETITIONS)))
-    wide_console().print(table(models, "offcut over the best", names))
+    wide_console().print(table(models, "ms", "the best other over offcut", names[OWN:]))
     raise SystemExit(publish("new_size", [*rows, *models], options, thirds))
 
 

@@ -15,13 +15,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from harness import Line, over, publish, read_options, row_of, table
 
 import offcut as oc
-from offcut.experiment.bench import publish, read_options
 from offcut.experiment.contraction import Array, Computation, build, parse_contraction
-from offcut.experiment.ours import layernorm, softmax
-from offcut.experiment.table import GFLOPS, US, Cell, Line, Over, Row, overs, table, wide_console
-from offcut.experiment.timing import measure
+from offcut.experiment.outputs import wide_console
+from offcut.experiment.timing import Ratio, measure
+from offcut.studies.rows import Row
 
 FORMS, LOOKED_UP = "≤ 1.02", "≤ 1.10"
 K, N = 768, 3072
@@ -45,6 +45,19 @@ def convolution() -> Computation:
         return oc.sum(oc.where(inside, image[y, x] * window[r, s], 0.0), axis=(r, s))
 
     return Computation((image, window), oc.compute((h, w), element, name="Y"))
+
+
+def softmax() -> Computation:
+    """`oc.ops.softmax` of the rows of x, (m, n)."""
+    x = oc.placeholder(tuple(oc.dim(letter, min=1, max=2**16) for letter in "mn"), name="X")
+    return Computation((x,), oc.ops.softmax(x, name="result"))
+
+
+def layernorm(columns: int) -> Computation:
+    """`oc.ops.layernorm` of the rows of x, (m, columns)."""
+    x = oc.placeholder((oc.dim("m", min=1, max=2**16), columns), name="X")
+    gain, bias = (oc.placeholder((columns,), name=name) for name in ("gain", "bias"))
+    return Computation((x, gain, bias), oc.ops.layernorm(x, gain, bias, name="result"))
 
 
 def cases(
@@ -81,11 +94,8 @@ def in_both_forms(quick: bool, budget: float) -> Iterator[Row]:
             timings = measure(runs, budget=budget)
             wrong = "" if np.array_equal(first, other) else "not the bits of the described one"
             label = f"{name}, {'×'.join(map(str, arrays[0].shape))}"
-            cells = (
-                Cell("described", "described", timings["described"]),
-                Cell("pasted", "pasted", timings["pasted"], wrong=wrong),
-            )
-            yield Row("the same nest", label, cells, US, asked=FORMS)
+            times = {form: timing.samples for form, timing in timings.items()}
+            yield row_of("the same nest", label, times, wrong={"pasted": wrong})
 
 
 def looked_up(quick: bool, budget: float) -> Iterator[Row]:
@@ -109,29 +119,34 @@ def looked_up(quick: bool, budget: float) -> Iterator[Row]:
         }
         timings = measure(runs, budget=budget)
         wrong = "" if np.allclose(first, other, rtol=1e-4, atol=1e-3) else "not those of dense"
-        cells = (
-            Cell("dense alone", "dense alone", timings["dense"]),
-            Cell("in one kernel", "in one kernel", timings["with lookup"], wrong=wrong),
-        )
+        times = {
+            "dense alone": timings["dense"].samples,
+            "in one kernel": timings["with lookup"].samples,
+        }
         title = f"dense(embedding(T, ids), W), {K}×{N}"
-        yield Row(title, f"{count} rows", cells, GFLOPS, 2 * count * K * N, asked=LOOKED_UP)
+        yield row_of(title, f"{count} rows", times, wrong={"in one kernel": wrong})
 
 
-def apart(over: Over, both: bool) -> float:
+def apart(ratio: Ratio, both: bool) -> float:
     """The ratio; for `both`, whichever of the two is the slower."""
-    return max(over.ratio.value, over.ratio.inverse.value) if both else over.ratio.value
+    return max(ratio.value, ratio.inverse.value) if both else ratio.value
 
 
 def main() -> None:
     """Measure, print, write."""
-    options = read_options(__doc__ or "", without=("slow", "cells", "threads"))
+    options = read_options(__doc__ or "", ("budget", "out"))
     console, rows = wide_console(), list[Row]()
     lines: list[Line] = []
-    for made, over in ((in_both_forms, "pasted over described"), (looked_up, "over dense alone")):
+    for made, name, asked in (
+        (in_both_forms, "pasted over described", FORMS),
+        (looked_up, "over dense alone", LOOKED_UP),
+    ):
         found = list(made(options.quick, options.budget))
-        console.print(table(found, over))
-        worst = max(overs(found), key=lambda one: apart(one, both=made is in_both_forms))
-        lines.append((f"farthest {over}", found[0].asked, str(worst.ratio), worst.where))
+        goals = dict.fromkeys((row.name for row in found), asked)
+        console.print(table(found, "µs", name, asked=goals))
+        ratios = [ratio for row in found if (ratio := over(row)) is not None]
+        worst = max(ratios, key=lambda one: apart(one[0], both=made is in_both_forms))
+        lines.append((f"farthest {name}", asked, str(worst[0]), worst[1]))
         rows += found
     raise SystemExit(publish("one_form", rows, options, lines))
 

@@ -24,6 +24,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from harness import Options, read_options
 from rich.table import Table
 
 import offcut as oc
@@ -31,9 +32,8 @@ from offcut.backends.compile_request import make_request
 from offcut.backends.decide import proved_plan
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Kind
-from offcut.experiment.bench import Options, read_options
 from offcut.experiment.machine import describe
-from offcut.experiment.table import wide_console
+from offcut.experiment.outputs import wide_console
 from offcut.experiment.timing import measure
 
 APART = 0.15
@@ -257,7 +257,7 @@ def share(right: float, count: int) -> str:
 
 def main() -> None:
     """Print a row for each operator of each target, then all together."""
-    options = read_options(__doc__ or "", without=("slow", "threads"))
+    options = read_options(__doc__ or "", ("cells", "budget", "json"))
     console, found = wide_console(), list[Figures]()
     grid = Table(
         "target",

@@ -14,9 +14,10 @@ import json
 import time
 from collections.abc import Callable
 
+from harness import fresh, publish, read_options, row_of, table
+
 import offcut as oc
-from offcut.experiment.bench import cell_of, fresh, publish, read_options
-from offcut.experiment.table import MS, Row, table, wide_console
+from offcut.experiment.outputs import wide_console
 from offcut.partition import Partition
 
 REPETITIONS = 5
@@ -95,9 +96,7 @@ def measure(name: str) -> list[float | None]:
 
 def main() -> None:
     """Measure each case in processes of its own, and print the table."""
-    options = read_options(
-        __doc__ or "", without=("slow", "cells", "threads", "budget"), cases=CASES
-    )
+    options = read_options(__doc__ or "", ("out",), CASES)
     if options.case:
         print(json.dumps(measure(options.case)))
         return
@@ -107,11 +106,9 @@ def main() -> None:
         runs = [run for turn in turns if (run := fresh(__file__, name, turn)) is not None]
         if runs:
             size = "{:.0f} statements, {:.0f} lines, {:,.0f} bytes".format(*runs[0][2:])
-            cells = tuple(
-                cell_of(w, [run[k] for run in runs]) for k, w in enumerate(("cold", "warm"))
-            )
-            rows.append(Row("cut and proved", f"{name}: {size}", cells, MS))
-    wide_console().print(table(rows, "warm over cold"))
+            times = {w: [run[k] for run in runs] for k, w in enumerate(("cold", "warm"))}
+            rows.append(row_of("cut and proved", f"{name}: {size}", times))
+    wide_console().print(table(rows, "ms", "warm over cold"))
     raise SystemExit(publish("partitioner", rows, options))
 
 

@@ -14,15 +14,15 @@ import re
 from pathlib import Path
 from statistics import fmean
 
+from harness import read_options
 from programs import Judged, programs
 from rich.table import Table
 from shipping import ship
 
 import offcut as oc
 from offcut.backends.compile_request import make_request, zero_constants
-from offcut.experiment.bench import read_options
 from offcut.experiment.machine import describe
-from offcut.experiment.table import wide_console
+from offcut.experiment.outputs import wide_console
 from offcut.search.trials import Verdict, latest_verdict, verdicts_of
 from offcut.tuning.problem import Limits
 
@@ -59,7 +59,7 @@ def settled(judged: Judged, records: oc.Records, trials: int, budget: float) -> 
 
 def main() -> None:
     """Tune each program, print what was gained, and write it."""
-    options = read_options(__doc__ or "", without=("slow", "threads", "json"))
+    options = read_options(__doc__ or "", ("cells", "budget"))
     console, records = wide_console(), oc.Records(KEPT_QUICK if options.quick else KEPT)
     trials = QUICK if options.quick else TRIALS
     grid = Table("program", "gain", "what was settled", "trials", title="tuned over the default")

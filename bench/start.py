@@ -21,7 +21,6 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -79,20 +78,14 @@ RUNS: dict[str, Callable[[Path], Any]] = {
 
 def module(name: str) -> Any:
     """Return a model of torch."""
-    import networks
-    from torch import nn
+    from harness import network
 
-    def layers(*widths: int) -> nn.Module:
-        pairs = pairwise(widths)
-        return nn.Sequential(*(one for a, b in pairs for one in (nn.Linear(a, b), nn.ReLU())))
-
-    modules = {
-        "mlp": lambda: layers(256, 512, 512, 64),
-        "resnet": networks.ResNet18,
-        "large": lambda: layers(256, *[1024] * 24, 64),
-        "small": lambda: layers(256, *[16] * 24, 64),
+    widths = {
+        "mlp": (256, 512, 512, 64),
+        "large": (256, *[1024] * 24, 64),
+        "small": (256, *[16] * 24, 64),
     }
-    return networks.drawn(modules[name])
+    return network("layers", *widths[name])[0] if name in widths else network("resnet18")[0]
 
 
 def write(folder: Path) -> None:
@@ -182,9 +175,9 @@ def main() -> None:
     if sys.argv[1:2] == ["--run"]:
         run(sys.argv[2], Path(sys.argv[3]))
         return
-    from offcut.experiment.bench import read_options
+    from harness import read_options
 
-    options = read_options(__doc__ or "", without=("slow", "threads", "budget", "json"))
+    options = read_options(__doc__ or "", ("cells",))
     fails = False
     with tempfile.TemporaryDirectory() as name:
         for model, measure in (("mlp", started), ("resnet", started), ("large", remembered)):

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +56,18 @@ def by_onnxruntime(path: Path) -> Model:
 
 def by_torch(path: Path) -> Model:
     """Eager."""
-    import models
     import torch
+    from harness import models
 
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-    case = models.cases()[path.with_name("title").read_text(encoding="utf-8")]
-    return lambda feed: models.first(case.model(*map(torch.from_numpy, feed.values())))
+    model = models()[path.with_name("title").read_text(encoding="utf-8")].workload
+
+    def call(feed: Feed) -> Any:
+        made = model.module(*map(torch.from_numpy, feed.values()))
+        return (made[0] if isinstance(made, tuple) else made).numpy()
+
+    return call
 
 
 CONTENDERS: Mapping[str, Callable[[Path], Model]] = {
@@ -101,7 +107,7 @@ def peak_memory() -> float:
 
 
 def ranges() -> dict[str, tuple[tuple[int, int], ...]]:
-    """The least and the greatest of the sizes that are drawn, by the title of a model of `models.py`."""
+    """The least and the greatest of the sizes that are drawn, by the title of a model of `models.toml`."""
     images, words = ((1, 4), (64, 224), (64, 224)), ((1, 8), (1, 64))
     return {
         "ResNet-18": images,
@@ -114,41 +120,54 @@ def ranges() -> dict[str, tuple[tuple[int, int], ...]]:
     }
 
 
-def written(folder: Path, case: Any, within: tuple[tuple[int, int], ...], calls: int) -> list[Any]:
-    """The file of a model, and the arguments of each call; the last of these in torch."""
+def written(
+    folder: Path, model: Any, within: tuple[tuple[int, int], ...], calls: int
+) -> list[dict[str, int]]:
+    """Write the file of a model, and the arguments of each call; the sizes of the last of these."""
     import torch
 
-    (folder / "model.onnx").write_bytes(case.file)
+    (folder / "model.onnx").write_bytes(model.file())
     rng = np.random.default_rng(0)
     torch.manual_seed(0)
-    stream = [
-        case.given(*(int(rng.integers(low, high + 1)) for low, high in within))
+    sizes = [
+        {
+            name: int(rng.integers(low, high + 1))
+            for name, (low, high) in zip(model.axes, within, strict=True)
+        }
         for _ in range(calls + 1)
     ]
     arrays = {
         f"{number}:{name}": one.numpy()
-        for number, given in enumerate(stream)
-        for name, one in zip(case.free, given, strict=True)
+        for number, at in enumerate(sizes)
+        for name, one in zip(model.names, model.inputs(**at), strict=False)
     }
     np.savez(folder / "stream.npz", **arrays)
-    return stream[-CHECKED:]
+    return sizes[-CHECKED:]
 
 
-def wrong(folder: Path, contender: str, case: Any, given: list[Any]) -> str:
+def wrong(folder: Path, contender: str, model: Any, sizes: list[dict[str, int]]) -> str:
     """What is wrong with the last results, against float64; empty when they are right."""
-    import models
+    import torch
 
     stored = np.load(folder / f"{contender}.npz")
-    told = (
-        models.Task(case, one, {}).reference().mismatch(found)
-        for one, found in zip(given, stored.values(), strict=True)
-    )
-    return next(filter(None, told), "")
+    arrays = np.load(folder / "stream.npz")
+    count = 1 + max(int(key.partition(":")[0]) for key in arrays)
+    for number, result in zip(range(count - len(sizes), count), stored.values(), strict=True):
+        given = [
+            torch.from_numpy(arrays[f"{number}:{name}"])
+            for name in model.names
+            if f"{number}:{name}" in arrays
+        ]
+        exact = model.exact(given)
+        told = replace(exact, values=exact.values[:1]).mismatch((result,))
+        if told:
+            return told
+    return ""
 
 
 def runs_of(folder: Path, turns: int) -> dict[str, list[dict[str, float]]]:
     """The figures of all contenders, in turn."""
-    from offcut.experiment.bench import fresh
+    from harness import fresh
 
     taken: dict[str, list[dict[str, float]]] = {name: [] for name in CONTENDERS}
     for turn in range(turns):
@@ -164,29 +183,25 @@ def runs_of(folder: Path, turns: int) -> dict[str, list[dict[str, float]]]:
     return taken
 
 
-def rows(title: str, folder: Path, case: Any, given: list[Any], turns: int) -> Iterator[Any]:
-    """The table of a model."""
-    from offcut.experiment.table import MS, Cell, Row, Unit
-    from offcut.experiment.timing import Timing
+def rows(
+    title: str, folder: Path, model: Any, sizes: list[dict[str, int]], turns: int
+) -> Iterator[Any]:
+    """The table of a model: seconds, and of memory bytes."""
+    from harness import row_of
 
     taken = runs_of(folder, turns)
-    for what, label, unit in (
-        ("p50", "p50", MS),
-        ("p99", "p99", MS),
-        ("cold", "cold start", MS),
-        ("again", "cold start, cached", MS),
-        ("memory", "peak memory, MB", Unit("MB", 1e-6)),
+    faults = {name: wrong(folder, name, model, sizes) for name, runs in taken.items() if runs}
+    for what, label in (
+        ("p50", "p50"),
+        ("p99", "p99"),
+        ("cold", "cold start"),
+        ("again", "cold start, cached"),
+        ("memory", "peak memory"),
     ):
-        cells = [
-            Cell(
-                name,
-                name,
-                Timing(tuple(run[what] for run in runs), 1) if runs else None,
-                wrong=wrong(folder, name, case, given) if runs else "",
-            )
-            for name, runs in taken.items()
-        ]
-        yield Row(f"{title}, a stream of sizes", label, tuple(cells), unit)
+        figures = {name: [run[what] for run in runs] for name, runs in taken.items()}
+        yield row_of(
+            f"{title}, a stream of sizes", label, figures, peers=[*taken][1:], wrong=faults
+        )
 
 
 def main() -> None:
@@ -194,25 +209,26 @@ def main() -> None:
     if sys.argv[1:2] and sys.argv[1] in CONTENDERS:  # without what only the tables need
         print(json.dumps(measured(sys.argv[1])))
         return
-    from offcut.experiment.bench import publish, read_options
-    from offcut.experiment.table import table, wide_console
+    from harness import models, publish, read_options, table
 
-    options = read_options(
-        __doc__ or "", without=("slow", "threads", "budget"), cases=tuple(CONTENDERS)
-    )
-    import models
+    from offcut.experiment.outputs import wide_console
+
+    options = read_options(__doc__ or "", ("cells", "out"), tuple(CONTENDERS))
     import torch
 
     torch.set_grad_enabled(False)
     made: list[Any] = []
     every = [(title, sizes) for title, sizes in ranges().items() if re.search(options.cells, title)]
+    known = models()
     for title, within in every[: 2 if options.quick else None]:
         with tempfile.TemporaryDirectory() as name:
-            folder, case = Path(name), models.cases()[title]
+            folder, model = Path(name), known[title].workload
             (folder / "title").write_text(title, encoding="utf-8")
-            given = written(folder, case, within, QUICK_CALLS if options.quick else CALLS)
-            found = list(rows(title, folder, case, given, QUICK_TURNS if options.quick else TURNS))
-        wide_console().print(table(found, "over the best of others"))
+            last = written(folder, model, within, QUICK_CALLS if options.quick else CALLS)
+            found = list(rows(title, folder, model, last, QUICK_TURNS if options.quick else TURNS))
+        name_of_ratio = "the best other over offcut"
+        wide_console().print(table(found[:-1], "ms", name_of_ratio))
+        wide_console().print(table(found[-1:], "MB", name_of_ratio))
         made += found
     raise SystemExit(publish(Path(__file__).stem, made, options))
 

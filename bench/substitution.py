@@ -9,6 +9,7 @@ The transformer's queries, keys and values are joined by a pass that every model
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -16,13 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness import Line, publish, read_options, row_of, table
 
 from offcut.core.text.printer import format_expr
-from offcut.experiment.bench import Group, read_options, run
-from offcut.experiment.contraction import Array
-from offcut.experiment.peers import Way
-from offcut.experiment.reference import Reference
-from offcut.experiment.table import Asked, Line, Row
+from offcut.experiment.outputs import wide_console
+from offcut.experiment.timing import measure
 from offcut.graph import (
     Bound,
     Builder,
@@ -38,6 +37,7 @@ from offcut.graph import (
 from offcut.graph.passes import DEFAULT, improved, join_products
 from offcut.graph.substitution.matching import applied, matches
 from offcut.graph.substitution.substitute import TIDIED
+from offcut.studies.rows import Row
 
 BATCHES = (1, 2, 3, 5, 8)
 CLOSE = 1e-4
@@ -58,7 +58,7 @@ class Block:
         plain = tuple(one for one in DEFAULT if one is not join_products)
         written = compiled(self.bound, 1, passes=plain)
         joined = compiled(everywhere(self.bound, self.rules), 1)
-        return {WRITTEN: written, FOUND: compiled(self.search.bound, 1), JOINED: joined}
+        return {FOUND: compiled(self.search.bound, 1), WRITTEN: written, JOINED: joined}
 
     @cached_property
     def search(self) -> Any:
@@ -75,42 +75,6 @@ def everywhere(bound: Bound, rules: Sequence[Rule]) -> Bound:
         if made is None:
             return now
         now = improved(made, TIDIED)
-
-
-@dataclass(frozen=True)
-class Task:
-    """A block on an array."""
-
-    block: Block
-    x: Array
-    sizes: Mapping[str, int]
-    kind: str = "float32"
-
-    @property
-    def flop(self) -> int:
-        """Not counted: both models compute the same."""
-        return 0
-
-    @property
-    def moved(self) -> int:
-        """Bytes of weights and of the input."""
-        return sum(array.nbytes for array in (*self.block.bound.arrays.values(), self.x))
-
-    def reference(self) -> Reference:
-        """The result of the graph as it is written; that one is tested against the interpreter."""
-        exact = np.asarray(self.block.models[WRITTEN](self.x), np.float64)
-        return Reference(exact, np.full_like(exact, CLOSE * np.abs(exact).max()))
-
-
-@dataclass(frozen=True)
-class Contender:
-    """One of the models of a block."""
-
-    name: str
-
-    def ways(self, task: Task) -> tuple[Way, ...]:
-        """The one way."""
-        return (Way(self.name, partial(task.block.models[self.name], task.x), np.asarray),)
 
 
 class Drawn(Builder):
@@ -185,21 +149,22 @@ def blocks() -> dict[str, Block]:
     }
 
 
-def groups(every: Mapping[str, Block], quick: bool) -> Iterator[Group]:
-    """A table for each block."""
-    for title, block in every.items():
-        batches = BATCHES[:1] if quick else BATCHES
-        yield Group(title, {f"n={n}": partial(task, block, n) for n in batches})
-
-
-def task(block: Block, n: int) -> Task:
-    """A block on a batch."""
+def measured(title: str, block: Block, n: int, budget: float) -> Row:
+    """A block on a batch: its models in turns, each checked against the graph as it is written, which is tested against the interpreter."""
     (given,) = block.bound.graph.inputs
     shape = (n, *(int(format_expr(extent)) for extent in given.shape[1:]))
-    return Task(block, np.random.default_rng(n).standard_normal(shape, np.float32), {"n": n})
+    x = np.random.default_rng(n).standard_normal(shape, np.float32)
+    exact = np.asarray(block.models[WRITTEN](x))
+    bound, wrong = CLOSE * np.abs(exact).max(), dict[str, str]()
+    for name, model in block.models.items():
+        off = np.abs(np.asarray(model(x)) - exact).max()
+        if not off <= bound:
+            wrong[name] = f"off by {off:.3g}, {bound:.3g} allowed"
+    timings = measure({name: partial(one, x) for name, one in block.models.items()}, budget=budget)
+    return row_of(title, f"n={n}", {name: t.samples for name, t in timings.items()}, wrong=wrong)
 
 
-def found(every: Mapping[str, Block], _: Sequence[Row]) -> Iterator[Line]:
+def found(every: Mapping[str, Block]) -> Iterator[Line]:
     """What the search says of each block."""
     for title, block in every.items():
         search = block.search
@@ -210,21 +175,15 @@ def found(every: Mapping[str, Block], _: Sequence[Row]) -> Iterator[Line]:
 
 def main() -> None:
     """Measure, print, write."""
-    options = read_options(__doc__ or "", without=("slow",))
-    every = blocks()
-    own = (Contender(FOUND), Contender(WRITTEN), Contender(JOINED))
-    status, _ = run(
-        Path(__file__).stem,
-        groups(every, options.quick),
-        Asked(),
-        options,
-        own=lambda group: own,
-        rivals=2,
-        peers=(),
-        over=f"{FOUND} over the best other",
-        more=partial(found, every),
-    )
-    raise SystemExit(status)
+    options = read_options(__doc__ or "", ("cells", "budget", "out"))
+    every = {title: one for title, one in blocks().items() if re.search(options.cells, title)}
+    console, rows = wide_console(), list[Row]()
+    for title, block in every.items():
+        batches = BATCHES[:1] if options.quick else BATCHES
+        own = [measured(title, block, n, options.budget) for n in batches]
+        console.print(table(own, "µs", f"the best other over {FOUND}"))
+        rows += own
+    raise SystemExit(publish(Path(__file__).stem, rows, options, found(every)))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Sequence
@@ -155,7 +156,7 @@ def sweep_command(
                     limits=Limits(budget=budget),
                 )
             return
-    from offcut.experiment.sweep import sweep
+    from offcut.studies.sweep import sweep
 
     begun = time.time()
     with refusals(), interruptible("sweep", lambda: _kept_sizes(csv, begun)):
@@ -163,12 +164,12 @@ def sweep_command(
             text,
             context.meta["extents"],
             sizes,
-            names=_names(strategies, "--strategies", some=True),
-            against=_names(against, "--against", some=False),
+            strategies=_names(strategies, "--strategies", some=True),
+            peers=_names(against, "--against", some=False),
             points=None if every else points,
-            budget=budget,
-            seconds=seconds,
-            pack=pack,
+            seconds_per_cell=budget,
+            seconds=math.inf if seconds is None else seconds,
+            packed=pack,
             csv=csv,
             png=png,
         )

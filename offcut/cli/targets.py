@@ -20,7 +20,7 @@ def list_command() -> None:
     from rich.table import Table
 
     from offcut.costmodel import Machine, load, shipped
-    from offcut.experiment.table import wide_console
+    from offcut.experiment.outputs import wide_console
     from offcut.pipeline import targets
 
     typer.echo(f"targets   {', '.join(targets())}")
@@ -50,8 +50,8 @@ def show(
     """
     with refusals():
         from offcut.costmodel import load
+        from offcut.experiment.outputs import wide_console
         from offcut.experiment.sheet import draw, sheet
-        from offcut.experiment.table import wide_console
         from offcut.pipeline import target as target_for
 
         found = target_for("cpu").machine if machine is None else load(machine)
@@ -83,10 +83,9 @@ def probe(
             _probe_gpu(out)
         return
     with refusals():
-        from offcut.experiment.outputs import check_writable
+        from offcut.experiment.outputs import check_writable, wide_console
         from offcut.experiment.probe import measured
         from offcut.experiment.probed import check_idle, check_path, complaints, described, written
-        from offcut.experiment.table import wide_console
 
         if out is not None:
             check_path(out)
@@ -108,9 +107,8 @@ def _probe_gpu(out: Path | None) -> None:
     from rich.table import Table
 
     from offcut.experiment.device.probe import described_device, measured_device, rows
-    from offcut.experiment.outputs import check_writable
+    from offcut.experiment.outputs import check_writable, wide_console
     from offcut.experiment.probed import check_path, written
-    from offcut.experiment.table import wide_console
 
     if out is not None:
         check_path(out)

@@ -171,15 +171,6 @@ def check_letters(
             )
 
 
-def constant_operands(contraction: Contraction, swept: Mapping[str, object]) -> tuple[str, ...]:
-    """Names of the operands that can be constants: all but the first that have no swept letter."""
-    return tuple(
-        name
-        for name, letters in list(zip(contraction.names, contraction.operands, strict=True))[1:]
-        if not set(letters) & set(swept)
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Computation:
     """Offcut's tensors: what `offcut.compile` takes."""
@@ -308,53 +299,6 @@ class Problem:
         return Reference(np.asarray(value), np.asarray(allowed))
 
 
-def make_problem(
-    contraction: Contraction,
-    sizes: Mapping[str, int],
-    constants: Mapping[str, Array],
-    *,
-    seed: int = 0,
-    kind: str = "float32",
-) -> Problem:
-    """The contraction at `sizes` on random operands, as `draw` makes them.
-
-    constants   operand name -> values, used as they are
-    seed        of the other operands' values
-    """
-    rng = np.random.default_rng(seed)
-    arrays = {
-        name: constants[name] if name in constants else draw(letters, sizes, rng, dtype)
-        for name, letters, dtype in zip(
-            contraction.names, contraction.operands, contraction.elements(kind), strict=True
-        )
-    }
-    return Problem(contraction, sizes, arrays, tuple(constants), kind)
-
-
 def poisoned(shape: tuple[int, ...], dtype: str) -> Array:
     """A new array of values that no result has by chance, every page touched."""
     return np.full(shape, np.nan if dtype in FLOATS else -(2**30) - 1, numpy_dtype(dtype))
-
-
-def draw(
-    letters: str, sizes: Mapping[str, int], rng: np.random.Generator, dtype: str = "float32"
-) -> Array:
-    """Random values in the shape that `letters` have at `sizes`.
-
-    Standard normal ones of a float type, all those of an integer type alike.
-
-    Raises DescribeError where they are more than memory holds.
-    """
-    shape = tuple(sizes[letter] for letter in letters)
-    element = numpy_dtype(dtype)
-    try:
-        if dtype not in FLOATS:
-            ends = np.iinfo(element)
-            return rng.integers(ends.min, ends.max, shape, element, endpoint=True)
-        return rng.standard_normal(shape, dtype=np.float32).astype(element, copy=False)
-    except (MemoryError, ValueError) as error:
-        raise DescribeError(
-            "sweep",
-            f"cannot hold an operand of shape {shape}",
-            because=f"it takes {element.itemsize * math.prod(shape):,} bytes",
-        ) from error

@@ -1,11 +1,22 @@
-"""Files that a measurement will write: refused before it is taken, not after."""
+"""What a measurement is written to: the screen, and files, which are refused before it is taken, not after."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
 
+from rich.console import Console
+
 from offcut.errors import OffcutError
+
+WIDTH = 200
+"""Columns of printed tables where there is no terminal that has a width of its own."""
+
+
+def wide_console(stderr: bool = False) -> Console:
+    """Return the screen, or a file that is wide enough for tables."""
+    console = Console(stderr=stderr)
+    return console if console.is_terminal else Console(width=WIDTH, stderr=stderr)
 
 
 def check_writable(file: Path, op: str) -> None:

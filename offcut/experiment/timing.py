@@ -114,12 +114,42 @@ class Ratio:
 
 
 def paired_ratio(this: Timing, other: Timing) -> Ratio:
-    """Time of `this` over time of `other`, round by round.
+    """Return the time of `this` over that of `other`, round by round."""
+    return ratio_in_turns(this.samples, other.samples)
 
-    The interval is that of `median_interval`.
+
+def ratio_in_turns(
+    this: Sequence[float], other: Sequence[float], independent: float = 1.0
+) -> Ratio:
+    """Return the median of the ratios of two that took turns, round by round, with its 95 % interval.
+
+    this, other  seconds, one for each round
+    independent  the part of the rounds that counts as independent, from 0 to 1
     """
-    ratios = [a / b for a, b in zip(this.samples, other.samples, strict=False)]
-    return Ratio(statistics.median(ratios), *median_interval(ratios))
+    ratios = [a / b for a, b in zip(this, other, strict=False)]
+    return Ratio(statistics.median(ratios), *median_interval(ratios, independent))
+
+
+def ratio_of_medians(
+    this: Sequence[float], other: Sequence[float], independent: tuple[float, float] = (1.0, 1.0)
+) -> Ratio:
+    """Return the ratio of the medians of two that took no turns.
+
+    Its interval treats the two as independent: the logarithms' half widths of both add up as their squares do.
+
+    this, other  seconds, in any order, as many as there are
+    independent  the part of each that counts as independent, from 0 to 1
+    """
+    value, halves = statistics.median(this) / statistics.median(other), []
+    for seconds, part in zip((this, other), independent, strict=True):
+        middle, (low, high) = statistics.median(seconds), median_interval(seconds, part)
+        halves.append((math.log(middle / low), math.log(high / middle)))
+    (below, above), (below_other, above_other) = halves
+    return Ratio(
+        value,
+        value * math.exp(-math.hypot(below, above_other)),
+        value * math.exp(math.hypot(above, below_other)),
+    )
 
 
 def median_interval(values: Sequence[float], independent: float = 1.0) -> tuple[float, float]:

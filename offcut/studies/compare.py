@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from offcut.experiment.timing import Ratio, median_interval
+from offcut.experiment.timing import Ratio
 from offcut.studies.environment import read_environments
 from offcut.studies.errors import refusal
 from offcut.studies.samples import FILE, Sample, read_samples
-from offcut.studies.statistics import Mean, geometric_mean, median, share_of
+from offcut.studies.statistics import Mean, geometric_mean, ratio
 
 DRIFT = 0.02
 """What two runs at different times differ by on one machine without any change: a cell has changed where its interval lies beyond."""
@@ -123,7 +123,7 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
             "two folders that one file measured",
             what="cannot compare",
         )
-    ratios = {cell: _apart(a[cell], b[cell]) for cell in both}
+    ratios = {cell: ratio(a[cell], b[cell]) for cell in both}
     peers = [ratios[cell] for cell in both if a[cell].peer]
     mean = geometric_mean(peers, [1.0] * len(peers))
     drift = None if mean is None else mean.ratio
@@ -132,11 +132,11 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
     for cell in both:
         sample = a[cell]
         sizes = ", ".join(f"{name}={extent}" for name, extent in sample.sizes.items())
-        label = f"{sample.operator} {sizes} {sample.contender}"
+        label = " ".join(filter(None, (sample.operator, sizes, sample.contender)))
         if drift is not None and sample.peer:
             continue
-        ratio = ratios[cell] if drift is None else _over(ratios[cell], drift)
-        changes.append(Change(label, ratio, margin))
+        changed = ratios[cell] if drift is None else _over(ratios[cell], drift)
+        changes.append(Change(label, changed, margin))
     alone = len(a.keys() - b.keys()), len(b.keys() - a.keys())
     lines = _said(Path(first), a), _said(Path(second), b)
     return Comparison(*lines, tuple(changes), alone, drift, margin)
@@ -158,20 +158,6 @@ def _samples(folder: Path) -> dict[str, Sample]:
             what="cannot compare",
         )
     return samples
-
-
-def _apart(this: Sample, other: Sample) -> Ratio:
-    """Return the ratio of the medians of two runs, with an interval of the logarithms' half widths together."""
-    value, halves = median(this) / median(other), []
-    for sample in (this, other):
-        low, high = median_interval(sample.seconds, share_of(sample))
-        halves.append((math.log(median(sample) / low), math.log(high / median(sample))))
-    (low_a, high_a), (low_b, high_b) = halves
-    return Ratio(
-        value,
-        value * math.exp(-math.hypot(low_a, high_b)),
-        value * math.exp(math.hypot(high_a, low_b)),
-    )
 
 
 def _over(ratio: Ratio, drift: Ratio) -> Ratio:

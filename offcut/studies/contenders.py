@@ -6,11 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
-
-import numpy as np
 
 import offcut as oc
 from offcut.errors import OffcutError
@@ -23,12 +20,14 @@ from offcut.studies.described import Described
 from offcut.studies.errors import check_keys, refusal, text_of, texts_of, whole_of
 from offcut.studies.loops_elsewhere import PEERS as LOOPS
 from offcut.studies.loops_elsewhere import compiled_elsewhere, loops_call
-from offcut.studies.models import ModelTask, TorchTask, results_of
+from offcut.studies.model_peers import check_peer, model_calls
+from offcut.studies.models import DOORS, ModelTask, TorchTask, results_of
 from offcut.studies.named import Named, digest_of_file, named
 from offcut.studies.tasks import Compiled, Operator, Task
 
-OURS = ("strategy", "schedule", "price", "microkernels", "threads", *compile_options.KEYS)
-PEER = ("peer",)
+OURS = ("strategy", "schedule", "price", "microkernels", "threads", "door", *compile_options.KEYS)
+NO_WAY = "study: cannot measure a peer"
+"""What the reason of a peer begins with that computes no such operator."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,8 @@ class Ready:
     read       its results, from what that returned
     way        which of its ways it is
     predicted  what the call is predicted to cost; None of a peer
-    seconds    that compiling took, if it was compiled for this task
+    compile_seconds  that compiling took, if it was compiled for this task
+    simulated  seconds of the call by the target's simulator, which is then not timed; None where it runs
     """
 
     run: Callable[[], Any]
@@ -47,6 +47,7 @@ class Ready:
     way: str
     predicted: Any = None
     compile_seconds: float = 0.0
+    simulated: float | None = None
 
 
 class Contender(Protocol):
@@ -91,7 +92,8 @@ class Ours:
         made = self.compiled(operator)
         seconds = time.perf_counter() - start if is_new else 0.0
         run, read = made.call(task)
-        return Ready(run, read, "offcut", made.cost(task), seconds)
+        simulated = getattr(made, "simulated", lambda task: None)(task)
+        return Ready(run, read, getattr(made, "way", "offcut"), made.cost(task), seconds, simulated)
 
     def compiled(self, operator: Operator) -> Compiled:
         """Return the operator, compiled once for all sizes.
@@ -119,13 +121,18 @@ class Library:
     threads: int
     is_peer: bool = True
     _loaded: Any = None
+    _models: dict[str, Any] = field(default_factory=dict)
 
     def ready(self, operator: Operator, task: Task) -> Ready:
         """Return the fastest way that the library has for the task."""
         if isinstance(task.for_peers, ModelTask | TorchTask):
-            return _of_model(self.peer, self.threads, task.for_peers)
+            if operator.name not in self._models:
+                calls = model_calls(self.peer, self.threads, task.for_peers)
+                self._models[operator.name] = calls
+            run, read = self._models[operator.name](task.for_peers)
+            return Ready(run, read, self.peer)
         if self._loaded is None:
-            _check_installed(self.peer, self.peer.partition(".")[0])
+            check_peer(self.peer, self.peer.partition(".")[0])
             self._loaded = load_peers([self.peer], self.threads)
             if self._loaded.missing:
                 raise refusal(
@@ -165,6 +172,7 @@ class Own:
     """A function of a user's: ``function(inputs, sizes)`` gives what to call, without arguments; that gives an array, or several.
 
     inputs  copies of all arrays by name, constants too: what it writes there, nobody else reads
+    is_peer whether it is something else than offcut
     """
 
     name: str
@@ -194,68 +202,13 @@ class Elsewhere:
             because = "it is not described in loops"
             raise refusal(operator.name, because, what=f"cannot compile by {self.peer}")
         if self.peer == "numba":
-            _check_installed("numba", "numba")
+            check_peer("numba", "numba")
         program = operator.workload.program
         if operator.name not in self._compiled:
             self._compiled[operator.name] = compiled_elsewhere(self.peer, program)
         given, bound = {**task.operands, **task.constants}, self._compiled[operator.name]
         run, results = loops_call(bound, program, given, task.sizes)
         return Ready(run, lambda _: results, self.peer)
-
-
-def _check_installed(peer: str, package: str) -> None:
-    if find_spec(package) is None:
-        because, help = f"{package} is not installed", f"pip install {package}"
-        raise refusal(peer, because, help, what=f"cannot measure {peer}")
-
-
-def _of_model(peer: str, threads: int, task: ModelTask | TorchTask) -> Ready:
-    """Return a library on a whole model."""
-    package = peer.partition(".")[0]
-    _check_installed(peer, package)
-    if isinstance(task, TorchTask) and package == "torch":
-        import torch
-
-        torch.set_num_threads(threads)
-        module = task.module.eval()
-        if peer == "torch.compile":
-            module = torch.compile(module, dynamic=True)
-        with torch.no_grad():
-            module(*task.given)
-
-        def run() -> Any:
-            with torch.no_grad():
-                return module(*task.given)
-
-        return Ready(run, results_of, peer)
-    if isinstance(task, ModelTask) and package == "onnxruntime":
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        session = onnxruntime.InferenceSession(
-            task.file, options, providers=["CPUExecutionProvider"]
-        )
-        return Ready(lambda: session.run(None, task.feed), results_of, peer)
-    if isinstance(task, ModelTask) and package == "openvino":
-        import openvino
-
-        core = openvino.Core()
-        how = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
-        core.set_property("CPU", how)
-        request = core.compile_model(core.read_model(task.file, b""), "CPU").create_infer_request()
-        return Ready(
-            lambda: request.infer(dict(task.feed)),
-            lambda made: tuple(np.asarray(x) for x in made.to_tuple()),
-            peer,
-        )
-    raise refusal(
-        peer,
-        f"{peer} cannot take this model",
-        "onnxruntime, openvino of ONNX files",
-        "torch, torch.compile of modules",
-        what="cannot measure a peer",
-    )
 
 
 def read_contenders(
@@ -289,14 +242,21 @@ def _contender(
     if "peer" in table:
         check_keys(table, ("peer", "name", "threads"), at)
         return _peer(table, threads, at, folder)
+    if "function" in table:
+        check_keys(table, ("function", "name", "threads"), at)
+        return _own("function", table, threads, at, folder)
     check_keys(table, ("name", *OURS), at)
     if not any(key in table for key in OURS):
         raise refusal(at, "it says nothing that competes", 'strategy = "auto"', 'peer = "numpy"')
+    if table.get("door", DOORS[0]) not in DOORS:
+        raise refusal(f"{at}.door", f"there is no door {table['door']!r}", ", ".join(DOORS))
     if "strategy" in table and "schedule" in table:
         raise refusal(at, "a schedule says all that a strategy would", "one of the two")
     identity: dict[str, Any] = {key: table[key] for key in OURS if key in table}
     identity["threads"] = threads_of(table, threads, at)
     options: dict[str, Any] = {"threads": identity["threads"]}
+    if "door" in table:
+        options["door"] = table["door"]
     options |= compile_options.check_options(table, identity, at, folder)
     if "strategy" in table:
         options["strategy"] = _strategy(table["strategy"], identity, at, folder)
@@ -399,5 +359,12 @@ def _peer(
         raise refusal(
             f"{at}.peer", f"there is no peer {text!r}", ", ".join((package, *PEERS[package]))
         )
-    own = named(text, "offcut.peers", folder, f"{at}.peer")
-    return Own(name, {"peer": text, "digest": own.digest, "threads": count}, own.value)
+    return _own("peer", table, threads, at, folder)
+
+
+def _own(key: str, table: Mapping[str, Any], threads: int, at: str, folder: Path) -> Own:
+    """Return the function that is a peer, or under the key ``function`` one of ours."""
+    text, count = text_of(table, key, at), threads_of(table, threads, at)
+    own = named(text, "offcut.peers", folder, f"{at}.{key}")
+    identity = {key: text, "digest": own.digest, "threads": count}
+    return Own(text_of(table, "name", at) or text, identity, own.value, key == "peer")

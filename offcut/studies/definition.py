@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from offcut.errors import DescribeError
 from offcut.experiment.timing import ROUNDS
+from offcut.studies.asked import Goal, read_goals
 from offcut.studies.contenders import Contender, read_contenders
 from offcut.studies.entries import CALL, Entry, check_measure, read_entries
 from offcut.studies.errors import check_keys, number_of, refusal, text_of, whole_of
@@ -20,11 +23,12 @@ from offcut.studies.tasks import Operator
 
 SECONDS = 0.3
 """For which a cell is measured where its file says nothing."""
-
+SHORT_SECONDS = 0.04
+"""For which it is measured at most in a short form that the file does not describe."""
 
 HEAD = (
     *("name", "about", "seconds_per_cell", "rounds", "seed", "threads", "baseline"),
-    "measure",
+    *("measure", "limits", "patience"),
 )
 """The keys of the table ``[study]``."""
 
@@ -38,7 +42,10 @@ class Definition:
     seed      of the arrays
     baseline  the contender that ratios are to
     entries   how each contender takes part; none: each by its calls, on all operators
-    file      that says all this
+    file      that says all this, in its short form where `short`
+    limits    whether the limit of each row is measured before and after it
+    patience  seconds that a call may be expected to last, by its rate in the rows before; a slower one is left out
+    asked     what the contenders are asked for
     """
 
     name: str
@@ -52,11 +59,41 @@ class Definition:
     contenders: tuple[Contender, ...]
     entries: tuple[Entry, ...] = ()
     file: Path = Path()
+    short: bool = False
+    limits: bool = False
+    patience: float = math.inf
+    asked: tuple[Goal, ...] = ()
+
+    @property
+    def goals(self) -> tuple[Goal, ...]:
+        """Return what is asked for; where the file asks for nothing, what is said of the baseline."""
+        return self.asked or (Goal((self.baseline,)),)
 
     @property
     def how(self) -> Mapping[str, Any]:
         """Return how a cell is measured, which is a part of what names it."""
-        return {"seconds": self.seconds, "rounds": self.rounds, "seed": self.seed}
+        how = {"seconds": self.seconds, "rounds": self.rounds, "seed": self.seed}
+        return {**how, "limits": True} if self.limits else how
+
+    def narrowed(self, cells: str) -> Definition:
+        """Return the study of the rows whose operator and sizes have the regular expression `cells`, such as ``dense m=1,``.
+
+        Raises DescribeError for what is no regular expression, and where no row is left.
+        """
+        try:
+            pattern = re.compile(cells)
+        except re.error as error:
+            because = f"{cells!r} is no regular expression: {error}"
+            raise DescribeError("study", "cannot read --cells", because=because) from error
+        operators = []
+        for operator in self.operators:
+            points = [one for one in operator.points if pattern.search(f"{operator.name} {one}")]
+            operators += [replace(operator, points=tuple(points))] if points else []
+        if not operators:
+            every = f"{self.operators[0].name} {self.operators[0].points[0]}"
+            because = f"no row has {cells!r}; the first is {every}"
+            raise DescribeError("study", "cannot measure nothing", because=because)
+        return replace(self, operators=tuple(operators))
 
     def cells(self) -> Iterator[tuple[Operator, Point, Contender, str]]:
         """Yield every cell: an operator at a vector of sizes, a contender, and what names it."""
@@ -79,12 +116,24 @@ def read_definition(file: Path, seconds: float | None = None, short: bool = Fals
     """Return what a file says.
 
     seconds  for each cell, in place of what the file says
-    short    whether it is the short form, which the table ``[short]`` describes
+    short    whether it is the short form, which the table ``[short]`` describes; without one, three rows of each operator
 
     Raises DescribeError for a key, an operator, sizes or a contender that are none, with their place.
     """
-    table = read_toml(file, str(file))
-    check_keys(table, ("study", "operators", "contenders", "short"), file.name)
+    return definition_of(read_toml(file, str(file)), file, seconds, short)
+
+
+def definition_of(
+    table: Mapping[str, Any], file: Path, seconds: float | None = None, short: bool = False
+) -> Definition:
+    """Return what the tables of a file say.
+
+    file  its name is that in errors, and names of files in it begin at its folder; it need not be there
+    seconds, short  as of `read_definition`
+
+    Raises DescribeError as `read_definition`.
+    """
+    check_keys(table, ("study", "operators", "contenders", "asked", "short"), file.name)
     head = table.get("study", {})
     if not isinstance(head, Mapping):
         raise refusal(f"{file.name}, study", "it is no table", '[study]\nname = "layers"')
@@ -118,6 +167,12 @@ def read_definition(file: Path, seconds: float | None = None, short: bool = Fals
         )
     if seconds is not None:
         head = {**head, "seconds_per_cell": seconds}
+    limits = head.get("limits", False)
+    if not isinstance(limits, bool):
+        raise refusal(f"{at}.limits", f"{limits!r} is neither true nor false", "limits = true")
+    patience = math.inf
+    if "patience" in head:
+        patience = number_of(head, "patience", at, 1.0, 1e-6)
     definition = Definition(
         name,
         text_of(head, "about", at),
@@ -130,10 +185,14 @@ def read_definition(file: Path, seconds: float | None = None, short: bool = Fals
         contenders,
         tuple(entries),
         file,
+        short,
+        limits,
+        patience,
+        read_goals(table.get("asked"), [one.name for one in contenders], baseline, file),
     )
     if not short:
         return definition
-    form = table.get("short", {})
+    form = table.get("short", {"seconds_per_cell": min(definition.seconds, SHORT_SECONDS)})
     if seconds is not None and isinstance(form, Mapping):
         form = {key: form[key] for key in form if key != "seconds_per_cell"}
     return shorten(definition, form, f"{file.name}, short")

@@ -16,9 +16,10 @@ from offcut.core.expr import Var
 from offcut.core.interpret.interpreter import StepLimitError, run
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Kind, Program
+from offcut.errors import DescribeError
 from offcut.experiment.contraction import Array, Problem
-from offcut.experiment.operators import Attention, Convolution, LayerNorm, Softmax
-from offcut.studies.tasks import TOLERANCE, Exact, Task, drawn
+from offcut.experiment.operators import Attention, Convolution, Dequantized, LayerNorm, Softmax
+from offcut.studies.tasks import TOLERANCE, Exact, Task, at_page_offset, drawn
 
 MOST = 50_000
 """Statements that the interpreter runs for an exact result; a program that takes more is compiled, with all floats in float64."""
@@ -76,11 +77,10 @@ class Described:
             how = self.values.get(name, "")
             if name in self.constants:
                 if name not in self._constants:
-                    self._constants[name] = drawn(
-                        shape, element, np.random.default_rng([7, number]), how
-                    )
+                    own = np.random.default_rng([7, number])
+                    self._constants[name] = drawn(shape, element, own, how)
             else:
-                operands[name] = drawn(shape, element, rng, how)
+                operands[name] = at_page_offset(drawn(shape, element, rng, how), len(operands))
         held = {**operands, **self._constants}
         arrays = {name: held[name] for name, _, _ in shapes}
         results = [b for b in program.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT)]
@@ -88,23 +88,26 @@ class Described:
         for result in results:
             count = int(np.prod([evaluate(e, known) for e in result.shape], dtype=np.int64))
             moved += count * numpy_dtype(result.dtype).itemsize
-        problem = None
-        if self.contraction is not None:
-            contraction, kind = self.contraction
-            problem = Problem(contraction, dict(sizes), arrays, tuple(self._constants), kind)
+        known_operator = self._known_operator(arrays, sizes)
         return Task(
             dict(sizes),
             operands,
             dict(self._constants),
             shapes[0][2].name if shapes else results[0].dtype,
-            problem.flop if problem is not None else 0,
+            0 if known_operator is None else known_operator.flop,
             moved,
-            lambda: self._exact(arrays, known, problem),
-            problem if problem is not None else self._known_operator(arrays),
+            lambda: self._exact(arrays, known, known_operator),
+            known_operator,
         )
 
     def compiled(self, options: Mapping[str, Any]) -> CompiledKernel:
-        """Return a kernel with these arguments of `oc.compile`."""
+        """Return a kernel with these arguments of `oc.compile`.
+
+        Raises DescribeError for a door, which is that of a model.
+        """
+        if "door" in options:
+            because = "a door is that of a model of torch"
+            raise DescribeError("study", "cannot give a door to a kernel", because=because)
         if self.constants and not self._constants:
             self.task({size.name: size.min for size in self.program.sizes}, 0)
         constants = dict(self._constants)
@@ -119,15 +122,17 @@ class Described:
     def _known(self, sizes: Mapping[str, int]) -> dict[str, int]:
         return {size.name: sizes[size.name] for size in self.program.sizes}
 
-    def _exact(self, arrays: Mapping[str, Any], known: Mapping[str, int], problem: Any) -> Exact:
-        """Return the results by numpy where it is a contraction; else by the interpreter, with all floats in float64."""
+    def _exact(self, arrays: Mapping[str, Any], known: Mapping[str, int], operator: Any) -> Exact:
+        """Return the results by numpy where the peers know the operator; else by the interpreter, with all floats in float64."""
         results = [b for b in self.program.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT)]
         types = {b.dtype for b in self.program.buffers if b.dtype in FLOATS}
         tolerance = max((TOLERANCE[one] for one in types), default=0.0)
         if self.tolerance is not None:
             tolerance = self.tolerance
-        if problem is not None:
-            return Exact((problem.reference().value,), tolerance, "numpy in float64")
+        if operator is not None:
+            reference = operator.reference()
+            bounds = () if self.tolerance is not None else (reference,)
+            return Exact((reference.value,), tolerance, "numpy in float64", bounds)
         text = re.sub(r"\b(bfloat16|float16|float32)\b", "float64", str(self.program))
         wide = oc.parse(text)
         given = {
@@ -149,25 +154,31 @@ class Described:
         given = (b for b in self.program.buffers if b.kind in (Kind.INPUT, Kind.INOUT))
         return any(Var(size) in buffer.shape for buffer in given)
 
-    def _known_operator(self, arrays: Mapping[str, Any]) -> Any:
+    def _known_operator(self, arrays: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
         """Return the task as the peers know it; None where they know no such operator."""
+        if self.contraction is not None:
+            contraction, kind = self.contraction
+            return Problem(contraction, dict(sizes), arrays, tuple(self._constants), kind)
         name, arguments = self.operator
         given = list(arrays.values())
-        kinds = {array.dtype.name for array in given}
+        kinds = [array.dtype.name for array in given]
+        single = set(kinds) == {"float32"}
         match name, [array.ndim for array in given]:
-            case "softmax", [2] if kinds == {"float32"} and not arguments:
+            case "softmax", [2] if single and not arguments:
                 return Softmax(given[0])
-            case "layernorm", [2, 1, 1] if kinds == {"float32"} and not arguments:
+            case "layernorm", [2, 1, 1] if single and not arguments:
                 return LayerNorm(*given)
             case "attention", [4, 4, 4] if not arguments and given[0].shape == given[1].shape:
                 q, k, v = given
                 return Attention(q, k, v, q.dtype.name)
-            case "conv2d", [4, 4] if kinds == {"float32"} and set(arguments) <= {
-                "stride",
-                "padding",
-            }:
+            case "conv2d", [4, 4] if single and set(arguments) <= {"stride", "padding"}:
                 x, w = given
                 return Convolution(x, w, arguments.get("stride", 1), arguments.get("padding", 0))
+            case "dense_quantized", [2, 2, 1] if kinds == ["uint8", "int8", "float32"] and set(
+                arguments
+            ) == {"x_scale", "x_zero"}:
+                x, w, scales = given
+                return Dequantized(x, w, arguments["x_zero"], arguments["x_scale"], scales)
         return None
 
 
@@ -185,12 +196,21 @@ class CompiledKernel:
         first = kernel(*operands, **sizes)
         if isinstance(first, tuple):
             return (lambda: kernel(*operands, **sizes)), tuple
-        out = np.zeros_like(first)
+        out = at_page_offset(np.zeros_like(first), len(operands))
         if sizes:
             return (lambda: kernel(*operands, out=out, **sizes)), lambda _: (out,)
         return (lambda: kernel(*operands, out=out)), lambda _: (out,)
 
     def cost(self, task: Task) -> Any:
         """Return the kernel's cost at the task's sizes."""
-        symbolic = {size.name: task.sizes[size.name] for size in self.kernel.signature.sizes}
-        return self.kernel.cost(**symbolic)
+        return self.kernel.cost(**self._sizes(task))
+
+    def simulated(self, task: Task) -> float | None:
+        """Return the seconds of the call by the simulator of the kernel's machine; None where it has none."""
+        if not self.kernel.code.target.is_simulator:
+            return None
+        seconds: float = self.kernel.timeline(**self._sizes(task)).seconds
+        return seconds
+
+    def _sizes(self, task: Task) -> dict[str, int]:
+        return {size.name: task.sizes[size.name] for size in self.kernel.signature.sizes}

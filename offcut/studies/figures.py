@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from offcut.experiment.timing import median_interval
 from offcut.partition.show.figure_io import new_figure, write
-from offcut.studies.results import Results, Row
+from offcut.studies.definition import Definition
+from offcut.studies.results import Results
+from offcut.studies.rows import Row
 from offcut.studies.statistics import median, profile, share_of
 
 if TYPE_CHECKING:
@@ -30,9 +33,21 @@ def write_figures(results: Results, folder: Path) -> list[Path]:
     return written
 
 
+def write_speed(definition: Definition, rows: Sequence[Row], path: Path, footer: str) -> None:
+    """Write the speed by size of one operator, with `footer` below.
+
+    Raises TargetError where matplotlib is not installed, CallError where the file cannot be written.
+    """
+    results = Results(definition, tuple(rows), tuple(one.name for one in definition.contenders))
+    figure = _speed(results, rows, swept_axis(rows) or next(iter(rows[0].sizes)))
+    wrapped = "\n".join(textwrap.fill(line, 110) for line in footer.splitlines())
+    figure.supxlabel(wrapped, fontsize=7, color="0.35")
+    write(figure, path, "picture.png, in a folder that can be written", footer)
+
+
 def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
     for number, operator in enumerate(results.definition.operators):
-        rows = results.of(operator)
+        rows = results.of(operator.name)
         axis = swept_axis(rows)
         if axis is not None and len(rows) > 1:
             yield f"speed_{number}", _speed(results, rows, axis)
@@ -49,9 +64,7 @@ def _figures(results: Results) -> Iterator[tuple[str, Figure]]:
 def swept_axis(rows: Sequence[Row]) -> str | None:
     """Return the axis that alone, or together with others, takes the most extents; None where all have one."""
     counts = {
-        name: len({row.point.sizes[name] for row in rows})
-        for row in rows[:1]
-        for name in row.point.sizes
+        name: len({row.sizes[name] for row in rows}) for row in rows[:1] for name in row.sizes
     }
     most = max(counts, key=lambda name: counts[name], default=None)
     return most if most is not None and counts[most] > 1 else None
@@ -84,21 +97,23 @@ def _speed(results: Results, rows: Sequence[Row], axis: str) -> Figure:
     figure = new_figure(7, 4.2)
     rates = all(one.flop for row in rows for one in row.samples.values() if one.seconds)
     unit = "GFLOP/s (higher is better)" if rates else "µs a call (lower is better)"
-    axes = _axes(figure, rows[0].operator.name, axis, unit)
+    alone = len({row.sizes[axis] for row in rows}) == len(rows)
+    axes = _axes(figure, rows[0].operator, axis if alone or not rates else "flop", unit)
     for name in results.contenders:
         points = []
-        for row in sorted(rows, key=lambda one: one.point.sizes[axis]):
+        for row in sorted(rows, key=lambda one: one.sizes[axis]):
             one = row.samples.get(name)
             if one is not None and one.seconds:
                 low, high = median_interval(one.seconds, share_of(one))
                 three = median(one), low, high
                 points.append(
                     (
-                        row.point.sizes[axis],
+                        row.sizes[axis] if alone or not rates else one.flop,
                         [one.flop / s / 1e9 if rates else s * 1e6 for s in three],
                     )
                 )
         if points:
+            points.sort()
             xs = [x for x, _ in points]
             axes.plot(xs, [y[0] for _, y in points], **_style(results, name))
             ends = [sorted(y[1:]) for _, y in points]

@@ -1,10 +1,11 @@
-"""Whole models as workloads of a study: an ONNX file, or a function that gives a module of torch."""
+"""Whole models as workloads of a study: ONNX models, and modules of torch."""
 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,14 @@ from offcut.errors import DescribeError, OffcutError
 from offcut.experiment.contraction import Array
 from offcut.studies.errors import refusal, text_of
 from offcut.studies.named import digest_of_file, named
+from offcut.studies.onnx_reference import exact_results
 from offcut.studies.sizes import Values
 from offcut.studies.tasks import TOLERANCE, Exact, Task, drawn
 
 TAKEN = ("threads", "target")
 """Arguments of a contender that a model takes; another one is refused."""
+DOORS = ("torch", "onnx")
+"""By which a module of torch is taken: `offcut.from_torch`, or `offcut.from_onnx` of the file that torch exports."""
 
 
 def model_workload(
@@ -31,10 +35,10 @@ def model_workload(
     """Return the model that ``model = "file.onnx"`` or ``model = "module:function"`` says, and what identifies it."""
     text, values = text_of(table, "model", at), table.get("values", {})
     if ":" in text:
-        check_installed("study", f"cannot take {text}", "torch")
         own = named(text, "offcut.operators", folder, f"{at}.model")
-        module, inputs = own.value()
-        return TorchWorkload(module, inputs, tuple(axes)), {"model": text, "digest": own.digest}
+        arguments = dict(table.get("arguments", {}))
+        identity = {"model": text, "digest": own.digest, "arguments": arguments}
+        return FunctionModel(text, own.value, arguments, dict(axes), dict(values)), identity
     file = folder / text
     if not file.is_file():
         raise refusal(
@@ -47,46 +51,107 @@ def model_workload(
     return OnnxWorkload(file, dict(values)), {"model": digest_of_file(file)}
 
 
-def _options(options: Mapping[str, Any]) -> dict[str, Any]:
+def _options(options: Mapping[str, Any], taken: Sequence[str] = TAKEN) -> dict[str, Any]:
     """Return those arguments that a model takes.
 
     Raises DescribeError for another one.
     """
     for name in options:
-        if name not in TAKEN and (name, options[name]) != ("strategy", "auto"):
-            because = f"a model takes {' and '.join(TAKEN)}"
+        if name not in taken and (name, options[name]) != ("strategy", "auto"):
+            because = f"a model takes {' and '.join(taken)}"
             raise DescribeError("study", f"cannot give {name}= to a model", because=because)
-    return {name: options[name] for name in TAKEN if name in options}
+    return {name: options[name] for name in taken if name in options}
+
+
+@dataclass
+class FunctionModel:
+    """A model that a user's function makes when it is first needed.
+
+    function  called with `arguments` by name; gives an ONNX model, or a module of torch and a function from sizes to its inputs
+    """
+
+    name: str
+    function: Callable[..., Any]
+    arguments: Mapping[str, Any]
+    axes: Mapping[str, Values]
+    values: Mapping[str, str]
+    tolerance: float | None = None
+    _workload: Any = None
+
+    @property
+    def workload(self) -> OnnxWorkload | TorchWorkload:
+        """Return the model as a workload of its kind.
+
+        Raises DescribeError for what is none, and whatever the function raises.
+        """
+        if self._workload is None:
+            made = self.function(**self.arguments)
+            if isinstance(made, tuple) and len(made) == 2 and callable(made[1]):
+                check_installed("study", f"cannot take {self.name}", "torch")
+                self._workload = TorchWorkload(*made, self.axes)
+            elif hasattr(made, "SerializeToString"):
+                self._workload = OnnxWorkload(made.SerializeToString(), self.values, self.name)
+            else:
+                because = f"it gave {type(made).__name__}"
+                help = ("return an ONNX model", "return module, inputs_of_sizes")
+                what = f"cannot take {self.name}"
+                raise DescribeError("study", what, because=because, help=help)
+            self._workload.tolerance = self.tolerance
+        workload: OnnxWorkload | TorchWorkload = self._workload
+        return workload
+
+    def task(self, sizes: Mapping[str, int], seed: int) -> Task:
+        """Return the arguments of a call."""
+        return self.workload.task(sizes, seed)
+
+    def compiled(self, options: Mapping[str, Any]) -> CompiledModel:
+        """Return the model, compiled."""
+        return self.workload.compiled(options)
 
 
 @dataclass
 class OnnxWorkload:
-    """A file, at sizes of its symbolic axes.
+    """An ONNX model, at sizes of its symbolic axes.
 
+    source  a file, or the bytes of one
     values  how an input is drawn, by name: ``{"input_ids": "0:30521"}``
     """
 
-    file: Path
+    source: Path | bytes
     values: Mapping[str, str]
+    name: str = ""
     tolerance: float | None = None
     _model: Any = None
-    _wide: Any = None
+
+    @property
+    def label(self) -> str:
+        """Return the name of the file, or of the function that made the model."""
+        return self.source.name if isinstance(self.source, Path) else self.name
+
+    @property
+    def content(self) -> bytes:
+        """Return the bytes of the file."""
+        return self.source.read_bytes() if isinstance(self.source, Path) else self.source
 
     @property
     def model(self) -> Any:
         """Return the model as offcut takes it, with its default arguments."""
         if self._model is None:
-            self._model = oc.from_onnx(str(self.file))
+            self._model = oc.from_onnx(self._given)
         return self._model
+
+    @property
+    def _given(self) -> Any:
+        return str(self.source) if isinstance(self.source, Path) else self.source
 
     def task(self, sizes: Mapping[str, int], seed: int) -> Task:
         """Return an array for each input."""
         inputs, rng = self.model.inputs, np.random.default_rng(seed)
-        known = {size.name: _size(sizes, size.name, self.file) for size in self.model.sizes}
+        known = {size.name: self._size(sizes, size.name) for size in self.model.sizes}
         for given, names in ((sizes, known), (self.values, inputs)):
             for name in given:
                 if name not in names:
-                    what = f"cannot measure {self.file.name}"
+                    what = f"cannot measure {self.label}"
                     because = f"it has no {name!r}, but {', '.join(names) or 'none'}"
                     raise DescribeError("study", what, because=because)
         operands = {
@@ -98,46 +163,35 @@ class OnnxWorkload:
             )
             for name, one in inputs.items()
         }
-        moved = self.file.stat().st_size + sum(array.nbytes for array in operands.values())
+        content = self.content
+        moved = len(content) + sum(array.nbytes for array in operands.values())
         kind = next((one.dtype.name for one in operands.values() if one.dtype.kind == "f"), "int8")
-        model = ModelTask(self.file.read_bytes(), operands)
-        return Task(dict(sizes), operands, {}, kind, 0, moved, lambda: self._exact(operands), model)
+        model = ModelTask(content, operands)
+        return Task(dict(sizes), operands, {}, kind, 0, moved, lambda: self._exact(model), model)
 
     def compiled(self, options: Mapping[str, Any]) -> CompiledModel:
         """Return the model, compiled."""
         taken = _options(options)
-        return CompiledModel(oc.from_onnx(str(self.file), **taken) if taken else self.model)
+        return CompiledModel(oc.from_onnx(self._given, **taken) if taken else self.model)
 
-    def _exact(self, operands: Mapping[str, Array]) -> Exact:
-        """Return the results by onnxruntime where it is installed, else by the model in float64."""
+    def _exact(self, task: ModelTask) -> Exact:
+        """Return the results in float64 where onnx's reference evaluator has the operators; the answer says by what."""
         tolerance = TOLERANCE["float32"] * 10 if self.tolerance is None else self.tolerance
-        from offcut.core.extras import is_installed
-
-        if is_installed("onnxruntime"):
-            import onnxruntime
-
-            session = onnxruntime.InferenceSession(self.file, providers=["CPUExecutionProvider"])
-            return Exact(
-                tuple(session.run(None, dict(operands))), tolerance, "onnxruntime in float32"
-            )
+        found = exact_results(task.file, task.feed)
+        if found is not None:
+            return Exact(found[0], tolerance, found[1])
         from offcut.graph.interpret import interpreted
 
         imported = self.model.imported
-        named = {imported.inputs[name]: array for name, array in operands.items()}
-        made = interpreted(imported.bound, named)
+        given = {imported.inputs[name]: array for name, array in task.feed.items()}
+        made = interpreted(imported.bound, given)
         return Exact(tuple(made.values()), tolerance, "the interpreter")
 
-
-def _size(sizes: Mapping[str, int], name: str, file: Path) -> int:
-    if name not in sizes:
-        help = (f"sizes = {{{name} = [1, 8]}}",)
-        raise DescribeError(
-            "study",
-            f"cannot measure {file.name}",
-            because=f"its size {name!r} has no value",
-            help=help,
-        )
-    return sizes[name]
+    def _size(self, sizes: Mapping[str, int], name: str) -> int:
+        if name not in sizes:
+            because, help = f"its size {name!r} has no value", (f"sizes = {{{name} = [1, 8]}}",)
+            raise DescribeError("study", f"cannot measure {self.label}", because=because, help=help)
+        return sizes[name]
 
 
 @dataclass(frozen=True)
@@ -153,13 +207,53 @@ class TorchWorkload:
     """A module of torch.
 
     inputs  a function of sizes by name that gives the tensors of a call
+    axes    the extents of each size
     """
 
     module: Any
     inputs: Callable[..., Sequence[Any]]
-    axes: tuple[str, ...]
+    axes: Mapping[str, Values]
     tolerance: float | None = None
-    _compiled: dict[str, Any] = field(default_factory=dict)
+    _wide: Any = None
+    _file: bytes = b""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the module's arguments."""
+        return tuple(inspect.signature(self.module.forward).parameters)
+
+    @property
+    def example(self) -> tuple[Any, ...]:
+        """Return the tensors of a call whose sizes are those of the study at the most, no two alike, and none of them 1."""
+        return tuple(self.inputs(**self._sizes(0)))
+
+    @property
+    def free(self) -> tuple[tuple[int, ...], ...]:
+        """Return the axes of each argument that vary with the sizes that are swept; all axes, where no size has a name."""
+        if not self.axes:
+            return tuple(tuple(range(one.dim())) for one in self.example)
+        larger = self.inputs(**self._sizes(7))
+        return tuple(
+            tuple(k for k, (a, b) in enumerate(zip(x.shape, y.shape, strict=True)) if a != b)
+            for x, y in zip(self.example, larger, strict=True)
+        )
+
+    def _sizes(self, more: int) -> dict[str, int]:
+        sizes: dict[str, int] = {}
+        for name, values in self.axes.items():
+            extent = max(values.weights)
+            if values.swept:
+                extent = max(extent, 2) + more
+                while extent in sizes.values():
+                    extent += 1
+            sizes[name] = extent
+        return sizes
+
+    def file(self) -> bytes:
+        """Return the module as an ONNX file in which the axes are free that vary with the sizes."""
+        if not self._file:
+            self._file = _exported(self.module.eval(), self.example, self.names, self.free)
+        return self._file
 
     def task(self, sizes: Mapping[str, int], seed: int) -> Task:
         """Return the tensors of a call as arrays; torch's generator is seeded with `seed`."""
@@ -167,54 +261,106 @@ class TorchWorkload:
 
         torch.manual_seed(seed)
         given = tuple(self.inputs(**sizes))
-        operands = {f"input {number}": one.numpy() for number, one in enumerate(given)}
+        operands = {name: one.numpy() for name, one in zip(self.names, given, strict=False)}
         every = (*self.module.state_dict().values(), *given)
         moved = sum(one.nbytes for one in every)
-        kind = next((one.dtype.name for one in operands.values() if one.dtype.kind == "f"), "int8")
-        model = TorchTask(self.module, given)
-        return Task(dict(sizes), operands, {}, kind, 0, moved, lambda: self._exact(given), model)
+        kind = next(
+            (one.dtype.name for one in operands.values() if one.dtype.kind == "f"), "float32"
+        )
+        model = TorchTask(self.module, given, lambda: ModelTask(self.file(), operands))
+        flop = _flop_of(self.module.eval(), given)
+        return Task(dict(sizes), operands, {}, kind, flop, moved, lambda: self.exact(given), model)
 
     def compiled(self, options: Mapping[str, Any]) -> CompiledModel:
-        """Return the module, taken by `oc.from_torch` with each axis free that varies with the sizes."""
+        """Return the module, taken by one of `DOORS` with each axis free that varies with the sizes."""
         import torch
 
-        one, other = (
-            {name: size + number for number, name in enumerate(self.axes)} for size in (2, 9)
-        )
-        example, larger = tuple(self.inputs(**one)), tuple(self.inputs(**other))
-        free = tuple(
-            {
-                axis: torch.export.Dim.AUTO
-                for axis, (a, b) in enumerate(zip(x.shape, y.shape, strict=True))
-                if a != b
-            }
-            for x, y in zip(example, larger, strict=True)
-        )
+        taken = _options(options, (*TAKEN, "door"))
+        if taken.pop("door", DOORS[0]) == "onnx":
+            return CompiledModel(oc.from_onnx(self.file(), **taken))
+        free = tuple(dict.fromkeys(axes, torch.export.Dim.AUTO) for axes in self.free)
         with torch.no_grad():
-            model = oc.from_torch(
-                self.module.eval(), example, dynamic_shapes=free, **_options(options)
-            )
-        return CompiledModel(model, tuple(inspect.signature(self.module.forward).parameters))
+            model = oc.from_torch(self.module.eval(), self.example, dynamic_shapes=free, **taken)
+        return CompiledModel(model, self.names)
 
-    def _exact(self, given: Sequence[Any]) -> Exact:
+    def exact(self, given: Sequence[Any]) -> Exact:
+        """Return what a call of these tensors must give, by the module in float64."""
         import copy
 
         import torch
 
-        wide = copy.deepcopy(self.module).double().eval()
+        if self._wide is None:
+            self._wide = copy.deepcopy(self.module).double().eval()
         with torch.no_grad():
-            made = wide(*(one.double() if one.is_floating_point() else one for one in given))
+            made = self._wide(*(one.double() if one.is_floating_point() else one for one in given))
         made = made if isinstance(made, tuple | list) else (made,)
         tolerance = TOLERANCE["float32"] * 10 if self.tolerance is None else self.tolerance
         return Exact(tuple(one.numpy() for one in made), tolerance, "torch in float64")
 
 
+def _exported(
+    module: Any,
+    example: Sequence[Any],
+    names: Sequence[str],
+    free: Sequence[Sequence[int]],
+) -> bytes:
+    """Return an ONNX file, by torch's older exporter, or by the newer one where that one fails.
+
+    Raises what the older one raises, where both fail.
+    """
+    import io
+    import warnings
+
+    import torch
+
+    labels = [
+        {axis: f"{name}_{axis}" for axis in axes} for name, axes in zip(names, free, strict=False)
+    ]
+    used = list(names[: len(labels)])
+    older = {"dynamo": False, "dynamic_axes": dict(zip(used, labels, strict=True))}
+    newer = {"dynamic_shapes": tuple(labels), "external_data": False, "verbose": False}
+
+    def exported(options: Mapping[str, Any]) -> bytes:
+        file = io.BytesIO()
+        torch.onnx.export(module, tuple(example), file, input_names=used, **options)
+        return file.getvalue()
+
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        try:
+            return exported(older)
+        except Exception as error:  # of the exporter, of any kind
+            try:
+                return exported(newer)
+            except Exception:
+                raise error from None
+
+
+def _flop_of(module: Any, given: Sequence[Any]) -> int:
+    """Return the operations of the products that a module does on these tensors."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    known = {torch.ops.aten.mkldnn_rnn_layer: _recurrent_flop}
+    with FlopCounterMode(display=False, custom_mapping=known) as counter, torch.no_grad():
+        module(*given)
+    return int(counter.get_total_flops())
+
+
+def _recurrent_flop(
+    x: Sequence[int], read: Sequence[int], carried: Sequence[int], *_: Any, **__: Any
+) -> int:
+    """Return the operations of a recurrent layer, by the shapes of its argument and of its two matrices."""
+    return 2 * math.prod(x[:-1]) * (math.prod(read) + math.prod(carried))
+
+
 @dataclass(frozen=True)
 class TorchTask:
-    """What a peer is given of a module: itself, and the tensors of a call."""
+    """What a peer is given of a module: itself, the tensors of a call, and what exports it to ONNX."""
 
     module: Any
     given: Sequence[Any]
+    exported: Callable[[], ModelTask]
 
 
 @dataclass(frozen=True)
@@ -233,6 +379,13 @@ class CompiledModel:
         if self.arguments:
             given = tuple(task.for_peers.given)
         return (lambda: self.model(*given)), results_of
+
+    @property
+    def way(self) -> str:
+        """Return the model's name as a contender, and what torch runs of it."""
+        if not self.arguments:
+            return "offcut"
+        return ", ".join(("offcut", *str(self.model.report).splitlines()[:1]))
 
     def cost(self, task: Task) -> Any:
         """Return the model's predicted cost; None where it has none."""

@@ -16,7 +16,7 @@ from offcut.studies.described import LARGEST, Described
 from offcut.studies.errors import check_keys, number_of, raised, refusal, text_of, texts_of
 from offcut.studies.models import model_workload
 from offcut.studies.named import digest_of_file, named
-from offcut.studies.sizes import Point, Values, points_of, read_values
+from offcut.studies.sizes import Point, Values, axes_of, points_of, read_values
 from offcut.studies.suites import suite_operators
 from offcut.studies.tasks import Operator, Workload
 
@@ -28,8 +28,8 @@ OWN_KEYS: Mapping[str, tuple[str, ...]] = {
     "einsum": ("epilogue",),
     "op": ("inputs", "arguments"),
     "program": (),
-    "model": ("inputs",),
-    "describe": (),
+    "model": ("arguments",),
+    "describe": ("arguments",),
     "suite": ("only",),
 }
 EPILOGUES = ("bias", "residual", "relu", "gelu", "sigmoid", "silu", "tanh")
@@ -89,10 +89,10 @@ def _operator(kind: str, table: Mapping[str, Any], at: str, folder: Path) -> Ope
     if isinstance(sizes, list):
         axes, points = _listed(sizes, f"{at}.sizes")
     elif isinstance(sizes, Mapping):
-        axes = {
+        extents = {
             name: read_values(given, f"{at}.sizes.{name}", folder) for name, given in sizes.items()
         }
-        points = points_of(axes)
+        axes, points = axes_of(extents, f"{at}.sizes"), points_of(extents)
     else:
         raise refusal(f"{at}.sizes", f"{sizes!r} is no table", "sizes = {m = [1, 7], k = 64}")
     try:
@@ -294,8 +294,9 @@ def _op(
         dims = tuple(extents[part] if part in extents else int(part) for part in parts)
         placeholders.append(oc.placeholder(dims, element, name=label))
     arguments = dict(_table_of(table, "arguments", at, "arguments = {axis = 1}"))
+    given, others = _bound_arguments(function, placeholders, arguments)
     try:
-        inspect.signature(function).bind(*placeholders, **arguments)
+        inspect.signature(function).bind(*given, **others)
     except TypeError as error:
         raise refusal(
             f"{at}.arguments",
@@ -303,7 +304,7 @@ def _op(
             f"oc.ops.{name}{inspect.signature(function)}",
         ) from error
     constants = _constants(table, letters, axes, at)
-    result = function(*placeholders, **arguments)
+    result = function(*given, **others)
     shapes = {
         label: given if isinstance(given, str) else dict(given) for label, given in inputs.items()
     }
@@ -316,6 +317,17 @@ def _op(
         "arguments": arguments,
         "constants": list(constants),
     }
+
+
+def _bound_arguments(
+    function: Any, placeholders: Sequence[oc.Tensor], arguments: Mapping[str, Any]
+) -> tuple[Sequence[oc.Tensor], Mapping[str, Any]]:
+    """Return how a function is called: placeholders are its parameters in order, but for those that `arguments` name."""
+    parameters = inspect.signature(function).parameters
+    names = [name for name in parameters if name not in arguments][: len(placeholders)]
+    if list(parameters)[: len(names)] == names or len(names) < len(placeholders):
+        return placeholders, arguments
+    return (), {**dict(zip(names, placeholders, strict=True)), **arguments}
 
 
 def _program(
@@ -347,19 +359,25 @@ def _own(
     """Return what a user's function describes: it takes extents by name, and gives ``(output, inputs)`` or a `Workload`."""
     text = text_of(table, "describe", at)
     own = named(text, "offcut.operators", folder, f"{at}.describe")
-    made = own.value(**_extents(axes, table, at))
+    arguments = dict(_table_of(table, "arguments", at, "arguments = {channels = 64}"))
+    made = own.value(**_extents(axes, table, at), **arguments)
     if not isinstance(made, tuple):
         workload: Workload = made
         if not all(hasattr(workload, name) for name in ("task", "compiled")):
             raise refusal(f"{at}.describe", f"it gave {made!r}", "return output, [A, B]")
-        return workload, {"describe": text, "digest": own.digest}
+        return workload, {"describe": text, "digest": own.digest, "arguments": arguments}
     if len(made) != 2 or not all(isinstance(one, oc.Tensor) for one in _items(made[1])):
         raise refusal(f"{at}.describe", f"it gave {made!r}", "return output, [A, B]")
     output, inputs = made[0], _items(made[1])
     letters = {tensor.name: [str(extent) for extent in tensor.shape] for tensor in inputs}
     constants = _constants(table, letters, axes, at)
     workload = Described(output, inputs, constants, table.get("values", {}))
-    return workload, {"describe": text, "digest": own.digest, "constants": list(constants)}
+    return workload, {
+        "describe": text,
+        "digest": own.digest,
+        "arguments": arguments,
+        "constants": list(constants),
+    }
 
 
 def _table_of(table: Mapping[str, Any], key: str, at: str, example: str) -> Mapping[str, Any]:

@@ -23,15 +23,17 @@ caption{text-align:left;font-weight:600;padding:.3em 0}th,td{padding:.2em .7em;b
 .n{text-align:right;font-variant-numeric:tabular-nums}.warn{background:#fff3cd;padding:.6em 1em}img{max-width:100%}pre{font-size:12px;overflow-x:auto}"""
 
 
-def write_report(definition: Definition, samples: Mapping[str, Sample], folder: Path) -> None:
-    """Write a study's tables, pictures and report; without matplotlib, the report says what is missing."""
+def write_report(
+    definition: Definition, samples: Mapping[str, Sample], folder: Path
+) -> tuple[Table, ...]:
+    """Write a study's tables, pictures and report, and return the tables; without matplotlib, the report says what is missing."""
     results = results_of(definition, samples)
     facts = [
         f"study {definition.name}",
         *environment_lines(results, folder),
         *warnings(results, samples),
     ]
-    made = [one for one in tables(results) if one.rows]
+    made = tables_of(results)
     for table in made:
         (folder / f"{table.name}.csv").write_text(as_csv(table, facts), encoding="utf-8")
         (folder / f"{table.name}.tex").write_text(as_latex(table, facts), encoding="utf-8")
@@ -43,6 +45,12 @@ def write_report(definition: Definition, samples: Mapping[str, Sample], folder: 
     (folder / "report.html").write_text(
         _page(results, made, pictures, facts, folder), encoding="utf-8"
     )
+    return made
+
+
+def tables_of(results: Results) -> tuple[Table, ...]:
+    """Return the tables that have rows."""
+    return tuple(one for one in tables(results) if one.rows)
 
 
 def environments(results: Results, folder: Path) -> list[dict[str, Any]]:

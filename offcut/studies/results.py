@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from offcut.experiment.timing import Ratio
 from offcut.studies.definition import Definition
+from offcut.studies.rows import Row
 from offcut.studies.samples import Sample
-from offcut.studies.sizes import Point
 from offcut.studies.statistics import (
     Mean,
     Regret,
@@ -17,39 +16,8 @@ from offcut.studies.statistics import (
     is_loaded,
     median,
     percentiles,
-    ratio,
     regret,
 )
-from offcut.studies.tasks import Operator
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """An operator at a vector of sizes.
-
-    samples  by contender; those that are measured, failed ones too
-    """
-
-    operator: Operator
-    point: Point
-    samples: Mapping[str, Sample]
-
-    @property
-    def label(self) -> str:
-        """Return the row's name among all."""
-        return f"{self.operator.name} {self.point}"
-
-    def seconds(self, contender: str) -> float | None:
-        """Return a contender's median; None where it has none."""
-        sample = self.samples.get(contender)
-        return median(sample) if sample is not None and sample.seconds else None
-
-    def over(self, contender: str, baseline: str) -> Ratio | None:
-        """Return the baseline's time over that of a contender: above 1, the contender is faster."""
-        this, other = self.samples.get(contender), self.samples.get(baseline)
-        if this is None or other is None or not this.seconds or not other.seconds:
-            return None
-        return ratio(other, this)
 
 
 @dataclass(frozen=True)
@@ -79,9 +47,9 @@ class Results:
         """Return how many cells were measured on a machine that others used."""
         return sum(1 for one in self.samples if one.seconds and is_loaded(one))
 
-    def of(self, operator: Operator) -> tuple[Row, ...]:
-        """Return the rows of an operator."""
-        return tuple(row for row in self.rows if row.operator is operator)
+    def of(self, operator: str) -> tuple[Row, ...]:
+        """Return the rows of the operator of that name."""
+        return tuple(row for row in self.rows if row.operator == operator)
 
     def times(self, contender: str, rows: Sequence[Row] | None = None) -> dict[str, float]:
         """Return a contender's medians by row."""
@@ -93,7 +61,7 @@ class Results:
     ) -> Mean | None:
         """Return the weighted geometric mean of `Row.over`; each operator weighs the same."""
         pairs = [
-            (row.over(contender, baseline), row.point.weight)
+            (row.over(contender, baseline), row.weight)
             for row in (self.rows if rows is None else rows)
         ]
         known = [(one, weight) for one, weight in pairs if one is not None]
@@ -105,9 +73,7 @@ class Results:
         for row in rows:
             sample = row.samples.get(contender)
             if sample is not None and sample.seconds:
-                each += [
-                    (second, row.point.weight / len(sample.seconds)) for second in sample.seconds
-                ]
+                each += [(second, row.weight / len(sample.seconds)) for second in sample.seconds]
         return percentiles(each)
 
     @property
@@ -117,15 +83,15 @@ class Results:
 
     def regrets(self, contender: str) -> tuple[Regret | None, Regret | None]:
         """Return the regret of one of ours against the best fixed one of an operator, and against the best at each vector of sizes."""
-        weights = {row.label: row.point.weight for row in self.rows}
+        weights = {row.label: row.weight for row in self.rows}
         fixed: dict[str, float] = {}
         for operator in self.definition.operators:
-            rows = self.of(operator)
+            rows = self.of(operator.name)
             whole = {name: self.times(name, rows) for name in self.ours}
             whole = {name: one for name, one in whole.items() if len(one) == len(rows)}
             if whole:
                 sums = {
-                    name: sum(one[row.label] * row.point.weight for row in rows)
+                    name: sum(one[row.label] * row.weight for row in rows)
                     for name, one in whole.items()
                 }
                 fixed |= whole[min(sums, key=lambda name: sums[name])]
@@ -157,11 +123,9 @@ def results_of(definition: Definition, samples: Mapping[str, Sample]) -> Results
     """Return a study's results: the samples of the cells that its file has now."""
     rows: dict[tuple[str, str], Row] = {}
     for operator, point, contender, cell in definition.cells():
-        row = rows.setdefault((operator.name, str(point)), Row(operator, point, {}))
+        key = operator.name, str(point)
+        row = rows.setdefault(key, Row(*key, {}, point.sizes, point.weight))
         if cell in samples:
-            rows[operator.name, str(point)] = Row(
-                operator, point, {**row.samples, contender.name: samples[cell]}
-            )
-    return Results(
-        definition, tuple(rows.values()), tuple(one.name for one in definition.contenders)
-    )
+            rows[key] = replace(row, samples={**row.samples, contender.name: samples[cell]})
+    names = tuple(one.name for one in definition.contenders)
+    return Results(definition, tuple(rows.values()), names)

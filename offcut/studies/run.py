@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from offcut.errors import OffcutError
-from offcut.experiment.outputs import check_writable
-from offcut.experiment.table import wide_console
+from offcut.experiment.limits import Limits
+from offcut.experiment.outputs import check_writable, wide_console
 from offcut.experiment.timing import Timing, measure
 from offcut.search.pool import LOCAL, Pool, pool_of
 from offcut.studies.contenders import Contender, Ready
@@ -29,12 +29,22 @@ from offcut.studies.environment import (
     write_environment,
 )
 from offcut.studies.errors import raised
+from offcut.studies.lock import locked
 from offcut.studies.measures import Cell, read_measure
-from offcut.studies.report import write_report
-from offcut.studies.samples import FILE, Sample, append_sample, read_samples
+from offcut.studies.report import tables_of, write_report
+from offcut.studies.results import results_of
+from offcut.studies.rows import Row
+from offcut.studies.samples import FILE, WRONG, Sample, append_sample, read_samples
 from offcut.studies.sizes import Point
-from offcut.studies.study_files import SentStudy, pack_study
+from offcut.studies.statistics import median
+from offcut.studies.study_files import pack_study
+from offcut.studies.table import Table
 from offcut.studies.tasks import Operator, Task
+
+SIMULATED = "simulated"
+"""The clock of a machine that is simulated."""
+SLOW = "a call is expected to last longer"
+"""What the reason of a contender begins with that was left out for its rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +65,18 @@ class Outcome:
 
     folder    that its files are in
     measured  cells of this run; kept: those that an earlier run had measured; failed: cells that have a reason in place of times
+    wrong     of those, the ones whose values were wrong
+    left      rows that were not begun, since the time was over
+    tables    those of the report, by name
     """
 
     folder: Path
     measured: int
     kept: int
     failed: int
+    wrong: int = 0
+    left: int = 0
+    tables: Mapping[str, Table] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
         failed = f", {self.failed} failed" if self.failed else ""
@@ -73,6 +89,7 @@ def study(
     *,
     seconds_per_cell: float | None = None,
     retry: bool = False,
+    cells: str = "",
     short: bool = False,
     pool: str | Pool | None = None,
 ) -> Outcome:
@@ -82,37 +99,68 @@ def study(
     out   the folder; None: ``out`` and the study's name beside the file
     seconds_per_cell  in place of the file's
     retry whether cells that failed are tried again
-    short whether it is the short form, which the file's table ``[short]`` describes
+    cells a regular expression: only rows whose operator and sizes have it
+    short whether it is the short form, which the file's table ``[short]`` describes; without one, three rows of each operator for
+          at most 0.04 s a cell
     pool  the address of a dask scheduler, ``tls://host:port``, over whose workers cells are spread, or a `Pool`; None,
           ``local``: this process measures
 
-    Raises DescribeError for a file that cannot be read, OffcutError for a folder that cannot be written, TargetError for a pool
-    without devices.
+    Raises DescribeError for a file that cannot be read, OffcutError for a folder that cannot be written or that another process
+    measures into, TargetError for a pool without devices.
     """
-    definition = read_definition(Path(file), seconds_per_cell, short)
-    folder = folder_of(definition, Path(file), out)
-    check_writable(folder / FILE, "study")
-    kept = read_samples(folder / FILE)
-    groups = missing_groups(definition, kept, retry)
+    definition = read_definition(Path(file), seconds_per_cell, short).narrowed(cells)
     workers = None if pool is None else pool_of(pool, "study")
+    folder = folder_of(definition, Path(file), out)
+    return run_study(definition, folder, retry=retry, pool=workers)
+
+
+def run_study(
+    definition: Definition,
+    folder: Path,
+    *,
+    retry: bool = False,
+    again: bool = False,
+    seconds: float = math.inf,
+    tell: Callable[[Row], None] | None = None,
+    report: bool = True,
+    pool: Pool | None = None,
+) -> Outcome:
+    """Measure what `folder` does not have of a study, and write tables and figures.
+
+    retry    whether cells that failed are tried again; again: all cells
+    seconds  from the begin on, after which no row is begun but the first; a pool begins all
+    tell     told of each row as soon as it is measured; not by a pool
+    report   whether files are written beside the samples
+    pool     whose workers measure; None: this process does
+
+    Raises OffcutError for a folder that cannot be written, or that another process measures into.
+    """
+    check_writable(folder / FILE, "study")
     try:
-        if workers is None or workers.address == LOCAL or not groups:
-            measured = measure_groups(definition, groups, folder)
-        else:
-            cells = frozenset(cell for group in groups for cell in group.cells)
-            packed = pack_study(Path(file), seconds_per_cell, short, cells)
-            measured = measure_groups_pooled(definition, groups, folder, packed, workers)
-        samples = read_samples(folder / FILE)
-        write_report(definition, samples, folder)
+        with locked(folder):
+            kept = read_samples(folder / FILE)
+            groups = missing_groups(definition, {} if again else kept, retry)
+            if pool is None or pool.address == LOCAL or not groups:
+                done, left = measure_groups(definition, groups, folder, seconds, tell)
+            else:
+                done, left = measure_groups_pooled(definition, groups, folder, pool), 0
+            samples = read_samples(folder / FILE)
+            if report:
+                tables = write_report(definition, samples, folder)
+            else:
+                tables = tables_of(results_of(definition, samples))
     except OSError as error:  # a full disk, a folder in the place of a file
         because = error.strerror or str(error)
         help = ("the same command goes on with what is measured",)
         at = str(error.filename or folder)
         raise OffcutError("study", "cannot write", at=at, because=because, help=help) from error
     cells = {cell for _, _, _, cell in definition.cells()}
-    failed = sum(1 for cell in cells if cell in samples and samples[cell].failed)
-    again = {cell for group in groups for cell in group.cells}
-    return Outcome(folder, measured, len((cells & kept.keys()) - again), failed)
+    failed = [samples[cell].failed for cell in cells if cell in samples and samples[cell].failed]
+    wrong = sum(1 for one in failed if one.startswith(WRONG))
+    asked = {cell for group in groups for cell in group.cells}
+    remaining = len((cells & kept.keys()) - asked)
+    by_name = {table.name: table for table in tables}
+    return Outcome(folder, done, remaining, len(failed), wrong, left, by_name)
 
 
 def folder_of(definition: Definition, file: Path, out: str | Path | None) -> Path:
@@ -140,42 +188,71 @@ def groups_of(definition: Definition, cells: frozenset[str]) -> list[Group]:
     return list(groups.values())
 
 
-def measure_groups(definition: Definition, groups: Sequence[Group], folder: Path) -> int:
-    """Measure the cells of `groups`, each written as soon as its group is; the number of them."""
+def measure_groups(
+    definition: Definition,
+    groups: Sequence[Group],
+    folder: Path,
+    seconds: float = math.inf,
+    tell: Callable[[Row], None] | None = None,
+) -> tuple[int, int]:
+    """Measure the cells of `groups`, each written as soon as its group is; how many, and how many groups were left out.
+
+    seconds  after which no group is begun but the first
+    tell     told of each row
+    """
     if not groups:
-        return 0
+        return 0, 0
     where = environment()
-    done = 0
+    count = sum(len(group.cells) for group in groups)
+    done, begun = 0, time.monotonic()
+    limits = Limits(definition.threads) if definition.limits else None
+    rates: dict[tuple[str, str], float] = {}
     with _progress() as bar:
-        task = bar.add_task(definition.name, total=sum(len(group.cells) for group in groups))
-        for group in groups:
+        task = bar.add_task(definition.name, total=count)
+        for number, group in enumerate(groups):
+            if number and time.monotonic() - begun > seconds:
+                return done, len(groups) - number
             bar.update(task, description=f"{group.operator.name} {group.point}"[:48])
-            for sample in group_samples(definition, group):
+            samples: dict[str, Sample] = {}
+            known = {
+                who: rate
+                for (operator, who), rate in rates.items()
+                if operator == group.operator.name
+            }
+            for sample in group_samples(definition, group, limits, known):
                 write_sample(definition, folder, sample, where)
+                samples[sample.contender] = sample
+                if sample.seconds and (sample.flop or sample.moved):
+                    rate = (sample.flop or sample.moved) / median(sample)
+                    rates[group.operator.name, sample.contender] = rate
                 done += 1
                 bar.advance(task)
-    return done
+            if tell is not None:
+                tell(Row(group.operator.name, str(group.point), samples, group.point.sizes))
+    return done, 0
 
 
 def measure_groups_pooled(
-    definition: Definition, groups: Sequence[Group], folder: Path, study: SentStudy, pool: Pool
+    definition: Definition, groups: Sequence[Group], folder: Path, pool: Pool
 ) -> int:
     """Measure the cells of `groups` on the devices of a pool, each written as soon as its group is here; the number of them."""
     from offcut.studies.pooled import measure_pooled
     from offcut.studies.remote import Result
 
+    cells = frozenset(cell for group in groups for cell in group.cells)
+    study = pack_study(definition.file, definition.seconds, definition.short, cells)
     done = 0
     with _progress() as bar:
-        task = bar.add_task(definition.name, total=sum(len(group.cells) for group in groups))
+        task = bar.add_task(definition.name, total=len(cells))
 
-        def tell(result: Result) -> None:
+        def write(result: Result) -> None:
             nonlocal done
             for sample in result.samples:
                 write_sample(definition, folder, sample, result.environment)
                 done += 1
                 bar.advance(task)
 
-        measure_pooled(study, groups, pool, tell)
+        measure_pooled(study, groups, pool, write)
     return done
 
 
@@ -200,12 +277,20 @@ def _progress() -> Progress:
     return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
-def group_samples(definition: Definition, group: Group) -> Iterator[Sample]:
-    """Yield a sample for each cell of a group: first those of calls, which take turns, then what else is measured."""
+def group_samples(
+    definition: Definition,
+    group: Group,
+    limits: Limits | None = None,
+    rates: Mapping[str, float] | None = None,
+) -> Iterator[Sample]:
+    """Yield a sample for each cell of a group: first those of calls, which take turns, then what else is measured.
+
+    limits, rates  as of `measured_group`
+    """
     measures = {cell: definition.entry(one.name).measure for cell, one in group.cells.items()}
     calls = {cell: one for cell, one in group.cells.items() if measures[cell] == CALL}
     if calls:
-        yield from measured_group(definition, replace(group, cells=calls))
+        yield from measured_group(definition, replace(group, cells=calls), limits, rates)
     for cell, contender in group.cells.items():
         if cell in calls:
             continue
@@ -219,8 +304,17 @@ def group_samples(definition: Definition, group: Group) -> Iterator[Sample]:
             yield replace(blank, failed=reason(error))
 
 
-def measured_group(definition: Definition, group: Group) -> Iterator[Sample]:
-    """Yield a sample for each cell: checked against the exact result, then measured in turns with the others."""
+def measured_group(
+    definition: Definition,
+    group: Group,
+    limits: Limits | None = None,
+    rates: Mapping[str, float] | None = None,
+) -> Iterator[Sample]:
+    """Yield a sample for each cell: checked against the exact result, then measured in turns with the others.
+
+    limits  of the machine, if they are measured too: before and after, of which the tighter one counts
+    rates   operations, or bytes, per second of contenders in the operator's rows before
+    """
     date = datetime.now(UTC).isoformat(timespec="seconds")
     turns = digest({"cells": sorted(group.cells), "date": date})
     blank = Sample("", group.operator.name, group.point.sizes, "", (), turns=turns, date=date)
@@ -235,18 +329,35 @@ def measured_group(definition: Definition, group: Group) -> Iterator[Sample]:
             sample = replace(blank, cell=cell, contender=contender.name, peer=contender.is_peer)
             yield replace(sample, failed=reason(error))
         return
+    before = None if limits is None else limits.now(task.flop, task.moved, task.kind)
     for cell, contender in group.cells.items():
+        rate = (rates or {}).get(contender.name, math.inf)
+        if (task.flop or task.moved) / rate > definition.patience:
+            failed[cell] = f"{SLOW} than {definition.patience:g} s, by its rate in the rows before"
+            continue
         try:
             one = contender.ready(group.operator, task)
             results = one.read(one.run())
             errors[cell] = exact.error(results)
-            if errors[cell] > exact.tolerance:
-                failed[cell] = f"wrong values: {exact.difference(results)}"
+            wrong = exact.mismatch(results)
+            if wrong:
+                failed[cell] = f"{WRONG}: {wrong}"
             else:
                 ready[cell] = one
         except (Exception, SystemExit) as error:  # what stops one contender is a row that says why
             failed[cell] = reason(error)
-    timings, load, clock = _in_turns(definition, group, ready, failed)
+    simulated = {
+        cell: Timing((one.simulated,), 1)
+        for cell, one in ready.items()
+        if one.simulated is not None
+    }
+    timed = {cell: one for cell, one in ready.items() if cell not in simulated}
+    timings, load, clock = _in_turns(definition, group, timed, failed)
+    timings = {**timings, **simulated}
+    if before is not None and limits is not None:
+        after = limits.now(task.flop, task.moved, task.kind)
+        bound = min(before, after, key=lambda one: one.seconds)
+        blank = replace(blank, limit=bound.seconds, limit_by=bound.by)
     for cell, contender in group.cells.items():
         sample = replace(blank, cell=cell, contender=contender.name, peer=contender.is_peer)
         sample = replace(sample, exact=exact.by)
@@ -263,7 +374,7 @@ def measured_group(definition: Definition, group: Group) -> Iterator[Sample]:
             round=tuple(range(len(timing.samples))),
             order=timing.places,
             way=one.way,
-            clock=clock,
+            clock=SIMULATED if cell in simulated else clock,
             error=off,
             compile_seconds=round(one.compile_seconds, 4),
             load=asdict(load),

@@ -14,6 +14,8 @@ from offcut.studies.environment import digest
 from offcut.studies.errors import refusal
 
 FILE = "samples.jsonl"
+WRONG = "wrong values"
+"""What a failure begins with where a contender gave another result than the exact one."""
 _KINDS = {
     **dict.fromkeys(
         ("cell", "operator", "contender", "turns", "clock", "environment", "device"), str
@@ -40,6 +42,8 @@ class Sample:
     exact       how that result was computed
     predicted   seconds; None of a peer. energy: joules that are predicted. bytes: from each memory, predicted
     flop, moved operations, and bytes of operands and results
+    limit       the least seconds that the machine allows, measured before and after the row; 0 where it was not
+    limit_by    the instruction, or the memory, that it is by
     peak        operations per second of the unit that the most of them run on; 0 where unknown
     device      of a pool, that measured it; "" of the process that the study ran in
     load        of the machine, meanwhile
@@ -65,6 +69,8 @@ class Sample:
     bytes: Mapping[str, int] = field(default_factory=dict)
     flop: int = 0
     moved: int = 0
+    limit: float = 0.0
+    limit_by: str = ""
     compile_seconds: float = 0.0
     load: Mapping[str, float] = field(default_factory=dict)
     environment: str = ""

@@ -80,16 +80,46 @@ def read_values(given: Any, at: str, folder: Path) -> Values:
     raise refusal(at, f"{given!r} are no sizes", *EXAMPLES)
 
 
-def points_of(axes: Mapping[str, Values]) -> tuple[Point, ...]:
-    """Return every combination of the extents; a combination weighs the product of its weights."""
-    combinations = itertools.product(*(values.weights.items() for values in axes.values()))
+def points_of(values: Mapping[str, Values]) -> tuple[Point, ...]:
+    """Return every combination of the extents; a combination weighs the product of its weights.
+
+    values  by axis, or by several axes with commas between, which have one extent at each point
+    """
+    combinations = itertools.product(*(one.weights.items() for one in values.values()))
     return tuple(
         Point(
-            {name: extent for name, (extent, _) in zip(axes, one, strict=True)},
+            {
+                name: extent
+                for key, (extent, _) in zip(values, one, strict=True)
+                for name in names_of(key)
+            },
             math.prod(weight for _, weight in one),
         )
         for one in combinations
     )
+
+
+def axes_of(values: Mapping[str, Values], at: str) -> dict[str, Values]:
+    """Return the extents of each axis, where a key may name several with commas between.
+
+    Raises DescribeError for an axis that two keys name.
+    """
+    axes: dict[str, Values] = {}
+    for key, one in values.items():
+        for name in names_of(key):
+            if name in axes:
+                raise refusal(at, f"the axis {name!r} has sizes twice", f'"{key}" alone')
+            axes[name] = one
+    return axes
+
+
+def names_of(key: str) -> tuple[str, ...]:
+    """Return the axes that a key names.
+
+    >>> names_of("i, j")
+    ('i', 'j')
+    """
+    return tuple(name.strip() for name in key.split(",") if name.strip())
 
 
 def _alike(extents: list[int]) -> Values:

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from offcut.experiment.timing import Ratio, median_interval
+from offcut.experiment.timing import Ratio, ratio_in_turns, ratio_of_medians
 from offcut.studies.samples import Sample
 
 PERCENTILES = (50, 90, 95, 99)
@@ -25,15 +25,12 @@ def median(sample: Sample) -> float:
 def ratio(this: Sample, other: Sample) -> Ratio:
     """Return the seconds of `this` over those of `other`, with its 95 % interval.
 
-    Of two that took turns, the median of the ratios of each round; of others, the ratio of the medians, with the interval that
-    both of theirs allow.
+    Of two that took turns, the median of the ratios of each round; of others, the ratio of the medians.
     """
-    effective = min(share_of(this), share_of(other))
+    shares = share_of(this), share_of(other)
     if this.turns and this.turns == other.turns:
-        pairs = [a / b for a, b in zip(this.seconds, other.seconds, strict=False)]
-        return Ratio(statistics.median(pairs), *median_interval(pairs, effective))
-    a, b = (median_interval(x.seconds, effective) for x in (this, other))
-    return Ratio(median(this) / median(other), a[0] / b[1], a[1] / b[0])
+        return ratio_in_turns(this.seconds, other.seconds, min(shares))
+    return ratio_of_medians(this.seconds, other.seconds, shares)
 
 
 def share_of(sample: Sample) -> float:

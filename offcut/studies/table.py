@@ -8,6 +8,9 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.markup import escape
+from rich.table import Table as RichTable
+
 NONE = "–"
 
 
@@ -95,3 +98,18 @@ def as_html(table: Table) -> str:
 
     body = "\n".join(row(one, "td") for one in table.rows)
     return f'<table id="{html.escape(table.name)}"><caption>{html.escape(table.caption)}</caption>\n<thead>{row(table.columns, "th")}</thead>\n<tbody>\n{body}\n</tbody></table>'
+
+
+def as_rich(table: Table) -> RichTable:
+    """Return a table as a terminal shows it, a line between operators."""
+    made = RichTable(title=escape(table.caption), title_justify="left")
+    for position, name in enumerate(table.columns):
+        made.add_column(
+            escape(name), justify="left" if position < table.texts else "right", overflow="fold"
+        )
+    for number, row in enumerate(table.rows):
+        is_grouped = table.texts > 1 and table.columns[0] == "operator"
+        if number and is_grouped and table.rows[number - 1][0] != row[0]:
+            made.add_section()
+        made.add_row(*map(escape, row))
+    return made

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from offcut.experiment.timing import Ratio, median_interval
+from offcut.experiment.timing import Ratio, Timing, median_interval
+from offcut.studies.asked import Goal
 from offcut.studies.results import Results
+from offcut.studies.rows import Row
+from offcut.studies.samples import WRONG
 from offcut.studies.statistics import PERCENTILES, Regret, is_loaded, median, share_of
 from offcut.studies.table import NONE, Table
 from offcut.studies.target_tables import target_tables
 
 
 def tables(results: Results) -> Iterator[Table]:
-    """Yield the tables: the cells, speed over the baseline, latency over the distribution of sizes, regret, predictions."""
-    yield _summary(results)
-    yield _cells(results)
+    """Yield the tables: speed over the baseline, what was asked for, the rows, the cells, latency over the distribution of sizes, regret, predictions."""
+    if len(results.contenders) > 1:
+        yield _summary(results)
+    yield asked_table(results.definition.goals, results.rows)
+    yield rows_table(results.rows, results.definition.baseline, results.contenders)
+    yield cells_table(results.rows, results.definition.baseline, results.contenders)
     yield _latency(results)
     if len(results.ours) > 1:
         yield _regret(results)
@@ -29,7 +35,7 @@ def tables(results: Results) -> Iterator[Table]:
         if one.failed
     ]
     if failures:
-        rows = tuple((row.operator.name, str(row.point), name, why) for row, name, why in failures)
+        rows = tuple((row.operator, row.name, name, why) for row, name, why in failures)
         yield Table(
             "failed",
             "Cells that were not measured, and why.",
@@ -45,7 +51,7 @@ def _summary(results: Results) -> Table:
     others = [name for name in results.contenders if name != baseline]
     rows = []
     for operator in results.definition.operators:
-        means = (results.mean_over(name, baseline, results.of(operator)) for name in others)
+        means = (results.mean_over(name, baseline, results.of(operator.name)) for name in others)
         rows.append((operator.name, *(NONE if one is None else figure(one.ratio) for one in means)))
     if len(results.definition.operators) > 1:
         means = (results.mean_over(name, baseline) for name in others)
@@ -54,12 +60,79 @@ def _summary(results: Results) -> Table:
     return Table("speed", caption, ("operator", *others), tuple(rows))
 
 
-def _cells(results: Results) -> Table:
-    """Return each cell's median with its and the baseline's time over it."""
-    baseline = results.definition.baseline
+def asked_table(goals: Iterable[Goal], rows: Sequence[Row]) -> Table:
+    """Return what is asked of contenders beside what was measured."""
+    lines = tuple(line for goal in goals for line in goal.lines(rows))
+    caption = "What is asked for, and what was measured; above 1, the contender is faster."
+    return Table("asked", caption, ("what", "asked", "measured", "where"), lines, 4)
+
+
+def rows_table(rows: Sequence[Row], contender: str, contenders: Sequence[str]) -> Table:
+    """Return everybody's median in each row, and the time of the best peer over that of `contender`."""
+    limited = any(one.limit for row in rows for one in row.measured)
+    peers = any(row.peers for row in rows)
+    columns = ("operator", "sizes", "unit", *contenders)
+    columns += (f"{contender} over the best peer",) if peers else ()
+    columns += ("limit", "by", "of it") if limited else ()
+    lines = tuple(
+        (
+            *(row.operator, row.name, row.unit),
+            *(_figure_of(row, name) for name in contenders),
+            *([_over_peers(row, contender)] if peers else []),
+            *(_limit_of(row, contender) if limited else ()),
+            _spread(row, contender),
+        )
+        for row in rows
+    )
+    caption = (
+        f"Medians of a call, and the distance of the quartiles of {contender} over its median."
+    )
+    return Table("rows", caption, (*columns, "spread"), lines, 3)
+
+
+def _figure_of(row: Row, name: str) -> str:
+    one = row.samples.get(name)
+    if one is None or not one.seconds:
+        return "WRONG" if one is not None and one.failed.startswith(WRONG) else NONE
+    return number(row.figure(one, median(one)))
+
+
+def _over_peers(row: Row, contender: str) -> str:
+    over = row.over(contender, row.fastest(row.peers))
+    return NONE if over is None else str(over)
+
+
+def _limit_of(row: Row, contender: str) -> tuple[str, str, str]:
+    one = next((one for one in row.measured if one.limit), None)
+    if one is None:
+        return NONE, NONE, NONE
+    share = row.share(contender)
+    return (
+        number(row.figure(one, one.limit)),
+        one.limit_by,
+        NONE if share is None else f"{share:.0%}",
+    )
+
+
+def _spread(row: Row, contender: str) -> str:
+    one = row.samples.get(contender)
+    if one is None or not one.seconds:
+        return NONE
+    return f"{Timing(one.seconds, one.calls).spread:.0%}"
+
+
+def number(value: float) -> str:
+    """Return a positive number with three digits, or all before the point."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.3g}"
+
+
+def cells_table(measured: Sequence[Row], baseline: str, contenders: Sequence[str]) -> Table:
+    """Return each cell's median with its and the baseline's time over it; axes that all operators have are columns, too."""
     rows = []
-    for row in results.rows:
-        for name in results.contenders:
+    axes = {tuple(row.sizes) for row in measured}
+    named = next(iter(axes)) if len(axes) == 1 else ()
+    for row in measured:
+        for name in contenders:
             one = row.samples.get(name)
             if one is None or not one.seconds:
                 continue
@@ -67,7 +140,7 @@ def _cells(results: Results) -> Table:
             over = row.over(name, baseline)
             rows.append(
                 (
-                    *(row.operator.name, str(row.point), f"{row.point.weight:.4g}", name, one.way),
+                    *(row.operator, row.name, f"{row.weight:.4g}", name, one.way),
                     *(f"{median(one) * 1e6:.4g}", f"{low * 1e6:.4g}", f"{high * 1e6:.4g}"),
                     f"{one.flop / median(one) / 1e9:.4g}" if one.flop else NONE,
                     *(
@@ -76,6 +149,8 @@ def _cells(results: Results) -> Table:
                         else (f"{over.value:.4f}", f"{over.low:.4f}", f"{over.high:.4f}")
                     ),
                     f"{one.predicted * 1e6:.4g}" if one.predicted else NONE,
+                    f"{one.limit * 1e6:.4g}" if one.limit else NONE,
+                    one.limit_by or NONE,
                     NONE if one.error is None else f"{one.error:.2g}",
                     f"{one.energy:.3g}" if one.energy else NONE,
                     str(sum(one.bytes.values())) if one.bytes else NONE,
@@ -85,6 +160,7 @@ def _cells(results: Results) -> Table:
                         one.clock,
                         "yes" if is_loaded(one) else "no",
                     ),
+                    *(str(row.sizes[axis]) for axis in named),
                 )
             )
     columns = (
@@ -94,11 +170,13 @@ def _cells(results: Results) -> Table:
             "low",
             "high",
             "predicted µs",
+            "limit µs",
+            "limit by",
             "error",
             "predicted J",
             "predicted bytes",
         ),
-        *("rounds", "calls", "clock", "loaded"),
+        *("rounds", "calls", "clock", "loaded", *named),
     )
     caption = (
         "Medians of a call with their 95 % intervals; errors are parts of the largest element."
@@ -111,7 +189,7 @@ def _latency(results: Results) -> Table:
     rows = []
     for operator in results.definition.operators:
         for name in results.contenders:
-            found = results.latency(name, results.of(operator))
+            found = results.latency(name, results.of(operator.name))
             if found:
                 rows.append((operator.name, name, *(f"{found[p] * 1e6:.4g}" for p in PERCENTILES)))
     clocks = sorted({one.clock for one in results.samples if one.seconds})

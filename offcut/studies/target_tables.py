@@ -53,7 +53,7 @@ def _winners(results: Results, targets: Mapping[str, str]) -> Table:
             slowest = max(median(one) for one in own.values()) / median(sample)
             rows.append(
                 (
-                    *(row.operator.name, str(row.point), target, best, sample.way),
+                    *(row.operator, row.name, target, best, sample.way),
                     *(str(len(own)), f"{median(sample) * 1e6:.4g}", f"{slowest:.2f}"),
                     f"{sample.energy * 1e6:.4g}" if sample.energy else NONE,
                 )
@@ -71,7 +71,7 @@ def _energies(results: Results) -> Table:
     """Return the predicted energy of an operation, by operator and contender: the geometric mean over the sizes."""
     rows = []
     for operator in results.definition.operators:
-        cells = results.of(operator)
+        cells = results.of(operator.name)
         for name in results.contenders:
             found = [row.samples[name] for row in cells if name in row.samples]
             each = [1e12 * one.energy / one.flop for one in found if one.energy and one.flop]
@@ -118,7 +118,7 @@ def _program_sizes(results: Results) -> Table:
     rows = []
     for operator in results.definition.operators:
         size = program_size(operator.workload)
-        for row in results.of(operator)[:1]:
+        for row in results.of(operator.name)[:1]:
             for name, one in _timed(row).items():
                 if one.clock in CLOCKS:
                     figures = (f"{median(one) * 1e3:.4g}", str(len(one.seconds)))

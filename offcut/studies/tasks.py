@@ -12,12 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcut.core.dtypes import FLOATS
+from offcut.errors import DescribeError
 from offcut.experiment.contraction import Array
+from offcut.experiment.reference import Reference
 from offcut.studies.errors import refusal
 from offcut.studies.sizes import Point, Values
 
 HOW = ("normal", "positive", "small", "dominant", "definite")
 """How floats are drawn; `drawn` says what each means."""
+
+PAGE_BYTES = 4096
+APART_BYTES = 832
+"""13 lines of a cache, near no part of a page for few arrays."""
 
 TOLERANCE = {"float64": 1e-12, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 """By element type, how far a result may be off the one in float64, of its largest element: beyond, it is wrong."""
@@ -30,11 +36,13 @@ class Exact:
     values     in float64, or integers
     tolerance  how far an element may be off, as a part of the largest one
     by         how they were computed
+    bounds     by how much each element may be off whatever the order of its sum; none: the tolerance is all
     """
 
     values: tuple[NDArray[Any], ...]
     tolerance: float
     by: str
+    bounds: tuple[Reference, ...] = ()
 
     def error(self, results: Sequence[Array]) -> float:
         """Return the largest distance of an element, as a part of the largest magnitude; infinity for other shapes or NaN."""
@@ -44,13 +52,18 @@ class Exact:
             (_distance(r, v) for r, v in zip(results, self.values, strict=True)), default=0.0
         )
 
-    def difference(self, results: Sequence[Array]) -> str:
-        """Return what is wrong with results whose error is beyond the tolerance."""
+    def mismatch(self, results: Sequence[Array]) -> str:
+        """Return what is wrong with results, "" where they are right."""
         shapes = [tuple(one.shape) for one in results]
         wanted = [tuple(one.shape) for one in self.values]
         if shapes != wanted:
             return f"results of shape {_listed(shapes)} where {_listed(wanted)} are due"
+        if self.bounds:
+            pairs = zip(self.bounds, results, strict=True)
+            return next(filter(None, (bound.mismatch(result) for bound, result in pairs)), "")
         off = self.error(results)
+        if off <= self.tolerance:
+            return ""
         if math.isinf(off):
             return "an infinity or a NaN on one side alone"
         return f"off by {off:.3g} of the largest one, {self.tolerance:.3g} allowed"
@@ -119,6 +132,9 @@ class Compiled(Protocol):
     def cost(self, task: Task) -> Any:
         """Return what the call is predicted to cost, or None."""
 
+    # It may have `way`, the name of the contender's way in tables, and ``simulated(task)``, the seconds of the call by a
+    # simulator, in whose place nothing is timed; None where it runs.
+
 
 @dataclass(frozen=True)
 class Operator:
@@ -144,9 +160,21 @@ def drawn(shape: Sequence[int], dtype: Any, rng: np.random.Generator, how: str =
          ``normal``, by default; ``positive``: 1/2 to 3/2; ``small``: normal over 2.5 times the length of the first axis;
          ``dominant``: a matrix whose diagonal outweighs its rows; ``definite``: one that is symmetric and positive definite
 
-    Raises DescribeError for another word.
+    Raises DescribeError for another word, and where they are more than memory holds.
     """
-    element, extents = np.dtype(dtype), tuple(shape)
+    try:
+        return _drawn(np.dtype(dtype), tuple(shape), rng, how)
+    except (MemoryError, ValueError) as error:
+        if isinstance(error, ValueError) and "dimension" not in str(error):
+            raise
+        because = f"it takes {np.dtype(dtype).itemsize * math.prod(shape):,} bytes"
+        what = f"cannot hold an array of shape {tuple(shape)}"
+        raise DescribeError("study", what, because=because) from error
+
+
+def _drawn(
+    element: np.dtype[Any], extents: tuple[int, ...], rng: np.random.Generator, how: str
+) -> Array:
     low, colon, high = how.partition(":")
     if colon and all(re.fullmatch(r"-?\d+", end) for end in (low, high)):
         return rng.integers(int(low), int(high), extents, np.int64, endpoint=True).astype(element)
@@ -167,3 +195,16 @@ def drawn(shape: Sequence[int], dtype: Any, rng: np.random.Generator, how: str =
     elif how == "definite":
         made = made @ made.T + extents[0] * np.eye(extents[0])
     return made.astype(element)
+
+
+def at_page_offset(array: Array, number: int) -> Array:
+    """Return a copy whose first byte lies ``832 * number`` bytes into a page.
+
+    Two arrays that begin alike in their pages make some processors take loads of one for loads of what was just stored to the
+    other; where the arrays of a call lie is the same in every row.
+    """
+    held = np.empty(array.nbytes + 2 * PAGE_BYTES, np.uint8)
+    first = -held.ctypes.data % PAGE_BYTES + number * APART_BYTES % PAGE_BYTES
+    copy: Array = held[first : first + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy

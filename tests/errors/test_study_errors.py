@@ -172,6 +172,53 @@ study: cannot read the study
   because  there is no input 'C'
   help     the inputs are A, B""",
     ),
+    "a goal of no contender": (
+        HEAD + DENSE + AUTO + '[[asked]]\nover = "torch"\nmean = 1.1\n',
+        """\
+study: cannot read the study
+  at       study.toml, asked[0].over
+  because  there is no contender 'torch'
+  help     auto""",
+    ),
+    "a goal beside a number": (
+        HEAD + DENSE + AUTO + "[[asked]]\nbeside = 3\n",
+        """\
+study: cannot read the study
+  at       study.toml, asked[0].beside
+  because  3 is neither sizes nor an operator
+  help     beside = {m = 1024} or beside = "another operator\"""",
+    ),
+    "an expression that is none": (
+        HEAD + DENSE + AUTO + '[[asked]]\noperators = "("\n',
+        """\
+study: cannot read the study
+  at       study.toml, asked[0].operators
+  because  '(' is no regular expression: missing ), unterminated subpattern at position 0""",
+    ),
+    "limits that are no answer": (
+        HEAD + "limits = 1\n" + DENSE + AUTO,
+        """\
+study: cannot read the study
+  at       study.toml, study.limits
+  because  1 is neither true nor false
+  help     limits = true""",
+    ),
+    "an axis with sizes twice": (
+        HEAD + DENSE.replace("k = 8", 'k = 8, "m, n" = [3]') + AUTO,
+        """\
+study: cannot read the study
+  at       study.toml, operators[0].sizes
+  because  the axis 'm' has sizes twice
+  help     "m, n" alone""",
+    ),
+    "a door that is none": (
+        HEAD + DENSE + '[[contenders]]\ndoor = "tflite"\n',
+        """\
+study: cannot read the study
+  at       study.toml, contenders[0].door
+  because  there is no door 'tflite'
+  help     torch, onnx""",
+    ),
     "an operator that offcut lacks": (
         HEAD + '[[operators]]\nop = "softmx"\ninputs = {x = "m, 8"}\nsizes = {m = [1]}\n' + AUTO,
         """\

@@ -239,7 +239,11 @@ def test_blocks_by_hand_are_proved_and_compute_the_same(room: int, conditions: l
     for rows, columns in ((0, 1), (1, 1), (3, 5), (4, 30), (5, 29), (12, 1), (17, 40)):
         x = floats("by hand", rows, columns)
         wide = np.exp(x - x.astype("float64").max(1, keepdims=True))
-        agree(s.run({"X": x}, n=rows, m=columns), wide / wide.sum(1, keepdims=True), units=columns + 32)
+        agree(
+            s.run({"X": x}, n=rows, m=columns),
+            wide / wide.sum(1, keepdims=True),
+            units=columns + 32,
+        )
 
 
 def test_lines_of_places_stand_in_any_order() -> None:

@@ -80,10 +80,10 @@ def test_an_interrupted_sweep_says_whether_sizes_were_measured(
         str(csv),
     )
     monkeypatch.setattr("offcut.experiment.timing.restart_single_threaded", lambda: None)
-    told = _interrupted(monkeypatch, capsys, "offcut.experiment.sweep.sweep", *arguments)
+    told = _interrupted(monkeypatch, capsys, "offcut.studies.sweep.sweep", *arguments)
     assert told == "sweep: interrupted; no size is measured, so run it again\n"
     os.utime(csv, (4e9, 4e9))  # written since
-    told = _interrupted(monkeypatch, capsys, "offcut.experiment.sweep.sweep", *arguments)
+    told = _interrupted(monkeypatch, capsys, "offcut.studies.sweep.sweep", *arguments)
     assert told == (
         f"sweep: interrupted; the sizes that were measured are in {csv}; --sizes with the others and another --csv go on\n"
     )

@@ -9,11 +9,10 @@ from offcut.errors import DescribeError
 from offcut.experiment.contraction import (
     build,
     check_letters,
-    constant_operands,
-    make_problem,
     parse_contraction,
 )
 from offcut.experiment.peers import Numpy, as_matmul
+from tests.problems import make_problem
 
 MATMULS = ["mk,kn->mn", "km,kn->mn", "mk,nk->nm", "bij,bkj->bik", "mk,k->m", "k,kn->n", "m,n->mn"]
 MATMULS += ["bmk,kn->bmn", "abik,abkj->abij", "i,i->i", "abc,bcd->cad"]
@@ -79,12 +78,6 @@ def test_every_letter_has_exactly_one_extent_or_range(
         check_letters(parse_contraction("mk,kn->mn"), fixed, swept)
 
     assert refused.value.because == because
-
-
-def test_operands_without_a_swept_letter_can_be_constants_except_the_first() -> None:
-    assert constant_operands(parse_contraction("mk,kn->mn"), {"m": 0}) == ("B",)
-    assert constant_operands(parse_contraction("mk,kn->mn"), {"n": 0}) == ()
-    assert constant_operands(parse_contraction("bij,bkj->bik"), {"i": 0, "k": 0}) == ()
 
 
 @pytest.mark.parametrize("text", MATMULS + OTHERS)

@@ -128,7 +128,7 @@ assert "logging" not in sys.modules"""
 
 
 def test_nothing_but_the_command_line_writes_to_standard_streams() -> None:
-    """What a command prints is its output (`experiment` is what ``offcut sweep`` runs); all else is said by `debug.note`."""
+    """What a command prints is its output (`experiment` measures for it); all else is said by `debug.note`."""
     words = {"print", "sys.stderr.write", "sys.stdout.write", "typer.echo"}
     for path in SOURCES.rglob("*.py"):
         at = path.relative_to(SOURCES).as_posix()

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from conftest import slow
 
 from offcut.backends.cpu.machine.isa import host
-from offcut.experiment.contraction import draw, make_problem, parse_contraction
+from offcut.experiment.contraction import Problem, parse_contraction
 from offcut.experiment.operators import Attention, Convolution, Dequantized, LayerNorm, Softmax
-from offcut.experiment.ours import Ours, Task
 from offcut.experiment.peers import load_peers
+from offcut.studies.operators import read_operators
 from tests.facade import numpy_dtype
+from tests.problems import draw, make_problem
 
 DENSE = parse_contraction("mk,kn->mn")
 SIZES = {"m": 5, "k": 70, "n": 48}
-SWEPT = dict.fromkeys("mbij", (1, 64))
+Task = Any
 
 
 def normal(*shape: int) -> np.ndarray:
@@ -64,19 +66,70 @@ VNNI = {"avx512vnni", "avxvnni"}
 SATURATES = {"uint8": ("onnxruntime",), "dequantized": ("torch", "onnxruntime")}
 
 
+DENSE_SIZES = {"m": [5], "k": 70, "n": 48}
+QUANTIZED = {"x": {"shape": "m, 70", "type": "uint8"}, "w": {"shape": "70, 48", "type": "int8"}}
+DESCRIBED: dict[str, tuple[type, dict[str, Any]]] = {
+    **{
+        kind: (Problem, {"einsum": "mk,kn->mn", "type": kind, "sizes": DENSE_SIZES})
+        for kind in ("float32", "bfloat16", "int8", "uint8")
+    },
+    "q kᵀ": (Problem, {"einsum": "bid,bjd->bij", "sizes": {"b": [3], "i, j": [7], "d": 16}}),
+    **{
+        f"attention {kind}": (
+            Attention,
+            {
+                "op": "attention",
+                "type": kind,
+                "inputs": dict.fromkeys("qkv", "b, h, s, 64"),
+                "sizes": {"b": [2], "h": [4], "s": [7]},
+            },
+        )
+        for kind in ("float32", "bfloat16")
+    },
+    "3×3 stride 2": (
+        Convolution,
+        {
+            "op": "conv2d",
+            "inputs": {"image": "b, 16, y, x", "weights": "32, 16, 3, 3"},
+            "arguments": {"stride": 2, "padding": 1},
+            "sizes": {"b": [2], "y": [9], "x": [11]},
+        },
+    ),
+    "softmax": (Softmax, {"op": "softmax", "inputs": {"x": "m, n"}, "sizes": {"m, n": [20]}}),
+    "layer norm": (
+        LayerNorm,
+        {
+            "op": "layernorm",
+            "inputs": {"x": "m, 48", "gain": "48", "bias": "48"},
+            "sizes": {"m": [20]},
+        },
+    ),
+    "dequantized": (
+        Dequantized,
+        {
+            "op": "dense_quantized",
+            "inputs": {**QUANTIZED, "scales": "48"},
+            "arguments": {"x_scale": 0.02, "x_zero": 113},
+            "values": {"scales": "positive"},
+            "sizes": {"m": [5]},
+        },
+    ),
+}
+
+
 @pytest.mark.every(5)
 @pytest.mark.parametrize(
-    "name", [slow(name) if number % 2 else name for number, name in enumerate(TASKS)]
+    "name", [slow(name) if number % 2 else name for number, name in enumerate(DESCRIBED)]
 )
-def test_offcut_computes_the_task(name: str) -> None:
-    task, ours = TASKS[name], Ours(SWEPT)
+def test_offcut_computes_what_peers_are_given(name: str) -> None:
+    kind, table = DESCRIBED[name]
+    (operator,) = read_operators([table], Path("study.toml"))
+    task = operator.workload.task(operator.points[0].sizes, 0)
 
-    ways = ours.ways(task)
+    run, read = operator.workload.compiled({}).call(task)
 
-    assert ours.refused == {}
-    assert ways
-    for way in ways:
-        assert task.reference().mismatch(way.read(way.run())) == ""
+    assert type(task.for_peers) is kind
+    assert task.exact().mismatch(read(run())) == ""
 
 
 @pytest.mark.every(4)
@@ -110,20 +163,3 @@ def test_one_wrong_element_is_a_mismatch(name: str) -> None:
     wrong[index] += 0.3 * abs(wrong[index]) + 1
 
     assert reference.mismatch(wrong).startswith("1 of ")
-
-
-def test_a_form_that_is_refused_is_named_with_the_reason() -> None:
-    ours = Ours(SWEPT, threads=-1)
-
-    assert ours.ways(TASKS["softmax"]) == ()
-    assert list(ours.refused) == ["offcut ops softmax"]
-    assert ours.ways(TASKS["softmax"]) == (), "and not tried again"
-
-
-def test_tasks_of_one_shape_share_a_kernel() -> None:
-    ours, task = Ours(SWEPT), TASKS["softmax"]
-    assert isinstance(task, Softmax)
-    ours.ways(task)
-    ours.ways(dataclasses.replace(task, x=normal(3, 100)))
-
-    assert len(ours.seconds) == 1

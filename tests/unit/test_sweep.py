@@ -15,12 +15,13 @@ from offcut.cli import take_extents
 from offcut.core.extras import is_installed
 from offcut.errors import DescribeError
 from offcut.experiment import plots
-from offcut.experiment.contraction import Problem, draw, make_problem, parse_contraction
-from offcut.experiment.ours import strategies
+from offcut.experiment.contraction import Problem, parse_contraction
 from offcut.experiment.peers import load_peers
 from offcut.experiment.reference import Reference
-from offcut.experiment.sizes import points_of, read_axes, sample, sizes_of
+from offcut.experiment.sizes import sample
+from offcut.studies.sweep import read_sizes
 from tests.facade import app
+from tests.problems import draw, make_problem
 
 
 @pytest.mark.parametrize(
@@ -34,19 +35,17 @@ from tests.facade import app
     ],
 )
 def test_sizes_are_a_range_or_a_list(text: str, letters: str, values: tuple[int, ...]) -> None:
-    swept = sizes_of(text, 24)
-
-    assert (swept.letters, swept.values, swept.sampled) == (letters, values, False)
+    assert read_sizes([text], 24) == {letters: values}
 
 
-def test_a_long_range_is_sampled_and_says_so() -> None:
-    swept = sizes_of("m=1:512", 24)
+def test_a_long_range_is_sampled() -> None:
+    values = read_sizes(["m=1:512"], 24)["m"]
 
-    assert str(swept).startswith("m: 24 of 512 sizes: 1, 3, ")
-    assert swept.values[-1] == 512
-    assert sum(value % 2 for value in swept.values) >= 12
-    assert sizes_of("m=1:512", None).values == tuple(range(1, 513))
-    assert len(sizes_of(f"m={','.join(map(str, range(1, 99)))}", 24).values) == 98
+    assert values[:2] == (1, 3)
+    assert (len(values), values[-1]) == (24, 512)
+    assert sum(value % 2 for value in values) >= 12
+    assert read_sizes(["m=1:512"], None) == {"m": tuple(range(1, 513))}
+    assert len(read_sizes([f"m={','.join(map(str, range(1, 99)))}"], 24)["m"]) == 98
 
 
 @pytest.mark.parametrize("first", [1, 2, 7, 100])
@@ -80,7 +79,7 @@ def test_a_sample_ascends_has_both_ends_and_the_asked_length(
 )
 def test_sizes_that_cannot_be_read_are_refused(text: str, because: str) -> None:
     with pytest.raises(DescribeError) as refused:
-        sizes_of(text, 24)
+        read_sizes([text], 24)
 
     assert str(refused.value) == (
         "sweep: cannot read the sizes\n"
@@ -91,19 +90,14 @@ def test_sizes_that_cannot_be_read_are_refused(text: str, because: str) -> None:
     )
 
 
-def test_several_axes_give_every_combination_and_letters_together_one_size() -> None:
-    assert points_of(read_axes(["m=1,2", "ik=3,4"], 24)) == (
-        {"m": 1, "i": 3, "k": 3},
-        {"m": 1, "i": 4, "k": 4},
-        {"m": 2, "i": 3, "k": 3},
-        {"m": 2, "i": 4, "k": 4},
-    )
-    assert len(points_of(read_axes(["m=1:99", "n=1:99"], 25))) == 25
+def test_several_ranges_share_the_points() -> None:
+    assert read_sizes(["m=1,2", "ik=3,4"], 24) == {"m": (1, 2), "ik": (3, 4)}
+    assert [len(values) for values in read_sizes(["m=1:99", "n=1:99"], 25).values()] == [5, 5]
 
 
 def test_an_axis_swept_twice_is_refused() -> None:
     with pytest.raises(DescribeError) as refused:
-        read_axes(["m=1,2", "mn=3"], 24)
+        read_sizes(["m=1,2", "mn=3"], 24)
     assert (
         str(refused.value)
         == """\
@@ -145,8 +139,12 @@ def test_a_peer_that_is_not_installed_is_named_as_missing(monkeypatch: pytest.Mo
 
 
 def test_an_unknown_strategy_is_refused() -> None:
-    with pytest.raises(DescribeError, match="there is no strategy 'best'"):
-        strategies(["auto", "best"], {})
+    sizes = ["--sizes", "m=1", "--k", "3", "--n", "3"]
+    done = CliRunner().invoke(app, ["sweep", "mk,kn->mn", *sizes, "--strategies", "auto,best"])
+    first, at, because, help = done.stderr.splitlines()
+    assert (first, at) == ("sweep: there is no strategy 'best'", "  at       --strategies best")
+    assert because.startswith("  because  the strategies are auto, mix, ")
+    assert help == "  help     module:function, a generator of tiles of one's own"
 
 
 @pytest.mark.parametrize("name", ["tvm", "torch.matmul", ""])
@@ -254,14 +252,15 @@ def test_the_command_reports_wrong_values_and_exits_with_1(
     result = run_command(tmp_path)
 
     assert result.exit_code == 1
-    assert "WRONG VALUES: numpy.matmul at float32 mk,kn->mn at k=6, n=4: m=1: " in result.stdout
+    said = r"numpy at m=1, k=6, n=4: wrong values: \d of 4 elements are off; "
+    assert re.search(said, result.stdout)
 
 
 def test_no_size_is_begun_once_the_time_is_over(tmp_path: Path) -> None:
     result = run_command(tmp_path, "numpy", "--seconds", "0")
 
     assert result.exit_code == 0, result.output
-    assert "3 of 4 cells are not measured: 0 s are over" in result.stdout
+    assert "3 of 4 cells are not measured: the seconds are over" in result.stdout
     assert (tmp_path / "out" / "x.csv").read_text().count(",numpy,") == 1
 
 

@@ -18,9 +18,8 @@ from rich.table import Table as Grid
 from offcut.core.extras import absent, is_installed
 from offcut.core.program import Program
 from offcut.experiment.machine import describe
-from offcut.experiment.outputs import check_writable
+from offcut.experiment.outputs import check_writable, wide_console
 from offcut.experiment.plots import plot_lines
-from offcut.experiment.table import wide_console
 from offcut.partition.show.figure_io import check_format
 from offcut.search import Outcome
 from offcut.tuning.oracle.run import Findings, Tell, oracle

@@ -1,4 +1,4 @@
-"""The models of `models.py` in plain torch, with random weights."""
+"""The models of `models.toml` in plain torch, with random weights; each function gives a module, and its inputs by sizes."""
 
 from __future__ import annotations
 
@@ -276,3 +276,81 @@ class Lstm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The last output."""
         return self.cells(x)[0][:, -1]
+
+
+Inputs = tuple[Tensor, ...]
+Model = tuple[nn.Module, Callable[..., Inputs]]
+"""A module, and what gives the tensors of a call of these sizes."""
+
+
+def images(n: int, h: int = 224, w: int = 224) -> Inputs:
+    """Return standard normal images."""
+    return (torch.randn(n, 3, h, w),)
+
+
+def tokens(b: int, n: int) -> Inputs:
+    """Return words by number."""
+    return (torch.randint(0, 30000, (b, n)),)
+
+
+def sentences(b: int, n: int) -> Inputs:
+    """Return words by number, and where each sentence is over: lengths from 1 to `n`."""
+    ends = torch.linspace(n, max(n // 3, 1), b).long()
+    return *tokens(b, n), (torch.arange(n) < ends[:, None]).float()
+
+
+def resnet18() -> Model:
+    """Return ResNet-18, of any images."""
+    return drawn(ResNet18), images
+
+
+def mobilenet_v2() -> Model:
+    """Return MobileNetV2, of any images."""
+    return drawn(MobileNetV2), images
+
+
+def vit_s32() -> Model:
+    """Return a vision transformer, of any number of images."""
+    return drawn(VitS32), images
+
+
+def mixer_s32() -> Model:
+    """Return a mixer, of any number of images."""
+    return drawn(MixerS32), images
+
+
+def gpt2() -> Model:
+    """Return GPT-2, of any batch and length."""
+    return drawn(Gpt2), tokens
+
+
+def gpt2_step() -> Model:
+    """Return GPT-2's next token, after any past of any batch."""
+
+    def steps(b: int, n: int) -> Inputs:
+        return *tokens(b, 1), torch.randn(12, 2, b, 12, n, 64)
+
+    return drawn(lambda: Gpt2Step(Gpt2())), steps
+
+
+def bert(width: int = 768) -> Model:
+    """Return a sentence encoder, of any batch and length."""
+    return drawn(lambda: Bert(width)), sentences
+
+
+def lstm() -> Model:
+    """Return a recurrent layer, of any batch."""
+    return drawn(Lstm), lambda n: (torch.randn(n, 16, 128),)
+
+
+def layers(*widths: int) -> Model:
+    """Return dense layers with relu, of these widths, of any batch."""
+
+    def made() -> nn.Module:
+        pairs = (one for a, b in pairwise(widths) for one in (nn.Linear(a, b), nn.ReLU()))
+        return nn.Sequential(*pairs)
+
+    def rows(n: int) -> Inputs:
+        return (torch.randn(n, widths[0]),)
+
+    return drawn(made), rows

@@ -1,0 +1,36 @@
+"""A study's folder is measured into by one process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from offcut.errors import OffcutError
+
+FILE = ".lock"
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which is made where it is not there; the system lets it go where the process ends.
+
+    Raises OffcutError where another process holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / FILE).open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            because = f"the process {file.read().strip() or 'of another study'} measures into it"
+            help = ("wait for it to end", "--out another folder")
+            raise OffcutError(
+                "study", "cannot measure", at=str(folder), because=because, help=help
+            ) from error
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
