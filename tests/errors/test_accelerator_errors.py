@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -606,6 +607,28 @@ compile: cannot keep the windows of Y in accumulators
   because  they take up to 128 bytes (A_acc 64, the constant 40000 64), and there are 64
   help     smaller tiles"""
     )
+
+
+def test_a_minimum_of_many_terms_is_refused_by_the_arrays_that_it_takes() -> None:
+    n = oc.dim("n", min=1, max=512)
+    a = oc.placeholder((n + 75, 37), "int8", name="A")
+    y = oc.compute(
+        (n, 37), lambda i, j: reduce(oc.minimum, [a[i + k, j] for k in range(75)]), name="Y"
+    )
+    with pytest.raises(oc.TargetError) as refused:
+        oc.compile(y, inputs=[a], target="vta", strategy={"i": "residue", "j": "mask"})
+    first, *units = str(refused.value).split("\n  help     ")
+    assert (
+        first
+        == """\
+compile: cannot run Y on vta
+  at       Y
+  because  it has 150 arrays on the chip, one for each operand and each operation, and at most 48 are proved"""
+    )
+    assert units[:2] == [
+        "oc.min(A[i + k], axis=k): a sum, maximum or minimum over an axis is one operation",
+        "a result of its own for a part of it",
+    ]
 
 
 def test_tiles_of_several_levels_are_refused() -> None:

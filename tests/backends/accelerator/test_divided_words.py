@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from accelerators import bytes_of
+from conftest import slow
 
 import offcut as oc
 from offcut import Tensor
@@ -86,6 +87,43 @@ def test_bytes_are_divided_and_wrap_as_their_type_does(dtype: str) -> None:
     for name, form in forms.items():
         kernel = oc.compile(oc.compute((n, 5), form, name="Y"), inputs=[a], target="vta")
         np.testing.assert_array_equal(kernel(every), known[name])
+
+
+@pytest.mark.parametrize(("by", "dtype"), [(3, "uint8"), slow(3, "int8"), slow(40, "int8")])
+def test_bytes_are_shifted_by_constants_to_both_sides(by: int, dtype: str) -> None:
+    a = elements(dtype)
+    made = oc.compute((n, 5), lambda i, j: (a[i, j] >> by) // 3 - (a[i, j] << by), name="Y")
+    every = np.resize(np.arange(-128, 128).astype(dtype), (52, 5))
+    exact = (every.astype(np.int64) // 2**by // 3 - every.astype(np.int64) * 2**by).astype(dtype)
+    kernel = oc.compile(made, inputs=[a], target="vta")
+    np.testing.assert_array_equal(kernel(every), exact)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_sums_are_shifted_by_words_that_are_not_below_0(dtype: str) -> None:
+    a, b = elements("int32"), oc.placeholder((n, 5), dtype, name="B")
+    shifted = oc.compute((n, 5), lambda i, j: a[i, j] >> b[i, j].astype("int32"), name="S")
+    y = oc.compute(
+        (n, 5), lambda i, j: oc.minimum(oc.maximum(shifted[i, j], -9), 99).astype("int8"), name="Y"
+    )
+    if dtype == "int8":
+        with pytest.raises(oc.TargetError) as refused:
+            oc.compile(y, inputs=[a, b], target="vta")
+        assert (
+            str(refused.value)
+            == """\
+compile: cannot run a statement on vta
+  at       S[i, j] = shr(A_acc[i, j], int32(B_acc[i, j]))
+  because  B_acc is from -128 to 127, and by less than 0 its vector unit shifts to the left
+  help     maximum of B_acc and 0 before"""
+        )
+        return
+    rng = np.random.default_rng(0)
+    given, by = rng.integers(-(2**31), 2**31, (17, 5)), rng.integers(0, 256, (17, 5))
+    by[:12] %= 33
+    exact = np.clip(given // 2 ** np.minimum(by, 40), -9, 99)
+    kernel = oc.compile(y, inputs=[a, b], target="vta")
+    np.testing.assert_array_equal(kernel(given.astype("int32"), by.astype("uint8")), exact)
 
 
 def test_a_range_that_is_too_wide_is_refused_with_what_would_do() -> None:

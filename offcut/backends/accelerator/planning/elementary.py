@@ -44,6 +44,8 @@ from offcut.core.program import Buffer, Kind, Store
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
 
+MAX_ARRAYS = 48
+"""Arrays on the chip that a group may have, of copies and of operations: each is proved by itself, in a program with all before it."""
 STORED = ("int8", "uint8")
 """Types of results: a store cuts words to their lowest 8 bits."""
 
@@ -143,6 +145,7 @@ class _Operations:
         for stage in rest:
             self.at = stage.label
             self.stage(stage)
+        self.check_arrays()
         return Operations(
             label=lead.buffer,
             axes=lead.axes,
@@ -153,6 +156,18 @@ class _Operations:
             steps=tuple(self.steps),
             buffers=tuple(self.buffers),
         )
+
+    def check_arrays(self) -> None:
+        """Refuse a group of more arrays than are proved in seconds."""
+        count = len(self.copies) + len(self.steps)
+        if count > MAX_ARRAYS:
+            raise refuse(
+                self.spec,
+                self.group[-1].label,
+                f"it has {count} arrays on the chip, one for each operand and each operation, and at most {MAX_ARRAYS} are proved",
+                "oc.min(A[i + k], axis=k): a sum, maximum or minimum over an axis is one operation",
+                "a result of its own for a part of it",
+            )
 
     def check_types(self) -> None:
         """Refuse floats, wherever they are."""
