@@ -65,7 +65,9 @@ class NestCost:
     @lazy_property
     def cycles(self) -> Array:
         """In all."""
-        return stage_arrays((self.compute, self.issue, *(self.bytes / self.rates)), self.loss)
+        resources = (self.compute, self.issue, *(self.bytes / self.rates))
+        cycles: Array = stage_arrays(resources, self.loss)
+        return cycles
 
 
 @dataclass(frozen=True)
