@@ -64,8 +64,7 @@ def learn_command(
     from offcut.experiment.outputs import check_writable
     from offcut.search import Records
     from offcut.tuning.learning.heldout import held_out, table
-    from offcut.tuning.learning.learn import learn, target_of
-    from offcut.tuning.learning.training import read_records
+    from offcut.tuning.learning.learn import learn, read_records, target_of
 
     with refusals():
         files = [*(records or ()), *(more or ())]

@@ -34,6 +34,8 @@ from offcut.costmodel.machine import Threads as Threads
 from offcut.costmodel.machine import TileUnit as TileUnit
 from offcut.costmodel.machine import processor as processor
 from offcut.costmodel.option_selection import OptionSelection as OptionSelection
+from offcut.costmodel.option_selection import prune_dominated as prune_dominated
+from offcut.costmodel.option_selection import sampled as sampled
 from offcut.costmodel.option_selection import select_options as select_options
 from offcut.costmodel.resources import Roofline as Roofline
 from offcut.costmodel.resources import roofline as roofline
@@ -44,5 +46,3 @@ from offcut.costmodel.statements import StatementPrices as StatementPrices
 from offcut.costmodel.tile_cycles import copies_worth as copies_worth
 from offcut.costmodel.tile_cycles import tile_cycles as tile_cycles
 from offcut.costmodel.tile_cycles import tile_price as tile_price
-from offcut.costmodel.worth import sampled as sampled
-from offcut.costmodel.worth import worth as worth

@@ -15,7 +15,7 @@ from offcut.costmodel.closed.cost import Cost, PieceCost, piece_at, stage_cycles
 from offcut.costmodel.closed.counts import HowExact, Way
 from offcut.costmodel.closed.formulas import Formulas
 from offcut.costmodel.closed.operations import flop
-from offcut.costmodel.closed.predicted import Predicted, Prediction, by_stage
+from offcut.costmodel.closed.prediction import Predicted, Prediction, by_stage
 from offcut.costmodel.device import Accelerator, Device, Grid
 from offcut.costmodel.launch_cost import LaunchCounter
 from offcut.describe.microkernel import Microkernel

@@ -41,7 +41,7 @@ from offcut.core.program import (
 )
 from offcut.costmodel.closed.counts import Counts, Piece
 from offcut.costmodel.closed.operations import operations, picojoules
-from offcut.costmodel.closed.predicted import Predicted, joules
+from offcut.costmodel.closed.prediction import Predicted, joules
 from offcut.costmodel.device import Accelerator, Grid, Memory
 from offcut.costmodel.launch_loops import (
     count_blocks,

@@ -24,7 +24,7 @@ from offcut.errors import DescribeError, OffcutError
 from offcut.search import Price, Refitted, Times, key_of
 from offcut.tuning.campaign import Campaign, Progress
 from offcut.tuning.learning.corrected import SCHEDULES, Corrected
-from offcut.tuning.learning.training import training_set
+from offcut.tuning.learning.learn import training_set
 from offcut.tuning.pricing.prices import price_named
 from tests import planted_times as planted
 from tests.agree import nearly

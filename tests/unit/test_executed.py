@@ -18,7 +18,7 @@ from offcut.core.interpret.interpreter import poison_array
 from offcut.core.interpret.values import lane_of
 from offcut.core.tile_limits import limits
 from offcut.costmodel import Machine
-from offcut.costmodel.closed.counted import counted
+from offcut.costmodel.closed.counting import counted
 from offcut.costmodel.closed.counts import Exactness
 from offcut.costmodel.closed.operations import operations
 from offcut.ir import Form, Store, Tile, walk

@@ -12,9 +12,9 @@ import pytest
 
 from offcut.costmodel.learned import Settings, learned, ordered
 from offcut.costmodel.learned.ensemble import Trees, parts
-from offcut.costmodel.learned.familiar import familiar
 from offcut.costmodel.learned.metrics import coverage, pairwise_accuracy
 from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
+from offcut.costmodel.learned.pair import familiar
 from offcut.costmodel.learned.rows import beside
 from tests.agree import agree, nearly, of_peer
 from tests.facade import Pair, Rows

@@ -17,7 +17,7 @@ from offcut.core.expr import Var
 from offcut.costmodel import Machine
 from offcut.costmodel.arrays import Calls
 from offcut.costmodel.nests import SchedulePrices
-from offcut.costmodel.nests.runs import Run, tiles_of
+from offcut.costmodel.nests.tile_runs import Run, tiles_of
 from offcut.errors import PartitionError
 from offcut.partition import AxisCut
 from offcut.search import Price
@@ -177,8 +177,8 @@ def test_widths_go_by_the_height_around() -> None:
 def test_what_is_known_of_ways_is_asked_once() -> None:
     target, asked = cascade_lake(), []
     priced, first = prices(dense(), target, every=True)
-    learnt = priced.learnt
-    priced.learnt = lambda schedule, key: asked.append(key) or learnt(schedule, key)  # type: ignore[func-returns-value,method-assign]
+    way_cost = priced.way_cost
+    priced.way_cost = lambda schedule, key: asked.append(key) or way_cost(schedule, key)  # type: ignore[func-returns-value,method-assign]
     (nest,) = parts_of(first)
     assert isinstance(nest, Nest)
     both = priced(first)

@@ -169,12 +169,14 @@ TRUSTED = {
     "graph/sizes/extents.py eval": "arithmetic of sizes, of known operators",
     "plugins/torch/traced.py eval": "arithmetic, of which every node is checked",
     "search/child.py loads": "a pipe to a child of this process",
+    "search/child.py recv": "a pipe from the process that started this one",
+    "search/children.py recv": "a pipe from a child of this process",
     "studies/loops_elsewhere.py exec": "loops of a program, printed",
     "tuning/pooling/remote.py loads": "a member of the pool, who showed its certificate",
 }
 
 
-READS = ("eval", "exec", "pickle", "marshal", "dill", "joblib", "shelve", "load")
+READS = ("eval", "exec", "pickle", "marshal", "dill", "joblib", "shelve", "load", "recv")
 
 
 def calls_that_read() -> Iterator[tuple[str, ast.AST]]:
@@ -197,6 +199,8 @@ def test_what_may_run_what_it_reads_is_known() -> None:
                 "load" | "loads" | "Unpickler" | "open" as name,
             ):
                 used.add(f"{file} {name}")
+            case ast.Call(ast.Attribute(_, "recv"), [], []):  # of a connection, which unpickles
+                used.add(f"{file} recv")
             case ast.Attribute(ast.Name("torch"), "load"):
                 used.add(f"{file} torch.load")
             case ast.Call(ast.Attribute(ast.Name("np" | "numpy"), "load"), _, keywords):

@@ -17,8 +17,7 @@ from offcut.costmodel.learned import FEATURES, Settings, described, library
 from offcut.errors import DescribeError, TargetError
 from offcut.search import Origin, Place, ProgramText, Source
 from offcut.tuning.learning.heldout import held_out, table
-from offcut.tuning.learning.learn import learn
-from offcut.tuning.learning.training import training_set
+from offcut.tuning.learning.learn import learn, training_set
 from tests import planted_times as planted
 from tests.agree import agree, nearly
 from tests.facade import Pair, Rows, app

@@ -7,7 +7,7 @@ import pytest
 import offcut as oc
 from offcut import ops
 from offcut.core import index as ix
-from offcut.costmodel import worth
+from offcut.costmodel import prune_dominated
 from offcut.ir import Expr, Select, Size, Var
 from tests.facade import Nest, nests_in, parts_of, real
 
@@ -33,16 +33,19 @@ WAYS: dict[str, tuple[tuple[Expr, ...], tuple[int, ...]]] = {
 @pytest.mark.parametrize("what", WAYS)
 def test_the_ways_that_stay(what: str) -> None:
     costs, stay = WAYS[what]
-    assert worth(costs, SIZES, (), 0.02) == stay
+    assert prune_dominated(costs, SIZES, (), 0.02) == stay
 
 
 def test_calls_that_are_not_allowed_decide_nothing() -> None:
     costs = (near(9, 1.0, 2.0), near(9, 2.0, 1.0))
-    assert worth(costs, (Size("n", 0, 8),), (), 0.02) == (0,)
-    assert worth(costs, (Size("n", 16, 64, 16),), (), 0.02) == (1,)
-    assert worth(costs, SIZES, (ix.compare(">", N, 100),), 0.02) == (1,)
-    assert worth(costs, SIZES, (ix.compare(">", N, 5000),), 0.02) == (0, 1)  # none is allowed
-    assert worth(costs, (Size("n", 0, 0),), (), 0.02) == (0, 1)
+    assert prune_dominated(costs, (Size("n", 0, 8),), (), 0.02) == (0,)
+    assert prune_dominated(costs, (Size("n", 16, 64, 16),), (), 0.02) == (1,)
+    assert prune_dominated(costs, SIZES, (ix.compare(">", N, 100),), 0.02) == (1,)
+    assert prune_dominated(costs, SIZES, (ix.compare(">", N, 5000),), 0.02) == (
+        0,
+        1,
+    )  # none is allowed
+    assert prune_dominated(costs, (Size("n", 0, 0),), (), 0.02) == (0, 1)
 
 
 def nests(kernel: oc.Kernel) -> list[Nest]:

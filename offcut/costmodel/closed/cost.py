@@ -18,9 +18,9 @@ from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
 from offcut.core.text.tables import quantity, table
 from offcut.costmodel.clock import stage_arrays
-from offcut.costmodel.closed.counted import counted
+from offcut.costmodel.closed.counting import counted
 from offcut.costmodel.closed.counts import THOUSANDTHS, HowExact, worst
-from offcut.costmodel.closed.predicted import Predicted, predicted
+from offcut.costmodel.closed.prediction import Predicted, predicted
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.resources import Hardware, resources_of
 from offcut.costmodel.tile_cycles import tile_cycles

@@ -18,6 +18,7 @@ from offcut.core.scan import ScanContext
 from offcut.core.tile_limits import begun, limits
 from offcut.costmodel.closed.count_loops import LoopCounts, Scope, StagedRows, Tally, extent_of
 from offcut.costmodel.closed.counts import THOUSANDTHS, ZERO, Counts
+from offcut.costmodel.closed.footprints import lesser
 from offcut.costmodel.closed.summation import chosen, folded
 from offcut.costmodel.closed.traffic import Touched
 from offcut.costmodel.machine import Machine
@@ -62,8 +63,8 @@ class MicrokernelCounts(LoopCounts):
                 depth = ix.mul(depth, extent)
             else:
                 again = ix.mul(again, extent)
-        for name in lengths.keys() - {rows, columns}:
-            again = ix.mul(again, lengths[name])
+        for name, length in lengths.items():
+            again = again if name in (rows, columns) else ix.mul(again, length)
         height = {**lengths, **full}.get(rows, ix.const(1))
         width = lengths.get(columns, ix.const(1))
         widest = self.widest(tile, kernel, rows, width)
@@ -136,7 +137,7 @@ class MicrokernelCounts(LoopCounts):
         """How many instances along an axis of a tile are in the domain."""
         length, limited = extent_of(axis), False
         for limit in limits(tile, axis.iter):
-            length, limited = _least(length, _left(folded(limit), folded(axis.start)), known), True
+            length, limited = lesser(length, _left(folded(limit), folded(axis.start)), known), True
         if limited and not known.at_least_zero(length):
             return ix.maximum(length, 0)
         return length
@@ -162,8 +163,8 @@ class MicrokernelCounts(LoopCounts):
             return Counts()
         dtype = self.program.buffer(store.buffer).dtype
         vectors = ix.ceildiv(lengths.get(columns, ix.const(1)), self.hardware.lanes_of(dtype))
-        for name in lengths.keys() - {columns}:
-            vectors = ix.mul(vectors, lengths[name])
+        for name, length in lengths.items():
+            vectors = vectors if name == columns else ix.mul(vectors, length)
         times = 1 if begins_with_store(store.buffer, tile.body) else 2
         return copy_counts(ix.mul(times, vectors), self.hardware.machine)
 
@@ -216,13 +217,6 @@ def _left(limit: Expr, start: Expr) -> Expr:
             return ix.mod(a, int(of))
         case other:
             return other
-
-
-def _least(a: Expr, b: Expr, known: ScanContext) -> Expr:
-    """The lesser of two, as far as it is known which that is."""
-    if known.at_least_zero(ix.sub(b, a)):
-        return a
-    return b if known.at_least_zero(ix.sub(a, b)) else ix.minimum(a, b)
 
 
 def cycles(

@@ -15,10 +15,10 @@ from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
 from offcut.costmodel.clock import stage_formula
 from offcut.costmodel.closed.cost import code_bytes, compile_seconds
-from offcut.costmodel.closed.counted import counted
+from offcut.costmodel.closed.counting import counted
 from offcut.costmodel.closed.counts import HowExact, worst
 from offcut.costmodel.closed.in_sympy import Names
-from offcut.costmodel.closed.predicted import (
+from offcut.costmodel.closed.prediction import (
     Predicted,
     Prediction,
     by_stage,

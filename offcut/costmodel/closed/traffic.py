@@ -7,7 +7,7 @@ A level of C bytes is filled, while a statement S runs once, by
     M(loop) = sum of M(body)                                      otherwise; in formulas, trips * M(body) half way
     M(block) = sum of M(part), less what a part finds of the one before it, where both fit
 
-with F, the bytes that are touched: boxes of whole lines (`touched`). What is stored moves twice: it is filled, and written back.
+with F, the bytes that are touched: boxes of whole lines (`footprints`). What is stored moves twice: it is filled, and written back.
 A tile of a microkernel touches each element once. Registers are such a level as well: what they are filled with is what L1 gives.
 
 Source: the recursion is that of reuse distances in perfect nests, as in Low et al., *Analytical modeling is enough for
@@ -24,9 +24,9 @@ from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Const, Expr, substitute, variables
 from offcut.core.program import Buffer
 from offcut.core.scan import ScanContext
+from offcut.costmodel.closed.footprints import Box, bytes_of, crowding
 from offcut.costmodel.closed.summation import asks, chosen, folded, greatest, middle_of, trips
 from offcut.costmodel.closed.sums import Sums
-from offcut.costmodel.closed.touched import Box, bytes_of, crowding
 from offcut.costmodel.resources import Level
 
 Piece = int | str  # which of the pieces of a program; or an array
@@ -104,7 +104,7 @@ class Traffic:
                 ):
                     continue
                 fit = self._fits(_total((each[k - 1], each[k])), level, self.sizes)
-                for name in each[k].keys() & each[k - 1].keys():
+                for name in (one for one in each[k] if one in each[k - 1]):
                     found = ix.minimum(each[k - 1][name], each[k][name])
                     piece = parts[k].first[name]
                     kept = chosen(fit, found, ix.const(0))

@@ -13,7 +13,7 @@ from offcut.core.memo import lazy_property, memoize_method
 from offcut.costmodel.arrays import Calls, Values
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.nests import NestCost
-from offcut.costmodel.nests.runs import tiles_of
+from offcut.costmodel.nests.tile_runs import tiles_of
 from offcut.describe.microkernel import Microkernel
 from offcut.schedule import Schedule, Way
 

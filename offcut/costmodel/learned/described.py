@@ -10,8 +10,7 @@ import numpy as np
 
 from offcut.costmodel.arrays import Values
 from offcut.costmodel.learned.case import Case
-from offcut.costmodel.learned.counted import COUNTED, Counted
-from offcut.costmodel.learned.features import FEATURES
+from offcut.costmodel.learned.features import COUNTED, FEATURES, Counted
 from offcut.errors import DescribeError, blamed_on_another
 
 GROUP = "offcut.features"

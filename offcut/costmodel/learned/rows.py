@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -14,7 +14,7 @@ import numpy as np
 from offcut.costmodel.arrays import Values
 from offcut.errors import OffcutError
 
-_KINDS = dict.fromkeys(("features", "seconds", "spread", "closed"), float)
+_KINDS: Mapping[str, type[Any]] = dict.fromkeys(("features", "seconds", "spread", "closed"), float)
 """The fields that hold numbers; others hold texts."""
 
 
@@ -74,13 +74,8 @@ class Rows:
 
     def centred(self) -> Rows:
         """The same rows with twice the features: how far each is from the middle of its group stands beside it."""
-        return Rows(
-            **{
-                **{one.name: getattr(self, one.name) for one in fields(self)},
-                "names": (*self.names, *(f"{name}.apart" for name in self.names)),
-                "features": beside(self.features, self.centre),
-            }
-        )
+        names = (*self.names, *(f"{name}.apart" for name in self.names))
+        return replace(self, names=names, features=beside(self.features, self.centre))
 
     @property
     def log_ratio(self) -> Values:
@@ -98,8 +93,7 @@ class Rows:
     def only(self, keep: Sequence[str]) -> Rows:
         """The same rows with these features."""
         columns = [self.names.index(name) for name in keep]
-        parts = {one.name: getattr(self, one.name) for one in fields(self)}
-        return Rows(**{**parts, "names": tuple(keep), "features": self.features[:, columns]})
+        return replace(self, names=tuple(keep), features=self.features[:, columns])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write them as arrays of numpy, one for each field; ``numpy.load`` reads them."""

@@ -2,7 +2,7 @@
 
 A nest is a band of loops around a tile (`GroupCut`). What `offcut.costmodel.closed` counts of it is counted once, its tiles being
 parameters (`parametric`), and evaluated over arrays: computing and issuing at each run of tiles along its axes, bytes at their mean
-tile. The resources of a nest are those of a stage, and so are its cycles (`offcut.costmodel.closed.predicted`).
+tile. The resources of a nest are those of a stage, and so are its cycles (`offcut.costmodel.closed.prediction`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from offcut.core.program import Form, Kind, Program
 from offcut.costmodel.arrays import Array, Calls, Formulas
 from offcut.costmodel.clock import stage_arrays
 from offcut.costmodel.closed.count_loops import BytesOf
-from offcut.costmodel.closed.counted import counted
+from offcut.costmodel.closed.counting import counted
 from offcut.costmodel.closed.counts import THOUSANDTHS
 from offcut.costmodel.nests.parametric import (
     GROUPS,
@@ -33,7 +33,7 @@ from offcut.costmodel.nests.parametric import (
     height_of,
 )
 from offcut.costmodel.nests.reuse import Earlier, Loops, Reuse
-from offcut.costmodel.nests.runs import Shape, tiles_of, tiles_of_nest
+from offcut.costmodel.nests.tile_runs import Shape, tiles_of, tiles_of_nest
 from offcut.costmodel.resources import ISSUE, Hardware, resources_of
 from offcut.describe.computation import Computation
 from offcut.partition import GroupCut
@@ -65,7 +65,9 @@ class NestCost:
     @lazy_property
     def cycles(self) -> Array:
         """In all."""
-        return stage_arrays((self.compute, self.issue, *(self.bytes / self.rates)), self.loss)
+        resources = (self.compute, self.issue, *(self.bytes / self.rates))
+        cycles: Array = stage_arrays(resources, self.loss)
+        return cycles
 
 
 @dataclass(frozen=True)

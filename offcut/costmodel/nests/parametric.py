@@ -36,7 +36,7 @@ from offcut.core.program import (
     walk as statements,
 )
 from offcut.costmodel.machine import Machine
-from offcut.costmodel.nests.runs import Shape
+from offcut.costmodel.nests.tile_runs import Shape
 from offcut.costmodel.statements import Inside, StatementPrices
 from offcut.describe.computation import Computation, Stage, StageAxis
 from offcut.describe.source import instance, plain_loop

@@ -23,7 +23,7 @@ from offcut.core import index as ix
 from offcut.core.memo import lazy_property, memoize_method
 from offcut.core.program import For, Program, Stmt
 from offcut.costmodel.arrays import Array, Calls
-from offcut.costmodel.closed.counted import footprints
+from offcut.costmodel.closed.counting import footprints
 from offcut.costmodel.nests.parametric import windowed
 from offcut.costmodel.resources import Hardware
 from offcut.describe.computation import Computation, Stage

@@ -1,19 +1,209 @@
-"""Files of records -> a file of rows, and a file of the model that they teach."""
+"""Files of records -> a training set, each schedule planned again for the place where it was measured, in numbers; and a file of the model
+that it teaches.
+
+What cannot be planned again is left out, and counted by its reason: a program or a place of which no text was kept, microkernels that
+were handed over, a schedule without nests, one that is no longer legal.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 from pathlib import Path
+from typing import Any
 
 import offcut
-from offcut.costmodel.learned import Feature, Pair, Rows, features_found, learned
+from offcut.backends.checked_results import check_result
+from offcut.backends.compile_request import CompileRequest
+from offcut.core.text.parser import parse
+from offcut.costmodel import of_plain
+from offcut.costmodel.learned import (
+    Feature,
+    Pair,
+    Rows,
+    check_names,
+    described,
+    features_found,
+    learned,
+)
 from offcut.errors import OffcutError
-from offcut.search import Origin, Place
+from offcut.partition import Users
+from offcut.pipeline import target as target_named
+from offcut.schedule import Schedule
+from offcut.search import Origin, Outcome, Place, ProgramText, Record, Records, Source, Trial
+from offcut.search.record_io import read
+from offcut.tuning.learning.cases import LOOPS, Cases, CountedCases, has_nests
 from offcut.tuning.learning.heldout import APART, PROGRAM, HeldOut, held_out, useless_of
-from offcut.tuning.learning.training import read_records, training_set
+from offcut.tuning.problem import Problem
+
+PREDICTED = "its seconds were predicted, and nothing ran"
+"""Why nothing is learned of a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """A training set.
+
+    left   how many schedules were left out, by why
+    """
+
+    rows: Rows
+    left: Mapping[str, int]
+
+
+def read_records(files: Sequence[str | os.PathLike[str]]) -> tuple[list[Record], list[Origin]]:
+    """All records of some files, SQLite's or JSON lines, and what their digests stand for.
+
+    Raises OffcutError for a file that is not there, or holds no records.
+    """
+    records: list[Record] = []
+    origins: list[Origin] = []
+    for file in map(Path, files):
+        if not file.exists():
+            raise OffcutError(
+                "learn",
+                f"cannot read {file.name}",
+                at=str(file),
+                because="it is not there",
+                help=(f"offcut tune … --records {file}",),
+            )
+        if file.suffix in (".jsonl", ".csv"):
+            found, told = read(file)
+        else:
+            held = Records(file)
+            found, told = list(held), list(held.origins)
+        records += found
+        origins += told
+    return records, origins
+
+
+def training_set(
+    records: Iterable[Record],
+    origins: Iterable[Origin],
+    features: Sequence[Feature],
+    tell: Callable[[int, int], None] = lambda done, all: None,
+) -> Training:
+    """Return of each schedule that is ok its rows; at the same sizes what was written last counts.
+
+    Where some schedules have nests, those without are left out: what is counted of both is not the same.
+
+    tell  how many schedules are done, and how many there are
+    """
+    programs = {one.digest: one for one in origins if isinstance(one, ProgramText)}
+    places = {one.digest: one for one in origins if isinstance(one, Place)}
+    grouped: dict[tuple[str, str, str], list[Record]] = defaultdict(list)
+    for record in records:
+        grouped[record.program, record.machine, record.schedule].append(record)
+    left = Counter[str]()
+    entries, feature_names = list[dict[str, Any]](), tuple[str, ...]()
+    cases_by_problem: dict[
+        tuple[str, str, tuple[str, ...]], tuple[Cases | None, CountedCases] | str
+    ] = {}
+    nests = any(_has_nests(text) for _, _, text in grouped)
+    for number, ((program, place, text), kept) in enumerate(grouped.items(), 1):
+        tell(number, len(grouped))
+        if any(record.outcome is not Outcome.OK for record in kept):
+            continue
+        if any(record.source is Source.PREDICTED for record in kept):
+            left[PREDICTED] += 1
+            continue
+        last = {sizes_text(record.sizes): record for record in kept}
+        named = program, place, tuple(last)
+        if named not in cases_by_problem:
+            vectors = [record.sizes for record in last.values()]
+            cases_by_problem[named] = _cases(programs.get(program), places.get(place), vectors)
+        cases = cases_by_problem[named]
+        if isinstance(cases, str):
+            left[cases] += 1
+            continue
+        try:
+            schedule = Schedule.parse(text)
+            if nests > has_nests(schedule):
+                left[LOOPS] += 1
+                continue
+            of = (cases[0] if nests else None) or cases[1]
+            names, found = described(of(schedule), features)
+            closed = of.seconds(schedule)
+            check_names(feature_names, names)
+        except OffcutError as refused:
+            left[f"{refused.op}: {refused.refused}"] += 1
+            continue
+        feature_names = names
+        entries += _entries(found, closed, last, _machine(places[place]))
+    return Training(Rows.of(feature_names, entries), dict(left))
+
+
+def _cases(
+    program: ProgramText | None, place: Place | None, vectors: Sequence[Mapping[str, int]]
+) -> tuple[Cases | None, CountedCases] | str:
+    """Return the cases of schedules of a program in a place, at vectors of sizes: of nests, if there are, and of others; or why not."""
+    if program is None:
+        return "the text of the program was not kept"
+    if place is None:
+        return "the description of the machine was not kept"
+    if place.microkernels:
+        return "microkernels were handed over"
+    try:
+        target = target_named(place.target, of_plain(place.machine))
+        asked = target.options("learn", reassociate=place.reassociate)
+        options = replace(check_result(target, "options", asked), threads=place.threads)
+        parsed = parse(program.text)
+        users = Users(tuple(program.sizes.items()), Users.of(parsed).buffers)
+        problem = Problem(
+            CompileRequest(parsed, users, {}), options, target, tuple((at, 1.0) for at in vectors)
+        )
+        computation = target.computation(problem.request, options)
+    except OffcutError as refused:
+        return f"{refused.op}: {refused.refused}"
+    if problem.program != program.digest or problem.machine != place.digest:
+        return "this version reads the program or the machine otherwise"
+    return (
+        None if computation is None else Cases(problem, computation),
+        CountedCases(problem),
+    )
+
+
+def _has_nests(text: str) -> bool:
+    """Whether a schedule has nests; a text that is none has not."""
+    try:
+        return has_nests(Schedule.parse(text))
+    except OffcutError:
+        return False
+
+
+def sizes_text(sizes: Mapping[str, int]) -> str:
+    """Sizes by name as rows have them."""
+    return ", ".join(f"{name}={value}" for name, value in sorted(sizes.items()))
+
+
+def _machine(place: Place) -> str:
+    """A digest of a machine's description."""
+    said = json.dumps(place.machine, sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
+def _entries(
+    features: Any, closed: Any, last: Mapping[str, Record], machine: str
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a schedule: an entry for each vector of sizes, but those at which a call takes no time, which has no ratio."""
+    for (key, record), row, seconds in zip(last.items(), features, closed, strict=True):
+        if record.seconds and seconds > 0:
+            yield {
+                "features": row,
+                "program": record.program,
+                "place": record.machine,
+                "machine": machine,
+                "sizes": key,
+                "schedule": Trial(record.schedule, record.version, ()).digest,
+                "seconds": record.seconds,
+                "spread": record.spread or 0.0,
+                "closed": float(seconds),
+            }
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,11 @@ import numpy as np
 from offcut.backends.compile_request import CompileRequest
 from offcut.backends.host.fast_entry import solving_order
 from offcut.backends.signature import boundary_buffers, signature_of
+from offcut.core.accesses import element_accesses
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import Expr, Load, walk
 from offcut.core.interpret.values import evaluate
-from offcut.core.program import Buffer, For, If, Let, Program, Store, expressions
+from offcut.core.program import Buffer, For, If, Let, Program
 from offcut.core.program import walk as statements
 from offcut.describe.request import Array
 
@@ -116,9 +117,5 @@ def _places(program: Program) -> Iterator[Expr]:
                 yield condition
             case Let(_, _, _, value):
                 yield value
-            case Store(_, index):
-                yield from index
-        for expr in expressions(stmt):
-            for node in walk(expr):
-                if isinstance(node, Load):
-                    yield from node.index
+        for _, index in element_accesses(stmt):
+            yield from index

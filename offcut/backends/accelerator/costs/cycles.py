@@ -1,6 +1,6 @@
 """Cycles of a call at known sizes: units, the bus, and what has to wait for what; over open sizes, the formula of these.
 
-At sizes that are known, what waits is a line of all instances, each in the queue of its unit (`costmodel/event_queue.py`). Over
+At sizes that are known, what waits is a line of all instances, each in the queue of its unit (`costmodel/event_simulation.py`). Over
 sizes that are left open, the formula is made of such lines at a few of them (`periodic.py`).
 """
 

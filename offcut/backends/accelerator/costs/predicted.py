@@ -32,7 +32,7 @@ from offcut.costmodel.closed.counts import (
     worst,
 )
 from offcut.costmodel.closed.operations import flop
-from offcut.costmodel.closed.predicted import Predicted, Prediction
+from offcut.costmodel.closed.prediction import Predicted, Prediction
 from offcut.costmodel.shortened import shortened
 
 INSTRUCTION = 16

@@ -22,7 +22,7 @@ from offcut.backends.cpu.planning.tile_sizes import Tiles
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, Var, loads, variables
-from offcut.costmodel import worth
+from offcut.costmodel import prune_dominated
 from offcut.describe.computation import Computation, Stage, StageAxis
 from offcut.partition import (
     BALANCE,
@@ -308,7 +308,7 @@ class _Planner:
             return ways
         computation = self.given
         gain, call = self.machine.policy.gain, self.machine.call
-        stay = worth(costs, computation.sizes, computation.assumptions, gain, call)
+        stay = prune_dominated(costs, computation.sizes, computation.assumptions, gain, call)
         return [ways[position] for position in stay]
 
     def is_guarded(self, position: int, lead: Stage, match: Match) -> bool:

@@ -29,7 +29,7 @@ from offcut.core.program import (
 from offcut.core.program import walk as statements
 from offcut.costmodel import Hardware, Level, Machine
 from offcut.costmodel.closed.count_loops import BytesOf
-from offcut.costmodel.closed.counted import counted
+from offcut.costmodel.closed.counting import counted
 from offcut.costmodel.closed.counts import THOUSANDTHS
 from offcut.costmodel.closed.summation import is_longer
 from offcut.schedule import Applied

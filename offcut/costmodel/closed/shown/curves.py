@@ -15,7 +15,7 @@ from offcut.core.memo import lazy_property
 from offcut.core.program import Size
 from offcut.costmodel.arrays import Formulas
 from offcut.costmodel.clock import stage_arrays
-from offcut.costmodel.closed.predicted import Prediction
+from offcut.costmodel.closed.prediction import Prediction
 from offcut.errors import CallError
 from offcut.partition.show.figure_io import check_drawable, new_figure, write
 

@@ -21,7 +21,7 @@ from offcut.core.program import Program, Size
 from offcut.core.samples import samples
 from offcut.core.text.printer import format_expr
 from offcut.core.text.tables import table
-from offcut.costmodel.closed.predicted import Predicted, Prediction
+from offcut.costmodel.closed.prediction import Predicted, Prediction
 from offcut.costmodel.closed.shown.curves import Numbers, Sampled
 
 _LAST = 4096  # where a size may be larger, what is looked at ends here

@@ -17,7 +17,7 @@ from functools import reduce
 
 from offcut.core.expr import Binary, Expr, real
 from offcut.core.program import Program
-from offcut.costmodel.closed.counted import counted
+from offcut.costmodel.closed.counting import counted
 from offcut.costmodel.closed.counts import THOUSANDTHS, ZERO, Counts, HowExact, Piece, Way
 from offcut.costmodel.device import Device
 from offcut.costmodel.machine import Machine

@@ -38,9 +38,9 @@ class Scattered:
     def over(self, ranges: Ranges) -> Scattered:
         """Those that are touched while iterators take their values: others each time."""
         count = self.count
-        for name in self.names & set(ranges):
-            first, last = ranges[name]
-            count = ix.mul(count, ix.add(ix.sub(last, first), 1))
+        for name, (first, last) in ranges.items():
+            if name in self.names:
+                count = ix.mul(count, ix.add(ix.sub(last, first), 1))
         return Scattered(count, self.names - set(ranges))
 
     def joined(self, other: Ends | Scattered) -> Scattered:
@@ -201,7 +201,7 @@ def _joined(a: Ends | Scattered, b: Ends | Scattered, known: ScanContext) -> End
         return a.joined(b)
     if isinstance(b, Scattered):
         return b.joined(a)
-    return _least(a[0], b[0], known), _least(a[1], b[1], known, last=True)
+    return lesser(a[0], b[0], known), lesser(a[1], b[1], known, greater=True)
 
 
 def _length(ends: Ends | Scattered, extent: Expr) -> Expr:
@@ -212,10 +212,10 @@ def _length(ends: Ends | Scattered, extent: Expr) -> Expr:
     return extent if few is not None and most is not None and few > most else length
 
 
-def _least(a: Expr, b: Expr, known: ScanContext, last: bool = False) -> Expr:
-    """The least of two ends or, where `last`, the greatest."""
+def lesser(a: Expr, b: Expr, known: ScanContext, greater: bool = False) -> Expr:
+    """Return the lesser of two, or the greater, as far as it is known which that is."""
     if known.at_least_zero(ix.sub(b, a)):
-        return b if last else a
+        return b if greater else a
     if known.at_least_zero(ix.sub(a, b)):
-        return a if last else b
-    return ix.maximum(a, b) if last else ix.minimum(a, b)
+        return a if greater else b
+    return ix.maximum(a, b) if greater else ix.minimum(a, b)
