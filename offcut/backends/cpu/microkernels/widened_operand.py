@@ -133,14 +133,16 @@ class _Widened(RowBlock, ABC):
         """Return one term of B, widened: the loop takes whole words, what is left over one term of a word."""
         if label == "rest" and self.terms > 1:
             return (yield from self.left_over())
-        values = []
-        if step % self.terms == 0:
+        term, values = self.second if step % self.terms else self.first, []
+        offset = step * self.b_bytes
+        if self.terms > 1 and step % self.terms == 0:
             self.held = []
             for p in range(self.vectors):
-                word = yield from self.load_words(b_now, p, step * self.b_bytes)
-                self.held.append(word)
-        for word in self.held:
-            values.append((yield from (self.second if step % self.terms else self.first)(word)))
+                self.held.append((yield from self.load_words(b_now, p, offset)))
+        for p in range(self.vectors):
+            alone = self.terms == 1
+            word = (yield from self.load_words(b_now, p, offset)) if alone else self.held[p]
+            values.append((yield from term(word)))
         return values
 
     def left_over(self) -> Generator[str, None, list[str]]:
