@@ -16,7 +16,7 @@ term says. The second term of the last pair of an odd depth is zero.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -266,4 +266,4 @@ class _Int4(_Int8):
         return (yield from super().first(down))
 
 
-_BLOCKS = {BFLOAT16: _BFloat16, INT8: _Int8, INT4: _Int4}
+_BLOCKS: Mapping[Operand, Callable[..., _Widened]] = {BFLOAT16: _BFloat16, INT8: _Int8, INT4: _Int4}
