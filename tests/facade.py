@@ -83,7 +83,7 @@ _NAMES = {
     "Parallel": "backends.cpu.threads.parallel",
     "Planned": "backends.cpu.planning.cpu_plan:CpuPlan",
     "alone": "backends.cpu.threads.parallel:single_threaded",
-    "check_shared": "backends.cpu.threads.race_proof:check_race_free",
+    "check_shared": "backends.cpu.threads.parallel:check_race_free",
     "parallel": "backends.cpu.threads.parallel:mark_parallel_loops",
     # Calls by the C entry.
     "ENTRY": "backends.host.call_sequence",

@@ -96,7 +96,7 @@ def request_of(
     if not isinstance(output, Program):
         return request, ()
     notes = target.check_text(output, options, op)
-    check_layouts(output, op)
+    check_layouts(request.program, op)
     return request, notes
 
 

@@ -17,6 +17,7 @@ from offcut.core.expr import Compare, Expr, variables
 from offcut.core.interpret.run_arguments import declaration
 from offcut.core.program import (
     LANE,
+    Alloc,
     Choose,
     For,
     If,
@@ -284,15 +285,22 @@ def check_layouts(program: Program, op: str) -> None:
 
     Raises PartitionError, in the name of `op`.
     """
+    allocs = [stmt for stmt in walk(program.body) if isinstance(stmt, Alloc)]
     for buffer in program.buffers:
-        if buffer.layout is not None and buffer.narrow_refusal:
-            raise PartitionError(
-                op,
-                f"cannot lay {buffer.name} out in {format_layout(buffer.layout)}",
-                at=declaration(buffer),
-                because=buffer.narrow_refusal,
-                help=(format_layout(replace(buffer.layout, bits=None)),),
-            )
+        windows = (
+            replace(buffer, kind=Kind.LOCAL, layout=alloc.layout)
+            for alloc in allocs
+            if alloc.buffer == buffer.name
+        )
+        for laid in (buffer, *windows):
+            if laid.layout is not None and laid.narrow_refusal:
+                raise PartitionError(
+                    op,
+                    f"cannot lay {buffer.name} out in {format_layout(laid.layout)}",
+                    at=declaration(buffer),
+                    because=laid.narrow_refusal,
+                    help=(format_layout(replace(laid.layout, bits=None)),),
+                )
         if buffer.layout is not None and buffer.kind in (Kind.INPUT, Kind.OUTPUT, Kind.INOUT):
             raise PartitionError(
                 op,

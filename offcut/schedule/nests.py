@@ -332,8 +332,8 @@ class _Reader:
             if loops is None or loops.inner or loops.cover is not None:
                 return None
             places = (step for step, _ in steps if isinstance(step, At))
-            at = next((place.axis or "" for place in places if place.stage == copy.name), "")
-            pack = Pack(copy.what, copy.name, copy.layout, loops.splits, loops.outer, at)
+            place = next((p.axis or "" for p in places if p.stage == copy.name), "")
+            pack = Pack(copy.what, copy.name, copy.layout, loops.splits, loops.outer, place)
             self.lines[id(pack)] = next(line for step, line in steps if step is copy)
         loops_of_stage = self.loops([one for one in steps if _is_of(one[0], stage)])
         if loops_of_stage is None or loops_of_stage.cover is None:

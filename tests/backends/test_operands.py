@@ -151,8 +151,13 @@ with_constants: cannot take 8 in B
   because  the kernel reads two elements of a byte, which are -8…7, as those that it was compiled with are
   help     oc.compile(…, constants=…) with these"""
     )
-    with pytest.raises(oc.PartitionError, match="not all of its elements are known to have 4 bits"):
+    text = oc.parse(str(kernel.source("loops")))
+    agree(oc.compile(text, constants={"B": w})(x), exact_matmul(x, w))
+    because = "not all of its elements are known to have 4 bits"
+    with pytest.raises(oc.PartitionError, match=because):
         oc.compile(c, inputs=inputs, constants={"B": w + 1}, schedule=kernel.schedule)
+    with pytest.raises(oc.PartitionError, match=because):
+        oc.compile(text, constants={"B": w + 1})
 
 
 def test_partition_takes_a_unit_whose_tiles_are_as_tall_as_what_is_asked_for() -> None:

@@ -344,6 +344,38 @@ compile: cannot lay the window of L out in order(1, 0)
     )
 
 
+@pytest.mark.parametrize(
+    ("local", "window"),
+    [(" @panels(0, 1, 4, 2, 2) bits(4)", ""), ("", " layout panels(0, 1, 4, 2, 2) bits(4)")],
+)
+def test_elements_that_share_bytes_are_refused_of_an_array_that_code_writes(
+    local: str, window: str
+) -> None:
+    text = f"""\
+size n in 0:99
+input A: int8[8, 8]
+local L: int8[8, 8]{local}
+output C: int8[8, 8]
+alloc L[0 +: 8, 0 +: 8]{window}
+  for i in 0:8
+    for j in 0:8
+      L[i, j] = A[i, j]
+  for i in 0:8
+    for j in 0:8
+      C[i, j] = L[i, j]
+"""
+    with pytest.raises(oc.PartitionError) as error:
+        oc.compile(oc.parse(text))
+    assert (
+        str(error.value)
+        == """\
+compile: cannot lay L out in panels(0, 1, 4, 2, 2) bits(4)
+  at       local L: int8[8, 8]
+  because  code writes whole bytes, and local arrays are written
+  help     panels(0, 1, 4, 2, 2)"""
+    )
+
+
 SHORT = """\
 program short
 size n in 1:9

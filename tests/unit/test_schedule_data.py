@@ -479,6 +479,28 @@ schedule: cannot lay B so
   help     panels(0, 1, """)
 
 
+@pytest.mark.slow
+def test_a_packed_copy_is_made_in_a_plain_loop_of_its_reader_or_before_all() -> None:
+    b, m = oc.dim("b", max=9), oc.dim("m", max=64)
+    A, B = oc.placeholder((b, n, 24), name="A"), oc.placeholder((b, m, 24), name="B")
+    product = oc.ops.matmul(A, B, transpose_b=True, name="C")
+    text = str(oc.compile(product).schedule)
+    place = re.search(r"\n *at (\S+) (C\.\S+)", text)
+    assert place is not None
+    copy, loop = place.groups()
+    whole = text.replace(place[0], "").replace(f"order {copy} ", f"order {copy} {loop[2:]} ")
+    x, y = (np.ones(s, np.float32) for s in ((2, 5, 24), (2, 7, 24)))
+    for one in (text, whole):
+        kernel = oc.compile(product, schedule=oc.Schedule.parse(one))
+        np.testing.assert_array_equal(kernel(x, y), x @ y.swapaxes(1, 2))
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(
+            product, schedule=oc.Schedule.parse(text.replace(f"{copy} {loop}", f"{copy} C.k"))
+        )
+    assert f"cannot compute {copy} in a loop k" in str(refused.value)
+    assert f"because  the plain loops of its reader are {loop[2:]}" in str(refused.value)
+
+
 @pytest.mark.every(4)
 @pytest.mark.parametrize(
     "copy", ["mask 3", "cut 16", "even 16", "shift 16", "ladder 24", "mask 32"]

@@ -21,7 +21,7 @@ from offcut.backends.cpu.planning.cpu_plan import CpuPlan
 from offcut.backends.cpu.planning.row_reductions import mark_row_reductions
 from offcut.backends.cpu.planning.vectorize import vectorize
 from offcut.backends.cpu.threads import pool
-from offcut.backends.cpu.threads.race_proof import check_race_free
+from offcut.backends.cpu.threads.parallel import check_race_free
 from offcut.backends.cpu.threads.spmd_lowering import lower_spmd
 from offcut.backends.host import by_name, by_name_ir, call_sequence, sized_call_ir
 from offcut.backends.host import cache as objects

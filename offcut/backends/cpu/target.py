@@ -17,8 +17,8 @@ from offcut.backends.cpu.packed_constants import pack
 from offcut.backends.cpu.planning import planner
 from offcut.backends.cpu.planning.cover_report import check_covers, external_kernels, report_covers
 from offcut.backends.cpu.planning.cpu_plan import CpuPlan as CpuPlanned
+from offcut.backends.cpu.planning.nest_plan import computation_of
 from offcut.backends.cpu.planning.predicted_seconds import threads_note
-from offcut.backends.cpu.planning.raised_computation import computation_of
 from offcut.backends.cpu.planning.variant_cost import variant_cost_model
 from offcut.backends.cpu.planning.words import check_machine_words
 from offcut.backends.cpu.portable import portable_code

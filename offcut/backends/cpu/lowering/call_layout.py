@@ -179,13 +179,12 @@ class Storage(Vectors):
         Where elements share a byte, digits count the bytes.
         """
         if (axis := layout.shared_axis) is not None:
-            count, shared = layout.per_byte, [*extents]
-            shared[axis] = ir.floordiv(
-                self.f, ir.add(self.f, extents[axis], str(count - 1)), str(count)
-            )
+            each, shared = layout.per_byte, [*extents]
+            up = ir.add(self.f, extents[axis], str(each - 1))
+            shared[axis] = ir.floordiv(self.f, up, str(each))
             held = self.laid(buffer, layout.of_bytes(), base, shared)
             of_elements = tuple(
-                tuple((step * count if at == axis else step, end, unit) for step, end, unit in of)
+                tuple((step * each if at == axis else step, end, unit) for step, end, unit in of)
                 for at, of in enumerate(held.digits)
             )
             return replace(held, layout=layout, digits=of_elements)

@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from math import gcd
 
-from offcut.backends.cpu.lowering import unroll_and_jam
 from offcut.backends.cpu.lowering.accesses import store_apart, streamed_buffers
 from offcut.backends.cpu.lowering.addressing import Lanes, Memory
 from offcut.backends.cpu.lowering.interleave import (
@@ -98,10 +97,33 @@ class Vectors(VectorStatements):
         for number in numbers:
             with self.bound(name, number):
                 copies.append((number, self.begun(body, lanes)))
-        unroll_and_jam.emit_jammed(self, body, lanes, name, copies)
+        self.jammed_statements(body, lanes, name, copies)
         for number, slots in copies:
             with self.bound(name, number):
                 self.ended(body, lanes, slots)
+
+    def jammed_statements(
+        self,
+        body: Sequence[Stmt],
+        lanes: Lanes,
+        name: str,
+        copies: Sequence[tuple[str, Mapping[str, str]]],
+    ) -> None:
+        """Write statements for a vector of instances of several iterations of a loop: what all of them read alike is loaded once.
+
+        name    the loop's iterator
+        copies  of each iteration its number, and the registers that stand for buffers
+        """
+        for stmt in body:
+            if isinstance(stmt, For):
+                ends = self.scalar(stmt.lo), self.scalar(stmt.hi)
+                inner = partial(self.jammed_statements, stmt.body, name=name, copies=copies)
+                self.each(stmt, ends, lanes, inner)
+                continue
+            assert isinstance(stmt, Store)
+            for value, slots in copies:
+                with self.bound(name, value):
+                    self.vector_store(stmt, lanes, slots)
 
     def rows(self, tile: Tile, axes: Sequence[TileAxis], body: Sequence[Stmt]) -> None:
         """Loops over `axes` but the last, whose instances become vectors."""

@@ -16,7 +16,7 @@ term says. The second term of the last pair of an odd depth is zero.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -133,14 +133,16 @@ class _Widened(RowBlock, ABC):
         """Return one term of B, widened: the loop takes whole words, what is left over one term of a word."""
         if label == "rest" and self.terms > 1:
             return (yield from self.left_over())
-        values = []
-        if step % self.terms == 0:
+        term, values = self.second if step % self.terms else self.first, []
+        offset = step * self.b_bytes
+        if self.terms > 1 and step % self.terms == 0:
             self.held = []
             for p in range(self.vectors):
-                word = yield from self.load_words(b_now, p, step * self.b_bytes)
-                self.held.append(word)
-        for word in self.held:
-            values.append((yield from (self.second if step % self.terms else self.first)(word)))
+                self.held.append((yield from self.load_words(b_now, p, offset)))
+        for p in range(self.vectors):
+            alone = self.terms == 1
+            word = (yield from self.load_words(b_now, p, offset)) if alone else self.held[p]
+            values.append((yield from term(word)))
         return values
 
     def left_over(self) -> Generator[str, None, list[str]]:
@@ -264,4 +266,4 @@ class _Int4(_Int8):
         return (yield from super().first(down))
 
 
-_BLOCKS = {BFLOAT16: _BFloat16, INT8: _Int8, INT4: _Int4}
+_BLOCKS: Mapping[Operand, Callable[..., _Widened]] = {BFLOAT16: _BFloat16, INT8: _Int8, INT4: _Int4}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from offcut.backends.cpu.lowering.cover_check import CoverChecker
-from offcut.backends.cpu.machine.isa import Host
+from offcut.backends.cpu.lowering.call_layout import runs_as_loops
+from offcut.backends.cpu.lowering.lower import Lowering, is_scalar_code
+from offcut.backends.cpu.machine.isa import Host, Isa
 from offcut.backends.cpu.microkernels.available import families
+from offcut.backends.cpu.microkernels.family import Family
 from offcut.backends.cpu.planning.row_reductions import mark_row_reductions
+from offcut.core import index as ix
 from offcut.core.analysis import analysis
-from offcut.core.program import Program, Store, Tile, walk
+from offcut.core.plain_loops import tile_to_loops
+from offcut.core.program import Option, Program, Stmt, Store, Tile, walk
 from offcut.errors import PartitionError
 from offcut.partition import Refusal
 
@@ -29,6 +33,39 @@ class CoverReport:
     judged: Mapping[int, Refusal] = field(default_factory=dict)
 
 
+class _CoverChecker(Lowering):
+    """A walk of the lowering that writes no tile, and says which have no microkernel.
+
+    refused   why a tile is not computed by the microkernel that it names, or by any where it names
+              none, by the tile's identity
+    """
+
+    def __init__(self, program: Program, isa: Isa, families: Sequence[Family]) -> None:
+        super().__init__(program, isa, families, ix.const(0), 1)
+        self.refused: dict[int, Refusal] = {}
+        self.sizes(self.f)
+        self.buffers()
+        self.block(program.body)
+
+    def statement(self, stmt: Stmt) -> None:
+        """What holds tiles, with what it says of them."""
+        if not is_scalar_code(stmt):
+            super().statement(stmt)
+
+    def choose(self, options: Sequence[Option]) -> None:
+        """Every option."""
+        for option in options:
+            self.block(option.body)
+
+    def tile(self, tile: Tile) -> None:
+        """Who computes a tile, or those inside it."""
+        cover = self.cover(tile)
+        if isinstance(cover, Refusal):
+            self.refused.setdefault(id(tile), cover)
+        if runs_as_loops(tile):
+            self.block(tile_to_loops(tile))
+
+
 def report_covers(program: Program, host: Host, reassociate: bool = True) -> CoverReport:
     """Return which tiles of a cut program run without a microkernel in a kernel of it, and why.
 
@@ -40,7 +77,7 @@ def report_covers(program: Program, host: Host, reassociate: bool = True) -> Cov
     if any(isinstance(stmt, Tile) for stmt in statements):
         run = mark_row_reductions(program, reassociate)
         lent = families(host)
-        judging = CoverChecker(run, host.isa, lent)
+        judging = _CoverChecker(run, host.isa, lent)
         mixed = {one.microkernel.name for one in lent if not one.microkernel.ascending}
         for position, (before, after) in enumerate(zip(statements, walk(run.body), strict=True)):
             if not isinstance(before, Tile) or not isinstance(after, Tile):

@@ -22,9 +22,8 @@ from offcut.backends.cpu.planning.condition_placement import (
 from offcut.backends.cpu.planning.cover_report import check_covers, report_covers, vector_tile_notes
 from offcut.backends.cpu.planning.cpu_plan import CpuPlan
 from offcut.backends.cpu.planning.embedded_nests import cut_nests, has_product
-from offcut.backends.cpu.planning.nest_plan import nest_schedule, plan_nests
+from offcut.backends.cpu.planning.nest_plan import computation_of, nest_schedule, plan_nests
 from offcut.backends.cpu.planning.predicted_seconds import seconds_of_program
-from offcut.backends.cpu.planning.raised_computation import computation_of
 from offcut.backends.cpu.planning.unit_binding import bind_units, with_leading_separate
 from offcut.backends.decide import attempt
 from offcut.backends.options import Options

@@ -1,4 +1,4 @@
-"""Plans the nests of a computation by a schedule: cut, covered, without padding, bound to lanes and threads."""
+"""Plans the nests of a computation by a schedule: cut, covered, without padding, bound to lanes and threads; and reads programs as computations."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from offcut.backends.cpu.planning.policy import policy
 from offcut.backends.cpu.planning.predicted_seconds import seconds_of_choices
 from offcut.backends.cpu.planning.unit_binding import bind_units, with_thread_binds
 from offcut.backends.cpu.planning.variant_cost import variant_cost_model
+from offcut.backends.cpu.planning.vectorize import privatize
 from offcut.backends.options import Options
+from offcut.backends.raising import raise_to_computation
 from offcut.core.program import Program
 from offcut.describe.computation import Computation
 from offcut.describe.source import source
 from offcut.errors import PartitionError
-from offcut.polyhedral import accesses_outside, request_budget
+from offcut.partition import Users, labelled
+from offcut.polyhedral import BudgetExceeded, accesses_outside, pass_budget, request_budget
 from offcut.proof.normal_forms.narrowing import (
     narrow_terms,
     without_conditions,
@@ -159,3 +162,28 @@ def _covered_stages(parts: Sequence[Nest | Together]) -> frozenset[str]:
         elif any(way.cover is not None for way in part.ways):
             stages.add(part.stage)
     return frozenset(stages)
+
+
+def computation_of(
+    program: Program, users: Users, reassociate: bool
+) -> tuple[Computation | None, str]:
+    """Return `program` as a computation, in the user's names; else None, and the reason as text."""
+    try:
+        with debug.timed("raise"), pass_budget():
+            computation = raise_to_computation(*privatize(program), narrows=True)
+    except BudgetExceeded:
+        return None, "isl takes too long to tell whether it is a computation"
+    if computation is None:
+        return None, "it is not a sequence of whole arrays, each from those before"
+    late = None if reassociate else _added_last(computation, program)
+    return (None, late) if late is not None else (labelled(computation, users), "")
+
+
+def _added_last(computation: Computation, program: Program) -> str | None:
+    """Return the reason, as text, if `computation` adds the start of a sum of `program` after its terms; else None."""
+    buffers = {buffer.name for buffer in program.buffers}
+    for lead in (group[0] for group in computation.groups):
+        if lead.reducer is not None and lead.buffer not in buffers:
+            name = lead.buffer.removesuffix("_sum")
+            return f"the sum in {name} starts from a value, and reassociate=False"
+    return None

@@ -34,9 +34,13 @@ from offcut.backends.cpu.planning.condition_placement import (
 )
 from offcut.backends.cpu.planning.cpu_plan import CpuPlan
 from offcut.backends.cpu.planning.loop_plan import plan_cut_loops, plan_loops
-from offcut.backends.cpu.planning.nest_plan import nest_schedule, plan_best_nests, plan_nests
+from offcut.backends.cpu.planning.nest_plan import (
+    computation_of,
+    nest_schedule,
+    plan_best_nests,
+    plan_nests,
+)
 from offcut.backends.cpu.planning.policy import unblock_shared_loops
-from offcut.backends.cpu.planning.raised_computation import computation_of
 from offcut.backends.cpu.planning.unit_binding import with_thread_binds, with_threads
 from offcut.backends.cpu.planning.words import check_machine_words
 from offcut.backends.decide import Plans, attempt, changed_plans

@@ -8,7 +8,7 @@
         Y[j, c] = S[j, c]                               Y[j, c] = S[j, c]
 
 A sum over a window of an image has as many loads as products: of `X` and of `W`. Of four rows that run together, those of `W` are
-loaded once (`lowering/unroll_and_jam.py`). Each sum keeps its order, in a register of its own.
+loaded once (`Vectors.jammed_statements`). Each sum keeps its order, in a register of its own.
 
 A schedule says it by a split, whose inner loop is bound: ``split Y.j 4 as j_tile j_in``, ``bind Y.j_in unroll``; a factor of 1 keeps
 iterations apart. Of a loop of which it says nothing, the default is as many iterations as there are registers for, if they

@@ -20,6 +20,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from offcut import debug
+from offcut.backends.host import cache
+from offcut.backends.verify import check_parallel_loops
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays, statement_arrays, stored_arrays
 from offcut.core.expr import Expr, Var, reads_memory
@@ -44,10 +47,11 @@ from offcut.core.program import (
 from offcut.core.program import walk as statements
 from offcut.core.traversal import rewrite_body, used_names
 from offcut.describe.computation import Names
+from offcut.errors import PartitionError
 from offcut.polyhedral import Facts, Space, try_isl
-from offcut.polyhedral.sync import has_loops_of, windows_in_step, with_barriers
+from offcut.polyhedral.sync import check_barriers, has_loops_of, windows_in_step, with_barriers
 from offcut.polyhedral.units.independence import Independence, Path
-from offcut.schedule import EVERY, Binds, Split
+from offcut.schedule import EVERY, NO_LOOP, Binds, Split
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,34 @@ def mark_parallel_loops(
 def is_decided_by_memory(stmt: Stmt) -> bool:
     """Return whether what decides how `stmt` runs, its bounds or its condition, is read from arrays."""
     return any(map(reads_memory, expressions(stmt)))
+
+
+def check_race_free(made: Parallel, chunk: int, threads: int) -> None:
+    """Prove that threads may share the loops of `made` as it is marked, and meet wherever they must.
+
+    Raises PartitionError for a loop that carries a dependence, an array of which each thread needs one of
+    its own, or a meeting that is missing.
+    """
+    name = cache.key("threads", repr(made))
+    if not debug.verifies() and cache.read(name) is not None:
+        return
+    check_parallel_loops(unsynchronized(made.program), True, set())
+    again = mark_parallel_loops(made.program, chunk, threads, NO_LOOP)
+    for buffer in sorted(again.own ^ made.own):
+        own = buffer in again.own
+        raise _not_shared(
+            made.program,
+            f"{buffer} is {'what each thread writes before it reads' if own else 'shared'}",
+            f"each thread {'needs one of its own' if own else 'has one of its own'}",
+        )
+    check_barriers(made.program, THREAD, made.own)
+    cache.write(name, b"proved")
+
+
+def _not_shared(program: Program, at: str, because: str) -> PartitionError:
+    return PartitionError(
+        "prove", f"cannot run {program.name} on several threads", at=at, because=because
+    )
 
 
 class _Marker(Independence):
