@@ -173,6 +173,33 @@ def test_what_has_no_text_is_refused_in_full_and_runs(what: str) -> None:
     assert str(refused.value) == expected
 
 
+BELOW = """\
+program below
+size n in 0:99
+input A: int32[n]
+output B: int32[16]
+output C: int32[n]
+for i in -3:13  @lane
+  B[i + 3] = int32(i//2) * -3 - -5
+for i in 0:n  @lane
+  C[i] = -A[i]//2 + A[max(min(i, n - 9), 0)//3]
+"""
+"""Quotients of what may be below 0."""
+
+
+def test_quotients_of_what_may_be_below_0_are_rounded_down() -> None:
+    target = oc.target("cuda", machine="a100", device="emulated")
+    made = oc.compile(oc.parse(BELOW), target=target)
+    text = made.source("cuda")
+    assert "floor_div(i, 2)" in text
+    assert "max(min(i, n - 9), 0) / 3" in text
+    if COMPILER is not None:
+        a = np.arange(-20, 20, dtype="int32")
+        found = run_text(made.loops, {"A": a}, {"n": 40})
+        for name, expected in zip("BC", made(a), strict=True):
+            np.testing.assert_array_equal(found[name], expected)
+
+
 def test_products_of_spaced_elements_have_no_text() -> None:
     n, k, r = oc.dim("n", min=0, max=99), oc.reduce_axis(24, name="k"), oc.reduce_axis(2, name="r")
     a, w = oc.placeholder((24, 2 * n + 2), name="A"), oc.placeholder((24, 40), name="W")
