@@ -41,6 +41,7 @@ from offcut.backends.no_schedule import no_schedule_error
 from offcut.backends.options import Options, Strategies, TargetPlan
 from offcut.backends.raising import raise_to_computation, unfuse_stages
 from offcut.backends.tilings_by_size import Draft, Price, competing
+from offcut.backends.verify import unproved_step
 from offcut.core.analysis import analysis
 from offcut.core.expr import variables
 from offcut.core.program import Program, Tile
@@ -252,7 +253,14 @@ def policy(
             )
         schedule = plans.schedule(_levels(plans, options.strategy))
         if price is not None:
-            schedule = with_priced_options(schedule, plans.emitted, complete, price)
+
+            def is_proved(_: Schedule, plan: TargetPlan) -> bool:
+                steps = (program, *plan.through, plan.program)
+                return unproved_step(steps, options.reassociate) is None
+
+            schedule = with_priced_options(
+                schedule, plans.emitted, lambda one: complete(plans.plan(one)), is_proved, price
+            )
         for small in (False, True):
             yield complete(plans.plan(schedule, small))
         return

@@ -19,6 +19,7 @@ from offcut.core.expr import (
     Const,
     Expr,
     Load,
+    Var,
     children,
     dtype_of,
     rebuild,
@@ -297,3 +298,24 @@ def known_divisor(expr: Expr) -> int:
 def literal_value(expr: Expr) -> int | None:
     """Return the value of an integer or a condition that is constant, else None."""
     return int(expr.value) if isinstance(expr, Const) and expr.dtype not in FLOATS else None
+
+
+def is_nonnegative(expr: Expr, signed: frozenset[str] = frozenset()) -> bool:
+    """Return whether an index is 0 or more as it stands: sizes and iterators are, but for those that are `signed`."""
+    form = to_linear(expr)
+    return form.const >= 0 and all(
+        factor > 0 and _is_atom(atom, signed) for atom, factor in form.terms
+    )
+
+
+def _is_atom(atom: Expr, signed: frozenset[str]) -> bool:
+    match atom:
+        case Var(name):
+            return name not in signed
+        case Binary("//" | "%", a, _):
+            return is_nonnegative(a, signed)
+        case Binary("min", a, b):
+            return is_nonnegative(a, signed) and is_nonnegative(b, signed)
+        case Binary("max", a, b):
+            return is_nonnegative(a, signed) or is_nonnegative(b, signed)
+    return False

@@ -5,7 +5,7 @@ and all blocks together do W of one kind of work, at a rate per multiprocessor a
 
     busy(resource) = ceil(B / P) * W / B / rate          tensor core, lanes, shared memory, its share of L2
     waiting        = ceil(B / (P * r)) * latency         of a block alone: loads and barriers of its turns, one after the other
-    main memory    = bytes of all arrays once / (P * its share), if these do not fit L2
+    main memory    = bytes of all arrays once, or what is moved if that is less, / (P * its share), if these do not fit L2
     launch         = max of these
 
 Extents that differ from block to block count as in the first block; if they are trip counts of stages, or of blocks, as in the middle block. All
@@ -127,7 +127,7 @@ class LaunchCounter:
         waves = real(ix.ceildiv(blocks, resident))
         has_work = Compare(">", work.instances, ZERO)
         latency = Binary("*", waves, self.latency((stmt,), {}, 1))
-        arrays = self.footprint(stmt)
+        arrays = ix.minimum(self.footprint(stmt), work.main)
         fits = Compare("<=", arrays, ix.const(l2.bytes * count))
         dram_bytes = Select(has_work, Select(fits, ZERO, arrays), ZERO)
         main = self.machine.dram

@@ -73,6 +73,7 @@ from offcut.proof.normal_forms.copy_forwarding import forward_copies
 from offcut.proof.normal_forms.copy_removal import without_copies
 from offcut.proof.normal_forms.derived_sizes import find_broken_range, write_out_derived_sizes
 from offcut.proof.normal_forms.iterations import Body, bodies
+from offcut.proof.normal_forms.launch_fission import has_independent_blocks, separate_launches
 from offcut.proof.normal_forms.loop_fusion import fuse_loops_like, fuse_ranges
 from offcut.proof.normal_forms.narrowed_blocks import without_unread_blocks
 from offcut.proof.normal_forms.narrowing import conditional_sums, without_unread_elements
@@ -209,6 +210,7 @@ def _theorems(
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if (
         _is_read_alone(source, emitted)
+        or _is_separated(source, emitted)
         or _is_hoisted(source, emitted)
         or _is_unpacked(source, emitted, reassociate)
     ) and (inside or not accesses_outside(source)):
@@ -431,6 +433,14 @@ def _is_read_alone(source: Program, emitted: Program) -> bool:
     alone = (try_isl(partial(form, source), source) for form in forms)
     body = strip_annotations(emitted).body
     return any(one is not source and strip_annotations(one).body == body for one in alone)
+
+
+def _is_separated(source: Program, emitted: Program) -> bool:
+    """Return whether `emitted` is `source` with a launch for each statement of its independent blocks."""
+    parts = separate_launches(source)
+    if parts is source or strip_annotations(parts).body != strip_annotations(emitted).body:
+        return False
+    return try_isl(lambda: has_independent_blocks(source), False)
 
 
 def _is_hoisted(source: Program, emitted: Program) -> bool:

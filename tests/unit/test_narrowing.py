@@ -9,6 +9,8 @@ from conftest import slow
 import offcut as oc
 from offcut.errors import PartitionError
 from offcut.proof import check_equal
+from offcut.proof.normal_forms.launch_fission import separate_launches
+from offcut.proof.normal_forms.narrowed_blocks import without_unread_blocks
 from offcut.proof.normal_forms.narrowing import narrow_terms, without_unread_elements
 
 WHOLE = """program p
@@ -97,3 +99,79 @@ def test_narrowed_terms_are_proved_and_one_term_less_is_refused(mask: str) -> No
     assert planted != str(narrow)
     with pytest.raises(PartitionError):
         check_equal(read, oc.parse(planted), inside=True)
+
+
+GRID = """program g
+size s in 0:60
+input Q: float32[s, 3]
+local S: float32[s, s]
+local E: float32[s, s]
+output Y: float32[s]
+for b in 0:(s + 3)//4  @block
+  for c in 0:(s + 7)//8  @block
+    tile i in 4*b +: min(4, s - 4*b), j in 8*c +: min(8, s - 8*c)
+      S[i, j] = 0.0
+      for d in 0:3
+        S[i, j] += Q[i, d] * Q[j, d]
+for b in 0:(s + 1)//2  @block
+  for w in 0:2  @warp
+    if 2*b + w < s
+      for j in 0:s  @lane
+        E[2*b + w, j] = S[2*b + w, j] + 1.0
+for b in 0:(s + 1)//2  @block
+  for w in 0:2  @warp
+    if 2*b + w < s
+      Y[2*b + w] = 0.0
+      for t in 0:s
+        Y[2*b + w] += where(t <= 2*b + w, E[2*b + w, t], -0.0)
+"""
+"""Scores in blocks, what lanes make of each, and its sum over the terms of a mask."""
+
+
+def test_blocks_and_elements_of_lanes_that_no_read_asks_for_are_none() -> None:
+    whole = oc.parse(GRID)
+    narrow = without_unread_blocks(whole)
+    assert "\n    if 4*b + min(4, s - 4*b) - 8*c - 1 >= 0\n" in str(narrow)
+    assert "        if 2*b + w - j >= 0\n          E[" in str(narrow)
+    assert str(narrow).count(">= 0") == 2
+    check_equal(whole, narrow, inside=True)
+    for s in (0, 1, 3, 4, 5, 8, 17, 29):
+        given = {"Q": inputs(s)["Q"]}
+        np.testing.assert_array_equal(narrow.run(given, s=s), whole.run(given, s=s))
+    asked = oc.parse(GRID.replace("where(t <= 2*b + w, E[2*b + w, t], -0.0)", "E[2*b + w, t]"))
+    assert without_unread_blocks(asked) is asked
+
+
+@pytest.mark.slow
+def test_a_block_that_some_read_asks_for_is_not_left_out() -> None:
+    planted = str(without_unread_blocks(oc.parse(GRID))).replace("8*c - 1 >=", "8*c - 2 >=")
+    with pytest.raises(PartitionError):
+        check_equal(oc.parse(GRID), oc.parse(planted), inside=True)
+
+
+COLUMNS = """program c
+size n in 0:60
+size m in 0:60
+input X: float32[n, m]
+output Y: float32[n, m]
+for b in 0:(n + 3)//4  @block
+  for c in 0:m//8  @block
+    tile i in 4*b +: min(4, n - 4*b), j in 8*c +: 8
+      Y[i, j] = X[i, j] + 1.0
+  tile i in 4*b +: min(4, n - 4*b), j in 8*(m//8) +: m % 8
+    Y[i, j] = X[i, j] + 1.0
+"""
+
+
+def test_statements_of_independent_blocks_run_in_launches_of_their_own() -> None:
+    whole = oc.parse(COLUMNS)
+    parts = separate_launches(whole)
+    assert len(parts.body) == 2
+    assert separate_launches(parts) is parts
+    check_equal(whole, parts, inside=True)
+    carried = COLUMNS.replace("output Y", "inout Y").replace(
+        "j in 8*(m//8) +: m % 8\n    Y[i, j] = X[i, j] + 1.0",
+        "j in 0 +: min(m, 1)\n    Y[i, j] = Y[n - 1 - i, j] + 1.0",
+    )
+    with pytest.raises(PartitionError):
+        check_equal(oc.parse(carried), separate_launches(oc.parse(carried)), inside=True)

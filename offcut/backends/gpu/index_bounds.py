@@ -13,7 +13,6 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, Select, Var, children, dtype_of
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import For, Let, Program, Stmt, Tile, blocks, expressions
-from offcut.core.text.c_expressions import is_nonnegative
 from offcut.core.text.printer import format_expr
 
 ZERO = ix.const(0)
@@ -74,9 +73,9 @@ def _bound(expr: Expr, bounds: Mapping[str, Expr]) -> Expr:
     below: Expr = ix.const(max(-form.const, 0))
     for atom, factor in form.terms:
         term = ix.mul(_bound(atom, bounds), abs(factor))
-        if factor > 0 or not is_nonnegative(atom):
+        if factor > 0 or not ix.is_nonnegative(atom):
             above = ix.add(above, term)
-        if factor < 0 or not is_nonnegative(atom):
+        if factor < 0 or not ix.is_nonnegative(atom):
             below = ix.add(below, term)
     return _larger(above, below)
 
@@ -88,10 +87,10 @@ def _atom_bound(expr: Expr, bounds: Mapping[str, Expr]) -> Expr:
         case Binary("//", a, b):
             bound, divisor = _bound(a, bounds), ix.literal_value(b)
             quotient = bound if divisor is None else ix.floordiv(bound, divisor)
-            return quotient if is_nonnegative(a) else ix.add(quotient, 1)
+            return quotient if ix.is_nonnegative(a) else ix.add(quotient, 1)
         case Binary("%", a, b):
             return _bound(b, bounds)
-        case Binary("min", a, b) if is_nonnegative(a) and is_nonnegative(b):
+        case Binary("min", a, b) if ix.is_nonnegative(a) and ix.is_nonnegative(b):
             return ix.minimum(_bound(a, bounds), _bound(b, bounds))
         case Binary("min" | "max", a, b) | Select(_, a, b):
             return _larger(_bound(a, bounds), _bound(b, bounds))

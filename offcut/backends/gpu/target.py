@@ -31,6 +31,7 @@ from offcut.backends.plan import Plan, PlanAlternative, PlannedPiece
 from offcut.backends.predict import cost_at
 from offcut.backends.target import Strategies, Target
 from offcut.backends.tilings_by_size import Price
+from offcut.backends.verify import unproved_step
 from offcut.core.analysis import analysis
 from offcut.core.program import Program, Tile
 from offcut.core.text.parser import parse
@@ -49,8 +50,9 @@ from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError, TargetError
 from offcut.partition import LoopCut, Users
 from offcut.polyhedral.sync import Agents, synchronized
+from offcut.proof.normal_forms.launch_fission import separate_launches
 from offcut.proof.normal_forms.narrowed_stages import narrowing_steps, synchronized_stages
-from offcut.schedule import Schedule, create_schedule
+from offcut.schedule import HandSchedule, Schedule, create_schedule
 from offcut.search import Points
 
 EMULATED = "emulated"
@@ -128,12 +130,23 @@ class Cuda(Target):
     def with_options(self, schedule: Schedule, program: Program, options: Options) -> Schedule:
         """Return a schedule with options of whole programs: the host chooses among launches, and a block among none."""
 
-        def emitted(one: Schedule) -> Program:
+        def by_hand(one: Schedule) -> HandSchedule:
             kernels = self.microkernels(options)
-            by_hand = create_schedule(program).with_microkernels(kernels)
-            return by_hand.apply(one, options.microkernels).emitted
+            source = create_schedule(program).with_microkernels(kernels)
+            return source.apply(one, options.microkernels)
 
-        return with_priced_options(schedule, emitted, self.synchronize, self.price(options))
+        def plan(one: Schedule) -> TargetPlan:
+            return self.synchronize(TargetPlan(by_hand(one).emitted))
+
+        def is_proved(one: Schedule, made: TargetPlan) -> bool:
+            lowered = attempt(lambda: by_hand(one).lower(options.reassociate))
+            steps = (*made.through, made.program)
+            unproved = unproved_step(steps, options.reassociate)
+            return isinstance(lowered, Program) and unproved is None
+
+        return with_priced_options(
+            schedule, lambda one: by_hand(one).emitted, plan, is_proved, self.price(options)
+        )
 
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
@@ -157,14 +170,13 @@ class Cuda(Target):
         Raises PartitionError if no synchronization of the machine keeps the order of the text, and if the windows of a block
         do not fit in its shared memory.
         """
-        steps = (plan.program, *narrowing_steps(plan.program))
+        launches = separate_launches(plan.program)
+        steps = tuple(dict.fromkeys((plan.program, launches, *narrowing_steps(launches))))
         narrowed = steps[-1]
         check_units(narrowed)
         self.check_features(narrowed)
         check_cells(narrowed, self.microkernels())
-        program = synchronized_stages(
-            plan.program, narrowed, lambda form: synchronized(form, AGENTS)
-        )
+        program = synchronized_stages(launches, narrowed, lambda form: synchronized(form, AGENTS))
         check_room(program, _bytes_of(self.machine, SHARED))
         check_boxes(program, self.microkernels())
         check_registers(program, grid_of(self.machine)[1].registers)

@@ -184,7 +184,7 @@ class CExpressions:
 
     def floor(self, op: str, a: Expr, b: Expr, dtype: str) -> tuple[int, str]:
         """Return a quotient that is rounded down, or what it leaves, with how tightly it binds."""
-        if dtype not in FLOATS and is_nonnegative(a, self.signed):
+        if dtype not in FLOATS and ix.is_nonnegative(a, self.signed):
             sign = "/" if op == "//" else "%"
             return PRODUCT, f"{self.text(a, PRODUCT)} {sign} {self.text(b, UNARY)}"
         name = "floor_div" if op == "//" else "floor_mod"
@@ -225,33 +225,12 @@ class CExpressions:
         return f"{int(value)}{suffix}"
 
 
-def is_nonnegative(expr: Expr, signed: frozenset[str] = frozenset()) -> bool:
-    """Return whether an index is 0 or more as it stands: sizes and iterators are, but for those that are `signed`."""
-    form = ix.to_linear(expr)
-    return form.const >= 0 and all(
-        factor > 0 and _is_atom(atom, signed) for atom, factor in form.terms
-    )
-
-
-def _is_atom(atom: Expr, signed: frozenset[str]) -> bool:
-    match atom:
-        case Var(name):
-            return name not in signed
-        case Binary("//" | "%", a, _):
-            return is_nonnegative(a, signed)
-        case Binary("min", a, b):
-            return is_nonnegative(a, signed) and is_nonnegative(b, signed)
-        case Binary("max", a, b):
-            return is_nonnegative(a, signed) or is_nonnegative(b, signed)
-    return False
-
-
 def signed_names(body: Sequence[Stmt]) -> frozenset[str]:
     """Return the iterators and lets of statements that are not seen to be 0 or more."""
     signed: frozenset[str] = frozenset()
     while True:
         firsts = (pair for stmt in walk(body) for pair in _first_values(stmt))
-        names = frozenset(name for name, first in firsts if not is_nonnegative(first, signed))
+        names = frozenset(name for name, first in firsts if not ix.is_nonnegative(first, signed))
         if names <= signed:
             return signed
         signed |= names
@@ -274,4 +253,4 @@ def bracketed(text: str) -> str:
     return text if text.isidentifier() or text.isdigit() else f"({text})"
 
 
-__all__ = ["CExpressions", "Dialect", "bracketed", "is_nonnegative", "signed_names"]
+__all__ = ["CExpressions", "Dialect", "bracketed", "signed_names"]

@@ -70,7 +70,7 @@ def _narrow_block(loop: For, needed: Mapping[str, Sequence[Expr]]) -> For:
     inside = all_bound_names(loop.body)
     several = [_in_some(_conditions(store, needed), ranges) for store, ranges in stores]
     common = [one for one in several[0] if all(one in other for other in several[1:])]
-    some = [one for one in common if not variables(one) & inside and variables(one)]
+    some = [one for one in common if not variables(one) & inside and not _holds(one)]
     body = loop.body
     if not any(isinstance(one, Tile | Alloc) for one in walk(body)):
         body = _masked(body, needed)
@@ -116,6 +116,11 @@ def _in_some(conditions: Sequence[Expr], ranges: Sequence[Range]) -> list[Expr]:
         if greatest is not None:
             some.append(Compare(">=", ix.simplify(greatest), condition.b))
     return some
+
+
+def _holds(condition: Expr) -> bool:
+    """Return whether a condition is seen to hold: of iterators that begin at 0 or above."""
+    return isinstance(condition, Compare) and ix.is_nonnegative(ix.sub(condition.a, condition.b))
 
 
 def _masked(body: tuple[Stmt, ...], needed: Mapping[str, Sequence[Expr]]) -> tuple[Stmt, ...]:

@@ -229,6 +229,42 @@ def test_the_text_of_a_sum_under_a_mask_reads_nothing_behind_it(window: int | No
 
 
 @pytest.mark.slow
+def test_terms_at_the_border_of_a_mask_are_predicted() -> None:
+    made = masked_sum()
+    for n in (64, 320, 500):
+        flop = made.cost(n=n).pieces[0].flop
+        # 24 columns by the terms that each row has, and by those at the border that lanes ask for
+        rows = np.arange(n)
+        whole = 24 * (rows + 1).sum()
+        asked = 24 * sum(min(n, 32 * (r // 32) + 32) for r in rows)
+        assert 2 * whole * 0.8 <= flop <= 2 * asked * 1.25
+
+
+@pytest.mark.slow
+def test_scores_behind_a_mask_are_not_computed() -> None:
+    n = oc.dim("n", min=1, max=16384)
+    q, k, v = (oc.placeholder((8, n, 64), "bfloat16", name) for name in "qkv")
+    target = oc.target("cuda", machine="h200", device="emulated")
+    result = oc.ops.attention(q, k, v, causal=True)
+    made = oc.compile(result, inputs=[q, k, v], target=target)
+    conditions = [
+        line.strip()
+        for line in str(made.loops).splitlines()
+        if line.strip().startswith("if ") and ">= 0" in line
+    ]
+    assert conditions == [
+        "if 64*i_block + min(16, n - 64*i_block) - 128*j_block + 47 >= 0",  # products
+        "if 4*i_block - 256*j_block + 3 >= 0",  # what lanes make of them, by block
+        "if 4*i_block + i_warp - (256*j_block + j_lane) >= 0",  # and by element
+    ]
+    every = oc.compile(oc.ops.attention(q, k, v), inputs=[q, k, v], target=target)
+    pieces = zip(made.plan(n=8192).pieces, every.plan(n=8192).pieces, strict=True)
+    products, _, exponentials, *_ = (one.seconds / other.seconds for one, other in pieces)
+    assert products < 0.7
+    assert exponentials < 0.7
+
+
+@pytest.mark.slow
 def test_causal_attention_is_predicted_to_take_less_than_attention_to_all_keys() -> None:
     def seconds(causal: bool) -> list[float]:
         n = oc.dim("n", min=1, max=16384)

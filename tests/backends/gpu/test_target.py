@@ -120,6 +120,28 @@ def test_strategies_that_are_mixed_compete_at_each_call() -> None:
     assert "\nchoose\n  option " in str(kernel.loops)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ladder", "cut", "mix"])
+def test_a_strategy_along_columns_is_right_at_sizes_around_its_tiles(strategy: str) -> None:
+    n, m = oc.dim("n", min=0, max=300), oc.dim("m", min=0, max=300)
+    a = oc.placeholder((n, 16), "bfloat16", name="A")
+    w = oc.placeholder((16, m), "bfloat16", name="W")
+    k = oc.reduce_axis(16, name="k")
+    s = oc.compute(
+        (n, m),
+        lambda i, j: oc.sum(a[i, k].astype("float32") * w[k, j].astype("float32"), axis=k),
+        name="S",
+    )
+    kernel = oc.compile(s, inputs=[a, w], target=there(), strategy={"j": strategy})
+    assert len([line for line in str(kernel.loops).splitlines() if line.startswith("for ")]) == 2
+    draw = np.random.default_rng(5)
+    for rows, columns in ((0, 3), (1, 1), (65, 127), (17, 128), (3, 257)):
+        x = draw.integers(-4, 5, (rows, 16)).astype(ml_dtypes.bfloat16)
+        y = draw.integers(-4, 5, (16, columns)).astype(ml_dtypes.bfloat16)
+        exact = x.astype("float64") @ y.astype("float64")
+        np.testing.assert_array_equal(np.asarray(kernel(x, y)), exact)
+
+
 @pytest.mark.parametrize(
     "strategy",
     [

@@ -90,7 +90,7 @@ def test_a_text_has_its_values_on_a_cpu(name: str) -> None:
 
 OUTSIDE = {
     # what is planted in the text of `dense_odd`: old text, new text, the fault at 17 rows
-    "a row past the last": ("i_row_out < n && 64", "i_row_out <= n && 64", "element 2261 of C, which has 2261"),
+    "a row past the last": ("16 * warp + i_row_out < n", "16 * warp + i_row_out <= n", "element .* of C, which has 2261"),
     "a stage past the ring": ("2304 * (k_stage % 4)", "2304 * (k_stage + 4)", "element .* of W_in, which has 9216"),
     "rows of a product past a window": ("A_in + 2560 * (k_stage % 4) + 640 * warp", "A_in + 2560 * 4 + 640 * warp", "element .* of A_in, which has 10240"),
     "a row of A past the last": ("min(64, n - 64 * i_block)", "64", "element .* of A, which has 629"),
@@ -171,6 +171,33 @@ def test_what_has_no_text_is_refused_in_full_and_runs(what: str) -> None:
     with pytest.raises(oc.DescribeError) as refused:
         made.source("cuda")
     assert str(refused.value) == expected
+
+
+BELOW = """\
+program below
+size n in 0:99
+input A: int32[n]
+output B: int32[16]
+output C: int32[n]
+for i in -3:13  @lane
+  B[i + 3] = int32(i//2) * -3 - -5
+for i in 0:n  @lane
+  C[i] = -A[i]//2 + A[max(min(i, n - 9), 0)//3]
+"""
+"""Quotients of what may be below 0."""
+
+
+def test_quotients_of_what_may_be_below_0_are_rounded_down() -> None:
+    target = oc.target("cuda", machine="a100", device="emulated")
+    made = oc.compile(oc.parse(BELOW), target=target)
+    text = made.source("cuda")
+    assert "floor_div(i, 2)" in text
+    assert "max(min(i, n - 9), 0) / 3" in text
+    if COMPILER is not None:
+        a = np.arange(-20, 20, dtype="int32")
+        found = run_text(made.loops, {"A": a}, {"n": 40})
+        for name, expected in zip("BC", made(a), strict=True):
+            np.testing.assert_array_equal(found[name], expected)
 
 
 def test_products_of_spaced_elements_have_no_text() -> None:
