@@ -34,7 +34,6 @@ from offcut.schedule.apply.staged_form import Nests
 from offcut.schedule.apply.without_windows import joined
 from offcut.schedule.decisions import (
     ANY,
-    VECTORS,
     At,
     Bind,
     Choose,
@@ -74,8 +73,6 @@ def _is_of_target(step: Primitive) -> bool:
     match step:
         case Split(stage) | Bind(stage) | Cover(stage) if stage == ANY:
             return True
-        case Cover(_, _, name):
-            return name == VECTORS
         case Staging(_, _, name):
             return name == ANY
         case _:

@@ -1,0 +1,126 @@
+"""`cover C at i vectors` by hand: tiles with roles and masks, as the nests of a processor have them, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.ir import Form, Role, Tile, walk
+from tests.unit.test_blocks import stages_of_softmax
+
+ROWS, COLUMNS = 3, 8
+SIZES = [(0, 0), (1, 1), (2, 7), (3, 8), (4, 9), (9, 24), (14, 29)]
+
+
+def dense() -> tuple[list[oc.Tensor], oc.Tensor]:
+    """int32 rows of 5 times 5 rows of symbolic width."""
+    n, m, k = oc.dim("n", max=64), oc.dim("m", max=64), oc.reduce_axis(5, name="k")
+    a, w = oc.placeholder((n, 5), "int32", "A"), oc.placeholder((5, m), "int32", "W")
+    return [a, w], oc.compute((n, m), lambda i, j: oc.sum(a[i, k] * w[k, j], axis=k), name="C")
+
+
+def scheduled(*lines: str) -> oc.schedule.HandSchedule:
+    inputs, result = dense()
+    text = "\n".join(("schedule C", *lines))
+    return oc.create_schedule(result, inputs=inputs).apply(oc.Schedule.parse(text))
+
+
+@pytest.mark.parametrize("tail", ["mask", "shift", "balance", "guard"])
+def test_tiles_that_run_as_vectors_are_proved_and_compute_the_same(tail: str) -> None:
+    s = scheduled(
+        f"split C.i {tail} {ROWS} as io ii",
+        f"split C.j {tail} {COLUMNS} as jo ji",
+        "order C io jo ii ji",
+        "cover C at ii vectors",
+    )
+    s.lower()  # proved for all sizes
+    random = np.random.default_rng(0)
+    for n, m in SIZES:
+        a = random.integers(-9, 9, (n, 5)).astype("int32")
+        w = random.integers(-9, 9, (5, m)).astype("int32")
+        assert np.array_equal(s.run({"A": a, "W": w}, n=n, m=m), a @ w), (n, m)
+
+
+def test_a_tile_has_its_whole_extent_and_says_which_instances_there_are() -> None:
+    s = scheduled("split C.j mask 8 as jo ji", "order C i jo ji", "cover C at ji vectors")
+    tiles = [stmt for stmt in walk(s.loops.body) if isinstance(stmt, Tile)]
+    assert [(tile.role, tile.form) for tile in tiles] == [
+        (Role.BODY, Form.FULL),
+        (Role.TAIL, Form.MASK),
+    ]
+    assert [len(tile.body) for tile in tiles] == [2, 2]  # the start of the sum, and its terms
+    assert str(s.loops).count("where j < m") == 1
+
+
+def test_a_loop_that_no_order_names_lies_in_the_tile() -> None:
+    s = scheduled("split C.j mask 8 as jo ji", "order C jo ji", "cover C at ji vectors")
+    assert all(
+        [axis.iter for axis in stmt.axes] == ["i", "j"]
+        for stmt in walk(s.loops.body)
+        if isinstance(stmt, Tile)
+    )
+
+
+def test_the_decisions_of_a_processor_make_the_same_program_by_hand() -> None:
+    inputs, y = stages_of_softmax()
+    kernel = oc.compile(y, inputs=inputs, records=False)
+    lines = [one for one in str(kernel.schedule).splitlines() if not one.startswith("bind")]
+    assert sum("vectors" in one for one in lines) == 4
+    s = oc.create_schedule(y, inputs=inputs).apply(oc.Schedule.parse("\n".join(lines)))
+    assert str(s.loops) == str(kernel.loops).replace("  @lane", "")
+
+
+REFUSED = {
+    "a loop that is bound": (
+        (
+            "split C.j mask 8 as jo ji",
+            "bind C.ji unroll",
+            "order C i jo ji",
+            "cover C at ji vectors",
+        ),
+        """\
+cover: cannot run C by vectors
+  at       line 5: cover C at ji vectors
+  because  ji is run by unroll
+  help     an order that names the loops around the tile, ji among them""",
+    ),
+    "two covers": (
+        ("cover C vectors", "cover C at j vectors"),
+        """\
+cover: cannot run C by vectors
+  at       line 3: cover C at j vectors
+  because  line 2: cover C vectors has decided it""",
+    ),
+    "loops that are fused": (
+        ("split C.j cut 4 as jo ji", "fuse C.jo C.ji as t", "order C i t", "cover C at t vectors"),
+        """\
+cover: cannot run C by vectors
+  at       line 5: cover C at t vectors
+  because  t is not the innermost part of a loop: its values are not consecutive
+  help     an order that names the loops around the tile, t among them""",
+    ),
+    "a split behind the cover": (
+        ("order C i j", "cover C at j vectors", "split C.j mask 8 as jo ji"),
+        """\
+split: cannot change the loops that vectors run
+  at       line 4: split C.j mask 8 as jo ji
+  because  its tile has the loops j, k
+  help     this decision before the cover""",
+    ),
+    "a unit behind the cover": (
+        ("order C i j", "cover C at j vectors", "bind C.j unroll"),
+        """\
+bind: cannot change the loops that vectors run
+  at       line 4: bind C.j unroll
+  because  j is a loop of its tile""",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_run_as_vectors_is_refused_by_its_line(what: str) -> None:
+    lines, text = REFUSED[what]
+    with pytest.raises(oc.PartitionError) as refused:
+        scheduled(*lines)
+    assert str(refused.value) == text
