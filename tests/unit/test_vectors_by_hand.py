@@ -71,6 +71,46 @@ def test_the_decisions_of_a_processor_make_the_same_program_by_hand() -> None:
     assert str(s.loops) == str(kernel.loops).replace("  @lane", "")
 
 
+TRIANGLE = """program y
+size n in 0:33
+input L: int32[n, n]
+output y: int32[n]
+for i in 0:n
+  y[i] = 0
+  for j in 0:i + 1
+    y[i] += L[i, j]
+"""
+
+
+def test_a_sum_in_a_tile_has_the_bounds_of_its_instance() -> None:
+    text = "schedule y\nsplit y.i mask 4 as io ii\norder y io ii\ncover y at ii vectors"
+    s = oc.create_schedule(oc.parse(TRIANGLE)).apply(oc.Schedule.parse(text))
+    s.lower()  # proved for all sizes
+    assert "for j in 0:i + 1" in str(s.loops)
+    for n in (0, 1, 3, 4, 5, 12, 17):
+        lower = np.random.default_rng(n).integers(-9, 9, (n, n)).astype("int32")
+        assert np.array_equal(s.run({"L": lower}, n=n), np.tril(lower).sum(1)), n
+
+
+def test_a_tile_is_a_box() -> None:
+    program = TRIANGLE.replace("output y: int32[n]", "output y: int32[n, n]").replace(
+        "  y[i] = 0\n", ""
+    )
+    program = program.replace("y[i] += L[i, j]", "y[i, j] = L[i, j]")
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.create_schedule(oc.parse(program)).apply(
+            oc.Schedule.parse("schedule y\ncover y vectors")
+        )
+    assert (
+        str(refused.value)
+        == """\
+cover: cannot run y by vectors
+  at       line 2: cover y vectors
+  because  the bounds of j depend on i, another loop of its tile
+  help     an order that names the loops around the tile, j among them"""
+    )
+
+
 REFUSED = {
     "a loop that is bound": (
         (

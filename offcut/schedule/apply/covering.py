@@ -27,7 +27,14 @@ from offcut.errors import PartitionError
 from offcut.partition import Match, Question, Refusal, cover
 from offcut.schedule.apply.axes import Target
 from offcut.schedule.apply.reading import loads_of
-from offcut.schedule.apply.staged_form import Covered, Nest, Nests, Part, VectorTile
+from offcut.schedule.apply.staged_form import (
+    Covered,
+    Nest,
+    Nests,
+    Part,
+    VectorTile,
+    depends_on,
+)
 from offcut.schedule.decisions import VECTORS, Bind, Cover, Primitive, SplitPair, primitive_of
 from offcut.schedule.refusing import DecidedError, split_advice
 
@@ -73,6 +80,9 @@ def run_by_vectors(target: Target, step: Cover) -> Nests:
         for loop in part.loops[part.loops.index(axis) if axis in part.loops else len(part.loops) :]
     }
     inside |= {loop for part in nest.parts for loop in part.loops if loop not in ordered | outer}
+    below = {_root_below(nest, loop) for loop in inside}
+    roots = {root.name: root for root in nest.roots if root.name in below}
+    stored = {name for p in nest.parts for s in p.stores for i in s.index for name in variables(i)}
     for loop in sorted(inside):
         root = _root_below(nest, loop)
         because = ""
@@ -82,6 +92,8 @@ def run_by_vectors(target: Target, step: Cover) -> Nests:
             because = f"{loop} is run by {nest.mark(loop).unit}"
         elif stages := target.nests.attached(nest.name, loop):
             because = f"{stages[0].name} is computed inside of {loop}"
+        elif root in stored and (others := depends_on(roots[root]) & {*roots} - {root}):
+            because = f"the bounds of {loop} depend on {min(others)}, another loop of its tile"
         if because:
             raise PartitionError(
                 "tensorize",

@@ -170,9 +170,15 @@ class Tiles(NestLoops):
         offsets = dict(at.offsets)
         form = Form.FULL
         forms = set[Form]()
+        if (
+            self.nest.vectors is not None
+        ):  # bounds of sums may depend on the instance that they are of
+            loops = sorted(loops, key=lambda leaf: self.root_below(leaf) not in stored)
         for leaf in loops:
             root = self.root_below(leaf)
             assert root is not None
+            if self.nest.vectors is not None and root not in stored:
+                at = at.updated(offsets={**at.offsets, **offsets})
             at = self.fixed(leaf, at)
             start, end = self.base(leaf, at), self.end(leaf, at)
             extent = _reach(start, end)
