@@ -27,8 +27,15 @@ from offcut.errors import PartitionError
 from offcut.partition import Match, Question, Refusal, cover
 from offcut.schedule.apply.axes import Target
 from offcut.schedule.apply.reading import loads_of
-from offcut.schedule.apply.staged_form import Covered, Nest, Nests, Part
-from offcut.schedule.decisions import Bind, Cover, Primitive, SplitPair, primitive_of
+from offcut.schedule.apply.staged_form import (
+    Covered,
+    Nest,
+    Nests,
+    Part,
+    VectorTile,
+    depends_on,
+)
+from offcut.schedule.decisions import VECTORS, Bind, Cover, Primitive, SplitPair, primitive_of
 from offcut.schedule.refusing import DecidedError, split_advice
 
 # (because, *help) -> the refusal
@@ -37,6 +44,8 @@ Refuse = Callable[..., PartitionError]
 
 def tensorize(target: Target, step: Cover) -> Nests:
     """Return the schedule in which an instruction runs the loops from `axis` inwards, a tile at a time."""
+    if step.microkernel == VECTORS:
+        return run_by_vectors(target, step)
     axis = target.axis("tensorize", step.axis)
     at = f"axis {target.buffer}.{axis}"
     name, given = step.microkernel, target.nests.intrinsics
@@ -49,6 +58,56 @@ def tensorize(target: Target, step: Cover) -> Nests:
     intrinsic = find_intrinsic(name, given, at, tuple(own))
     extents = check_tensorize(target, axis, intrinsic)
     return build_tensorize(target, Covered(axis, intrinsic, extents, step))
+
+
+def run_by_vectors(target: Target, step: Cover) -> Nests:
+    """Return the schedule in which the loops from an axis inwards are one tile, with those that no order names.
+
+    The tile has no order of its instances: that they need none is proved when the schedule is lowered.
+    """
+    nest, at = target.nest, f"stage {target.buffer}"
+    axis = target.axis("tensorize", step.axis) if step.axis else None
+    first = nest.covered or nest.vectors
+    if first is not None:
+        refused = f"cannot run {target.buffer} by {VECTORS}"
+        raise DecidedError("tensorize", refused, at=at, first=first.decision)
+    ordered = {loop for order in nest.orders for loop in order.loops}
+    pairs = [one for one in nest.relations if isinstance(one, SplitPair)]
+    outer = {one.outer for one in pairs} | {one.inner for one in pairs if one.level.room}
+    inside = {
+        loop
+        for part in nest.parts
+        for loop in part.loops[part.loops.index(axis) if axis in part.loops else len(part.loops) :]
+    }
+    inside |= {loop for part in nest.parts for loop in part.loops if loop not in ordered | outer}
+    below = {_root_below(nest, loop) for loop in inside}
+    roots = {root.name: root for root in nest.roots if root.name in below}
+    stored = {name for p in nest.parts for s in p.stores for i in s.index for name in variables(i)}
+    for loop in sorted(inside):
+        root = _root_below(nest, loop)
+        because = ""
+        if root is None:
+            because = f"{loop} is not the innermost part of a loop: its values are not consecutive"
+        elif nest.mark(loop).unit is not None:
+            because = f"{loop} is run by {nest.mark(loop).unit}"
+        elif stages := target.nests.attached(nest.name, loop):
+            because = f"{stages[0].name} is computed inside of {loop}"
+        elif root in stored and (others := depends_on(roots[root]) & {*roots} - {root}):
+            because = f"the bounds of {loop} depend on {min(others)}, another loop of its tile"
+        if because:
+            raise PartitionError(
+                "tensorize",
+                f"cannot run {target.buffer} by {VECTORS}",
+                at=at,
+                because=because,
+                help=(f"an order that names the loops around the tile, {loop} among them",),
+            )
+    parts = tuple(
+        replace(part, loops=tuple(sorted(part.loops, key=inside.__contains__)))
+        for part in nest.parts
+    )
+    changed = replace(nest, parts=parts, vectors=VectorTile(frozenset(inside), step))
+    return target.nests.with_nest(changed)
 
 
 def find_intrinsic(
@@ -174,6 +233,36 @@ def check_covers_stand(before: Nests, after: Nests, step: Primitive) -> None:
     for nest in before.nests:
         if nest.covered is not None:
             _check_cover_stands(nest, nest.covered, after, step)
+        if nest.vectors is not None:
+            _check_vectors_stand(nest, nest.vectors, after, step)
+
+
+def _check_vectors_stand(nest: Nest, vectors: VectorTile, after: Nests, step: Primitive) -> None:
+    """Check that the loops of a tile that runs as vectors are still there, inside of all others, and nothing else is inside of them."""
+    now = next((one for one in after.nests if one.name == nest.name), nest)
+    because = ""
+    inside = {
+        loop
+        for part in now.parts
+        for at, loop in enumerate(part.loops)
+        if vectors.loops & {*part.loops[: at + 1]}
+    }
+    stages = [one for loop in vectors.loops for one in after.attached(nest.name, loop)]
+    units = [loop for loop in sorted(vectors.loops) if now.mark(loop).unit is not None]
+    if inside != vectors.loops:
+        because = f"its tile has the loops {', '.join(sorted(vectors.loops))}"
+    elif stages:
+        because = f"{stages[0].name} would be computed inside of its tile"
+    elif units:
+        because = f"{units[0]} is a loop of its tile"
+    if because:
+        raise PartitionError(
+            primitive_of(step),
+            f"cannot change the loops that {VECTORS} run",
+            at=f"stage {nest.parts[-1].stores[-1].buffer}",
+            because=because,
+            help=() if isinstance(step, Bind) else ("this decision before the cover",),
+        )
 
 
 def _check_cover_stands(nest: Nest, covered: Covered, after: Nests, step: Primitive) -> None:

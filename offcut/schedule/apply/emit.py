@@ -33,7 +33,7 @@ def lower_with_tiles(nests: Nests) -> tuple[Program, list[EmittedTile]]:
     made: dict[int, EmittedTile] = {}
     names = Names([*(s.name for s in nests.sizes), *(b.name for b in nests.buffers)])
     buffers = {buffer.name: buffer for buffer in nests.buffers}
-    body: tuple[Stmt, ...] = ()
+    lowering, body = _HandLowering(nests, names, made), tuple[Stmt, ...]()
     chosen = dict[str, Alternatives]()
     for one in nests.alternatives:
         chosen |= dict.fromkeys(one.stages, one)
@@ -43,14 +43,14 @@ def lower_with_tiles(nests: Nests) -> tuple[Program, list[EmittedTile]]:
     for nest in nests.nests:
         several = chosen.get(nest.name)
         if several is None and nest.at is None:
-            body += _HandLowering(nests, names, made).root(nest)
+            body += lowering.root(nest)
         elif several is not None and several not in emitted:
             emitted.append(several)
             options = []
             for label, cost, option in several.options:
-                making, inside = _HandLowering(option, names, made), tuple[Stmt, ...]()
+                of_option, inside = _HandLowering(option, names, made), tuple[Stmt, ...]()
                 for own in several.own(nests, option):
-                    inside += making.root(own)
+                    inside += of_option.root(own)
                 options.append(Option(label, cost, inside))
             body += (Choose(tuple(options)),)
     called = {stmt.microkernel for stmt in walk(body) if isinstance(stmt, Tile)}
@@ -112,7 +112,7 @@ class Lowering:
         whole of an iteration.
         """
         parts, windows = [body], dict[str, Alloc]()
-        held = self.places.get((nest.name, axis), ())
+        arrays = self.places.get((nest.name, axis), ())
         for producer in reversed(self.nests.attached(nest.name, axis)):
             behind = tuple(stmt for part in parts for stmt in part)
             box = self.box(nest, producer, behind, at)
@@ -121,7 +121,7 @@ class Lowering:
             inner = At(at.facts, reach, segments=self.moved(nest, producer, point, at))
             parts.insert(0, self.nest(producer, inner))
             where, (buffer, *_) = producer.placed, producer.written
-            if where is None or buffer not in held:
+            if where is None or buffer not in arrays:
                 continue
             axes = tuple(interval for _, interval in box)
             window = Alloc(buffer, axes, (), where.memory, where.depth, where.inplace)
@@ -129,7 +129,7 @@ class Lowering:
             if where.memory or where.inplace or self.nests.buffer(buffer).scope:
                 filled = tuple(stmt for part in parts for stmt in part)
                 parts = [(replace(windows.pop(buffer), body=filled),)]
-        for name in held:
+        for name in arrays:
             if nest.is_group:
                 windows[name] = self.window_of_iteration(nest, name, at)
         in_order = (windows[one.name] for one in self.nests.buffers if one.name in windows)

@@ -34,7 +34,6 @@ from offcut.schedule.apply.staged_form import Nests
 from offcut.schedule.apply.without_windows import joined
 from offcut.schedule.decisions import (
     ANY,
-    VECTORS,
     At,
     Bind,
     Choose,
@@ -43,7 +42,6 @@ from offcut.schedule.decisions import (
     Schedule,
     Split,
     Staging,
-    Step,
     each_decision,
 )
 from offcut.schedule.refusing import at_line
@@ -74,8 +72,6 @@ def _is_of_target(step: Primitive) -> bool:
     match step:
         case Split(stage) | Bind(stage) | Cover(stage) if stage == ANY:
             return True
-        case Cover(_, _, name):
-            return name == VECTORS
         case Staging(_, _, name):
             return name == ANY
         case _:
@@ -127,9 +123,9 @@ def replay(
         whole = refused
     again = create_schedule(program)
     again.with_microkernels(of_target, tile_cost).apply(Schedule(schedule.name, ()), microkernels)
-    for step in made.schedule.steps:  # the line is that after which it is refused first
-        with at_line(schedule, step):
-            again._do(step)
+    for decision in made._steps:  # the line is that after which it is refused first
+        with at_line(schedule, decision):
+            again._do(decision)
             again.lower(reassociate)
     raise whole
 
@@ -215,7 +211,7 @@ class HandSchedule:
         try:
             for are_places, steps in groupby(schedule.steps, lambda one: isinstance(one, At)):
                 if are_places:
-                    self._place(schedule, list(steps))
+                    self._place(schedule, [one for one in steps if isinstance(one, At)])
                     continue
                 for step in steps:
                     with at_line(schedule, step):
@@ -232,7 +228,7 @@ class HandSchedule:
             raise
         return self
 
-    def _place(self, schedule: Schedule, steps: list[Step]) -> None:
+    def _place(self, schedule: Schedule, steps: list[At]) -> None:
         """Apply decisions where stages are computed: each as soon as it is legal, since its readers have to be in the loop before.
 
         Raises PartitionError, with the line, for the first of those that are not.
@@ -242,7 +238,6 @@ class HandSchedule:
             for number, step in enumerate(steps):
                 try:
                     with at_line(schedule, step):
-                        assert isinstance(step, At)
                         self._do(step)
                 except PartitionError as error:
                     refused = refused or error

@@ -199,7 +199,7 @@ class NestLoops(Offsets):
                 help=(f"an order with {split.outer} {split.inner} side by side",),
             )
         lo, hi = self.bound(root, 0, at), self.bound(root, 1, at)
-        name = root if self.keeps_names else self.names.fresh(split.inner)
+        name = root if self.keeps_names else self.names.fresh(root)
         number = self.names.fresh(split.outer)
         inner = at.updated(facts=at.facts.loop(name, lo, hi))
         known, guards = self.completed(root, ix.sub(Var(name), lo), inner)

@@ -202,7 +202,9 @@ def window_places(nests: Nests) -> dict[Place, tuple[str, ...]]:
     """
     places: dict[Place, list[str]] = {}
     for nest in nests.nests:
-        for buffer in nest.written if nest.at is not None else ():
+        if nest.at is None:
+            continue
+        for buffer in nest.written:
             if not nest.is_group:
                 if not is_beside(nests, nest):
                     places.setdefault(nest.at, []).append(buffer)
@@ -212,7 +214,9 @@ def window_places(nests: Nests) -> dict[Place, tuple[str, ...]]:
                     for one in nests.nests
                     if buffer in one.written or reads(nests, one.name, buffer)
                 }
-                homes = (at for at in _places_around(nests, nest) if users <= {*inside(nests, at)})
+                homes = (
+                    at for at in _places_around(nests, nest) if users <= {*nests_inside(nests, at)}
+                )
                 home = next(homes, None)
                 if home is not None:
                     places.setdefault(home, []).append(buffer)
@@ -222,17 +226,18 @@ def window_places(nests: Nests) -> dict[Place, tuple[str, ...]]:
 def _places_around(nests: Nests, nest: Nest) -> Iterator[Place]:
     """Yield the loops in which a nest is computed, from the innermost on: that where it is placed, and those around this one."""
     while nest.at is not None:
-        nest, axis = nests.nest(nest.at[0]), nest.at[1]
+        reader, axis = nest.at
+        nest = nests.nest(reader)
         loops = nest.parts[0].loops
         outermost = loops[: loops.index(axis) + 1] if axis is not None else ()
         yield nest.name, axis
         yield from ((nest.name, name) for name in reversed(outermost[:-1]))
 
 
-def inside(nests: Nests, place: Place) -> tuple[str, ...]:
+def nests_inside(nests: Nests, place: Place) -> tuple[str, ...]:
     """Return the nests that are computed in a loop of one of them, or in loops inside of that one, in order."""
     name, axis = place
-    inner = tuple(loop for part in nests.nest(name).parts for loop in _from(axis, part.loops))
+    inner = tuple(loop for part in nests.nest(name).parts for loop in _loops_from(axis, part.loops))
     names = {name}
     for nest in reversed(nests.nests):
         reader, loop = nest.at or ("", None)
@@ -241,14 +246,14 @@ def inside(nests: Nests, place: Place) -> tuple[str, ...]:
     return tuple(nest.name for nest in nests.nests if nest.name in names)
 
 
-def _from(axis: str | None, loops: tuple[str, ...]) -> tuple[str, ...]:
+def _loops_from(axis: str | None, loops: tuple[str, ...]) -> tuple[str, ...]:
     """Return the loops from `axis` inwards."""
     return loops[loops.index(axis) :] if axis in loops else ()
 
 
 def sum_terms(nests: Nests, place: Place) -> Iterator[tuple[str, Expr]]:
     """Yield (element type, number of terms) of each loop over the terms of a sum that is computed in a loop of a nest."""
-    for name in inside(nests, place):
+    for name in nests_inside(nests, place):
         yield from _terms(nests, nests.nest(name).plain, ())
 
 

@@ -97,6 +97,18 @@ class Covered:
 
 
 @dataclass(frozen=True, slots=True)
+class VectorTile:
+    """The loops that are one tile, which no microkernel runs: instructions of the target's own do.
+
+    loops     in any order: a tile has no order of its instances
+    decision  that says so
+    """
+
+    loops: frozenset[str]
+    decision: CoverDecision
+
+
+@dataclass(frozen=True, slots=True)
 class Nest:
     """Loops and statements that run together.
 
@@ -105,6 +117,7 @@ class Nest:
     placed   the decision that says so, and where its elements lie then
     orders   decisions about the order of its loops
     covered  what an intrinsic runs
+    vectors  what runs as vectors
     copies   whether it only moves elements from one memory to another
     plain    its statements in the source program
     is_group  whether it is a group of stages, whose loops are those of its first axes: in a loop of another one it computes what an
@@ -123,6 +136,7 @@ class Nest:
     placed: At | None = None
     orders: tuple[Order, ...] = ()
     is_group: bool = False
+    vectors: VectorTile | None = None
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -132,7 +146,8 @@ class Nest:
     @property
     def untouched(self) -> bool:
         """Return whether no loop of it has been changed."""
-        return not self.relations and not self.marks and self.at is None and self.covered is None
+        decided = self.relations or self.marks or self.at or self.covered or self.vectors
+        return not decided
 
     def root(self, name: str) -> Root | None:
         """Return the root of that name; None for an axis that a primitive made."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import groupby
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction
@@ -19,10 +20,22 @@ from offcut.core.expr import (
     reads_memory,
     variables,
 )
-from offcut.core.program import COUNTED_UNITS, UNITS, Cover, For, Form, Stmt, Store, Tile, TileAxis
+from offcut.core.program import (
+    COUNTED_UNITS,
+    UNITS,
+    Cover,
+    For,
+    Form,
+    Role,
+    Stmt,
+    Store,
+    Tile,
+    TileAxis,
+)
 from offcut.describe.microkernel import LOOP_UNITS
 from offcut.errors import PartitionError
 from offcut.partition import MASK, PAD
+from offcut.partition.strategies.segment_placement import leading_form
 from offcut.polyhedral import Facts
 from offcut.schedule.apply.nest_loops import NestLoops
 from offcut.schedule.apply.offsets import At, Open
@@ -39,11 +52,20 @@ class Tiles(NestLoops):
         """Return whether warps of a block run the nest, of which the last ones may have less to do, or nothing."""
         return any(mark.unit in COUNTED_UNITS for mark in self.nest.marks)
 
+    def block(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
+        """Return `parts` in order; as one tile where all loops that are left run as vectors, or none is left."""
+        vectors = self.nest.vectors
+        if vectors is not None and all({*loops} <= vectors.loops for loops, _ in parts):
+            return self.emit_tiles(parts, at)
+        return super().block(parts, at)
+
     def is_tile(self, first: str, parts: Sequence[Open]) -> bool:
         """Return whether the loops from `first` inwards are one tile."""
-        covered = self.nest.covered
+        covered, vectors = self.nest.covered, self.nest.vectors
         if covered is not None:
             return covered.axis == first
+        if vectors is not None:
+            return first in vectors.loops
         if not self.nest.copies or self.nest.mark(first).unit is not None:
             return False
         touched = {*self.nest.written, *(load.buffer for load in loads_of(self.nest.plain))}
@@ -74,6 +96,13 @@ class Tiles(NestLoops):
     def tiles(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Return each part as one tile; a start and its updates together where an intrinsic does both."""
         covered = self.nest.covered
+        if self.nest.vectors is not None:
+            tiles: tuple[Stmt, ...] = ()
+            for _, together in groupby(parts, lambda part: self.stored_roots(*part)):
+                same = list(together)
+                everything = max((loops for loops, _ in same), key=len)
+                tiles += (self.tile(everything, [part for _, part in same], None, at),)
+            return tiles
         if covered is None:
             return tuple(self.tile(loops, [part], None, at) for loops, part in parts)
         kernel, body = covered.intrinsic, []
@@ -90,6 +119,11 @@ class Tiles(NestLoops):
                 name = name or kernel.name
             body.append(self.tile(loops, [part], name, at))
         return tuple(body)
+
+    def stored_roots(self, loops: Sequence[str], part: Part) -> frozenset[str | None]:
+        """Return the roots of `loops` that name the elements that a part stores; its other loops run over terms of a sum."""
+        named = {name for s in part.stores for one in s.index for name in variables(one)}
+        return frozenset(root for root in map(self.root_below, loops) if root in named)
 
     def fits(self, parts: Sequence[Open], at: At) -> bool:
         """Return whether every tile has the extents that its intrinsic declares, or is padded to them."""
@@ -135,9 +169,16 @@ class Tiles(NestLoops):
         reductions: list[tuple[str, Expr, Expr]] = []
         offsets = dict(at.offsets)
         form = Form.FULL
+        forms = set[Form]()
+        if (
+            self.nest.vectors is not None
+        ):  # bounds of sums may depend on the instance that they are of
+            loops = sorted(loops, key=lambda leaf: self.root_below(leaf) not in stored)
         for leaf in loops:
             root = self.root_below(leaf)
             assert root is not None
+            if self.nest.vectors is not None and root not in stored:
+                at = at.updated(offsets={**at.offsets, **offsets})
             at = self.fixed(leaf, at)
             start, end = self.base(leaf, at), self.end(leaf, at)
             extent = _reach(start, end)
@@ -147,7 +188,11 @@ class Tiles(NestLoops):
             called[leaf] = name = self.names.fresh(root)
             names.append(name)
             offsets[root] = ix.sub(Var(name), self.bound(root, 0, at))
-            if root in extents:
+            if self.nest.vectors is not None:
+                extent, limit, own_form = self.vector_extent(leaf, root, extent, at)
+                forms.add(own_form)
+                where += [] if limit is None else [ix.compare("<", Var(name), limit)]
+            elif root in extents:
                 inside = ix.compare("==", extent, extents[root])
                 if not self.always(inside, at):
                     made = self.nest.made_by(leaf)
@@ -184,6 +229,8 @@ class Tiles(NestLoops):
             cover = Cover(cover.microkernel, tuple(along), covered.wanted.operands)
         if only is None and terms:
             form = Form.FULL
+        if self.nest.vectors is not None:
+            return Tile(tuple(axes), body, only, leading_form(forms), self.role(at))
         made_tile = Tile(tuple(axes), body, only, form, cover=cover)
         kernel = covered.intrinsic if covered is not None and cover is not None else None
         if kernel is None or kernel.unit not in UNITS:
@@ -192,6 +239,23 @@ class Tiles(NestLoops):
         if kernel.unit in LOOP_UNITS:
             return replace(made_tile, asynchronous=late and microkernel != kernel.reset)
         return replace(made_tile, unit=kernel.unit, asynchronous=late)
+
+    def vector_extent(
+        self, leaf: str, root: str, extent: Expr, at: At
+    ) -> tuple[Expr, Expr | None, Form]:
+        """Return how far a tile that runs as vectors reaches along a loop, where instances end there if that is before, and the form of this."""
+        split = self.nest.made_by(leaf)
+        if not isinstance(split, SplitPair) or leaf not in at.extents:
+            return extent, None, Form.FULL
+        form = at.segments[root].form if root in at.segments else Form.FULL
+        if split.axis not in at.limits:
+            return at.extents[leaf], None, form
+        return at.extents[leaf], ix.add(self.base(split.axis, at), at.limits[split.axis]), form
+
+    def role(self, at: At) -> Role:
+        """Return which part of its loops a tile is."""
+        roles = {at.segments[r.name].role for r in self.nest.roots if r.name in at.segments}
+        return Role.TAIL if Role.TAIL in roles else Role.BODY if roles else Role.WHOLE
 
 
 def _reach(start: Expr, end: Expr) -> Expr:
