@@ -99,8 +99,8 @@ def study(
         if workers is None or workers.address == LOCAL or not groups:
             measured = measure_groups(definition, groups, folder)
         else:
-            cells = frozenset(cell for group in groups for cell in group.cells)
-            packed = pack_study(Path(file), seconds_per_cell, short, cells)
+            missing = frozenset(cell for group in groups for cell in group.cells)
+            packed = pack_study(Path(file), seconds_per_cell, short, missing)
             measured = measure_groups_pooled(definition, groups, folder, packed, workers)
         samples = read_samples(folder / FILE)
         write_report(definition, samples, folder)
