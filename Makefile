@@ -19,8 +19,8 @@ LOCKED := $(if $(LOCK),--constraint requirements.lock)
 WEIGHTS := examples/sentences/weights.txt
 BENCHES := dense_fp32 dense_bf16 dense_int8 attention fused_attention conv2d rows threads encoder \
   new_size call_overhead compile_time partitioner awkward_sizes one_form models start stream substitution accelerator
-ARTIFACT := accelerator three_machines energy explorers proof_time strategies price all_suites batch_invariance cost_models
-KEPT := accelerator three_machines energy
+ARTIFACT := accelerator three_machines energy explorers explorers_vta proof_time strategies price all_suites batch_invariance cost_models
+KEPT := accelerator three_machines energy explorers_vta
 
 # Dozens of processes of the tests import offcut, which takes four times as long without its bytecode.
 export PYTHONDONTWRITEBYTECODE =

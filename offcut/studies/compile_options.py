@@ -19,7 +19,10 @@ from offcut.studies.errors import check_keys, refusal, text_of, whole_of
 from offcut.studies.named import digest_of_file, named
 from offcut.studies.tasks import Operator
 
-KEYS = ("target", "machine", "device", "machine_fields", "reassociate", "hiding", "tune")
+KEYS = (
+    *("target", "machine", "device", "machine_fields", "replan"),
+    *("reassociate", "hiding", "tune"),
+)
 """What this file reads of a contender's table."""
 
 TUNE = ("explorer", "trials", "seed", "price")
@@ -41,7 +44,7 @@ def check_options(
     if not isinstance(fields, Mapping):
         example = "machine_fields = {dram = {bytes_per_cycle = 16.0}}"
         raise refusal(f"{at}.machine_fields", f"{fields!r} is no table", example)
-    for name in ("reassociate", "hiding"):
+    for name in ("reassociate", "hiding", "replan"):
         if not isinstance(table.get(name, True), bool):
             raise refusal(f"{at}.{name}", f"{table[name]!r} is neither true nor false")
     options: dict[str, Any] = {}
@@ -63,7 +66,7 @@ def _tune_arguments(
         example = 'tune = {explorer = "anneal", trials = 64}'
         raise refusal(at, f"{table!r} is no table", example)
     check_keys(table, TUNE, at)
-    said = {
+    said: dict[str, Any] = {
         "explorer": text_of(table, "explorer", at, "anneal"),
         "trials": whole_of(table, "trials", at, 64, 1),
         "seed": whole_of(table, "seed", at, 0, 0),
@@ -91,6 +94,11 @@ def compile_options(
     if "tune" in table:
         _, arguments = _tune_arguments(table["tune"], {}, "tune", folder)
         found["schedule"] = tuned_schedule(operator, found, arguments)
+    if not table.get("replan", True):
+        as_described = {key: table[key] for key in table if key != "machine_fields"}
+        known = {**found, "target": target_of(as_described, folder)}
+        found["schedule"] = policy_schedule(operator, known)
+        found.pop("strategy", None)
     if not table.get("hiding", True):
         found["schedule"] = unhidden_schedule(operator, found)
         found.pop("strategy", None)
@@ -126,16 +134,29 @@ def change_fields(machine: Device, changes: Mapping[str, Any]) -> Device:
 
 def _change(stated: Any, changes: Mapping[str, Any]) -> None:
     for key, value in changes.items():
-        place = key
+        place: Any = key
         if isinstance(stated, list):
-            names = [one.get("name") for one in stated]
-            place = names.index(key) if key in names else int(key)
+            place = _entry(stated, key)
         if isinstance(value, Mapping):
             if isinstance(stated, dict):
                 stated.setdefault(place, {})
             _change(stated[place], value)
         else:
             stated[place] = value
+
+
+def _entry(stated: list[dict[str, Any]], key: str) -> int:
+    """Return the number of an entry of a list, which is named, or numbered from 0 on.
+
+    Raises DescribeError where there is none.
+    """
+    names = [str(one.get("name", number)) for number, one in enumerate(stated)]
+    if key in names:
+        return names.index(key)
+    if key.isdecimal() and int(key) < len(stated):
+        return int(key)
+    because = f"the description has no {key!r} there, but {', '.join(names)}"
+    raise refusal("machine_fields", because, what="cannot change the machine")
 
 
 def tuned_schedule(
@@ -175,15 +196,21 @@ def _records_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="offcut-study-")
 
 
+def policy_schedule(operator: Operator, options: Mapping[str, Any]) -> oc.Schedule:
+    """Return the schedule that the target decides for an operator."""
+    workload = operator.workload
+    if not isinstance(workload, Described):
+        raise refusal(operator.name, "a model has no single schedule", what="cannot schedule")
+    schedule: oc.Schedule = workload.compiled(options).kernel.schedule
+    return schedule
+
+
 def unhidden_schedule(operator: Operator, options: Mapping[str, Any]) -> oc.Schedule:
     """Return the schedule that a machine of queues would run, with one window of everything: no load is hidden behind another tile.
 
     Raises OffcutError where the schedule has no windows.
     """
-    workload = operator.workload
-    if not isinstance(workload, Described):
-        raise refusal(operator.name, "a model has no single schedule", what="cannot stop hiding")
-    schedule = workload.compiled(options).kernel.schedule
+    schedule = policy_schedule(operator, options)
     if not any(isinstance(step, At) and step.depth > 1 for step in schedule.steps):
         raise OffcutError(
             "study",

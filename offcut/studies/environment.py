@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -97,8 +98,9 @@ def digest(values: Mapping[str, Any]) -> str:
 
 
 def command() -> str:
-    """Return the command line of this process, without the folders of its program."""
-    return " ".join((Path(sys.argv[0]).name, *sys.argv[1:]))
+    """Return the command line of this process, without the folders of its program, and of absolute paths the last part alone."""
+    rest = (re.sub(r"(^|=)/\S*/", r"\1", word) for word in sys.argv[1:])
+    return " ".join((Path(sys.argv[0]).name, *rest))
 
 
 def _version(name: str) -> str:

@@ -54,13 +54,13 @@ def _predicted(cell: Cell) -> Mapping[str, Any]:
 def _simulated(cell: Cell) -> Mapping[str, Any]:
     """Return what the simulator of the target takes for a call, beside the closed form."""
     cost = _cost(cell, "simulated")
-    kernel = _ours(cell, "simulated").compiled(cell.operator)
-    code = kernel.kernel.code if isinstance(kernel, CompiledKernel) else None
-    if code is None or not code.target.is_simulator:
+    compiled = _ours(cell, "simulated").compiled(cell.operator)
+    if not isinstance(compiled, CompiledKernel) or not compiled.kernel.code.target.is_simulator:
         because = "its target has no simulator, or it is a model"
         what = f"cannot simulate {cell.operator.name}"
         raise refusal(cell.contender.name, because, 'target = "vta"', what=what)
-    names = [size.name for size in kernel.kernel.signature.sizes]
+    code = compiled.kernel.code
+    names = [size.name for size in compiled.kernel.signature.sizes]
     sizes = {name: cell.point.sizes[name] for name in names}
     seconds = code.target.simulated_seconds(code.planned, code.request, code.options, sizes)
     facts = {**_facts(cost), "predicted": cost.seconds}

@@ -150,5 +150,5 @@ def named_sample(sample: Sample, group: Group) -> Sample:
     if sample.contender:
         return sample
     contender = group.cells[sample.cell]
-    known = {"operator": group.operator.name, "sizes": group.point.sizes}
-    return replace(sample, contender=contender.name, peer=contender.is_peer, **known)
+    whose = replace(sample, contender=contender.name, peer=contender.is_peer)
+    return replace(whose, operator=group.operator.name, sizes=group.point.sizes)

@@ -104,12 +104,14 @@ def _use(results: Results) -> Table:
         worst = f"{max(map(abs, off)):.2%}" if off else NONE
         figures = (str(len(pairs)), f"{used[best]:.1%}", f"{total_used:.1%}", *ends, worst)
         rows.append((name, best, *figures))
-    columns = ("contender", "best cell", "cells", "used there", "used over all", "least saved")
+    columns = (
+        *("contender", "best cell", "cells", "used there", "used over all"),
+        *("least saved", "most saved", "closed form off"),
+    )
     caption = (
         f"Operations of simulated calls over what the matrix unit can do meanwhile; the time that is saved against {baseline}; "
         "how far the closed form is off at most."
     )
-    columns = (*columns, "most saved", "closed form off")
     return Table("use", caption, columns, tuple(rows), 2)
 
 

@@ -137,6 +137,8 @@ def test_what_is_simulated_is_the_time_of_the_simulator_with_and_without_hiding(
     text += '[[contenders]]\nname = "hidden"\ntarget = "vta"\n'
     text += '[[contenders]]\nname = "slow bus"\ntarget = "vta"\n'
     text += "machine_fields = {dram = {bytes_per_cycle = 1.0}}\n"
+    text += '[[contenders]]\nname = "same tiles"\ntarget = "vta"\nreplan = false\n'
+    text += "machine_fields = {dram = {bytes_per_cycle = 1.0}}\n"
     text += '[[contenders]]\nname = "processor"\nstrategy = "auto"\n'
     found = measured(tmp_path, text)
 
@@ -151,7 +153,8 @@ def test_what_is_simulated_is_the_time_of_the_simulator_with_and_without_hiding(
     cycles = kernel.timeline(n=37).cycles
     agree(np.array(hidden.seconds), np.array([cycles / kernel.machine.hertz]))
     assert hidden.seconds[0] < found["alone 37"].seconds[0]
-    assert hidden.seconds[0] < found["slow bus 37"].seconds[0]
+    slow, same = (found[f"{name} 37"].seconds[0] for name in ("slow bus", "same tiles"))
+    assert hidden.seconds[0] < slow <= same, "tiles that are planned for a bus are no worse on it"
     assert "no simulator" in found["processor 37"].failed
     assert hidden.peak == 2 * 256 * 100e6
     csv = (tmp_path / "out" / "use.csv").read_text()
@@ -204,6 +207,13 @@ def test_fields_of_a_machine_are_changed_by_name_and_by_number() -> None:
     assert change_fields(base, {}) == base
     with pytest.raises(OffcutError, match="latency"):
         change_fields(base, {"dram": {"latencies": 5.0}})
+    with pytest.raises(DescribeError) as error:
+        change_fields(base, {"unit": {"fma": {"rows": 2}}})
+    assert str(error.value) == (
+        "study: cannot change the machine\n"
+        "  at       machine_fields\n"
+        "  because  the description has no 'fma' there, but gemm"
+    )
 
 
 REJECTED = {
