@@ -24,8 +24,10 @@ SECONDS = 0.3
 QUICK_SECONDS = 0.04
 """For which it is measured at most where a quick look is asked for."""
 
-HEAD = ("name", "about", "seconds_per_cell", "rounds", "seed", "threads", "baseline")
-HEAD += ("limits", "patience")
+HEAD = (
+    *("name", "about", "seconds_per_cell", "rounds", "seed", "threads", "baseline"),
+    *("limits", "patience"),
+)
 """Keys of the table ``[study]``."""
 
 
@@ -81,9 +83,11 @@ class Definition:
             raise DescribeError("study", "cannot read --cells", because=because) from error
         operators = []
         for operator in self.operators:
-            points = [one for one in operator.points if pattern.search(f"{operator.name} {one}")]
+            points = tuple(
+                one for one in operator.points if pattern.search(f"{operator.name} {one}")
+            )
             points = first_middle_last(points) if quick else points
-            operators += [replace(operator, points=tuple(points))] if points else []
+            operators += [replace(operator, points=points)] if points else []
         if not operators:
             every = f"{self.operators[0].name} {self.operators[0].points[0]}"
             because = f"no row has {cells!r}; the first is {every}"

@@ -274,10 +274,10 @@ def as_rich(table: Table) -> RichTable:
         made.add_column(
             escape(name), justify="left" if position < table.texts else "right", overflow="fold"
         )
+    by_operator = table.texts > 1 and table.columns[0] == "operator"
     for number, row in enumerate(table.rows):
-        if number and table.texts > 1 and table.columns[0] == "operator":
-            if table.rows[number - 1][0] != row[0]:
-                made.add_section()
+        if by_operator and number and table.rows[number - 1][0] != row[0]:
+            made.add_section()
         made.add_row(*map(escape, row))
     return made
 

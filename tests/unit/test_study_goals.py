@@ -25,6 +25,7 @@ from offcut.studies.tables import rows_table
 from offcut.studies.tasks import at_page_offset
 from tests.agree import agree
 
+BENCHES = Path(__file__).parents[2] / "studies" / "bench"
 HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 3\n'
 DENSE = '[[operators]]\neinsum = "mk,kn->mn"\nsizes = {m = [1, 3, 5, 9], k = 8, n = 16}\n'
 AUTO = '[[contenders]]\nstrategy = "auto"\n'
@@ -45,7 +46,7 @@ def row(operator: str, m: int, **seconds: float) -> Row:
     return Row(operator, f"m={m}", samples, {"m": m})
 
 
-ROWS = (row("x", 1, a=2.0, b=1.6, p=6.0, p2=4.0), row("x", 4, a=8.0, b=9.0, p=4.0, p2=None or 5.0))
+ROWS = (row("x", 1, a=2.0, b=1.6, p=6.0, p2=4.0), row("x", 4, a=8.0, b=9.0, p=4.0, p2=5.0))
 
 
 @pytest.mark.parametrize(
@@ -138,9 +139,9 @@ def test_a_quick_look_takes_three_rows_and_names_choose(tmp_path: Path) -> None:
 def test_a_folder_is_measured_into_by_one_at_a_time(tmp_path: Path) -> None:
     import os
 
-    with locked(tmp_path / "out"):
-        with pytest.raises(OffcutError) as refused, locked(tmp_path / "out"):
-            pytest.fail("it was begun")
+    first = locked(tmp_path / "out")
+    with first, pytest.raises(OffcutError) as refused, locked(tmp_path / "out"):
+        pytest.fail("it was begun")
     with locked(tmp_path / "out"):
         pass
 
@@ -282,3 +283,22 @@ def test_a_machine_that_is_simulated_is_timed_by_its_simulator(tmp_path: Path) -
     kernel = definition.operators[0].workload.compiled({"target": "vta"}).kernel  # type: ignore[attr-defined]
     agree(np.array(sample.seconds[0]), np.array(kernel.timeline(n=3).seconds))
     assert oc.target("vta").is_simulator
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", sorted(BENCHES.glob("*.toml")), ids=lambda file: file.stem)
+def test_the_studies_that_are_benches_are_read(file: Path) -> None:
+    if file.stem in ("models", "single-ops", "zoo"):
+        pytest.importorskip("torch", reason="torch is an extra")
+    definition = read_definition(file)
+
+    assert definition.about
+    assert definition.name == f"bench-{file.stem}"
+    assert len(list(definition.narrowed(quick=True).cells())) <= len(list(definition.cells()))
+
+
+def test_what_of_a_bench_is_in_python_is_described_in_one_of_its_files() -> None:
+    texts = "".join(file.read_text(encoding="utf-8") for file in BENCHES.glob("*.toml"))
+
+    for file in BENCHES.glob("*.py"):
+        assert f'"{file.stem}:' in texts
