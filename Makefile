@@ -17,8 +17,9 @@ DEMO := .venv-demo/bin/python
 PIP := -m pip --disable-pip-version-check install --quiet
 LOCKED := $(if $(LOCK),--constraint requirements.lock)
 WEIGHTS := examples/sentences/weights.txt
-BENCHES := dense_fp32 dense_bf16 dense_int8 attention fused_attention conv2d rows threads encoder \
-  new_size call_overhead compile_time partitioner awkward_sizes one_form models start stream substitution accelerator
+BENCH_STUDIES := dense-float32 dense-bfloat16 dense-int8 runtime-weights attention-products attention conv2d rows threads \
+  awkward-sizes single-ops quantized models
+BENCHES := new_size call_overhead compile_time partitioner one_form start stream substitution accelerator
 ARTIFACT := accelerator three_machines energy explorers explorers_vta proof_time strategies price all_suites batch_invariance cost_models
 KEPT := accelerator three_machines energy explorers_vta
 
@@ -38,7 +39,7 @@ help:
 	@echo 'make net       random programs, cut and compiled; ARGS="--seeds :1000 --state net.jsonl"'
 	@echo 'make lint      style, types and imports; each is a target of its own'
 	@echo 'make format    rewrite the sources in the style'
-	@echo 'make bench     the tables of bench/, on an idle machine'
+	@echo 'make bench     the tables of studies/bench/ and bench/, on an idle machine'
 	@echo 'make bench-track  some dozen kernels, compared with those of the last saved commit'
 	@echo 'make artifact  the short form of ARTIFACT.md, into out/artifact, in twenty minutes'
 	@echo 'make keep      studies that are predicted, simulated or counted, in full, into results/'
@@ -82,10 +83,13 @@ format: .venv/installed
 	$(DEV) -m ruff format .
 
 bench: .venv/installed .venv/peers
+	@for name in $(BENCH_STUDIES); do $(DEV) -m offcut study studies/bench/$$name.toml --out out/bench/$$name --rows $(ARGS) || exit 1; done
 	@for name in $(BENCHES); do $(DEV) bench/$$name.py $(ARGS) || exit 1; done
 
 bench-track: .venv/installed
-	$(DEV) bench/track.py $(ARGS)
+	@commit=$$(git rev-parse --short HEAD); $(DEV) -m offcut study studies/bench/track.toml --out out/track/$$commit $(ARGS) || exit 1; \
+	before=$$(ls -t out/track | grep -v "^$$commit$$" | head -1); \
+	test -z "$$before" || $(DEV) -m offcut study compare out/track/$$before out/track/$$commit
 
 # Each study leaves its folder; that a row of one fails is said there, and stops nothing.
 artifact: .venv/installed

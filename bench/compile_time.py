@@ -78,10 +78,10 @@ def attention() -> float:
     import offcut as oc
 
     sizes = [oc.dim(letter, min=1, max=2**16) for letter in "bhs"]
-    inputs = [oc.placeholder((*sizes, 64), name=name) for name in "QKV"]
-    result = oc.ops.attention(*inputs, name="result")
+    q, k, v = (oc.placeholder((*sizes, 64), name=name) for name in "QKV")
+    result = oc.ops.attention(q, k, v, name="result")
     start = time.process_time()
-    oc.compile(result, inputs=inputs, threads=1)
+    oc.compile(result, inputs=[q, k, v], threads=1)
     return time.process_time() - start
 
 

@@ -161,7 +161,7 @@ def wrong(folder: Path, contender: str, model: Any, sizes: list[dict[str, int]])
         exact = model.exact(given)
         told = replace(exact, values=exact.values[:1]).mismatch((result,))
         if told:
-            return told
+            return str(told)
     return ""
 
 

@@ -24,6 +24,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of demo.png (out)")
     parser.add_argument("--query", metavar="TEXT", help="show the sentences nearest to TEXT")
     parser.add_argument("--rounds", type=int, default=5, help="how often everybody encodes (5)")
+    parser.add_argument(
+        "--compared",
+        type=int,
+        default=60,
+        metavar="N",
+        help="sentences that everybody encodes (60)",
+    )
     parser.add_argument("--alone", action="store_true", help="no library but numpy beside offcut")
     parser.add_argument(
         "--kinds",
@@ -55,6 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
         out=chosen.out,
         query=chosen.query or QUERY,
         rounds=max(1, chosen.rounds),
+        compared=max(1, chosen.compared),
         libraries=not chosen.alone,
         kinds=tuple(chosen.kinds),
     )

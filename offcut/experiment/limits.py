@@ -95,7 +95,8 @@ class Limits:
 
     threads: int = 1
     _peaks: dict[str, Meter] = field(default_factory=dict)
-    _levels: tuple[Level, ...] = ()
+    _levels: list[Level] = field(default_factory=list)
+    _others: Iterator[Level] | None = None
     _seen: dict[str, float] = field(default_factory=dict)
 
     def now(self, operations: int, moved: int, kind: str) -> Bound:
@@ -103,8 +104,7 @@ class Limits:
 
         kind  of elements, such as ``float32``, ``bfloat16``, ``int8``
         """
-        self._levels = self._levels or tuple(levels(isa.host(), describe(), self.threads))
-        level = next(level for level in self._levels if moved <= level.holds or not level.holds)
+        level = self._level_of(moved)
         read = self._measured(level.meter)
         by_reading = Bound(moved / read.per_second, read.name)
         if not operations:
@@ -115,6 +115,19 @@ class Limits:
         return max(
             Bound(operations / peak.per_second, peak.name), by_reading, key=lambda b: b.seconds
         )
+
+    def _level_of(self, moved: int) -> Level:
+        """Return the first level that holds `moved` bytes; its array, and those of smaller ones, are made when they are needed."""
+        if self._others is None:
+            self._others = levels(isa.host(), describe(), self.threads)
+        number = 0
+        while True:
+            if number == len(self._levels):
+                self._levels.append(next(self._others))
+            level = self._levels[number]
+            if moved <= level.holds or not level.holds:
+                return level
+            number += 1
 
     def _measured(self, meter: Meter) -> Rate:
         rate = meter.rate()

@@ -168,14 +168,8 @@ def read_goals(given: Any, names: Sequence[str], baseline: str, file: Path) -> t
 
 def _goal(table: Mapping[str, Any], names: Sequence[str], baseline: str, at: str) -> Goal:
     check_keys(table, KEYS, at)
-    listed: dict[str, tuple[str, ...]] = {"contender": (baseline,), "over": ()}
-    for key in listed:
-        if key in table:
-            listed[key] = texts_of(table[key], f"{at}.{key}", f'{key} = "{baseline}"')
-            for name in listed[key]:
-                if name not in names:
-                    because = f"there is no contender {name!r}"
-                    raise refusal(f"{at}.{key}", because, ", ".join(names))
+    contender = _names(table, "contender", names, at) or (baseline,)
+    over = _names(table, "over", names, at)
     beside = table.get("beside")
     if beside is not None and not isinstance(beside, str | Mapping):
         example = 'beside = {m = 1024} or beside = "another operator"'
@@ -186,8 +180,19 @@ def _goal(table: Mapping[str, Any], names: Sequence[str], baseline: str, at: str
     except re.error as error:
         because = f"{operators!r} is no regular expression: {error}"
         raise refusal(f"{at}.operators", because) from error
-    numbers = {
-        key: number_of(table, key, at, 1.0, 0.0) if key in table else None
+    mean, worst, share, regret = (
+        number_of(table, key, at, 1.0, 0.0) if key in table else None
         for key in ("mean", "worst", "share", "regret")
-    }
-    return Goal(**listed, operators=operators, beside=beside, **numbers)
+    )
+    return Goal(contender, over, operators, beside, mean, worst, share, regret)
+
+
+def _names(table: Mapping[str, Any], key: str, names: Sequence[str], at: str) -> tuple[str, ...]:
+    """Return the contenders under a key, a name or several; none where there is no such key."""
+    if key not in table:
+        return ()
+    found = texts_of(table[key], f"{at}.{key}", f'{key} = "{names[0]}"')
+    for name in found:
+        if name not in names:
+            raise refusal(f"{at}.{key}", f"there is no contender {name!r}", ", ".join(names))
+    return found

@@ -87,8 +87,10 @@ class Definition:
             raise DescribeError("study", "cannot read --cells", because=because) from error
         operators = []
         for operator in self.operators:
-            points = [one for one in operator.points if pattern.search(f"{operator.name} {one}")]
-            operators += [replace(operator, points=tuple(points))] if points else []
+            points = tuple(
+                one for one in operator.points if pattern.search(f"{operator.name} {one}")
+            )
+            operators += [replace(operator, points=points)] if points else []
         if not operators:
             every = f"{self.operators[0].name} {self.operators[0].points[0]}"
             because = f"no row has {cells!r}; the first is {every}"

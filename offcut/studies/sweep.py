@@ -227,7 +227,7 @@ def _teller(
             at = ", ".join(f"{letter}={row.sizes[letter]}" for letter in swept)
             figures = ", ".join(f"{name} {_median_text(row, name)}" for name in row.samples)
             line = f"sweep: {len(rows)} of {count}, {at}: {figures} {row.unit}"
-            debug.note(0, line, logger="study")
+            debug.note(0, line, logger="experiment")
 
     return tell
 

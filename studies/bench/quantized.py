@@ -118,7 +118,7 @@ def network(form: str, types: str, by_channel: bool) -> Any:
     """Return a network that onnxruntime quantized; activations and weights by `types`, such as u8s8."""
     from onnxruntime import quantization
 
-    class Images(quantization.CalibrationDataReader):  # type: ignore[misc]
+    class Images(quantization.CalibrationDataReader):
         """Some images, once."""
 
         def __init__(self) -> None:

@@ -25,6 +25,7 @@ from offcut.studies.tables import rows_table
 from offcut.studies.tasks import at_page_offset
 from tests.agree import agree
 
+BENCHES = Path(__file__).parents[2] / "studies" / "bench"
 HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 3\n'
 DENSE = '[[operators]]\neinsum = "mk,kn->mn"\nsizes = {m = [1, 3, 5, 9], k = 8, n = 16}\n'
 AUTO = '[[contenders]]\nstrategy = "auto"\n'
@@ -141,9 +142,9 @@ def test_a_short_form_that_no_file_describes_takes_three_rows_and_names_choose(
 def test_a_folder_is_measured_into_by_one_at_a_time(tmp_path: Path) -> None:
     import os
 
-    with locked(tmp_path / "out"):
-        with pytest.raises(OffcutError) as refused, locked(tmp_path / "out"):
-            pytest.fail("it was begun")
+    first = locked(tmp_path / "out")
+    with first, pytest.raises(OffcutError) as refused, locked(tmp_path / "out"):
+        pytest.fail("it was begun")
     with locked(tmp_path / "out"):
         pass
 
@@ -285,3 +286,22 @@ def test_a_machine_that_is_simulated_is_timed_by_its_simulator(tmp_path: Path) -
     kernel = definition.operators[0].workload.compiled({"target": "vta"}).kernel  # type: ignore[attr-defined]
     agree(np.array(sample.seconds[0]), np.array(kernel.timeline(n=3).seconds))
     assert oc.target("vta").is_simulator
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", sorted(BENCHES.glob("*.toml")), ids=lambda file: file.stem)
+def test_the_studies_that_are_benches_are_read(file: Path) -> None:
+    if file.stem in ("models", "single-ops", "zoo"):
+        pytest.importorskip("torch", reason="torch is an extra")
+    definition = read_definition(file)
+
+    assert definition.about
+    assert definition.name == f"bench-{file.stem}"
+    assert len(list(definition.narrowed(quick=True).cells())) <= len(list(definition.cells()))
+
+
+def test_what_of_a_bench_is_in_python_is_described_in_one_of_its_files() -> None:
+    texts = "".join(file.read_text(encoding="utf-8") for file in BENCHES.glob("*.toml"))
+
+    for file in BENCHES.glob("*.py"):
+        assert f'"{file.stem}:' in texts
