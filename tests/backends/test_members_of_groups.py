@@ -63,7 +63,7 @@ def drawn(seed: int, dtype: str, *shape: int) -> Array:
     return made
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("dtype", "group"), [*((dtype, 4) for dtype in TYPES), ("float32", 2), ("float32", 8)]
 )

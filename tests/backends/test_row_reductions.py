@@ -96,7 +96,7 @@ CASES: dict[str, tuple[Any, Any, str, Any]] = {
 }
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(2)
 @pytest.mark.parametrize("extent", EXTENTS)
 @pytest.mark.parametrize("case", CASES)
 def test_any_term_is_computed_in_lanes(case: str, extent: int) -> None:

@@ -343,6 +343,7 @@ def test_groups_are_products_by_microkernels(layout: str) -> None:
     assert "no sum runs by a microkernel" not in str(kernel.plan(b=1, h=28, w=28))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("shape", [(2, 3, 7), (2, 3, 5, 6), (1, 2, 4, 3, 5)])
 @pytest.mark.parametrize(
     ("window", "options"),

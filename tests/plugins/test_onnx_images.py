@@ -30,6 +30,7 @@ def test_bits_and_shifts_of_any_number_of_rows() -> None:
     )
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("inverse", [0, 1])
 @pytest.mark.parametrize("onesided", [0, 1])
 @pytest.mark.parametrize("length", [5, 8, 12])

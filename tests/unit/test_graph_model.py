@@ -119,6 +119,7 @@ def test_sizes_give_the_bytes_of_a_plan() -> None:
         compiled(block(), threads=1).plan(b=2)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("b", "n"), [(1, 1), (3, 5), (2, 13)])
 def test_one_model_serves_every_batch_and_length(b: int, n: int, model: Model) -> None:
     given = arrays(model.bound, 7, b=b, n=n)

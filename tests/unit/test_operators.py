@@ -64,7 +64,7 @@ VNNI = {"avx512vnni", "avxvnni"}
 SATURATES = {"uint8": ("onnxruntime",), "dequantized": ("torch", "onnxruntime")}
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 @pytest.mark.parametrize(
     "name", [slow(name) if number % 2 else name for number, name in enumerate(TASKS)]
 )

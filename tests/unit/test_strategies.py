@@ -170,7 +170,7 @@ def plane(tails: tuple[str, str]) -> Partition:
     return cut(computation([C]), {"i": 3, "j": 4}, dict(zip("ij", tails, strict=True)), [])
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 @pytest.mark.parametrize("tails", list(combinations_with_replacement(ALWAYS, 2)), ids=" ".join)
 def test_two_cut_axes_make_bodies_tails_and_corners(tails: tuple[str, str]) -> None:
     p = plane(tails)
