@@ -101,7 +101,7 @@ def sizes_of(case: Case) -> dict[str, int]:
     return {name: size for name, size in SIZES.items() if name not in shown}
 
 
-@pytest.mark.every(90)
+@pytest.mark.every(180)
 @pytest.mark.parametrize("variant", range(VARIANTS))
 @pytest.mark.parametrize("case", CASES, ids=named)
 def test_a_graph_stores_its_results_in_any_order(case: Case, variant: int, memory: Memory) -> None:

@@ -141,7 +141,7 @@ SAME = Window(padding="same")
 PADDED = Window(padding=((1, 1), (1, 1)))
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize(
     "window",
@@ -160,7 +160,7 @@ def test_a_convolution_is_right_at_any_size(window: Window, layout: str) -> None
     check_convolution(window, layout, interpreted=True)
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize(("channels", "filters", "groups"), [(4, 6, 2), (5, 5, 5), (3, 6, 3)])
 def test_groups_see_their_own_channels(

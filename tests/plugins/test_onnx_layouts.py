@@ -28,7 +28,8 @@ PARTS = 40
 
 @pytest.mark.parametrize("part", [None, *map(slow, range(PARTS))])
 def test_a_node_reads_and_writes_any_layout(
-    part: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    part: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     memory, layout = Memory(), LAYOUTS[(part or 0) % len(LAYOUTS)]
 
     def run(model: Imported, feed: dict[str, Any], kernels: bool) -> Iterable[dict[str, Any]]:

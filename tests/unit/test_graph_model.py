@@ -46,7 +46,7 @@ def test_a_cost_is_of_sizes_that_are_allowed() -> None:
         model.cost(b=2, n=0)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("seed", range(100, 106))
 def test_a_drawn_graph_runs_as_it_is_interpreted(seed: int) -> None:
     bound = drawn(seed, 7)

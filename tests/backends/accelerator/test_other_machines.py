@@ -109,7 +109,11 @@ def test_values_on_any_machine_are_those_of_another_target_and_cycles_those_that
 
 @pytest.mark.parametrize(
     ("seed", "part"),
-    [(9, 0) if (seed, part) == (9, 0) else slow(seed, part) for seed in range(40) for part in (0, 1)],
+    [
+        (9, 0) if (seed, part) == (9, 0) else slow(seed, part)
+        for seed in range(40)
+        for part in (0, 1)
+    ],
 )
 def test_windows_in_turn_are_hardly_ever_slower_than_the_same_tiles_in_one(
     seed: int, part: int

@@ -138,7 +138,9 @@ def test_a_row_has_the_same_bits_in_every_batch(name: str) -> None:
         assert np.asarray(made(**arrays(source, n))).tobytes() == whole[:n].tobytes()
 
 
-@pytest.mark.parametrize("name", [slow("tiled convolution"), "padded convolution", slow("pointwise")])
+@pytest.mark.parametrize(
+    "name", [slow("tiled convolution"), "padded convolution", slow("pointwise")]
+)
 def test_patches_of_a_convolution_are_copied_into_shared_memory(name: str) -> None:
     made = kernel(name)[0]
     covered = "mma_m16n8k16_shared_bfloat16" if name == "pointwise" else "fma_shared_float32"
