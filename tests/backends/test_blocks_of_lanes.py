@@ -28,7 +28,7 @@ def test_parts_of_an_axis_are_read_where_they_lie(count: int, width: int) -> Non
         np.testing.assert_array_equal(kernel(x), wanted)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize(("count", "width"), SHAPES)
 def test_remainders_of_what_is_moved_are_those_of_each_lane(count: int, width: int) -> None:
     n = oc.dim("n", min=0)

@@ -124,7 +124,7 @@ STARTS = {
 }
 
 
-@pytest.mark.every(6)
+@pytest.mark.every(12)
 @pytest.mark.parametrize("tail", STRATEGIES)
 @pytest.mark.parametrize("start", STARTS)
 def test_a_sum_in_a_tile_starts_from_what_the_text_says(start: str, tail: str) -> None:
@@ -145,7 +145,7 @@ def test_a_sum_in_a_tile_starts_from_what_the_text_says(start: str, tail: str) -
             np.testing.assert_array_equal(kernel(A, B, bias, D), expected)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("tail", STRATEGIES)
 def test_the_microkernels_that_a_cut_program_names_are_called_and_no_others(
     tail: str, calls: Callable[[], set[str]]
@@ -166,7 +166,7 @@ def test_the_microkernels_that_a_cut_program_names_are_called_and_no_others(
 TYPES = (("float64", "float64"), ("bfloat16", "float32"), ("int8", "int32"), ("uint8", "int32"))
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 @pytest.mark.parametrize(("dtype", "wide"), TYPES)
 @pytest.mark.parametrize("form", ["described", "text", "cut"])
 def test_what_a_plan_names_is_called_and_what_it_refuses_has_a_reason(
@@ -225,7 +225,7 @@ for i in 0:n
 """
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("tail", [slow("mask"), "pad", "ladder"])
 @pytest.mark.parametrize("limit", ["9", "min(9, i + 1)", "min(9, j)"])
 def test_two_sums_of_one_tile_keep_their_own_bounds(limit: str, tail: str) -> None:
@@ -251,7 +251,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("tail", ["mask", "pad", slow("cut")])
 @pytest.mark.parametrize("what", OTHERS)
 def test_a_sum_whose_operands_lie_otherwise_is_right(what: str, tail: str) -> None:
@@ -289,7 +289,7 @@ def test_rows_that_sets_do_not_bound_are_multiplied_by_a_microkernel_where_they_
         np.testing.assert_array_equal(kernel(t, w, n=size), rows @ w)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_rows_that_are_looked_up_are_multiplied_by_a_microkernel(threads: int) -> None:
     n = oc.dim("n", max=60)
     ids = oc.placeholder((n,), "int32", name="ids")
@@ -372,7 +372,7 @@ tile i in 0 +: n, j in 0 +: n
     )
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("axes", ["i", "k", "ik"])
 @pytest.mark.parametrize("tail", ["cut", "mask", "balance"])
 def test_a_sum_that_may_have_fewer_terms_than_none_is_cut(tail: str, axes: str) -> None:

@@ -29,7 +29,7 @@ def called(kernel: oc.Kernel, arrays: list[np.ndarray], sizes: list[int]) -> int
     return call(pointers, extents, strides, aligned)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_call_by_address_gives_the_bits_of_a_call(packed: bool, threads: int) -> None:

@@ -225,7 +225,7 @@ def test_the_object_can_be_a_shared_library_and_needs_the_c_library_alone(tmp_pa
     assert ctypes.CDLL(str(library)).layer_supported() == 1
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "int32"])
 def test_every_element_type_crosses_as_c_has_it(tmp_path: Path, dtype: str) -> None:
     n, m = oc.dim("n", max=64), oc.dim("m", min=2, max=64)

@@ -72,7 +72,7 @@ def test_rows_too_far_apart_for_an_int_run_one_by_one() -> None:
         case.check(kernel(*arrays, out=out), arrays)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("most", [1, 16, 33, 64])
 def test_a_function_is_asked_for_no_more_columns_than_it_takes(most: int) -> None:
     case, own = contraction("mk,kn->mn"), Own()
@@ -351,7 +351,7 @@ def test_an_exported_kernel_leaves_the_function_to_the_program(tmp_path: Path) -
     case.check(c, (a, b))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("microkernel", "name"), [("mine", "mine"), ("memcpy", "product"), ("exp", "product")]
 )

@@ -196,7 +196,7 @@ def test_a_callback_that_raises_is_refused() -> None:
         declare(Raises().function)
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 @pytest.mark.parametrize(
     ("dtype", "wide"),
     [

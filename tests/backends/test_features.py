@@ -35,7 +35,7 @@ def test_hiding_leaves_the_next_instruction_set(path: str) -> None:
     assert not [f for f in isa.host().features if f.startswith("avx512")]
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.isa("avx512f")
 @pytest.mark.parametrize(
     ("hidden", "left"),

@@ -27,7 +27,7 @@ for i in 0:n
 """
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize(
     ("dtype", "step"), [*((dtype, 3) for dtype in TYPES), *(("float32", n) for n in (2, 4, 5))]
 )

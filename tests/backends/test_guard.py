@@ -110,7 +110,7 @@ def test_the_plan_says_why_no_microkernel_computes_guarded_tiles() -> None:
     assert "its loops ask a condition in each instance" in str(plan)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     "tail",
     [

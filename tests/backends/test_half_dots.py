@@ -58,7 +58,7 @@ def sweep(rows: int, real: bool) -> None:
 
 
 @needs_fork
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 @pytest.mark.parametrize("rows", ROWS)
 def test_the_code_computes_the_product_and_touches_nothing_else(rows: int) -> None:
     assert in_child(lambda: sweep(rows, real=False)) == 0
@@ -143,7 +143,7 @@ def check_every_size(kernel: oc.Kernel, b: Array, *given: Array) -> None:
 
 
 @avx512
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("how", ["constant", "at the call", "at the call, turned"])
 @pytest.mark.parametrize("depth", [slow(1), 2, 31, slow(64), 71])
 def test_a_product_runs_on_it_at_every_size(depth: int, how: str) -> None:
@@ -158,7 +158,7 @@ def test_a_product_runs_on_it_at_every_size(depth: int, how: str) -> None:
 
 
 @avx512
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 @pytest.mark.parametrize("strategy", ["ladder", "balance", "shift", "pad", "mask", "cut", "guard"])
 def test_every_strategy_gives_the_same_bits(strategy: str) -> None:
     b, a = values(0, 71, 40), values(1, 101, 71)

@@ -250,7 +250,7 @@ def owners(kernel: Kernel, m: int, sizes: dict[str, int]) -> Counter[tuple[int, 
     return counted
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("m", SIZES)
 def test_the_pieces_of_a_plan_own_every_element_once(
     packed: dict[str, Kernel], plain: dict[str, Kernel], m: int

@@ -63,7 +63,7 @@ def drawn(seed: int, dtype: str, *shape: int) -> Array:
     return made
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize(
     ("dtype", "group"), [*((dtype, 4) for dtype in TYPES), ("float32", 2), ("float32", 8)]
 )
@@ -74,7 +74,7 @@ def test_each_member_of_a_group_is_read(dtype: str, group: int) -> None:
         np.testing.assert_array_equal(found, expected(a, w, group, group))
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("wall", [before_a_wall, behind_a_wall])
 @pytest.mark.parametrize("group", GROUPS)
 def test_rows_that_are_not_asked_for_are_not_touched(
@@ -90,7 +90,7 @@ def test_rows_that_are_not_asked_for_are_not_touched(
             assert not found[m:].any()
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_member_that_no_term_reads_is_not_touched(group: int) -> None:
     term = "A[{width}*i + {group}*(j//{group}) + r] - W[i, r, j]"

@@ -65,7 +65,7 @@ def test_a_dear_function_that_reads_operands_as_they_lie_gives_way_to_one_that_c
         assert microkernels(dear, **sizes) == microkernels(alone, **sizes) != set()
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("columns", [1, 20, 100])
 def test_columns_are_cut_at_what_a_function_takes(columns: int) -> None:
     dtypes = ("float32", "float32", "float32")
@@ -82,7 +82,7 @@ def floats(rng: np.random.Generator, dtype: str, *shape: int) -> Array:
     return rng.standard_normal(shape).astype(numpy_dtype(dtype))
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("depth", [1, 2, 71])
 @pytest.mark.parametrize("rows_of", ["float32", "bfloat16"])
 def test_a_constant_of_bfloat16_stays_so_and_gives_the_bits_of_a_converted_one(
@@ -215,7 +215,7 @@ def test_a_function_is_priced_at_the_rows_that_a_call_has(
     assert {name.partition("_")[0] for name in microkernels(kernel, **sizes)} == {taken}
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("stages", [1, 2, 3])
 def test_a_constant_on_the_left_is_the_columns_and_all_that_follows_runs_in_their_order(
     stages: int,

@@ -73,7 +73,7 @@ def test_a_constant_ragged_extent_writes_its_elements_and_no_other(extent: int, 
     np.testing.assert_array_equal(around.astype(np.float32), expected)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("tail", ["balance", "shift", "cut"])
 @pytest.mark.parametrize("inner", ["guard", "pad", "mask"])
 def test_tiles_that_start_inside_a_panel_read_the_right_columns(tail: str, inner: str) -> None:
@@ -129,7 +129,7 @@ def test_a_kernel_of_many_large_tiles_runs_on_a_short_stack() -> None:
     agree(results[0], computed(lambda x, w, bias: x @ w + bias, *arrays))
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.isa("avx512f")
 @pytest.mark.parametrize("bound", [True, False], ids=["a constant", "an input"])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

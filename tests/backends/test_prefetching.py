@@ -30,7 +30,7 @@ def asked(kernel: oc.Kernel) -> list[str]:
     return found
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("depth", "columns", "some"), [(768, 3072, True), (768, 32, False), (50_000, 96, False)]
 )

@@ -88,7 +88,7 @@ FORMS: dict[str, tuple[Callable[[str], Any], float]] = {
 SLOW = pytest.mark.slow
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     "dtype", [pytest.param(d, marks=() if d == "float32" else SLOW) for d in WIDE]

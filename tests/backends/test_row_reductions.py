@@ -68,7 +68,7 @@ def test_a_sum_has_the_order_that_its_extent_fixes(dtype: str) -> None:
         assert same_bits(kernel(x), expected), extent
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("strategy", ["guard", "cut", "mask", "pad", "shift", "ladder", "balance"])
 def test_the_order_is_that_of_every_strategy(strategy: str) -> None:
     output, A = rows(oc.sum, lambda a: oc.exp(a) * a)
@@ -96,7 +96,7 @@ CASES: dict[str, tuple[Any, Any, str, Any]] = {
 }
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("extent", EXTENTS)
 @pytest.mark.parametrize("case", CASES)
 def test_any_term_is_computed_in_lanes(case: str, extent: int) -> None:
@@ -257,7 +257,7 @@ for i in 0:m
 """
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("reassociate", [True, False])
 @pytest.mark.parametrize("mark", ["", "  @lane"])
 def test_several_sums_of_a_loop_run_side_by_side(mark: str, reassociate: bool) -> None:

@@ -34,7 +34,7 @@ for g in 0:h
 """
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 def test_values_do_not_depend_on_how_far_rows_lie_apart(dtype: str) -> None:
     whole = dtype == "int32"

@@ -76,7 +76,7 @@ assert not (packages | rooms) & set(sys.modules), (packages | rooms) & set(sys.m
 
 
 @pytest.mark.parametrize(
-    "seed", [0, 1, 3, 6, *(pytest.param(n, marks=pytest.mark.slow) for n in range(7, 40))]
+    "seed", [3, 6, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1, *range(7, 40)))]
 )
 def test_a_loaded_model_gives_the_bits_of_the_one_that_was_saved(seed: int, tmp_path: Path) -> None:
     bound = drawn(seed)

@@ -87,6 +87,7 @@ def outs(n: int, m: int) -> tuple[Array, Array, Array]:
     return nothing, np.full(n, np.nan, np.float32), np.full((n, m), -1, np.int32)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("m", [0, 1, 5])
 def test_plain_calls_take_the_fast_path_and_are_right(

@@ -207,7 +207,7 @@ def test_the_tensor_unit_agrees_with_numpy_and_with_itself(kind: str) -> None:
     assert in_child(sweep) == 0
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 @pytest.mark.isa(*sorted(vnni.FEATURES))
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("rows", fma.widths(AVX512))

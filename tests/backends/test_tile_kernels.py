@@ -53,7 +53,7 @@ def values(rng: np.random.Generator, dtype: str, *shape: int) -> Array:
     return (whole / 64 if dtype == "bfloat16" else whole).astype(numpy_dtype(dtype))
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 @pytest.mark.parametrize("how", ["constant", "at the call", "at the call, turned"])
 @pytest.mark.parametrize("depth", [slow(1), 31, slow(64), 70])
 @pytest.mark.parametrize("dtype", TYPES)
@@ -74,7 +74,7 @@ def test_a_product_runs_on_tiles_at_every_size(dtype: str, depth: int, how: str)
     assert UNIT.multiplied
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("strategy", ["ladder", "balance", "shift", "pad", "mask", "cut", "guard"])
 def test_every_strategy_gives_the_same(strategy: str) -> None:
     rng = np.random.default_rng(7)

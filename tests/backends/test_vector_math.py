@@ -230,6 +230,7 @@ def test_the_ends_of_the_range_are_exact(name: str, dtype: str, uses: str, host:
         np.testing.assert_array_equal(got[tiny], x[tiny])
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_lane_has_the_same_bits_whatever_the_number_of_lanes(name: str, dtype: str) -> None:

@@ -123,7 +123,7 @@ GRID = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.every(16)
+@pytest.mark.every(24)
 @GRID
 def test_the_loops_of_a_partition_run_on_its_target(
     target: Target, program: str, strategy: str
@@ -139,7 +139,7 @@ def test_the_loops_of_a_partition_run_on_its_target(
     assert_runs_as_it_says(oc.compile(made.loops, target=target), inputs, made)
 
 
-@pytest.mark.every(16)
+@pytest.mark.every(24)
 @GRID
 def test_the_schedule_of_a_partition_is_taken_by_its_target(
     target: Target, program: str, strategy: str

@@ -51,7 +51,7 @@ def expected(what: Case, arrays: list[Array], n: int) -> Any:
     return of_program(program, dict(zip(names, arrays, strict=True)), n=n)
 
 
-@pytest.mark.every(8)
+@pytest.mark.every(12)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_program_gives_its_results_at_every_size(target: Target, seed: int) -> None:
     what = taken(target, seed)
@@ -67,7 +67,7 @@ def test_a_random_program_gives_its_results_at_every_size(target: Target, seed: 
             np.testing.assert_array_equal(array, kept)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("seed", [0, 4, 8, 12])
 def test_rows_have_the_same_bits_in_every_batch(target: Target, seed: int) -> None:
     what = taken(target, seed)
@@ -80,7 +80,7 @@ def test_rows_have_the_same_bits_in_every_batch(target: Target, seed: int) -> No
         assert kernel(np.ascontiguousarray(rows[:n])).tobytes() == whole[:n].tobytes()
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(7)
 @pytest.mark.parametrize("seed", [0, 4, 8, 12, 1, 2, 3])
 def test_the_microkernels_that_tiles_name_are_those_that_the_code_calls(
     target: Target, seed: int

@@ -15,7 +15,7 @@ from .faults import FAULTS, Fault
 from .planting import noted
 
 ROOT = Path(offcut.__file__).parents[1]
-PARTS = 18  # a fault takes most of a second
+PARTS = 36  # a fault takes most of a second
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

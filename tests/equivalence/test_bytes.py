@@ -20,6 +20,7 @@ def drawn(dtype: str, *shape: int) -> Array:
     return np.random.default_rng(sum(shape)).integers(info.min, info.max + 1, shape).astype(dtype)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("machine", [None, "avx2"])
 @pytest.mark.parametrize("channels", [1, 3, 5, 17])
 @pytest.mark.parametrize("window", [(1, 1), (2, 3)])
@@ -48,6 +49,7 @@ def test_convolutions_of_bytes_are_exact(
         np.testing.assert_array_equal(model(image), expected)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("machine", [None, "avx2"])
 @pytest.mark.parametrize("k", [1, 3, 16, 33, 100])
 def test_weights_of_bytes_beside_floats_are_widened(machine: str | None, k: int) -> None:
@@ -70,6 +72,7 @@ def test_weights_of_bytes_beside_floats_are_widened(machine: str | None, k: int)
         np.testing.assert_array_equal(found, kernel(rows)[:count])
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "float32", "float64"])
 @pytest.mark.parametrize("shape", [(1, 1), (3, 40), (16, 16), (17, 31), (64, 5)])
 def test_copies_in_another_order_at_any_size(dtype: str, shape: tuple[int, int]) -> None:

@@ -105,7 +105,7 @@ def reference(which: Epilogue, arrays: list[Array]) -> Array:
     return which.reference(wide[0] @ wide[1], *wide[2:])
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 @pytest.mark.parametrize(
     ("name", "strategies"),
     [
@@ -156,7 +156,7 @@ def test_a_packed_constant_and_its_bias_change_no_bit(name: str, columns: int) -
         assert same_bits(found, plain(*arrays))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize("dtype", ["float16", slow("bfloat16"), "float64", slow("int32"), "int8"])
 def test_a_cast_is_part_of_the_kernel(dtype: str) -> None:
     scaled = after(lambda i, j: 10.0 * H[i, j], name="G")

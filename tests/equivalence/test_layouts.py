@@ -74,7 +74,7 @@ def test_every_operator_has_a_case() -> None:
     assert {case.op for case in CASES} == {*ops.__all__, *PROGRAMS, *VIEWS}
 
 
-@pytest.mark.every(40)
+@pytest.mark.every(80)
 @pytest.mark.parametrize("case", [c for c in CASES if c.op not in VIEWS], ids=named)
 def test_a_kernel_reads_and_writes_any_layout(case: Case, memory: Memory) -> None:
     kernel, bound = case.kernel(), case.bound()
@@ -101,7 +101,7 @@ def sizes_of(case: Case) -> dict[str, int]:
     return {name: size for name, size in SIZES.items() if name not in shown}
 
 
-@pytest.mark.every(90)
+@pytest.mark.every(180)
 @pytest.mark.parametrize("variant", range(VARIANTS))
 @pytest.mark.parametrize("case", CASES, ids=named)
 def test_a_graph_stores_its_results_in_any_order(case: Case, variant: int, memory: Memory) -> None:

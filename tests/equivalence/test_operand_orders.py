@@ -53,7 +53,7 @@ def drawn(dtype: str, shape: tuple[int, ...], seed: int) -> Any:
     return rng.standard_normal(shape).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else "f")
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 @pytest.mark.parametrize("dtype", ACCUMULATED)
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_product_of_any_order_is_right(order: str, dtype: str) -> None:
@@ -76,7 +76,7 @@ def test_a_product_of_any_order_is_right(order: str, dtype: str) -> None:
         assert (np.abs(found - exact) <= (terms + 2) * 2.0**-23 * bound).all()
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_product_of_any_order_runs_by_a_microkernel(order: str, dtype: str) -> None:
@@ -85,7 +85,7 @@ def test_a_product_of_any_order_runs_by_a_microkernel(order: str, dtype: str) ->
     assert any(piece.microkernel for piece in pieces if piece.stage.startswith("C")), str(pieces)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 @pytest.mark.parametrize("padding", [0, 1])

@@ -93,7 +93,7 @@ def test_a_number_divides_as_a_tensor_of_it_does(dtype: str) -> None:
             np.testing.assert_array_equal(found, a // np.array(number, dtype))
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
 def test_two_operands_give_what_numpy_gives(dtype: str) -> None:
     n = oc.dim("n")
@@ -110,7 +110,7 @@ def test_two_operands_give_what_numpy_gives(dtype: str) -> None:
             within(0.5, found, exactly(OF_TWO[op], one, other))
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
 def test_one_operand_gives_what_numpy_gives(dtype: str) -> None:
     x = oc.placeholder((oc.dim("n"),), dtype, "X")

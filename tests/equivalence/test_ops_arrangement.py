@@ -29,7 +29,7 @@ def test_axes_are_put_in_any_order(axes: Any) -> None:
         op.check([a], a.transpose(axes), interpreted=shape == (2, 17, 15))
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 def test_tensors_are_joined_along_any_axis(axis: int, dtype: str) -> None:
@@ -97,7 +97,7 @@ def test_an_index_outside_the_table_is_refused_at_the_call(wrong: int) -> None:
         op.kernel(floats("t", 7, 19), numbers)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_an_element_of_any_integer_type_is_an_index(dtype: str) -> None:
     table, ids = oc.placeholder((n, m), name="T"), oc.placeholder((b,), dtype, "I")

@@ -154,7 +154,7 @@ def test_values_may_have_a_width_and_scores_a_scale_of_their_own() -> None:
 SOFTMAX = {"softmax": special.softmax, "log_softmax": special.log_softmax}
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("axis", [-1, 0, 1])
 @pytest.mark.parametrize("which", SOFTMAX)
 def test_softmax_is_right_along_any_axis_of_any_length(which: str, axis: int) -> None:
@@ -168,7 +168,7 @@ def test_softmax_is_right_along_any_axis_of_any_length(which: str, axis: int) ->
         op.check([a], exact, interpreted=(length, other) == (17, 1))
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("which", SOFTMAX)
 def test_softmax_of_other_floats_is_rounded_once(which: str, dtype: str) -> None:
@@ -214,6 +214,7 @@ def test_heads_of_queries_share_keys_and_look_at_those_before(dtype: str) -> Non
             )
 
 
+@pytest.mark.slow
 @pytest.mark.every(4)
 @pytest.mark.parametrize(("causal", "window"), [(True, 1), (True, 5), (False, 5)])
 def test_a_window_slides_over_the_keys(causal: bool, window: int) -> None:

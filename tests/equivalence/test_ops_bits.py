@@ -30,7 +30,7 @@ def pairs(dtype: str) -> list[tuple[Array, Array]]:
     return [every, *((integers("x", dtype, n), integers("y", dtype, n) % 9) for n in EDGES)]
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_bits_are_numpy_s_and_the_interpreter_s(dtype: str) -> None:
     x, y = (oc.placeholder((oc.dim("n"),), dtype, name) for name in "XY")
@@ -123,7 +123,7 @@ for i in 0:n
         np.testing.assert_array_equal(cut.run({"x": x, "y": y}, n=size), wanted)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_a_literal_with_the_other_sign_stays_in_its_type(dtype: str) -> None:
     info = np.iinfo(dtype)

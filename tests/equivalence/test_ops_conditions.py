@@ -55,7 +55,7 @@ def ran(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Callable[..., li
     return run
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_comparisons_and_what_joins_them_give_what_numpy_gives(dtype: str) -> None:
     x, y = (oc.placeholder((n,), dtype, name) for name in ("X", "Y"))
@@ -81,7 +81,7 @@ def test_comparisons_and_what_joins_them_give_what_numpy_gives(dtype: str) -> No
         np.testing.assert_array_equal(held, a.astype(bool))
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_choice_gives_what_numpy_gives(dtype: str) -> None:
     c = oc.placeholder((n, 1), "bool", "C")

@@ -76,7 +76,7 @@ def test_floats_are_summed_in_float32_or_wider_and_rounded_once(
         layer.check([a, given, c], exact, interpreted=rows == 1)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("left", "right"), [("int8", "int8"), ("uint8", "int8"), ("uint8", "uint8")]
 )

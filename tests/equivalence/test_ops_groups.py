@@ -27,7 +27,7 @@ def normalized(x: Array, groups: int, gain: Array, bias: Array) -> Array:
     return np.asarray(apart.reshape(x.shape) * gain.reshape(shape) + bias.reshape(shape))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("groups", [1, 2, 6])
 def test_each_group_of_channels_has_statistics_of_its_own(groups: int) -> None:
     x = oc.placeholder((b, 6, h, w), name="X")
@@ -54,7 +54,7 @@ def test_channels_may_be_last_and_of_any_rank() -> None:
         alone.check([a], normalized(a.astype("f8"), 2, ones, zeros), interpreted=size == 1)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 def test_each_channel_is_normalized_alone(dtype: str) -> None:
     x = oc.placeholder((b, c, h, w), dtype, "X")
@@ -78,7 +78,7 @@ def parted(x: Array, places: tuple[int, int], over: Any = np.mean) -> Array:
     return made
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("places", [1, (2, 3), (7, 1)], ids=str)
 def test_an_image_is_averaged_in_parts(places: Any, layout: str) -> None:

@@ -141,7 +141,7 @@ SAME = Window(padding="same")
 PADDED = Window(padding=((1, 1), (1, 1)))
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize(
     "window",
@@ -160,7 +160,7 @@ def test_a_convolution_is_right_at_any_size(window: Window, layout: str) -> None
     check_convolution(window, layout, interpreted=True)
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize(("channels", "filters", "groups"), [(4, 6, 2), (5, 5, 5), (3, 6, 3)])
 def test_groups_see_their_own_channels(
@@ -343,6 +343,7 @@ def test_groups_are_products_by_microkernels(layout: str) -> None:
     assert "no sum runs by a microkernel" not in str(kernel.plan(b=1, h=28, w=28))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("shape", [(2, 3, 7), (2, 3, 5, 6), (1, 2, 4, 3, 5)])
 @pytest.mark.parametrize(
     ("window", "options"),

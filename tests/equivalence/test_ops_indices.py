@@ -133,6 +133,7 @@ def drawn(shape: tuple[Any, ...], memory: Memory) -> Array:
     return made
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("number", "dtype"),
     [one if one in SAMPLE else slow(*one) for one in GRID],

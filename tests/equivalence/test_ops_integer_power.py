@@ -21,7 +21,7 @@ def exactly(base: int, exponent: int, dtype: str) -> int:
     return (pow(base, exponent, 2**info.bits) - info.min) % 2**info.bits + info.min
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_a_power_wraps_in_its_type(dtype: str) -> None:
     x, y = (oc.placeholder((n, m), dtype, name) for name in "XY")

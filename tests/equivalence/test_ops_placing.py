@@ -98,7 +98,7 @@ def test_axes_are_reversed(axes: Any) -> None:
         op.check([a], np.flip(a, axes), interpreted=length == 17)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("counts", [(1, 1), (2, 1), (0, 3), (3, 4)])
 def test_a_tensor_is_repeated_along_axes(counts: tuple[int, int]) -> None:
     for shape in [(m, n), (3, n), (m, 1)]:

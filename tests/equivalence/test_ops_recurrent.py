@@ -64,7 +64,7 @@ def gru(given: dict[str, Array], order: str, reverse: bool) -> list[Array]:
 LAYERS: dict[str, Any] = {"lstm": (ops.lstm, lstm, "iofg"), "gru": (ops.gru, gru, "zrn")}
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("layer", LAYERS)
 def test_a_layer_is_right_at_any_length_and_batch(layer: str, reverse: bool) -> None:
@@ -207,7 +207,7 @@ OPTIONS: dict[str, tuple[str, dict[str, tuple[Any, ...]], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("case", OPTIONS)
 def test_a_layer_with_options_is_its_formula_row_by_row(case: str) -> None:
     layer, shapes, how = OPTIONS[case]

@@ -41,7 +41,7 @@ def stretched(x: Array, axis: int, count: int, scale: Fraction | None, corners: 
 SCALES: list[Any] = [2, (1.5, 0.5), (0.25, 3)]
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("layout", [None, "NHWC"])
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 def test_an_image_is_scaled(scale: Any, layout: str | None) -> None:

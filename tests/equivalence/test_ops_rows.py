@@ -26,7 +26,7 @@ def layernorm(x: Array, gain: Any = 1.0, bias: Any = 0.0, epsilon: float = 1e-5)
     return np.asarray(apart / np.sqrt((apart**2).mean(-1, keepdims=True) + epsilon) * gain + bias)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_layernorm_is_right_at_every_edge_size(dtype: str) -> None:
     x = oc.placeholder((b, m, n), dtype, "X")
@@ -55,7 +55,7 @@ def test_a_large_mean_costs_the_variance_no_digits() -> None:
     agree(op.kernel(a), computed(layernorm, a))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_rmsnorm_is_right_at_every_edge_size(dtype: str) -> None:
     x = oc.placeholder((m, n), dtype, "X")

@@ -44,6 +44,7 @@ def element(image: Any, y: float, x: float, mode: str) -> float:
     )
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("mode", "padding", "corners"), CASES)
 def test_an_image_is_read_at_places_between_its_elements(
     mode: str, padding: str, corners: bool

@@ -21,7 +21,7 @@ from tests.facade import numpy_dtype
 b, m, n = oc.dim("b", max=64), oc.dim("m", max=64), oc.dim("n", max=10_000)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_each_element_has_the_sum_of_those_up_to_it(axis: int) -> None:
     shape: list[Any] = [b, b, m]
@@ -35,7 +35,7 @@ def test_each_element_has_the_sum_of_those_up_to_it(axis: int) -> None:
         op.check([a], np.cumsum(a.astype("f8"), axis), interpreted=length == 17)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16", "int8", "int32", "int64"])
 def test_sums_of_other_types_are_wider(dtype: str) -> None:
     x = oc.placeholder((n,), dtype, "X")
@@ -73,7 +73,7 @@ def test_conditions_that_hold_are_counted() -> None:
     op.check([a], np.cumsum(a, dtype="int32"), interpreted=True)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("axis", [0, -1])
 @pytest.mark.parametrize("op", ["cummax", "cummin"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
@@ -98,7 +98,7 @@ def test_each_element_has_the_product_of_those_up_to_it() -> None:
         agree(op.kernel(a), np.cumprod(a), units=length)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("shape", [(b, n), (n, m), (b, n, m), (n, b, 3), (b, m, n)], ids=str)
 def test_a_loop_program_adds_each_element_once(shape: tuple[Any, ...]) -> None:
     x, axis = oc.placeholder(shape, name="X"), shape.index(n)
@@ -122,7 +122,7 @@ def test_a_loop_program_joins_elements_of_any_type(dtype: str, reduction: str) -
         op.check([a], over.accumulate(wide, 0), interpreted=True)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 @pytest.mark.parametrize("shape", [(b, n), (n, 19)], ids=str)
 def test_a_loop_program_joins_logarithms_of_sums(shape: tuple[Any, ...], dtype: str) -> None:

@@ -49,7 +49,7 @@ def test_updates_go_to_their_places_along_an_axis(axis: int, reduction: str | No
         op.check([a, i, u], exact, interpreted=(length, count) == (15, 3))
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("reduction", COMBINED, ids=str)
 @pytest.mark.parametrize("columns", [1, 2])
 def test_rows_go_to_places_of_several_axes(columns: int, reduction: str | None) -> None:

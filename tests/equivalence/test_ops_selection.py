@@ -74,7 +74,7 @@ def tied(dtype: str, *shape: int) -> Array:
 FINDERS: dict[str, Any] = {"argmax": np.argmax, "argmin": np.argmin}
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "int8", "int32"])
 @pytest.mark.parametrize("which", FINDERS)
 def test_the_first_of_the_extremes_is_found(which: str, dtype: str) -> None:
@@ -95,7 +95,7 @@ def whole(made: Any, x: Any) -> oc.Kernel:
     return oc.compile(made) if isinstance(made, oc.Program) else oc.compile(made, inputs=[x])
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize(
     ("op", "axis", "largest", "count", "dtype"),
     [
@@ -226,7 +226,7 @@ def test_the_middle_is_the_lower_one_or_a_nan(which: str) -> None:
         np.testing.assert_array_equal(value, np.take_along_axis(a, places, -1))
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize(
     ("op", "axis", "descending", "dtype"),
     [

@@ -63,7 +63,7 @@ def test_a_cut_nest_computes_the_same(name: str) -> None:
         same(cut.run(given, **sizes), case.expected(given, sizes))
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(10)
 @pytest.mark.parametrize("name", CASES)
 def test_conditions_leave_the_loops_within_a_budget_of_copies(name: str) -> None:
     case = CASES[name]

@@ -105,7 +105,7 @@ def test_the_front_end_describes_the_same(name: str, sizes: Sizes) -> None:
     check_results(described.run(given, **sizes_of(described, sizes)), expected)
 
 
-@pytest.mark.every(6)
+@pytest.mark.every(16)
 @pytest.mark.parametrize(("name", "tile", "tail"), CUTS, ids=str)
 def test_a_legal_cut_computes_the_same(name: str, tile: dict[str, int], tail: str) -> None:
     kernel = KERNELS[name]
@@ -136,7 +136,7 @@ def test_an_illegal_cut_is_refused(name: str, tile: dict[str, int], tail: str) -
     assert re.search(reason(name, tile, tail), refused.value.because)
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 @pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [slow(n) if n in PRODUCTS else n for n in KERNELS])
 def test_a_compiled_program_computes_the_same(name: str, dtype: str) -> None:

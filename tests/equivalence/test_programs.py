@@ -299,7 +299,7 @@ def test_a_contraction_of_other_floats_is_right(dtype: str) -> None:
         assert np.all(np.abs(found.astype("float64") - exact) <= accumulated + step * abs(exact))
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "uint16", "int32", "uint32", "int64"])
 def test_a_contraction_of_integers_is_exact(dtype: str) -> None:
     k = oc.dim("k", max=4096)

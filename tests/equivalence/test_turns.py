@@ -38,7 +38,7 @@ def exact(x: Array, v: Array, stride: int) -> Array:
     return total
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("axes", "stride", "channels"), [(1, 1, 3), (2, 1, 17), (2, 2, 1), (3, 1, 4)]
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import slow
 from typer.testing import CliRunner
 
 import offcut as oc
@@ -74,7 +75,7 @@ def test_a_model_is_built_with_a_shared_library(model: Path, tmp_path: Path) -> 
         assert done.output == "y: float32[3, 9]\ny2: float32[3, 9]\n"
 
 
-@pytest.mark.parametrize("machine", ["neoverse-n1", "cascade-lake", "sapphire-rapids"])
+@pytest.mark.parametrize("machine", ["neoverse-n1", "cascade-lake", slow("sapphire-rapids")])
 def test_a_model_is_built_for_another_machine(model: Path, tmp_path: Path, machine: str) -> None:
     path = tmp_path / "two.offcut"
     done = run(app, ["build", str(model), "-o", str(path), "--machine", machine])

@@ -396,6 +396,7 @@ def test_an_image_that_was_halved_and_doubled_is_cut_to_what_it_was() -> None:
     each(proto, [{"x": drawn(0, n, 2, h, 5)} for n, h in ((1, 1), (2, 6), (1, 9))])
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "mode",
     [

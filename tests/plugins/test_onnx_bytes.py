@@ -49,6 +49,7 @@ def check(proto: Any, op: str, expected: Callable[[Array], Array], *inputs: Arra
         assert dtypes <= {"int8", "uint8"}, dtypes
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("a", BYTES)
 @pytest.mark.parametrize("b", BYTES)
 @pytest.mark.parametrize("kind", ["none", "one", "columns", "rows"])
@@ -73,6 +74,7 @@ def test_matrices_with_zero_points_are_products_of_bytes(a: str, b: str, kind: s
     check(proto, "dense", expected, *(drawn(a, n, 19) for n in sizes))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("dtype", BYTES)
 @pytest.mark.parametrize(("pads", "groups", "size"), [(1, 1, 3), (0, 1, 1), (1, 2, 3)])
 @pytest.mark.parametrize("zero", [0, 7])

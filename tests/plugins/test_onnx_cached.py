@@ -188,6 +188,7 @@ def test_nothing_is_read_where_proofs_are_asked_for_again(
     assert not is_of_cache(oc.from_onnx(layers))
 
 
+@pytest.mark.slow
 def test_data_too_large_for_fewer_products_and_large_batches_are_of_the_compiled_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -198,7 +198,7 @@ def test_of_more_pairs_than_are_tried_nothing_is_guessed(monkeypatch: pytest.Mon
         oc.from_onnx(cut_mask())
 
 
-@pytest.mark.parametrize("first", ["", "last = Slice (mask, from, total, one)"])
+@pytest.mark.parametrize("first", [slow(""), "last = Slice (mask, from, total, one)"])
 def test_a_size_that_is_the_sum_of_others_is_that(first: str) -> None:
     proto = parsed(f"""g (float[b, past, 4] k, float[b, new, 4] x, float[b, total] mask)
         => (float[b, p, 4] all, float[b, q, r] scores) {{
@@ -322,7 +322,7 @@ def test_floats_beside_sizes_are_cut_off_to_integers() -> None:
     each(proto, [{"x": drawn(1, b, n)} for b, n in ((1, 1), (2, 7))])
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 @pytest.mark.parametrize(("size", "stride", "pad"), [(3, 2, 0), (3, 2, 1), (2, 3, 0), (2, 2, 1)])
 def test_windows_are_rounded_up_at_every_size(op: str, size: int, stride: int, pad: int) -> None:
@@ -371,14 +371,7 @@ def test_sequences_that_are_known_leave_nothing() -> None:
 
 
 # Each of these beside each of the others is slow, and cubic ones are most of all; here is each pair of what is around and corners.
-IN_SHORT = {
-    ("nearest", "zeros", 0),
-    ("linear", "zeros", 1),
-    ("nearest", "border", 0),
-    ("nearest", "border", 1),
-    ("nearest", "reflection", 0),
-    ("linear", "reflection", 1),
-}
+IN_SHORT = {("nearest", "zeros", 0), ("nearest", "border", 1), ("linear", "reflection", 1)}
 
 
 @pytest.mark.parametrize(

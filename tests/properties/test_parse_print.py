@@ -195,7 +195,7 @@ def test_a_reduction_is_read_back_as_it_was_printed(
 
 
 @given(programs())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_program_is_read_back_as_it_was_printed(program: Program) -> None:
     assert parse(str(program)) == program
 
@@ -221,7 +221,7 @@ SCRAPS = ["(", ")", "[", "]", ",", "  ", "\n", "\t", "@", "not ", "-", "1.5", "9
 
 
 @given(programs(), st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_mutated_program_is_read_or_refused(program: Program, data: st.DataObject) -> None:
     text = str(program)
     for _ in range(data.draw(st.integers(1, 3))):

@@ -74,7 +74,7 @@ def pooled() -> tuple[oc.Tensor, list[oc.Tensor]]:
 
 
 @pytest.mark.parametrize("machine", ["vta", slow("gemmini")])
-@pytest.mark.parametrize("described", [grouped, several, pooled])
+@pytest.mark.parametrize("described", [grouped, slow(several), pooled])
 def test_every_default_is_a_point_of_its_space(
     machine: str, described: Callable[[], tuple[oc.Tensor, list[oc.Tensor]]]
 ) -> None:

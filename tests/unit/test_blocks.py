@@ -40,7 +40,7 @@ def by_row() -> Kernel:
     return softmax(schedule=schedule_of(""))
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 @pytest.mark.parametrize("room", [1, 400, 10**6])
 @pytest.mark.parametrize("block", [2, 3, 4])
 def test_blocks_have_the_bits_of_single_iterations(by_row: Kernel, block: int, room: int) -> None:

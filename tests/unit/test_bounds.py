@@ -35,7 +35,7 @@ def cut(tile: dict[str, int], tail: str) -> oc.Program:
     return loops
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(("tile", "tail"), CUTS)
 def test_what_is_cut_lies_inside(tile: dict[str, int], tail: str) -> None:
     program = cut(tile, tail)

@@ -177,7 +177,7 @@ def test_a_schedule_by_hand_reads_back_and_is_done_again(name: str) -> None:
         assert str(oc.create_schedule(oc.parse(text)).apply(parsed).lower()) == str(s.lower())
 
 
-@pytest.mark.every(6)
+@pytest.mark.every(12)
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "nothing"])
 def test_a_kernel_of_it_has_the_loops_and_bits_of_the_lowered_program(name: str) -> None:
     given, s = example(name)

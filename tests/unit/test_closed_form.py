@@ -343,7 +343,7 @@ for i in 0:n
 LONG = ("a product in tiles", "a product, row by row")
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize(
     ("name", "size"),
     [
@@ -385,7 +385,7 @@ def anywhere_of_dense() -> Formulas:
     return dense().cost()  # type: ignore[no-any-return]
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("rows", [1, 5, 6, 7, 33, 128])
 def test_a_cost_counts_what_is_described_and_its_formulas_agree(rows: int) -> None:
     there, anywhere = dense().cost(rows=rows), anywhere_of_dense()

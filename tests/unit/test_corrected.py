@@ -259,7 +259,7 @@ def tried(one: Campaign) -> list[Schedule]:
 @needs_xgboost
 def test_a_campaign_learns_from_its_trials_and_says_so(tmp_path: Path) -> None:
     told: list[Progress] = []
-    campaign(tmp_path / "r", None, trials=56, tell=told.append).best()
+    campaign(tmp_path / "r", None, trials=32, tell=told.append).best()
 
     plain = "the closed form"
     assert {one.price for one in told[:8]} == {plain}

@@ -32,7 +32,7 @@ def choosing() -> Kernel:
     return oc.compile(oc.ops.matmul(A, W))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize("made", [dense, softmax, choosing])
 def test_formulas_are_printed_as_a_page(made: Callable[[], Kernel]) -> None:
     formulas = made().cost()

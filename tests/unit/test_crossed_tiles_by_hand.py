@@ -39,6 +39,7 @@ def scheduled(source: oc.Program, *lines: str) -> oc.schedule.HandSchedule:
     return oc.create_schedule(source).apply(oc.Schedule.parse(text))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("bounds", SHAPES)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_instance_of_a_triangle_runs_once(bounds: str, strategy: str) -> None:

@@ -22,7 +22,7 @@ CASES = [
 ]
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize(("condition", "tile", "tail"), CASES)
 def test_the_inner_loop_of_a_pattern_is_cut(condition: str, tile: int, tail: str) -> None:
     program = pattern(condition)

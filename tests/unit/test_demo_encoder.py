@@ -38,7 +38,7 @@ def exact(model: Weights, count: int, seed: int = 0) -> Array:
     return PlainEncoder(model, np.float64).encode(ids(count, seed))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("count", [1, 5, 33, 512])
 def test_numpys_embedding_has_length_one_and_float32_agrees_with_float64(
     model: Weights, count: int
@@ -50,6 +50,7 @@ def test_numpys_embedding_has_length_one_and_float32_agrees_with_float64(
     agree(single, of_peer(double))
 
 
+@pytest.mark.slow
 @pytest.mark.every(4)
 def test_every_length_agrees_with_float64(encoder: Encoder, model: Weights) -> None:
     for count in LENGTHS:

@@ -67,7 +67,7 @@ NEEDS = {
 }
 # Whole campaigns run on these pages, over pools and files of records; what they call has tests of its own.
 SLOW = (
-    *(f"docs/search/{page}.md" for page in ("learning", "oracle", "pool", "records")),
+    *(f"docs/search/{page}.md" for page in ("learning", "oracle", "pool", "records", "tuning")),
     *(f"docs/extending/{page}.md" for page in ("explorer", "model")),
     "docs/gallery.md",
 )

@@ -91,7 +91,7 @@ def test_cuts_by_several_heights_are_edge_to_edge(strategy: object, tile: int, r
     assert shares_out(found)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize(("strategy", "tile"), CUTS, ids=str)
 def test_what_is_found_to_share_out_does(strategy: object, tile: int) -> None:
     refused = 0

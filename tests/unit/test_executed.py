@@ -174,7 +174,7 @@ def edges(tile: int) -> tuple[int, ...]:
     return 1, tile - 1, tile + 1
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("cut", CUTS)
 def test_what_a_strategy_executes_is_what_runs(cut: str) -> None:
     check("dense", "zen5", cut, edges(tile_of("dense", "zen5")))
@@ -183,7 +183,7 @@ def test_what_a_strategy_executes_is_what_runs(cut: str) -> None:
 FEW = ("mask", "pad")
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("operator", "machine", "cut"),
     [

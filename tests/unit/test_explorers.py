@@ -79,7 +79,7 @@ def test_an_explorer_ends_where_nothing_is_new() -> None:
         assert not explorer_named(name)[1].propose(plain, seen, Random(0), 4)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", list(EXPLORERS))
 def test_proposals_are_new_and_of_the_space(name: str) -> None:
     made = with_planted(space("mixed"), space("mixed").first)

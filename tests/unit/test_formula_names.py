@@ -24,7 +24,7 @@ def normalised() -> Kernel:
     return oc.compile(oc.ops.layernorm(X, G), inputs=[X, G], records=False)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("made", "sizes"),
     [

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import slow
 
 import offcut as oc
 from offcut.backends import generic
@@ -83,8 +84,13 @@ def is_right(kernel: Any, result: str, sizes: tuple[int, ...] = (0, 1, 3, 4, 5, 
     return True
 
 
-@pytest.mark.parametrize("result", ["D", "R"])
-@pytest.mark.parametrize("places", PLACES)
+@pytest.mark.parametrize(
+    ("places", "result"),
+    [
+        *(("anywhere", "D"), ("operands", "R"), ("operands and sums", "R")),
+        *(slow("anywhere", "R"), slow("operands", "D"), slow("operands and sums", "D")),
+    ],
+)
 def test_what_a_microkernel_computes_is_staged_where_it_says_and_covered(
     places: str, result: str
 ) -> None:
@@ -141,7 +147,7 @@ def test_a_strategy_along_an_axis_that_there_is_not_is_refused() -> None:
         oc.compile(D, inputs=[X, W], target=Machine(unit()), strategy={"z": "mask"})
 
 
-@pytest.mark.parametrize("places", PLACES)
+@pytest.mark.parametrize("places", ["operands and sums", *map(slow, ("anywhere", "operands"))])
 def test_sums_over_more_than_the_microkernel_sums_over_are_added_to_around_its_tiles(
     places: str,
 ) -> None:

@@ -65,7 +65,7 @@ def test_what_a_helper_made_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -
     assert len(started[0]._begun) == len(WIDTHS)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.usefixtures("cold")
 @pytest.mark.parametrize("instead", ["false", "true", "nothing that is there"])
 def test_a_helper_that_fails_costs_time_alone(

@@ -78,7 +78,7 @@ def test_a_convolution_by_fewer_products_is_planned_once(monkeypatch: pytest.Mon
         np.testing.assert_array_equal(compiled(bound, 1)(given)[name], one)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     "options", [{"distributive": False}, {"orders": {"out": (1, 0)}}, {"least_filled": 0.5}]
 )

@@ -74,7 +74,7 @@ def in_parts(model: Model, size: str, runs: list[tuple[tuple[int, int], int]]) -
     model._calls.clear()
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("seed", range(300, 308))
 def test_a_drawn_graph_in_parts_of_either_size_gives_the_same_bits(seed: int) -> None:
     bound = drawn(seed, 9)
@@ -92,7 +92,7 @@ def test_a_drawn_graph_in_parts_of_either_size_gives_the_same_bits(seed: int) ->
                 assert np.array_equal(found[name], expected[name], equal_nan=True), asked
 
 
-def residual(images: int = 64, least: int = 1, multiple: int = 1) -> Bound:
+def residual(images: int = 512, least: int = 1, multiple: int = 1) -> Bound:
     """Convolutions of images of any extent, a sum with what came before them, and outputs of several depths."""
     made = Builder("residual")
     b, h, w = made.size("b", least, images, multiple), made.size("h", 1, 64), made.size("w", 1, 64)
@@ -113,7 +113,7 @@ def residual(images: int = 64, least: int = 1, multiple: int = 1) -> Bound:
 
 
 @cache
-def images_model(images: int = 64, least: int = 1, multiple: int = 1, threads: int = 1) -> Model:
+def images_model(images: int = 512, least: int = 1, multiple: int = 1, threads: int = 1) -> Model:
     """Of `residual`; each test says which parts it runs in."""
     return compiled(residual(images, least, multiple), threads=threads)
 
@@ -173,7 +173,7 @@ def test_a_cost_counts_what_runs_for_each_part() -> None:
 
 
 def test_parts_keep_what_passes_between_kernels_out_of_main_memory() -> None:
-    model = images_model(512)
+    model = images_model()
     sizes = {"b": 64, "h": 64, "w": 64}
     assert chosen(model, "zen4", **sizes)
     parted = passing(model, **sizes)
@@ -224,7 +224,7 @@ def chosen(model: Model, machine: Any, **sizes: int) -> tuple[Part, ...]:
 
 
 def test_images_that_no_cache_holds_run_a_few_at_a_time_and_others_at_once() -> None:
-    model, zen = images_model(512), load_machine("zen4")
+    model, zen = images_model(), load_machine("zen4")
     (part,) = chosen(model, zen, b=64, h=64, w=64)
     assert part.count in (1, 2)
     assert chosen(model, zen, b=1, h=64, w=64) == ()
@@ -236,7 +236,7 @@ def test_images_that_no_cache_holds_run_a_few_at_a_time_and_others_at_once() -> 
 @pytest.mark.every(5)
 @pytest.mark.parametrize(("least", "multiple", "total"), [(2, 1, 16), (1, 4, 16), (3, 1, 7)])
 def test_a_part_is_of_a_size_that_the_batch_may_have(least: int, multiple: int, total: int) -> None:
-    model = images_model(64, least, multiple)
+    model = images_model(least=least, multiple=multiple)
     (part,) = chosen(model, "zen4", b=total, h=64, w=64)
     assert part.count % multiple == 0
     assert part.count >= least
@@ -321,12 +321,12 @@ def coupled() -> Bound:
 
 
 def test_the_parts_of_a_plan_are_a_text_that_is_read_back_and_applied() -> None:
-    model = images_model(512)
+    model = images_model()
     sizes = {"b": 64, "h": 64, "w": 64}
     parts = chosen(model, "zen4", **sizes)
     text = "\n".join(map(str, parts))
     assert parse_parts(f"# chosen\n\n{text}  # so") == parts
-    again = compiled(residual(512), threads=1, parts=text)
+    again = compiled(residual(), threads=1, parts=text)
     assert again.plan(**sizes).parts == parts
     assert again.plan(**{**sizes, "b": parts[0].count}).parts == ()  # the whole batch
 

@@ -123,7 +123,7 @@ def test_what_is_summed_is_no_less_exact() -> None:
     assert off[0] <= off[1]
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(6)
 @pytest.mark.parametrize(
     "options",
     [
@@ -179,7 +179,7 @@ def test_data_that_is_guarded_in_part_is_read_within_its_bounds() -> None:
         agree(model(given)[y.name], of_peer(interpreted(made.bound, given)[y.name]))
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38, 1e36])
 @pytest.mark.parametrize("before", ["", "sigmoid"], ids=["read as it is", "computed as it is read"])
 def test_what_leaves_the_finite_numbers_is_summed_as_it_is(value: float, before: str) -> None:

@@ -46,7 +46,7 @@ def test_a_cost_is_of_sizes_that_are_allowed() -> None:
         model.cost(b=2, n=0)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("seed", range(100, 106))
 def test_a_drawn_graph_runs_as_it_is_interpreted(seed: int) -> None:
     bound = drawn(seed, 7)
@@ -119,6 +119,7 @@ def test_sizes_give_the_bytes_of_a_plan() -> None:
         compiled(block(), threads=1).plan(b=2)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("b", "n"), [(1, 1), (3, 5), (2, 13)])
 def test_one_model_serves_every_batch_and_length(b: int, n: int, model: Model) -> None:
     given = arrays(model.bound, 7, b=b, n=n)

@@ -119,7 +119,7 @@ def test_rows_that_are_seen_as_an_image_are_read_as_they_lie() -> None:
     assert "[n, 16, 6, 6]" not in plan
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(("channels", "groups"), [(16, 4), (16, 16), (3, 3)])
 def test_a_grouped_window_of_steps_reads_channels_side_by_side(channels: int, groups: int) -> None:
     made, x = images(channels)
@@ -239,7 +239,7 @@ def programs() -> tuple[Builder, Ref, Ref]:
     return made, values, places
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("order", [*permutations(range(3))])
 def test_a_loop_program_writes_an_order_or_a_copy_follows(order: tuple[int, ...]) -> None:
     made, values, places = programs()
@@ -255,7 +255,7 @@ def test_a_loop_program_writes_an_order_or_a_copy_follows(order: tuple[int, ...]
     assert len(copies) == (0 if order[-1] == 2 else 2)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("order", [*permutations(range(3))])
 def test_what_a_program_or_a_reshape_reads_is_given_in_the_order_asked_for(
     order: tuple[int, ...],

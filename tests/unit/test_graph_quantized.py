@@ -57,6 +57,7 @@ def several(made: Builder, dtype: str, count: int) -> Ref:
     return made.constant(made.fresh("z"), np.resize([low, high, 3], count).astype(np.int32))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("a", ENDS)
 @pytest.mark.parametrize("b", ENDS)
 @pytest.mark.parametrize("rows", [None, number, unknown, several])
@@ -90,6 +91,7 @@ def dequantized(made: Builder, x: Ref, scale: Any, zero: Any, axis: int = -1) ->
     return found
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("dtype", ENDS)
 @pytest.mark.parametrize("groups", [1, 2, 6])
 @pytest.mark.parametrize("window", [1, 3])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import slow
 
 import offcut as oc
 from offcut.core.expr import Expr
@@ -33,14 +34,21 @@ def scheduled(*lines: str) -> Any:
     return oc.create_schedule(result, inputs=inputs).apply(oc.Schedule.parse(text))
 
 
-@pytest.mark.parametrize("rows", ["ladder", "balance", "shift"])
+COLUMNS = (
+    ("ladder of 8 4 1", "jo ji", "io jo ii ji k"),
+    (BY, "jo ji", "io jo ii ji k"),
+    ("ladder 8 then ladder by ii 1..1: 8 4, 2..3: 4", "jg jo ji", "jg io jo ii ji k"),
+    (BY, "jo ji", "io ii jo ji k"),
+)
+FAST = tuple(zip(("ladder", "balance", "shift", "ladder"), COLUMNS, strict=True))
+
+
 @pytest.mark.parametrize(
-    ("columns", "names", "order"),
+    ("rows", "columns", "names", "order"),
     [
-        ("ladder of 8 4 1", "jo ji", "io jo ii ji k"),
-        (BY, "jo ji", "io jo ii ji k"),
-        ("ladder 8 then ladder by ii 1..1: 8 4, 2..3: 4", "jg jo ji", "jg io jo ii ji k"),
-        (BY, "jo ji", "io ii jo ji k"),
+        (rows, *columns) if (rows, columns) in FAST else slow(rows, *columns)
+        for rows in ("ladder", "balance", "shift")
+        for columns in COLUMNS
     ],
 )
 def test_values_do_not_depend_on_the_heights_of_tiles(
@@ -122,8 +130,13 @@ ON_QUEUES = {
 }
 
 
-@pytest.mark.parametrize("what", ON_QUEUES)
-@pytest.mark.parametrize("target", ["vta", "gemmini"])
+@pytest.mark.parametrize(
+    ("target", "what"),
+    [
+        *(("vta", "by height"), ("gemmini", "sizes")),
+        *(slow("vta", "sizes"), slow("gemmini", "by height")),
+    ],
+)
 def test_queues_run_tiles_of_listed_heights(target: str, what: str) -> None:
     inputs, result = requantized()
     split, order = ON_QUEUES[what]

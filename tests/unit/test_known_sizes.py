@@ -49,6 +49,7 @@ def expected(x: Any, z: Any) -> tuple[Any, Any]:
     return u @ WEIGHTS + z, u
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("rows", ROWS)
 def test_a_second_call_is_made_without_python_and_gives_the_same_bits(
     pair: Model, rows: int

@@ -74,7 +74,7 @@ def test_the_closed_form_is_among_them() -> None:
     assert binds == nearly(1)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("name", [name for name in spaces.PROGRAMS if name != "loops"])
 def test_every_schedule_of_a_program_has_the_same_finite_features(name: str) -> None:
     space, rng, names = spaces.space(name), Random(3), set[tuple[str, ...]]()

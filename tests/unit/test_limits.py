@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from conftest import slow
 
 from offcut.backends.cpu.machine import isa, jit
 from offcut.experiment import limits, loops
@@ -108,7 +109,7 @@ def test_a_reading_loop_reads_its_bytes_and_no_others() -> None:
     assert int(np.bitwise_or.reduce(kept)) == 7
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, slow(2)])
 def test_rates_of_this_machine_are_plausible(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SECONDS", 1e-4)
     made = Limits(threads)

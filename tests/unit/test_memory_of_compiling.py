@@ -18,7 +18,7 @@ from offcut.backends.cpu.machine import jit
 from offcut.core.memo import forget, memo
 from tests.facade import forget_code, forget_plans
 
-WARM, COUNTED = 12, 24
+WARM, COUNTED = 6, 12
 MANY_WARM, MANY = 300, 300
 MOST_BYTES = 4_000  # a kernel, of which islpy loses 32 for each argument that isl takes over; 125,000 where passes are not freed
 STRATEGIES = ("auto", "cut", "mask", "guard", "balance", "pad", "shift", "even", "ladder")

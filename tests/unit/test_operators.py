@@ -117,7 +117,7 @@ DESCRIBED: dict[str, tuple[type, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 @pytest.mark.parametrize(
     "name", [slow(name) if number % 2 else name for number, name in enumerate(DESCRIBED)]
 )

@@ -271,7 +271,7 @@ def test_regret_after_so_many_trials_is_that_of_the_best_of_them() -> None:
     assert regrets == nearly([min(seconds[:k]) / min(seconds) - 1 for k in (1, 8, 16, 32)])
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("explorer", EXPLORERS)
 def test_every_explorer_finds_the_best_of_a_space_it_may_try_whole(explorer: str) -> None:
     given = whole(), PROBLEM, SPACE, PRICE, explorer

@@ -194,7 +194,7 @@ def test_what_a_price_raises_is_told(price: Any, said: str) -> None:
         oc.compile(product(), price=price)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("price", [np.float32(1e-6), np.int64(3), 1e-6, 2])
 def test_a_number_of_any_kind_is_a_price(price: Any) -> None:
     assert oc.compile(product(), price=lambda _: price).schedule

@@ -187,7 +187,7 @@ CASES = {
 }
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_padded_convolution_is_what_it_was(case: Case) -> None:
     (channels, many), window, padding, stride, dilation = case
@@ -249,7 +249,7 @@ def test_what_is_left_out_is_seen_where_conditions_leave_the_loops_too() -> None
     assert "products with padding stay" not in str(kernel.plan(n=1, h=9, w=9))
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 @pytest.mark.parametrize(("vectors", "tile"), [(1, 1), (2, 2), (4, 4), (5, 3), (6, 3), (9, 3)])
 def test_tiles_of_plain_loops_spread_a_known_extent(vectors: int, tile: int) -> None:
     assert isa.host().isa.machine.policy.loop_vectors == 4

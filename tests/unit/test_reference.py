@@ -109,7 +109,7 @@ def judged(asked: Problem, folder: Path) -> checking.Verdict:
     return checking.checked((asked, None, folder, draw), lambda at: None)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_right_kernel_is_right(name: str, tmp_path: Path) -> None:
     assert judged(problem(PROGRAMS[name]()), tmp_path) == (Outcome.OK, "", {})

@@ -387,7 +387,7 @@ def test_one_of_two_reduction_axes_is_factored_out() -> None:
     assert s.run({"A": a}) == a.max()
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 @pytest.mark.parametrize("tail", TAILS)
 def test_a_halo_is_computed_with_the_tile_that_reads_it(tail: str) -> None:
     rng = np.random.default_rng(0)
@@ -540,7 +540,7 @@ for j in 0:n
 
 def test_a_triangle_is_tiled() -> None:
     rng = np.random.default_rng(0)
-    for tails in itertools.product(("cut", "guard", "balance"), repeat=2):
+    for tails in (("cut", "guard"), ("guard", "balance"), ("balance", "cut")):
         s = oc.create_schedule(oc.parse(TRIANGLE))
         s["y"].split("i", 4, tails[0])
         s["y"].split("j", 3, tails[1])
@@ -576,7 +576,7 @@ def steps(draw: st.DrawFn) -> list[tuple[Any, ...]]:
     return listed
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps(), st.booleans(), st.integers(0, 99), st.integers(0, 99))
 def test_any_schedule_that_is_accepted_computes_the_product(
     drawn: list[tuple[Any, ...]], cached: bool, at: int, then: int

@@ -80,7 +80,7 @@ def compiled(what: str, threads: int = 1) -> oc.Kernel:
     return oc.compile(CASES[what](), threads=threads)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("what", CASES)
 def test_a_schedule_reads_back_and_gives_the_same_loops_and_bits(what: str, threads: int) -> None:
@@ -144,7 +144,7 @@ def edited(cover: str = COVER, rows: str = "ladder 14") -> oc.Schedule:
     return oc.Schedule.parse(PLAIN.format(cover=cover, rows=rows))
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.isa("avx512f")
 @pytest.mark.parametrize(
     "rows", ["ladder 14", "ladder 5", "ladder of 8 4 1", "balance 9", "mask 8", "shift 6", "cut 7"]
@@ -501,7 +501,7 @@ def test_a_packed_copy_is_made_in_a_plain_loop_of_its_reader_or_before_all() -> 
     assert f"because  the plain loops of its reader are {loop[2:]}" in str(refused.value)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize(
     "copy", ["mask 3", "cut 16", "even 16", "shift 16", "ladder 24", "mask 32"]
 )

@@ -40,7 +40,7 @@ def reachable(space: Space) -> set[Schedule]:
     return found
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_schedule_of_the_policy_is_the_first_point(name: str) -> None:
     request, options, target = spaces.problem(name)
@@ -50,7 +50,7 @@ def test_the_schedule_of_the_policy_is_the_first_point(name: str) -> None:
     assert made.first in made
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("name", NAMES)
 def test_points_parse_back_and_their_moves_stay_in_the_space(name: str) -> None:
     made = space(name)

@@ -52,6 +52,7 @@ def test_an_array_in_a_layout_has_the_values_of_one_in_rows(text: str) -> None:
     assert " @" in str(check_values(text).loops).split("\nfor")[0]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("tail", ["mask 32", "mask 12", "shift 32", "balance 32", "ladder 24"])
 def test_a_window_of_panels_lies_right_wherever_it_begins(tail: str) -> None:
     check_values(PANELS + SPLITS.format(tail=tail) + "at Wp C.jo\n")

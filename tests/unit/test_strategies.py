@@ -126,6 +126,7 @@ def test_shift_repeats_pad_runs_past_the_end_and_mask_and_guard_do_not() -> None
     assert executed("guard", Form.GUARD) == [(i,) for i in range(11)]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("tail", ["balance(4)", "even(4)", "residue(4)"])
 @pytest.mark.parametrize("tile", [4, 8, 16])
 def test_heights_in_multiples_are_a_disjoint_cover(tail: str, tile: int) -> None:
@@ -170,7 +171,7 @@ def plane(tails: tuple[str, str]) -> Partition:
     return cut(computation([C]), {"i": 3, "j": 4}, dict(zip("ij", tails, strict=True)), [])
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(10)
 @pytest.mark.parametrize("tails", list(combinations_with_replacement(ALWAYS, 2)), ids=" ".join)
 def test_two_cut_axes_make_bodies_tails_and_corners(tails: tuple[str, str]) -> None:
     p = plane(tails)
@@ -183,7 +184,7 @@ def test_two_cut_axes_make_bodies_tails_and_corners(tails: tuple[str, str]) -> N
     assert ("corner" in {piece.role for piece in p.pieces}) == (set(tails) <= tailed)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     "tails",
     [
@@ -220,7 +221,7 @@ def product_of(K: Any, n: Any = None) -> oc.Tensor:
     return oc.compute((n, 6), lambda i, j: oc.sum(A[i, k] * B[k, j], axis=k), name="C")
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("tail", ["cut", "guard", "mask", "pad"])
 @pytest.mark.parametrize("K", [dim("K", max=64), 11], ids=["symbolic K", "constant K"])
 def test_a_cut_reduction_keeps_its_order_bit_for_bit(tail: str, K: Any) -> None:

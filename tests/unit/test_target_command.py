@@ -113,7 +113,7 @@ def test_units_whose_features_are_hidden_are_not_shown(monkeypatch: pytest.Monke
     assert len(sheet.units_of(load_machine("sapphire-rapids"))) == 5
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", ["cascade-lake", "sapphire-rapids", "zen4", "avx2"])
 def test_a_microkernel_is_called_with_the_parameters_that_it_has(name: str) -> None:
     host = isa.host_for_machine(load_machine(name))

@@ -30,20 +30,20 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> oc.Records:
     """Records of three programs on two machines."""
     made = oc.Records(tmp_path_factory.mktemp("records") / "all.sqlite")
     for name in ("dense", "unpacked", "softmax"):
-        planted.keep(made, name, 20)
-    planted.keep(made, "dense", 12, "zen4")
+        planted.keep(made, name, 10)
+    planted.keep(made, "dense", 6, "zen4")
     return made
 
 
 def test_a_row_is_a_schedule_at_one_vector_of_sizes(file: oc.Records) -> None:
     made = training_set(file, file.origins, FEATURES)
     one = planted.cases("dense")
-    schedule = planted.drawn("dense", 20)[3]
+    schedule = planted.drawn("dense", 10)[3]
     names, found = described(one(schedule), FEATURES)
     here = (made.rows.program == one.problem.program) & (made.rows.place == one.problem.machine)
     row = np.flatnonzero(here)[4 * 3 : 4 * 4]
 
-    assert (len(made.rows), made.left) == (4 * (3 * 20 + 12), {})
+    assert (len(made.rows), made.left) == (4 * (3 * 10 + 6), {})
     assert made.rows.names == names
     agree(made.rows.features[row], found.astype("float64"))
     assert np.exp(made.rows.log_ratio[row]) == nearly(planted.factor(schedule))

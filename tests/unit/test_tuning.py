@@ -175,7 +175,7 @@ def test_the_best_of_what_was_tried_is_chosen(tmp_path: Path) -> None:
     space = spaces.space("loops", 2)
     best = space.sample(Random(4))
     bench = Bench(by_price(space, best))
-    tuned = campaign(bench, tmp_path / "r", "loops", "exhaustive", trials=40)
+    tuned = campaign(bench, tmp_path / "r", "loops", "exhaustive", trials=16)
     found = tuned.best()
     tried = [schedule for batch in bench.asked[:-1] for schedule in batch]
     assert found == min(tried, key=spaces.planted(space, best))
@@ -331,7 +331,7 @@ def test_without_a_terminal_a_line_is_written_every_so_often(
 def sloping(space: Space) -> Seconds:
     """Seconds by which schedules differ by less than a machine drifts: 1 µs to 2 µs."""
     price = spaces.planted(space, space.sample(Random(5)))
-    prices = [price(schedule) for schedule in (space.first, *space.enumerate(400))]
+    prices = [price(schedule) for schedule in (space.first, *space.enumerate(60))]
     least, most = min(prices), max(prices)
     return lambda schedule: [1e-6 * (1 + (price(schedule) - least) / (most - least))] * 2
 
@@ -340,10 +340,10 @@ def test_drift_between_batches_is_divided_out(tmp_path: Path) -> None:
     space = spaces.space("dense", 2)
     seconds = sloping(space)
     steady = Bench(seconds, default=space.first)
-    wanted = campaign(steady, tmp_path / "steady", trials=40)
+    wanted = campaign(steady, tmp_path / "steady", trials=24)
     # By powers of two, of which none rounds.
     drifts = Bench(seconds, default=space.first, drift=lambda batch: 2.0**-batch)
-    tuned = campaign(drifts, tmp_path / "drifts", trials=40)
+    tuned = campaign(drifts, tmp_path / "drifts", trials=24)
 
     assert tuned.best() == wanted.best()
     assert drifts.asked == steady.asked

@@ -57,7 +57,7 @@ DESCRIBED = {
 }
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", DESCRIBED)
 def test_a_text_without_units_of_all_loops_is_the_same_code(name: str, threads: int) -> None:

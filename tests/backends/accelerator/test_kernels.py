@@ -33,7 +33,7 @@ from tests.agree import nearly
 MACHINES = ("vta", "vta-osdi18", "gemmini")
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_products_are_those_of_integers_at_every_size(machine: str) -> None:
     inputs, result = dense(70, 45)
@@ -65,7 +65,7 @@ def test_convolutions_are_those_of_integers_at_odd_sizes(
         np.testing.assert_array_equal(run(image), clipped(wide, 9))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("machine", ["vta", "gemmini"])
 @pytest.mark.parametrize("channels", [16, 100])
 def test_a_convolution_of_one_pixel_is_tiled_along_its_channels_or_not_at_all(
@@ -143,7 +143,7 @@ def maxima(images: Array) -> Array:
     return np.max(views, axis=0)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_images_are_pooled_alike_whichever_way_words_lie(machine: str) -> None:
     inputs, result = pooling(64)

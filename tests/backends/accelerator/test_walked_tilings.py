@@ -77,6 +77,7 @@ def nest(kind: str, machine: str) -> Nest:
     return Nest(target, request, one, made, tilings_at(one.program, made, target.spec, sizes, at))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("kind", PROGRAMS)
 def test_turn_by_turn_a_tiling_takes_what_the_simulator_says(kind: str, machine: str) -> None:

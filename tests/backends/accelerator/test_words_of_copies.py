@@ -11,7 +11,7 @@ import offcut as oc
 SIZES = (0, 1, 15, 16, 17, 53)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(("machine", "turned"), [("vta", False), ("vta", True), ("gemmini", True)])
 def test_what_is_copied_or_turned_alone_is_stored_as_it_is(machine: str, turned: bool) -> None:
     n = oc.dim("n", min=0, max=64)
@@ -80,7 +80,7 @@ def test_padded_rows_farther_apart_than_a_field_says_are_loaded_one_by_one() -> 
     assert not kernel.timeline().races
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("value", [2**30, 2**31 - 1, -(2**31), -(2**15) - 1])
 def test_a_constant_of_any_size_is_added_and_compared(value: int) -> None:
     n = oc.dim("n", min=0, max=64)

@@ -77,9 +77,12 @@ SLOW = (
     "pointwise",
     "attention",
 )
-FAST = ("softmax", "halves", "five axes", "padded convolution")
+FAST = ("softmax", "halves", "padded convolution")
 """Operators whose text runs in each run of the tests."""
-ALIKE = ("layernorm", "greatest", "pool", "remainder")
+ALIKE = (
+    *("layernorm", "rmsnorm", "greatest", "pool", "remainder", "sum of all"),
+    *("convolution", "tiled convolution", "strided convolution"),
+)
 """Operators of which others have what is in them."""
 
 
@@ -135,7 +138,9 @@ def test_a_row_has_the_same_bits_in_every_batch(name: str) -> None:
         assert np.asarray(made(**arrays(source, n))).tobytes() == whole[:n].tobytes()
 
 
-@pytest.mark.parametrize("name", ["tiled convolution", "padded convolution", slow("pointwise")])
+@pytest.mark.parametrize(
+    "name", [slow("tiled convolution"), "padded convolution", slow("pointwise")]
+)
 def test_patches_of_a_convolution_are_copied_into_shared_memory(name: str) -> None:
     made = kernel(name)[0]
     covered = "mma_m16n8k16_shared_bfloat16" if name == "pointwise" else "fma_shared_float32"

@@ -9,6 +9,7 @@ from itertools import pairwise
 import ml_dtypes
 import numpy as np
 import pytest
+from conftest import slow
 from on_cpu import COMPILER, run_text
 
 import offcut as oc
@@ -249,7 +250,7 @@ def test_a_launch_is_of_the_option_that_the_plan_says(n: int) -> None:
 
 
 @pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
-@pytest.mark.parametrize("cost", ["0.0", "1.0"])
+@pytest.mark.parametrize("cost", ["0.0", slow("1.0")])
 def test_the_text_of_the_option_that_is_taken_is_right(cost: str) -> None:
     output, *inputs = dense(24, 100)
     first = oc.compile(output, inputs=inputs, target=THERE)

@@ -19,7 +19,7 @@ from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, real, variables
 from offcut.core.scan import ScanContext
-from offcut.costmodel.closed.predicted import scaled
+from offcut.costmodel.closed.prediction import scaled
 from offcut.costmodel.shortened import shortened
 
 _PICO = 1e-12
