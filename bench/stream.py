@@ -57,14 +57,17 @@ def by_onnxruntime(path: Path) -> Model:
 def by_torch(path: Path) -> Model:
     """Eager."""
     import torch
-    from harness import models
+
+    sys.path.insert(0, str(Path(__file__).parents[1] / "studies" / "bench"))
+    import networks
 
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-    model = models()[path.with_name("title").read_text(encoding="utf-8")].workload
+    name = path.with_name("function").read_text(encoding="utf-8")
+    module, _ = getattr(networks, name)()
 
     def call(feed: Feed) -> Any:
-        made = model.module(*map(torch.from_numpy, feed.values()))
+        made = module(*map(torch.from_numpy, feed.values()))
         return (made[0] if isinstance(made, tuple) else made).numpy()
 
     return call
@@ -223,7 +226,8 @@ def main() -> None:
     for title, within in every[: 2 if options.quick else None]:
         with tempfile.TemporaryDirectory() as name:
             folder, model = Path(name), known[title].workload
-            (folder / "title").write_text(title, encoding="utf-8")
+            function = known[title].name.partition(":")[2]
+            (folder / "function").write_text(function, encoding="utf-8")
             last = written(folder, model, within, QUICK_CALLS if options.quick else CALLS)
             found = list(rows(title, folder, model, last, QUICK_TURNS if options.quick else TURNS))
         name_of_ratio = "the best other over offcut"
