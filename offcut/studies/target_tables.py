@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from offcut.core.analysis import analysis
 from offcut.core.program import For, Store
 from offcut.studies.described import Described
-from offcut.studies.results import Results, Row
+from offcut.studies.results import Results
+from offcut.studies.rows import Row
 from offcut.studies.samples import Sample
 from offcut.studies.statistics import median
 from offcut.studies.table import NONE, Table

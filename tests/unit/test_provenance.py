@@ -23,13 +23,15 @@ NUMBER = re.compile(
     r"(?<![\w.])(?:\.\d|\d)[\d.,]*\s?(?:×(?!\s?\d|\w)|ms\b|µs\b|ns\b|%(?!\s?\d)|GFLOP/s|GB/s|times as\b)"
 )
 SOURCE = re.compile(
-    r"\b(?:bench|studies|tests/unit)/\w+\.(?:py|toml)\b|\bmake demo\b|\boffcut (?:study|sweep|learn)\b"
+    r"(?<![\w/])(?:bench|studies|tests/unit)(?:/[\w-]+)+\.(?:py|toml)\b|\bmake demo\b|\boffcut (?:study|sweep|learn)\b"
 )
+FILES = re.compile(r"(?<![\w/])(?:bench|studies)(?:/[\w-]+)+\.(?:py|toml)\b")
 RESULTS = re.compile(r"\bresults/[\w.-]+/\d{4}-\d\d-\d\d-[0-9a-f]{8}[\w./-]*")
 PLACE = re.compile(rf"\bcommit `?[0-9a-f]{{8,40}}\b|{RESULTS.pattern}")
 PICTURE = re.compile(r"!\[[^\]]*\b(?:[Tt]hroughput|[Ss]peed|[Tt]ime|[Rr]egret)[^\]]*\]\([^)]*\)")
 STATED: dict[str, tuple[str, ...]] = {
     "docs/research/study.md": ("95 %", "2 %"),  # of intervals, and what counts as a change
+    "docs/research/timing.md": ("95 %",),
     "docs/search/learning.md": ("15 %",),  # times that are told apart
     "docs/search/records.md": ("2 %",),  # what is shipped gains more
     "docs/search/tuning.md": ("2 %",),  # likewise
@@ -71,7 +73,7 @@ def test_a_measured_number_names_its_study_or_bench_and_its_commit(page: Path) -
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_study_a_bench_and_results_that_a_page_names_are_there(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    named = [match[0] for match in re.finditer(r"\b(?:bench|studies)/\w+\.(?:py|toml)\b", text)]
+    named = [match[0] for match in FILES.finditer(text)]
     named += [match[0].rstrip(".") for match in RESULTS.finditer(text)]
 
     assert [name for name in named if not (ROOT / name).exists()] == []
