@@ -479,16 +479,8 @@ class Applying:
 
 
 def _loops_around(pack: Pack, loops: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the plain loops of a sum in each iteration of which a copy is made, outermost first.
-
-    Raises PartitionError where the copy is made in a loop that is none of them.
-    """
-    if not pack.at:
-        return ()
-    if pack.at not in loops:
-        because = f"the plain loops of its reader are {', '.join(loops) or 'none'}"
-        raise not_applied(f"cannot compute {pack.name} in a loop {pack.at}", because)
-    return loops[: loops.index(pack.at) + 1]
+    """Return the plain loops of a sum in each iteration of which a copy is made, outermost first."""
+    return loops[: loops.index(pack.at) + 1] if pack.at else ()
 
 
 def _is_prepacked(step: object) -> TypeGuard[Staging]:

@@ -338,6 +338,8 @@ class _Reader:
         loops_of_stage = self.loops([one for one in steps if _is_of(one[0], stage)])
         if loops_of_stage is None or loops_of_stage.cover is None:
             return None
+        if pack is not None and pack.at not in ("", *loops_of_stage.outer):
+            return None
         cover = loops_of_stage.kernel()
         if cover is not None:
             self.lines[id(cover)] = loops_of_stage.cover_line
