@@ -115,13 +115,12 @@ class HostDeviceProgram:
                 check_copy(program, stmts[0], self.spec)
                 yield stmts[0]
                 continue
-            bodies = [("", real(0.0), stmts)]
+            bodies: list[tuple[str, Expr, tuple[Stmt, ...]]] = [("", real(0.0), stmts)]
             match stmts:
                 case (Choose(options),):
                     bodies = [(option.label, option.cost, option.body) for option in options]
-            yield NestPhase(
-                tuple(NestOption(*head, self._lowered(body)) for *head, body in bodies), derived
-            )
+            options = (NestOption(label, cost, self._lowered(body)) for label, cost, body in bodies)
+            yield NestPhase(tuple(options), derived)
 
     def _in_turn(self) -> list[tuple[bool, tuple[Stmt, ...]]]:
         """Return statements, and whether the host runs them: one of the host, a choice, or several that are one stream, none of which
