@@ -27,9 +27,9 @@ def counted_iterations(loop: For, lo: Expr, hi: Expr, trips: Expr) -> list[tuple
         return [(typical_iteration(loop, lo, trips), trips)]
     if loop.unit is not None:
         return [(lo, ix.ceildiv(trips, 2)), (ix.sub(hi, 1), ix.floordiv(trips, 2))]
-    if not any(
-        loop.iter in variables(one.body[0].lo) | variables(one.body[0].hi) for one in border
-    ):  # type: ignore[union-attr]
+    sums = (one.body[0] for one in border)
+    bounds = [variables(one.lo) | variables(one.hi) for one in sums if isinstance(one, For)]
+    if not any(loop.iter in names for names in bounds):
         return [(lo, trips)]
     edge = _border_stages(loop, border[0])
     middle = ix.add(lo, ix.floordiv(trips, 2))

@@ -7,7 +7,7 @@ The text calls functions of these names, which the dialect defines: ``floor_div`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from offcut.core import index as ix
@@ -225,7 +225,7 @@ class CExpressions:
         return f"{int(value)}{suffix}"
 
 
-def signed_names(body: Sequence[Stmt]) -> frozenset[str]:
+def signed_names(body: tuple[Stmt, ...]) -> frozenset[str]:
     """Return the iterators and lets of statements that are not seen to be 0 or more."""
     signed: frozenset[str] = frozenset()
     while True:

@@ -57,7 +57,7 @@ def _narrow(body: tuple[Stmt, ...], needed: Mapping[str, Sequence[Expr]]) -> tup
     return tuple(narrowed)
 
 
-def _has_blocks(body: Sequence[Stmt]) -> bool:
+def _has_blocks(body: tuple[Stmt, ...]) -> bool:
     return any(isinstance(one, For) and one.unit == BLOCK for one in walk(body))
 
 

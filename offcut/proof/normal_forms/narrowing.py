@@ -447,26 +447,28 @@ def _over_axes(expr: Expr, index: Sequence[Expr], sizes: frozenset[str]) -> Expr
     """
     total: Expr = ix.const(ix.to_linear(expr).const)
     steps: dict[str, int] = {}
-    for atom, factor in ix.to_linear(expr).terms:
+    for atom, step in ix.to_linear(expr).terms:
         match atom:
             case Var(name):
-                steps[name] = factor
+                steps[name] = step
             case Binary("//" | "%" | "min" | "max" as op, a, b):
                 parts = _over_axes(a, index, sizes), _over_axes(b, index, sizes)
                 if parts[0] is None or parts[1] is None:
                     return None
-                total = ix.add(total, ix.mul(factor, Binary(op, parts[0], parts[1])))
+                total = ix.add(total, ix.mul(step, Binary(op, parts[0], parts[1])))
             case _:
                 return None
-    rest = reduce(ix.add, (ix.mul(step, Var(name)) for name, step in steps.items()), ix.const(0))
+    rest: Expr = ix.const(0)
+    for name, step in steps.items():
+        rest = ix.add(rest, ix.mul(step, Var(name)))
     for number, part in enumerate(index):
         others = {n for k, one in enumerate(index) if k != number for n in variables(one)}
         names = sorted(variables(part) - others - sizes)
         own = next((name for name in names if coefficient(part, name) == 1), None)
-        step = None if own is None else coefficient(rest, own)
-        if step:
-            rest = ix.simplify(ix.sub(rest, ix.mul(step, part)))
-            total = ix.add(total, ix.mul(step, Var(axis_name(number))))
+        factor = None if own is None else coefficient(rest, own)
+        if factor:
+            rest = ix.simplify(ix.sub(rest, ix.mul(factor, part)))
+            total = ix.add(total, ix.mul(factor, Var(axis_name(number))))
     if not variables(rest) <= sizes:
         return None
     return ix.simplify(ix.add(total, rest))

@@ -175,6 +175,43 @@ def test_what_has_no_text_is_refused_in_full_and_runs(what: str) -> None:
     assert str(refused.value) == expected
 
 
+def copied_by_the_block(result: oc.Tensor, inputs: list[oc.Tensor], source: str) -> oc.Kernel:
+    """A product whose operand A no microkernel copies."""
+    target = oc.target("cuda", machine="a100", device="emulated")
+    first = str(oc.compile(result, inputs=inputs, target=target).schedule)
+    lines = [one for one in first.splitlines() if not one.startswith(f"cover {source}_in ")]
+    assert len(lines) < len(first.splitlines())
+    schedule = oc.Schedule.parse("\n".join(lines))
+    return oc.compile(result, inputs=inputs, target=target, schedule=schedule)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
+def test_what_a_block_copies_without_a_microkernel_is_copied_by_its_first_warp() -> None:
+    n = oc.dim("n", max=100)
+    a, b = oc.placeholder((n, 17), "float32", "A"), oc.placeholder((17, 9), "float32", "B")
+    made = copied_by_the_block(oc.ops.matmul(a, b, name="C"), [a, b], "A")
+    assert "arrive(block_to_warp" in made.source("cuda")
+    draw = np.random.default_rng(6)
+    x, y = (draw.integers(-4, 5, shape).astype("float32") for shape in ((70, 17), (17, 9)))
+    (found,) = run_text(made.loops, {"A": x, "B": y}, {"n": 70}).values()
+    for values in (found, np.asarray(made(x, y))):
+        np.testing.assert_array_equal(values, x @ y)
+
+
+@pytest.mark.slow
+def test_products_of_whole_terms_want_zeros_past_the_end_of_a_window() -> None:
+    result, *inputs = dense(37, 133, "bfloat16")
+    made = copied_by_the_block(result, inputs, "A")
+    draw = np.random.default_rng(6)
+    x, w = (draw.integers(-4, 5, s).astype(ml_dtypes.bfloat16) for s in ((70, 37), (37, 133)))
+    exact = np.maximum(x.astype("float64") @ w.astype("float64"), 0).astype(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(np.asarray(made(x, w)), exact)
+    with pytest.raises(oc.DescribeError) as refused:
+        made.source("cuda")
+    assert "because  it reads A_in in whole terms, and no copy of rows writes zeros past its end" in str(refused.value)  # fmt: skip
+
+
 BELOW = """\
 program below
 size n in 0:99

@@ -67,10 +67,10 @@ class Synchronization:
     def common_depth(self, token: Token) -> int:
         """Return the number of outer loops that are bound for all agents which arrive at a token, or wait for it.
 
-        The token has barriers of its own for each of their values.
+        The token has barriers of its own for each of their values, and so for each block of a grid.
         """
         bounds = [
-            [unit for unit, _ in state.agent.path if unit != state.agent.unit]
+            [u for u, _ in state.agent.path if u != state.agent.unit or u == self.agents.grid]
             for state in self.states
             if any(isinstance(s.stmt, Sync) and s.stmt.name == token.name for s in state.steps)
         ]

@@ -174,6 +174,9 @@ class LeafWriter:
             window = self.shared(load.buffer)
             if window is None:
                 raise no_text(format_head(tile), f"{load.buffer} is in no window of rows")
+            if not self.has_zeros(tile, load.buffer):
+                because = f"it reads {load.buffer} in whole terms, and no copy of rows writes zeros past its end"
+                raise no_text(format_head(tile), because)
             row, column = (
                 [coefficient(load.index[axis], name) or 0 for name in begin] for axis in window.axes
             )
@@ -191,6 +194,16 @@ class LeafWriter:
         count = self.text(ix.simplify(ix.sub(terms.hi, terms.lo)))
         name = BY_NAME[tile.cover.microkernel].primitive
         return f"{name}<{kind}>({accumulators.name}, {texts[0]}, {texts[1]}, {count}, lane);"
+
+    def has_zeros(self, tile: Tile, buffer: str) -> bool:
+        """Return whether zeros follow the elements of an operand in its window, where a product reads them: it is copied in rows, or
+        the product goes term by term.
+        """
+        assert tile.cover is not None
+        copies = (one for one in walk(self.program.body) if isinstance(one, Tile))
+        stores = [one for one in copies if any(_stores_to(s, buffer) for s in walk(one.body))]
+        in_rows = all("_rows_" in (one.microkernel or "") for one in stores)
+        return in_rows or tile.cover.microkernel.startswith("fma_shared_")
 
     # -- loops over elements in registers
 
@@ -309,6 +322,10 @@ def _nest(stmt: Stmt) -> tuple[list[tuple[str, Expr, Expr]], list[Expr], tuple[S
             case _:
                 break
     return loops, conditions, body
+
+
+def _stores_to(stmt: Stmt, buffer: str) -> bool:
+    return isinstance(stmt, Store) and stmt.buffer == buffer
 
 
 def _store_of(tile: Tile) -> Store:

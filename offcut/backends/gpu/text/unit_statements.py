@@ -29,7 +29,7 @@ from offcut.core.program import (
     walk,
 )
 from offcut.core.text.c_expressions import CExpressions
-from offcut.core.text.c_statements import CStatements
+from offcut.core.text.c_statements import CStatements, braces
 from offcut.core.text.printer import format_head
 
 LANES = 32
@@ -166,33 +166,43 @@ class UnitStatements:
             bounds.append(f"{name} < {hi}")
         inner = depth + 1 if bounds else depth
         self.block(loop.body, inner)
+        del self.warps[loop.iter]
         if bounds and len(self.lines) > at:
             self.lines.insert(at, "  " * depth + f"if ({' && '.join(bounds)}) {{")
             self.add(depth, "}")
 
     def leaf(self, leaves: LeafWriter, stmt: Stmt, depth: int) -> None:
         """Add the lines of a statement that one unit runs: the first warp, outside of loops over warps."""
-        single_warp = self.computes and not self.warps
         if self.unit == "warpgroup" and not _is_of_accumulators(leaves, stmt):
             raise no_text(format_head(stmt), "what lanes of a warpgroup run has no text so far")
-        lines = leaves.lines(stmt)
-        if single_warp and self.kernel.warps > 1:
+        self.of_first_warp(leaves.lines(stmt), depth, self.computes and not self.warps)
+
+    def of_first_warp(self, lines: list[str], depth: int, alone: bool) -> None:
+        """Add lines, which the first warp runs for all of the block if it is to do so `alone`."""
+        if alone and self.kernel.warps > 1:
             self.add(depth, "if (warp == 0) {")
             self.lines += ["  " * (depth + 1) + line for line in lines]
             self.add(depth, "}")
         else:
             self.lines += ["  " * depth + line for line in lines]
 
+    def runs(self, unit: str) -> bool:
+        """Return whether this unit runs what a unit does: the first warp, what the block does."""
+        return unit == self.unit or (unit == "block" and self.computes)
+
     def sync(self, stmt: Sync, depth: int, writer: CExpressions) -> None:
         """Add the lines of a statement of synchronization, if this unit has a part in it."""
         tokens: Mapping[str, Token] = {token.name: token for token in self.kernel.tokens}
         lines: list[str] = []
+        alone = False
         match stmt.action:
-            case Action.WAIT if tokens[stmt.name].target == self.unit:
+            case Action.WAIT if self.runs(tokens[stmt.name].target):
+                alone = tokens[stmt.name].target == "block"
                 count = f"{stmt.name}_waits"
                 self.counters[count] = None
                 lines.append(f"wait({name_of(stmt.name)}, {tokens[stmt.name].room}, {count}++);")
-            case Action.ARRIVE if tokens[stmt.name].source == self.unit:
+            case Action.ARRIVE if self.runs(tokens[stmt.name].source):
+                alone = tokens[stmt.name].source == "block"
                 count = f"{stmt.name}_arrivals"
                 self.counters[count] = None
                 place = f"{name_of(stmt.name)} + {count} % {tokens[stmt.name].room}"
@@ -217,15 +227,9 @@ class UnitStatements:
             case _:
                 raise no_text(format_head(stmt), "this statement has no text so far")
         if stmt.where is not None and lines:
-            condition = writer.text(ix.simplify(stmt.where))
-            if len(lines) == 1:
-                self.add(depth, f"if ({condition}) {lines[0]}")
-                return
-            self.add(depth, f"if ({condition}) {{")
-            self.lines += ["  " * (depth + 1) + line for line in lines]
-            self.add(depth, "}")
-            return
-        self.lines += ["  " * depth + line for line in lines]
+            condition = f"if ({writer.text(ix.simplify(stmt.where))})"
+            lines = [f"{condition} {lines[0]}"] if len(lines) == 1 else braces(condition, lines)
+        self.of_first_warp(lines, depth, alone)
 
     def arrive(self, place: str) -> list[str]:
         """Return the lines by which a unit arrives."""
