@@ -215,7 +215,6 @@ def test_heads_of_queries_share_keys_and_look_at_those_before(dtype: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.every(4)
 @pytest.mark.parametrize(("causal", "window"), [(True, 1), (True, 5), (False, 5)])
 def test_a_window_slides_over_the_keys(causal: bool, window: int) -> None:
     inputs = operands(leading=(b,))
