@@ -124,7 +124,7 @@ STARTS = {
 }
 
 
-@pytest.mark.every(12)
+@pytest.mark.every(6)
 @pytest.mark.parametrize("tail", STRATEGIES)
 @pytest.mark.parametrize("start", STARTS)
 def test_a_sum_in_a_tile_starts_from_what_the_text_says(start: str, tail: str) -> None:
@@ -251,7 +251,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.every(8)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("tail", ["mask", "pad", slow("cut")])
 @pytest.mark.parametrize("what", OTHERS)
 def test_a_sum_whose_operands_lie_otherwise_is_right(what: str, tail: str) -> None:

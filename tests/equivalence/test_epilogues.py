@@ -105,7 +105,7 @@ def reference(which: Epilogue, arrays: list[Array]) -> Array:
     return which.reference(wide[0] @ wide[1], *wide[2:])
 
 
-@pytest.mark.every(10)
+@pytest.mark.every(5)
 @pytest.mark.parametrize(
     ("name", "strategies"),
     [

@@ -154,7 +154,7 @@ def test_values_may_have_a_width_and_scores_a_scale_of_their_own() -> None:
 SOFTMAX = {"softmax": special.softmax, "log_softmax": special.log_softmax}
 
 
-@pytest.mark.every(8)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("axis", [-1, 0, 1])
 @pytest.mark.parametrize("which", SOFTMAX)
 def test_softmax_is_right_along_any_axis_of_any_length(which: str, axis: int) -> None:
@@ -215,7 +215,6 @@ def test_heads_of_queries_share_keys_and_look_at_those_before(dtype: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.every(4)
 @pytest.mark.parametrize(("causal", "window"), [(True, 1), (True, 5), (False, 5)])
 def test_a_window_slides_over_the_keys(causal: bool, window: int) -> None:
     inputs = operands(leading=(b,))

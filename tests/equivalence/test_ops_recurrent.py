@@ -207,7 +207,7 @@ OPTIONS: dict[str, tuple[str, dict[str, tuple[Any, ...]], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.every(8)
+@pytest.mark.every(2)
 @pytest.mark.parametrize("case", OPTIONS)
 def test_a_layer_with_options_is_its_formula_row_by_row(case: str) -> None:
     layer, shapes, how = OPTIONS[case]

@@ -17,7 +17,7 @@ SIZES = (0, 1, 3, 4, 5, 17)
 CUTS = [(name, tail) for name, case in CASES.items() for tail in case.tails]
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("name", "tail"), CUTS)
 def test_a_cut_nest_computes_what_the_nest_does(name: str, tail: str) -> None:
     case = CASES[name]

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("onnx", reason="the extra onnx is not installed")
 
 import onnx
+from conftest import slow
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
@@ -396,17 +397,16 @@ def test_an_image_that_was_halved_and_doubled_is_cut_to_what_it_was() -> None:
     each(proto, [{"x": drawn(0, n, 2, h, 5)} for n, h in ((1, 1), (2, 6), (1, 9))])
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "mode",
     [
         'mode = "linear", coordinate_transformation_mode = "pytorch_half_pixel"',
-        'mode = "linear", coordinate_transformation_mode = "align_corners"',
-        'mode = "linear", coordinate_transformation_mode = "asymmetric"',
-        'mode = "cubic", coordinate_transformation_mode = "half_pixel"',
+        slow('mode = "linear", coordinate_transformation_mode = "align_corners"'),
+        slow('mode = "linear", coordinate_transformation_mode = "asymmetric"'),
+        slow('mode = "cubic", coordinate_transformation_mode = "half_pixel"'),
         'mode = "cubic", coordinate_transformation_mode = "align_corners", cubic_coeff_a = -0.5',
         'mode = "cubic", coordinate_transformation_mode = "half_pixel_symmetric", exclude_outside = 1',
-        'mode = "nearest", nearest_mode = "round_prefer_ceil"',
+        slow('mode = "nearest", nearest_mode = "round_prefer_ceil"'),
         'mode = "nearest", nearest_mode = "ceil", coordinate_transformation_mode = "align_corners"',
     ],
 )

@@ -147,7 +147,7 @@ LONG = ("rows shift", "rows balance", "rows pad", "rows mask, fused")
 """Whose mutants take seconds: `make test` leaves them to others."""
 
 
-@pytest.mark.every(8)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     "make",
     [

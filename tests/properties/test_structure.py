@@ -149,7 +149,7 @@ def accepted(source: Program, emitted: Program) -> bool:
     return True
 
 
-@pytest.mark.every(10)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_cut_is_accepted(name: str) -> None:
     source = oc.parse(PROGRAMS[name][0])

@@ -394,7 +394,7 @@ def test_a_formula_counts_words_that_the_vector_unit_fills() -> None:
 
 
 def test_what_no_formula_counts_is_a_bound_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    h, w = oc.dim("h", min=3, max=24), oc.dim("w", min=3, max=24)
+    h, w = oc.dim("h", min=3, max=56), oc.dim("w", min=3, max=56)
     x = oc.placeholder((1, 32, h, w), "int8", name="X")
     k = oc.placeholder((16, 32, 3, 3), "int8", name="K")
     output = ops.requantize(ops.conv2d(x, k, stride=2, padding=1, name="S"), 8, name="Y")
@@ -403,7 +403,7 @@ def test_what_no_formula_counts_is_a_bound_and_says_so(monkeypatch: pytest.Monke
     one = oc.Schedule(both.name, choice.options[0].steps)  # of two, a call takes one by its cycles
     kernel, formulas = counts_of(output, monkeypatch, one)
     assert formulas.exactness.bytes == "estimate"  # by micro-ops; those of operands are a bound
-    for a, b in ((3, 3), (9, 11), (24, 24)):
+    for a, b in ((3, 3), (19, 23), (56, 56)):
         at = kernel.cost(h=a, w=b)
         assert str(at.exactness) == "exact: flop, bytes, cycles; estimate: energy"
         said = bytes_said(formulas, h=a, w=b)

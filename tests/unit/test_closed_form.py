@@ -343,7 +343,7 @@ for i in 0:n
 LONG = ("a product in tiles", "a product, row by row")
 
 
-@pytest.mark.every(8)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("name", "size"),
     [

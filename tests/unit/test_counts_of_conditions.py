@@ -54,7 +54,7 @@ COUNTED: dict[str, tuple[str, Callable[[int], int]]] = {
 }
 
 
-@pytest.mark.every(8)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", COUNTED)
 def test_operations_are_those_of_the_instances_that_run(name: str) -> None:
     body, counted = COUNTED[name]

@@ -51,7 +51,6 @@ def test_numpys_embedding_has_length_one_and_float32_agrees_with_float64(
 
 
 @pytest.mark.slow
-@pytest.mark.every(4)
 def test_every_length_agrees_with_float64(encoder: Encoder, model: Weights) -> None:
     for count in LENGTHS:
         found = encoder.encode(ids(count))

@@ -19,7 +19,7 @@ def model(weights: Weights) -> Model:
     return compiled(graph(weights), threads=1)
 
 
-@pytest.mark.every(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 3])
 def test_a_quantised_network_gives_the_integers_of_numpy(
     weights: Weights, model: Model, batch: int
@@ -30,6 +30,7 @@ def test_a_quantised_network_gives_the_integers_of_numpy(
     assert np.unique(found).size > 5  # it is no network of zeros
 
 
+@pytest.mark.slow
 def test_what_follows_a_convolution_joins_it(model: Model) -> None:
     assert [step.nodes for step in model.steps] == [
         ("conv2d", "requantize"),

@@ -98,7 +98,7 @@ def sizes_in(text: str) -> dict[str, int]:
     return {name: int(value) for name, value in re.findall(r"(\w+) = (\d+)", words[1])}
 
 
-@pytest.mark.every(8)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     "what", [slow(name) if name in ("bfloat16", "a dense layer") else name for name in TILED]
 )

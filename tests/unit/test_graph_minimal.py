@@ -123,7 +123,7 @@ def test_what_is_summed_is_no_less_exact() -> None:
     assert off[0] <= off[1]
 
 
-@pytest.mark.every(6)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     "options",
     [

@@ -39,7 +39,7 @@ def test_a_formula_is_more_exact_than_float32_is_told_apart(name: str) -> None:
     agree(found, exact, terms=zeros, units=2.0**24)  # what the formulas leave
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("formula", "exactly"),
     [

@@ -307,7 +307,7 @@ def test_what_ordinary_elements_do_not_show_is_refused(before: str, wrong: str) 
         rule("wrong", ONE.format(before), ONE.format(wrong))
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -471,7 +471,7 @@ def test_a_rule_of_finite_elements_is_tried_on_none_that_a_narrow_type_has_not()
         rule("wrong", *texts)
 
 
-@pytest.mark.every(8)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 @pytest.mark.parametrize(
     ("before", "after"),

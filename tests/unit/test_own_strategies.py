@@ -158,7 +158,7 @@ def test_a_triangle_takes_what_treats_each_row_by_itself() -> None:
     assert p.loops == same.loops
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "strategy",
     [{"i": "halve"}, {"i": ("ladder", (4, 2, 1))}, "peel", {"j": "two_ways", "k": "halve"}],
@@ -252,7 +252,7 @@ def test_a_price_is_that_of_the_tiles_that_run() -> None:
                 assert took == sum(int(evaluate(c, {})) * int(evaluate(h, {})) for c, h in literal)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(2)
 @pytest.mark.parametrize("tail", ["halve", ("steps", (3, 2)), ("ladder", (4, 2, 1))], ids=str)
 def test_a_schedule_holds_it_by_name_and_is_another_where_it_gives_something_else(
     tail: Any,

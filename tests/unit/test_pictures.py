@@ -175,7 +175,7 @@ FAST = [
 ]
 
 
-@pytest.mark.every(8)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(("body", "tail", "copies"), FAST)
 def test_what_a_piece_and_its_picture_count_is_what_runs(
     body: str, tail: str, copies: int | None

@@ -144,7 +144,7 @@ def edited(cover: str = COVER, rows: str = "ladder 14") -> oc.Schedule:
     return oc.Schedule.parse(PLAIN.format(cover=cover, rows=rows))
 
 
-@pytest.mark.every(6)
+@pytest.mark.every(3)
 @pytest.mark.isa("avx512f")
 @pytest.mark.parametrize(
     "rows", ["ladder 14", "ladder 5", "ladder of 8 4 1", "balance 9", "mask 8", "shift 6", "cut 7"]
@@ -495,7 +495,7 @@ def test_a_packed_copy_is_made_in_a_plain_loop_of_its_reader_or_before_all() -> 
         np.testing.assert_array_equal(kernel(x, y), x @ y.swapaxes(1, 2))
 
 
-@pytest.mark.every(8)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     "copy", ["mask 3", "cut 16", "even 16", "shift 16", "ladder 24", "mask 32"]
 )

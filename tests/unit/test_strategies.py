@@ -126,7 +126,7 @@ def test_shift_repeats_pad_runs_past_the_end_and_mask_and_guard_do_not() -> None
     assert executed("guard", Form.GUARD) == [(i,) for i in range(11)]
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(2)
 @pytest.mark.parametrize("tail", ["balance(4)", "even(4)", "residue(4)"])
 @pytest.mark.parametrize("tile", [4, 8, 16])
 def test_heights_in_multiples_are_a_disjoint_cover(tail: str, tile: int) -> None:

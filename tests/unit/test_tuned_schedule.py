@@ -117,7 +117,7 @@ def test_tuning_is_found_by_itself(records: Records) -> None:
     assert len(notes(kernel)) == 1
 
 
-@pytest.mark.every(6)
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "decided",
     [

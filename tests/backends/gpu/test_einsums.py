@@ -31,7 +31,7 @@ SUMS = {
     "one first operand": ("ij,bjk->bik", "i", 40),
     "one second operand": ("bij,jk->bik", "i", 40),
 }
-QUICK = ("terms", "scores")
+QUICK = ("rows and columns", "terms", "scores")
 
 
 def compiled(spec: str, is_open: str, other: int) -> oc.Kernel:

@@ -75,7 +75,7 @@ def test_every_golden_text_belongs_to_a_case(updating: bool) -> None:
 
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
 @pytest.mark.parametrize(
-    "name", [slow(n) if n in ("dense_mask", "dense_turned") else n for n in CASES]
+    "name", [n if n in ("dense_odd", "dense_boxes", "centered") else slow(n) for n in CASES]
 )
 def test_a_text_has_its_values_on_a_cpu(name: str) -> None:
     program, draw = kernel(name).loops, np.random.default_rng(2)
