@@ -119,7 +119,9 @@ class HostDeviceProgram:
             match stmts:
                 case (Choose(options),):
                     bodies = [(option.label, option.cost, option.body) for option in options]
-            variants = (NestOption(label, cost, self._lowered(body)) for label, cost, body in bodies)
+            variants = (
+                NestOption(label, cost, self._lowered(body)) for label, cost, body in bodies
+            )
             yield NestPhase(tuple(variants), derived)
 
     def _in_turn(self) -> list[tuple[bool, tuple[Stmt, ...]]]:
