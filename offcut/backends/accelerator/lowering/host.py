@@ -93,9 +93,9 @@ def run_host_copies(
     """
     (name,) = stored_arrays((stmt,))
     accessed = accessed_arrays((stmt,))
+    kinds = {name: Kind.OUTPUT}
     buffers = tuple(
-        replace(program.buffer(one), kind=Kind.OUTPUT if one == name else Kind.INPUT)
-        for one in sorted(accessed)
+        replace(program.buffer(one), kind=kinds.get(one, Kind.INPUT)) for one in sorted(accessed)
     )
     memory = {one: arrays[one] for one in accessed}
     machine = Machine(replace(program, buffers=buffers, body=(stmt,)), memory, sizes, together=True)
