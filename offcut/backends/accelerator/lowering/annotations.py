@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from offcut.backends.accelerator.lowering.instruction_selection import Operation
+from offcut.backends.accelerator.lowering.issue_tree import tile_of
 from offcut.backends.accelerator.lowering.nest import LoweredLeaf, LoweredNest
 from offcut.core.program import Alloc, Program, Stmt, Tile, map_blocks, walk
 from offcut.core.text.printer import format_head, format_stmt
@@ -52,9 +53,7 @@ def annotate(program: Program, nests: Iterable[LoweredNest]) -> Program:
     """
     tiles: dict[Stmt, Tile] = {}
     bases: dict[Alloc, set[str | None]] = {}
-    lowered: dict[Stmt, Stmt] = {}
     for nest in nests:
-        lowered = lowered or dict(_with_derived_sizes(program, nest.program))
         for alloc, base in _bases(nest):
             bases.setdefault(alloc, set()).add(base)
         for work in nest.work:
@@ -69,17 +68,12 @@ def annotate(program: Program, nests: Iterable[LoweredNest]) -> Program:
                         because=f"{unit} of {nest.spec.name} runs it",
                         help=(f"@by({unit})",),
                     )
-                tiles[tile] = replace(tile, unit=unit, cover=cover)
+                tiles[tile] = replace(tile, unit=unit, asynchronous=True, cover=cover)
     scopes = {buffer.name: buffer.scope for buffer in program.buffers}
 
     def base_of(alloc: Alloc) -> str | None:
         """Return the buffer that a window lies over; equal windows, as in two options, all lie over it or none says so."""
-        candidates = {
-            base
-            for one in [lowered.get(alloc)]
-            if isinstance(one, Alloc)
-            for base in bases.get(one, ())
-        }
+        candidates = bases.get(alloc, set())
         return next(iter(candidates)) if len(candidates) == 1 else None
 
     def block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -89,9 +83,8 @@ def annotate(program: Program, nests: Iterable[LoweredNest]) -> Program:
     def statement(stmt: Stmt) -> Stmt:
         new = map_blocks(stmt, block)
         match stmt, new:
-            case Tile(), Tile() if lowered.get(stmt) in tiles:
-                known = tiles[lowered[stmt]]
-                return replace(new, unit=known.unit, asynchronous=True, cover=known.cover)
+            case Tile() as tile, Tile() if tile in tiles and tile_of(stmt) is stmt:
+                return replace(tiles[tile], body=new.body)
             case Alloc() as alloc, Alloc():
                 memory = alloc.memory or scopes[alloc.buffer]
                 return replace(new, memory=memory, inplace=base_of(alloc) or alloc.inplace)
@@ -99,15 +92,6 @@ def annotate(program: Program, nests: Iterable[LoweredNest]) -> Program:
                 return new
 
     return replace(program, body=block(program.body))
-
-
-def _with_derived_sizes(program: Program, lowered: Program) -> Iterator[tuple[Stmt, Stmt]]:
-    """Yield each tile and each window of a program with the same one over its derived sizes, as nests are lowered."""
-    pair = (
-        (stmt for stmt in walk(one.body) if isinstance(stmt, Tile | Alloc))
-        for one in (program, lowered)
-    )
-    yield from zip(*pair, strict=True)
 
 
 def _bases(nest: LoweredNest) -> Iterator[tuple[Alloc, str | None]]:

@@ -21,7 +21,6 @@ from offcut.core import index as ix
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
 from offcut.describe.computation import Computation
-from offcut.partition import BALANCE, CUT
 from offcut.schedule import Choose, Primitive, Schedule, stages_in
 from offcut.search import Choices
 from offcut.search.choices import Point
@@ -107,7 +106,7 @@ def _options_in(schedule: Schedule, nest: GroupDecisions) -> list[tuple[Primitiv
 @dataclass(frozen=True)
 class _Way:
     """A nest in one way: a choice for each of its axes, one for the order, one for the loop in which windows take turns, one for the
-    strategy of an axis.
+    axis whose tiles are of one height.
     """
 
     deciding: GroupDecisions
@@ -144,15 +143,14 @@ class _Way:
 
     @lazy_property
     def options(self) -> tuple[Point, ...]:
-        """Tiles of each axis, 0 where it is not cut; orders; the axis in whose loop windows take turns; the axis whose last tile is not one
-        of the loop's, and its strategy.
+        """Tiles of each axis, 0 where it is not cut; orders; the axis in whose loop windows take turns; the axis whose tiles are of one
+        height.
         """
         every = {a.name: ix.literal_value(a.extent) for a in (*self.made.axes, *self.made.terms)}
         words = lanes(self.made, self.spec)
         tiles = [sizes(self.extents[a], words.get(a, 1), every[a] is not None) for a in self.axes]
-        cut = ((CUT, axis) for axis in self.outer if every[axis] is None)
-        balanced = ((BALANCE, axis) for axis in self.deciding.open_axes(self.made))
-        return (*tiles, self.orders, (None, *self.outer), (None, *cut, *balanced))
+        balanced = (axis for axis in self.deciding.open_axes(self.made) if axis in self.outer)
+        return (*tiles, self.orders, (None, *self.outer), (None, *balanced))
 
     @lazy_property
     def orders(self) -> tuple[tuple[str, ...], ...]:
@@ -161,17 +159,15 @@ class _Way:
 
     def tiling(self, part: Sequence[object]) -> Tiling:
         """Return the tiling of a part of a point."""
-        *tiles, order, axis, tail = part
+        *tiles, order, axis, balanced = part
         known = dict(zip(self.axes, tiles, strict=True))
         terms = [axis for axis in self.axes if axis not in self.outer]
         assert isinstance(order, tuple)
         loops = tuple(axis for axis in (*order, *terms) if known[axis])
         cut = tuple((axis, int(str(known[axis]))) for axis in loops)
         depth = (str(axis), DEPTH) if axis in loops else None
-        strategy, tailed = tail if isinstance(tail, tuple) else (None, "")
-        named = tailed if dict(cut).get(tailed, 1) > 1 else None
-        ends = {CUT: (named, None), BALANCE: (None, named)}.get(strategy, (None, None))
-        return Tiling(cut, loops, depth, *ends)
+        even = str(balanced) if dict(cut).get(str(balanced), 1) > 1 else None
+        return self.deciding.with_tail(self.made, Tiling(cut, loops, depth, balanced=even))
 
     def read(self, steps: Sequence[Primitive]) -> Point | None:
         """Return the part of a point that decisions are, those of other nests aside; None if they are none of this layout."""
@@ -186,9 +182,7 @@ class _Way:
         order = next((one for one in self.orders if _within(own, one)), None)
         deep = None if tiling.depth is None else tiling.depth[0]
         sizes = (tiles.get(axis, 0) for axis in self.axes)
-        tails = (BALANCE, tiling.balanced), (CUT, tiling.tail)
-        tail = next((one for one in tails if one[1] is not None), None)
-        point = (*sizes, order, deep, tail)
+        point = (*sizes, order, deep, tiling.balanced)
         is_offered = all(one in among for one, among in zip(point, self.options, strict=True))
         return point if is_offered else None
 

@@ -67,9 +67,8 @@ def with_balance(
     others, for which all of the weights are brought once more. So both are compared at sizes that tiles do not divide.
     """
     best, least = tiling, 1.0 - BALANCE_GAIN
-    free = [axis for axis in axes if tiling.tail in (None, axis)]
     for axis, tile in tiling.tiles:
-        at = _ragged_sizes(program, made, axis, tile) if axis in free and tile > 1 else []
+        at = _ragged_sizes(program, made, axis, tile) if axis in axes and tile > 1 else []
         other = replace(tiling, balanced=axis)
         nests = [tilings_at(program, made, spec, {a: (n,) for a, n in tiling.tiles}, n) for n in at]
         ratios = [one.walked(other) / one.walked(tiling) for one in nests]
