@@ -105,9 +105,7 @@ def _options_in(schedule: Schedule, nest: GroupDecisions) -> list[tuple[Primitiv
 
 @dataclass(frozen=True)
 class _Way:
-    """A nest in one way: a choice for each of its axes, one for the order, one for the loop in which windows take turns, one for the
-    axis whose tiles are of one height.
-    """
+    """A nest in one way: a choice for each of its axes, one for the order, one for the loop in which windows take turns."""
 
     deciding: GroupDecisions
     made: Operations
@@ -143,14 +141,11 @@ class _Way:
 
     @lazy_property
     def options(self) -> tuple[Point, ...]:
-        """Tiles of each axis, 0 where it is not cut; orders; the axis in whose loop windows take turns; the axis whose tiles are of one
-        height.
-        """
+        """Tiles of each axis, 0 where it is not cut; orders; the axis in whose loop windows take turns."""
         every = {a.name: ix.literal_value(a.extent) for a in (*self.made.axes, *self.made.terms)}
         words = lanes(self.made, self.spec)
         tiles = [sizes(self.extents[a], words.get(a, 1), every[a] is not None) for a in self.axes]
-        balanced = (axis for axis in self.deciding.open_axes(self.made) if axis in self.outer)
-        return (*tiles, self.orders, (None, *self.outer), (None, *balanced))
+        return (*tiles, self.orders, (None, *self.outer))
 
     @lazy_property
     def orders(self) -> tuple[tuple[str, ...], ...]:
@@ -159,15 +154,14 @@ class _Way:
 
     def tiling(self, part: Sequence[object]) -> Tiling:
         """Return the tiling of a part of a point."""
-        *tiles, order, axis, balanced = part
+        *tiles, order, axis = part
         known = dict(zip(self.axes, tiles, strict=True))
         terms = [axis for axis in self.axes if axis not in self.outer]
         assert isinstance(order, tuple)
         loops = tuple(axis for axis in (*order, *terms) if known[axis])
         cut = tuple((axis, int(str(known[axis]))) for axis in loops)
         depth = (str(axis), DEPTH) if axis in loops else None
-        even = str(balanced) if dict(cut).get(str(balanced), 1) > 1 else None
-        return self.deciding.with_tail(self.made, Tiling(cut, loops, depth, balanced=even))
+        return self.deciding.with_tail(self.made, Tiling(cut, loops, depth))
 
     def read(self, steps: Sequence[Primitive]) -> Point | None:
         """Return the part of a point that decisions are, those of other nests aside; None if they are none of this layout."""
@@ -181,8 +175,7 @@ class _Way:
         own = tuple(axis for axis in tiling.order if axis in self.outer)
         order = next((one for one in self.orders if _within(own, one)), None)
         deep = None if tiling.depth is None else tiling.depth[0]
-        sizes = (tiles.get(axis, 0) for axis in self.axes)
-        point = (*sizes, order, deep, tiling.balanced)
+        point = (*(tiles.get(axis, 0) for axis in self.axes), order, deep)
         is_offered = all(one in among for one, among in zip(point, self.options, strict=True))
         return point if is_offered else None
 

@@ -29,7 +29,7 @@ from offcut.core.expr import Load, Var, variables, walk
 from offcut.core.program import Kind, Store
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Stage
-from offcut.partition import BALANCE, GUARD, Strategy
+from offcut.partition import GUARD, Strategy
 from offcut.schedule.decisions import (
     At,
     Cover,
@@ -75,9 +75,7 @@ def tiling_of(group: Sequence[Stage], made: Operations, steps: Sequence[object])
             axis = heads.get(step.axis, step.axis)
             if axis in order and (depth is None or order.index(axis) < order.index(depth[0])):
                 depth = axis, step.depth
-    balanced = (step.axis for step in splits if step.levels[0].tail == BALANCE)
-    sizes = tuple((axis, tiles.get(axis, 1)) for axis in order)
-    return Tiling(sizes, order, depth, balanced=next(balanced, None))
+    return Tiling(tuple((axis, tiles.get(axis, 1)) for axis in order), order, depth)
 
 
 @dataclass

@@ -11,9 +11,8 @@ from offcut.backends.options import Strategies
 from offcut.core import index as ix
 from offcut.core.expr import variables
 from offcut.describe.computation import Computation, Stage
-from offcut.partition import BALANCE, CUT, GUARD, LADDER, Strategy, axis_named, segments
-from offcut.schedule import Choose, Schedule, each_decision
-from offcut.schedule.decisions import Split
+from offcut.partition import CUT, GUARD, LADDER, Strategy, axis_named, segments
+from offcut.schedule import Choose, Schedule
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,6 @@ class PlanRequest:
     turns  whether windows may take turns
     tilings  of all nests in combination, at most, among which calls choose by size
     left_out  numbers of options that there are not to be, of those behind the first of each nest
-    balance  whether tiles of one height may be chosen
     """
 
     tails: Mapping[tuple[str, str], Strategy]
@@ -33,7 +31,6 @@ class PlanRequest:
     turns: bool = True
     tilings: int = 1
     left_out: frozenset[int] = frozenset()
-    balance: bool = True
 
     def layouts(self, known: Layouts, lead: Stage, spec: AcceleratorSpec) -> tuple[Roles, ...]:
         """Return the layouts worth having whose words begin where tiles do; the best ones where there are none."""
@@ -81,20 +78,13 @@ class PlanRequest:
         return any(map(begins, one.among or (one,)))
 
     def with_fewer_options(self, schedule: Schedule | None) -> Iterator[PlanRequest]:
-        """Yield the same without tiles of one height, without one of the options of a schedule of it, then without all but the first of
-        each nest.
-        """
+        """Yield the same without one of the options of a schedule of it, then without all but the first of each nest."""
         steps = () if schedule is None else schedule.steps
-        splits = (step for step in each_decision(steps) if isinstance(step, Split))
-        plain = self
-        if self.balance and any(split.levels[0].tail == BALANCE for split in splits):
-            plain = replace(self, balance=False)
-            yield plain
         others = sum(len(step.options) - 1 for step in steps if isinstance(step, Choose))
         for number in reversed(range(others)):
-            yield replace(plain, left_out=frozenset({number}))
+            yield replace(self, left_out=frozenset({number}))
         if others > 1:
-            yield replace(plain, left_out=frozenset(range(others)))
+            yield replace(self, left_out=frozenset(range(others)))
 
     def in_smaller_tiles(self) -> Iterator[PlanRequest]:
         """Yield the same with tiles of fewer iterations along axes with a strategy: fewer heights are easier to prove."""

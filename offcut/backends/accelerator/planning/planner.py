@@ -23,19 +23,18 @@ from offcut.backends.accelerator.planning.elementary import (
 )
 from offcut.backends.accelerator.planning.grouped_products import is_regrouping, split_groups
 from offcut.backends.accelerator.planning.plan_request import NO_REQUEST, PlanRequest
-from offcut.backends.accelerator.planning.policy import choose_tilings, tilings_at, with_balance
+from offcut.backends.accelerator.planning.policy import choose_tilings, tilings_at
 from offcut.backends.accelerator.planning.roles import Roles
 from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.planning.typical_sizes import typical_sizes
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.raising import unfuse_stages
 from offcut.backends.target import TargetPlan
-from offcut.core import index as ix
 from offcut.core.expr import Load, walk
 from offcut.core.program import UNROLL, Kind, Program
 from offcut.describe.computation import Computation, Stage
 from offcut.errors import PartitionError
-from offcut.partition import BALANCE, CUT, GUARD, Strategy
+from offcut.partition import CUT, GUARD, Strategy
 from offcut.schedule import (
     ANY,
     Alternative,
@@ -290,25 +289,7 @@ class GroupDecisions:
         tiles = {axis: size for (stage, axis), size in self.request.tiles.items() if stage == lead}
         turns = self.request.turns
         best = choose_tilings(self.program, layout, self.spec, turns, tiles, most)
-        best = tuple(self.with_tail(layout, tiling) for tiling in best)
-        asked = {
-            axis for stage, axis in (*self.request.tails, *self.request.tiles) if stage == lead
-        }
-        if asked or not self.request.balance:
-            return best
-        return tuple(
-            with_balance(self.program, layout, self.spec, tiling, self.open_axes(layout))
-            for tiling in best
-        )
-
-    def open_axes(self, layout: Operations) -> tuple[str, ...]:
-        """Return the axes of results whose extents are those of a call, and along which tiles begin anywhere."""
-        words = lanes(layout, self.spec)
-        return tuple(
-            axis.name
-            for axis in layout.axes
-            if ix.literal_value(axis.extent) is None and words.get(axis.name, 1) == 1
-        )
+        return tuple(self.with_tail(layout, tiling) for tiling in best)
 
     def with_tail(self, layout: Operations, tiling: Tiling) -> Tiling:
         """Return a tiling with the last tile in windows of its own if these fit, as the policy chooses it."""
@@ -352,7 +333,6 @@ class GroupDecisions:
         """Return the decisions that a tiling is, whose tiles begin where words do."""
         lead = self.group[0].buffer
         tails: dict[str, Strategy] = {} if tiling.tail is None else {tiling.tail: CUT}
-        tails |= {} if tiling.balanced is None else {tiling.balanced: BALANCE}
         tails |= {axis: tail for (stage, axis), tail in self.request.tails.items() if stage == lead}
         return decisions(self.computation, self.group, made, tiling, self.spec, tails)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from statistics import fmean
 
 from offcut.backends.accelerator.planning.dma_volume import load_volume, store_volume
 from offcut.backends.accelerator.planning.elementary import Operations, lanes
@@ -20,7 +18,6 @@ from offcut.backends.accelerator.planning.typical_sizes import (
 )
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
-from offcut.core.expr import variables
 from offcut.core.program import Program
 
 DEPTH = 2
@@ -48,51 +45,6 @@ def choose_tilings(
     at = [tilings_at(program, made, spec, sizes, one) for one in every]
     tilings = by_size(at, len(alone), DEPTH if turns else 1, most)
     return tilings or (_smallest(made, spec),)
-
-
-PROBES, SPREAD = 9, 4
-"""Sizes at which tiles of one height are compared with whole tiles and a smaller last one, and over how many tiles they are spread."""
-BALANCE_GAIN, BALANCE_LOSS = 0.01, 0.005
-"""What tiles of one height gain in the mean of these sizes, at least, and lose at one of them, at most."""
-
-
-def with_balance(
-    program: Program, made: Operations, spec: AcceleratorSpec, tiling: Tiling, axes: Sequence[str]
-) -> Tiling:
-    """Return `tiling` with tiles of one height along an axis if calls take less so; the same object if they do not.
-
-    axes  that may have such tiles
-
-    A tile is chosen that divides the sizes well at which tilings are compared; a call of another size has a small tile behind the
-    others, for which all of the weights are brought once more. So both are compared at sizes that tiles do not divide.
-    """
-    best, least = tiling, 1.0 - BALANCE_GAIN
-    for axis, tile in tiling.tiles:
-        at = _ragged_sizes(program, made, axis, tile) if axis in axes and tile > 1 else []
-        other = replace(tiling, balanced=axis)
-        nests = [tilings_at(program, made, spec, {a: (n,) for a, n in tiling.tiles}, n) for n in at]
-        ratios = [one.walked(other) / one.walked(tiling) for one in nests]
-        if ratios and max(ratios) <= 1.0 + BALANCE_LOSS and fmean(ratios) <= least:
-            best, least = other, fmean(ratios)
-    return best
-
-
-def _ragged_sizes(program: Program, made: Operations, axis: str, tile: int) -> list[dict[str, int]]:
-    """Return sizes of a program at which an axis has some tiles, the last of them of whatever height."""
-    typical = typical_sizes(program)
-    (along,) = (one for one in made.axes if one.name == axis)
-    extent = typical_extents(typical, (along,))[axis]
-    vectors = list[dict[str, int]]()
-    for probe in range(PROBES):
-        wanted = tile + 1 + probe * SPREAD * tile // (PROBES - 1)
-        sizes = typical | {
-            size.name: size.at_or_above(round(typical[size.name] * wanted / extent))
-            for size in program.sizes
-            if size.name in variables(along.extent)
-        }
-        if sizes not in vectors and typical_extents(sizes, (along,))[axis] > tile:
-            vectors.append(sizes)
-    return vectors
 
 
 def tilings_at(

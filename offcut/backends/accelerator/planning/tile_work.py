@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import product
 from math import prod
 from statistics import fmean
 from typing import Any, TypeAlias
@@ -53,13 +53,11 @@ class TileWork:
     """What tiles take: arrays have a number for each of the tilings that cut the same axes.
 
     options  by axis, its tiles
-    balanced  the axis whose tiles have as many iterations as each other, but for one
     """
 
     of: NestAtSizes
     axes: tuple[str, ...]
     options: Mapping[str, Sequence[int]]
-    balanced: str | None = None
 
     @lazy_property
     def results(self) -> list[str]:
@@ -114,7 +112,7 @@ class TileWork:
             axes, known = [axis for axis in self.axes if axis in loops], self.of.numbers
             each = list[float]()
             for sizes in product(*(self.options[axis] for axis in axes)):
-                at_sizes = key, self.balanced, *zip(axes, sizes, strict=True)
+                at_sizes = key, *zip(axes, sizes, strict=True)
                 if at_sizes not in known:
                     known[at_sizes] = number(dict(zip(axes, sizes, strict=True)))
                 each.append(known[at_sizes])
@@ -132,12 +130,7 @@ class TileWork:
     def tiles(self, axis: str, size: int, ends: Ends) -> list[Tile]:
         """Return the tile at an end of an axis, or those between; of one tile, itself."""
         extent = self.of.extents[axis]
-        if axis == self.balanced:
-            count = -(-extent // size)
-            starts = [-(-extent * turn // count) for turn in range(count + 1)]
-            tiles = [(start, end - start) for start, end in pairwise(starts)]
-        else:
-            tiles = [(start, min(size, extent - start)) for start in range(0, extent, size)]
+        tiles = [(start, min(size, extent - start)) for start in range(0, extent, size)]
         if (axis, End.LAST) in ends or len(tiles) == 1:
             return tiles[-1:]
         return tiles[:1] if (axis, End.FIRST) in ends else tiles[1:-1] or tiles[:1]

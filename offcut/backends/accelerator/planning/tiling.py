@@ -16,15 +16,12 @@ class Tiling:
            an axis; None: of everything one
     tail   the axis whose last tile stands behind its loop, in windows of its own, where it is smaller than the others; None: it is one
            of the loop's
-    balanced  the axis whose tiles have as many iterations as each other, but for one; those with one more, and the others, are loops
-           with windows of their own; None: tiles but the last one are as large as they may be
     """
 
     tiles: tuple[tuple[str, int], ...]
     order: tuple[str, ...]
     depth: tuple[str, int] | None = None
     tail: str | None = None
-    balanced: str | None = None
 
     def level(self, axes: Set[str]) -> int:
         """Return in how many loops something stands that moves along these axes: down to the innermost of them."""

@@ -42,13 +42,10 @@ def window_depths(
 
 
 class TilingProgram:
-    """The program of tilings in an order of loops.
+    """The program of tilings in an order of loops."""
 
-    going_on  the axis in whose loop slots go on from one run to the next, whether its turns are known or not
-    """
-
-    def __init__(self, same: TileWork, order: Sequence[str], going_on: str | None = None) -> None:
-        self.same, self.order, self.going_on = same, order, going_on
+    def __init__(self, same: TileWork, order: Sequence[str]) -> None:
+        self.same, self.order = same, order
         self.of, self.spec, self.made = same.of, same.of.spec, same.of.made
         self.words = lanes(self.made, self.spec)
         own = {buffer.name for buffer in self.made.buffers}
@@ -74,8 +71,7 @@ class TilingProgram:
     def loop(self, at: int, body: tuple[Node, ...]) -> Loop:
         """Return a loop over tiles."""
         name = self.order[at]
-        restarts = self.of.is_open(name) and name != self.going_on
-        return Loop(name, self.same.turns(name), body, restarts)
+        return Loop(name, self.same.turns(name), body, restarts=self.of.is_open(name))
 
     def loads(self, at: int) -> Iterator[Node]:
         """Yield the copies that stand in the first `at` loops."""

@@ -83,19 +83,16 @@ class Tilings(NestAtSizes):
         return [tiling for _, _, tiling in near]
 
     def walked(self, tiling: Tiling) -> float:
-        """Return the cycles of a tiling, turn by turn; of loops that run one after the other in windows of their own, as of one loop
-        whose slots go on.
-        """
+        """Return the cycles of a tiling, turn by turn, its last tiles in the windows of the others."""
         same, depths = self.alone(tiling)
-        body = TilingProgram(same, tiling.order, tiling.tail).nodes
+        body = TilingProgram(same, tiling.order).nodes
         return walk(body, depths, self.spec.resources, 0).timed().cycles
 
     def alone(self, tiling: Tiling) -> tuple[SameLoops, Mapping[Hashable, int]]:
         """Return a tiling as a `SameLoops` of one, and the number of slots of each window."""
         sizes = dict(tiling.tiles)
         axes = tuple(axis for axis in self.sizes if axis in sizes)
-        options = {axis: [sizes[axis]] for axis in axes}
-        same = SameLoops(self, axes, options, tiling.balanced)
+        same = SameLoops(self, axes, {axis: [sizes[axis]] for axis in axes})
         turning, depth = tiling.depth or (None, 1)
         return same, window_depths(same, tiling.order, turning, depth)
 
