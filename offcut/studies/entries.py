@@ -86,7 +86,7 @@ def _entry(table: Mapping[str, Any], measure: str, at: str) -> Entry:
     try:
         re.compile(only)
     except re.error as error:
-        raise refusal(f"{at}.only", f"{only!r} is no regular expression: {error}") from error
+        raise refusal(f"{at}.only", f"{only!r} is not a regular expression: {error}") from error
     return Entry(own, only)
 
 

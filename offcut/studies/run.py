@@ -108,7 +108,7 @@ def study(
     Raises DescribeError for a file that cannot be read, OffcutError for a folder that cannot be written or that another process
     measures into, TargetError for a pool without devices.
     """
-    definition = read_definition(Path(file), seconds_per_cell, short).narrowed(cells)
+    definition = read_definition(Path(file), seconds_per_cell, short).select_rows(cells)
     workers = None if pool is None else pool_of(pool, "study")
     folder = folder_of(definition, Path(file), out)
     return run_study(definition, folder, retry=retry, pool=workers)

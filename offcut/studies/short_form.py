@@ -61,7 +61,7 @@ def _matching(every: Sequence[T], pattern: str, at: str, what: str) -> list[T]:
     try:
         found = [one for one in every if re.search(pattern, getattr(one, "name", ""))]
     except re.error as error:
-        because = f"{pattern!r} is no regular expression: {error}"
+        because = f"{pattern!r} is not a regular expression: {error}"
         raise refusal(f"{at}.{what}s", because) from error
     if not found:
         listed = ", ".join(getattr(one, "name", "") for one in every)

@@ -249,7 +249,7 @@ def _print(
         count = outcome.left + len(rows)
         line = f"{outcome.left} of {count} cells are not measured: the seconds are over"
         console.print(line, style="yellow", highlight=False)
-    for name in ("rows", "asked"):
+    for name in ("rows", "goals"):
         if name in outcome.tables:
             console.print(as_rich(outcome.tables[name]))
     lines = (", ".join(versions), *(f"missing: {name} is not installed" for name in missing))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from offcut.experiment.timing import Ratio, Timing, median_interval
-from offcut.studies.asked import Goal
+from offcut.studies.goals import Goal
 from offcut.studies.results import Results
 from offcut.studies.rows import Row
 from offcut.studies.samples import WRONG
@@ -16,10 +16,10 @@ from offcut.studies.target_tables import target_tables
 
 
 def tables(results: Results) -> Iterator[Table]:
-    """Yield the tables: speed over the baseline, what was asked for, the rows, the cells, latency over the distribution of sizes, regret, predictions."""
+    """Yield the tables: speed over the baseline, the goals, the rows, the cells, latency over the distribution of sizes, regret, predictions."""
     if len(results.contenders) > 1:
         yield _summary(results)
-    yield asked_table(results.definition.goals, results.rows)
+    yield goals_table(results.definition.goals, results.rows)
     yield rows_table(results.rows, results.definition.baseline, results.contenders)
     yield cells_table(results.rows, results.definition.baseline, results.contenders)
     yield _latency(results)
@@ -60,11 +60,11 @@ def _summary(results: Results) -> Table:
     return Table("speed", caption, ("operator", *others), tuple(rows))
 
 
-def asked_table(goals: Iterable[Goal], rows: Sequence[Row]) -> Table:
-    """Return what is asked of contenders beside what was measured."""
+def goals_table(goals: Iterable[Goal], rows: Sequence[Row]) -> Table:
+    """Return the goals with the measured values, a line for each threshold."""
     lines = tuple(line for goal in goals for line in goal.lines(rows))
-    caption = "What is asked for, and what was measured; above 1, the contender is faster."
-    return Table("asked", caption, ("what", "asked", "measured", "where"), lines, 4)
+    caption = "The goals, and the measured values; above 1, the contender is faster."
+    return Table("goals", caption, ("what", "goal", "measured", "where"), lines, 4)
 
 
 def rows_table(rows: Sequence[Row], contender: str, contenders: Sequence[str]) -> Table:
