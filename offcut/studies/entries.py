@@ -47,10 +47,10 @@ class Entry:
         """Return what names a contender in a cell: its identity, what is measured where that is not a call, and after which sizes."""
         if self.measure == CALL:
             return contender
-        found = {**contender, "measure": self.measure}
+        identity = {**contender, "measure": self.measure}
         if self.measure == FIRST_CALL:
-            found["stream"] = [dict(one.sizes) for one in operator.points]
-        return found
+            identity["stream"] = [dict(one.sizes) for one in operator.points]
+        return identity
 
 
 def read_entries(
@@ -64,14 +64,14 @@ def read_entries(
 
     Raises DescribeError for a measure that there is not, or an expression that is none.
     """
-    found: list[dict[str, Any]] = []
+    contenders: list[dict[str, Any]] = []
     entries: list[Entry] = []
     for number, table in enumerate(tables):
         place = f"{at}, contenders[{number}]"
         for one in expand_table(table, place):
             entries.append(_entry(one, measure, place))
-            found.append({key: one[key] for key in one if key not in ("measure", "only")})
-    return found, entries
+            contenders.append({key: one[key] for key in one if key not in ("measure", "only")})
+    return contenders, entries
 
 
 def check_measure(measure: str, at: str) -> None:
@@ -81,13 +81,13 @@ def check_measure(measure: str, at: str) -> None:
 
 
 def _entry(table: Mapping[str, Any], measure: str, at: str) -> Entry:
-    own, only = text_of(table, "measure", at, measure), text_of(table, "only", at)
-    check_measure(own, f"{at}.measure")
+    entry_measure, only = text_of(table, "measure", at, measure), text_of(table, "only", at)
+    check_measure(entry_measure, f"{at}.measure")
     try:
         re.compile(only)
     except re.error as error:
         raise refusal(f"{at}.only", f"{only!r} is not a regular expression: {error}") from error
-    return Entry(own, only)
+    return Entry(entry_measure, only)
 
 
 def expand_table(table: Mapping[str, Any], at: str) -> Iterator[dict[str, Any]]:
@@ -96,9 +96,9 @@ def expand_table(table: Mapping[str, Any], at: str) -> Iterator[dict[str, Any]]:
     A key of ``each`` may lead into a table: ``"tune.trials"``.
     """
     each = table.get("each")
-    rest = {key: value for key, value in table.items() if key != "each"}
+    common = {key: value for key, value in table.items() if key != "each"}
     if each is None:
-        yield rest
+        yield common
         return
     example = 'each = {strategy = ["cut", "mask"]}'
     if not isinstance(each, Mapping) or not each:
@@ -108,7 +108,7 @@ def expand_table(table: Mapping[str, Any], at: str) -> Iterator[dict[str, Any]]:
             raise refusal(f"{at}.each.{key}", f"{values!r} is no list of values", example)
     base = text_of(table, "name", at)
     for values in itertools.product(*each.values()):
-        one = deepcopy(rest)
+        one = deepcopy(common)
         for key, value in zip(each, values, strict=True):
             *outer, last = key.split(".")
             place = one

@@ -40,9 +40,9 @@ def read_measure(measure: str, cell: Cell) -> Mapping[str, Any]:
 
     Raises OffcutError where the contender has no such thing.
     """
-    found = _READERS[measure](cell)
-    count = len(found["seconds"])
-    return {"calls": 1, "round": tuple(range(count)), "order": (0,) * count, **found}
+    fields = _READERS[measure](cell)
+    count = len(fields["seconds"])
+    return {"calls": 1, "round": tuple(range(count)), "order": (0,) * count, **fields}
 
 
 def _predicted(cell: Cell) -> Mapping[str, Any]:
@@ -142,30 +142,30 @@ def _in_processes(job: str, cell: Cell) -> list[dict[str, Any]]:
     definition, operator = cell.definition, cell.operator
     points = json.dumps([dict(one.sizes) for one in operator.points])
     file = str(definition.file.resolve())
-    known = (job, file, operator.name, cell.contender.name, points)
-    return _processes(*known, definition.rounds, definition.seed)
+    key = (job, file, operator.name, cell.contender.name, points)
+    return _processes(*key, definition.rounds, definition.seed)
 
 
 @cache
 def _processes(
     job: str, file: str, operator: str, contender: str, points: str, rounds: int, seed: int
 ) -> list[dict[str, Any]]:
-    found = []
+    results = []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory(prefix="offcut-study-") as folder:
-            own = {"OFFCUT_CACHE": folder} if job == "compile" else {}
+            cache_setting = {"OFFCUT_CACHE": folder} if job == "compile" else {}
             path = os.pathsep.join(filter(None, sys.path))
-            done = subprocess.run(
+            process = subprocess.run(
                 [sys.executable, "-m", "offcut.studies.fresh_process", job],
                 input=json.dumps([file, operator, contender, json.loads(points), seed]),
                 capture_output=True,
                 text=True,
                 check=False,
-                env={**os.environ, "PYTHONPATH": path, "OFFCUT_PROCESSES": "1", **own},
+                env={**os.environ, "PYTHONPATH": path, "OFFCUT_PROCESSES": "1", **cache_setting},
                 cwd=Path(file).parent,
             )
-        if done.returncode != 0:
-            last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+        if process.returncode != 0:
+            last = (process.stderr.strip().splitlines() or [f"status {process.returncode}"])[-1]
             raise OffcutError("study", f"cannot measure {contender}", because=last)
-        found.append(json.loads(done.stdout.strip().splitlines()[-1]))
-    return found
+        results.append(json.loads(process.stdout.strip().splitlines()[-1]))
+    return results

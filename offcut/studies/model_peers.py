@@ -84,8 +84,8 @@ def _onnxruntime(threads: int, first: ModelTask) -> Callable[[ModelTask | TorchT
     names = [one.name for one in session.get_inputs()]
 
     def call(task: ModelTask | TorchTask) -> Call:
-        given = _exported(task).feed
-        feed = {name: given[name] for name in names}
+        arrays = _exported(task).feed
+        feed = {name: arrays[name] for name in names}
         return (lambda: session.run(None, feed)), results_of
 
     return call

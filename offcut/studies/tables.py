@@ -130,7 +130,7 @@ def cells_table(measured: Sequence[Row], baseline: str, contenders: Sequence[str
     """Return each cell's median with its and the baseline's time over it; axes that all operators have are columns, too."""
     rows = []
     axes = {tuple(row.sizes) for row in measured}
-    named = next(iter(axes)) if len(axes) == 1 else ()
+    axis_columns = next(iter(axes)) if len(axes) == 1 else ()
     for row in measured:
         for name in contenders:
             one = row.samples.get(name)
@@ -160,7 +160,7 @@ def cells_table(measured: Sequence[Row], baseline: str, contenders: Sequence[str
                         one.clock,
                         "yes" if is_loaded(one) else "no",
                     ),
-                    *(str(row.sizes[axis]) for axis in named),
+                    *(str(row.sizes[axis]) for axis in axis_columns),
                 )
             )
     columns = (
@@ -176,7 +176,7 @@ def cells_table(measured: Sequence[Row], baseline: str, contenders: Sequence[str
             "predicted J",
             "predicted bytes",
         ),
-        *("rounds", "calls", "clock", "loaded", *named),
+        *("rounds", "calls", "clock", "loaded", *axis_columns),
     )
     caption = (
         "Medians of a call with their 95 % intervals; errors are parts of the largest element."
@@ -189,9 +189,11 @@ def _latency(results: Results) -> Table:
     rows = []
     for operator in results.definition.operators:
         for name in results.contenders:
-            found = results.latency(name, results.of(operator.name))
-            if found:
-                rows.append((operator.name, name, *(f"{found[p] * 1e6:.4g}" for p in PERCENTILES)))
+            percentiles = results.latency(name, results.of(operator.name))
+            if percentiles:
+                rows.append(
+                    (operator.name, name, *(f"{percentiles[p] * 1e6:.4g}" for p in PERCENTILES))
+                )
     clocks = sorted({one.clock for one in results.samples if one.seconds})
     caption = f"Percentiles of a call in µs over the distribution of sizes, by {', '.join(clocks) or 'no clock'}."
     return Table(

@@ -211,12 +211,12 @@ study: cannot read the study
   because  the axis 'm' has sizes twice
   help     "m, n" alone""",
     ),
-    "a door that is none": (
-        HEAD + DENSE + '[[contenders]]\ndoor = "tflite"\n',
+    "an unknown frontend": (
+        HEAD + DENSE + '[[contenders]]\nfrontend = "tflite"\n',
         """\
 study: cannot read the study
-  at       study.toml, contenders[0].door
-  because  there is no door 'tflite'
+  at       study.toml, contenders[0].frontend
+  because  there is no frontend 'tflite'
   help     torch, onnx""",
     ),
     "an operator that offcut lacks": (
