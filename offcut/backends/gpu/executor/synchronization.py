@@ -12,7 +12,7 @@ from offcut.backends.gpu.executor.faults import ExecutionFault, fault
 from offcut.backends.gpu.executor.rings import Ring, Wait
 from offcut.backends.gpu.executor.steps import Agent, Step, UnitPath
 from offcut.core.program import Action, Program, Sync, Token
-from offcut.polyhedral.sync import Ends, Unit
+from offcut.polyhedral.sync import Agents, Ends, Unit
 
 MAX_PHASE_BYTES = 2**20 - 1
 """Bytes that a barrier can expect in a phase. Source: PTX ISA, mbarrier, "tx-count"."""
@@ -29,6 +29,7 @@ class Synchronization:
     """
 
     program: Program
+    agents: Agents
     units: Mapping[str, Unit]
     expects: Mapping[str, int]
     tokens: dict[str, Token]
