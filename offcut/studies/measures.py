@@ -1,4 +1,4 @@
-"""What a cell may hold beside the times of calls: what a cost model or a simulator says, a compile, its proof, a first call."""
+"""Measures of a cell other than the times of calls: predicted and simulated seconds, compile and proof times, first calls."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Cell:
 
 
 def read_measure(measure: str, cell: Cell) -> Mapping[str, Any]:
-    """Return fields of a `Sample`: seconds, clock, and what else is known.
+    """Return fields of a `Sample`: seconds, clock, and facts of the measure.
 
-    measure  a key of `MEASURES`, but ``call``
+    measure  a key of `MEASURES` other than ``call``
 
-    Raises OffcutError where the contender has no such thing.
+    Raises OffcutError if the measure does not apply to the contender.
     """
     fields = _READERS[measure](cell)
     count = len(fields["seconds"])
@@ -46,13 +46,13 @@ def read_measure(measure: str, cell: Cell) -> Mapping[str, Any]:
 
 
 def _predicted(cell: Cell) -> Mapping[str, Any]:
-    """Return the closed form of a call."""
+    """Return the seconds of a call that the closed form predicts."""
     cost = _cost(cell, "predicted")
     return {"seconds": (cost.seconds,), "clock": "predicted", **_facts(cost)}
 
 
 def _simulated(cell: Cell) -> Mapping[str, Any]:
-    """Return what the simulator of the target takes for a call, beside the closed form."""
+    """Return the seconds of a call by the target's simulator, with those of the closed form."""
     cost = _cost(cell, "simulated")
     compiled = _ours(cell, "simulated").compiled(cell.operator)
     if not isinstance(compiled, CompiledKernel) or not compiled.kernel.code.target.is_simulator:
@@ -87,7 +87,7 @@ def _ours(cell: Cell, measure: str) -> Ours:
 
 
 def _facts(cost: Any) -> dict[str, Any]:
-    """Return what a cost says: energy, bytes, operations, and pieces as the way of the call."""
+    """Return the energy, bytes and operations of a cost, and its pieces as the way of the call."""
     pieces = getattr(cost, "pieces", ())
     units = sorted({getattr(piece, "microkernel", "") or "loops" for piece in pieces})
     count = f"{len(pieces)} piece" + ("s" if len(pieces) != 1 else "")
@@ -138,7 +138,7 @@ _READERS: Mapping[str, Callable[[Cell], Mapping[str, Any]]] = {
 
 
 def _in_processes(job: str, cell: Cell) -> list[dict[str, Any]]:
-    """Return what a job says in as many fresh processes as the study has rounds; remembered, since several cells read it."""
+    """Return the results of a job in fresh processes, one for each round of the study; cached, since several cells read them."""
     definition, operator = cell.definition, cell.operator
     points = json.dumps([dict(one.sizes) for one in operator.points])
     file = str(definition.file.resolve())
