@@ -24,7 +24,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from harness import Line, fresh, models, publish, read_options, row_of, table
+from harness import Line, models, publish, read_options, row_of, run_case, table
 
 from offcut.experiment.outputs import wide_console
 
@@ -197,11 +197,13 @@ def main() -> None:
             if name in MODELS:
                 with tempfile.TemporaryDirectory() as cache:
                     for state, at in zip(clocks[name], (2, 3), strict=True):
-                        found = fresh(__file__, name, turn, OFFCUT_CACHE=cache)
+                        found = run_case(__file__, name, turn, OFFCUT_CACHE=cache)
                         state += [] if found is None else [found[at]]
             with tempfile.TemporaryDirectory() as cache:
                 for state in states[: 1 if name in UNCACHED else 2]:
-                    seconds = fresh(__file__, name, turn, OFFCUT_CACHE=cache, OFFCUT_PROCESSES="1")
+                    seconds = run_case(
+                        __file__, name, turn, OFFCUT_CACHE=cache, OFFCUT_PROCESSES="1"
+                    )
                     if name in MODELS and seconds is not None:
                         seconds, apart, *_ = seconds
                         torchs[name].append(apart)
@@ -222,7 +224,7 @@ def main() -> None:
         )
         for name, (_, warm) in taken.items()
     }
-    wide_console().print(table(rows, "ms", "cache over cold", asked=asked))
+    wide_console().print(table(rows, "ms", "cache over cold", goals=asked))
     lines: list[Line] = [
         (f"{name}: torch exports and decomposes it", "", f"{median(found):.1f} s", "")
         for name, found in torchs.items()

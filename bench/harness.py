@@ -27,12 +27,12 @@ from offcut.studies.samples import FILE, WRONG, Sample, append_sample
 from offcut.studies.tables import number
 
 UNITS = {"ms": 1e3, "µs": 1e6, "ns": 1e9, "MB": 1e-6}
-"""Units of a table, by how many of them a second has; MB are those of bytes."""
+"""Units of a table and their number per second; MB: per byte."""
 STUDIES = Path(__file__).parents[1] / "studies" / "bench"
 """The folder of the studies that are benches."""
 
 Line = tuple[str, str, str, str]
-"""Of a summary: what, asked, measured, where."""
+"""A line of a summary: what, goal, measured, where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def read_options(
     cases  what it measures in processes of their own
     """
     parser = argparse.ArgumentParser(description=text.partition("\n")[0], allow_abbrev=False)
-    known: dict[str, dict[str, Any]] = {
+    arguments: dict[str, dict[str, Any]] = {
         "quick": {"action": "store_true", "help": "some minutes at most"},
         "slow": {"action": "store_true", "help": "what takes minutes to prepare, as well"},
         "cells": {"default": "", "help": "only those with this regular expression"},
@@ -79,7 +79,7 @@ def read_options(
         "out": {"type": Path, "help": "a folder of samples, for offcut study compare"},
         "json": {"type": Path, "help": "where all figures go"},
     }
-    for name, how in known.items():
+    for name, how in arguments.items():
         if name == "quick" or name in has:
             parser.add_argument(f"--{name}", **how)
     if cases:
@@ -87,10 +87,10 @@ def read_options(
             "case", nargs="?", default="", choices=("", *cases), help="measure it here, once"
         )
         parser.add_argument("turn", nargs="?", type=int, default=0, help="which time that is")
-    given = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
-    budget = given.get("budget", 0.04 if given.get("quick") else 0.12)
+    values = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
+    budget = values.get("budget", 0.04 if values.get("quick") else 0.12)
     restart_with_threads(1)
-    options = Options(**{**given, "budget": budget})
+    options = Options(**{**values, "budget": budget})
     for file in (options.out and options.out / FILE, options.json):
         if file is not None:
             check_writable(file, "bench")
@@ -110,20 +110,20 @@ def network(name: str, *arguments: int) -> tuple[Any, Callable[..., tuple[Any, .
     return module, inputs
 
 
-def fresh(file: str, case: str, turn: int = 0, **environment: str) -> Any:
-    """Return what ``python file case turn`` prints as JSON; None, after a line that says why, if it fails."""
-    done = subprocess.run(
+def run_case(file: str, case: str, turn: int = 0, **environment: str) -> Any:
+    """Run ``python file case turn`` and return the JSON that it prints; on failure print the reason and return None."""
+    process = subprocess.run(
         [sys.executable, file, case, str(turn)],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode:
-        last = (done.stderr.splitlines() or ["no reason"])[-1]
+    if process.returncode:
+        last = (process.stderr.splitlines() or ["no reason"])[-1]
         print(f"{case}: not measured: {last}")
         return None
-    return json.loads(done.stdout)
+    return json.loads(process.stdout)
 
 
 def row_of(
@@ -153,10 +153,10 @@ def row_of(
     return Row(group, label, samples)
 
 
-def over(row: Row, *others: str) -> tuple[Ratio, str] | None:
-    """Return the time of the fastest of `others`, by default of all but the first, over that of the row's first contender."""
-    first, *rest = row.samples
-    best = row.fastest(others or rest)
+def ratio_to_best(row: Row, *others: str) -> tuple[Ratio, str] | None:
+    """Return the speedup of the row's first contender over the fastest of `others` (default: all others), and the row with that name."""
+    first, *default = row.samples
+    best = row.fastest(others or default)
     ratio = row.over(first, best)
     return None if ratio is None or best is None else (ratio, f"{row.label}, {best}")
 
@@ -166,30 +166,30 @@ def table(
     unit: str,
     name: str = "",
     others: Sequence[str] = (),
-    asked: Mapping[str, str] | None = None,
+    goals: Mapping[str, str] | None = None,
 ) -> Table:
-    """Return the rows of one group: everybody's median, the ratio of `over`, the spread of the first.
+    """Return the table of one group: the median of each contender, the ratio of `ratio_to_best`, the spread of the first.
 
     unit   one of `UNITS`
     name   of the column of ratios; "": there is none
-    asked  by row, of the ratio or of the median
+    goals  text of the goal of each row, by row name; empty: no column
     """
     names = list(dict.fromkeys(name for row in rows for name in row.samples))
-    columns = ("", *names, *([name] if name else []), "spread", *(["asked"] if asked else []))
-    made = Table(*columns, title=f"{rows[0].operator}, {unit}")
+    columns = ("", *names, *([name] if name else []), "spread", *(["goal"] if goals else []))
+    grid = Table(*columns, title=f"{rows[0].operator}, {unit}")
     for row in rows:
         times = [row.samples.get(one) for one in names]
         figures = [
             number(Timing(one.seconds, 1).seconds * UNITS[unit]) if one and one.seconds else "–"
             for one in times
         ]
-        ratio = over(row, *others)
+        ratio = ratio_to_best(row, *others)
         first = times[0]
         spread = f"{Timing(first.seconds, 1).spread:.0%}" if first and first.seconds else "–"
-        told = [("–" if ratio is None else str(ratio[0]))] if name else []
-        goal = [asked.get(row.name, "")] if asked else []
-        made.add_row(escape(row.name), *figures, *told, spread, *goal)
-    return made
+        ratio_text = [("–" if ratio is None else str(ratio[0]))] if name else []
+        goal = [goals.get(row.name, "")] if goals else []
+        grid.add_row(escape(row.name), *figures, *ratio_text, spread, *goal)
+    return grid
 
 
 def publish(
@@ -199,9 +199,9 @@ def publish(
     lines: Iterable[Line] = (),
     console: Console | None = None,
 ) -> int:
-    """Print a summary and the machine, and keep the samples where a folder is given; 1 for wrong values, or none at all."""
+    """Print a summary and the machine, and append the samples to ``options.out``; return 1 for wrong or missing values, else 0."""
     console = console or wide_console()
-    closing = Table("", "asked", "measured", "where")
+    closing = Table("", "goal", "measured", "where")
     for line in lines:
         closing.add_row(*map(escape, line))
     if closing.row_count:

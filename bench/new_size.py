@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from harness import fresh, network, over, publish, read_options, row_of, table
+from harness import network, publish, ratio_to_best, read_options, row_of, run_case, table
 
 from offcut.experiment.contraction import Array, build, parse_contraction
 from offcut.experiment.outputs import wide_console
@@ -218,7 +218,7 @@ def model_rows(names: Sequence[str], repetitions: int) -> Iterator[Row]:
         for turn in range(repetitions):
             for name, runs in taken.items():
                 case = f"{name_of_model}/{name}"
-                if turn == len(runs) and (found := fresh(__file__, case, turn)) is not None:
+                if turn == len(runs) and (found := run_case(__file__, case, turn)) is not None:
                     runs.append(found)
         for figure, label in (("first", "first call"), ("again", "the same call again")):
             times = {name: [run[figure] for run in runs] for name, runs in taken.items()}
@@ -259,7 +259,7 @@ def main() -> None:
     taken: dict[str, list[list[float]]] = {name: [] for name in SUBJECTS}
     for turn in range(repetitions):
         for name, runs in taken.items():
-            if turn == len(runs) and (seconds := fresh(__file__, name, turn)) is not None:
+            if turn == len(runs) and (seconds := run_case(__file__, name, turn)) is not None:
                 runs.append(seconds)
     group = f"{STREAM} distinct M in 1…{LARGEST}, {K}×{N}, fresh processes"
     rows = [
@@ -275,7 +275,7 @@ def main() -> None:
     thirds = [
         (f"{row.name}, third over second", "–", str(found[0]), "")
         for row in rows
-        if (found := over(row, "third pass")) is not None
+        if (found := ratio_to_best(row, "third pass")) is not None
     ]
     names = [name for name in COMPILERS if options.slow or name != COMPILED]
     models = list(model_rows(names, min(repetitions, MODEL_REPETITIONS)))

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from harness import Line, over, publish, read_options, row_of, table
+from harness import Line, publish, ratio_to_best, read_options, row_of, table
 
 import offcut as oc
 from offcut.experiment.contraction import Array, Computation, build, parse_contraction
@@ -143,8 +143,8 @@ def main() -> None:
     ):
         found = list(made(options.quick, options.budget))
         goals = dict.fromkeys((row.name for row in found), asked)
-        console.print(table(found, "µs", name, asked=goals))
-        ratios = [ratio for row in found if (ratio := over(row)) is not None]
+        console.print(table(found, "µs", name, goals=goals))
+        ratios = [ratio for row in found if (ratio := ratio_to_best(row)) is not None]
         worst = max(ratios, key=lambda one: apart(one[0], both=made is in_both_forms))
         lines.append((f"farthest {name}", asked, str(worst[0]), worst[1]))
         rows += found

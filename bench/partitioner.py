@@ -14,7 +14,7 @@ import json
 import time
 from collections.abc import Callable
 
-from harness import fresh, publish, read_options, row_of, table
+from harness import publish, read_options, row_of, run_case, table
 
 import offcut as oc
 from offcut.experiment.outputs import wide_console
@@ -103,7 +103,7 @@ def main() -> None:
     rows = []
     for name in CASES:
         turns = range(1 if options.quick else REPETITIONS)
-        runs = [run for turn in turns if (run := fresh(__file__, name, turn)) is not None]
+        runs = [run for turn in turns if (run := run_case(__file__, name, turn)) is not None]
         if runs:
             size = "{:.0f} statements, {:.0f} lines, {:,.0f} bytes".format(*runs[0][2:])
             times = {w: [run[k] for run in runs] for k, w in enumerate(("cold", "warm"))}

@@ -170,16 +170,16 @@ def wrong(folder: Path, contender: str, model: Any, sizes: list[dict[str, int]])
 
 def runs_of(folder: Path, turns: int) -> dict[str, list[dict[str, float]]]:
     """The figures of all contenders, in turn."""
-    from harness import fresh
+    from harness import run_case
 
     taken: dict[str, list[dict[str, float]]] = {name: [] for name in CONTENDERS}
     for turn in range(turns):
         for name, runs in taken.items():
             with tempfile.TemporaryDirectory() as cache:
                 place = {FOLDER: str(folder), "OFFCUT_CACHE": cache}
-                found = fresh(__file__, name, turn, **place)
+                found = run_case(__file__, name, turn, **place)
                 if found is not None and name == "offcut":
-                    again = fresh(__file__, name, turn, **place)
+                    again = run_case(__file__, name, turn, **place)
                     found |= {"again": again["cold"]}
             if found is not None:
                 runs.append({"again": found["cold"], **found})

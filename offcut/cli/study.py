@@ -118,7 +118,7 @@ def _measure(
     ):
         outcome = study(file, out, **how)
     console = wide_console()
-    for name in (("rows",) if rows else ()) + ("speed", "asked"):
+    for name in (("rows",) if rows else ()) + ("speed", "goals"):
         if name in outcome.tables:
             console.print(as_rich(outcome.tables[name]))
     for *where, reason in outcome.tables["failed"].rows if "failed" in outcome.tables else ():
@@ -139,7 +139,7 @@ def _print_missing(file: Path, out: Path | None, how: Mapping[str, Any]) -> None
     from offcut.studies.samples import FILE, read_samples
 
     definition = read_definition(file, how["seconds_per_cell"], how["short"])
-    definition, retry = definition.narrowed(how["cells"]), how["retry"]
+    definition, retry = definition.select_rows(how["cells"]), how["retry"]
     groups = missing_groups(
         definition, read_samples(folder_of(definition, file, out) / FILE), retry
     )

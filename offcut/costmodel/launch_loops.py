@@ -1,4 +1,4 @@
-"""The loops of a launch as its cost counts them: which iterations stand for all, how many blocks and statements there are."""
+"""Count the iterations, blocks and statements of a launch for its cost."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from offcut.costmodel.shortened import part_of_cheapest
 from offcut.proof.normal_forms.condition_hoisting import bound
 
 ZERO, ONE = ix.const(0), ix.const(1)
-MOST_EDGE = 4
-"""Stages at each end of a loop that are counted one by one, at most."""
+MAX_BORDER_STAGES = 4
+"""Maximum number of stages at each end of a loop that are counted one by one."""
 
 
 def counted_iterations(loop: For, lo: Expr, hi: Expr, trips: Expr) -> list[tuple[Expr, Expr]]:
-    """Return iterations of a loop whose work is counted, each with how many it stands for.
+    """Return sampled iterations of a loop, each with the number of iterations that it represents.
 
-    Of stages with terms at the border of a mask, the first and the last ones stand for themselves; of units, the first and the last for half.
+    Stages at the border of a mask are counted one by one; of a loop over units, the first and the last iteration represent half each.
     """
     border = [one for one in walk(loop.body) if isinstance(one, Tile) and _is_border(one)]
     if not border or loop.unit == "block":
@@ -33,19 +33,19 @@ def counted_iterations(loop: For, lo: Expr, hi: Expr, trips: Expr) -> list[tuple
         return [(lo, trips)]
     edge = _border_stages(loop, border[0])
     middle = ix.add(lo, ix.floordiv(trips, 2))
-    counted = [(middle, ix.maximum(ix.sub(trips, 2 * edge), 0))]
+    counts = [(middle, ix.maximum(ix.sub(trips, 2 * edge), 0))]
     for number in range(edge):
         has_last, has_first = (
             Compare(">", trips, ix.const(number)),
             Compare(">", trips, ix.const(number + edge)),
         )
-        counted.append((ix.sub(hi, number + 1), Select(has_last, ONE, ZERO)))
-        counted.append((ix.add(lo, number), Select(has_first, ONE, ZERO)))
-    return counted
+        counts.append((ix.sub(hi, number + 1), Select(has_last, ONE, ZERO)))
+        counts.append((ix.add(lo, number), Select(has_first, ONE, ZERO)))
+    return counts
 
 
 def _is_border(tile: Tile) -> bool:
-    """Return whether lanes add the terms of a tile under a condition: those at the border of a mask."""
+    """Return whether a tile is at the border of a mask: its terms are added under a condition."""
     match tile.body:
         case (For(_, _, _, (If(_, (Store(reduce=str()),), ()),)),):
             return tile.cover is None
@@ -53,18 +53,18 @@ def _is_border(tile: Tile) -> bool:
 
 
 def _border_stages(loop: For, tile: Tile) -> int:
-    """Return how many stages at an end of a loop may have terms at the border of a mask: those that the rows of a block cross, and one."""
+    """Return the maximum number of border stages at an end of a loop: those crossed by the rows of a block, plus one."""
     rows = max((ix.literal_bound(axis.extent) or 1 for axis in tile.axes[:-1]), default=1)
     for one in walk(loop.body):
         if isinstance(one, For) and one.unit is not None:
             rows *= ix.literal_bound(ix.sub(one.hi, one.lo)) or 1
     products = (one.body[0] for one in walk(loop.body) if isinstance(one, Tile) and one.cover)
     terms = (ix.literal_bound(ix.sub(one.hi, one.lo)) for one in products if isinstance(one, For))
-    return min(-(-rows // max((one or 1 for one in terms), default=rows)) + 1, MOST_EDGE)
+    return min(-(-rows // max((one or 1 for one in terms), default=rows)) + 1, MAX_BORDER_STAGES)
 
 
 def with_bounds(stmt: Stmt) -> Stmt:
-    """Return a launch whose loops over blocks end where the conditions around what they run do."""
+    """Return a launch with the bounds of block loops tightened by the conditions inside them."""
     match stmt:
         case For(name, lo, hi, (If(condition, then, ()),), unit="block"):
             limits = [bound(atom, name) for atom in conjuncts(condition)]
@@ -81,7 +81,7 @@ def with_bounds(stmt: Stmt) -> Stmt:
 
 
 def typical_iteration(loop: For, lo: Expr, trips: Expr) -> Expr:
-    """Return the iteration whose work counts as that of all: the middle one where stages inside end with its iterator, else the first."""
+    """Return a representative iteration: the middle one if inner bounds depend on the iterator, else the first."""
     ends = (
         stmt
         for stmt in walk(loop.body)
@@ -98,7 +98,7 @@ def typical_iteration(loop: For, lo: Expr, trips: Expr) -> Expr:
 def inner_statements(
     stmt: Stmt, values: Mapping[str, Expr]
 ) -> tuple[Sequence[Stmt], Mapping[str, Expr]]:
-    """Return the statements inside of one, both sides of a condition, and the values of the iterators around them: the first of a loop."""
+    """Return the child statements (both branches of a condition) and the iterator values; a loop is at its first iteration."""
     match stmt:
         case For(name, lo, _, inner):
             return inner, {**values, name: substitute(lo, values)}
@@ -113,7 +113,7 @@ def inner_statements(
 
 
 def trip_count(loop: For, values: Mapping[str, Expr]) -> Expr:
-    """Return the iterations of a loop."""
+    """Return the trip count of a loop; 0 for an empty range."""
     return ix.maximum(ix.sub(substitute(loop.hi, values), substitute(loop.lo, values)), 0)
 
 

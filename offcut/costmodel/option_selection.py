@@ -87,15 +87,15 @@ def prune_dominated(
     gain: float,
     call: Call | None = None,
 ) -> tuple[int, ...]:
-    """The positions of the ways that stay: each of some hundred calls that are allowed, and that chooses among them, takes at
-    most ``1 + gain`` times as long as one that chooses among all.
+    """Return the positions of the variants to keep: at each sampled call, the best kept variant takes at most ``1 + gain`` times
+    as long as the best of all.
 
-    They leave one by one, first the one that is missed least, of equal ones the last.
+    Variants are dropped one by one, the least missed first; of equal ones the last.
 
-    costs        seconds of each way, over the sizes
+    costs        seconds of each variant, as expressions over the sizes
     assumptions  conditions over the sizes that every call meets
-    gain         a share of the seconds of a call
-    call         what a call takes beside; None: nothing
+    gain         allowed loss, as a fraction of the seconds of a call
+    call         overhead of a call; None: none
     """
     stay = tuple(range(len(costs)))
     if len(stay) == 1:

@@ -4,7 +4,7 @@ from offcut.schedule.applied import Applied, Choice
 from offcut.schedule.apply.axes import Axis
 from offcut.schedule.apply.covering import find_intrinsic
 from offcut.schedule.apply.cut_program import cut, cut_program
-from offcut.schedule.apply.group_loops import least_block_bytes
+from offcut.schedule.apply.group_loops import min_nest_block_bytes
 from offcut.schedule.apply.hand_schedule import HandSchedule, create_schedule, replay
 from offcut.schedule.apply.hand_stage import Stage
 from offcut.schedule.apply.strategy_options import with_strategy_options
@@ -136,9 +136,9 @@ __all__ = [
     "in_loops",
     "is_of_loops",
     "label_of",
-    "least_block_bytes",
     "loop_cuts",
     "loop_name",
+    "min_nest_block_bytes",
     "nests_of",
     "pack_inside",
     "pack_of",

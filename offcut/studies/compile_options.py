@@ -66,43 +66,43 @@ def _tune_arguments(
         example = 'tune = {explorer = "anneal", trials = 64}'
         raise refusal(at, f"{table!r} is no table", example)
     check_keys(table, TUNE, at)
-    said: dict[str, Any] = {
+    stated: dict[str, Any] = {
         "explorer": text_of(table, "explorer", at, "anneal"),
         "trials": whole_of(table, "trials", at, 64, 1),
         "seed": whole_of(table, "seed", at, 0, 0),
         "price": text_of(table, "price", at, "closed"),
     }
-    arguments = dict(said)
+    arguments = dict(stated)
     for name in ("explorer", "price"):
-        if ":" in said[name]:
-            own = named(said[name], f"offcut.{name}s", folder, f"{at}.{name}")
-            identity[f"{name}_digest"] = own.digest
-            arguments[name] = own.value() if isinstance(own.value, type) else own.value
-    return said, arguments
+        if ":" in stated[name]:
+            custom = named(stated[name], f"offcut.{name}s", folder, f"{at}.{name}")
+            identity[f"{name}_digest"] = custom.digest
+            arguments[name] = custom.value() if isinstance(custom.value, type) else custom.value
+    return stated, arguments
 
 
 def compile_options(
     options: Mapping[str, Any], table: Mapping[str, Any], folder: Path, operator: Operator
 ) -> dict[str, Any]:
     """Return the arguments of `oc.compile` for an operator: the target, and the schedule where one is tuned, or its loads are not hidden."""
-    found = dict(options)
+    compile_arguments = dict(options)
     target = target_of(table, folder)
     if target != "cpu":
-        found["target"] = target
-    if "schedule" in found:
-        found["schedule"] = oc.Schedule.parse(found["schedule"])
+        compile_arguments["target"] = target
+    if "schedule" in compile_arguments:
+        compile_arguments["schedule"] = oc.Schedule.parse(compile_arguments["schedule"])
     if "tune" in table:
         _, arguments = _tune_arguments(table["tune"], {}, "tune", folder)
-        found["schedule"] = tuned_schedule(operator, found, arguments)
+        compile_arguments["schedule"] = tuned_schedule(operator, compile_arguments, arguments)
     if not table.get("replan", True):
         as_described = {key: table[key] for key in table if key != "machine_fields"}
-        known = {**found, "target": target_of(as_described, folder)}
-        found["schedule"] = policy_schedule(operator, known)
-        found.pop("strategy", None)
+        known = {**compile_arguments, "target": target_of(as_described, folder)}
+        compile_arguments["schedule"] = policy_schedule(operator, known)
+        compile_arguments.pop("strategy", None)
     if not table.get("hiding", True):
-        found["schedule"] = unhidden_schedule(operator, found)
-        found.pop("strategy", None)
-    return found
+        compile_arguments["schedule"] = unhidden_schedule(operator, compile_arguments)
+        compile_arguments.pop("strategy", None)
+    return compile_arguments
 
 
 def target_of(table: Mapping[str, Any], folder: Path) -> Any:
@@ -114,10 +114,10 @@ def target_of(table: Mapping[str, Any], folder: Path) -> Any:
     described: Any = machine
     if machine is not None and (folder / machine).is_file():
         described = folder / machine
-    made = oc.target(name, machine=described, device=device)
+    target = oc.target(name, machine=described, device=device)
     if fields:
-        made = oc.target(name, machine=change_fields(made.machine, fields), device=device)
-    return made
+        target = oc.target(name, machine=change_fields(target.machine, fields), device=device)
+    return target
 
 
 def change_fields(machine: Device, changes: Mapping[str, Any]) -> Device:
@@ -174,10 +174,10 @@ def tuned_schedule(
         raise refusal(operator.name, "a model is not tuned as a whole", what="cannot tune")
     weights = {name: dict(one.weights) for name, one in operator.axes.items() if one.swept}
     folder = Path(_records_folder().name)
-    known = ("target", "threads", "reassociate", "microkernels")
-    taken = {name: options[name] for name in known if name in options}
-    name = digest({"operator": operator.identity, "options": {**taken, "target": ""}})
-    target = taken.get("target", "cpu")
+    tune_keys = ("target", "threads", "reassociate", "microkernels")
+    tune_options = {name: options[name] for name in tune_keys if name in options}
+    name = digest({"operator": operator.identity, "options": {**tune_options, "target": ""}})
+    target = tune_options.get("target", "cpu")
     machine = target if isinstance(target, str) else digest(plain(target.machine))
     return oc.tune(
         workload.output,
@@ -186,7 +186,7 @@ def tuned_schedule(
         sizes=weights,
         records=folder / f"{name}-{machine}.sqlite",
         progress=False,
-        **taken,
+        **tune_options,
         **arguments,
     )
 

@@ -21,11 +21,19 @@ from offcut.studies.errors import check_keys, refusal, text_of, texts_of, whole_
 from offcut.studies.loops_elsewhere import PEERS as LOOPS
 from offcut.studies.loops_elsewhere import compiled_elsewhere, loops_call
 from offcut.studies.model_peers import check_peer, model_calls
-from offcut.studies.models import DOORS, ModelTask, TorchTask, results_of
+from offcut.studies.models import FRONTENDS, ModelTask, TorchTask, results_of
 from offcut.studies.named import Named, digest_of_file, named
 from offcut.studies.tasks import Compiled, Operator, Task
 
-OURS = ("strategy", "schedule", "price", "microkernels", "threads", "door", *compile_options.KEYS)
+OURS = (
+    "strategy",
+    "schedule",
+    "price",
+    "microkernels",
+    "threads",
+    "frontend",
+    *compile_options.KEYS,
+)
 NO_WAY = "study: cannot measure a peer"
 """What the reason of a peer begins with that computes no such operator."""
 
@@ -248,15 +256,16 @@ def _contender(
     check_keys(table, ("name", *OURS), at)
     if not any(key in table for key in OURS):
         raise refusal(at, "it says nothing that competes", 'strategy = "auto"', 'peer = "numpy"')
-    if table.get("door", DOORS[0]) not in DOORS:
-        raise refusal(f"{at}.door", f"there is no door {table['door']!r}", ", ".join(DOORS))
+    if table.get("frontend", FRONTENDS[0]) not in FRONTENDS:
+        because = f"there is no frontend {table['frontend']!r}"
+        raise refusal(f"{at}.frontend", because, ", ".join(FRONTENDS))
     if "strategy" in table and "schedule" in table:
         raise refusal(at, "a schedule says all that a strategy would", "one of the two")
     identity: dict[str, Any] = {key: table[key] for key in OURS if key in table}
     identity["threads"] = threads_of(table, threads, at)
     options: dict[str, Any] = {"threads": identity["threads"]}
-    if "door" in table:
-        options["door"] = table["door"]
+    if "frontend" in table:
+        options["frontend"] = table["frontend"]
     options |= compile_options.check_options(table, identity, at, folder)
     if "strategy" in table:
         options["strategy"] = _strategy(table["strategy"], identity, at, folder)

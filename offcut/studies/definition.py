@@ -11,10 +11,10 @@ from typing import Any
 
 from offcut.errors import DescribeError
 from offcut.experiment.timing import ROUNDS
-from offcut.studies.asked import Goal, read_goals
 from offcut.studies.contenders import Contender, read_contenders
 from offcut.studies.entries import CALL, Entry, check_measure, read_entries
 from offcut.studies.errors import check_keys, number_of, refusal, text_of, whole_of
+from offcut.studies.goals import Goal, read_goals
 from offcut.studies.operators import read_operators, read_toml
 from offcut.studies.samples import cell_of
 from offcut.studies.short_form import shorten
@@ -45,7 +45,7 @@ class Definition:
     file      that says all this, in its short form where `short`
     limits    whether the limit of each row is measured before and after it
     patience  seconds that a call may be expected to last, by its rate in the rows before; a slower one is left out
-    asked     what the contenders are asked for
+    goals     thresholds that the contenders are compared with
     """
 
     name: str
@@ -62,12 +62,7 @@ class Definition:
     short: bool = False
     limits: bool = False
     patience: float = math.inf
-    asked: tuple[Goal, ...] = ()
-
-    @property
-    def goals(self) -> tuple[Goal, ...]:
-        """Return what is asked for; where the file asks for nothing, what is said of the baseline."""
-        return self.asked or (Goal((self.baseline,)),)
+    goals: tuple[Goal, ...] = ()
 
     @property
     def how(self) -> Mapping[str, Any]:
@@ -75,15 +70,15 @@ class Definition:
         how = {"seconds": self.seconds, "rounds": self.rounds, "seed": self.seed}
         return {**how, "limits": True} if self.limits else how
 
-    def narrowed(self, cells: str) -> Definition:
-        """Return the study of the rows whose operator and sizes have the regular expression `cells`, such as ``dense m=1,``.
+    def select_rows(self, cells: str) -> Definition:
+        """Return the study with the rows whose operator and sizes match the regular expression `cells`, such as ``dense m=1,``.
 
-        Raises DescribeError for what is no regular expression, and where no row is left.
+        Raises DescribeError for an invalid regular expression, and if no row matches.
         """
         try:
             pattern = re.compile(cells)
         except re.error as error:
-            because = f"{cells!r} is no regular expression: {error}"
+            because = f"{cells!r} is not a regular expression: {error}"
             raise DescribeError("study", "cannot read --cells", because=because) from error
         operators = []
         for operator in self.operators:
@@ -92,21 +87,21 @@ class Definition:
             )
             operators += [replace(operator, points=points)] if points else []
         if not operators:
-            every = f"{self.operators[0].name} {self.operators[0].points[0]}"
-            because = f"no row has {cells!r}; the first is {every}"
+            first = f"{self.operators[0].name} {self.operators[0].points[0]}"
+            because = f"no row matches {cells!r}; the first is {first}"
             raise DescribeError("study", "cannot measure nothing", because=because)
         return replace(self, operators=tuple(operators))
 
     def cells(self) -> Iterator[tuple[Operator, Point, Contender, str]]:
-        """Yield every cell: an operator at a vector of sizes, a contender, and what names it."""
+        """Yield every cell: an operator, a vector of sizes, a contender, and the key of the cell."""
         for operator in self.operators:
             for point in operator.points:
                 for contender in self.contenders:
                     entry = self.entry(contender.name)
                     if entry.takes(operator, point):
                         identity = entry.identity(contender.identity, operator)
-                        named = cell_of(operator.identity, point.sizes, identity, self.how)
-                        yield operator, point, contender, named
+                        cell = cell_of(operator.identity, point.sizes, identity, self.how)
+                        yield operator, point, contender, cell
 
     def entry(self, contender: str) -> Entry:
         """Return how the contender of that name takes part."""
@@ -135,7 +130,7 @@ def definition_of(
 
     Raises DescribeError as `read_definition`.
     """
-    check_keys(table, ("study", "operators", "contenders", "asked", "short"), file.name)
+    check_keys(table, ("study", "operators", "contenders", "goals", "short"), file.name)
     head = table.get("study", {})
     if not isinstance(head, Mapping):
         raise refusal(f"{file.name}, study", "it is no table", '[study]\nname = "layers"')
@@ -190,7 +185,7 @@ def definition_of(
         short,
         limits,
         patience,
-        read_goals(table.get("asked"), [one.name for one in contenders], baseline, file),
+        read_goals(table.get("goals"), [one.name for one in contenders], baseline, file),
     )
     if not short:
         return definition

@@ -103,11 +103,11 @@ class Described:
     def compiled(self, options: Mapping[str, Any]) -> CompiledKernel:
         """Return a kernel with these arguments of `oc.compile`.
 
-        Raises DescribeError for a door, which is that of a model.
+        Raises DescribeError for `frontend`, which applies to models of torch alone.
         """
-        if "door" in options:
-            because = "a door is that of a model of torch"
-            raise DescribeError("study", "cannot give a door to a kernel", because=because)
+        if "frontend" in options:
+            because = "frontend applies to models of torch alone"
+            raise DescribeError("study", "cannot take frontend for a kernel", because=because)
         if self.constants and not self._constants:
             self.task({size.name: size.min for size in self.program.sizes}, 0)
         constants = dict(self._constants)

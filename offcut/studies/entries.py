@@ -1,4 +1,4 @@
-"""How contenders take part in a study: what is measured of each, and on which operators; tables that stand for several contenders."""
+"""The measure and the operators of each contender of a study, and tables that expand to several contenders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEASURES: Mapping[str, str] = {
     "proof": "the part of a compile that proves what is lowered, in seconds",
     "first call": "seconds on the wall of the first call at a size, in a process that has met only the sizes before it",
 }
-"""What a cell may hold, by the name that a study's file has for it."""
+"""Descriptions of the measures, by their names in a study's file."""
 
 CALL, FIRST_CALL = "call", "first call"
 
@@ -38,56 +38,56 @@ class Entry:
     only: str = ""
 
     def takes(self, operator: Operator, point: Point) -> bool:
-        """Return whether there is such a cell; of a stream of first calls, the first one is no cell."""
+        """Return whether the contender has a cell here; the first point of a stream of first calls has none."""
         if re.search(self.only, operator.name) is None:
             return False
         return self.measure != FIRST_CALL or point != operator.points[0]
 
     def identity(self, contender: Mapping[str, Any], operator: Operator) -> Mapping[str, Any]:
-        """Return what names a contender in a cell: its identity, what is measured where that is not a call, and after which sizes."""
+        """Return the part of a cell's key that names the contender: its identity, the measure unless ``call``, and the stream of sizes."""
         if self.measure == CALL:
             return contender
-        found = {**contender, "measure": self.measure}
+        identity = {**contender, "measure": self.measure}
         if self.measure == FIRST_CALL:
-            found["stream"] = [dict(one.sizes) for one in operator.points]
-        return found
+            identity["stream"] = [dict(one.sizes) for one in operator.points]
+        return identity
 
 
 def read_entries(
     tables: Sequence[Mapping[str, Any]], measure: str, at: str
 ) -> tuple[list[dict[str, Any]], list[Entry]]:
-    """Return the tables of the contenders without what says how they take part, and that.
+    """Return the tables of the contenders without `measure` and `only`, and an entry for each.
 
     A table with ``each = {strategy = ["cut", "mask"], threads = [1, 2]}`` stands for four.
 
-    measure  of those that say nothing
+    measure  of tables that do not state one
 
-    Raises DescribeError for a measure that there is not, or an expression that is none.
+    Raises DescribeError for an unknown measure or an invalid regular expression.
     """
-    found: list[dict[str, Any]] = []
+    contenders: list[dict[str, Any]] = []
     entries: list[Entry] = []
     for number, table in enumerate(tables):
         place = f"{at}, contenders[{number}]"
         for one in expand_table(table, place):
             entries.append(_entry(one, measure, place))
-            found.append({key: one[key] for key in one if key not in ("measure", "only")})
-    return found, entries
+            contenders.append({key: one[key] for key in one if key not in ("measure", "only")})
+    return contenders, entries
 
 
 def check_measure(measure: str, at: str) -> None:
-    """Raise DescribeError where nothing of that name is measured."""
+    """Raise DescribeError for an unknown measure."""
     if measure not in MEASURES:
         raise refusal(at, f"nothing called {measure!r} is measured", ", ".join(MEASURES))
 
 
 def _entry(table: Mapping[str, Any], measure: str, at: str) -> Entry:
-    own, only = text_of(table, "measure", at, measure), text_of(table, "only", at)
-    check_measure(own, f"{at}.measure")
+    entry_measure, only = text_of(table, "measure", at, measure), text_of(table, "only", at)
+    check_measure(entry_measure, f"{at}.measure")
     try:
         re.compile(only)
     except re.error as error:
-        raise refusal(f"{at}.only", f"{only!r} is no regular expression: {error}") from error
-    return Entry(own, only)
+        raise refusal(f"{at}.only", f"{only!r} is not a regular expression: {error}") from error
+    return Entry(entry_measure, only)
 
 
 def expand_table(table: Mapping[str, Any], at: str) -> Iterator[dict[str, Any]]:
@@ -96,9 +96,9 @@ def expand_table(table: Mapping[str, Any], at: str) -> Iterator[dict[str, Any]]:
     A key of ``each`` may lead into a table: ``"tune.trials"``.
     """
     each = table.get("each")
-    rest = {key: value for key, value in table.items() if key != "each"}
+    common = {key: value for key, value in table.items() if key != "each"}
     if each is None:
-        yield rest
+        yield common
         return
     example = 'each = {strategy = ["cut", "mask"]}'
     if not isinstance(each, Mapping) or not each:
@@ -108,7 +108,7 @@ def expand_table(table: Mapping[str, Any], at: str) -> Iterator[dict[str, Any]]:
             raise refusal(f"{at}.each.{key}", f"{values!r} is no list of values", example)
     base = text_of(table, "name", at)
     for values in itertools.product(*each.values()):
-        one = deepcopy(rest)
+        one = deepcopy(common)
         for key, value in zip(each, values, strict=True):
             *outer, last = key.split(".")
             place = one

@@ -1,4 +1,4 @@
-"""A study's folder is measured into by one process at a time."""
+"""Lock the folder of a study: one process measures into it at a time."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ FILE = ".lock"
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder, which is made where it is not there; the system lets it go where the process ends.
+    """Hold the lock of a folder; create the folder if needed. The system releases the lock when the process ends.
 
-    Raises OffcutError where another process holds it.
+    Raises OffcutError if another process holds the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / FILE).open("a+") as file:

@@ -97,14 +97,14 @@ class _PythonExpressions(CExpressions):
     def floor(self, op: str, a: Expr, b: Expr, dtype: str) -> tuple[int, str]:
         return PRODUCT, f"{self.text(a, PRODUCT)} {op} {self.text(b, UNARY)}"
 
-    def converted(self, value: str, source: str, dtype: str) -> str:
-        return self.narrowed(value, dtype)
+    def convert(self, value: str, source: str, dtype: str) -> str:
+        return self.narrow(value, dtype)
 
-    def narrowed(self, text: str, dtype: str) -> str:
+    def narrow(self, text: str, dtype: str) -> str:
         return f"{self.type(dtype)}({text})"
 
-    def combined(self, op: str, dtype: str, a: str, b: str) -> str:
-        return f"{op}({a}, {b})" if op in ("min", "max") else super().combined(op, dtype, a, b)
+    def combine(self, op: str, dtype: str, a: str, b: str) -> str:
+        return f"{op}({a}, {b})" if op in ("min", "max") else super().combine(op, dtype, a, b)
 
     def function(self, op: str, dtype: str) -> str:
         name = super().function(op, "float64")
@@ -144,7 +144,7 @@ def _assignment(program: Program, writer: CExpressions, store: Store) -> str:
     if store.reduce == "sum":
         return f"{place} += {value}"
     if store.reduce is not None:
-        value = writer.combined(COMBINED[store.reduce], dtype, place, value)
+        value = writer.combine(COMBINED[store.reduce], dtype, place, value)
     return f"{place} = {value}"
 
 

@@ -1,4 +1,4 @@
-"""What a cell may hold beside the times of calls: what a cost model or a simulator says, a compile, its proof, a first call."""
+"""Measures of a cell other than the times of calls: predicted and simulated seconds, compile and proof times, first calls."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ class Cell:
 
 
 def read_measure(measure: str, cell: Cell) -> Mapping[str, Any]:
-    """Return fields of a `Sample`: seconds, clock, and what else is known.
+    """Return fields of a `Sample`: seconds, clock, and facts of the measure.
 
-    measure  a key of `MEASURES`, but ``call``
+    measure  a key of `MEASURES` other than ``call``
 
-    Raises OffcutError where the contender has no such thing.
+    Raises OffcutError if the measure does not apply to the contender.
     """
-    found = _READERS[measure](cell)
-    count = len(found["seconds"])
-    return {"calls": 1, "round": tuple(range(count)), "order": (0,) * count, **found}
+    fields = _READERS[measure](cell)
+    count = len(fields["seconds"])
+    return {"calls": 1, "round": tuple(range(count)), "order": (0,) * count, **fields}
 
 
 def _predicted(cell: Cell) -> Mapping[str, Any]:
-    """Return the closed form of a call."""
+    """Return the seconds of a call that the closed form predicts."""
     cost = _cost(cell, "predicted")
     return {"seconds": (cost.seconds,), "clock": "predicted", **_facts(cost)}
 
 
 def _simulated(cell: Cell) -> Mapping[str, Any]:
-    """Return what the simulator of the target takes for a call, beside the closed form."""
+    """Return the seconds of a call by the target's simulator, with those of the closed form."""
     cost = _cost(cell, "simulated")
     compiled = _ours(cell, "simulated").compiled(cell.operator)
     if not isinstance(compiled, CompiledKernel) or not compiled.kernel.code.target.is_simulator:
@@ -87,7 +87,7 @@ def _ours(cell: Cell, measure: str) -> Ours:
 
 
 def _facts(cost: Any) -> dict[str, Any]:
-    """Return what a cost says: energy, bytes, operations, and pieces as the way of the call."""
+    """Return the energy, bytes and operations of a cost, and its pieces as the way of the call."""
     pieces = getattr(cost, "pieces", ())
     units = sorted({getattr(piece, "microkernel", "") or "loops" for piece in pieces})
     count = f"{len(pieces)} piece" + ("s" if len(pieces) != 1 else "")
@@ -138,34 +138,34 @@ _READERS: Mapping[str, Callable[[Cell], Mapping[str, Any]]] = {
 
 
 def _in_processes(job: str, cell: Cell) -> list[dict[str, Any]]:
-    """Return what a job says in as many fresh processes as the study has rounds; remembered, since several cells read it."""
+    """Return the results of a job in fresh processes, one for each round of the study; cached, since several cells read them."""
     definition, operator = cell.definition, cell.operator
     points = json.dumps([dict(one.sizes) for one in operator.points])
     file = str(definition.file.resolve())
-    known = (job, file, operator.name, cell.contender.name, points)
-    return _processes(*known, definition.rounds, definition.seed)
+    key = (job, file, operator.name, cell.contender.name, points)
+    return _processes(*key, definition.rounds, definition.seed)
 
 
 @cache
 def _processes(
     job: str, file: str, operator: str, contender: str, points: str, rounds: int, seed: int
 ) -> list[dict[str, Any]]:
-    found = []
+    results = []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory(prefix="offcut-study-") as folder:
-            own = {"OFFCUT_CACHE": folder} if job == "compile" else {}
+            cache_setting = {"OFFCUT_CACHE": folder} if job == "compile" else {}
             path = os.pathsep.join(filter(None, sys.path))
-            done = subprocess.run(
+            process = subprocess.run(
                 [sys.executable, "-m", "offcut.studies.fresh_process", job],
                 input=json.dumps([file, operator, contender, json.loads(points), seed]),
                 capture_output=True,
                 text=True,
                 check=False,
-                env={**os.environ, "PYTHONPATH": path, "OFFCUT_PROCESSES": "1", **own},
+                env={**os.environ, "PYTHONPATH": path, "OFFCUT_PROCESSES": "1", **cache_setting},
                 cwd=Path(file).parent,
             )
-        if done.returncode != 0:
-            last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+        if process.returncode != 0:
+            last = (process.stderr.strip().splitlines() or [f"status {process.returncode}"])[-1]
             raise OffcutError("study", f"cannot measure {contender}", because=last)
-        found.append(json.loads(done.stdout.strip().splitlines()[-1]))
-    return found
+        results.append(json.loads(process.stdout.strip().splitlines()[-1]))
+    return results

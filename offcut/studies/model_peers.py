@@ -13,11 +13,11 @@ from offcut.studies.errors import refusal
 from offcut.studies.models import ModelTask, TorchTask, results_of
 
 Call = tuple[Callable[[], Any], Callable[[Any], tuple[Array, ...]]]
-"""A call, and what takes its results from what it returns."""
+"""A call, and a function from its return value to the result arrays."""
 
 
 def check_peer(peer: str, package: str) -> None:
-    """Raises DescribeError where the package of a peer is not installed."""
+    """Raise DescribeError if the package of a peer is not installed."""
     if find_spec(package) is None:
         because, help = f"{package} is not installed", f"pip install {package}"
         raise refusal(peer, because, help, what=f"cannot measure {peer}")
@@ -26,7 +26,7 @@ def check_peer(peer: str, package: str) -> None:
 def model_calls(
     peer: str, threads: int, task: ModelTask | TorchTask
 ) -> Callable[[ModelTask | TorchTask], Call]:
-    """Return what gives a library's call of a model, at the sizes of a task; the library prepares the model once.
+    """Return a function from a task to the library's call of the model at its sizes; the model is prepared once.
 
     task  of the model, at any sizes
 
@@ -84,8 +84,8 @@ def _onnxruntime(threads: int, first: ModelTask) -> Callable[[ModelTask | TorchT
     names = [one.name for one in session.get_inputs()]
 
     def call(task: ModelTask | TorchTask) -> Call:
-        given = _exported(task).feed
-        feed = {name: given[name] for name in names}
+        arrays = _exported(task).feed
+        feed = {name: arrays[name] for name in names}
         return (lambda: session.run(None, feed)), results_of
 
     return call

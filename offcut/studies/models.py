@@ -23,10 +23,10 @@ from offcut.studies.onnx_reference import exact_results
 from offcut.studies.sizes import Values
 from offcut.studies.tasks import TOLERANCE, Exact, Task, drawn
 
-TAKEN = ("threads", "target")
+MODEL_OPTIONS = ("threads", "target")
 """Arguments of a contender that a model takes; another one is refused."""
-DOORS = ("torch", "onnx")
-"""By which a module of torch is taken: `offcut.from_torch`, or `offcut.from_onnx` of the file that torch exports."""
+FRONTENDS = ("torch", "onnx")
+"""Importers of a module of torch: `offcut.from_torch`, or `offcut.from_onnx` of the file that torch exports."""
 
 
 def model_workload(
@@ -51,7 +51,7 @@ def model_workload(
     return OnnxWorkload(file, dict(values)), {"model": digest_of_file(file)}
 
 
-def _options(options: Mapping[str, Any], taken: Sequence[str] = TAKEN) -> dict[str, Any]:
+def _options(options: Mapping[str, Any], taken: Sequence[str] = MODEL_OPTIONS) -> dict[str, Any]:
     """Return those arguments that a model takes.
 
     Raises DescribeError for another one.
@@ -272,11 +272,11 @@ class TorchWorkload:
         return Task(dict(sizes), operands, {}, kind, flop, moved, lambda: self.exact(given), model)
 
     def compiled(self, options: Mapping[str, Any]) -> CompiledModel:
-        """Return the module, taken by one of `DOORS` with each axis free that varies with the sizes."""
+        """Return the module, imported by one of `FRONTENDS`, with each axis that varies with the sizes dynamic."""
         import torch
 
-        taken = _options(options, (*TAKEN, "door"))
-        if taken.pop("door", DOORS[0]) == "onnx":
+        taken = _options(options, (*MODEL_OPTIONS, "frontend"))
+        if taken.pop("frontend", FRONTENDS[0]) == "onnx":
             return CompiledModel(oc.from_onnx(self.file(), **taken))
         free = tuple(dict.fromkeys(axes, torch.export.Dim.AUTO) for axes in self.free)
         with torch.no_grad():

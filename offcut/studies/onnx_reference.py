@@ -25,9 +25,9 @@ def exact_results(file: bytes, feed: Mapping[str, Array]) -> tuple[tuple[Array, 
 
     try:
         wide = ReferenceEvaluator(widened(onnx.load_from_string(file)))
-        given = {name: _widened_array(array) for name, array in feed.items()}
+        wide_feed = {name: _widened_array(array) for name, array in feed.items()}
         return tuple(
-            map(np.asarray, wide.run(None, given))
+            map(np.asarray, wide.run(None, wide_feed))
         ), "onnx's reference evaluator in float64"
     except Exception:  # an operator that the evaluator lacks, or cannot compute: of any kind
         if not is_installed("onnxruntime"):

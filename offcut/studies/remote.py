@@ -105,8 +105,8 @@ def _measured(cells: Cells) -> Result:
     argument = (*_WORK.reading, cells)
     ended = _WORK.children.run("offcut.studies.remote:measure_cells", argument, MAX_SILENCE)
     if ended.ending is Ending.RETURNED:
-        found: Result = ended.value
-        return found
+        result: Result = ended.value
+        return result
     if len(cells) > 1:
         each = [_measured((cell,)) for cell in cells]
         samples = (sample for result in each for sample in result.samples)

@@ -37,7 +37,7 @@ class Row:
 
     @property
     def peers(self) -> tuple[str, ...]:
-        """Return the contenders that are something else than offcut."""
+        """Return the contenders other than offcut."""
         return tuple(name for name, one in self.samples.items() if one.peer)
 
     @property
@@ -54,7 +54,7 @@ class Row:
         return (sample.flop if self.unit == "GFLOP/s" else sample.moved) / seconds / 1e9
 
     def seconds(self, contender: str) -> float | None:
-        """Return a contender's median; None where it has none."""
+        """Return the median seconds of a contender; None without times."""
         sample = self.samples.get(contender)
         return median(sample) if sample is not None and sample.seconds else None
 
@@ -64,14 +64,14 @@ class Row:
         return min(timed)[1] if timed else None
 
     def over(self, contender: str | None, baseline: str | None) -> Ratio | None:
-        """Return the baseline's time over that of a contender: above 1, the contender is faster; None where one lacks."""
+        """Return the baseline's time over the contender's (above 1: the contender is faster); None if either was not measured."""
         this, other = (self.samples.get(name or "") for name in (contender, baseline))
         if this is None or other is None or not this.seconds or not other.seconds:
             return None
         return ratio(other, this)
 
     def share(self, contender: str | None) -> float | None:
-        """Return the part of the limit that a contender reaches; None where either is unknown."""
+        """Return the share of the limit that a contender reaches, from 0 to about 1; None if either is unknown."""
         sample = self.samples.get(contender or "")
         if sample is None or not sample.seconds or not sample.limit:
             return None

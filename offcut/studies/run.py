@@ -108,7 +108,7 @@ def study(
     Raises DescribeError for a file that cannot be read, OffcutError for a folder that cannot be written or that another process
     measures into, TargetError for a pool without devices.
     """
-    definition = read_definition(Path(file), seconds_per_cell, short).narrowed(cells)
+    definition = read_definition(Path(file), seconds_per_cell, short).select_rows(cells)
     workers = None if pool is None else pool_of(pool, "study")
     folder = folder_of(definition, Path(file), out)
     return run_study(definition, folder, retry=retry, pool=workers)
@@ -157,8 +157,8 @@ def run_study(
     cells = {cell for _, _, _, cell in definition.cells()}
     failed = [samples[cell].failed for cell in cells if cell in samples and samples[cell].failed]
     wrong = sum(1 for one in failed if one.startswith(WRONG))
-    asked = {cell for group in groups for cell in group.cells}
-    remaining = len((cells & kept.keys()) - asked)
+    new_cells = {cell for group in groups for cell in group.cells}
+    remaining = len((cells & kept.keys()) - new_cells)
     by_name = {table.name: table for table in tables}
     return Outcome(folder, done, remaining, len(failed), wrong, left, by_name)
 
@@ -204,22 +204,22 @@ def measure_groups(
         return 0, 0
     where = environment()
     count = sum(len(group.cells) for group in groups)
-    done, begun = 0, time.monotonic()
+    done, start = 0, time.monotonic()
     limits = Limits(definition.threads) if definition.limits else None
     rates: dict[tuple[str, str], float] = {}
     with _progress() as bar:
         task = bar.add_task(definition.name, total=count)
         for number, group in enumerate(groups):
-            if number and time.monotonic() - begun > seconds:
+            if number and time.monotonic() - start > seconds:
                 return done, len(groups) - number
             bar.update(task, description=f"{group.operator.name} {group.point}"[:48])
             samples: dict[str, Sample] = {}
-            known = {
+            known_rates = {
                 who: rate
                 for (operator, who), rate in rates.items()
                 if operator == group.operator.name
             }
-            for sample in group_samples(definition, group, limits, known):
+            for sample in group_samples(definition, group, limits, known_rates):
                 write_sample(definition, folder, sample, where)
                 samples[sample.contender] = sample
                 if sample.seconds and (sample.flop or sample.moved):
@@ -351,8 +351,8 @@ def measured_group(
         for cell, one in ready.items()
         if one.simulated is not None
     }
-    timed = {cell: one for cell, one in ready.items() if cell not in simulated}
-    timings, load, clock = _in_turns(definition, group, timed, failed)
+    measurable = {cell: one for cell, one in ready.items() if cell not in simulated}
+    timings, load, clock = _in_turns(definition, group, measurable, failed)
     timings = {**timings, **simulated}
     if before is not None and limits is not None:
         after = limits.now(task.flop, task.moved, task.kind)

@@ -59,14 +59,14 @@ def shorten(definition: Definition, table: Any, at: str) -> Definition:
 
 def _matching(every: Sequence[T], pattern: str, at: str, what: str) -> list[T]:
     try:
-        found = [one for one in every if re.search(pattern, getattr(one, "name", ""))]
+        matching = [one for one in every if re.search(pattern, getattr(one, "name", ""))]
     except re.error as error:
-        because = f"{pattern!r} is no regular expression: {error}"
+        because = f"{pattern!r} is not a regular expression: {error}"
         raise refusal(f"{at}.{what}s", because) from error
-    if not found:
+    if not matching:
         listed = ", ".join(getattr(one, "name", "") for one in every)
         raise refusal(f"{at}.{what}s", f"no {what} has {pattern!r} in its name", listed)
-    return found
+    return matching
 
 
 def spread(points: Sequence[Point], count: int) -> tuple[Point, ...]:

@@ -67,16 +67,16 @@ def sweep(
     check_letters(contraction, fixed, ranges)
     _check_strategies(strategies)
     loaded = load_peers([name for name in peers if ":" not in name])
-    found = [name for name in dict.fromkeys(peers) if name not in loaded.missing]
-    tables = _tables(contraction, fixed, extents, dict.fromkeys(strategies), found, packed)
+    installed = [name for name in dict.fromkeys(peers) if name not in loaded.missing]
+    tables = _tables(contraction, fixed, extents, dict.fromkeys(strategies), installed, packed)
     tables["study"] |= {"seconds_per_cell": seconds_per_cell, "patience": seconds_per_cell}
     definition = definition_of(tables, Path("sweep.toml"))
     constants = ", ".join(definition.operators[0].identity["constants"]) or "none"
     how = f"packed constants: {constants}; one thread, {seconds_per_cell:g} s per cell"
     facts = (f"machine: {describe()}", definition.operators[0].name, how)
     console = wide_console()
-    said = [_sizes_text(letters, x, sizes) for letters, x in extents.items()]
-    for line in (*said, how):
+    size_lines = [_sizes_text(letters, x, sizes) for letters, x in extents.items()]
+    for line in (*size_lines, how):
         console.print(line, highlight=False, style="dim", soft_wrap=True)
     rows: list[Row] = []
     tell = _teller(definition, csv, facts, rows, console, [*ranges])
@@ -122,14 +122,14 @@ def _tables(
 
 def _check_strategies(names: Sequence[str]) -> None:
     """Refuse a name of no strategy; one's own is ``module:function``."""
-    known = ("auto", "mix", *(strategy.name for strategy in STRATEGIES))
+    strategy_names = ("auto", "mix", *(strategy.name for strategy in STRATEGIES))
     for name in names:
-        if ":" not in name and name.partition("(")[0] not in known:
+        if ":" not in name and name.partition("(")[0] not in strategy_names:
             raise DescribeError(
                 "sweep",
                 f"there is no strategy {name!r}",
                 at=f"--strategies {name}",
-                because=f"the strategies are {', '.join(known)}",
+                because=f"the strategies are {', '.join(strategy_names)}",
                 help=("module:function, a generator of tiles of one's own",),
             )
 
@@ -148,7 +148,7 @@ def read_sizes(texts: Sequence[str], points: int | None) -> dict[str, tuple[int,
     """
     if points is not None and len(texts) > 1:
         points = max(2, round(points ** (1 / len(texts))))
-    found: dict[str, tuple[int, ...]] = {}
+    extents: dict[str, tuple[int, ...]] = {}
     texts_by_letter: dict[str, str] = {}
     for text in texts:
         letters, values = _values_of(text)
@@ -163,8 +163,8 @@ def read_sizes(texts: Sequence[str], points: int | None) -> dict[str, tuple[int,
                 )
             texts_by_letter[letter] = text
         is_long = isinstance(values, range) and points is not None and len(values) > points
-        found[letters] = sample(values, points or 2) if is_long else tuple(values)  # type: ignore[arg-type]
-    return found
+        extents[letters] = sample(values, points or 2) if is_long else tuple(values)  # type: ignore[arg-type]
+    return extents
 
 
 def _values_of(text: str) -> tuple[str, Sequence[int]]:
@@ -249,7 +249,7 @@ def _print(
         count = outcome.left + len(rows)
         line = f"{outcome.left} of {count} cells are not measured: the seconds are over"
         console.print(line, style="yellow", highlight=False)
-    for name in ("rows", "asked"):
+    for name in ("rows", "goals"):
         if name in outcome.tables:
             console.print(as_rich(outcome.tables[name]))
     lines = (", ".join(versions), *(f"missing: {name} is not installed" for name in missing))

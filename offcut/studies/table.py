@@ -102,14 +102,14 @@ def as_html(table: Table) -> str:
 
 def as_rich(table: Table) -> RichTable:
     """Return a table as a terminal shows it, a line between operators."""
-    made = RichTable(title=escape(table.caption), title_justify="left")
+    grid = RichTable(title=escape(table.caption), title_justify="left")
     for position, name in enumerate(table.columns):
-        made.add_column(
+        grid.add_column(
             escape(name), justify="left" if position < table.texts else "right", overflow="fold"
         )
     for number, row in enumerate(table.rows):
         is_grouped = table.texts > 1 and table.columns[0] == "operator"
         if number and is_grouped and table.rows[number - 1][0] != row[0]:
-            made.add_section()
-        made.add_row(*map(escape, row))
-    return made
+            grid.add_section()
+        grid.add_row(*map(escape, row))
+    return grid

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from offcut.experiment.timing import Ratio, Timing, median_interval
-from offcut.studies.asked import Goal
+from offcut.studies.goals import Goal
 from offcut.studies.results import Results
 from offcut.studies.rows import Row
 from offcut.studies.samples import WRONG
@@ -16,10 +16,10 @@ from offcut.studies.target_tables import target_tables
 
 
 def tables(results: Results) -> Iterator[Table]:
-    """Yield the tables: speed over the baseline, what was asked for, the rows, the cells, latency over the distribution of sizes, regret, predictions."""
+    """Yield the tables: speed over the baseline, the goals, the rows, the cells, latency over the distribution of sizes, regret, predictions."""
     if len(results.contenders) > 1:
         yield _summary(results)
-    yield asked_table(results.definition.goals, results.rows)
+    yield goals_table(results.definition.goals, results.rows)
     yield rows_table(results.rows, results.definition.baseline, results.contenders)
     yield cells_table(results.rows, results.definition.baseline, results.contenders)
     yield _latency(results)
@@ -60,11 +60,11 @@ def _summary(results: Results) -> Table:
     return Table("speed", caption, ("operator", *others), tuple(rows))
 
 
-def asked_table(goals: Iterable[Goal], rows: Sequence[Row]) -> Table:
-    """Return what is asked of contenders beside what was measured."""
+def goals_table(goals: Iterable[Goal], rows: Sequence[Row]) -> Table:
+    """Return the goals with the measured values, a line for each threshold."""
     lines = tuple(line for goal in goals for line in goal.lines(rows))
-    caption = "What is asked for, and what was measured; above 1, the contender is faster."
-    return Table("asked", caption, ("what", "asked", "measured", "where"), lines, 4)
+    caption = "The goals, and the measured values; above 1, the contender is faster."
+    return Table("goals", caption, ("what", "goal", "measured", "where"), lines, 4)
 
 
 def rows_table(rows: Sequence[Row], contender: str, contenders: Sequence[str]) -> Table:
@@ -130,7 +130,7 @@ def cells_table(measured: Sequence[Row], baseline: str, contenders: Sequence[str
     """Return each cell's median with its and the baseline's time over it; axes that all operators have are columns, too."""
     rows = []
     axes = {tuple(row.sizes) for row in measured}
-    named = next(iter(axes)) if len(axes) == 1 else ()
+    axis_columns = next(iter(axes)) if len(axes) == 1 else ()
     for row in measured:
         for name in contenders:
             one = row.samples.get(name)
@@ -160,7 +160,7 @@ def cells_table(measured: Sequence[Row], baseline: str, contenders: Sequence[str
                         one.clock,
                         "yes" if is_loaded(one) else "no",
                     ),
-                    *(str(row.sizes[axis]) for axis in named),
+                    *(str(row.sizes[axis]) for axis in axis_columns),
                 )
             )
     columns = (
@@ -176,7 +176,7 @@ def cells_table(measured: Sequence[Row], baseline: str, contenders: Sequence[str
             "predicted J",
             "predicted bytes",
         ),
-        *("rounds", "calls", "clock", "loaded", *named),
+        *("rounds", "calls", "clock", "loaded", *axis_columns),
     )
     caption = (
         "Medians of a call with their 95 % intervals; errors are parts of the largest element."
@@ -189,9 +189,11 @@ def _latency(results: Results) -> Table:
     rows = []
     for operator in results.definition.operators:
         for name in results.contenders:
-            found = results.latency(name, results.of(operator.name))
-            if found:
-                rows.append((operator.name, name, *(f"{found[p] * 1e6:.4g}" for p in PERCENTILES)))
+            percentiles = results.latency(name, results.of(operator.name))
+            if percentiles:
+                rows.append(
+                    (operator.name, name, *(f"{percentiles[p] * 1e6:.4g}" for p in PERCENTILES))
+                )
     clocks = sorted({one.clock for one in results.samples if one.seconds})
     caption = f"Percentiles of a call in µs over the distribution of sizes, by {', '.join(clocks) or 'no clock'}."
     return Table(

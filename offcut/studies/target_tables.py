@@ -32,13 +32,13 @@ def target_tables(results: Results) -> Iterator[Table]:
 
 def _targets(results: Results) -> dict[str, str]:
     """Return the target of each contender of ours, by machine where one is named."""
-    found = {}
+    targets = {}
     for one in results.definition.contenders:
         if not one.is_peer:
             target = one.identity.get("target", "cpu")
             machine = one.identity.get("machine")
-            found[one.name] = f"{target}, {machine}" if machine else str(target)
-    return found
+            targets[one.name] = f"{target}, {machine}" if machine else str(target)
+    return targets
 
 
 def _winners(results: Results, targets: Mapping[str, str]) -> Table:
@@ -46,16 +46,18 @@ def _winners(results: Results, targets: Mapping[str, str]) -> Table:
     rows = []
     for row in results.rows:
         for target in dict.fromkeys(targets.values()):
-            own = {name: one for name, one in _timed(row).items() if targets.get(name) == target}
-            if not own:
+            on_target = {
+                name: one for name, one in _timed(row).items() if targets.get(name) == target
+            }
+            if not on_target:
                 continue
-            best = min(own, key=lambda name: median(own[name]))
-            sample = own[best]
-            slowest = max(median(one) for one in own.values()) / median(sample)
+            best = min(on_target, key=lambda name: median(on_target[name]))
+            sample = on_target[best]
+            slowest = max(median(one) for one in on_target.values()) / median(sample)
             rows.append(
                 (
                     *(row.operator, row.name, target, best, sample.way),
-                    *(str(len(own)), f"{median(sample) * 1e6:.4g}", f"{slowest:.2f}"),
+                    *(str(len(on_target)), f"{median(sample) * 1e6:.4g}", f"{slowest:.2f}"),
                     f"{sample.energy * 1e6:.4g}" if sample.energy else NONE,
                 )
             )
@@ -74,10 +76,10 @@ def _energies(results: Results) -> Table:
     for operator in results.definition.operators:
         cells = results.of(operator.name)
         for name in results.contenders:
-            found = [row.samples[name] for row in cells if name in row.samples]
-            each = [1e12 * one.energy / one.flop for one in found if one.energy and one.flop]
+            samples = [row.samples[name] for row in cells if name in row.samples]
+            each = [1e12 * one.energy / one.flop for one in samples if one.energy and one.flop]
             if each:
-                totals = [one.energy * 1e6 for one in found if one.energy and one.flop]
+                totals = [one.energy * 1e6 for one in samples if one.energy and one.flop]
                 ends = (f"{min(totals):.4g}", f"{max(totals):.4g}")
                 mean = f"{statistics.geometric_mean(each):.4g}"
                 rows.append((operator.name, name, str(len(each)), mean, *ends))

@@ -187,14 +187,14 @@ def _drawn(
         return rng.integers(ends.min, ends.max, extents, element, endpoint=True)
     if how == "positive":
         return (0.5 + rng.random(extents)).astype(element)
-    made = rng.standard_normal(extents, np.float32).astype(np.float64)
+    values = rng.standard_normal(extents, np.float32).astype(np.float64)
     if how == "small":
-        made /= 2.5 * extents[0]
+        values /= 2.5 * extents[0]
     elif how == "dominant":
-        made[np.diag_indices(extents[0])] = 4.0 * extents[0]
+        values[np.diag_indices(extents[0])] = 4.0 * extents[0]
     elif how == "definite":
-        made = made @ made.T + extents[0] * np.eye(extents[0])
-    return made.astype(element)
+        values = values @ values.T + extents[0] * np.eye(extents[0])
+    return values.astype(element)
 
 
 def at_page_offset(array: Array, number: int) -> Array:

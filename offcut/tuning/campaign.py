@@ -251,7 +251,7 @@ class Campaign:
 
     def _record(self, measured: Measured, explorer: str) -> Measured:
         """Return what became of a schedule, its times made comparable, and recorded."""
-        one = self.log.reference.scaled(measured)
+        one = self.log.reference.scale(measured)
         self.log.add(one, explorer, self.expected.by_sizes(one.schedule))
         return one
 

@@ -37,16 +37,18 @@ from offcut.tuning.problem import Measured, Problem, Time
 
 
 class TrialLog:
-    """The measurements of one problem: those that records know, and each new one, recorded as soon as it is told.
+    """The measurements of one problem: recorded ones, and new ones, which are recorded as soon as they are added.
 
-    records  None: nothing is known, and nothing is kept
+    records  None: nothing is recorded
     default  the target's own schedule, to whose first times all others are scaled
     """
 
     def __init__(self, records: Records | None, problem: Problem, default: Schedule) -> None:
         self.records, self.problem, self.keeps_origins = records, problem, False
-        own = (trial for trial in self.trials if trial.schedule == str(default))
-        self.reference = DriftReference.of(record for trial in own for record in trial.records)
+        default_trials = (trial for trial in self.trials if trial.schedule == str(default))
+        self.reference = DriftReference.from_records(
+            record for trial in default_trials for record in trial.records
+        )
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -56,17 +58,17 @@ class TrialLog:
         return self.records.trials(self.problem.program, self.problem.machine, offcut.__version__)
 
     def outcomes(self, counts: Callable[[Record], bool] = lambda _: True) -> dict[str, Measured]:
-        """Return what became of schedules, by their texts, as far as records of the problem's seed say it at all of its sizes.
+        """Return the outcomes of schedules by their texts: of those with records of the problem's seed at all of its sizes.
 
-        counts  which records are asked
+        counts  predicate of the records to use
         """
-        found: dict[str, Measured] = {}
+        outcomes: dict[str, Measured] = {}
         for trial in self.trials:
-            kept = [r for r in trial.records if r.seed == self.problem.seed and counts(r)]
-            made = _measured(trial.schedule, kept, self.problem)
-            if made is not None:
-                found[trial.schedule] = made
-        return found
+            records = [r for r in trial.records if r.seed == self.problem.seed and counts(r)]
+            measured = _measured(trial.schedule, records, self.problem)
+            if measured is not None:
+                outcomes[trial.schedule] = measured
+        return outcomes
 
     def add(self, measured: Measured, explorer: str, predicted: Mapping[Sizes, float]) -> None:
         """Record what became of a schedule, and, with the first of them, what its program and place are.
@@ -83,7 +85,7 @@ class TrialLog:
 
 
 def _measured(text: str, records: Sequence[Record], problem: Problem) -> Measured | None:
-    """Return what records say of a schedule; None where they do not say all."""
+    """Return the recorded measurement of a schedule; None if a size is missing."""
     try:
         schedule = Schedule.parse(text)
     except OffcutError:
@@ -103,24 +105,24 @@ def _measured(text: str, records: Sequence[Record], problem: Problem) -> Measure
 
 @dataclass
 class DriftReference:
-    """Seconds of the default schedule by sizes, to which all times are scaled; what is known first stays.
+    """First measured seconds of the default schedule by sizes; all times are scaled to them.
 
-    by_batch  of the default's kernel in each batch, in order
+    by_batch  seconds of the default's kernel in each batch, in order, by sizes
     """
 
     seconds: dict[object, float] = field(default_factory=dict)
     by_batch: dict[object, list[float]] = field(default_factory=dict, init=False)
 
     @staticmethod
-    def of(records: Iterable[Record]) -> DriftReference:
-        """Return what records of the default schedule, in order of writing, say."""
-        found = DriftReference()
+    def from_records(records: Iterable[Record]) -> DriftReference:
+        """Return the reference from records of the default schedule, in order of writing."""
+        reference = DriftReference()
         for one in records:
             if one.seconds:
-                found._at(one.sizes, one.seconds)
-        return found
+                reference._anchor(one.sizes, one.seconds)
+        return reference
 
-    def scaled(self, one: Measured) -> Measured:
+    def scale(self, one: Measured) -> Measured:
         """Return a candidate with its times as they were when the default was first measured.
 
         What has no reference stays as it is. `Measured.reference` stays, so that what was read from the clock is
@@ -130,20 +132,20 @@ class DriftReference:
             return one
         times = []
         for time, reference in zip(one.times, one.reference, strict=False):
-            seconds = time.seconds * self._at(time.sizes, reference) / reference
-            known = self.by_batch.setdefault(key_of(time.sizes), [])
-            if known[-1:] != [reference]:  # all candidates of a batch have the same
-                known.append(reference)
-            spread = hypot(time.spread, self.between(time.sizes))
+            seconds = time.seconds * self._anchor(time.sizes, reference) / reference
+            references = self.by_batch.setdefault(key_of(time.sizes), [])
+            if references[-1:] != [reference]:  # all candidates of a batch have the same
+                references.append(reference)
+            spread = hypot(time.spread, self.batch_spread(time.sizes))
             times.append(Time(time.sizes, seconds, spread))
         return replace(one, times=tuple(times) or one.times)
 
-    def between(self, sizes: Mapping[str, int]) -> float:
-        """Return the distance of the quartiles over the median that a time has from one batch to the next; 0 where nothing is known."""
+    def batch_spread(self, sizes: Mapping[str, int]) -> float:
+        """Return the spread of a time between batches, (third − first quartile) / median; 0 with fewer than two batches."""
         references = self.by_batch.get(key_of(sizes), [])
         steps = [after / before for before, after in pairwise(references)]
         return sqrt(2) * median(abs(step / median(steps) - 1) for step in steps) if steps else 0.0
 
-    def _at(self, sizes: Mapping[str, int], seconds: float) -> float:
-        """Return the seconds at these sizes; `seconds` where nothing was known."""
+    def _anchor(self, sizes: Mapping[str, int], seconds: float) -> float:
+        """Return the anchor at these sizes, in seconds; set it to `seconds` if there is none."""
         return self.seconds.setdefault(key_of(sizes), seconds)

@@ -173,27 +173,27 @@ study: cannot read the study
   help     the inputs are A, B""",
     ),
     "a goal of no contender": (
-        HEAD + DENSE + AUTO + '[[asked]]\nover = "torch"\nmean = 1.1\n',
+        HEAD + DENSE + AUTO + '[[goals]]\nover = "torch"\nmean = 1.1\n',
         """\
 study: cannot read the study
-  at       study.toml, asked[0].over
+  at       study.toml, goals[0].over
   because  there is no contender 'torch'
   help     auto""",
     ),
-    "a goal beside a number": (
-        HEAD + DENSE + AUTO + "[[asked]]\nbeside = 3\n",
+    "a reference that is a number": (
+        HEAD + DENSE + AUTO + "[[goals]]\nreference = 3\n",
         """\
 study: cannot read the study
-  at       study.toml, asked[0].beside
+  at       study.toml, goals[0].reference
   because  3 is neither sizes nor an operator
-  help     beside = {m = 1024} or beside = "another operator\"""",
+  help     reference = {m = 1024} or reference = "another operator\"""",
     ),
     "an expression that is none": (
-        HEAD + DENSE + AUTO + '[[asked]]\noperators = "("\n',
+        HEAD + DENSE + AUTO + '[[goals]]\noperators = "("\n',
         """\
 study: cannot read the study
-  at       study.toml, asked[0].operators
-  because  '(' is no regular expression: missing ), unterminated subpattern at position 0""",
+  at       study.toml, goals[0].operators
+  because  '(' is not a regular expression: missing ), unterminated subpattern at position 0""",
     ),
     "limits that are no answer": (
         HEAD + "limits = 1\n" + DENSE + AUTO,
@@ -211,12 +211,12 @@ study: cannot read the study
   because  the axis 'm' has sizes twice
   help     "m, n" alone""",
     ),
-    "a door that is none": (
-        HEAD + DENSE + '[[contenders]]\ndoor = "tflite"\n',
+    "an unknown frontend": (
+        HEAD + DENSE + '[[contenders]]\nfrontend = "tflite"\n',
         """\
 study: cannot read the study
-  at       study.toml, contenders[0].door
-  because  there is no door 'tflite'
+  at       study.toml, contenders[0].frontend
+  because  there is no frontend 'tflite'
   help     torch, onnx""",
     ),
     "an operator that offcut lacks": (

@@ -76,12 +76,12 @@ def test_a_ratio_of_a_table_is_that_of_the_fastest_other_over_the_first(
     wrong = harness.row_of("calls", "wrong", times, wrong={"ours": "off"})
     text = io.StringIO()
     Console(file=text, width=120).print(
-        harness.table([row, wrong], "ms", "over", asked={"small": "≤ 2"})
+        harness.table([row, wrong], "ms", "over", goals={"small": "≤ 2"})
     )
 
-    assert harness.over(row)[0].value == 0.5
-    assert harness.over(row, "third")[1] == "calls small, third"
-    assert harness.over(wrong)[1] == "calls wrong, third"
+    assert harness.ratio_to_best(row)[0].value == 0.5
+    assert harness.ratio_to_best(row, "third")[1] == "calls small, third"
+    assert harness.ratio_to_best(wrong)[1] == "calls wrong, third"
     lines = [
         [part.strip() for part in line.split("│")[1:-1]] for line in text.getvalue().splitlines()
     ]
@@ -93,13 +93,13 @@ def test_what_a_fresh_process_says_is_read_and_a_failure_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.syspath_prepend(BENCH)
-    fresh = importlib.import_module("harness").fresh
+    run_case = importlib.import_module("harness").run_case
     file = tmp_path / "bench.py"
     file.write_text("import os, sys; print([float(sys.argv[2]), os.environ['X']].__len__() + 0.5)")
 
-    assert fresh(str(file), "case", 1, X="y") == 2.5
+    assert run_case(str(file), "case", 1, X="y") == 2.5
     file.write_text("raise SystemExit('no such thing')")
-    assert fresh(str(file), "case") is None
+    assert run_case(str(file), "case") is None
     assert capsys.readouterr().out == "case: not measured: no such thing\n"
 
 

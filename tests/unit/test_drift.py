@@ -30,20 +30,20 @@ def record(n: int, seconds: float) -> Record:
 def test_the_first_batch_stays_and_later_ones_are_as_if_measured_then() -> None:
     anchor = DriftReference()
 
-    assert seconds(anchor.scaled(measured({1: 2.0, 9: 3.0}, (4.0, 8.0)))) == [2.0, 3.0]
-    assert seconds(anchor.scaled(measured({1: 3.0, 9: 3.0}, (6.0, 4.0)))) == [2.0, 6.0]
+    assert seconds(anchor.scale(measured({1: 2.0, 9: 3.0}, (4.0, 8.0)))) == [2.0, 3.0]
+    assert seconds(anchor.scale(measured({1: 3.0, 9: 3.0}, (6.0, 4.0)))) == [2.0, 6.0]
 
 
 def test_what_records_know_first_is_the_anchor_at_its_sizes() -> None:
-    anchor = DriftReference.of([record(1, 4.0), record(1, 5.0)])
+    anchor = DriftReference.from_records([record(1, 4.0), record(1, 5.0)])
 
-    assert seconds(anchor.scaled(measured({1: 3.0, 9: 3.0}, (8.0, 8.0)))) == [1.5, 3.0]
-    assert seconds(anchor.scaled(measured({9: 3.0}, (16.0,)))) == [1.5]
+    assert seconds(anchor.scale(measured({1: 3.0, 9: 3.0}, (8.0, 8.0)))) == [1.5, 3.0]
+    assert seconds(anchor.scale(measured({9: 3.0}, (16.0,)))) == [1.5]
 
 
 def test_a_spread_is_a_ratio_and_what_was_read_from_the_clock_can_be_found() -> None:
-    anchor = DriftReference.of([record(1, 4.0)])
-    scaled = anchor.scaled(measured({1: 3.0}, (8.0,)))
+    anchor = DriftReference.from_records([record(1, 4.0)])
+    scaled = anchor.scale(measured({1: 3.0}, (8.0,)))
 
     assert scaled.times[0].spread == 0.1
     assert scaled.times[0].seconds * scaled.reference[0] / anchor.seconds[("n", 1),] == 3.0
@@ -53,8 +53,8 @@ def test_the_spread_holds_what_the_default_varies_by_from_batch_to_batch_and_not
     None
 ):
     anchor = DriftReference()
-    drifting = [anchor.scaled(measured({1: 1.0}, (1.01**k,))) for k in range(9)]
-    shaky = [anchor.scaled(measured({9: 1.0}, (1.0 + 0.1 * (k % 2),))) for k in range(9)]
+    drifting = [anchor.scale(measured({1: 1.0}, (1.01**k,))) for k in range(9)]
+    shaky = [anchor.scale(measured({9: 1.0}, (1.0 + 0.1 * (k % 2),))) for k in range(9)]
 
     assert drifting[0].times[0].spread == 0.1
     assert drifting[8].times[0].spread < 0.102
@@ -65,7 +65,7 @@ def test_candidates_of_one_batch_tell_of_it_once() -> None:
     anchor = DriftReference()
     for batch in range(9):
         for _ in range(8):
-            last = anchor.scaled(measured({9: 1.0}, (1.0 + 0.1 * (batch % 2),)))
+            last = anchor.scale(measured({9: 1.0}, (1.0 + 0.1 * (batch % 2),)))
     assert last.times[0].spread == nearly(math.hypot(0.1, 0.1 * math.sqrt(2)), rel=0.1)
 
 
@@ -74,8 +74,8 @@ def test_what_has_no_reference_stays() -> None:
     alone = measured({1: 3.0}, ())
     still = measured({1: 3.0}, (0.0,))
 
-    anchor = DriftReference.of([record(1, 4.0)])
-    assert [anchor.scaled(one) for one in (failed, alone, still)] == [failed, alone, still]
+    anchor = DriftReference.from_records([record(1, 4.0)])
+    assert [anchor.scale(one) for one in (failed, alone, still)] == [failed, alone, still]
 
 
 class Shared:
@@ -99,7 +99,7 @@ def test_kernels_of_two_batches_compare_though_the_machine_slowed_down_between()
         runs = {"policy": lambda: machine.step(4e-3), name: lambda own=own: machine.step(own)}
         timed = rankable(lambda runs=runs: runs, Limits(budget=0.1), machine.clock)
         batch = measured({1: timed[name].seconds}, (timed["policy"].seconds,))
-        found[name] = anchor.scaled(batch).times[0].seconds, timed[name].seconds
+        found[name] = anchor.scale(batch).times[0].seconds, timed[name].seconds
 
     assert found["first"][1] < found["second"][1], "as it was timed"
     assert abs(found["first"][0] - 3e-3) < 1e-9

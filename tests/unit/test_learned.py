@@ -14,7 +14,7 @@ from offcut.costmodel.learned import Settings, learned, ordered
 from offcut.costmodel.learned.ensemble import Trees, parts
 from offcut.costmodel.learned.metrics import coverage, pairwise_accuracy
 from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
-from offcut.costmodel.learned.pair import familiar
+from offcut.costmodel.learned.pair import fit_domain
 from offcut.costmodel.learned.rows import beside
 from tests.agree import agree, nearly, of_peer
 from tests.facade import Pair, Rows
@@ -173,10 +173,10 @@ def test_what_is_far_from_every_row_is_said_to_be() -> None:
     corners = replace(rows(), features=np.round(rows().features))
     near = corners.features[:, 0] == corners.features[:, 1]
     seen = corners.at(near)
-    known = familiar(seen, parts(seen.schedule, 4, 0), 0)
+    known = fit_domain(seen, parts(seen.schedule, 4, 0), 0)
     middle = np.array([[1.0, 0.0, 0.5, 0.5], [1.0, 1.0, 1.0, 1.0]])
 
-    assert known.because(middle) == [
+    assert known.reasons_outside(middle) == [
         f"the nearest of what was learned from is 0.62 away, and {known.limit:.2g} is the most",
         "",
     ]

@@ -1,4 +1,4 @@
-"""What a study is asked for, its limits, its lock, what is left out for its pace; and models and functions of one's own."""
+"""The goals of a study, its limits, its lock, what is left out for its pace; and models and functions of one's own."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import offcut as oc
 from offcut.errors import DescribeError, OffcutError
 from offcut.experiment.limits import Bound
 from offcut.studies import run as running
-from offcut.studies.asked import Goal
 from offcut.studies.definition import Definition, read_definition
+from offcut.studies.goals import Goal
 from offcut.studies.lock import locked
 from offcut.studies.onnx_reference import exact_results
 from offcut.studies.rows import Row
@@ -75,14 +75,14 @@ ROWS = (row("x", 1, a=2.0, b=1.6, p=6.0, p2=4.0), row("x", 4, a=8.0, b=9.0, p=4.
             ],
         ),
         (
-            Goal(("a",), beside={"m": 1}, worst=0.9),
+            Goal(("a",), reference={"m": 1}, worst=0.9),
             [("a over m=1: the least", "≥ 0.9", "1.000", "x m=4, x m=1")],
         ),
         (Goal(("c",), mean=1.0), [("c: rows without it", "0", "2", "x m=1; x m=4")]),
         (Goal(("a",), operators="y", mean=1.0), []),
     ],
 )
-def test_a_goal_stands_beside_what_was_measured(
+def test_a_goal_is_compared_with_measured_rows(
     goal: Goal, lines: list[tuple[str, str, str, str]]
 ) -> None:
     found = [tuple(part.split(" (")[0] for part in line) for line in goal.lines(ROWS)]
@@ -92,7 +92,7 @@ def test_a_goal_stands_beside_what_was_measured(
 
 def test_an_operator_is_compared_with_another_at_the_same_sizes() -> None:
     rows = (row("all", 1, a=4.0), row("causal", 1, a=1.0), row("causal", 2, a=1.0))
-    (line,) = Goal(("a",), operators="causal", beside="all", worst=1.6).lines(rows)
+    (line,) = Goal(("a",), operators="causal", reference="all", worst=1.6).lines(rows)
 
     assert line == (
         "a over all, causal: the least",
@@ -130,12 +130,12 @@ def test_a_short_form_that_no_file_describes_takes_three_rows_and_names_choose(
 
     assert [point.sizes["m"] for _, point, *_ in short.cells()] == [1, 5, 9]
     assert short.seconds <= 0.04
-    assert len(list(definition.narrowed("m=(3|5),").cells())) == 2
+    assert len(list(definition.select_rows("m=(3|5),").cells())) == 2
     with pytest.raises(DescribeError) as refused:
-        definition.narrowed("m=4,")
+        definition.select_rows("m=4,")
     assert str(refused.value) == (
         "study: cannot measure nothing\n"
-        "  because  no row has 'm=4,'; the first is mk,kn->mn m=1, k=8, n=16"
+        "  because  no row matches 'm=4,'; the first is mk,kn->mn m=1, k=8, n=16"
     )
 
 
@@ -297,7 +297,8 @@ def test_the_studies_that_are_benches_are_read(file: Path) -> None:
 
     assert definition.about
     assert definition.name == f"bench-{file.stem}"
-    assert len(list(definition.narrowed(quick=True).cells())) <= len(list(definition.cells()))
+    short = read_definition(file, short=True)
+    assert len(list(short.cells())) <= len(list(definition.cells()))
 
 
 def test_what_of_a_bench_is_in_python_is_described_in_one_of_its_files() -> None:

@@ -1,4 +1,4 @@
-"""What a study measures beside calls, who takes part in it, its short form, and results that are kept."""
+"""The measures of a study other than calls, its entries, its short form, and published results."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ REJECTED = {
         'only = "("\n',
         "study: cannot read the study\n"
         "  at       study.toml, contenders[0].only\n"
-        "  because  '(' is no regular expression: missing ), unterminated subpattern at position 0",
+        "  because  '(' is not a regular expression: missing ), unterminated subpattern at position 0",
     ),
     "each": (
         "each = {strategy = []}\n",

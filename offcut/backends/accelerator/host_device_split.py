@@ -119,10 +119,10 @@ class HostDeviceProgram:
             match stmts:
                 case (Choose(options),):
                     bodies = [(option.label, option.cost, option.body) for option in options]
-            variants = (
+            nest_options = (
                 NestOption(label, cost, self._lowered(body)) for label, cost, body in bodies
             )
-            yield NestPhase(tuple(variants), derived)
+            yield NestPhase(tuple(nest_options), derived)
 
     def _in_turn(self) -> list[tuple[bool, tuple[Stmt, ...]]]:
         """Return statements, and whether the host runs them: one of the host, a choice, or several that are one stream, none of which

@@ -1,4 +1,4 @@
-"""An expression as C or C++: integers and indices of the types of a dialect, floor division where a quotient may be negative.
+"""Print expressions as C or C++ in the types of a dialect, with floor division if a quotient may be negative.
 
 The text calls functions of these names, which the dialect defines: ``floor_div``, ``floor_mod``, ``magnitude``, ``lesser``,
 ``greater``, ``min``, ``max``, ``shift_left``, ``shift_right``, ``__uint_as_float``; of halves ``to_float``, ``to_bf16``,
@@ -39,7 +39,7 @@ OR, AND, COMPARISON, SUM, PRODUCT, UNARY = range(6)
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a language like C spells what programs have.
+    """Names, types and operators of a C-like language.
 
     types     of elements and of indices, by their name in programs
     name      from the name of a size, an iterator or an array to that in the text
@@ -59,10 +59,10 @@ class Dialect:
 
 @dataclass(frozen=True)
 class CExpressions:
-    """Writes expressions.
+    """A printer of expressions.
 
     element  from a load to the text of its value
-    signed   the iterators and lets that may be below 0 (`signed_names`)
+    signed   iterators and lets that may be negative (`signed_names`)
     """
 
     dialect: Dialect
@@ -70,9 +70,9 @@ class CExpressions:
     signed: frozenset[str] = frozenset()
 
     def text(self, expr: Expr, level: int = 0) -> str:
-        """Return an expression, in brackets if it binds less tightly than `level`, that of the operation around it.
+        """Return the text of an expression, in parentheses if it binds less tightly than `level`, the level of the operand's place.
 
-        Raises DescribeError, that of the dialect, for what has no text.
+        Raises the dialect's DescribeError for an unsupported expression.
         """
         own_level, text = self._level_and_text(expr)
         return f"({text})" if own_level < level else text
@@ -94,7 +94,7 @@ class CExpressions:
                 text = self.text(a, UNARY)
                 negative = f"-({text})" if text.startswith("-") else f"-{text}"
                 dtype = dtype_of(a)
-                return UNARY, self.narrowed(negative, dtype) if dtype in _WIDENED else negative
+                return UNARY, self.narrow(negative, dtype) if dtype in _WIDENED else negative
             case Unary("abs", a) if dtype_of(a) not in FLOATS:
                 return UNARY, f"magnitude({self.text(a)})"
             case Unary(op, a) if op in FUNCTIONS and dtype_of(a) in FLOATS:
@@ -116,7 +116,7 @@ class CExpressions:
         return self.dialect.types[dtype]
 
     def logic(self, op: str, args: tuple[Expr, ...]) -> tuple[int, str]:
-        """Return ``not``, or a conjunction or a disjunction, with how tightly it binds."""
+        """Return the binding level and the text of ``not``, ``and`` or ``or``."""
         word = self.dialect.logic[op]
         if op == "not":
             return AND if word[-1:] == " " else UNARY, f"{word}{self.text(args[0], UNARY)}"
@@ -124,21 +124,21 @@ class CExpressions:
         return level, word.join(self.text(arg, level + 1) for arg in args)
 
     def select(self, condition: Expr, then: Expr, other: Expr) -> str:
-        """Return one of two values."""
+        """Return the text of a conditional expression."""
         return f"{self.text(condition, COMPARISON)} ? {self.text(then)} : {self.text(other)}"
 
     def cast(self, a: Expr, dtype: str) -> str:
-        """Return a value as another type."""
+        """Return the text of a value cast to `dtype`."""
         source = dtype_of(a)
         if source == dtype:
             return self.text(a, UNARY)
         if source in HALVES:
             value = f"to_float({self.text(a)})"
-            return value if dtype == "float32" else self.converted(value, "float32", dtype)
-        return self.converted(self.text(a), source, dtype)
+            return value if dtype == "float32" else self.convert(value, "float32", dtype)
+        return self.convert(self.text(a), source, dtype)
 
-    def converted(self, value: str, source: str, dtype: str) -> str:
-        """Return the text of a value as another type."""
+    def convert(self, value: str, source: str, dtype: str) -> str:
+        """Return the text `value`, of type `source`, converted to `dtype`."""
         if (source, dtype) == ("float64", "float16"):
             raise self.dialect.error(
                 f"{source} to {dtype}", "it rounds once, and has no text so far"
@@ -149,22 +149,22 @@ class CExpressions:
             return f"({value} != 0)"
         if source in FLOATS and dtype not in FLOATS:
             return self.dialect.to_whole.format(type=self.type(dtype), value=value)
-        return f"({self.type(dtype)}){bracketed(value)}"
+        return f"({self.type(dtype)}){parenthesize(value)}"
 
     def binary(self, op: str, a: Expr, b: Expr) -> tuple[int, str]:
-        """Return an operation, with how tightly it binds; of integers that C widens to int, the result is narrowed."""
+        """Return the binding level and the text of an operation; results of integers that C promotes to int are narrowed."""
         dtype = dtype_of(a)
         level, text = self.operation(op, a, b, dtype)
         if dtype in _WIDENED and op in ("+", "-", "*", "shl"):
-            return UNARY, self.narrowed(text, dtype)
+            return UNARY, self.narrow(text, dtype)
         return level, text
 
-    def narrowed(self, text: str, dtype: str) -> str:
-        """Return a value of int as one of a smaller type."""
+    def narrow(self, text: str, dtype: str) -> str:
+        """Return the text of an int converted to the smaller type `dtype`."""
         return f"({self.type(dtype)})({text})"
 
     def operation(self, op: str, a: Expr, b: Expr, dtype: str) -> tuple[int, str]:
-        """Return an operation on values of a type, with how tightly it binds."""
+        """Return the binding level and the text of an operation on values of `dtype`."""
         if dtype in HALVES:
             wide = Binary(op, Cast(a, "float32"), Cast(b, "float32"))
             return UNARY, f"to_{self.type(dtype)}({self.text(wide)})"
@@ -179,21 +179,21 @@ class CExpressions:
         if op in _OPERATORS:
             return -1, f"{self.text(a, UNARY)} {_OPERATORS[op]} {self.text(b, UNARY)}"
         if op in ("min", "max") or op in FUNCTIONS:
-            return UNARY, self.combined(op, dtype, self.text(a), self.text(b))
+            return UNARY, self.combine(op, dtype, self.text(a), self.text(b))
         raise self.dialect.error(op, "this operation has no text so far")
 
     def floor(self, op: str, a: Expr, b: Expr, dtype: str) -> tuple[int, str]:
-        """Return a quotient that is rounded down, or what it leaves, with how tightly it binds."""
+        """Return the binding level and the text of a floor division (``//``) or its remainder (``%``)."""
         if dtype not in FLOATS and ix.is_nonnegative(a, self.signed):
             sign = "/" if op == "//" else "%"
             return PRODUCT, f"{self.text(a, PRODUCT)} {sign} {self.text(b, UNARY)}"
         name = "floor_div" if op == "//" else "floor_mod"
         return UNARY, f"{name}({self.text(a)}, {self.text(b)})"
 
-    def combined(self, op: str, dtype: str, a: str, b: str) -> str:
-        """Return the text of a sum, or of a function of two values of a type, of which the texts are given."""
+    def combine(self, op: str, dtype: str, a: str, b: str) -> str:
+        """Return the text of a sum, or of a function, of two values of `dtype` with the texts `a` and `b`."""
         if dtype in HALVES:
-            wide = self.combined(op, "float32", f"to_float({a})", f"to_float({b})")
+            wide = self.combine(op, "float32", f"to_float({a})", f"to_float({b})")
             return f"to_{self.type(dtype)}({wide})"
         if op == "+":
             return f"{a} + {b}"
@@ -226,7 +226,7 @@ class CExpressions:
 
 
 def signed_names(body: tuple[Stmt, ...]) -> frozenset[str]:
-    """Return the iterators and lets of statements that are not seen to be 0 or more."""
+    """Return the iterators and lets that are not proved to be nonnegative."""
     signed: frozenset[str] = frozenset()
     while True:
         firsts = (pair for stmt in walk(body) for pair in _first_values(stmt))
@@ -237,7 +237,7 @@ def signed_names(body: tuple[Stmt, ...]) -> frozenset[str]:
 
 
 def _first_values(stmt: Stmt) -> list[tuple[str, Expr]]:
-    """Return what a statement binds, each with its least value."""
+    """Return the names that a statement binds, each with its minimum value."""
     match stmt:
         case For(name, lo):
             return [(name, lo)]
@@ -248,9 +248,9 @@ def _first_values(stmt: Stmt) -> list[tuple[str, Expr]]:
     return []
 
 
-def bracketed(text: str) -> str:
-    """Return a text in brackets, if it is no single word."""
+def parenthesize(text: str) -> str:
+    """Return a text in parentheses, unless it is a single word."""
     return text if text.isidentifier() or text.isdigit() else f"({text})"
 
 
-__all__ = ["CExpressions", "Dialect", "bracketed", "signed_names"]
+__all__ = ["CExpressions", "Dialect", "parenthesize", "signed_names"]

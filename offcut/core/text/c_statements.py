@@ -1,4 +1,4 @@
-"""Plain loops, conditions, lets and stores as C or C++, one after the other."""
+"""Print plain loops, conditions, lets and stores as C or C++."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offcut.core.text.printer import format_head
 
 @dataclass(frozen=True)
 class CStatements:
-    """Writes statements.
+    """A printer of statements.
 
     text   from an expression to its text
     store  from a store to its line
@@ -26,7 +26,7 @@ class CStatements:
     def lines(self, stmt: Stmt) -> list[str]:
         """Return the lines of a statement.
 
-        Raises DescribeError, that of the dialect, for one that has no text.
+        Raises the dialect's DescribeError for an unsupported statement.
         """
         match stmt:
             case For(_, _, _, body):

@@ -19,7 +19,7 @@ from offcut.core.text.printer import format_expr
 from offcut.core.text.tables import quantity, table
 from offcut.costmodel.clock import stage_arrays
 from offcut.costmodel.closed.counting import counted
-from offcut.costmodel.closed.counts import THOUSANDTHS, HowExact, worst
+from offcut.costmodel.closed.counts import THOUSANDTHS, HowExact, least_exact
 from offcut.costmodel.closed.prediction import Predicted, predicted
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.resources import Hardware, resources_of
@@ -253,7 +253,7 @@ def cost(
         hertz=machine.hertz,
         peak=_peak(_ran(pieces), program, hardware),
         memories=memories,
-        exactness=replace(made.exactness, flop=worst(made.exactness.flop, whole.exactness)),
+        exactness=replace(made.exactness, flop=least_exact(made.exactness.flop, whole.exactness)),
         kept=kept,
         occupancy=share,
         code_bytes=code,

@@ -24,9 +24,9 @@ from offcut.costmodel.closed.counts import (
     Exactness,
     Piece,
     Way,
+    least_exact,
     sum_counts,
     values_of,
-    worst,
 )
 from offcut.costmodel.closed.footprints import Box, box
 from offcut.costmodel.closed.operations import instructions, is_even, operations, picojoules
@@ -265,7 +265,7 @@ class LoopCounts(ABC):
     def where(self, condition: Expr, then: Tally, other: Tally) -> Tally:
         """Return the counts of two sides of a condition; of one that is read from memory both."""
         if reads_memory(condition):
-            self.exactness = worst(self.exactness, Exactness.BOUND)
+            self.exactness = least_exact(self.exactness, Exactness.BOUND)
             touched = self.traffic.block([then.touched, other.touched])
             counts = sum_counts((then.counts, other.counts))
             return Tally(touched, counts, {**then.staged, **other.staged})
@@ -311,7 +311,7 @@ class LoopCounts(ABC):
             rate = self.hardware.machine.traffic.pack_bytes_per_cycle
             work = max(work, 2 * ITEM_BYTES[dtype] * width / rate)
         if not is_even(stmt):
-            self.exactness = worst(self.exactness, Exactness.BOUND)
+            self.exactness = least_exact(self.exactness, Exactness.BOUND)
         flop, energy = operations(stmt), self.hardware.machine.energy
         joules = 0.0 if energy is None else picojoules(stmt, self.program, energy)
         issued = instructions(stmt) / filled

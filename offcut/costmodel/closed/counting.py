@@ -58,7 +58,15 @@ from offcut.costmodel.closed.count_loops import (
     stored_in,
 )
 from offcut.costmodel.closed.count_microkernels import MicrokernelCounts
-from offcut.costmodel.closed.counts import ZERO, Counted, Counts, Piece, Way, sum_counts, worst
+from offcut.costmodel.closed.counts import (
+    ZERO,
+    Counted,
+    Counts,
+    Piece,
+    Way,
+    least_exact,
+    sum_counts,
+)
 from offcut.costmodel.closed.summation import decided, folded
 from offcut.costmodel.closed.sums import SumMethod, Sums, count_methods
 from offcut.costmodel.closed.traffic import Held
@@ -109,7 +117,7 @@ class _Counter(MicrokernelCounts):
         moved = self.traffic.at_a_call(seen.touched)
         every = range(len(self.pieces))
         whole = seen.whole
-        counts = tuple(whole.get(one, Counts()).mapped(self.sums[one].at_last) for one in every)
+        counts = tuple(whole.get(one, Counts()).mapped(self.sums[one].finish) for one in every)
         return Counted(
             tuple(self.pieces),
             counts,
@@ -117,7 +125,7 @@ class _Counter(MicrokernelCounts):
             seen.touched.kept or tuple(ZERO for _ in self.traffic.levels),
             tuple(self.choices),
             self.values,
-            worst(self.exactness, *(self.sums[one].way.exactness for one in every)),
+            least_exact(self.exactness, *(self.sums[one].way.exactness for one in every)),
         )
 
     def block(self, body: Sequence[Stmt], scope: Scope) -> Tally:

@@ -11,15 +11,15 @@ from offcut.core.expr import Expr
 
 
 class Exactness(StrEnum):
-    """What an amount says of what it names, the better first."""
+    """How an amount relates to the true one, from the most exact on."""
 
-    EXACT = "exact"  # it is that
-    BOUND = "bound"  # it is at most that
-    ESTIMATE = "estimate"  # it is near that
+    EXACT = "exact"  # equal
+    BOUND = "bound"  # an upper bound
+    ESTIMATE = "estimate"  # near it
 
 
-def worst(*each: Exactness) -> Exactness:
-    """Of an amount that is made of others."""
+def least_exact(*each: Exactness) -> Exactness:
+    """Return the exactness of an amount that is computed from amounts of these."""
     return max(each, key=list(Exactness).index, default=Exactness.EXACT)
 
 

@@ -16,7 +16,7 @@ from offcut.core.text.printer import format_expr
 from offcut.costmodel.clock import stage_formula
 from offcut.costmodel.closed.cost import code_bytes, compile_seconds
 from offcut.costmodel.closed.counting import counted
-from offcut.costmodel.closed.counts import HowExact, worst
+from offcut.costmodel.closed.counts import HowExact, least_exact
 from offcut.costmodel.closed.in_sympy import Names
 from offcut.costmodel.closed.prediction import (
     Predicted,
@@ -227,7 +227,7 @@ def formulas(
     code = code_bytes(program, hardware.microkernels, machine, hardware.lanes)
     whole, made = counted(described, hardware, {}), predicted(program, hardware, {})
     flop = ix.add(*(counts.flop for counts in whole.counts))
-    flop_is = worst(made.exactness.flop, whole.exactness)
+    flop_is = least_exact(made.exactness.flop, whole.exactness)
     made = replace(made, exactness=replace(made.exactness, flop=flop_is))
     seconds = compile_seconds(code, machine)
     return Formulas(described, made, flop, machine, users, code, seconds)

@@ -42,7 +42,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 class SumTooLarge(Exception):
-    """A count takes more work than is done for it."""
+    """A sum exceeds the budget of evaluated terms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ class _Table:
 
 @dataclass
 class SumTables:
-    """The sums of one program, at one choice of sizes.
+    """Tables of the sums of one program, evaluated at fixed sizes.
 
-    left  parts of terms that may still be evaluated
+    left  remaining budget, in evaluated parts of terms
     """
 
     left: int = field(default_factory=lambda: MAX_EVALUATED_PARTS)
@@ -69,8 +69,8 @@ class SumTables:
     _names: dict[_Table, str] = field(default_factory=dict)
     _values: dict[Expr, Expr] = field(default_factory=dict)
 
-    def stands_for(self, name: str, lo: Expr, hi: Expr, term: Expr) -> Expr:
-        """An expression that is the sum of `term` over ``lo <= name < hi``, wherever the iterators around are."""
+    def tabulate(self, name: str, lo: Expr, hi: Expr, term: Expr) -> Expr:
+        """Return an expression for the sum of `term` over ``lo <= name < hi``, in the iterators around: table loads, not yet evaluated."""
         form = ix.to_linear(
             term
         )  # of counts that are multiples of one another, the table is the same
@@ -81,7 +81,7 @@ class SumTables:
         return ix.add(ix.mul(trips, once), *sums)
 
     def _place(self, name: str, lo: Expr, hi: Expr, term: Expr) -> Expr:
-        """The place of a table where the sum of `term` stands."""
+        """Return the load of the table entry with the sum of `term`."""
         inside = variables(term) - {name}
         around = tuple(sorted(inside | variables(lo) | variables(hi)))
         table = _Table(name, lo, hi, term, around, sum(1 for _ in walk(term)))
@@ -90,9 +90,9 @@ class SumTables:
         return Load(known, tuple(map(Var, around)), "index")
 
     def value(self, expr: Expr) -> Expr:
-        """`expr`, which names no iterator, with every sum added up.
+        """Return `expr`, which has no iterator, with every sum evaluated.
 
-        Raises SumTooLarge where that is more work than is left.
+        Raises SumTooLarge if the budget is exceeded.
         """
         sums = dict.fromkeys(all_loads(expr))
         for load in sums:
@@ -102,7 +102,7 @@ class SumTables:
         return folded(rewrite(expr, self._values.get))
 
     def _at(self, expr: Expr, at: Mapping[str, Array], count: int) -> Array:
-        """An expression at `count` places at once."""
+        """Evaluate an expression at `count` points, ``(count,)``."""
         sums = dict.fromkeys(all_loads(expr))
         names: dict[Expr, Expr] = {
             load: Var(f"{load.buffer} {number}") for number, load in enumerate(sums)
@@ -114,7 +114,7 @@ class SumTables:
         return evaluate_all(rewrite(expr, names.get), {**at, **added}, count)
 
     def _added(self, load: Load, at: Mapping[str, Array], count: int) -> Array:
-        """A sum at `count` places at once: each of the places of its table that they are is added once."""
+        """Evaluate a sum at `count` points, ``(count,)``; equal points are evaluated once."""
         table = self._tables[load.buffer]
         here = [evaluate_all(one, at, count) for one in (ZERO, *load.index)]
         places, which = np.unique(np.stack(here), axis=1, return_inverse=True)
@@ -137,7 +137,7 @@ class SumTables:
 
 
 class SumMethod(Enum):
-    """How a sum is taken."""
+    """How a sum over a loop is computed."""
 
     ADDED = "added"  # short closed forms, else terms that are added up: where all sizes are known
     CLOSED = "closed"  # closed forms
@@ -146,21 +146,24 @@ class SumMethod(Enum):
 
     @property
     def exactness(self) -> Exactness:
-        """Of the sum."""
+        """Return how exact a sum by this method is."""
         other = {SumMethod.HALF_WAY: Exactness.ESTIMATE, SumMethod.BOUND: Exactness.BOUND}
         return other.get(self, Exactness.EXACT)
 
 
 def count_methods(*, is_open: bool) -> Sequence[SumMethod]:
-    """The ways to sum counts, the better first.
+    """Return the methods to sum counts, the most exact first.
 
-    is_open  whether a size is not given: nothing can be added up then
+    is_open  whether a size is symbolic: terms cannot be added up then
     """
     return (*_added(is_open), SumMethod.CLOSED, SumMethod.BOUND)
 
 
 def byte_methods(*, is_open: bool) -> Sequence[SumMethod]:
-    """Likewise bytes, whose terms are longer: how a count is bounded would say nothing of them."""
+    """Return the methods to sum bytes, the most exact first; an upper bound of bytes would be too loose.
+
+    is_open  whether a size is symbolic
+    """
     return (*_added(is_open), SumMethod.HALF_WAY)
 
 
@@ -178,10 +181,10 @@ class Amount:
 
 @dataclass
 class Sums:
-    """Sums that are taken in one way.
+    """Sums by one method.
 
-    ways    it, and those to take where it does not do
-    failed  whether it did not: what has been summed means nothing then
+    ways    the method, then its fallbacks
+    failed  whether the method failed: its sums are invalid then
     """
 
     ways: Sequence[SumMethod]
@@ -190,11 +193,11 @@ class Sums:
 
     @property
     def way(self) -> SumMethod:
-        """The one in which they are taken."""
+        """Return the current method."""
         return self.ways[0]
 
     def over(self, name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
-        """The sum of a count over ``lo <= name < hi``."""
+        """Return the sum of `term` over ``lo <= name < hi``."""
         if self.failed:
             return term
         match self.way:
@@ -202,7 +205,7 @@ class Sums:
                 short = short_sum(name, lo, hi, term, known, splits=1, longest=SHORT)
                 if short is not None:
                     return short
-                return self.tables.stands_for(name, lo, hi, folded(term))
+                return self.tables.tabulate(name, lo, hi, folded(term))
             case SumMethod.CLOSED:
                 try:
                     return summed(name, lo, hi, term, known)
@@ -215,13 +218,13 @@ class Sums:
                 return at_most(name, lo, hi, term, known)
 
     def where(self, condition: Expr, then: Expr, other: Expr) -> Expr:
-        """One of two counts, by a condition that iterators decide."""
+        """Return the count of a conditional whose condition depends on iterators."""
         return (
             ix.add(then, other) if self.way is SumMethod.BOUND else chosen(condition, then, other)
         )
 
-    def at_last(self, total: Expr) -> Expr:
-        """A sum over all loops, with what is left to add up."""
+    def finish(self, total: Expr) -> Expr:
+        """Return the total of all loops, with its tables evaluated."""
         if self.way is not SumMethod.ADDED or self.failed:
             return total
         try:
@@ -232,9 +235,9 @@ class Sums:
 
 
 def first_success(ways: Sequence[SumMethod], count: Callable[[Sums], Expr]) -> Amount:
-    """A count that is made of sums, from the first way on until one does."""
+    """Return a count by the first method that does not fail."""
     sums = Sums(ways)
-    total = sums.at_last(count(sums))
+    total = sums.finish(count(sums))
     if sums.failed:
         return first_success(ways[1:], count)
     return Amount(total, sums.way.exactness)

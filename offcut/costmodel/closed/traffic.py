@@ -185,7 +185,7 @@ class Traffic:
                 for level, moved in zip(caches, rest, strict=True)
             ),
         )
-        return tuple({k: self.sums.at_last(size) for k, size in one.items()} for one in found)
+        return tuple({k: self.sums.finish(size) for k, size in one.items()} for one in found)
 
     def _stays(self, name: str, lo: Expr, hi: Expr, size: Expr, known: ScanContext) -> Expr:
         """Bytes of a part that stay in an iteration of a loop: half way, or the most where a condition asks which it is."""

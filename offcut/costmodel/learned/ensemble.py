@@ -164,35 +164,35 @@ def _grown(xgboost: Any, rows: Rows, level: float, seed: int, settings: Settings
 _TINY = 1e-12
 
 
-def consensus(found: Values, middle: Values) -> Values:
-    """Corrections, logarithms of a ratio of seconds, an entry for each row.
+def consensus(predictions: Values, middle: Values) -> Values:
+    """Return the consensus of the members: log corrections, ``(rows,)``, shrunk to 0 where members disagree.
 
-    found   what each member says of each row: ``(members, rows)``
-    middle  what it says of the middle of the rows that are compared with each: ``(members, rows)``, or one column for all
+    predictions  of each member for each row: ``(members, rows)``
+    middle       predictions for the middle of the rows that each row is compared with: ``(members, rows)`` or ``(members, 1)``
     """
-    said: Values = _part(middle) + _part(found - middle)
-    return said
+    corrections: Values = _shrink(middle) + _shrink(predictions - middle)
+    return corrections
 
 
-def _part(found: Values) -> Values:
-    mean = found.mean(axis=0)
-    variance = found.var(axis=0, ddof=1) if len(found) > 1 else np.zeros_like(mean)
-    kept: Values = mean**3 / (mean**2 + variance + _TINY)
-    return kept
+def _shrink(predictions: Values) -> Values:
+    """Return the mean over the members, ``(rows,)``, shrunk to 0 by the ratio of variance to squared mean."""
+    mean = predictions.mean(axis=0)
+    variance = predictions.var(axis=0, ddof=1) if len(predictions) > 1 else np.zeros_like(mean)
+    shrunk: Values = mean**3 / (mean**2 + variance + _TINY)
+    return shrunk
 
 
 @dataclass(frozen=True)
 class Trees:
-    """The trees of several boosters, their nodes one after the other.
+    """The trees of several boosters as arrays over all nodes.
 
-    feature    that a node asks for
-    below      the node goes left where the feature is below this
-    left       the node there; of a leaf itself
-    right      likewise
-    value      of a leaf
-    roots      of each tree
-    first      of each booster, its first tree
-    questions  from a root to a leaf, at most
+    feature    the feature that a node compares
+    below      its threshold: go left if the feature is below it
+    left       the left child; of a leaf, the leaf itself; right: the right child
+    value      of a leaf; 0 of other nodes
+    roots      the root of each tree, ``(trees,)``
+    first      the first tree of each booster, ``(boosters,)``
+    questions  maximum depth of a tree, in comparisons
     """
 
     feature: npt.NDArray[np.int64]
@@ -206,13 +206,13 @@ class Trees:
 
     @staticmethod
     def of(boosters: Sequence[Any]) -> Trees:
-        """Those of boosters that have learned."""
+        """Return the trees of trained boosters."""
         parts: dict[str, list[Any]] = {name: [] for name in ("feature", "below", "left", "right")}
         roots, first, nodes = list[int](), list[int](), 0
         for booster in boosters:
             first.append(len(roots))
-            said = json.loads(bytes(booster.save_raw("json")))
-            for tree in said["learner"]["gradient_booster"]["model"]["trees"]:
+            model = json.loads(bytes(booster.save_raw("json")))
+            for tree in model["learner"]["gradient_booster"]["model"]["trees"]:
                 left = np.array(tree["left_children"], np.int64)
                 right, own = np.array(tree["right_children"], np.int64), np.arange(len(left))
                 parts["left"].append(nodes + np.where(left < 0, own, left))
@@ -222,33 +222,39 @@ class Trees:
                 roots.append(nodes)
                 nodes += len(left)
         kinds = {"below": np.float32}
-        made: dict[str, Any] = {
+        arrays_by_name: dict[str, Any] = {
             name: np.concatenate([np.empty(0, kinds.get(name, np.int64)), *arrays])
             for name, arrays in parts.items()
         }
-        leaf = made["left"] == np.arange(nodes)
-        value = np.where(leaf, made["below"], 0.0).astype(float)
+        leaf = arrays_by_name["left"] == np.arange(nodes)
+        value = np.where(leaf, arrays_by_name["below"], 0.0).astype(float)
         ends = np.array(roots, np.int64), np.array(first, np.int64)
-        return Trees(**made, value=value, roots=ends[0], first=ends[1], questions=_deepest(made))
+        return Trees(
+            **arrays_by_name,
+            value=value,
+            roots=ends[0],
+            first=ends[1],
+            questions=_deepest(arrays_by_name),
+        )
 
     def __call__(self, features: Values) -> Values:
-        """What each booster gives for each row: ``(boosters, rows)``."""
-        given = np.asarray(features, np.float32)
-        rows = np.arange(len(given))
-        node = np.repeat(self.roots[:, None], len(given), axis=1)
+        """Return the prediction of each booster for each row: ``(boosters, rows)``."""
+        inputs = np.asarray(features, np.float32)
+        rows = np.arange(len(inputs))
+        node = np.repeat(self.roots[:, None], len(inputs), axis=1)
         for _ in range(self.questions):
-            lower = given[rows, self.feature[node]] < self.below[node]
+            lower = inputs[rows, self.feature[node]] < self.below[node]
             node = np.where(lower, self.left[node], self.right[node])
         ends = np.append(self.first[1:], len(self.roots))
-        found: Values = np.zeros((len(self.first), len(given)))
+        totals: Values = np.zeros((len(self.first), len(inputs)))
         some = self.first < ends  # one that has learned nothing has no trees
         if some.any():
-            found[some] = np.add.reduceat(self.value[node], self.first[some], axis=0)
-        return found
+            totals[some] = np.add.reduceat(self.value[node], self.first[some], axis=0)
+        return totals
 
 
 def _deepest(nodes: dict[str, Any]) -> int:
-    """Questions from a root to a leaf, at most: children stand behind their parents."""
+    """Return the maximum depth in comparisons; children have larger numbers than their parents."""
     depth = np.zeros(len(nodes["left"]), np.int64)
     for node, (left, right) in enumerate(zip(nodes["left"], nodes["right"], strict=True)):
         if left != node:

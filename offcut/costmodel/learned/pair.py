@@ -1,6 +1,6 @@
 """The closed form and what corrects it: ``seconds = closed * exp(correction)``, with a spread, or the closed form and why.
 
-The closed form stands where a row is unlike those that the model was learned from (`Familiar`), by two questions. Is a feature beyond the range that was seen, by more than a quarter of the range? And is the nearest of what was seen farther
+A row outside of the region of the training rows is not corrected (`TrainingDomain`), by two questions. Is a feature beyond the range that was seen, by more than a quarter of the range? And is the nearest of what was seen farther
 than the rows were from each other on which the model was judged: those that its members had not seen from those that they had?
 """
 
@@ -22,24 +22,24 @@ from offcut.costmodel.learned.rows import Rows, beside
 from offcut.errors import OffcutError
 
 _KEPT = 256
-"""Rows that others are compared with, at most; what other numbers give is in docs/design/0022, as of the next two."""
+"""Maximum number of kept rows. Docs/design/0022 compares other values of this constant and of the next two."""
 
 _BEYOND = 0.25
-"""Of its range, how far a feature may lie outside."""
+"""How far a feature may lie outside of its range, as a fraction of the range."""
 
 _LEAST = 0.1
-"""The least width of a range: features are logarithms and shares."""
+"""Minimum width of a range: features are logarithms and shares."""
 
 
 @dataclass(frozen=True)
-class Familiar:
-    """What was seen.
+class TrainingDomain:
+    """The region of the feature space that the training rows cover.
 
     names      of the features
-    low, high  the range of each
-    width      of each, by which distances are measured: twice its standard deviation
-    kept       some of the rows, ``(rows, features)``
-    limit      the distance past which a row is like none of them
+    low, high  minimum and maximum of each feature, ``(features,)``
+    width      scale of each feature in distances: twice its standard deviation, ``(features,)``
+    kept       a sample of the training rows, ``(rows, features)``
+    limit      maximum distance from the nearest kept row inside the region
     """
 
     names: tuple[str, ...]
@@ -50,59 +50,59 @@ class Familiar:
     limit: float
 
     def distance(self, features: Values) -> Values:
-        """From the nearest that is kept: the root of the mean square over the features."""
+        """Return the distance of each row from the nearest kept row: root mean square over the scaled features, ``(rows,)``."""
         one, other = features / self.width, self.kept / self.width
         squares = (one**2).sum(1)[:, None] + (other**2).sum(1) - 2 * one @ other.T
-        found: Values = np.sqrt(np.maximum(squares.min(axis=1), 0) / len(self.names))
-        return found
+        distances: Values = np.sqrt(np.maximum(squares.min(axis=1), 0) / len(self.names))
+        return distances
 
-    def because(self, features: Values) -> list[str]:
-        """Why each row is unlike what was seen; "" where it is not."""
-        room = np.maximum(self.high - self.low, _LEAST) * _BEYOND
-        beyond = np.maximum(self.low - features, features - self.high) / room
-        far = self.distance(features)
+    def reasons_outside(self, features: Values) -> list[str]:
+        """Return for each row the reason why it is outside of the region; "" if it is inside."""
+        tolerance = np.maximum(self.high - self.low, _LEAST) * _BEYOND
+        beyond = np.maximum(self.low - features, features - self.high) / tolerance
+        distances = self.distance(features)
         return [
-            self._said(row, int(np.argmax(over)), float(over.max()), float(apart))
-            for row, over, apart in zip(features, beyond, far, strict=True)
+            self._reason(row, int(np.argmax(over)), float(over.max()), float(distance))
+            for row, over, distance in zip(features, beyond, distances, strict=True)
         ]
 
-    def _said(self, row: Values, worst: int, over: float, apart: float) -> str:
+    def _reason(self, row: Values, worst: int, over: float, distance: float) -> str:
         if over > 1:
-            seen = f"{self.low[worst]:.3g} … {self.high[worst]:.3g}"
-            return f"{self.names[worst]} is {row[worst]:.3g}, and {seen} is what was learned from"
-        if apart > self.limit:
-            return f"the nearest of what was learned from is {apart:.2g} away, and {self.limit:.2g} is the most"
+            bounds = f"{self.low[worst]:.3g} … {self.high[worst]:.3g}"
+            return f"{self.names[worst]} is {row[worst]:.3g}, and {bounds} is what was learned from"
+        if distance > self.limit:
+            return f"the nearest of what was learned from is {distance:.2g} away, and {self.limit:.2g} is the most"
         return ""
 
     def plain(self) -> dict[str, Any]:
-        """It as JSON has it, in single precision."""
+        """Return the fields as JSON values, arrays in single precision."""
         arrays = {name: getattr(self, name) for name in ("low", "high", "width", "kept")}
         lists = {name: np.asarray(one, np.float32).tolist() for name, one in arrays.items()}
         return {"names": list(self.names), "limit": self.limit, **lists}
 
     @staticmethod
-    def of_plain(found: Mapping[str, Any]) -> Familiar:
-        """What `plain` was made of."""
-        arrays = {name: np.asarray(found[name], float) for name in ("low", "high", "width", "kept")}
-        return Familiar(tuple(found["names"]), limit=float(found["limit"]), **arrays)
+    def of_plain(data: Mapping[str, Any]) -> TrainingDomain:
+        """Return the region from the JSON values that `plain` returned."""
+        arrays = {name: np.asarray(data[name], float) for name in ("low", "high", "width", "kept")}
+        return TrainingDomain(tuple(data["names"]), limit=float(data["limit"]), **arrays)
 
 
-def familiar(rows: Rows, part: Values, seed: int) -> Familiar:
-    """What rows are like.
+def fit_domain(rows: Rows, part: Values, seed: int) -> TrainingDomain:
+    """Return the region that rows cover.
 
-    part  of each row, by which it was left out where the model was judged
+    part  the cross-validation part of each row, ``(rows,)``: `limit` is the largest distance of a part from the other ones
     """
     features = np.asarray(rows.features, float)
     width = np.maximum(2 * features.std(axis=0), _LEAST)
-    kept = np.random.default_rng(seed).permutation(len(rows))[:_KEPT]
+    sample = np.random.default_rng(seed).permutation(len(rows))[:_KEPT]
     ranges = features.min(axis=0), features.max(axis=0)
     limit = 0.0
     for number in np.unique(part):
-        there = kept[part[kept] != number]
-        if len(there):
-            seen = Familiar(rows.names, *ranges, width, features[there], 0.0)
-            limit = max(limit, float(seen.distance(features[part == number]).max()))
-    return Familiar(rows.names, *ranges, width, features[kept], limit)
+        others = sample[part[sample] != number]
+        if len(others):
+            domain = TrainingDomain(rows.names, *ranges, width, features[others], 0.0)
+            limit = max(limit, float(domain.distance(features[part == number]).max()))
+    return TrainingDomain(rows.names, *ranges, width, features[sample], limit)
 
 
 COVERED = 0.9
@@ -132,32 +132,36 @@ class Pair:
     """A learned correction of the closed form.
 
     names     of the features, in order
-    ensemble  says corrections, from them and from how far they are from the middle of what they are compared with
-    familiar  what it was learned from
-    doubt     what is added to the members' own spread, so that it covers what they had not seen
-    closed    likewise of the closed form alone
-    useless   why it is never used; "" where it is better than the closed form on what it had not seen
-    learned   from what: numbers of rows, programs and places, the seed, the version
+    ensemble  predicts log corrections from features and from features relative to the middle of the compared rows
+    familiar  the region of the training rows; rows outside are not corrected
+    doubt     added to the spread of the members, so that it covers unseen rows
+    closed    the same for the closed form alone
+    useless   why the model is never used; "" if it is better than the closed form on unseen rows
+    learned   facts of the training: numbers of rows, programs and places, the seed, the version
     """
 
     names: tuple[str, ...]
     ensemble: Ensemble
-    familiar: Familiar
+    familiar: TrainingDomain
     doubt: float
     closed: float
     useless: str = ""
     learned: Mapping[str, Any] = field(default_factory=dict)
 
     def predict(self, features: Values, closed: Values) -> Foreseen:
-        """Seconds of rows that are compared with each other: all are corrected, or none.
+        """Return seconds of rows that are compared with each other: all are corrected, or none.
 
-        None is where more than half of them are unlike all that was learned from: seconds of which some are corrected and
-        others not would not compare.
+        None is corrected if more than half of the rows are outside of the region of the training rows: corrected and
+        uncorrected seconds do not compare.
 
         features  ``(rows, features)``, by `names`
         closed    seconds by the closed form
         """
-        because = [self.useless] * len(closed) if self.useless else self.familiar.because(features)
+        because = (
+            [self.useless] * len(closed)
+            if self.useless
+            else self.familiar.reasons_outside(features)
+        )
         unlike = [one for one in because if one]
         if 2 * len(unlike) <= len(closed):
             return self.corrected(features, closed, np.median(features, axis=0))
@@ -165,22 +169,22 @@ class Pair:
         return Foreseen(closed, np.full(len(closed), self.closed), tuple(because))
 
     def corrected(self, features: Values, closed: Values, centre: Values) -> Foreseen:
-        """Seconds of rows, whatever they are like: the closed form, by what the members agree on.
+        """Return seconds of rows, inside of the region or not: the closed form times the consensus of the members.
 
         centre  the features in the middle of what each row is compared with
         """
         middle = np.atleast_2d(centre)
-        asked = np.concatenate([beside(features, centre), beside(middle, middle)])
-        found, own = np.split(self.ensemble(asked), [len(features)], axis=1)
-        seconds = closed * np.exp(consensus(found, own))
-        return Foreseen(seconds, found.std(axis=0) + self.doubt, ("",) * len(closed))
+        inputs = np.concatenate([beside(features, centre), beside(middle, middle)])
+        corrections, centre_corrections = np.split(self.ensemble(inputs), [len(features)], axis=1)
+        seconds = closed * np.exp(consensus(corrections, centre_corrections))
+        return Foreseen(seconds, corrections.std(axis=0) + self.doubt, ("",) * len(closed))
 
     def _check(self) -> None:
-        """Ask it once: parts that do not fit each other raise."""
+        """Predict one row; raise if the parts do not fit each other."""
         nothing = np.zeros((1, len(self.names)))
-        self.familiar.because(nothing)
-        found = self.corrected(nothing, np.ones(1), nothing)
-        numbers = np.array([*found.seconds, *found.spread, self.closed], float)
+        self.familiar.reasons_outside(nothing)
+        prediction = self.corrected(nothing, np.ones(1), nothing)
+        numbers = np.array([*prediction.seconds, *prediction.spread, self.closed], float)
         if len(numbers) != 3 or not np.isfinite(numbers).all():
             raise ValueError("it gives no number")
         if not isinstance(self.useless, str):
@@ -189,7 +193,7 @@ class Pair:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as JSON; the file appears whole or not at all."""
         file = Path(path)
-        said = {
+        data = {
             "format": _FORMAT,
             "learned": dict(self.learned),
             "useless": self.useless,
@@ -201,7 +205,7 @@ class Pair:
         }
         half = file.with_name(f".{os.getpid()}-{file.name}")
         try:
-            half.write_text(json.dumps(said), encoding="utf-8")
+            half.write_text(json.dumps(data), encoding="utf-8")
             half.replace(file)
         except OSError as error:
             raise OffcutError(
@@ -221,25 +225,25 @@ class Pair:
         installed.
         """
         file = Path(path)
-        found = _read(file)
+        data = _read(file)
         try:
-            made = Pair(
-                ensemble=Ensemble.of_plain(found["ensemble"]),
-                familiar=Familiar.of_plain(found["familiar"]),
-                names=tuple(found["names"]),
-                **{name: found[name] for name in ("doubt", "closed", "useless", "learned")},
+            pair = Pair(
+                ensemble=Ensemble.of_plain(data["ensemble"]),
+                familiar=TrainingDomain.of_plain(data["familiar"]),
+                names=tuple(data["names"]),
+                **{name: data[name] for name in ("doubt", "closed", "useless", "learned")},
             )
-            made._check()
+            pair._check()
         except KeyError as error:
             raise _unread(file, f"it lacks {error}") from None
         except OffcutError:
             raise
         except Exception as error:  # what XGBoost, numpy and Python say of values that are none
-            said = str(error).strip().partition("\n")[0]
+            message = str(error).strip().partition("\n")[0]
             raise _unread(
-                file, f"what it holds is damaged: {type(error).__name__}: {said}"
+                file, f"what it holds is damaged: {type(error).__name__}: {message}"
             ) from None
-        return made
+        return pair
 
 
 def useless_in(path: Path) -> str:
@@ -267,7 +271,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def too_few(rows: Rows) -> str:
-    """Why nothing is learned from rows; "" where they are enough."""
+    """Return the reason why rows are too few to learn from; "" if they suffice."""
     count = len(np.unique(rows.schedule))
     if len(rows) >= LEAST and count >= 2:
         return ""
@@ -275,7 +279,7 @@ def too_few(rows: Rows) -> str:
 
 
 def learned(rows: Rows, seed: int = 0, settings: Settings | None = None, version: str = "") -> Pair:
-    """The pair that rows teach; the same rows and seed give the same.
+    """Train a pair on rows; the same rows and seed give the same pair.
 
     version  of offcut, which the model says that it is from
 
@@ -292,11 +296,11 @@ def learned(rows: Rows, seed: int = 0, settings: Settings | None = None, version
     chosen = settings or Settings()
     wide = rows.centred()
     many = len(np.unique(rows.program)) >= chosen.members
-    made = fitted(wide, rows.program if many else rows.schedule, seed, chosen)
-    judged = fitted(wide, rows.schedule, seed, chosen) if many else made
-    off = np.abs(rows.log_ratio - made.unseen)
-    own = made.ensemble(wide.features).std(axis=0)
-    doubt = float(np.quantile(np.maximum(off - own, 0), COVERED))
+    ensemble_fit = fitted(wide, rows.program if many else rows.schedule, seed, chosen)
+    judged = fitted(wide, rows.schedule, seed, chosen) if many else ensemble_fit
+    errors = np.abs(rows.log_ratio - ensemble_fit.unseen)
+    member_spread = ensemble_fit.ensemble(wide.features).std(axis=0)
+    doubt = float(np.quantile(np.maximum(errors - member_spread, 0), COVERED))
     corrected = rows.closed * np.exp(judged.unseen)
     before, after = ordered(rows, rows.closed), ordered(rows, corrected)
     useless = ""
@@ -311,14 +315,14 @@ def learned(rows: Rows, seed: int = 0, settings: Settings | None = None, version
         "version": version,
         "pairs ordered": {"closed form": before, "pair": after},
     }
-    known = familiar(rows, made.part, seed)
+    domain = fit_domain(rows, ensemble_fit.part, seed)
     closed = float(np.quantile(np.abs(rows.log_ratio), COVERED))
-    members = made.ensemble + judged.ensemble if many else made.ensemble
-    return Pair(rows.names, members, known, doubt, closed, useless, facts)
+    members = ensemble_fit.ensemble + judged.ensemble if many else ensemble_fit.ensemble
+    return Pair(rows.names, members, domain, doubt, closed, useless, facts)
 
 
 def ordered(rows: Rows, seconds: Values) -> float:
-    """The share of comparable pairs that predicted seconds have in the right order; 1 where there are none."""
+    """Return the share of comparable pairs that predicted seconds order correctly, from 0 to 1; 1 without pairs."""
     found = [pairs(rows.seconds[g], seconds[g], rows.spread[g]) for g in rows.groups]
     count = sum(one for _, one in found)
     return sum(right for right, _ in found) / count if count else 1.0

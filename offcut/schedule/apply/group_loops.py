@@ -22,7 +22,7 @@ from offcut.partition.judge import match_cover
 from offcut.polyhedral import Facts
 from offcut.proof.normal_forms.narrowing import unconditional
 from offcut.schedule.apply.band_loops import BandLoops
-from offcut.schedule.apply.block_room import least_room
+from offcut.schedule.apply.block_bytes import min_block_bytes
 from offcut.schedule.apply.emit import Lowering
 from offcut.schedule.apply.loop_cutter import LoopCutter
 from offcut.schedule.apply.nest_loops import LoopBody, NestLoops
@@ -71,7 +71,7 @@ def group_nests(computation: Computation, parts: Sequence[NestOfWays | Together]
     )
 
 
-def least_block_bytes(computation: Computation, together: Together) -> int:
+def min_nest_block_bytes(computation: Computation, together: Together) -> int:
     """Return the bytes that a block of iterations takes at the least sizes: all that lives in it, or the longest of the lines it adds up.
 
     together  nests in loops of which iterations run in blocks
@@ -79,7 +79,7 @@ def least_block_bytes(computation: Computation, together: Together) -> int:
     assert together.block is not None
     nests, depth = group_nests(computation, (together,)), len(together.axes)
     place = _stage_with_loops(together), _loop_of(together.axes[-1], together.block)
-    return least_room(nests, place, depth, together.block.iterations)
+    return min_block_bytes(nests, place, depth, together.block.iterations)
 
 
 def _stage_with_loops(part: NestOfWays | Together) -> str:

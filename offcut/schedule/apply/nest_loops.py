@@ -41,7 +41,7 @@ from offcut.partition.strategies.segment_loops import (
 )
 from offcut.partition.strategies.tiled_axis import EXTENT
 from offcut.polyhedral import Facts
-from offcut.schedule.apply.block_room import room_condition, window_of_block
+from offcut.schedule.apply.block_bytes import capacity_condition, window_of_block
 from offcut.schedule.apply.offsets import At, Offsets, Open
 from offcut.schedule.apply.placing import sum_terms
 from offcut.schedule.apply.staged_form import Nest, Nests
@@ -216,7 +216,7 @@ class NestLoops(Offsets):
         count = ix.ceildiv(ix.sub(hi, lo), many)
         blocks = (For(number, ix.const(0), count, in_windows(windows, by_nest), unit=unit),)
         sums = tuple(sum_terms(self.nests, (self.nest.name, split.outer)))
-        fits = room_condition(self.nests, windows, sums, many, room)
+        fits = capacity_condition(self.nests, windows, sums, many, room)
         self.names.release(number)
         if not self.keeps_names:
             self.names.release(name)

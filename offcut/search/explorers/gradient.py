@@ -1,4 +1,4 @@
-"""Gradient descent on the price, whose tiles are relaxed to real numbers.
+"""Gradient descent on the predicted cost, with tile sizes relaxed to real numbers.
 
 The numbers in a schedule's text (tiles, heights, groups, depths) are its coordinates, in doublings; all other words are its
 structure. The logarithm of the price is taken as a smooth function of the coordinates: its gradient at a schedule is the
@@ -33,9 +33,9 @@ _NUMBER = re.compile(r"(?<!\w)\d+(?!\w)")
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """Descents from the best of what was measured and, those that are left, from points drawn at random.
+    """Gradient descents: half start at the best measured schedules, the others at random ones.
 
-    descents, steps  how many, and how long at most
+    descents  number of descents; steps: maximum length of each
 
     Source: Zhao et al., "Felix: Optimizing tensor programs with gradient descent", ASPLOS 2024. There, a program of
     symbolic tiles is differentiated; here, differences of legal schedules stand for that, so that any price will do.
@@ -47,7 +47,7 @@ class Gradient:
     def propose(
         self, space: Points, seen: Sequence[Seen], rng: Random, count: int
     ) -> Sequence[Schedule]:
-        """Return the best that the descents visit."""
+        """Return the schedules of the lowest predicted cost among those visited."""
         judge = Judge(space, seen)
         starts = judge.best(self.descents // 2)
         starts += [space.sample(rng) for _ in range(self.descents - len(starts))]
@@ -66,7 +66,7 @@ class Gradient:
 def _descent_step(
     space: Points, judge: Judge, point: Schedule, near: Sequence[Schedule]
 ) -> Schedule:
-    """Return a schedule of a lower price: along the gradient, else the best neighbour; `point` where there is none."""
+    """Return a schedule of a lower price: along the gradient, else the best neighbour, else `point`."""
     slope = gradient(judge, point, near)
     largest = float(np.abs(slope).max(initial=0.0))
     for length in STEPS if largest > 0 else ():
@@ -78,31 +78,34 @@ def _descent_step(
 
 
 def gradient(judge: Judge, point: Schedule, near: Sequence[Schedule]) -> Vector:
-    """Return the gradient of the logarithm of the price by doublings of each coordinate; 0 along those that no neighbour changes."""
-    structure, here = coordinates(point)
+    """Return the gradient of log(price) in doublings of each coordinate; 0 for coordinates that no neighbour changes."""
+    structure, origin = coordinates(point)
     price = judge(point)
     moves, changes = list[Vector](), list[float]()
     for other in near:
-        own, there = coordinates(other)
-        if own == structure and isfinite(price) and 0 < judge(other) < np.inf:
-            moves.append(there - here)
+        other_structure, position = coordinates(other)
+        if other_structure == structure and isfinite(price) and 0 < judge(other) < np.inf:
+            moves.append(position - origin)
             changes.append(float(np.log(judge(other) / price)))
     if not moves:
-        return np.zeros_like(here)
+        return np.zeros_like(origin)
     solution: Vector = np.linalg.lstsq(np.array(moves), np.array(changes), rcond=None)[0]
     return solution
 
 
 def round_to(space: Points, point: Schedule, goal: Vector) -> Schedule:
     """Return the schedule of the structure of `point` that lies nearest to `goal`, as neighbours lead to it."""
-    structure, here = coordinates(point)
-    distance = float(np.linalg.norm(here - goal))
+    structure, origin = coordinates(point)
+    distance = float(np.linalg.norm(origin - goal))
     while True:
         nearest = point
         for other in space.neighbours(point):
-            own, there = coordinates(other)
-            if own == structure and (far := float(np.linalg.norm(there - goal))) < distance:
-                nearest, distance = other, far
+            other_structure, position = coordinates(other)
+            if (
+                other_structure == structure
+                and (other_distance := float(np.linalg.norm(position - goal))) < distance
+            ):
+                nearest, distance = other, other_distance
         if nearest == point:
             return point
         point = nearest
@@ -110,7 +113,7 @@ def round_to(space: Points, point: Schedule, goal: Vector) -> Schedule:
 
 @lru_cache(1 << 14)
 def coordinates(schedule: Schedule) -> tuple[str, Vector]:
-    """Return the words of a schedule, and its numbers in doublings; the names of options, which repeat tiles, are left out."""
+    """Return the text of a schedule without numbers, and log2 of its numbers; lines of `option`, which repeat tiles, are skipped."""
     lines = (line for line in str(schedule).splitlines() if line.split()[0] != "option")
     text = "\n".join(lines)
     numbers = [max(int(number), 1) for number in _NUMBER.findall(text)]

@@ -9,11 +9,11 @@ from offcut.partition import AxisCut
 from offcut.schedule import Nest, Schedule, Separate, Split, Staging, Step, Together, Way, parts_of
 
 FINEST = 3
-"""The level at which schedules are told apart by all that they decide."""
+"""The level at which different schedules have different keys."""
 
 
 def grain(schedule: Schedule, level: int) -> Hashable:
-    """Return what a schedule decides down to a level, the same for all schedules that differ in finer decisions alone.
+    """Return a key of the decisions down to a level; schedules that differ only in finer decisions have equal keys.
 
     level  0: covers, copies and shared loops; 1: strategies, too; 2: tiles, too; 3: all
     """
@@ -45,7 +45,7 @@ def _of_step(step: Step, level: int) -> Hashable:
 
 @lru_cache(1 << 16)
 def _of_nest(nest: Nest, level: int) -> Hashable:
-    """Of a nest, which most schedules of a search have in common with others."""
+    """Return the key of a nest; cached, since most schedules of a search share nests."""
     return nest.stage, frozenset(_of_way(way, level) for way in nest.ways)
 
 

@@ -31,7 +31,7 @@ _DRAWS = 4  # steps aside in a node, until one stays in it
 class Node:
     """Schedules that decide alike down to a level; -1: all.
 
-    best   the one of the least price that was drawn, and that price
+    best   the drawn schedule of the lowest price, and that price
     """
 
     level: int
@@ -42,7 +42,7 @@ class Node:
     children: dict[Hashable, Node] = field(default_factory=dict)
 
     def count(self, point: Schedule, price: float) -> None:
-        """Count a schedule in this node and in those below that it is of."""
+        """Count a schedule in this node and in its descendants that contain the schedule."""
         self.visits += 1
         if self.best is None or price < self.price:
             self.best, self.price = point, price
@@ -54,11 +54,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class TreeSearch:
-    """Visits of a tree that begins with the best of what was measured.
+    """Monte Carlo tree search; the tree starts with the best measured schedules.
 
-    visits       how many, for a proposal of any number of schedules
-    widening     children that a node may have, over the square root of its visits
-    exploration  weight of what was seldom visited
+    visits       number of visits for each proposal
+    widening     maximum children of a node, divided by the square root of its visits
+    exploration  weight of the bonus for rarely visited nodes
 
     Source: Kocsis and Szepesvári, "Bandit based Monte-Carlo planning", ECML 2006; Coulom, "Computing Elo ratings of move
     patterns", 2007 (widening); Haj-Ali et al., "ProTuner", 2020, which takes the best of a subtree for its value, as is done here.
@@ -71,18 +71,18 @@ class TreeSearch:
     def propose(
         self, space: Points, seen: Sequence[Seen], rng: Random, count: int
     ) -> Sequence[Schedule]:
-        """Return the best that was drawn."""
+        """Return the schedules of the lowest predicted cost among those drawn."""
         judge, root = Judge(space, seen), Node(-1)
         visited = judge.best(8)
         for point in visited:
             root.count(point, judge(point))
         for _ in range(self.visits):
-            point = self._drawn(space, self._selected(root), rng)
+            point = self._draw(space, self._select(root), rng)
             root.count(point, judge(point))
             visited.append(point)
         return tuple(judge.to_try(visited, count))
 
-    def _selected(self, root: Node) -> Node:
+    def _select(self, root: Node) -> Node:
         """Return the node in which a schedule is to be drawn."""
         node = root
         while node.level < LAST and len(node.children) >= self.widening * sqrt(node.visits):
@@ -96,7 +96,7 @@ class TreeSearch:
         return node
 
     @staticmethod
-    def _drawn(space: Points, node: Node, rng: Random) -> Schedule:
+    def _draw(space: Points, node: Node, rng: Random) -> Schedule:
         """Return a schedule of a node: any at the root; else one step aside from its best that stays in it, or the best itself."""
         if node.best is None or (node.level < 0 and rng.random() < 0.5):
             return space.sample(rng)

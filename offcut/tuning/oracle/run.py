@@ -392,7 +392,7 @@ def filled(
 
     def keep(measured: Measured) -> None:
         # whoever reads a table scales nothing again
-        one = replace(log.reference.scaled(measured), reference=())
+        one = replace(log.reference.scale(measured), reference=())
         log.add(one, NAME, _predicted(price, one.schedule))
         found[one.schedule] = one
         tell(len(found))

@@ -32,7 +32,7 @@ from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Expr
 from offcut.core.scan import Range, ScanContext
-from offcut.costmodel.closed.counts import Exactness, worst
+from offcut.costmodel.closed.counts import Exactness, least_exact
 from offcut.costmodel.closed.summation import decided, folded
 from offcut.costmodel.closed.sums import Amount, Sums, count_methods, first_success
 
@@ -65,7 +65,7 @@ def counted(at: Ran) -> NestCounts:
         issued, exactness = _instance(work, each, nest.spec)
         leaves.append(counts.over(issued, ancestors).mapped(nest.derived.expand))
         bytes_exactness.append(exactness)
-    moved = worst(counts.exactness, *bytes_exactness)
+    moved = least_exact(counts.exactness, *bytes_exactness)
     return NestCounts(leaves, at.kept, counts.exactness, moved)
 
 
@@ -98,7 +98,7 @@ class _LoopSums:
 
         def settle(term: Expr) -> Expr:
             found = first_success(count_methods(is_open=True), lambda sums: total(term, sums))
-            self.exactness = worst(self.exactness, found.exactness)
+            self.exactness = least_exact(self.exactness, found.exactness)
             return found.value
 
         return one.mapped(settle)

@@ -29,7 +29,7 @@ from offcut.costmodel.closed.counts import (
     HowExact,
     Piece,
     Way,
-    worst,
+    least_exact,
 )
 from offcut.costmodel.closed.operations import flop
 from offcut.costmodel.closed.prediction import Predicted, Prediction
@@ -139,8 +139,8 @@ def formulas_of(
             bytes_are = counts.exact_bytes if overhead.bytes == ZERO else Exactness.ESTIMATE
             exactness = replace(
                 exactness,
-                flop=worst(exactness.flop, counts.exact_counts),
-                bytes=worst(exactness.bytes, bytes_are),
+                flop=least_exact(exactness.flop, counts.exact_counts),
+                bytes=least_exact(exactness.bytes, bytes_are),
             )
             made, cycles = totals(nest, counts.leaves, overhead), formula(nest)
             choice = (len(choices), number) if len(phase.options) > 1 else None

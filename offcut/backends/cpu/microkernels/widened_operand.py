@@ -3,11 +3,11 @@
 They are the row blocks of `fma` in float32. A step loads words that hold a term, or two neighbouring terms, of each column of a panel, and
 widens them to float32, which is exact. Products and their order are those of `fma` with B converted beforehand, so the bits are too.
 
-bfloat16   two terms to a word of 32 bits: a bfloat16 is the upper half of a float32, so the first is shifted up, and the second masked
+bfloat16   two terms to a word of 32 bits: a bfloat16 is the upper half of a float32, so the first is upper_term up, and the second masked
 int8       a byte for each term, converted to an integer and to a float
 int8, of constants whose elements have 4 bits
-           two terms to a byte, the first in its lower half: the upper half is shifted down with its sign; the lower one is looked up in a
-           register of the sixteen values, or shifted up and down again
+           two terms to a byte, the first in its lower half: the upper half is upper_term down with its sign; the lower one is looked up in a
+           register of the sixteen values, or upper_term up and down again
 
 Where the depth is no multiple of the unrolled loop, the steps left over load the pair again, and shift by what the parity of the
 term says. The second term of the last pair of an odd depth is zero.
@@ -38,12 +38,12 @@ _LOOKUP = "llvm.x86.avx512.permvar.sf.512"
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A narrow B.
+    """A B operand that is narrower than float32.
 
-    name   in the names of its microkernel and functions
-    dtype  of its elements
-    terms  of a column that share a word
-    bits   of an element in memory, where it takes less than a byte
+    name   part of the names of its microkernel and functions
+    dtype  element type
+    terms  number of terms of a column in a word
+    bits   bits of an element in memory; None: whole bytes
     """
 
     name: str
@@ -60,58 +60,59 @@ INT4 = Operand("int4", "int8", 2, 4)
 def families(host: Host) -> Iterator[Family]:
     """Yield a family for each narrow operand, on every host."""
     isa = host.isa
-    for of in (BFLOAT16, INT4, INT8):
-        symbols, text = partial(symbol, isa, of), partial(tiles, isa, of)
-        yield Family(microkernel(isa, of), symbols, text, fma.widths(isa))
+    for operand in (BFLOAT16, INT4, INT8):
+        symbols, text = partial(symbol, isa, operand), partial(tiles, isa, operand)
+        yield Family(microkernel(isa, operand), symbols, text, fma.widths(isa))
 
 
-def microkernel(isa: Isa, of: Operand) -> Microkernel:
+def microkernel(isa: Isa, operand: Operand) -> Microkernel:
     """Return the row-block microkernel for an A of float32 and a narrow B, as data.
 
     ``C[i, j] = sum over p of A[i, p] * float32(B[p, j])``. Cost facts: those of `fma`, and what it takes to widen each vector of B for
     each term, in the units that multiply: a bfloat16 once, an integer twice; where two share a byte and none is looked up,
     shifting takes as much again every second time.
     """
-    widenings = 1 if of == BFLOAT16 else 3 if of == INT4 and not _looks_up(isa) else 2
+    widenings = 1 if operand == BFLOAT16 else 3 if operand == INT4 and not _looks_up(isa) else 2
 
     def cycles(rows: int, vectors: int) -> tuple[float, float]:
         widened = widenings * vectors * isa.machine.tiles.widen_cycles
         return fma.step_cycles(isa, rows, vectors) + widened, fma.startup_cycles(isa, rows, vectors)
 
-    layout = replace(panels(isa.lanes("float32"), of.terms, of.terms), bits=of.bits)
-    name, dtypes = f"fma_{of.name}_{isa.name}", ("float32", of.dtype, "float32")
+    layout = replace(panels(isa.lanes("float32"), operand.terms, operand.terms), bits=operand.bits)
+    name, dtypes = f"fma_{operand.name}_{isa.name}", ("float32", operand.dtype, "float32")
     kernel = fma.declare_row_block(isa, name, dtypes, cycles, layout, fma.widths(isa))
-    return kernel if of == BFLOAT16 else replace(kernel, repeats=frozenset({"p"}))
+    return kernel if operand == BFLOAT16 else replace(kernel, repeats=frozenset({"p"}))
 
 
 def _looks_up(isa: Isa) -> bool:
-    """Return whether a vector register holds the sixteen values of 4 bits as floats, and one instruction picks them."""
+    """Return whether one instruction looks up 4-bit values in a vector register of sixteen floats."""
     return isa.lanes("float32") == 16 and "avx512f" in isa.features
 
 
-def symbol(isa: Isa, of: Operand, variant: Variant, rows: int, vectors: int) -> str:
+def symbol(isa: Isa, operand: Operand, variant: Variant, rows: int, vectors: int) -> str:
     """Return the name of the function for a tile of `rows` × `vectors`."""
-    return f"oc_fma_{of.name}_{isa.name}_{variant.suffix}_{rows}x{vectors}"
+    return f"oc_fma_{operand.name}_{isa.name}_{variant.suffix}_{rows}x{vectors}"
 
 
-def tiles(isa: Isa, of: Operand, variant: Variant, shapes: Shapes) -> str:
+def tiles(isa: Isa, operand: Operand, variant: Variant, shapes: Shapes) -> str:
     """Return the LLVM IR of the functions of these (rows, vectors), of `family.TILES`.
 
     a, c     float32
     b        panels one vector of float32 wide: words ``[ceil(depth / terms)][lanes]``; its step is not read
     """
-    block = _BLOCKS[of]
+    block = _BLOCKS[operand]
     blocks = (
-        block(symbol(isa, of, variant, *shape), isa, "float32", variant, *shape) for shape in shapes
+        block(symbol(isa, operand, variant, *shape), isa, "float32", variant, *shape)
+        for shape in shapes
     )
     functions = ["\n".join(one.lines()) for one in blocks]
     declared = declarations(isa, "float32")
-    if of == INT4 and _looks_up(isa):
+    if operand == INT4 and _looks_up(isa):
         declared.add(f"declare <16 x float> @{_LOOKUP}(<16 x float>, <16 x i32>)")
     return "\n\n".join([*functions, "\n".join(sorted(declared))])
 
 
-class _Widened(RowBlock, ABC):
+class _WidenedBlock(RowBlock, ABC):
     """A tile over panels of words.
 
     terms   of a column that share a word
@@ -127,26 +128,28 @@ class _Widened(RowBlock, ABC):
         super().__post_init__()
         self.b_bytes = self.lanes * self.bytes // self.terms
         self.words = f"<{self.lanes} x i32>"
-        self.held: list[str] = []
+        self.words_by_panel: list[str] = []
 
     def b_values(self, label: str, step: int, b_now: str) -> Generator[str, None, list[str]]:
-        """Return one term of B, widened: the loop takes whole words, what is left over one term of a word."""
+        """Return one widened term of B for each panel: the unrolled loop loads whole words, the remainder one term of a word."""
         if label == "rest" and self.terms > 1:
-            return (yield from self.left_over())
+            return (yield from self.remaining_term())
         term, values = self.second if step % self.terms else self.first, []
         offset = step * self.b_bytes
         if self.terms > 1 and step % self.terms == 0:
-            self.held = []
+            self.words_by_panel = []
             for p in range(self.vectors):
-                self.held.append((yield from self.load_words(b_now, p, offset)))
+                self.words_by_panel.append((yield from self.load_words(b_now, p, offset)))
         for p in range(self.vectors):
             alone = self.terms == 1
-            word = (yield from self.load_words(b_now, p, offset)) if alone else self.held[p]
+            word = (
+                (yield from self.load_words(b_now, p, offset)) if alone else self.words_by_panel[p]
+            )
             values.append((yield from term(word)))
         return values
 
-    def left_over(self) -> Generator[str, None, list[str]]:
-        """Return the term of two that the parity of the step says."""
+    def remaining_term(self) -> Generator[str, None, list[str]]:
+        """Return the first or the second term of a word, by the parity of the step."""
         pair, at, base, odd, shift, one, splat = (self.temp() for _ in range(7))
         even, uneven = self.shifts
         yield f"  {pair} = lshr i64 %rest_k, 1"
@@ -163,27 +166,27 @@ class _Widened(RowBlock, ABC):
         for p in range(self.vectors):
             word, up = (yield from self.load_words(base, p, 0)), self.temp()
             yield f"  {up} = shl {self.words} {word}, {splat}"
-            values.append((yield from self.shifted(up)))
+            values.append((yield from self.upper_term(up)))
         return values
 
     @abstractmethod
     def load_words(self, base: str, p: int, offset: int) -> Generator[str, None, str]:
-        """Return the words of panel `p` at an offset in bytes; what lies further on is asked for."""
+        """Return the words of panel `p` at an offset in bytes; prefetch later ones."""
 
     @abstractmethod
     def first(self, word: str) -> Generator[str, None, str]:
         """Return the first term of words."""
 
     def second(self, word: str) -> Generator[str, None, str]:
-        """Return the second term of words, where there are two."""
-        return (yield from self.shifted(word))
+        """Return the second of two terms of words."""
+        return (yield from self.upper_term(word))
 
-    def shifted(self, word: str) -> Generator[str, None, str]:
+    def upper_term(self, word: str) -> Generator[str, None, str]:
         """Return the term at the upper end of words."""
         return (yield from self.first(word))
 
 
-class _BFloat16(_Widened):
+class _BFloat16(_WidenedBlock):
     terms, bytes, shifts = 2, 4, (16, 0)
 
     def load_words(self, base: str, p: int, offset: int) -> Generator[str, None, str]:
@@ -199,18 +202,18 @@ class _BFloat16(_Widened):
         yield f"  {value} = bitcast {self.words} {up} to {self.v}"
         return value
 
-    def shifted(self, word: str) -> Generator[str, None, str]:
+    def upper_term(self, word: str) -> Generator[str, None, str]:
         high, value = self.temp(), self.temp()
         yield f"  {high} = and {self.words} {word}, {self.all(_UPPER)}"
         yield f"  {value} = bitcast {self.words} {high} to {self.v}"
         return value
 
     def all(self, value: int) -> str:
-        """Return a vector of words that are all alike."""
+        """Return a vector constant with `value` in all words."""
         return f"splat (i32 {value})"
 
 
-class _Int8(_Widened):
+class _Int8(_WidenedBlock):
     def opening(self) -> Generator[str, None, tuple[str, str]]:
         """Prefetch B ahead of its use: in short panels where the next tile reads."""
         tiles = self.isa.machine.tiles
@@ -220,7 +223,7 @@ class _Int8(_Widened):
         return (yield from super().opening())
 
     def prefetch(self, address: str) -> Iterator[str]:
-        """Ask for a line of what is read later."""
+        """Prefetch the line that is read ``%distance`` bytes later."""
         ahead = self.temp()
         yield f"  {ahead} = getelementptr i8, ptr {address}, i64 %distance"
         yield f"  call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)"
@@ -248,7 +251,7 @@ class _Int4(_Int8):
         if not _looks_up(self.isa):
             up = self.temp()
             yield f"  {up} = shl {self.words} {word}, splat (i32 28)"
-            return (yield from self.shifted(up))
+            return (yield from self.upper_term(up))
         value, table = self.temp(), ", ".join(f"float {n - 16 * (n > 7)}.0" for n in range(16))
         yield f"  {value} = call {self.v} @{_LOOKUP}({self.v} <{table}>, {self.words} {word})"
         return value
@@ -256,14 +259,18 @@ class _Int4(_Int8):
     def second(self, word: str) -> Generator[str, None, str]:
         return (yield from self.to_float(word, 4))
 
-    def shifted(self, word: str) -> Generator[str, None, str]:
+    def upper_term(self, word: str) -> Generator[str, None, str]:
         return (yield from self.to_float(word, 28))
 
     def to_float(self, word: str, by: int) -> Generator[str, None, str]:
-        """Return words, shifted down with their sign, as floats."""
+        """Return words, upper_term down with their sign, as floats."""
         down = self.temp()
         yield f"  {down} = ashr {self.words} {word}, splat (i32 {by})"
         return (yield from super().first(down))
 
 
-_BLOCKS: Mapping[Operand, Callable[..., _Widened]] = {BFLOAT16: _BFloat16, INT8: _Int8, INT4: _Int4}
+_BLOCKS: Mapping[Operand, Callable[..., _WidenedBlock]] = {
+    BFLOAT16: _BFloat16,
+    INT8: _Int8,
+    INT4: _Int4,
+}

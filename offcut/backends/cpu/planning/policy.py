@@ -57,7 +57,7 @@ from offcut.schedule import (
     beside,
     conversion_stagings,
     decisions_of,
-    least_block_bytes,
+    min_nest_block_bytes,
     pack_inside,
     pack_of,
     position_of,
@@ -235,7 +235,7 @@ class _Planner:
             return None
         block = Block(sizes.block, int(sizes.block_share * self.machine.memory[0].bytes))
         together = Together(tuple(axis.name for axis in axes), tuple(nests), block)
-        return block if least_block_bytes(self.given, together) <= block.room else None
+        return block if min_nest_block_bytes(self.given, together) <= block.room else None
 
     def limit(self, position: int, lead: Stage) -> int:
         """Return how many of a group's first axes may be loops that it shares with other groups.

@@ -340,7 +340,7 @@ class _Kernel:
         return WARPS_OF_A_GROUP if token.source == "warpgroup" else 1
 
     @property
-    def loaded(self) -> str:
+    def load_barrier(self) -> str:
         """Return the barrier at which the next copies of boxes arrive: of the only token of the load unit."""
         tokens = [token for token in self.tokens if token.source == "load"]
         if len(tokens) != 1:

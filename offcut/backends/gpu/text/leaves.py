@@ -16,7 +16,7 @@ from offcut.core.accesses import accessed_arrays
 from offcut.core.dtypes import HALVES
 from offcut.core.expr import COMBINED, Expr, Load, Var, all_loads, rewrite, substitute, variables
 from offcut.core.program import For, If, Kind, Program, Stmt, Store, Tile, expressions, walk
-from offcut.core.text.c_expressions import CExpressions, bracketed
+from offcut.core.text.c_expressions import CExpressions, parenthesize
 from offcut.core.text.printer import format_head
 from offcut.polyhedral.affine import coefficient
 
@@ -78,10 +78,10 @@ class LeafWriter:
             return "0"
         text = self.text(index[0])
         if len(index) > 1:
-            text = f"(long long){bracketed(text)}"
+            text = f"(long long){parenthesize(text)}"
         for axis, part in enumerate(index[1:], 1):
             text = f"({text})" if axis > 1 else text
-            text = f"{text} * {bracketed(self.text(shape[axis]))} + {self.writer.text(at_warp(part, self.warps), 3)}"
+            text = f"{text} * {parenthesize(self.text(shape[axis]))} + {self.writer.text(at_warp(part, self.warps), 3)}"
         return text
 
     def offset(self, window: SharedWindow, index: tuple[Expr, ...]) -> str:
@@ -243,7 +243,7 @@ class LeafWriter:
                     format_head(stmt), "its loops are no rows and columns of accumulators"
                 )
             shift = self.text(ix.simplify(ix.sub(0, rest)))
-            values[moving[0]] = place if shift == "0" else f"{place} + {bracketed(shift)}"
+            values[moving[0]] = place if shift == "0" else f"{place} + {parenthesize(shift)}"
         m, n = first.shape
         lines = [
             "#pragma unroll",
@@ -295,7 +295,7 @@ class LeafWriter:
         """Return the update of an element of a type by a value of it."""
         if reduce == "sum" and dtype not in HALVES:
             return f"{to} += {value};"
-        return f"{to} = {self.writer.combined(COMBINED[reduce], dtype, to, value)};"
+        return f"{to} = {self.writer.combine(COMBINED[reduce], dtype, to, value)};"
 
     def at_warp(self, node: Expr) -> Expr | None:
         """Return the number of the warp for an iterator of a loop over warps."""

@@ -1,4 +1,4 @@
-"""Writes what one unit of a block runs: the load unit, the warps, or the warpgroups."""
+"""Print the statements that one unit of a block runs: the load unit, the warps, or the warpgroups."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ WARPS_OF_A_GROUP = 4
 
 
 class UnitKernel(Protocol):
-    """The kernel that a unit is of.
+    """The kernel of a unit.
 
-    unit   that its loops are bound to: warp or warpgroup
-    warps  of a block that loops are bound to
-    signed  the iterators that may be below 0
+    unit    the unit that its loops are bound to: warp or warpgroup
+    warps   warps of a block that loops are bound to
+    signed  the iterators that may be negative
     """
 
     program: Program
@@ -52,10 +52,10 @@ class UnitKernel(Protocol):
     signed: frozenset[str]
 
     def kinds_of_copies(self) -> set[str]:
-        """Return how the load unit copies: boxes, cells in the background, elements at once."""
+        """Return the kinds of copies of the load unit: boxes, asynchronous cells, synchronous elements."""
 
     @property
-    def loaded(self) -> str:
+    def load_barrier(self) -> str:
         """Return the barrier at which the next copies of boxes arrive."""
 
 
@@ -72,7 +72,7 @@ class UnitStatements:
 
     @property
     def computes(self) -> bool:
-        """Return whether it is what loops are bound to: not the load unit."""
+        """Return whether loops are bound to this unit; False for the load unit."""
         return self.unit == self.kernel.unit
 
     def add(self, depth: int, line: str) -> None:
@@ -99,7 +99,7 @@ class UnitStatements:
         kernel = self.kernel
         leaves = LeafWriter(kernel.program, kernel.windows, self.places, self.warps, kernel.signed)
         if self.unit == "load" and "boxes" in self.kernel.kinds_of_copies():
-            leaves.barrier = self.kernel.loaded
+            leaves.barrier = self.kernel.load_barrier
         plain = CStatements(CUDA, leaves.writer.text, leaves.store)
         match stmt:
             case Sync():
@@ -175,9 +175,9 @@ class UnitStatements:
         """Add the lines of a statement that one unit runs: the first warp, outside of loops over warps."""
         if self.unit == "warpgroup" and not _is_of_accumulators(leaves, stmt):
             raise no_text(format_head(stmt), "what lanes of a warpgroup run has no text so far")
-        self.of_first_warp(leaves.lines(stmt), depth, self.computes and not self.warps)
+        self.add_for_first_warp(leaves.lines(stmt), depth, self.computes and not self.warps)
 
-    def of_first_warp(self, lines: list[str], depth: int, alone: bool) -> None:
+    def add_for_first_warp(self, lines: list[str], depth: int, alone: bool) -> None:
         """Add lines, which the first warp runs for all of the block if it is to do so `alone`."""
         if alone and self.kernel.warps > 1:
             self.add(depth, "if (warp == 0) {")
@@ -186,8 +186,8 @@ class UnitStatements:
         else:
             self.lines += ["  " * depth + line for line in lines]
 
-    def runs(self, unit: str) -> bool:
-        """Return whether this unit runs what a unit does: the first warp, what the block does."""
+    def runs_unit(self, unit: str) -> bool:
+        """Return whether this unit runs the statements of `unit`; the first warp runs those of the block."""
         return unit == self.unit or (unit == "block" and self.computes)
 
     def sync(self, stmt: Sync, depth: int, writer: CExpressions) -> None:
@@ -196,12 +196,12 @@ class UnitStatements:
         lines: list[str] = []
         alone = False
         match stmt.action:
-            case Action.WAIT if self.runs(tokens[stmt.name].target):
+            case Action.WAIT if self.runs_unit(tokens[stmt.name].target):
                 alone = tokens[stmt.name].target == "block"
                 count = f"{stmt.name}_waits"
                 self.counters[count] = None
                 lines.append(f"wait({name_of(stmt.name)}, {tokens[stmt.name].room}, {count}++);")
-            case Action.ARRIVE if self.runs(tokens[stmt.name].source):
+            case Action.ARRIVE if self.runs_unit(tokens[stmt.name].source):
                 alone = tokens[stmt.name].source == "block"
                 count = f"{stmt.name}_arrivals"
                 self.counters[count] = None
@@ -229,7 +229,7 @@ class UnitStatements:
         if stmt.where is not None and lines:
             condition = f"if ({writer.text(ix.simplify(stmt.where))})"
             lines = [f"{condition} {lines[0]}"] if len(lines) == 1 else braces(condition, lines)
-        self.of_first_warp(lines, depth, alone)
+        self.add_for_first_warp(lines, depth, alone)
 
     def arrive(self, place: str) -> list[str]:
         """Return the lines by which a unit arrives."""

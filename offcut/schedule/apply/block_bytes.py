@@ -1,4 +1,4 @@
-"""Blocks of iterations that nests run in turn, and the room that what lives in a block takes."""
+"""Blocks of iterations, and the bytes of the buffers that live in a block."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from offcut.schedule.apply.staged_form import Nests
 
 
 def window_of_block(window: Alloc, iterator: str, start: Expr, iterations: int) -> Alloc:
-    """Return the window of a block, where `window` is that of one iteration: from that of its first iteration to the end of that of its last.
+    """Return the window of a block: from the start of its first iteration's window to the end of its last iteration's.
 
-    A last block of fewer iterations has room for all of them.
+    window      of one iteration
+    start       the first iteration of the block
+    iterations  of a full block; a partial last block has the window of a full one
     """
 
     def at(expr: Expr, iteration: Expr) -> Expr:
@@ -38,10 +40,10 @@ def block_bytes(
     sums: Iterable[tuple[str, Expr]],
     iterations: int,
 ) -> tuple[Expr, ...]:
-    """Return the bytes that have to have room in a block: all that lives in it, and each line that is added up, as far as that is more.
+    """Return the bytes that a block needs: of all its buffers, and of each summed line that may need more.
 
-    windows  (element type, extents) of what lives in a block
-    sums     (element type, terms) of what an iteration adds up
+    windows  (element type, extents) of the buffers that live in a block
+    sums     (element type, terms) of the sums of an iteration
     """
     total: Expr = ix.const(0)
     for dtype, extents in windows:
@@ -54,48 +56,48 @@ def block_bytes(
     return tuple(dict.fromkeys((total, *longest)))
 
 
-def at_sizes(values: Sequence[Expr], sizes: Mapping[str, int]) -> list[int]:
-    """Return sums of products of sizes, where these have the values `sizes`."""
-    known = {name: ix.const(size) for name, size in sizes.items()}
-    numbers = [ix.literal_value(ix.fold_indices(substitute(one, known))) for one in values]
+def evaluate_at(values: Sequence[Expr], sizes: Mapping[str, int]) -> list[int]:
+    """Return the values of expressions over sizes at `sizes`."""
+    values_by_name = {name: ix.const(size) for name, size in sizes.items()}
+    numbers = [ix.literal_value(ix.fold_indices(substitute(one, values_by_name))) for one in values]
     assert None not in numbers
     return [number for number in numbers if number is not None]
 
 
-def least_bytes(taken: Sequence[Expr], sizes: Sequence[Size]) -> int:
-    """Return how much a block takes at the least sizes."""
-    return max(at_sizes(taken, {size.name: size.min for size in sizes}))
+def min_bytes(byte_counts: Sequence[Expr], sizes: Sequence[Size]) -> int:
+    """Return the maximum of byte counts at the minimum sizes."""
+    return max(evaluate_at(byte_counts, {size.name: size.min for size in sizes}))
 
 
-def least_room(nests: Nests, place: Place, depth: int, iterations: int) -> int:
-    """Return the bytes that a block of iterations of a loop takes at the least sizes, where groups of stages share that loop.
+def min_block_bytes(nests: Nests, place: Place, depth: int, iterations: int) -> int:
+    """Return the bytes of a block of a loop that groups of stages share, at the minimum sizes.
 
-    depth  along how many of their first axes iterations are told apart: those of the loop, and of the loops around it
+    depth  number of leading buffer axes that are indexed by this loop and the loops around it
     """
-    held = window_places(nests).get(place, ())
+    local_buffers = window_places(nests).get(place, ())
     windows = (
         (buffer.dtype, (ix.const(iterations), *buffer.shape[depth:]))
         for buffer in nests.buffers
-        if buffer.name in held
+        if buffer.name in local_buffers
     )
-    return least_bytes(block_bytes(windows, sum_terms(nests, place), iterations), nests.sizes)
+    return min_bytes(block_bytes(windows, sum_terms(nests, place), iterations), nests.sizes)
 
 
-def room_condition(
+def capacity_condition(
     nests: Nests,
     windows: Sequence[Alloc],
     sums: Sequence[tuple[str, Expr]],
     iterations: int,
     room: int,
 ) -> Expr | bool:
-    """Return whether a block has room: at all sizes, at none, or where a condition holds.
+    """Return the condition under which a block fits in `room` bytes; True at all sizes, False at none.
 
-    Raises PartitionError where sizes alone do not tell.
+    Raises PartitionError if the bytes depend on more than symbolic sizes.
     """
     shapes = ((nests.buffer(w.buffer).dtype, [extent for _, extent in w.axes]) for w in windows)
-    taken = block_bytes(shapes, sums, iterations)
+    byte_counts = block_bytes(shapes, sums, iterations)
     names = {size.name for size in nests.sizes}
-    for size in taken:
+    for size in byte_counts:
         if not variables(size) <= names:
             raise PartitionError(
                 "split",
@@ -103,9 +105,9 @@ def room_condition(
                 because=f"a block takes {format_expr(size)} bytes, which sizes alone do not tell",
                 help=("blocks of a loop in which windows are of one size",),
             )
-    if least_bytes(taken, nests.sizes) > room:
+    if min_bytes(byte_counts, nests.sizes) > room:
         return False
-    greatest = at_sizes(taken, {size.name: size.max for size in nests.sizes})
-    pairs = zip(taken, greatest, strict=True)
+    greatest = evaluate_at(byte_counts, {size.name: size.max for size in nests.sizes})
+    pairs = zip(byte_counts, greatest, strict=True)
     conditions = [ix.compare("<=", size, room) for size, most in pairs if most > room]
     return conjunction(conditions) if conditions else True
