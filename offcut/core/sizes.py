@@ -8,7 +8,7 @@ sums, integer multiples, ``//`` and ``%`` by positive integers.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache, partial, reduce
 from numbers import Integral, Real
 from typing import Any
@@ -392,19 +392,24 @@ def with_sizes(expr: Any, now: Mapping[Dim, Dim]) -> Any:
     return sympy.floor(*args, evaluate=False) if expr.func is sympy.floor else expr.func(*args)
 
 
-def real_of(expr: Any) -> Expr | None:
-    """A number, or a sympy expression in sizes, as a float64 expression; None where it is none of sums,
+def real_of(expr: Any, reals: Collection[str] = ()) -> Expr | None:
+    """Return a number, or a sympy expression in sizes, as a float64 expression; None where it is none of sums,
     products, quotients, powers up to 8, ``min`` and ``max``.
+
+    reals  names of symbols that are no sizes: a float64 expression takes the place of each later on
     """
     if isinstance(expr, Real):
         expr = sympy.sympify(int(expr) if isinstance(expr, Integral) else float(expr))
-    whole = index_of(expr)
+    if isinstance(expr, sympy.Symbol) and expr.name in reals:
+        return Var(expr.name)
+    names = {symbol.name for symbol in getattr(expr, "free_symbols", ())}
+    whole = index_of(expr) if names.isdisjoint(reals) else None
     if whole is not None:
         return real(whole)
     if isinstance(expr, sympy.Number) and expr.is_finite:
         return real(float(expr))
     if isinstance(expr, sympy.Pow):
-        base = real_of(expr.base)
+        base = real_of(expr.base, reals)
         if base is None or expr.exp not in _POWERS:
             return None
         power = reduce(partial(Binary, "*"), [base] * abs(int(expr.exp)))
@@ -413,7 +418,7 @@ def real_of(expr: Any) -> Expr | None:
     op = next((op for kind, op in folds.items() if isinstance(expr, kind)), None)
     if op is None:
         return None
-    parts = [part for part in map(real_of, expr.args) if part is not None]
+    parts = [part for arg in expr.args if (part := real_of(arg, reals)) is not None]
     if len(parts) < len(expr.args):
         return None
     return reduce(partial(Binary, op), parts)

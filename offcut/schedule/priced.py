@@ -89,7 +89,7 @@ def _cost(loops: Program, option: Option, price: OwnPrice, users: Mapping[str, s
     with blamed_on_another(refused):
         price_value = price(replace(loops, body=option.body), *_more(price, loops, users))
     try:
-        node = None if isinstance(price_value, bool) else real_of(price_value)
+        node = None if isinstance(price_value, bool) else real_of(price_value, (_BUILT_IN,))
     except OverflowError:
         node = None
     if node is not None:

@@ -63,6 +63,17 @@ def test_a_price_over_the_sizes_is_asked_at_every_call() -> None:
     assert chosen(kernel, 21)[0].startswith("ladder")
 
 
+def test_a_price_has_integers_of_the_built_in_one_and_of_sizes() -> None:
+    def seconds(loops: ir.Program, sizes: Any, built_in: Any) -> Any:
+        return 2 * built_in + 3 * sizes["n"] + sympy.Max(built_in, 7)
+
+    ours = oc.compile(product(), price=seconds).plan(n=29).considered
+    built_in = oc.compile(product(), price=lambda loops, sizes, built: built).plan(n=29).considered
+
+    for one, plain in zip(ours, built_in, strict=True):
+        assert one.seconds == nearly(2 * plain.seconds + 94, rel=1e-12)
+
+
 def test_a_price_is_sums_products_quotients_and_powers() -> None:
     n = oc.dim("n", min=1, max=512)
 

@@ -161,7 +161,6 @@ def test_an_extent_is_arithmetic_alone() -> None:
 
 # Why each of these, which may run what it reads, reads what only this process or the user wrote.
 TRUSTED = {
-    "backends/accelerator/lowering/python_codegen.py eval": "an expression of a program, printed",
     "backends/accelerator/lowering/python_codegen.py exec": "loops of a program, printed",
     "backends/gpu/launches.py eval": "arithmetic, of which every node is checked",
     "core/unpickle.py Unpickler": "the reader that looks names up here",
