@@ -233,8 +233,15 @@ def _load(computation: Computation, position: int, text: str) -> Load:
 
 
 def position_of(computation: Computation, stage: str) -> int:
-    """Of the group that begins with the statements that compute `stage`."""
+    """Return the position of the group that begins with the statements that compute `stage`.
+
+    Raises PartitionError where none does, with the stage to name in its place if it is computed in a group that another one leads.
+    """
     leads = [group[0].buffer for group in computation.groups]
+    for lead, group in zip(leads, computation.groups, strict=True):
+        if stage in [one.buffer for one in group[1:]]:
+            because = f"each element of it is computed as soon as that of {lead} is, in one nest"
+            raise not_applied(f"cannot find a nest of {stage}", because, help=(f"cover {lead} …",))
     if stage not in leads:
         raise not_applied(f"cannot find {stage}", f"the nests are {', '.join(leads)}")
     return leads.index(stage)

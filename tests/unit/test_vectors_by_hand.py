@@ -164,3 +164,37 @@ def test_what_cannot_run_as_vectors_is_refused_by_its_line(what: str) -> None:
     with pytest.raises(oc.PartitionError) as refused:
         scheduled(*lines)
     assert str(refused.value) == text
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        (
+            ("at C D.i", "cover C vectors"),
+            "schedule: cannot cover C\n"
+            "  at       line 3: cover C vectors\n"
+            "  because  no nest that computes it is a sequence of whole arrays, each from those before\n"
+            "  help     cover C at i vectors, i the outermost of its loops that are a tile\n"
+            "  help     separate, split and bind, for loops as they stand",
+        ),
+        (
+            ("cover D vectors",),
+            "schedule: cannot find a nest of D\n"
+            "  at       line 2: cover D vectors\n"
+            "  because  each element of it is computed as soon as that of C is, in one nest\n"
+            "  help     cover C …",
+        ),
+    ],
+)
+def test_a_cover_of_a_stage_that_no_nest_begins_with_is_refused(
+    lines: tuple[str, ...], text: str
+) -> None:
+    n = oc.dim("n", max=64)
+    x = oc.placeholder((n, 24), name="X")
+    c = oc.compute((n, 24), lambda i, j: 2 * x[i, j] + 1, name="C")
+    d = oc.compute((n, 24), lambda i, j: oc.maximum(c[i, j], 0.0), name="D")
+
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(d, inputs=[x], schedule=oc.Schedule.parse("\n".join(("schedule D", *lines))))
+
+    assert str(refused.value) == text

@@ -51,6 +51,7 @@ from offcut.polyhedral import request_budget
 from offcut.schedule import (
     ANY,
     ANY_PRODUCTS,
+    VECTORS,
     Bind,
     Cover,
     Primitive,
@@ -217,12 +218,16 @@ class _Nests:
         for step in each_decision(self.schedule.steps):
             if not isinstance(step, Cover) or step == ANY_PRODUCTS or step.stage in cut:
                 continue
+            help = ("separate, split and bind, for loops as they stand",)
+            if step.microkernel == VECTORS and not step.axis:
+                at_loop = f"cover {step.stage} at i {VECTORS}, i the outermost of its loops that are a tile"
+                help = (at_loop, *help)
             with at_line(self.schedule, step):
                 raise self.refused.get(step.stage) or PartitionError(
                     "schedule",
                     f"cannot cover {step.stage}",
                     because="no nest that computes it is a sequence of whole arrays, each from those before",
-                    help=("separate, split and bind, for loops as they stand",),
+                    help=help,
                 )
 
 
