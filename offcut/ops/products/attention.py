@@ -58,7 +58,9 @@ def attention(
     v        (…, t, e), of the leading axes and type of `k`
     mask     broadcast over (…, s, t): axes are paired from the last on, a missing one or the literal
              1 is shared. Floats are added to the scores, with -inf where a query must not attend;
-             of integers or bool, a query attends where the mask is not 0
+             of integers or bool, a query attends where the mask is not 0. Values that it leaves out are
+             multiplied by 0, so a NaN or an infinity of `v` there reaches the result; those that
+             `causal` and `window` leave out are not read
     scale    a finite number; None: ``1 / sqrt(d)``, which wants d to be an int
     causal   whether query i attends to keys ``j <= i + past`` alone
     past     keys before the one of query 0: an int or an expression in sizes, ``t - s`` where queries
