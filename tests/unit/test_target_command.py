@@ -31,7 +31,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "ROUNDS", 2)
     monkeypatch.setattr(probe, "DEPTH", 64)
     monkeypatch.setattr(probe, "TIMES", 2)
-    monkeypatch.setattr(description, "implausible", lambda _: ())
+    monkeypatch.setattr(description, "machine_faults", lambda _: ())
 
 
 @pytest.mark.usefixtures("quick")

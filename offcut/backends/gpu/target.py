@@ -165,12 +165,24 @@ class Cuda(Target):
         return generic.space(self, planned, request, options, GridPlans)
 
     def synchronize(self, plan: TargetPlan) -> TargetPlan:
-        """Return a plan with synchronization in its program.
+        """Return a plan with synchronization in its program; where that has none, of a program whose blocks are launches of their own.
 
         Raises PartitionError if no synchronization of the machine keeps the order of the text, and if the windows of a block
         do not fit in its shared memory.
         """
-        launches = separate_launches(plan.program)
+        try:
+            return self.synchronize_launches(plan, plan.program)
+        except PartitionError:
+            launches = separate_launches(plan.program)
+            if launches == plan.program:
+                raise
+            return self.synchronize_launches(plan, launches)
+
+    def synchronize_launches(self, plan: TargetPlan, launches: Program) -> TargetPlan:
+        """Return a plan with synchronization in `launches`, which compute what its program does.
+
+        Raises PartitionError as `synchronize`.
+        """
         steps = tuple(dict.fromkeys((plan.program, launches, *narrowing_steps(launches))))
         narrowed = steps[-1]
         check_units(narrowed)

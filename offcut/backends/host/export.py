@@ -16,8 +16,7 @@ import numpy as np
 from offcut.backends.abi import Argument, Exported, PortableCode, Signature
 from offcut.backends.host.header import BROKEN_FACT, Facts, header
 from offcut.backends.llvm import ir
-from offcut.backends.llvm.extents import extent_of, holds
-from offcut.backends.llvm.ir import FunctionWriter
+from offcut.backends.llvm.ir import FunctionWriter, extent_of, holds
 from offcut.core.text.c_keywords import LIBRARY, is_word
 from offcut.errors import DescribeError
 

@@ -24,8 +24,7 @@ from offcut.backends.host.builtin_function import (
     WRITEABLE,
 )
 from offcut.backends.host.builtin_ir import BuiltinWriter
-from offcut.backends.llvm.extents import affine, extent_of
-from offcut.backends.llvm.ir import FunctionWriter
+from offcut.backends.llvm.ir import FunctionWriter, affine, extent_of
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.extents import factor_of, is_checked
 from offcut.core.extents import solving_order as order_of_sizes

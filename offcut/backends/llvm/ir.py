@@ -10,10 +10,13 @@ the address before, and what is never written takes LLVM no time.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from offcut.backends.abi import AffineFact
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Expr, Var
 from offcut.core.layout import Swizzle
 
 # What gives the same for the same operands. A load does not, nor a call; of the intrinsics, those of addresses do.
@@ -261,3 +264,34 @@ def _literal(text: str) -> bool:
 def literal(text: str) -> int | None:
     """The value of an i64 that is a literal."""
     return int(text) if _literal(text) else None
+
+
+def affine(
+    f: FunctionWriter, const: int, terms: Sequence[tuple[str, int]], sizes: Mapping[str, str]
+) -> str:
+    """Write ``const + sum(factor * size)``."""
+    total = str(const)
+    for name, factor in terms:
+        total = add(f, total, mul(f, sizes[name], str(factor)))
+    return total
+
+
+def holds(f: FunctionWriter, relation: AffineFact, sizes: Mapping[str, str]) -> str:
+    """Write whether a fact between sizes holds, an i1."""
+    value = affine(f, relation.const, relation.terms, sizes)
+    if relation.kind == "mod":
+        value = mod(f, value, str(relation.modulus))
+    return f.let(f"icmp {'sge' if relation.kind == '>=' else 'eq'} i64 {value}, 0")
+
+
+def extent_of(f: FunctionWriter, extent: Expr, sizes: Mapping[str, str], without: str = "") -> str:
+    """Write an extent of a signature; `without` the term of a size."""
+    form = ix.to_linear(extent)
+    named = [(atom.name, n) for atom, n in form.terms if isinstance(atom, Var)]
+    total = affine(f, form.const, [one for one in named if one[0] != without], sizes)
+    for atom, factor in form.terms:
+        if isinstance(atom, Binary):
+            divisor = str(ix.literal_value(atom.b))
+            quotient = floordiv(f, extent_of(f, atom.a, sizes), divisor)
+            total = add(f, total, mul(f, quotient, str(factor)))
+    return total

@@ -19,8 +19,7 @@ from offcut.backends.cpu.machine.isa import host
 from offcut.backends.host.dlpack import DLPACK_CODES
 from offcut.backends.host.fast_entry import solving_order
 from offcut.backends.llvm import ir
-from offcut.backends.llvm.extents import extent_of, holds
-from offcut.backends.llvm.ir import FunctionWriter
+from offcut.backends.llvm.ir import FunctionWriter, extent_of, holds
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.extents import factor_of
 from offcut.errors import DescribeError

@@ -434,9 +434,10 @@ class HandSchedule:
         buffers, names = dict(self._nests.labels), dict(self._nests.size_names)
         arrays = {buffers.get(name, name): value for name, value in inputs.items()}
         for first in self._first.buffers:  # constants that are converted when they are bound
-            dtype = program.buffer(first.name).dtype
-            if first.kind is Kind.CONSTANT and dtype != first.dtype and first.name in arrays:
-                arrays[first.name] = arrays[first.name].astype(numpy_dtype(dtype))
+            if first.kind is Kind.CONSTANT and first.name in arrays:
+                dtype = program.buffer(first.name).dtype
+                if dtype != first.dtype:
+                    arrays[first.name] = arrays[first.name].astype(numpy_dtype(dtype))
         results = interpreter.run(
             program,
             arrays,
