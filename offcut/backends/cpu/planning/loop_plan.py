@@ -218,7 +218,7 @@ class _Nests:
         for step in each_decision(self.schedule.steps):
             if not isinstance(step, Cover) or step == ANY_PRODUCTS or step.stage in cut:
                 continue
-            help = ("separate, split and bind, for loops as they stand",)
+            help: tuple[str, ...] = ("separate, split and bind, for loops as they stand",)
             if step.microkernel == VECTORS and not step.axis:
                 at_loop = f"cover {step.stage} at i {VECTORS}, i the outermost of its loops that are a tile"
                 help = (at_loop, *help)
