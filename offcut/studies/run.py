@@ -98,9 +98,9 @@ def study(
     file  TOML: what is measured, at which sizes, against whom (docs/research/study.md)
     out   the folder; None: ``out`` and the study's name beside the file
     seconds_per_cell  in place of the file's
-    retry whether cells that failed are tried again
-    cells a regular expression: only rows whose operator and sizes have it
-    short whether it is the short form, which the file's table ``[short]`` describes; without one, three rows of each operator for
+    retry  whether cells that failed are tried again
+    cells  a regular expression: only rows whose operator and sizes have it
+    short  whether it is the short form, which the file's table ``[short]`` describes; without one, three rows of each operator for
           at most 0.04 s a cell
     pool  the address of a dask scheduler, ``tls://host:port``, over whose workers cells are spread, or a `Pool`; None,
           ``local``: this process measures
