@@ -111,8 +111,8 @@ def main() -> None:
         row_of("one call", name, {"library": samples[library], "offcut": samples[ours]})
         for name, (library, ours, _) in found.items()
     ]
-    asked = {name: goal for name, (_, _, goal) in found.items()}
-    wide_console().print(table(rows, "µs", "offcut over the library", goals=asked))
+    goals = {name: goal for name, (_, _, goal) in found.items()}
+    wide_console().print(table(rows, "µs", "offcut over the library", goals=goals))
     few, many = (least(rows, label) for label in (FEW, MANY))
     each = f"{(many - few) / 56 * 1e6:.2f} µs"
     lines: list[Line] = [("a kernel of a model, arithmetic included", "≤ 2 µs", each, "")]

@@ -197,8 +197,8 @@ def main() -> None:
             if name in MODELS:
                 with tempfile.TemporaryDirectory() as cache:
                     for state, at in zip(clocks[name], (2, 3), strict=True):
-                        found = run_case(__file__, name, turn, OFFCUT_CACHE=cache)
-                        state += [] if found is None else [found[at]]
+                        result = run_case(__file__, name, turn, OFFCUT_CACHE=cache)
+                        state += [] if result is None else [result[at]]
             with tempfile.TemporaryDirectory() as cache:
                 for state in states[: 1 if name in UNCACHED else 2]:
                     seconds = run_case(
@@ -215,7 +215,7 @@ def main() -> None:
         for name, (cold, warm) in taken.items()
         if cold
     ]
-    asked = {
+    goals = {
         name: ", ".join(
             (
                 CASES[name][1],
@@ -224,17 +224,17 @@ def main() -> None:
         )
         for name, (_, warm) in taken.items()
     }
-    wide_console().print(table(rows, "ms", "cache over cold", goals=asked))
+    wide_console().print(table(rows, "ms", "cache over cold", goals=goals))
     lines: list[Line] = [
-        (f"{name}: torch exports and decomposes it", "", f"{median(found):.1f} s", "")
-        for name, found in torchs.items()
-        if found
+        (f"{name}: torch exports and decomposes it", "", f"{median(result):.1f} s", "")
+        for name, result in torchs.items()
+        if result
     ]
     lines += [
-        (f"{name}: {state}, by the clock, on all cores", asked, f"{median(found):.2f} s", "")
+        (f"{name}: {state}, by the clock, on all cores", goals, f"{median(result):.2f} s", "")
         for name, states in clocks.items()
-        for state, found, asked in zip(CLOCKED, states, ("< 10 s", "< .5 s"), strict=True)
-        if found
+        for state, result, goals in zip(CLOCKED, states, ("< 10 s", "< .5 s"), strict=True)
+        if result
     ]
     raise SystemExit(publish("compile_time", rows, options, lines))
 

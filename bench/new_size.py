@@ -202,10 +202,10 @@ def first_calls(title: str, compiler: str) -> dict[str, float]:
             call(*feed(*warm))
         firsts, seconds = list[float](), list[float]()
         for size in fresh_sizes:
-            given = feed(*size)
+            inputs = feed(*size)
             for taken in (firsts, seconds):
                 start = time.perf_counter()
-                call(*given)
+                call(*inputs)
                 taken.append(time.perf_counter() - start)
     return {"first": max(firsts), "again": max(seconds)}
 
@@ -269,8 +269,8 @@ def main() -> None:
         for name, runs in taken.items()
         if runs
     ]
-    asked = {"offcut auto": "≤ 1.03"}
-    made = table(rows, "ms", "first over second", ("first pass",), asked)
+    goals = {"offcut auto": "≤ 1.03"}
+    made = table(rows, "ms", "first over second", ("first pass",), goals)
     wide_console().print(made)
     thirds = [
         (f"{row.name}, third over second", "–", str(found[0]), "")

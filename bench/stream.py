@@ -67,8 +67,8 @@ def by_torch(path: Path) -> Model:
     module, _ = getattr(networks, name)()
 
     def call(feed: Feed) -> Any:
-        made = module(*map(torch.from_numpy, feed.values()))
-        return (made[0] if isinstance(made, tuple) else made).numpy()
+        results = module(*map(torch.from_numpy, feed.values()))
+        return (results[0] if isinstance(results, tuple) else results).numpy()
 
     return call
 
@@ -156,15 +156,15 @@ def wrong(folder: Path, contender: str, model: Any, sizes: list[dict[str, int]])
     arrays = np.load(folder / "stream.npz")
     count = 1 + max(int(key.partition(":")[0]) for key in arrays)
     for number, result in zip(range(count - len(sizes), count), stored.values(), strict=True):
-        given = [
+        row_inputs = [
             torch.from_numpy(arrays[f"{number}:{name}"])
             for name in model.names
             if f"{number}:{name}" in arrays
         ]
-        exact = model.exact(given)
-        told = replace(exact, values=exact.values[:1]).mismatch((result,))
-        if told:
-            return str(told)
+        exact = model.exact(row_inputs)
+        mismatch = replace(exact, values=exact.values[:1]).mismatch((result,))
+        if mismatch:
+            return str(mismatch)
     return ""
 
 
@@ -177,12 +177,12 @@ def runs_of(folder: Path, turns: int) -> dict[str, list[dict[str, float]]]:
         for name, runs in taken.items():
             with tempfile.TemporaryDirectory() as cache:
                 place = {FOLDER: str(folder), "OFFCUT_CACHE": cache}
-                found = run_case(__file__, name, turn, **place)
-                if found is not None and name == "offcut":
+                result = run_case(__file__, name, turn, **place)
+                if result is not None and name == "offcut":
                     again = run_case(__file__, name, turn, **place)
-                    found |= {"again": again["cold"]}
-            if found is not None:
-                runs.append({"again": found["cold"], **found})
+                    result |= {"again": again["cold"]}
+            if result is not None:
+                runs.append({"again": result["cold"], **result})
     return taken
 
 
@@ -229,11 +229,13 @@ def main() -> None:
             function = known[title].name.partition(":")[2]
             (folder / "function").write_text(function, encoding="utf-8")
             last = written(folder, model, within, QUICK_CALLS if options.quick else CALLS)
-            found = list(rows(title, folder, model, last, QUICK_TURNS if options.quick else TURNS))
+            measured_rows = list(
+                rows(title, folder, model, last, QUICK_TURNS if options.quick else TURNS)
+            )
         name_of_ratio = "the best other over offcut"
-        wide_console().print(table(found[:-1], "ms", name_of_ratio))
-        wide_console().print(table(found[-1:], "MB", name_of_ratio))
-        made += found
+        wide_console().print(table(measured_rows[:-1], "ms", name_of_ratio))
+        wide_console().print(table(measured_rows[-1:], "MB", name_of_ratio))
+        made += measured_rows
     raise SystemExit(publish(Path(__file__).stem, made, options))
 
 

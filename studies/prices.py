@@ -32,8 +32,8 @@ class LearnedAlone:
 
     def __call__(self, schedule: oc.Schedule, **sizes: int) -> float:
         """Return the predicted seconds of a call, the same at all sizes."""
-        found = features(schedule)
-        total = sum(self.weights.get(name, 0.0) * value for name, value in found.items())
+        values = features(schedule)
+        total = sum(self.weights.get(name, 0.0) * value for name, value in values.items())
         return self.mean * math.exp(min(max(total, -20.0), 20.0))
 
     def refit(self, times: Mapping[oc.Schedule, Mapping[Any, tuple[float, float]]]) -> None:
@@ -51,12 +51,12 @@ class LearnedAlone:
 
 def features(schedule: oc.Schedule) -> dict[str, float]:
     """Return the words of a schedule with their counts, and its numbers with their logarithms."""
-    found: dict[str, float] = {}
+    counts: dict[str, float] = {}
     for line in str(schedule).splitlines():
         before = ""
         for word in line.split():
             number = word.isdigit()
             name = f"number behind {before}" if number else f"{before} {word}"
-            found[name] = found.get(name, 0.0) + (math.log2(max(int(word), 1)) if number else 1.0)
+            counts[name] = counts.get(name, 0.0) + (math.log2(max(int(word), 1)) if number else 1.0)
             before = before if number else word
-    return found
+    return counts

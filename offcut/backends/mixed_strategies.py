@@ -62,11 +62,11 @@ def with_priced_options(
     plans, refusals = list[tuple[Alternative, Program]](), list[PartitionError]()
     for option in choice.options:
         one = Schedule(schedule.name, option.steps)
-        made = attempt(partial(plan, one))
-        if isinstance(made, PartitionError):
-            refusals.append(made)
-        elif is_proved(one, made):
-            plans.append((option, made.program))
+        planned = attempt(partial(plan, one))
+        if isinstance(planned, PartitionError):
+            refusals.append(planned)
+        elif is_proved(one, planned):
+            plans.append((option, planned.program))
     if not plans:
         if refusals:
             raise refusals[0]

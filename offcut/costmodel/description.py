@@ -135,10 +135,10 @@ class _File:
         """What the file describes."""
         stated = self.merged()
         kind: type[Device] = Machine if "core" in stated else Accelerator
-        made = self.section(kind, stated, ())
-        for at, because, *help in machine_faults(made):
+        device = self.section(kind, stated, ())
+        for at, because, *help in machine_faults(device):
             raise self.refused(at, because, *help)
-        return made
+        return device
 
     def merged(self) -> dict[str, Any]:
         """What the file states, on what the machine states that it is like."""

@@ -415,17 +415,19 @@ class Applying:
     def emitted(self, planned: Computation, staged: Program) -> Applied:
         """Return the loops of all nests, with their proof."""
         nests, names = group_nests(self.given, self.view.parts), planned.names()
-        made: dict[str, tuple[_WayBody, ...]] = {}
+        bodies_by_nest: dict[str, tuple[_WayBody, ...]] = {}
 
         def ways(nest: GroupNest, at: At) -> tuple[Stmt, ...]:
             resolved = self.ways[position_of(self.given, nest.name)]
-            made[nest.name] = bodies = tuple(self.made(planned, w, names, at) for w in resolved)
+            bodies_by_nest[nest.name] = bodies = tuple(
+                self.way_body(planned, w, names, at) for w in resolved
+            )
             alone = len(bodies) == 1
             return bodies[0].body if alone else (Choose(tuple(one.option for one in bodies)),)
 
         lowering = GroupLowering(nests, names, ways)
         body = tuple(s for nest in nests.nests if nest.at is None for s in lowering.root(nest))
-        in_order = [made[nest.name] for nest in nests.nests]
+        in_order = [bodies_by_nest[nest.name] for nest in nests.nests]
         uncut = source(planned)
         emitted, users = replace(uncut, body=body), users_of(planned)
         tiles = [tile for bodies in in_order for one in bodies for tile in one.tiles]
@@ -445,7 +447,7 @@ class Applying:
         partition = Partition(uncut, pieces, emitted, certificate, users)
         return Applied(partition, choices, staged)
 
-    def made(self, planned: Computation, way: ResolvedWay, names: Names, at: At) -> _WayBody:
+    def way_body(self, planned: Computation, way: ResolvedWay, names: Names, at: At) -> _WayBody:
         """Return a way as statements, at a place in loops that it shares; what it packs in an iteration of these lives in a window."""
         body: tuple[Stmt, ...] = ()
         theorems: dict[Theorem, None] = {}

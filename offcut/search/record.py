@@ -220,10 +220,10 @@ def entry_of(found: Mapping[str, Any]) -> Record | Origin:
     """
     if "kind" not in found:
         return record_of(found)
-    made = KINDS.get(str(found["kind"]))
-    if made is None:
+    kind_of_entry = KINDS.get(str(found["kind"]))
+    if kind_of_entry is None:
         raise ValueError(f"its kind is {found['kind']!r}, none of {', '.join(KINDS)}")
-    return _made(made, {name: value for name, value in found.items() if name != "kind"})
+    return _made(kind_of_entry, {name: value for name, value in found.items() if name != "kind"})
 
 
 def record_of(found: Mapping[str, Any]) -> Record:

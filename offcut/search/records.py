@@ -225,10 +225,10 @@ class Records:
         """
         file = Path(path)
         with _said(file, "import"):
-            found, told = record_io.read(file)
-            rows = [_row(record) for record in found]
+            entries, origins = record_io.read(file)
+            rows = [_row(record) for record in entries]
         with self._open(writes=True) as connection:
-            _keep_origins(connection, told)
+            _keep_origins(connection, origins)
             here = set(connection.execute(f"SELECT {_FIELDS} FROM record"))
             new = [row for row in dict.fromkeys(rows) if row not in here]
             connection.executemany(_INSERT, new)
@@ -386,14 +386,14 @@ def _said(file: Path, op: str) -> Iterator[None]:
 def _row(record: Record) -> tuple[Any, ...]:
     if not isinstance(record, Record):
         raise OffcutError("records", f"cannot add {record!r}", because="it is no Record")
-    found = plain(record) | {
+    values = plain(record) | {
         "sizes": json.dumps(dict(sorted(record.sizes.items()))),
         "created": float(record.created),
     }
-    return tuple(found[name] for name in record_io.NAMES)
+    return tuple(values[name] for name in record_io.NAMES)
 
 
 def _record(row: tuple[Any, ...]) -> Record:
-    found = dict(zip(record_io.NAMES, row, strict=True))
-    kept = {"outcome": Outcome(found["outcome"]), "source": Source(found["source"])}
-    return Record(**{**found, "sizes": json.loads(found["sizes"]), **kept})
+    values = dict(zip(record_io.NAMES, row, strict=True))
+    kept = {"outcome": Outcome(values["outcome"]), "source": Source(values["source"])}
+    return Record(**{**values, "sizes": json.loads(values["sizes"]), **kept})

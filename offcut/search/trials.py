@@ -162,11 +162,11 @@ class Verdict:
     @property
     def _where(self) -> str:
         """The sizes, listed where they are few."""
-        found = sorted(self.seconds)
-        names = {name for at in found for name, _ in at}
-        if len(names) == 1 and len(found) <= _LISTED:
-            return f"at {names.pop()} = {', '.join(str(at[0][1]) for at in found)}"
-        return f"at {len(found)} sizes" if names else "there is"
+        sizes = sorted(self.seconds)
+        names = {name for at in sizes for name, _ in at}
+        if len(names) == 1 and len(sizes) <= _LISTED:
+            return f"at {names.pop()} = {', '.join(str(at[0][1]) for at in sizes)}"
+        return f"at {len(sizes)} sizes" if names else "there is"
 
 
 def verdicts_of(records: Iterable[Record]) -> tuple[Verdict, ...]:
@@ -197,11 +197,11 @@ def latest_verdict(verdicts: Iterable[Verdict]) -> Verdict | None:
 
     A kernel runs at every size, so what was measured at more of them says more about it.
     """
-    found: Verdict | None = None
+    latest: Verdict | None = None
     for one in verdicts:
-        if found is None or len(one.seconds) >= len(found.seconds):
-            found = one
-    return found
+        if latest is None or len(one.seconds) >= len(latest.seconds):
+            latest = one
+    return latest
 
 
 def has_same_planner(version: str, other: str) -> bool:

@@ -52,7 +52,7 @@ class Cuts:
     @memoize_method
     def near(self, cut: AxisCut) -> tuple[AxisCut, ...]:
         """Those that differ from `cut` in one thing: another strategy, the next tile, the next group."""
-        found = [one for one in self.options if _differ(one, cut) == (True, False, False)]
+        neighbours = [one for one in self.options if _differ(one, cut) == (True, False, False)]
         for place in (1, 2):
             alike = [
                 one
@@ -62,8 +62,8 @@ class Cuts:
             size = _tile if place == 1 else _group
             below = [one for one in alike if size(one) < size(cut)]
             above = [one for one in alike if size(one) > size(cut)]
-            found += [*below[-1:], *above[:1]]
-        return tuple(found)
+            neighbours += [*below[-1:], *above[:1]]
+        return tuple(neighbours)
 
     @memoize_method
     def nearest(self, cut: AxisCut) -> AxisCut:
@@ -83,13 +83,13 @@ def row_cuts(axis: str, kernel: Microkernel, own: AxisCut | None) -> Cuts:
     """The splits of a microkernel's rows: every height that it has, by every strategy that keeps to its tiles."""
     masks = kernel.rows in kernel.predicates
     heights = sorted({tile.rows for tile in kernel.tiles})
-    made = (
+    cuts = (
         AxisCut(axis, strategy, tile)
         for strategy in _usable()
         for tile in heights
         if _keeps(strategy, tile, masks)
     )
-    return _ordered(made, own)
+    return _ordered(cuts, own)
 
 
 def column_cuts(
@@ -116,17 +116,17 @@ def column_cuts(
         return _ordered((AxisCut(axis, LADDER, tile) for tile in tiles), own)
     tallest = kernel.max_rows if rows else 1
     widest = {height: kernel.columns_for(height) // panel for height in range(1, tallest + 1)}
-    made: list[AxisCut] = []
+    cuts: list[AxisCut] = []
     for cap in sorted(set(widest.values()) - {0}):
         by_height = _classes({height: min(cap, most) for height, most in widest.items()}, panel)
         unit = lcm(*(tile for _, _, heights in by_height for tile in heights))
         for group in _doubled(unit, max(most, unit)):
             if rows:
-                made.append(AxisCut(axis, LADDER, 0, None, by_height, group))
+                cuts.append(AxisCut(axis, LADDER, 0, None, by_height, group))
             else:
                 _, tile, heights = by_height[0]
-                made.append(AxisCut(axis, LADDER, tile, heights, group=group))
-    return _ordered(made, own)
+                cuts.append(AxisCut(axis, LADDER, tile, heights, group=group))
+    return _ordered(cuts, own)
 
 
 def plain_cuts(own: AxisCut, copies: int) -> Cuts:
@@ -138,13 +138,13 @@ def plain_cuts(own: AxisCut, copies: int) -> Cuts:
         return Cuts((own,))
     tiles = {own.tile, own.tile * 2, own.tile * 4}
     tiles |= {own.tile // part for part in (2, 4) if own.tile % part == 0}
-    made = (
+    cuts = (
         AxisCut(own.axis, strategy, tile, group=own.group)
         for strategy in _usable()
         for tile in tiles
         if own.group is None and len(_segments(strategy, tile)) in range(1, copies + 1)
     )
-    return _ordered(made, own)
+    return _ordered(cuts, own)
 
 
 def tile_forms(cut: AxisCut) -> frozenset[Form]:
@@ -162,9 +162,9 @@ def _keeps(strategy: Strategy, tile: int, masks: bool) -> bool:
 
     masks  whether it has a predicate on the axis
     """
-    found = _segments(strategy, tile)
+    tile_segments = _segments(strategy, tile)
     kinds = {Form.FULL, Form.SHIFT} | ({Form.MASK} if masks else set())
-    return bool(found) and all(one.form in kinds for one in found)
+    return bool(tile_segments) and all(one.form in kinds for one in tile_segments)
 
 
 def _segments(strategy: Strategy, tile: int) -> tuple[Segment, ...]:
@@ -179,14 +179,14 @@ def _classes(
     widths: dict[int, int], panel: int
 ) -> tuple[tuple[tuple[int, int], int, tuple[int, ...]], ...]:
     """Tile and narrower tiles by height, alike ones together; `widths` in panels by height, from 1 on."""
-    found: list[tuple[tuple[int, int], int, tuple[int, ...]]] = []
+    classes: list[tuple[tuple[int, int], int, tuple[int, ...]]] = []
     for height, width in widths.items():
         steps = tuple(w * panel for w in sorted({width, min(2, width), 1}, reverse=True))
-        if found and found[-1][2] == steps:
-            found[-1] = ((found[-1][0][0], height), steps[0], steps)
+        if classes and classes[-1][2] == steps:
+            classes[-1] = ((classes[-1][0][0], height), steps[0], steps)
         else:
-            found.append(((height, height), steps[0], steps))
-    return tuple(found)
+            classes.append(((height, height), steps[0], steps))
+    return tuple(classes)
 
 
 def _doubled(first: int, most: int) -> list[int]:
@@ -317,11 +317,11 @@ def forms_of(
     shared  axes of loops around it, by the names of the group
     """
     made = _Forms(computation, group[0], nest, tuple(laid), tuple(shared), microkernels, machine)
-    found: dict[object, VariantForm] = {}
+    forms: dict[object, VariantForm] = {}
     for form in (*made.own(), *made.others()):
         key = form.cover, form.pack, form.lay, form.axes
-        found[key] = form.joined(found[key]) if key in found else form
-    return tuple(found.values())
+        forms[key] = form.joined(forms[key]) if key in forms else form
+    return tuple(forms.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,11 +97,13 @@ class Ours:
         """Return a call of a kernel that is compiled once for each operator."""
         start = time.perf_counter()
         is_new = operator.name not in self._compiled
-        made = self.compiled(operator)
+        compiled = self.compiled(operator)
         seconds = time.perf_counter() - start if is_new else 0.0
-        run, read = made.call(task)
-        simulated = getattr(made, "simulated", lambda task: None)(task)
-        return Ready(run, read, getattr(made, "way", "offcut"), made.cost(task), seconds, simulated)
+        run, read = compiled.call(task)
+        simulated = getattr(compiled, "simulated", lambda task: None)(task)
+        return Ready(
+            run, read, getattr(compiled, "way", "offcut"), compiled.cost(task), seconds, simulated
+        )
 
     def compiled(self, operator: Operator) -> Compiled:
         """Return the operator, compiled once for all sizes.

@@ -115,10 +115,18 @@ def _compile(cell: Cell) -> Mapping[str, Any]:
 
 
 def _proof(cell: Cell) -> Mapping[str, Any]:
-    """Return the seconds that the pass ``prove`` takes in these compiles."""
+    """Return the seconds that the pass ``prove`` takes in these compiles.
+
+    Raises DescribeError where none of them has this pass.
+    """
     _ours(cell, "proof")
-    runs = _in_processes("compile", cell)
-    return {"seconds": tuple(one["proof"] for one in runs), "clock": "time of the proof"}
+    seconds = tuple(one["proof"] for one in _in_processes("compile", cell))
+    if not all(seconds):
+        because = "its compile has no pass that proves: it is a model, whose kernels are compiled one by one"
+        raise refusal(
+            cell.operator.name, because, 'measure = "compile"', what="cannot time a proof"
+        )
+    return {"seconds": seconds, "clock": "time of the proof"}
 
 
 def _first_call(cell: Cell) -> Mapping[str, Any]:

@@ -85,14 +85,14 @@ class FunctionModel:
         Raises DescribeError for what is none, and whatever the function raises.
         """
         if self._workload is None:
-            made = self.function(**self.arguments)
-            if isinstance(made, tuple) and len(made) == 2 and callable(made[1]):
+            model = self.function(**self.arguments)
+            if isinstance(model, tuple) and len(model) == 2 and callable(model[1]):
                 check_installed("study", f"cannot take {self.name}", "torch")
-                self._workload = TorchWorkload(*made, self.axes)
-            elif hasattr(made, "SerializeToString"):
-                self._workload = OnnxWorkload(made.SerializeToString(), self.values, self.name)
+                self._workload = TorchWorkload(*model, self.axes)
+            elif hasattr(model, "SerializeToString"):
+                self._workload = OnnxWorkload(model.SerializeToString(), self.values, self.name)
             else:
-                because = f"it gave {type(made).__name__}"
+                because = f"it gave {type(model).__name__}"
                 help = ("return an ONNX model", "return module, inputs_of_sizes")
                 what = f"cannot take {self.name}"
                 raise DescribeError("study", what, because=because, help=help)
@@ -177,15 +177,15 @@ class OnnxWorkload:
     def _exact(self, task: ModelTask) -> Exact:
         """Return the results in float64 where onnx's reference evaluator has the operators; the answer says by what."""
         tolerance = TOLERANCE["float32"] * 10 if self.tolerance is None else self.tolerance
-        found = exact_results(task.file, task.feed)
-        if found is not None:
-            return Exact(found[0], tolerance, found[1])
+        reference = exact_results(task.file, task.feed)
+        if reference is not None:
+            return Exact(reference[0], tolerance, reference[1])
         from offcut.graph.interpret import interpreted
 
         imported = self.model.imported
-        given = {imported.inputs[name]: array for name, array in task.feed.items()}
-        made = interpreted(imported.bound, given)
-        return Exact(tuple(made.values()), tolerance, "the interpreter")
+        inputs = {imported.inputs[name]: array for name, array in task.feed.items()}
+        results = interpreted(imported.bound, inputs)
+        return Exact(tuple(results.values()), tolerance, "the interpreter")
 
     def _size(self, sizes: Mapping[str, int], name: str) -> int:
         if name not in sizes:
@@ -275,12 +275,14 @@ class TorchWorkload:
         """Return the module, imported by one of `FRONTENDS`, with each axis that varies with the sizes dynamic."""
         import torch
 
-        taken = _options(options, (*MODEL_OPTIONS, "frontend"))
-        if taken.pop("frontend", FRONTENDS[0]) == "onnx":
-            return CompiledModel(oc.from_onnx(self.file(), **taken))
+        model_options = _options(options, (*MODEL_OPTIONS, "frontend"))
+        if model_options.pop("frontend", FRONTENDS[0]) == "onnx":
+            return CompiledModel(oc.from_onnx(self.file(), **model_options))
         free = tuple(dict.fromkeys(axes, torch.export.Dim.AUTO) for axes in self.free)
         with torch.no_grad():
-            model = oc.from_torch(self.module.eval(), self.example, dynamic_shapes=free, **taken)
+            model = oc.from_torch(
+                self.module.eval(), self.example, dynamic_shapes=free, **model_options
+            )
         return CompiledModel(model, self.names)
 
     def exact(self, given: Sequence[Any]) -> Exact:
@@ -292,10 +294,12 @@ class TorchWorkload:
         if self._wide is None:
             self._wide = copy.deepcopy(self.module).double().eval()
         with torch.no_grad():
-            made = self._wide(*(one.double() if one.is_floating_point() else one for one in given))
-        made = made if isinstance(made, tuple | list) else (made,)
+            results = self._wide(
+                *(one.double() if one.is_floating_point() else one for one in given)
+            )
+        results = results if isinstance(results, tuple | list) else (results,)
         tolerance = TOLERANCE["float32"] * 10 if self.tolerance is None else self.tolerance
-        return Exact(tuple(one.numpy() for one in made), tolerance, "torch in float64")
+        return Exact(tuple(one.numpy() for one in results), tolerance, "torch in float64")
 
 
 def _exported(

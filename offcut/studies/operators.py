@@ -278,8 +278,10 @@ def _op(
             f"{at}.inputs", "it has no shape for each input, in the order of the call", example
         )
     extents, placeholders, letters = _extents(axes, table, at), [], dict[str, Sequence[str]]()
-    for label, given in inputs.items():
-        one = given if isinstance(given, Mapping) else {"shape": given}
+    for label, bound_arguments in inputs.items():
+        one = (
+            bound_arguments if isinstance(bound_arguments, Mapping) else {"shape": bound_arguments}
+        )
         check_keys(one, ("shape", "type"), f"{at}.inputs.{label}")
         shape, element = one.get("shape", ""), one.get("type", table["type"])
         parts = [part.strip() for part in str(shape).split(",") if part.strip()]
@@ -294,9 +296,9 @@ def _op(
         dims = tuple(extents[part] if part in extents else int(part) for part in parts)
         placeholders.append(oc.placeholder(dims, element, name=label))
     arguments = dict(_table_of(table, "arguments", at, "arguments = {axis = 1}"))
-    given, others = _bound_arguments(function, placeholders, arguments)
+    bound_arguments, others = _bound_arguments(function, placeholders, arguments)
     try:
-        inspect.signature(function).bind(*given, **others)
+        inspect.signature(function).bind(*bound_arguments, **others)
     except TypeError as error:
         raise refusal(
             f"{at}.arguments",
@@ -304,9 +306,10 @@ def _op(
             f"oc.ops.{name}{inspect.signature(function)}",
         ) from error
     constants = _constants(table, letters, axes, at)
-    result = function(*given, **others)
+    result = function(*bound_arguments, **others)
     shapes = {
-        label: given if isinstance(given, str) else dict(given) for label, given in inputs.items()
+        label: bound_arguments if isinstance(bound_arguments, str) else dict(bound_arguments)
+        for label, bound_arguments in inputs.items()
     }
     workload = Described(
         result, placeholders, constants, table.get("values", {}), None, (name, arguments)
@@ -360,15 +363,17 @@ def _own(
     text = text_of(table, "describe", at)
     own = named(text, "offcut.operators", folder, f"{at}.describe")
     arguments = dict(_table_of(table, "arguments", at, "arguments = {channels = 64}"))
-    made = own.value(**_extents(axes, table, at), **arguments)
-    if not isinstance(made, tuple):
-        workload: Workload = made
+    description = own.value(**_extents(axes, table, at), **arguments)
+    if not isinstance(description, tuple):
+        workload: Workload = description
         if not all(hasattr(workload, name) for name in ("task", "compiled")):
-            raise refusal(f"{at}.describe", f"it gave {made!r}", "return output, [A, B]")
+            raise refusal(f"{at}.describe", f"it gave {description!r}", "return output, [A, B]")
         return workload, {"describe": text, "digest": own.digest, "arguments": arguments}
-    if len(made) != 2 or not all(isinstance(one, oc.Tensor) for one in _items(made[1])):
-        raise refusal(f"{at}.describe", f"it gave {made!r}", "return output, [A, B]")
-    output, inputs = made[0], _items(made[1])
+    if len(description) != 2 or not all(
+        isinstance(one, oc.Tensor) for one in _items(description[1])
+    ):
+        raise refusal(f"{at}.describe", f"it gave {description!r}", "return output, [A, B]")
+    output, inputs = description[0], _items(description[1])
     letters = {tensor.name: [str(extent) for extent in tensor.shape] for tensor in inputs}
     constants = _constants(table, letters, axes, at)
     workload = Described(output, inputs, constants, table.get("values", {}))

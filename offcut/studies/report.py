@@ -33,8 +33,8 @@ def write_report(
         *environment_lines(results, folder),
         *warnings(results, samples),
     ]
-    made = tables_of(results)
-    for table in made:
+    report_tables = tables_of(results)
+    for table in report_tables:
         (folder / f"{table.name}.csv").write_text(as_csv(table, facts), encoding="utf-8")
         (folder / f"{table.name}.tex").write_text(as_latex(table, facts), encoding="utf-8")
     pictures: list[Path] = []
@@ -43,9 +43,9 @@ def write_report(
 
         pictures = write_figures(results, folder)
     (folder / "report.html").write_text(
-        _page(results, made, pictures, facts, folder), encoding="utf-8"
+        _page(results, report_tables, pictures, facts, folder), encoding="utf-8"
     )
-    return made
+    return report_tables
 
 
 def tables_of(results: Results) -> tuple[Table, ...]:

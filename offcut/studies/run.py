@@ -138,8 +138,8 @@ def run_study(
     check_writable(folder / FILE, "study")
     try:
         with locked(folder):
-            kept = read_samples(folder / FILE)
-            groups = missing_groups(definition, {} if again else kept, retry)
+            earlier = read_samples(folder / FILE)
+            groups = missing_groups(definition, {} if again else earlier, retry)
             if pool is None or pool.address == LOCAL or not groups:
                 done, left = measure_groups(definition, groups, folder, seconds, tell)
             else:
@@ -158,7 +158,7 @@ def run_study(
     failed = [samples[cell].failed for cell in cells if cell in samples and samples[cell].failed]
     wrong = sum(1 for one in failed if one.startswith(WRONG))
     new_cells = {cell for group in groups for cell in group.cells}
-    remaining = len((cells & kept.keys()) - new_cells)
+    remaining = len((cells & earlier.keys()) - new_cells)
     by_name = {table.name: table for table in tables}
     return Outcome(folder, done, remaining, len(failed), wrong, left, by_name)
 

@@ -203,8 +203,8 @@ def at_page_offset(array: Array, number: int) -> Array:
     Two arrays that begin alike in their pages make some processors take loads of one for loads of what was just stored to the
     other; where the arrays of a call lie is the same in every row.
     """
-    held = np.empty(array.nbytes + 2 * PAGE_BYTES, np.uint8)
-    first = -held.ctypes.data % PAGE_BYTES + number * APART_BYTES % PAGE_BYTES
-    copy: Array = held[first : first + array.nbytes].view(array.dtype).reshape(array.shape)
+    pages = np.empty(array.nbytes + 2 * PAGE_BYTES, np.uint8)
+    first = -pages.ctypes.data % PAGE_BYTES + number * APART_BYTES % PAGE_BYTES
+    copy: Array = pages[first : first + array.nbytes].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy

@@ -19,10 +19,10 @@ def channels_last(inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> Callab
     sizes   the stride among them; the padding is half of a window
     """
     image, weights, stride = inputs["image"], inputs["weights"], sizes["stride"]
-    given = np.ascontiguousarray(image.transpose(0, 2, 3, 1))
+    channels_last_image = np.ascontiguousarray(image.transpose(0, 2, 3, 1))
     kernel = _kernel(weights, stride)
-    out = np.zeros_like(kernel(given))
-    return lambda: kernel(given, out=out).transpose(0, 3, 1, 2)
+    out = np.zeros_like(kernel(channels_last_image))
+    return lambda: kernel(channels_last_image, out=out).transpose(0, 3, 1, 2)
 
 
 def _kernel(weights: Any, stride: int) -> oc.Kernel:
@@ -35,6 +35,6 @@ def _kernel(weights: Any, stride: int) -> oc.Kernel:
         held = oc.placeholder((*window, channels, outputs), name="weights")
         result = oc.ops.conv2d(image, held, None, stride, window[0] // 2, layout="NHWC", name="Y")
         constants = {"weights": np.ascontiguousarray(weights.transpose(2, 3, 1, 0))}
-        made = oc.compile(result, [image, held], constants=constants, threads=1, records=False)
-        _KERNELS[key] = weights, made
+        kernel = oc.compile(result, [image, held], constants=constants, threads=1, records=False)
+        _KERNELS[key] = weights, kernel
     return _KERNELS[key][1]

@@ -346,11 +346,11 @@ def lstm() -> Model:
 def layers(*widths: int) -> Model:
     """Return dense layers with relu, of these widths, of any batch."""
 
-    def made() -> nn.Module:
+    def build() -> nn.Module:
         pairs = (one for a, b in pairwise(widths) for one in (nn.Linear(a, b), nn.ReLU()))
         return nn.Sequential(*pairs)
 
     def rows(n: int) -> Inputs:
         return (torch.randn(n, widths[0]),)
 
-    return drawn(made), rows
+    return drawn(build), rows

@@ -27,8 +27,8 @@ class First(nn.Module):
 
     def forward(self, one: Tensor, two: Tensor | None = None) -> Tensor:
         """Return the first result of one argument, or of two."""
-        given = dict(zip(self.names, (one, two), strict=False))
-        result: Tensor = self.model(**given, **self.fixed)[0]
+        feed = dict(zip(self.names, (one, two), strict=False))
+        result: Tensor = self.model(**feed, **self.fixed)[0]
         return result
 
 

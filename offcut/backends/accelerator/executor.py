@@ -53,16 +53,16 @@ class AcceleratorExecutor:
         for at, phase in enumerate(self.phases.each):
             if not isinstance(phase, NestPhase):
                 continue
-            made = self.stream(at, phase, sizes)
+            stream = self.stream(at, phase, sizes)
             names: dict[MemorySpace, dict[int, str]] = {}
-            for name, image in made.images.items():
-                names.setdefault(image.place, {})[image.base] = made.nest.images[name].buffer
-            found.append((made.stream, names))
+            for name, image in stream.images.items():
+                names.setdefault(image.place, {})[image.base] = stream.nest.images[name].buffer
+            found.append((stream.stream, names))
         return found
 
     def orders(self, sizes: Values) -> list[Program]:
         """What units run of each nest of a call, with their tokens."""
-        nests = (phase.taken(sizes) for phase in self.phases.nests)
+        nests = (phase.cheapest_nest(sizes) for phase in self.phases.nests)
         return [nest.order for nest in nests if nest.order is not None]
 
     def stream(self, at: int, phase: NestPhase, sizes: Values) -> EmittedStream:
@@ -70,7 +70,7 @@ class AcceleratorExecutor:
         key = at, tuple(sizes.values())
         stream = self._streams.get(key)
         if stream is None:
-            nest = phase.taken(sizes)
+            nest = phase.cheapest_nest(sizes)
             stream = EmittedStream(nest, *emit_stream(nest, sizes))
             if len(self._streams) >= _KEPT:
                 self._streams.clear()
@@ -84,10 +84,10 @@ class AcceleratorExecutor:
             if not isinstance(phase, NestPhase):
                 known |= self.run_host(phase, known, sizes)
                 continue
-            made = self.stream(at, phase, sizes)
-            for stmt in made.nest.before:
+            stream = self.stream(at, phase, sizes)
+            for stmt in stream.nest.before:
                 known |= self.run_host(stmt, known, sizes)
-            known |= self.run_stream(made, known, sizes)
+            known |= self.run_stream(stream, known, sizes)
         return known
 
     def run_host(self, stmt: Stmt, known: Mapping[str, Array], sizes: Values) -> dict[str, Array]:

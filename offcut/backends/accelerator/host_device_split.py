@@ -54,7 +54,7 @@ class NestPhase:
         runs = (run_of(option.nest, sizes) for option in self.cheapest(sizes))
         return min(runs, key=lambda one: one.timed.cycles)
 
-    def taken(self, sizes: Values) -> LoweredNest:
+    def cheapest_nest(self, sizes: Values) -> LoweredNest:
         """Return the nest of that option."""
         cheapest = self.cheapest(sizes)
         return self.run(sizes).nest if len(cheapest) > 1 else cheapest[0].nest
@@ -104,7 +104,7 @@ class HostDeviceProgram:
         labels: dict[str, str] = {}
         for phase in self.nests:
             if len(phase.options) > 1:
-                nest = phase.taken(sizes)
+                nest = phase.cheapest_nest(sizes)
                 (labels[nest.stage],) = (one.label for one in phase.options if one.nest is nest)
         return labels
 

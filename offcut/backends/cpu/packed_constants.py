@@ -127,9 +127,9 @@ def unpack(packed: PackedBuffer, layout: Layout | None, dtype: str, shape: Seque
     """Return the array of that shape that `pack` was given, bit for bit, where it was of that type; nobody may write to it."""
     kind = numpy_dtype(dtype)
     if layout is not None and (axis := layout.shared_axis) is not None:
-        held = [-(-e // layout.per_byte) if at == axis else e for at, e in enumerate(shape)]
+        byte_extents = [-(-e // layout.per_byte) if at == axis else e for at, e in enumerate(shape)]
         array = layout.split_bytes(
-            unpack(packed, layout.of_bytes(), dtype, held), shape[axis], kind
+            unpack(packed, layout.of_bytes(), dtype, byte_extents), shape[axis], kind
         )
         return own(np.ascontiguousarray(array))
     if layout is None:

@@ -147,10 +147,10 @@ def _fast_body(
     solved = set()
     for name, number, axis in order:
         extent = inputs[number].shape[axis]
-        found = text.word("%shapes", first[number] + axis)
+        extent_word = text.word("%shapes", first[number] + axis)
         coef = factor_of(extent, name)
         rest = extent_of(text.f, extent, sizes, without=name)
-        value = found if rest == "0" else text.f.let(f"sub i64 {found}, {rest}")
+        value = extent_word if rest == "0" else text.f.let(f"sub i64 {extent_word}, {rest}")
         if coef != 1:
             over = text.f.let(f"srem i64 {value}, {coef}")
             text.check("eq", "i64", over, 0)
@@ -167,8 +167,8 @@ def _fast_body(
     for number, argument in enumerate(inputs):
         for axis, extent in enumerate(argument.shape):
             if (number, axis) not in solved:
-                found = text.word("%shapes", first[number] + axis)
-                text.check("eq", "i64", found, extent_of(text.f, extent, sizes))
+                extent_word = text.word("%shapes", first[number] + axis)
+                text.check("eq", "i64", extent_word, extent_of(text.f, extent, sizes))
         if dense:
             _require_dense(text, len(argument.shape), first[number])
     for relation in signature.relations:
@@ -452,11 +452,11 @@ def _result(text: _Entry, count: int) -> str:
     """What a call gives back that was given no ``out=``: the new array, or a tuple of them."""
     if count == 1:
         return text.word("%results", 0, "ptr")
-    made = text.f.let(f"call ptr {text.field('PyTuple_New')}(i64 {count})")
+    result_tuple = text.f.let(f"call ptr {text.field('PyTuple_New')}(i64 {count})")
     text.otherwise = "%clear"
-    text.check("ne", "ptr", made, "null")
+    text.check("ne", "ptr", result_tuple, "null")
     put = text.field("PyTuple_SetItem")
     for position in range(count):
         result = text.word("%results", position, "ptr")
-        text.f.let(f"call i32 {put}(ptr {made}, i64 {position}, ptr {result})")
-    return made
+        text.f.let(f"call i32 {put}(ptr {result_tuple}, i64 {position}, ptr {result})")
+    return result_tuple

@@ -235,7 +235,7 @@ def cost(
     sizes   the same, by the program's
     """
     made = predicted(program, hardware, sizes)
-    in_loops = held(program)
+    in_loops = registers_in_loops(program)
     pieces = tuple(_at(one, hardware, in_loops) for one in made.pieces)
     whole = counted(described, hardware, sizes)
     flop = sum(_count(counts.flop) for counts in whole.counts)
@@ -295,7 +295,7 @@ def stage_seconds(
 
     options  by the number of a `choose`, the option that runs
     """
-    made, in_loops = predicted(program, hardware, sizes, options), held(program)
+    made, in_loops = predicted(program, hardware, sizes, options), registers_in_loops(program)
     pieces = _ran([_at(one, hardware, in_loops) for one in made.pieces])
     hertz = hardware.machine.hertz
     cycles = stage_cycles(pieces, made.loss)
@@ -416,13 +416,13 @@ def registers(kernel: Microkernel, rows: int, columns: int, lanes: int) -> int:
     return height * vectors + vectors + 1
 
 
-def held(program: Program) -> dict[str, int]:
-    """Vector registers that loops hold at once, by what they store: a value, and what it reads."""
-    found: dict[str, int] = {}
+def registers_in_loops(program: Program) -> dict[str, int]:
+    """Return how many vector registers loops need at once, by the buffer that they store into: a value, and what it reads."""
+    registers: dict[str, int] = {}
     for store in _stores(program.body):
         read = sum(isinstance(node, Load) for node in walk(store.value))
-        found[store.buffer] = max(found.get(store.buffer, 0), 1 + read)
-    return found
+        registers[store.buffer] = max(registers.get(store.buffer, 0), 1 + read)
+    return registers
 
 
 def _vectors(tile: Tile, kernel: Microkernel, lanes: int) -> int:

@@ -340,12 +340,16 @@ class LoopCounts(ABC):
 
     def boxes(self, stmt: Store) -> dict[str, Box]:
         """What one instance touches: the element it stores, and those it reads."""
-        found: dict[str, Box] = {}
+        boxes_by_buffer: dict[str, Box] = {}
 
         def add(buffer: str, one: Box) -> None:
             if buffer in self.held:
                 name = self.named(buffer, one)
-                found[name] = found[name].joined(one, self.known) if name in found else one
+                boxes_by_buffer[name] = (
+                    boxes_by_buffer[name].joined(one, self.known)
+                    if name in boxes_by_buffer
+                    else one
+                )
 
         add(stmt.buffer, box(stmt.index, written=True))
         if stmt.reduce is not None:
@@ -353,7 +357,7 @@ class LoopCounts(ABC):
         for node in _parts(stmt.value):
             if isinstance(node, Load):
                 add(node.buffer, box(node.index, written=False))
-        return found
+        return boxes_by_buffer
 
 
 def _parts(expr: Expr) -> list[Expr]:

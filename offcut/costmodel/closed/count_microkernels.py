@@ -233,13 +233,13 @@ def cycles(
     times  how much longer it takes than with operands as it likes them
     """
     scale = THOUSANDTHS * times
-    taken = tile_cycles(kernel)
-    tallest, width = taken.tallest, ix.literal_value(columns)
+    tile_price = tile_cycles(kernel)
+    tallest, width = tile_price.tallest, ix.literal_value(columns)
     if most is not None:
         width = most if width is None else min(width, most)
 
     def of_height(height: int) -> Expr:
-        widest, term, start = taken.of(height, width)
+        widest, term, start = tile_price.of(height, width)
         once = ix.add(ix.mul(round(term * scale), depth), round(start * scale))
         return ix.mul(ix.ceildiv(columns, widest if most is None else min(widest, most)), once)
 

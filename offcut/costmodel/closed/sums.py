@@ -97,8 +97,8 @@ class SumTables:
         sums = dict.fromkeys(all_loads(expr))
         for load in sums:
             if load not in self._values:
-                found = self._added(load, {}, 1)
-                self._values[load] = ix.const(int(found[0]))
+                value_of_load = self._added(load, {}, 1)
+                self._values[load] = ix.const(int(value_of_load[0]))
         return folded(rewrite(expr, self._values.get))
 
     def _at(self, expr: Expr, at: Mapping[str, Array], count: int) -> Array:

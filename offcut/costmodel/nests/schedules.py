@@ -269,12 +269,14 @@ def choice_errors(schedule: Schedule, prices: SchedulePrices) -> tuple[ChoiceErr
         nests = prices.competing(schedule)
     except PartitionError:
         return ()
-    found: list[ChoiceError] = []
+    errors: list[ChoiceError] = []
     for stage, ways in nests.items():
         exact = np.array([way.seconds for way in ways])
         short = np.array([way.own for way in ways])
         least = np.argmin(short, axis=0)
-        taken = exact[least, np.arange(prices.calls.count)]
+        cheapest_cycles = exact[least, np.arange(prices.calls.count)]
         within = float(np.abs(short / exact - 1).max())
-        found.append(ChoiceError(stage, within, float((taken / exact.min(axis=0)).max()) - 1))
-    return tuple(found)
+        errors.append(
+            ChoiceError(stage, within, float((cheapest_cycles / exact.min(axis=0)).max()) - 1)
+        )
+    return tuple(errors)

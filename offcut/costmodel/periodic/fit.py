@@ -103,9 +103,9 @@ def fit_periodic(
 
 def _far(axes: Sequence[PiecewiseAxis]) -> Iterator[tuple[int, ...]]:
     """Some points beside knots, and some periods on."""
-    held = [one.held_out_sizes() for one in axes]
+    held_out = [one.held_out_sizes() for one in axes]
     for turn in range(FAR_POINTS):
-        yield tuple(one[turn * (axis + 1) % len(one)] for axis, one in enumerate(held))
+        yield tuple(one[turn * (axis + 1) % len(one)] for axis, one in enumerate(held_out))
 
 
 def _formula(

@@ -287,9 +287,9 @@ def build_stage_value(
     body: tuple[Stmt, ...] = (Store(step.name, point, staged.value),)
     for name, extent in reversed(tuple(zip(staged.axes, shape, strict=True))):
         body = (For(name, ix.const(0), extent, body),)
-    made = read_nest(body, step.name, copies=True)
+    copy_nest = read_nest(body, step.name, copies=True)
     local = local_buffer(step, dtype_of(staged.value), shape)
-    listed = (*changed[:first], made, *changed[first:])
+    listed = (*changed[:first], copy_nest, *changed[first:])
     done = replace(nests, buffers=(*nests.buffers, local), nests=listed)
     alike = nests.source, done.source
     return done.rewritten(Rewrite(f"stage_value({step.name})", f"{step.name} = {step.what}", alike))

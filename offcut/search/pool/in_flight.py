@@ -52,10 +52,10 @@ class Devices:
 
     def now(self) -> tuple[Device, ...]:
         """Those that gave a sign not long ago, in the order of their names; `others` counts workers without a device."""
-        told, moment = self.workers(), self.clock()
-        found, signs = [], dict[str, tuple[Any, float]]()
+        workers, moment = self.workers(), self.clock()
+        devices, signs = [], dict[str, tuple[Any, float]]()
         self.others = 0
-        for address, worker in told.items():
+        for address, worker in workers.items():
             if worker.get("resources", {}).get(RESOURCE, 0) < 1:
                 self.others += 1
                 continue
@@ -64,9 +64,9 @@ class Devices:
                 sign, since = worker["last_seen"], moment
             signs[address] = sign, since
             if moment - since <= self.silence:
-                found.append(Device(str(worker["name"]), address))
+                devices.append(Device(str(worker["name"]), address))
         self._signs = signs
-        return tuple(sorted(found, key=lambda device: (device.name, device.address)))
+        return tuple(sorted(devices, key=lambda device: (device.name, device.address)))
 
     def is_silent(self, device: Device) -> bool:
         """Whether the scheduler still lists it, though it gives no sign."""

@@ -73,11 +73,11 @@ def read_records(files: Sequence[str | os.PathLike[str]]) -> tuple[list[Record],
                 help=(f"offcut tune … --records {file}",),
             )
         if file.suffix in (".jsonl", ".csv"):
-            found, told = read(file)
+            entries, told = read(file)
         else:
-            held = Records(file)
-            found, told = list(held), list(held.origins)
-        records += found
+            store = Records(file)
+            entries, told = list(store), list(store.origins)
+        records += entries
         origins += told
     return records, origins
 

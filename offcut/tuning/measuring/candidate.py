@@ -203,11 +203,11 @@ class Simulated:
 
         progress  told of each as soon as it is known
         """
-        found = []
+        results = []
         for schedule in schedules:
-            found.append(self._one(schedule))
-            progress(found[-1])
-        return tuple(found)
+            results.append(self._one(schedule))
+            progress(results[-1])
+        return tuple(results)
 
     def _one(self, schedule: Schedule) -> Measured:
         problem = self.problem

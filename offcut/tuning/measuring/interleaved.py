@@ -139,6 +139,6 @@ def placed(called: Operands) -> tuple[Operands, tuple[Array, ...]]:
 def _at(place: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Array:
     """An array that begins so many bytes into a page."""
     size = prod(shape) * dtype.itemsize
-    held = np.empty(size + 2 * PAGE, np.uint8)
-    first = -held.ctypes.data % PAGE + place
-    return held[first : first + size].view(dtype).reshape(shape)
+    pages = np.empty(size + 2 * PAGE, np.uint8)
+    first = -pages.ctypes.data % PAGE + place
+    return pages[first : first + size].view(dtype).reshape(shape)

@@ -132,7 +132,7 @@ def explored_by(
     beyond  times the least predicted seconds, past which a schedule is not worth a trial
     tell    who is next
     """
-    found = []
+    outcomes = []
     for name, make in prices.items():
         for explorer in explorers:
             tell(f"{explorer}, {name}")
@@ -148,8 +148,8 @@ def explored_by(
             by_count = dict(zip(trials, zip(*runs, strict=True), strict=True))
             mean = {count: fsum(some) / len(some) for count, some in by_count.items()}
             worst = {count: max(some) for count, some in by_count.items()}
-            found.append(Explored(explorer, name, mean, worst))
-    return tuple(found)
+            outcomes.append(Explored(explorer, name, mean, worst))
+    return tuple(outcomes)
 
 
 def _dot(weights: Sequence[float], seconds: Sequence[float]) -> float:
@@ -176,10 +176,10 @@ def replayed(
     trials   ascending
     beyond   times the least predicted seconds, past which a schedule is not worth a trial
     """
-    held = frozenset(table.points)
-    within = _Within(price, held)
+    known_points = frozenset(table.points)
+    within = _Within(price, known_points)
     if isinstance(price, Refitted):
-        within = _Learning(price, held, price.refit)
+        within = _Learning(price, known_points, price.refit)
     expected = Expected(within, problem.weights, beyond)
     searched = space.going_by(expected)
     named, made = explorer_named(explorer)

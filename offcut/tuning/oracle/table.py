@@ -143,22 +143,22 @@ def part_of(space: Points, expected: Expected, limit: int, most: int | None, see
     if most is None or size <= most:
         return Part(tuple(dict.fromkeys(space.enumerate())), size, "all that there are")
     said = f"those predicted best of {size:,}"
-    found = dict.fromkeys(space.enumerate(PRICED))
+    points = dict.fromkeys(space.enumerate(PRICED))
     if size > PRICED:
         rng = Random(f"{seed}:oracle")
-        found = dict.fromkeys(space.sample(rng) for _ in range(PRICED))
+        points = dict.fromkeys(space.sample(rng) for _ in range(PRICED))
         said = f"those predicted best of {PRICED:,} that are drawn of {size:,}"
-    legal = [one for one in found if one != space.first and isfinite(expected(one))]
+    legal = [one for one in points if one != space.first and isfinite(expected(one))]
     return Part((space.first, *sorted(legal, key=expected)[: most - 1]), size, said)
 
 
 def alone(schedule: Schedule) -> tuple[Schedule, ...]:
     """What a schedule would be whose nests have one of their ways each: every choice that a call of it can take."""
-    found = [schedule]
+    changed = [schedule]
     for nest in nests_in(parts_of(schedule)):
-        found = [
+        changed = [
             with_ways(one, nest.stage, lambda _, way=way: (way,))  # type: ignore[misc]
-            for one in found
+            for one in changed
             for way in nest.ways
         ]
-    return tuple(found)
+    return tuple(changed)

@@ -97,9 +97,9 @@ class _LoopSums:
             return term
 
         def settle(term: Expr) -> Expr:
-            found = first_success(count_methods(is_open=True), lambda sums: total(term, sums))
-            self.exactness = least_exact(self.exactness, found.exactness)
-            return found.value
+            count = first_success(count_methods(is_open=True), lambda sums: total(term, sums))
+            self.exactness = least_exact(self.exactness, count.exactness)
+            return count.value
 
         return one.mapped(settle)
 

@@ -106,12 +106,12 @@ class Emitter:
         """Arrays one behind the other in the words of their places; each place ends in words of zeros."""
         ends: dict[MemorySpace, int] = {}
         for name, image in self.nest.images.items():
-            held = image.lanes.extents([int(evaluate(e, self.sizes)) for e in image.shape])
-            words = prod(held)
+            word_extents = image.lanes.extents([int(evaluate(e, self.sizes)) for e in image.shape])
+            words = prod(word_extents)
             self.images[name] = Image(image.place, ends.get(image.place, 0), words)
             self.strides[name] = [
                 (image.lanes.lanes_of(axis), stride)
-                for axis, stride in enumerate(image.lanes.strides(held))
+                for axis, stride in enumerate(image.lanes.strides(word_extents))
             ]
             ends[image.place] = ends.get(image.place, 0) + words
         self.zeros = {place: ends.get(place, 0) for place in MemorySpace}

@@ -219,11 +219,13 @@ class Addressing(Scalars, ABC):
         assert bits is not None
         f, last, free = self.f, layout.per_byte - 1, 8 - bits
         of_places, of_bytes = f"<{lanes.width} x i64>", f"<{lanes.width} x i8>"
-        held = self.gathered(memory, index, self.mask_of(lanes), lanes)
+        bytes_of_lanes = self.gathered(memory, index, self.mask_of(lanes), lanes)
         place = f.let(f"and {of_places} {self.lane_index(index[axis], lanes)}, splat (i64 {last})")
         after = f.let(f"sub {of_places} splat (i64 {last}), {place}")
         after = f.let(f"mul {of_places} {after}, splat (i64 {bits})")
-        up = f.let(f"shl {of_bytes} {held}, {f.let(f'trunc {of_places} {after} to {of_bytes}')}")
+        up = f.let(
+            f"shl {of_bytes} {bytes_of_lanes}, {f.let(f'trunc {of_places} {after} to {of_bytes}')}"
+        )
         down = "lshr" if memory.dtype in UNSIGNED else "ashr"
         return f.let(f"{down} {of_bytes} {up}, splat (i8 {free})")
 

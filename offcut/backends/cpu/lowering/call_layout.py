@@ -182,12 +182,12 @@ class Storage(Vectors):
             each, shared = layout.per_byte, [*extents]
             up = ir.add(self.f, extents[axis], str(each - 1))
             shared[axis] = ir.floordiv(self.f, up, str(each))
-            held = self.laid(buffer, layout.of_bytes(), base, shared)
+            byte_address = self.laid(buffer, layout.of_bytes(), base, shared)
             of_elements = tuple(
                 tuple((step * each if at == axis else step, end, unit) for step, end, unit in of)
-                for at, of in enumerate(held.digits)
+                for at, of in enumerate(byte_address.digits)
             )
-            return replace(held, layout=layout, digits=of_elements)
+            return replace(byte_address, layout=layout, digits=of_elements)
         f, first = self.f, str(item_bytes(buffer.dtype))
         strides = [""] * len(extents)
         digits: list[list[tuple[int, int | None, str]]] = [[] for _ in extents]

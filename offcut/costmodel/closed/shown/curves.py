@@ -53,13 +53,13 @@ class Sampled:
         """Likewise of several, what they have in common once."""
         return [np.broadcast_to(one, (self.count,)) for one in Formulas(exprs)(self._values)]
 
-    def taken(self, way: Way) -> npt.NDArray[np.bool_]:
+    def is_cheapest(self, way: Way) -> npt.NDArray[np.bool_]:
         """Where that option of a choice is the cheapest, the first if equal; everywhere, of no option."""
         if way is None:
             return np.ones(self.count, bool)
         number, option = way
-        found: npt.NDArray[np.bool_] = self._cheapest[number] == option
-        return found
+        is_cheapest: npt.NDArray[np.bool_] = self._cheapest[number] == option
+        return is_cheapest
 
     @property
     def resources(self) -> tuple[str, ...]:
@@ -70,8 +70,8 @@ class Sampled:
     @lazy_property
     def cycles(self) -> Numbers:
         """Of a call."""
-        found: Numbers = np.sum(list(self.binding.values()), axis=0)
-        return np.broadcast_to(found, (self.count,))
+        total: Numbers = np.sum(list(self.binding.values()), axis=0)
+        return np.broadcast_to(total, (self.count,))
 
     @property
     def own(self) -> dict[str, Numbers]:
@@ -83,23 +83,25 @@ class Sampled:
     def binding(self) -> dict[str, Numbers]:
         """Cycles of a call that each resource is what binds for, its own among them."""
         names = self.resources
-        found = np.zeros((len(names), self.count))
+        cycles_of_resources = np.zeros((len(names), self.count))
         for way, each in self._stages:
             most, cycles = np.argmax(each, axis=0), stage_arrays(each, self.prediction.loss)
-            found[most, np.arange(self.count)] += np.where(self.taken(way), cycles, 0.0)
-        return {**dict(zip(names, found, strict=True)), **self.own}
+            cycles_of_resources[most, np.arange(self.count)] += np.where(
+                self.is_cheapest(way), cycles, 0.0
+            )
+        return {**dict(zip(names, cycles_of_resources, strict=True)), **self.own}
 
     @lazy_property
     def by_resource(self) -> dict[str, Numbers]:
         """Cycles of a call that each resource takes by itself."""
-        parts = [np.where(self.taken(way), each, 0.0) for way, each in self._stages]
+        parts = [np.where(self.is_cheapest(way), each, 0.0) for way, each in self._stages]
         return dict(zip(self.resources, np.sum(parts, axis=0), strict=True))
 
     @lazy_property
     def by_piece(self) -> list[Numbers]:
         """Cycles that each piece would take by itself; 0 where its option is not taken."""
         return [
-            np.where(self.taken(one.piece.way), own.max(axis=0), 0.0)
+            np.where(self.is_cheapest(one.piece.way), own.max(axis=0), 0.0)
             for one, own in zip(self.prediction.pieces, self._pieces, strict=True)
         ]
 
@@ -119,11 +121,11 @@ class Sampled:
     @lazy_property
     def _stages(self) -> list[tuple[Way, Numbers]]:
         """The same of the pieces of each stage together, and the option that it is in."""
-        found: dict[tuple[Way, str], Numbers] = {}
+        by_stage: dict[tuple[Way, str], Numbers] = {}
         for one, own in zip(self.prediction.pieces, self._pieces, strict=True):
             stage = one.piece.way, one.piece.stage
-            found[stage] = found[stage] + own if stage in found else own
-        return [(way, own) for (way, _), own in found.items()]
+            by_stage[stage] = by_stage[stage] + own if stage in by_stage else own
+        return [(way, own) for (way, _), own in by_stage.items()]
 
     @lazy_property
     def _cheapest(self) -> list[npt.NDArray[np.intp]]:

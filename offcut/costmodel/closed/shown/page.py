@@ -241,14 +241,14 @@ def terms_of(highest: Sequence[Term], users: Mapping[str, str]) -> tuple[Term, .
 
     users  the user's names of sizes, by the program's
     """
-    found: set[Term] = {()}
+    terms: set[Term] = {()}
     for one in highest:
         names = tuple(dict.fromkeys(one))
         for powers in product(*(range(one.count(name) + 1) for name in names)):
-            found.add(
+            terms.add(
                 tuple(n for n, power in zip(names, powers, strict=True) for _ in range(power))
             )
-    named = {tuple(sorted(users.get(name, name) for name in term)) for term in found}
+    named = {tuple(sorted(users.get(name, name) for name in term)) for term in terms}
     return tuple(sorted(named, key=lambda term: (-len(term), term)))
 
 
@@ -260,20 +260,22 @@ def near(
     unit    what the distance at each point is a share of, above 0
     points  the sizes, by name
     """
-    left, kept = list(terms), tuple[tuple[float, Term], ...]()
-    while left and not kept:
+    left, shown_terms = list(terms), tuple[tuple[float, Term], ...]()
+    while left and not shown_terms:
         columns = np.stack([_values(term, points) / unit for term in left], axis=1)
         # Terms are of very unlike size; the solver would take the small ones for none.
         scale = np.abs(columns).max(axis=0)
         factors = np.linalg.lstsq(columns / scale, numbers / unit, rcond=None)[0]
         if factors.min() >= _SEEN:
-            found = zip(factors / scale, left, strict=True)
-            kept = tuple((float(f"{factor:.3g}"), term) for factor, term in found)
+            pairs = zip(factors / scale, left, strict=True)
+            shown_terms = tuple((float(f"{factor:.3g}"), term) for factor, term in pairs)
         else:
             del left[int(np.argmin(factors))]
-    total = sum((factor * _values(term, points) for factor, term in kept), np.zeros(len(numbers)))
+    total = sum(
+        (factor * _values(term, points) for factor, term in shown_terms), np.zeros(len(numbers))
+    )
     off = np.abs(total - numbers) / unit
-    return Near(kept, float(np.median(off)), float(off.max()))
+    return Near(shown_terms, float(np.median(off)), float(off.max()))
 
 
 def _values(term: Term, points: Mapping[str, Numbers]) -> Numbers:
