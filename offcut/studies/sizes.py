@@ -174,6 +174,9 @@ def _of_csv(file: Path, column: str, at: str) -> Values:
     header = [name.strip() for name in numbered[0][1]] if numbered else []
     named = bool(header) and not all(re.fullmatch(r"[0-9]{1,10}", name) for name in header)
     name = column or at.rpartition(".")[2]
+    if header.count(name) > 1:
+        because = f"{file.name} has {header.count(name)} columns {name!r}: its columns are {', '.join(header)}"
+        raise refusal(at, because, "one name for one column")
     if named and name in header:
         position = header.index(name)
     elif len(header) == 1 and not column:

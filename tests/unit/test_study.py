@@ -84,6 +84,15 @@ def test_sizes_are_numbers_lists_ranges_weights_and_files(tmp_path: Path) -> Non
     agree(np.array(list(values["file"].weights.values())), np.array([2 / 3, 1 / 3]))
 
 
+def test_a_csv_file_with_two_columns_of_one_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "lengths.csv").write_text("m,m\n3,9\n")
+
+    with pytest.raises(DescribeError) as refused:
+        read_values("lengths.csv", "s.m", tmp_path)
+
+    assert refused.value.because == "lengths.csv has 2 columns 'm': its columns are m, m"
+
+
 def test_a_long_range_is_sampled_with_both_ends() -> None:
     values = read_values({"range": "1:512", "points": 9}, "s.m", Path())
 
