@@ -592,7 +592,8 @@ def test_nests_are_for_what_is_still_a_computation() -> None:
 schedule: cannot cover C
   at       line 3: cover C vectors
   because  no nest that computes it is a sequence of whole arrays, each from those before
-  help     separate, split and bind, for loops as they stand"""
+  help     cover C at i vectors, i the outermost of its loops that are a tile
+           separate, split and bind, for loops as they stand"""
     )
 
 
