@@ -145,7 +145,7 @@ def test_what_is_said_of_a_nest_that_is_none_is_refused_by_its_line() -> None:
             f"schedule: cannot cover H\n  at       line {lines + 1}: cover H vectors\n"
             "  because  no nest that computes it is a sequence of whole arrays, each from those before\n"
             "  help     cover H at i vectors, i the outermost of its loops that are a tile\n"
-            "           separate, split and bind, for loops as they stand"
+            "  help     separate, split and bind, for loops as they stand"
         ),
     }
     for line, message in wrong.items():

@@ -593,7 +593,7 @@ schedule: cannot cover C
   at       line 3: cover C vectors
   because  no nest that computes it is a sequence of whole arrays, each from those before
   help     cover C at i vectors, i the outermost of its loops that are a tile
-           separate, split and bind, for loops as they stand"""
+  help     separate, split and bind, for loops as they stand"""
     )
 
 
