@@ -22,6 +22,8 @@ EXTRAS = {
     "xgboost": "learned",
 }
 """The extra of each package, by the name that is imported."""
+PEERS = {"onnxruntime": "peers", "openvino": "peers"}
+"""The same of packages that studies compare with, and files of theirs import."""
 
 
 def is_installed(package: str) -> bool:
@@ -31,12 +33,19 @@ def is_installed(package: str) -> bool:
 
 def installing(package: str) -> str:
     """How a package is installed, as a help."""
-    return extra_help(EXTRAS[package])
+    return extra_help((EXTRAS | PEERS)[package])
 
 
 def extra_help(extra: str) -> str:
     """Return how an extra is installed, as a help: offcut is on no index, so by its folder."""
     return f'this needs the extra "{extra}": pip install ".[{extra}]" in the folder of offcut'
+
+
+def missing_package(error: BaseException) -> str:
+    """Return the package of an extra that is not installed, as an error of its import says; "" for any other error."""
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    package = (name or "").partition(".")[0]
+    return package if package in EXTRAS | PEERS and not is_installed(package) else ""
 
 
 def absent(package: str) -> str:

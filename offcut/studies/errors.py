@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from offcut.core.extras import missing_package
 from offcut.errors import DescribeError
 
 
@@ -22,7 +23,9 @@ def refusal(
 
 
 def raised(error: BaseException) -> str:
-    """Return what a user's code raised, in a line."""
+    """Return what a user's code raised, in a line; of a package that an extra installs, that it is not there."""
+    if package := missing_package(error):
+        return f"{package} is not installed"
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0] if text else 'no reason'}"
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from offcut.core.extras import installing, missing_package
 from offcut.studies.errors import raised, refusal
 
 
@@ -54,12 +55,9 @@ def named(name: str, group: str, folder: Path, at: str) -> Named:
             for part in attribute.split("."):
                 value = getattr(value, part)
         except (Exception, SystemExit) as error:  # whatever a user's module does while loaded
-            raise refusal(
-                at,
-                raised(error),
-                '"module:function", a file beside the study',
-                what=f"cannot load {name!r}",
-            ) from error
+            package = missing_package(error)
+            help = installing(package) if package else '"module:function", a file beside the study'
+            raise refusal(at, raised(error), help, what=f"cannot load {name!r}") from error
     file = getattr(loaded, "__file__", None)
     return Named(name, value, digest_of_file(Path(file)) if file and Path(file).exists() else "")
 

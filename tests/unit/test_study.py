@@ -24,6 +24,7 @@ from offcut.studies.definition import Definition, read_definition
 from offcut.studies.described import Described
 from offcut.studies.environment import digest, read_environments, write_environment
 from offcut.studies.loops_elsewhere import as_python, compiled_elsewhere, loops_call
+from offcut.studies.named import named
 from offcut.studies.report import warnings
 from offcut.studies.results import results_of
 from offcut.studies.run import missing_groups
@@ -397,6 +398,38 @@ def test_a_peer_that_is_not_installed_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(DescribeError, match="openvino is not installed"):
         definition.contenders[0].ready(definition.operators[0], task)
+
+
+@pytest.mark.parametrize(
+    ("package", "because", "help"),
+    [
+        (
+            "openvino",
+            "openvino is not installed",
+            'this needs the extra "peers": pip install ".[peers]" in the folder of offcut',
+        ),
+        (
+            "a_package_of_none",
+            "ModuleNotFoundError: No module named 'a_package_of_none'",
+            '"module:function", a file beside the study',
+        ),
+    ],
+)
+def test_a_file_of_ones_own_says_what_it_needs(
+    tmp_path: Path, package: str, because: str, help: str
+) -> None:
+    if find_spec(package):
+        pytest.skip(f"{package} is installed")
+    (tmp_path / "own.py").write_text(f"import {package}\n")
+    with pytest.raises(DescribeError) as refused:
+        named("own:model", "offcut.operators", tmp_path, "study.toml, operators[0].model")
+
+    assert str(refused.value) == (
+        "study: cannot load 'own:model'\n"
+        "  at       study.toml, operators[0].model\n"
+        f"  because  {because}\n"
+        f"  help     {help}"
+    )
 
 
 def test_every_suite_has_a_source_and_operators_that_are_described() -> None:
