@@ -24,7 +24,7 @@ from offcut.plugins.onnx.rules.shapes import SHAPES
 from offcut.plugins.onnx.tables.quantization import (
     QUANTIZATION,
     dequantized,
-    dynamically,
+    quantize_dynamically,
     quantized,
     scale_of_sums,
 )
@@ -105,9 +105,7 @@ def _to_float(g: Context, call: Call) -> Results:
 
 def _dynamic_matmul(g: Context, call: Call) -> Results:
     """The same, of floats that are quantized before."""
-    found = dynamically(g, replace(call, inputs=(call[0],)))
-    assert isinstance(found, tuple)
-    a, scale, zero = found
+    a, scale, zero = quantize_dynamically(g, call[0])
     given = (a, call[1], scale, call[2], zero, call.input(3), call.input(4))
     return _to_float(g, replace(call, inputs=given, read=set()))
 
