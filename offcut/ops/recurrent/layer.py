@@ -143,8 +143,7 @@ def width_of(op: str, r: Tensor, projection: Tensor | None = None) -> int:
 
 
 def _check(op: str, label: str, given: Tensor, shape: Sequence[Any], x: Tensor) -> None:
-    check_tensor(op, label, given, len(shape))
-    check_dtype(op, label, given, COUNTS if label == "lengths" else STATES)
+    check_tensor(op, label, given, len(shape), dtypes=COUNTS if label == "lengths" else STATES)
     check_shape(op, label, given, shape)
     if label != "lengths":
         check_dtype(op, label, given, (x.dtype,))
