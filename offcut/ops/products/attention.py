@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from offcut.core.dtypes import DTYPES, FLOATS, numpy_dtype
-from offcut.core.integers import whole
 from offcut.core.sizes import size_expr
 from offcut.describe.functions import exp, maximum, reduce_axis, where
 from offcut.describe.functions import max as max_over
@@ -19,13 +18,11 @@ from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import flag, number
+from offcut.ops.given.arguments import finite, flag, integer
 from offcut.ops.given.naming import named
 from offcut.ops.given.operands import (
     axis_letters,
-    check_dtype,
     check_extent,
-    check_floats,
     check_tensor,
     element,
     is_one,
@@ -81,9 +78,13 @@ def attention(
     total, extents = _check(q, k, v), (*q.shape[:-1], k.shape[-2])
     if mask is not None:
         _check_mask(mask, extents)
-    causal, chosen = flag("attention", "causal", causal), None if scale is None else _scale(scale)
+    causal, chosen = flag("attention", "causal", causal), None
+    if scale is not None:
+        chosen = finite("attention", "scale", scale, "scale=0.125")
     factor = 1 / math.sqrt(_depth(q)) if chosen is None else chosen
-    past, width = size_expr(past, "attention"), None if window is None else _window(window)
+    past, width = size_expr(past, "attention"), None
+    if window is not None:
+        width = integer("attention", "window", window, 1)
     options = (
         *(("", mask, None), ("scale", chosen, None), ("causal", causal, False)),
         *(("past", past, 0), ("window", width, None)),
@@ -220,12 +221,10 @@ def _masked(value: Value, mask: Tensor, at: tuple[Value, ...], total: str) -> Va
 def _check(q: Tensor, k: Tensor, v: Tensor) -> str:
     """The type of the scores."""
     op = "attention"
-    check_tensor(op, "q", q, least=2)
-    check_floats(op, "q", q)
+    check_tensor(op, "q", q, least=2, dtypes=FLOATS)
     rank = len(q.shape)
     for label, tensor in (("k", k), ("v", v)):
-        check_tensor(op, label, tensor, rank)
-        check_dtype(op, label, tensor, (q.dtype,))
+        check_tensor(op, label, tensor, rank, dtypes=(q.dtype,))
         for axis in range(rank - 2 - (label == "k")):
             check_extent(op, (k if label == "v" else q, axis), (tensor, axis))
     check_extent(op, (q, rank - 1), (k, rank - 1))
@@ -234,8 +233,7 @@ def _check(q: Tensor, k: Tensor, v: Tensor) -> str:
 
 
 def _check_mask(mask: Any, extents: tuple[Any, ...]) -> None:
-    check_tensor("attention", "mask", mask)
-    check_dtype("attention", "mask", mask, MASKS)
+    check_tensor("attention", "mask", mask, dtypes=MASKS)
     found = mask.shape
     fits = len(found) <= len(extents) and all(
         is_one(one) or same_extent(one, other)
@@ -265,29 +263,6 @@ def _sharing(q: Tensor, k: Tensor) -> int:
             help=("ints, or one size for both: a size is known by its name and facts",),
         )
     return int(own) // int(other)
-
-
-def _window(window: Any) -> int:
-    found = whole(window)
-    if found is None or found < 1:
-        raise DescribeError(
-            "attention",
-            f"cannot take window={window!r}",
-            because="window is an int, at least 1",
-        )
-    return found
-
-
-def _scale(scale: Any) -> float:
-    found = number(scale)
-    if found is None:
-        raise DescribeError(
-            "attention",
-            f"cannot take scale={scale!r}",
-            because="scale is a finite number",
-            help=("scale=0.125",),
-        )
-    return found
 
 
 def _depth(q: Tensor) -> int:

@@ -13,7 +13,6 @@ from offcut.ops.given.naming import named
 from offcut.ops.given.operands import (
     axis_letters,
     beside,
-    check_dtype,
     check_extent,
     check_result,
     check_tensor,
@@ -100,10 +99,8 @@ def dense_quantized(
     activation.
     """
     op, transpose_w = "dense_quantized", flag("dense_quantized", "transpose_w", transpose_w)
-    check_tensor(op, "x", x, least=1)
-    check_tensor(op, "w", w, 2)
-    check_dtype(op, "x", x, SMALL_INTEGERS)
-    check_dtype(op, "w", w, ("int8",))
+    check_tensor(op, "x", x, least=1, dtypes=SMALL_INTEGERS)
+    check_tensor(op, "w", w, 2, dtypes=("int8",))
     _check_product(op, x, w, transpose_w)
     extent = w.shape[0 if transpose_w else 1]
     shape = (*x.shape[:-1], extent)
@@ -188,6 +185,5 @@ def _zero_points(
 
 def _check_product(op: str, x: Any, w: Any, transpose_w: bool) -> None:
     check_tensor(op, "x", x, least=1)
-    check_tensor(op, "w", w, 2)
-    check_dtype(op, "w", w, beside(x.dtype))
+    check_tensor(op, "w", w, 2, dtypes=beside(x.dtype))
     check_extent(op, (x, len(x.shape) - 1), (w, 1 if transpose_w else 0))

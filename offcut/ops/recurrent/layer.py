@@ -9,7 +9,7 @@ from offcut.core.program import Kind, Program
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 from offcut.ops.given.arguments import flag
-from offcut.ops.given.operands import check_dtype, check_shape, check_tensor
+from offcut.ops.given.operands import check_shape, check_tensor
 from offcut.ops.programs.written import Written
 
 STATES = ("float32", "float64")
@@ -193,8 +193,7 @@ def width_of(op: str, r: Tensor, projection: Tensor | None = None) -> int:
 
 
 def _check(op: str, label: str, given: Tensor, shape: Sequence[Any], x: Tensor) -> None:
-    check_tensor(op, label, given, len(shape))
     kinds = {"lengths": COUNTS, "sums": ("int32",), "zero": ("int32",), "x": STATES}
     weights = ("int8",) if label == "r" and given.dtype == "int8" else (x.dtype,)
-    check_dtype(op, label, given, kinds.get(label, weights))
+    check_tensor(op, label, given, len(shape), dtypes=kinds.get(label, weights))
     check_shape(op, label, given, shape)
