@@ -123,10 +123,14 @@ _RENAMED = {"Take": "TileRun"}
 _CALLED = ("partition",)  # functions that have the name of a package
 
 __all__ = sorted([*_MODULE_OF, *_PACKAGES])
-__version__ = "0.1.0"
+__version__: str
 
 
 if not TYPE_CHECKING:  # a name that is not there is an error in an editor, too
+    try:
+        from offcut._version import __version__
+    except ImportError:  # sources that nobody installed
+        __version__ = "0.1.0"
 
     def __getattr__(name: str) -> Any:
         if name in _PACKAGES:

@@ -41,6 +41,7 @@ from offcut.backends.host.container import read_container, replacing, write_cont
 from offcut.backends.host.saved_errors import lacks_package, other_processor, unreadable
 from offcut.backends.host.shared_library import LibraryFile, is_own_architecture, open_library
 from offcut.backends.host.thread_pool import open_pool
+from offcut.backends.typed_call import TypedCall
 from offcut.core.extras import is_installed
 from offcut.core.program import Size
 from offcut.core.text.expressions import parse_expr
@@ -200,13 +201,11 @@ def _signature(given: Mapping[str, Any]) -> Signature:
 
 
 @trim_tracebacks
-class SavedKernel:
+class SavedKernel(TypedCall):
     """A kernel of a file: ``kernel(a, b, out=None, n=12)`` runs as the one that was saved does.
 
     signature  how it is called
     """
-
-    __call__: Callable[..., Any]
 
     def __init__(self, path: Path, saved: SavedCode) -> None:
         self.path, self.saved = path, saved
