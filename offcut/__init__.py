@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from offcut.describe.functions import maximum as maximum
     from offcut.describe.functions import min as min
     from offcut.describe.functions import minimum as minimum
+    from offcut.describe.functions import power as power
     from offcut.describe.functions import reduce_axis as reduce_axis
     from offcut.describe.functions import sum as sum
     from offcut.describe.functions import where as where
     from offcut.describe.intrinsic import decl_tensor_intrin as decl_tensor_intrin
     from offcut.describe.intrinsic import hardware_intrinsic as hardware_intrinsic
     from offcut.describe.microkernel import Microkernel as Microkernel
-    from offcut.describe.powers import power as power
     from offcut.describe.recurrence import recurrence as recurrence
     from offcut.describe.recurrence import update as update
     from offcut.describe.tensor import Tensor as Tensor
@@ -91,10 +91,9 @@ _HOME = {
     "offcut.core.sizes": ("assume", "dim"),
     "offcut.describe.tensor": ("Tensor", "compute", "placeholder"),
     "offcut.describe.value": ("cast",),
-    "offcut.describe.powers": ("power",),
     "offcut.describe.functions": (
         *PUBLIC,
-        *("index", "max", "maximum", "min", "minimum", "reduce_axis", "sum", "where"),
+        *("index", "max", "maximum", "min", "minimum", "power", "reduce_axis", "sum", "where"),
     ),
     "offcut.errors": (
         *("CallError", "DescribeError", "InternalError", "OffcutError"),

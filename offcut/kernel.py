@@ -40,8 +40,7 @@ from offcut.backends.typed_call import Result, TypedCall
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
 from offcut.costmodel import Cost, Device, Formulas
-from offcut.describe.recalled import Recalled
-from offcut.describe.request import Array, array_of, checked_constants, kept, settled
+from offcut.describe.request import Array, Recalled, array_of, checked_constants, kept, settled
 from offcut.errors import (
     DescribeError,
     InternalError,

@@ -37,8 +37,14 @@ from offcut.backends.abi import AffineFact, Argument, PortableCode, Signature
 from offcut.backends.host.by_name import SYMBOL as BY_NAME
 from offcut.backends.host.by_name import call_by_name
 from offcut.backends.host.call import make_callable
-from offcut.backends.host.container import read_container, replacing, write_container
-from offcut.backends.host.saved_errors import lacks_package, other_processor, unreadable
+from offcut.backends.host.container import (
+    lacks_package,
+    other_processor,
+    read_container,
+    replacing,
+    unreadable,
+    write_container,
+)
 from offcut.backends.host.shared_library import LibraryFile, is_own_architecture, open_library
 from offcut.backends.host.thread_pool import open_pool
 from offcut.backends.typed_call import TypedCall
@@ -108,7 +114,7 @@ def write_saved(
     where = Path(os.fsdecode(path))
     library, beside = None, where.with_suffix(_LIBRARY_SUFFIX)
     if shared:
-        from offcut.backends.host.linking import link
+        from offcut.backends.host.shared_library import link
 
         library = link(saved.signature.name, code)
     if library is not None and beside == where:
