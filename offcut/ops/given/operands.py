@@ -65,7 +65,7 @@ def check_tensor(op: str, label: str, value: Any, *ranks: int, least: int = 0) -
         raise DescribeError(
             op,
             f"cannot take {label} = {shown(value)}",
-            because="it is no tensor",
+            because="it is not a tensor",
             help=('placeholder((n, 768), "float32", name="A")', "compute(…)"),
         )
     rank = len(value.shape)
