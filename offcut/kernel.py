@@ -254,7 +254,7 @@ class Kernel(TypedCall[Result]):
             raise TargetError(
                 "streams",
                 f"cannot give the instructions of {self.signature.name}",
-                because=f"{target.name} is no machine of queues",
+                because=f"{target.name} is not a machine of queues",
                 help=('oc.compile(…, target="vta")',),
             )
         names = dict(self.code.request.users.sizes)

@@ -275,7 +275,7 @@ def solved_sizes(
         elif not size.min <= value <= size.max:
             because = f"{name} = {value} is not in {size.min}…{size.max}"
         elif value % size.multiple_of:
-            because = f"{name} = {value} is no multiple of {size.multiple_of}"
+            because = f"{name} = {value} is not a multiple of {size.multiple_of}"
         if because:
             raise refused(number, f"with extent {actual}", because)
     for number, (extent, actual) in enumerate(extents):

@@ -318,7 +318,7 @@ class Applying:
             with self.line(way):
                 raise not_applied(
                     f"cannot take windows of {lead.label} in turn",
-                    "a machine of queues has them, and this target is none",
+                    "a machine of queues has them, and this target is not one",
                     help=("without its depth",),
                 )
 

@@ -260,7 +260,7 @@ class Space:
         raise DescribeError(
             "tune",
             f"cannot search around a schedule of {schedule.name}",
-            because="it is no point of the space",
+            because="it is not a point of the space",
             help=("space.first", "space.sample(rng)", "space.neighbours(point)"),
         )
 

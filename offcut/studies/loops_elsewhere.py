@@ -108,7 +108,7 @@ class _PythonExpressions(CExpressions):
     def function(self, op: str, dtype: str) -> str:
         name = super().function(op, "float64")
         if not hasattr(math, name):
-            raise no_text(op, "it is no function of Python's math")
+            raise no_text(op, "it is not a function of Python's math")
         return f"math.{name}"
 
     def literal(self, value: int | float, dtype: str) -> str:

@@ -55,7 +55,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: _declare(address=0),
         """\
 external_microkernel: cannot call 0
-  because  it is no address of a function
+  because  it is not an address of a function
   help     an int that is not 0
   help     a ctypes function
   help     external.blas("sgemm")""",
@@ -64,7 +64,7 @@ external_microkernel: cannot call 0
         lambda: _declare(address=None),
         """\
 external_microkernel: cannot call None
-  because  it is no address of a function
+  because  it is not an address of a function
   help     an int that is not 0
   help     a ctypes function
   help     external.blas("sgemm")""",
@@ -73,7 +73,7 @@ external_microkernel: cannot call None
         lambda: _declare(address="sgemm"),
         """\
 external_microkernel: cannot call 'sgemm'
-  because  it is no address of a function
+  because  it is not an address of a function
   help     an int that is not 0
   help     a ctypes function
   help     external.blas("sgemm")""",

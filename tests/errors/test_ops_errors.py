@@ -32,7 +32,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "no tensor": (
         lambda: ops.relu(3),  # type: ignore[arg-type]
         "relu: cannot take x = 3\n"
-        "  because  it is no tensor\n"
+        "  because  it is not a tensor\n"
         '  help     placeholder((n, 768), "float32", name="A")\n'
         "  help     compute(…)",
     ),
@@ -282,7 +282,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.transpose(A, (0, 0)),
         "transpose: cannot take axes=(0, 0)\n"
         "  at       A: float32[n, 24]\n"
-        "  because  it is no permutation of the 2 axes",
+        "  because  it is not a permutation of the 2 axes",
     ),
     "nothing to join": (
         lambda: ops.concat([]),
@@ -314,13 +314,13 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.split_axis(A, 1, 5),
         "split_axis: cannot split axis 1 by 5\n"
         "  at       A: float32[n, 24]\n"
-        "  because  it is no int that divides 24",
+        "  because  it is not an int that divides 24",
     ),
     "a symbolic split that may leave a rest": (
         lambda: ops.split_axis(A, 0, 8),
         "split_axis: cannot split axis 0 by 8\n"
         "  at       A: float32[n, 24]\n"
-        "  because  it is no int that divides n\n"
+        "  because  it is not an int that divides n\n"
         '  help     dim("n", multiple_of=8)',
     ),
     "an axis without a next": (
@@ -333,7 +333,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.merge_axes(Q, 1),
         "merge_axes: cannot merge axis 1 with the next\n"
         "  at       Q: float32[b, 2, n, 8]\n"
-        "  because  the next has the extent n, which is no int",
+        "  because  the next has the extent n, which is not an int",
     ),
     "ids that are floats": (
         lambda: ops.embedding(W, given("S", n)),

@@ -73,13 +73,13 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.groupnorm(X, 4),
         "groupnorm: cannot take groups=4\n"
         "  at       X: float32[b, 6, h, h]\n"
-        "  because  it is no int above 0 that divides the 6 channels",
+        "  because  it is not an int above 0 that divides the 6 channels",
     ),
     "groups of a symbolic extent": (
         lambda: ops.groupnorm(given("S", b, n), 4),
         "groupnorm: cannot take groups=4\n"
         "  at       S: float32[b, n]\n"
-        "  because  it is no int above 0 that divides the n channels",
+        "  because  it is not an int above 0 that divides the n channels",
     ),
     "samples as channels": (
         lambda: ops.instancenorm(X, axis=0),
@@ -202,7 +202,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.attention(Q, K, K),
         "attention: cannot pair Q with K\n"
         "  at       Q: float32[b, 6, n, 8] and K: float32[b, 4, m, 8]\n"
-        "  because  the 6 heads of one are no multiple of the 4 of the other\n"
+        "  because  the 6 heads of one are not a multiple of the 4 of the other\n"
         "  help     ints, or one size for both: a size is known by its name and facts",
     ),
     "a window of nothing": (

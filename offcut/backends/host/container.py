@@ -125,7 +125,7 @@ def read_container(path: str | os.PathLike[str]) -> tuple[Mapping[str, Any], Map
     except (KeyError, ValueError):
         raise _unreadable(where, f"it has no {MANIFEST}") from None
     if not isinstance(manifest, dict):
-        raise _unreadable(where, f"its {MANIFEST} is no JSON object")
+        raise _unreadable(where, f"its {MANIFEST} is not a JSON object")
     return manifest, members
 
 

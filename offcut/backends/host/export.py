@@ -71,7 +71,7 @@ def _folder(folder: object) -> Path:
         raise DescribeError(
             "export",
             f"cannot write into {folder!r}",
-            because="it is no path of a folder",
+            because="it is not a path of a folder",
             help=('kernel.export("build")',),
         )
     return Path(os.fsdecode(folder))

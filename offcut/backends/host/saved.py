@@ -313,7 +313,7 @@ def load(path: str | os.PathLike[str]) -> SavedKernel:
         raise DescribeError(
             "load",
             f"cannot read {path!r}",
-            because="it is no path",
+            because="it is not a path",
             help=('oc.load("encoder.offcut")',),
         )
     where = Path(os.fsdecode(path)).absolute()
@@ -363,14 +363,14 @@ def load(path: str | os.PathLike[str]) -> SavedKernel:
 def _texts(given: Any) -> tuple[str, ...]:
     """Return a list of texts; raises TypeError for anything else."""
     if not isinstance(given, list):
-        raise TypeError(f"{given!r} is no list")
+        raise TypeError(f"{given!r} is not a list")
     return tuple(map(str, given))
 
 
 def _places(given: Any, count: int) -> Mapping[str, int]:
     """Return places below `count` by name; raises TypeError or ValueError for anything else."""
     if not isinstance(given, dict):
-        raise TypeError(f"{given!r} is no mapping")
+        raise TypeError(f"{given!r} is not a mapping")
     places = {str(name): int(place) for name, place in given.items()}
     if any(not 0 <= place < count for place in places.values()):
         raise ValueError(f"there are {count} arrays, and {given!r} names others")

@@ -43,7 +43,7 @@ class LibraryFile:
         """Return what JSON has; raises LookupError, TypeError or ValueError for anything else."""
         name = str(members["name"])
         if name != os.path.basename(name) or not name:
-            raise ValueError(f"{name!r} is no name of a file")
+            raise ValueError(f"{name!r} is not a name of a file")
         return LibraryFile(name, int(members["bytes"]), int(members["crc32"]))
 
 

@@ -224,7 +224,7 @@ def greatest(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> E
     ):  # no bound is known of an element: as half-way through the loop
         return ix.maximum(folded(_at(term, name, middle_of(lo, hi))), 0)
     if found is None:
-        raise InternalError(f"{format_expr(term)} is no count")
+        raise InternalError(f"{format_expr(term)} is not a count")
     return ix.maximum(folded(found[1]), 0)
 
 

@@ -524,7 +524,7 @@ def compiled(
         raise DescribeError(
             "graph",
             f"cannot compile {type(bound).__name__}",
-            because="it is no graph with its constants",
+            because="it is not a graph with its constants",
             help=("Builder().bound", "Bound(parse_graph(text), arrays)"),
         )
     targets = every(target)

@@ -99,7 +99,7 @@ def _end(label: str, end: Any, x: Tensor) -> float:
     found = number_of("clip", label, end, x.dtype, x)
     if found != found:
         raise DescribeError(
-            "clip", f"cannot take {label}={end!r}", at=repr(x), because="NaN is no end"
+            "clip", f"cannot take {label}={end!r}", at=repr(x), because="NaN is not an end"
         )
     return found
 

@@ -73,7 +73,7 @@ def check_tensor(
         raise DescribeError(
             op,
             f"cannot take {label} = {shown(value)}",
-            because="it is no tensor",
+            because="it is not a tensor",
             help=('placeholder((n, 768), "float32", name="A")', "compute(…)"),
         )
     rank = len(value.shape)

@@ -51,7 +51,7 @@ def kth(
 
     x         of numbers, with at least one axis
     k         an int of at least 1 or an expression in sizes of `x`; "median": the lower one in the middle, the first NaN where there is one;
-              "nanmedian": that of those that are no NaN
+              "nanmedian": that of those that are not NaN
     largest   the k-th greatest instead; not of medians
 
     Of equal elements the first comes first; a NaN is greater than all else. A call is refused in which the axis has fewer than k elements.

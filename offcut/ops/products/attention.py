@@ -259,7 +259,7 @@ def _sharing(q: Tensor, k: Tensor) -> int:
             "attention",
             f"cannot pair {q.name} with {k.name}",
             at=f"{q!r} and {k!r}",
-            because=f"the {own} heads of one are no multiple of the {other} of the other",
+            because=f"the {own} heads of one are not a multiple of the {other} of the other",
             help=("ints, or one size for both: a size is known by its name and facts",),
         )
     return int(own) // int(other)

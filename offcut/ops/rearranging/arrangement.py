@@ -40,7 +40,7 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None, *, name: str | None 
             "transpose",
             f"cannot take axes={axes!r}",
             at=repr(x),
-            because=f"it is no permutation of the {rank} axes",
+            because=f"it is not a permutation of the {rank} axes",
         )
     name = named("transpose", name, [x], ("", None if axes is None else tuple(order), None))
     shape = tuple(x.shape[n] for n in order)
@@ -119,7 +119,7 @@ def split_axis(x: Tensor, axis: int, inner: int, *, name: str | None = None) -> 
             "split_axis",
             f"cannot split axis {position} by {inner!r}",
             at=repr(x),
-            because=f"it is no int that divides {extent}",
+            because=f"it is not an int that divides {extent}",
             help=(f'dim("n", multiple_of={inner})',) if good and not extent.is_Integer else (),
         )
     shape = (*x.shape[:position], extent // count, count, *x.shape[position + 1 :])
@@ -146,7 +146,7 @@ def merge_axes(x: Tensor, axis: int, *, name: str | None = None) -> Tensor:
             at=repr(x),
             because="there is none"
             if position == len(x.shape) - 1
-            else f"the next has the extent {x.shape[position + 1]}, which is no int",
+            else f"the next has the extent {x.shape[position + 1]}, which is not an int",
         )
     inner = int(x.shape[position + 1])
     shape = (*x.shape[:position], x.shape[position] * inner, *x.shape[position + 2 :])

@@ -55,7 +55,7 @@ def groupnorm(
             "groupnorm",
             f"cannot take groups={groups!r}",
             at=repr(x),
-            because=f"it is no int above 0 that divides the {extent} channels",
+            because=f"it is not an int above 0 that divides the {extent} channels",
         )
     options = (("", count, None), ("axis", channels, 1))
     return _normalized("groupnorm", x, channels, count, gain, bias, epsilon, options, name)

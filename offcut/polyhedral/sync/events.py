@@ -19,6 +19,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from offcut.core import index as ix
+from offcut.core.accesses import last_stored
 from offcut.core.analysis import analysis
 from offcut.core.conditions import negate
 from offcut.core.expr import (
@@ -184,9 +185,15 @@ def refused(
     because: str,
     *help: str,
     error: type[PartitionError] = PartitionError,
+    stmt: Stmt | None = None,
 ) -> PartitionError:
-    """Return the error for a program whose agents would not keep the order of its text."""
-    return error("sync", UNORDERED.format(program.name), at=at, because=because, help=help)
+    """Return the error for a program whose agents would not keep the order of its text.
+
+    stmt  that is at fault
+    """
+    found = error("sync", UNORDERED.format(program.name), at=at, because=because, help=help)
+    found.stage = "" if stmt is None else last_stored(stmt)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

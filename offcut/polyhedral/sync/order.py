@@ -275,7 +275,7 @@ class Order(AgentSteps):
             if more or lo is None or hi is None:
                 raise self.refuse(
                     f"for … @{key[0]}",
-                    f"how many agents of {key[0]} there are is no number: tokens count them",
+                    f"how many agents of {key[0]} there are is not a number: tokens count them",
                 )
             result[key] = (lo, hi)
         return result
