@@ -100,6 +100,19 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "  at       A: float32[n, 24]\n"
         "  because  x is of int8, uint8",
     ),
+    "scales of other blocks": (
+        lambda: ops.dense_blockwise(A, J, given("S", 3, 41)),
+        "dense_blockwise: cannot take scale of shape (3, 41)\n"
+        "  at       S: float32[3, 41]\n"
+        "  because  scale has the shape (3, 40)",
+    ),
+    "blocks of other terms": (
+        lambda: ops.dense_blockwise(A, J, given("S", 5, 40)),
+        "dense_blockwise: cannot cut 24 terms into 5 blocks\n"
+        "  at       S: float32[5, 40]\n"
+        "  because  blocks have one int of terms each\n"
+        "  help     ops.pad(x, …) and zeros in w, up to a whole block",
+    ),
     "a scale that is no number": (
         lambda: ops.dense_quantized(L, J, "1", 0.1),  # type: ignore[arg-type]
         "dense_quantized: cannot take x_scale='1'\n"

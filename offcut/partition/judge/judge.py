@@ -245,14 +245,16 @@ class _Judge:
         return around[len(around) - count :]
 
     def is_turn(self, loop: For, match: Match) -> bool:
-        """Return whether a loop moves all operands by a constant step each, and none inside of a panel."""
+        """Return whether a loop moves all operands by a constant step each, and none along the columns of panels, or to a row inside of a group of rows."""
         for _, load in match.operands:
             steps = [coefficient(part, loop.iter) for part in load.index]
             if None in steps:
                 return False
             panels = as_panels(self.at.layout_of(self.program.buffer(load.buffer)))
-            if panels is not None and (steps[panels.rows] or steps[panels.columns]):
-                return False
+            if panels is not None:
+                row, column = steps[panels.rows] or 0, steps[panels.columns]
+                if row % panels.multiple or column:
+                    return False
         return loop.unit is None
 
     def refusal(
