@@ -111,7 +111,7 @@ _NAMES = {
     "Limits": "tuning.problem",
     "Seen": "search.explorers",
     "explorer_named": "search.explorers",
-    "nests_in": "search.fusion_choices",
+    "nests_in": "schedule",
     "parts_of": "schedule",
     "with_parts": "schedule",
     "shipped": "costmodel",

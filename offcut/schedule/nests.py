@@ -21,8 +21,8 @@ from offcut.core.cached_hash import CachedHash
 from offcut.core.expr import Expr
 from offcut.core.layout import Layout
 from offcut.core.program import LANE, THREAD, UNROLL
-from offcut.describe.computation import Computation, Names
-from offcut.partition import LADDER, AxisCut, Block
+from offcut.describe.computation import Computation
+from offcut.partition import LADDER, AxisCut
 from offcut.schedule.decisions import (
     ANY,
     VECTORS,
@@ -40,14 +40,13 @@ from offcut.schedule.decisions import (
     Staging,
     Step,
     each_decision,
-    split_names,
     stages_in,
     unit_splits,
 )
 
 WORDS = "words"
 """What covers a nest of which nothing is said but along which axes the words of a machine of queues lie: texts before 0.3."""
-_AXES = ("i", "j", "p")
+KERNEL_AXES = ("i", "j", "p")
 """What microkernels of a processor call their rows, columns and depth."""
 
 
@@ -93,12 +92,12 @@ class Way(CachedHash):
     depth   (axis, windows): so many windows, which iterations take in turn; of texts before 0.3 alone
     """
 
-    label: str
-    cost: Expr | None
-    cover: KernelAxes | None
-    pack: Pack | None
-    splits: tuple[AxisCut, ...]
-    loops: tuple[str, ...]
+    label: str = ""
+    cost: Expr | None = None
+    cover: KernelAxes | None = None
+    pack: Pack | None = None
+    splits: tuple[AxisCut, ...] = ()
+    loops: tuple[str, ...] = ()
     inner: tuple[str, ...] = ()
     depth: tuple[str, int] | None = None
 
@@ -139,12 +138,12 @@ class Together:
 
     axes   of the shared loops, outermost first
     parts  what runs inside, in order
-    block  iterations of the innermost of the loops that each part runs in turn; None: one
+    block  the level of a split of the innermost of the loops, whose tiles each part runs in turn; None: single iterations
     """
 
     axes: tuple[str, ...]
     parts: tuple[Nest | Together, ...]
-    block: Block | None = None
+    block: Level | None = None
 
 
 @dataclass(frozen=True)
@@ -159,6 +158,22 @@ class NestView:
     first: int
     parts: tuple[Nest | Together, ...]
     lines: Mapping[int, int] = field(compare=False)
+
+
+def nests_in(parts: Sequence[Nest | Together]) -> Iterator[Nest]:
+    """Yield the nests in `parts`, in order."""
+    return (nest for nest, _ in nests_with_axes(parts))
+
+
+def nests_with_axes(
+    parts: Sequence[Nest | Together], around: tuple[str, ...] = ()
+) -> Iterator[tuple[Nest, tuple[str, ...]]]:
+    """Yield the nests in `parts`, in order, each with the axes of the shared loops around it, outermost first."""
+    for part in parts:
+        if isinstance(part, Nest):
+            yield part, around
+        else:
+            yield from nests_with_axes(part.parts, (*around, *part.axes))
 
 
 def parts_of(schedule: Schedule) -> tuple[Nest | Together, ...]:
@@ -220,7 +235,7 @@ class _Reader:
             return None
         nests: dict[str, list[Nest]] = {}
         order: list[Nest] = []
-        heads: dict[str, tuple[tuple[str, str, Block | None], ...]] = {}
+        heads: dict[str, tuple[tuple[str, str, Level | None], ...]] = {}
         readers = {at.reader for at, _ in self.places}
         for group in self.groups:
             steps = list(group.steps)
@@ -409,7 +424,7 @@ class _Reader:
         self,
         order: Sequence[Nest],
         nests: Mapping[str, Sequence[Nest]],
-        heads: Mapping[str, tuple[tuple[str, str, Block | None], ...]],
+        heads: Mapping[str, tuple[tuple[str, str, Level | None], ...]],
     ) -> tuple[Nest | Together, ...] | None:
         """Return the nests, those together that share loops; None where a place is none of these."""
         children: dict[tuple[str, str], list[Nest]] = {}
@@ -428,7 +443,7 @@ class _Reader:
             inside.add(id(child))
 
         def with_children(
-            nest: Nest, head: Sequence[tuple[str, str, Block | None]]
+            nest: Nest, head: Sequence[tuple[str, str, Level | None]]
         ) -> Nest | Together:
             end = next(
                 (k for k, (name, _, _) in enumerate(head) if (nest.stage, name) in children), None
@@ -472,8 +487,10 @@ class _Loops:
         if self.cover is None or self.cover.microkernel == VECTORS:
             return None
         pairs = [(axis, self.roots.get(loop, loop)) for axis, loop in self.cover.axes]
-        if not {axis for axis, _ in pairs} <= {*_AXES}:
-            pairs = list(zip(_AXES[3 - len(pairs) :], (loop for _, loop in pairs), strict=False))
+        if not {axis for axis, _ in pairs} <= {*KERNEL_AXES}:
+            pairs = list(
+                zip(KERNEL_AXES[3 - len(pairs) :], (loop for _, loop in pairs), strict=False)
+            )
         along = dict(pairs)
         return KernelAxes(
             self.cover.microkernel, along.get("i"), along.get("j"), along.get("p", "")
@@ -511,165 +528,19 @@ def _axis_cut(axis: str, levels: Sequence[Level], inside: Sequence[str]) -> Axis
 
 def _head(
     steps: list[tuple[Step, int]],
-) -> tuple[tuple[str, str, Block | None], ...] | None:
+) -> tuple[tuple[str, str, Level | None], ...] | None:
     """Take what decisions say of loops that a nest shares off them: (loop, axis, its blocks), outermost first."""
-    blocks: dict[str, tuple[str, Block]] = {}
+    blocks: dict[str, tuple[str, Level]] = {}
     while steps:
         step, _ = steps.pop(0)
         match step:
-            case Split(_, axis, (Level(tile, None, None, None, (), int(room)),), (outer, _)):
-                blocks[outer] = axis, Block(tile, room)
+            case Split(_, axis, (Level(_, None, None, None, (), int()) as level,), (outer, _)):
+                blocks[outer] = axis, level
             case Order(_, loops) if loops:
                 return tuple((name, *blocks.get(name, (name, None))) for name in loops)
             case _:
                 return None
     return None
-
-
-def decisions_of(
-    parts: Sequence[Nest | Together], sums: frozenset[tuple[str, str]] = frozenset()
-) -> tuple[Step, ...]:
-    """Return the decisions that `nests_of` reads as these nests.
-
-    sums  (stage, axis) of those whose iterations are the terms of a sum: their tiles run inside of others
-    """
-    steps: list[Step] = []
-    places: list[Step] = []
-
-    def visit(part: Nest | Together, shared: Sequence[tuple[str, Block | None]]) -> str:
-        if isinstance(part, Nest):
-            steps.extend(_nest_steps(part, tuple(shared), sums))
-            return part.stage
-        own = (*((axis, None) for axis in part.axes[:-1]), (part.axes[-1], part.block))
-        *others, last = part.parts
-        inside = [visit(other, ()) for other in others]
-        reader = visit(last, (*shared, *own))
-        places.extend(At(stage, reader, _shared_name(*own[-1])) for stage in inside)
-        return reader
-
-    for part in parts:
-        visit(_alone(part), ())
-    return (*steps, *places)
-
-
-def _alone(part: Nest | Together) -> Nest | Together:
-    """Return nests, loops that one of them shares with no other as its own."""
-    if isinstance(part, Nest):
-        return part
-    parts = tuple(map(_alone, part.parts))
-    if len(parts) > 1:
-        return replace(part, parts=parts)
-    (only,) = parts
-    if isinstance(only, Together):
-        return replace(only, axes=(*part.axes, *only.axes))
-    return replace(only, ways=tuple(in_loops(way, part.axes) for way in only.ways))
-
-
-def in_loops(way: Way, loops: tuple[str, ...]) -> Way:
-    """Return `way` in further plain loops, which run around what it packs, too."""
-    if not loops:
-        return way
-    pack = way.pack
-    if pack is not None and not pack.at:
-        pack = replace(pack, loops=(*loops, *pack.loops))
-    return replace(way, loops=(*loops, *way.loops), pack=pack)
-
-
-def _shared_name(axis: str, block: Block | None) -> str:
-    return axis if block is None else f"{axis}_block"
-
-
-@lru_cache(1 << 15)
-def _nest_steps(
-    nest: Nest, shared: tuple[tuple[str, Block | None], ...], sums: frozenset[tuple[str, str]]
-) -> tuple[Step, ...]:
-    stage, steps = nest.stage, list[Step]()
-    for axis, block in shared:
-        if block is not None:
-            level = Level(block.iterations, room=block.room)
-            names = _shared_name(axis, block), f"{axis}_in"
-            steps.append(Split(stage, axis, (level,), names))
-    if shared:
-        steps.append(Order(stage, tuple(_shared_name(*one) for one in shared)))
-    summed = frozenset(axis for of, axis in sums if of == stage)
-    if len(nest.ways) == 1 and nest.ways[0].cost is None:
-        return (*steps, *_way_steps(stage, nest.ways[0], summed))
-    options = (
-        Alternative(way.label, way.cost, tuple(_way_steps(stage, way, summed))) for way in nest.ways
-    )
-    return (*steps, Choose(tuple(options)))
-
-
-def _way_steps(stage: str, way: Way, sums: frozenset[str]) -> Iterator[Primitive]:
-    way, pack = way.plain, way.pack
-    if pack is not None:
-        yield Staging("read", pack.buffer, pack.name, (stage,), layout=pack.layout)
-        yield from loop_steps(pack.name, pack.splits, pack.loops, (), sums, {})
-        if pack.at:
-            yield At(pack.name, stage, pack.at)
-    inside: dict[str, str] = {}
-    yield from loop_steps(stage, way.splits, way.loops, way.inner, sums, inside)
-    if way.depth is not None:
-        axis, windows = way.depth
-        yield At(stage, stage, f"{axis}_tile" if axis in inside else axis, depth=windows)
-    at = next((inside[cut.axis] for cut in way.splits if cut.axis not in sums), "")
-    if way.cover is None:
-        yield Cover(stage, at, VECTORS)
-        return
-    along = zip(_AXES, (way.cover.rows, way.cover.columns, way.cover.depth), strict=True)
-    axes = tuple((name, inside.get(axis, axis)) for name, axis in along if axis)
-    yield Cover(stage, at, way.cover.microkernel, axes)
-
-
-def loop_steps(
-    stage: str,
-    splits: Sequence[AxisCut],
-    outer: Sequence[str],
-    inner: Sequence[str],
-    sums: frozenset[str],
-    inside: dict[str, str],
-) -> Iterator[Primitive]:
-    """Yield the splits of a stage and the order of its loops; what the loops in its tiles are called goes to `inside`."""
-    names = Names([*outer, *inner, *(cut.axis for cut in splits)])
-    groups, tiles = list[str](), list[str]()
-    before: AxisCut | None = None
-    for cut in splits:
-        own = tuple(map(names.fresh, split_names(cut.axis, 1 if cut.group is None else 2)))
-        by = None if before is None or not cut.by_height else inside[before.axis]
-        last = Level(cut.tile, cut.strategy, cut.heights, by, cut.by_height)
-        group = () if cut.group is None else (Level(cut.group, LADDER),)
-        yield Split(stage, cut.axis, (*group, last), own)
-        inside[cut.axis] = own[-1]
-        if cut.axis not in sums:
-            before = cut
-            groups += own[:-2]
-            tiles.append(own[-2])
-    shown = [inside[cut.axis] for cut in splits if cut.axis not in sums]
-    loops = (*outer, *groups, *inner, *tiles, *shown)
-    if loops:
-        yield Order(stage, loops)
-
-
-def with_parts(schedule: Schedule, parts: Sequence[Nest | Together]) -> Schedule:
-    """Return a schedule with other nests, or shared loops, in place of its own; each sum is of the axes that it was of."""
-    steps = schedule.steps
-    own = [place for place, step in enumerate(steps) if _is_of_nests(step)]
-    first, last = own[0], own[-1] + 1
-    decisions = list(each_decision(steps[first:last]))
-    listed = {(s.stage, name) for s in decisions if isinstance(s, Order) for name in s.loops}
-    sums = frozenset(
-        (s.stage, s.axis)
-        for s in decisions
-        if isinstance(s, Split) and (s.stage, s.names[-2]) not in listed
-    )
-    return replace(schedule, steps=(*steps[:first], *decisions_of(parts, sums), *steps[last:]))
-
-
-def _is_of_nests(step: Step) -> bool:
-    """Return whether a decision is one of those that `decisions_of` writes."""
-    if isinstance(step, Staging):
-        return step.how == "read"
-    return isinstance(step, Split | Order | Cover | Choose | At)
 
 
 def decisions_about(schedule: Schedule, computation: Computation) -> Schedule | None:

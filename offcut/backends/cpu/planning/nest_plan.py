@@ -51,6 +51,7 @@ from offcut.schedule import (
     Way,
     WayPrice,
     apply,
+    nests_in,
     parts_of,
 )
 
@@ -175,13 +176,9 @@ def plan_best_nests(computation: Computation, host: Host, options: Options) -> C
 
 def _covered_stages(parts: Sequence[Nest | Together]) -> frozenset[str]:
     """Return the stages whose nests a microkernel covers in some variant."""
-    stages: set[str] = set()
-    for part in parts:
-        if isinstance(part, Together):
-            stages |= _covered_stages(part.parts)
-        elif any(way.cover is not None for way in part.ways):
-            stages.add(part.stage)
-    return frozenset(stages)
+    return frozenset(
+        nest.stage for nest in nests_in(parts) if any(way.cover is not None for way in nest.ways)
+    )
 
 
 def computation_of(
