@@ -14,7 +14,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Var
 from offcut.core.intervals import Interval, interval
 from offcut.core.program import Program, Size
-from offcut.polyhedral.affine import Set, Space, coordinates
+from offcut.polyhedral.affine import Space, coordinates, parse_set
 from offcut.polyhedral.isl_budget import try_isl
 
 Loops = Sequence[tuple[str, Expr, Expr]]
@@ -86,7 +86,7 @@ def maximum(
                 constraints.append(text)
     constraints += [text for one in conditions if (text := space.condition(one, at)) is not None]
     dims = ", ".join(f"x{k}" for k in range(len(names) + 1))
-    points = Set(f"{space.parameters}{{ [{dims}] : {' and '.join(constraints)} }}")
+    points = parse_set(f"{space.parameters}{{ [{dims}] : {' and '.join(constraints)} }}")
     points = points.project_out(isl.dim_type.set, 0, len(names))
     points = points.move_dims(
         isl.dim_type.set, 1, isl.dim_type.param, 0, points.dim(isl.dim_type.param)

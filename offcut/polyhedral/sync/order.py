@@ -35,6 +35,7 @@ from offcut.core import index as ix
 from offcut.core.memo import lazy_property
 from offcut.core.program import Action, Sync, Token
 from offcut.errors import PartitionError
+from offcut.polyhedral.affine import parse_map, parse_set
 from offcut.polyhedral.sync.agent_steps import AgentSteps
 from offcut.polyhedral.sync.agents import Ends
 from offcut.polyhedral.sync.events import (
@@ -191,7 +192,7 @@ class Order(AgentSteps):
         agent = " and ".join(f"{s} = {a}_" for s, a in zip(more, relations.agents, strict=True))
         same = f"{{ [{', '.join((*dims, *more))}] -> [{', '.join(ones)}] : {agent or 'true'} }}"
         return self.without_agent.apply_range(needed).intersect(
-            isl.Map(relations.space.parameters + same)
+            parse_map(relations.space.parameters + same)
         )
 
     def ordered(self, match: Match) -> isl.Map:
@@ -236,7 +237,7 @@ class Order(AgentSteps):
         """``{ [w, s] -> w }``."""
         dims, more = self.relations.dims, self.more
         text = f"{{ [{', '.join((*dims, *more))}] -> [{', '.join(dims)}] }}"
-        return isl.Map(self.relations.space.parameters + text)
+        return parse_map(self.relations.space.parameters + text)
 
     def all_agents(self, match: Match) -> isl.Set:
         """Return ``{ [w, s] }``: each wait, and every agent that has to arrive for it."""
@@ -252,7 +253,7 @@ class Order(AgentSteps):
                 parts.append(f"{name} = {axis if key in shared else 0}")
         dims = ", ".join((*relations.dims, *self.more))
         text = f"{{ [{dims}] : {' and '.join(parts) or 'true'} }}"
-        every = isl.Set(relations.space.parameters + text)
+        every = parse_set(relations.space.parameters + text)
         return every.intersect(self.without_agent.intersect_range(match.waits).domain())
 
     def agent_ranges(self, source: str, target: str) -> dict[Key, tuple[int, int]]:
