@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from rich.markup import escape
@@ -207,8 +208,8 @@ def _call(family: Family, shape: TileShape, host: isa.Host) -> instruction_rates
     if family.wide:
         tall = (left, row, shape.rows, right, panel, *rows, shape.columns, 0)
         return instruction_rates.Bound(loaded, "again", parameters, tall)
-    fixed = (left, row, a, right, panel, kernel.panel * b, *rows, kernel.panel, 0, right, 0)
-    fixed = (*fixed, *(right for _ in family.others))
+    first = (left, row, a, right, panel, kernel.panel * b, *rows, kernel.panel, 0, right, 0)
+    fixed: list[Any] = [*first, *(right for _ in family.others)]
     return instruction_rates.Bound(loaded, "again", parameters, fixed)
 
 

@@ -142,12 +142,9 @@ def dense_blockwise(x: Tensor, w: Tensor, scale: Tensor, *, name: str | None = N
     Raises DescribeError where ranks, extents or element types do not fit.
     """
     op = "dense_blockwise"
-    check_tensor(op, "x", x, least=1)
-    check_tensor(op, "w", w, 2)
-    check_tensor(op, "scale", scale, 2)
-    check_dtype(op, "x", x, ("float32",))
-    check_dtype(op, "w", w, ("int8",))
-    check_dtype(op, "scale", scale, ("float32",))
+    check_tensor(op, "x", x, least=1, dtypes=("float32",))
+    check_tensor(op, "w", w, 2, dtypes=("int8",))
+    check_tensor(op, "scale", scale, 2, dtypes=("float32",))
     inner, columns, blocks = *w.shape, scale.shape[0]
     check_shape(op, "x", x, (*x.shape[:-1], inner))
     check_shape(op, "scale", scale, (blocks, columns))
