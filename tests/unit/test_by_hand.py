@@ -608,7 +608,7 @@ def test_what_a_target_decides_is_not_applied_by_hand() -> None:
 def test_an_instruction_may_be_given_in_place_of_being_declared() -> None:
     given, s = example("an instruction")
     renamed = oc.Schedule.parse(str(s.schedule).replace("vrelu8", "other8"))
-    with pytest.raises(oc.PartitionError, match="nor a declared instruction"):
+    with pytest.raises(oc.PartitionError, match="not a declared instruction"):
         oc.create_schedule(given).apply(renamed)
     other = replace(relu(), name="other8")
     again = oc.create_schedule(given).apply(renamed, [other])
