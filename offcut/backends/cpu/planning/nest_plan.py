@@ -26,6 +26,7 @@ from offcut.describe.source import source
 from offcut.errors import PartitionError
 from offcut.partition import Users, labelled
 from offcut.polyhedral import BudgetExceeded, accesses_outside, pass_budget, request_budget
+from offcut.proof.normal_forms.condition_hoisting import unswitch
 from offcut.proof.normal_forms.narrowing import (
     narrow_terms,
     without_conditions,
@@ -102,6 +103,8 @@ def plan_nests(
     if undecided:
         loops = insert_bounds_guards(loops)
         debug.passed("bounds", loops, applied.partition.loops)
+    switched, loops = loops, unswitch(loops)
+    unpadded = (*unpadded, *((switched,) if loops is not switched else ()))
     unseparated, (loops, notes) = loops, separate_conditions(loops, schedule)
     if loops is not unseparated:
         debug.passed("separate", loops, unseparated)
