@@ -37,6 +37,7 @@ from offcut.partition import (
     labelled,
 )
 from offcut.polyhedral import BudgetExceeded, accesses_outside, pass_budget, request_budget
+from offcut.proof.normal_forms.condition_hoisting import unswitch
 from offcut.proof.normal_forms.narrowing import (
     narrow_terms,
     without_conditions,
@@ -123,6 +124,8 @@ def plan_nests(
     if undecided:
         loops = insert_bounds_guards(loops)
         debug.passed("bounds", loops, applied.partition.loops)
+    switched, loops = loops, unswitch(loops)
+    unpadded = (*unpadded, *((switched,) if loops is not switched else ()))
     unseparated, (loops, notes) = loops, separate_conditions(loops, schedule)
     if loops is not unseparated:
         debug.passed("separate", loops, unseparated)
