@@ -60,7 +60,6 @@ from offcut.schedule.nests import (
     nests_with_axes,
     parts_of,
 )
-from offcut.schedule.old_nests import FACTORS, NARROW
 from offcut.schedule.packing import beside, pack_inside, pack_of
 from offcut.schedule.priced import OwnPrice, priced
 from offcut.schedule.refusing import at_decision, at_line, check_once
@@ -81,8 +80,6 @@ __all__ = [
     "ANY_THREADS",
     "ANY_TREE",
     "EVERY",
-    "FACTORS",
-    "NARROW",
     "NO_LOOP",
     "VECTORS",
     "Alternative",

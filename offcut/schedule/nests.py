@@ -44,8 +44,6 @@ from offcut.schedule.decisions import (
     unit_splits,
 )
 
-WORDS = "words"
-"""What covers a nest of which nothing is said but along which axes the words of a machine of queues lie: texts before 0.3."""
 KERNEL_AXES = ("i", "j", "p")
 """What microkernels of a processor call their rows, columns and depth."""
 
@@ -89,7 +87,6 @@ class Way(CachedHash):
             predicts
     splits  with a tail strategy each
     inner   plain loops inside of the cache groups; none where tiles are visited in no groups
-    depth   (axis, windows): so many windows, which iterations take in turn; of texts before 0.3 alone
     """
 
     label: str = ""
@@ -99,7 +96,6 @@ class Way(CachedHash):
     splits: tuple[AxisCut, ...] = ()
     loops: tuple[str, ...] = ()
     inner: tuple[str, ...] = ()
-    depth: tuple[str, int] | None = None
 
     __hash__ = CachedHash.__hash__
 
@@ -113,7 +109,7 @@ class Way(CachedHash):
 
 def label_of(way: Way) -> str:
     """Return what a way is called where nobody says: how its rows are cut, or that it is loops."""
-    if way.cover is None or way.cover.microkernel == WORDS:
+    if way.cover is None:
         return "loops"
     rows = next((cut for cut in way.splits if cut.axis == way.cover.rows), None)
     label = "whole" if rows is None else rows.strategy.name
@@ -226,7 +222,6 @@ class _Reader:
         self.line, self.steps = line, steps
         self.groups: list[_Group] = []
         self.places: list[tuple[At, int]] = []
-        self.depths: dict[str, At] = {}
         self.lines: dict[int, int] = {}
 
     def view(self, first: int) -> NestView | None:
@@ -268,13 +263,8 @@ class _Reader:
                         return False
                 case At(stage, reader, str(), None, 1, None) if copies.get(stage) == reader:
                     self.add(reader, step, line)
-                case At(stage, reader, axis, None, depth, None):
-                    if stage == reader and axis is not None:
-                        self.depths[stage] = step
-                    elif axis is not None and depth == 1:
-                        self.places.append((step, line))
-                    else:
-                        return False
+                case At(_, _, str(), None, 1, None):
+                    self.places.append((step, line))
                 case Choose(options):
                     stages = {_covered(option) for option in options}
                     if len(stages) != 1 or None in stages:
@@ -358,10 +348,6 @@ class _Reader:
         cover = loops_of_stage.kernel()
         if cover is not None:
             self.lines[id(cover)] = loops_of_stage.cover_line
-        depth = None
-        if stage in self.depths:
-            at = self.depths[stage]
-            depth = loops_of_stage.roots.get(at.axis or "", at.axis or ""), at.depth
         way = Way(
             "",
             cost,
@@ -370,7 +356,6 @@ class _Reader:
             loops_of_stage.splits,
             loops_of_stage.outer,
             loops_of_stage.inner,
-            depth,
         )
         return replace(way, label=label_of(way) if label is None else label)
 
@@ -396,7 +381,7 @@ class _Reader:
                 case Order(_, loops) if order is None:
                     order = loops
                 case Cover(_, axis, name, along) if (
-                    cover is None and axis in ("", *inside) and (along or name in (VECTORS, WORDS))
+                    cover is None and axis in ("", *inside) and (along or name == VECTORS)
                 ):
                     cover, cover_line = step, line
                 case _:
