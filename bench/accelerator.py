@@ -384,30 +384,10 @@ def sizes(layers: Sequence[Layer], trials: int) -> list[str]:
     ]
 
 
-TAIL = """\
-schedule Y
-stage read X for S as X_in in inputs
-stage read W for S as W_wgt in weights
-stage value S[i, j]//256 for Y as Y_1(i, j) in accumulators
-stage value max(Y_1[i, j], -128) for Y as Y_2(i, j) in accumulators
-stage value min(Y_2[i, j], 127) for Y as Y_3(i, j) in accumulators
-split Y.i guard {cut} as i_tile i_in
-split Y.j guard 64 as j_tile j_in
-order Y i_tile j_tile i_in j_in
-at Y_3 Y.j_tile in accumulators depth 2
-at Y_2 Y.j_tile in accumulators depth 2
-at Y_1 Y.j_tile in accumulators depth 2
-at S Y.j_tile in accumulators depth 2
-split S.k guard 128 as k_tile k_in
-order S k_tile i j k_in
-at X_in S.k_tile depth 2
-at W_wgt S.k_tile depth 2
-cover S at i gemm_1x16x16(j=j, p=k_in)
-cover Y_1 at i alu_divide(j=j)
-cover Y_2 at i alu_max(j=j)
-cover Y_3 at i alu_min(j=j)
-cover Y at i_in store_outputs
-"""
+TAIL = (
+    "schedule Y\nnest S\n  way chip\n    cover gemm_1x16x16 columns j depth k\n    loops i j k\n"
+    "    depth j 2\n    split i ladder {cut}\n    split j pad 64\n    split k pad 128\n"
+)
 
 
 def tails() -> list[str]:

@@ -57,6 +57,7 @@ from offcut.schedule.nests import (
     nests_in,
     nests_with_axes,
 )
+from offcut.schedule.old_nests import FACTORS, NARROW
 from offcut.schedule.packing import beside, pack_inside, pack_of
 from offcut.schedule.priced import OwnPrice, priced
 from offcut.schedule.refusing import at_decision, at_line, check_once
@@ -77,6 +78,8 @@ __all__ = [
     "ANY_THREADS",
     "ANY_TREE",
     "EVERY",
+    "FACTORS",
+    "NARROW",
     "NO_LOOP",
     "VECTORS",
     "Alternative",

@@ -232,6 +232,7 @@ class Applying:
         reduced = {axis.name for axis in lead.reduce_axes}
         free = {axis.name for axis in (*lead.axes, *lead.reduce_axes)} - set(around)
         self.check_cuts(lead, way.splits, free)
+        self.check_units(lead, way)
         # Loops with conditions inside are no microkernel's; a cover says the order of their sum, and what is packed for it.
         guarded = False
         for cut in way.splits:
@@ -284,6 +285,16 @@ class Applying:
         if key not in self.plans:
             self.plans[key] = self.planned({position: (resolved,)})
         return self.plans[key], resolved
+
+    def check_units(self, lead: Stage, way: Way) -> None:
+        """Refuse windows that take turns."""
+        if way.depth is not None:
+            with self.line(way):
+                raise not_applied(
+                    f"cannot take windows of {lead.label} in turn",
+                    "a machine of queues has them, and this target is none",
+                    help=("without its depth",),
+                )
 
     def check_cuts(self, lead: Stage, splits: Sequence[AxisCut], free: set[str]) -> None:
         """Refuse splits of a stage that no loops can be; what they cut is no longer `free`."""

@@ -109,6 +109,9 @@ def _way_steps(stage: str, way: Way, sums: frozenset[str]) -> Iterator[Primitive
             yield At(pack.name, stage, pack.at)
     inside: dict[str, str] = {}
     yield from loop_steps(stage, way.splits, way.loops, way.inner, sums, inside)
+    if way.depth is not None:
+        axis, windows = way.depth
+        yield At(stage, stage, f"{axis}_tile" if axis in inside else axis, depth=windows)
     at = next((inside[cut.axis] for cut in way.splits if cut.axis not in sums), "")
     if way.cover is None:
         yield Cover(stage, at, VECTORS)

@@ -43,6 +43,7 @@ from offcut.schedule.decisions import (
 )
 from offcut.schedule.nests import (
     KERNEL_AXES,
+    WORDS,
     KernelAxes,
     Nest,
     NestView,
@@ -103,6 +104,7 @@ class _Reader:
         self.line, self.steps = line, steps
         self.groups: list[_Group] = []
         self.places: list[tuple[At, int]] = []
+        self.depths: dict[str, At] = {}
         self.lines: dict[int, int] = {}
 
     def view(self, first: int) -> NestView | None:
@@ -144,8 +146,13 @@ class _Reader:
                         return False
                 case At(stage, reader, str(), None, 1, None) if copies.get(stage) == reader:
                     self.add(reader, step, line)
-                case At(_, _, str(), None, 1, None):
-                    self.places.append((step, line))
+                case At(stage, reader, axis, None, depth, None):
+                    if stage == reader and axis is not None:
+                        self.depths[stage] = step
+                    elif axis is not None and depth == 1:
+                        self.places.append((step, line))
+                    else:
+                        return False
                 case Choose(options):
                     stages = {_covered(option) for option in options}
                     if len(stages) != 1 or None in stages:
@@ -229,6 +236,10 @@ class _Reader:
         cover = loops_of_stage.kernel()
         if cover is not None:
             self.lines[id(cover)] = loops_of_stage.cover_line
+        depth = None
+        if stage in self.depths:
+            at = self.depths[stage]
+            depth = loops_of_stage.roots.get(at.axis or "", at.axis or ""), at.depth
         way = Way(
             "",
             cost,
@@ -237,6 +248,7 @@ class _Reader:
             loops_of_stage.splits,
             loops_of_stage.outer,
             loops_of_stage.inner,
+            depth,
         )
         return replace(way, label=label_of(way) if label is None else label)
 
@@ -262,7 +274,7 @@ class _Reader:
                 case Order(_, loops) if order is None:
                     order = loops
                 case Cover(_, axis, name, along) if (
-                    cover is None and axis in ("", *inside) and (along or name == VECTORS)
+                    cover is None and axis in ("", *inside) and (along or name in (VECTORS, WORDS))
                 ):
                     cover, cover_line = step, line
                 case _:

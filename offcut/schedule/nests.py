@@ -14,6 +14,8 @@ from offcut.core.layout import Layout
 from offcut.partition import AxisCut
 from offcut.schedule.decisions import Level
 
+WORDS = "words"
+"""What covers a nest of which nothing is said but along which axes the words of a machine of queues lie: texts before 0.3."""
 KERNEL_AXES = ("i", "j", "p")
 """What microkernels of a processor call their rows, columns and depth."""
 
@@ -57,6 +59,7 @@ class Way(CachedHash):
             predicts
     splits  with a tail strategy each
     inner   plain loops inside of the cache groups; none where tiles are visited in no groups
+    depth   (axis, windows): so many windows, which iterations take in turn; of texts before 0.3 alone
     """
 
     label: str = ""
@@ -66,6 +69,7 @@ class Way(CachedHash):
     splits: tuple[AxisCut, ...] = ()
     loops: tuple[str, ...] = ()
     inner: tuple[str, ...] = ()
+    depth: tuple[str, int] | None = None
 
     __hash__ = CachedHash.__hash__
 
@@ -79,7 +83,7 @@ class Way(CachedHash):
 
 def label_of(way: Way) -> str:
     """Return what a way is called where nobody says: how its rows are cut, or that it is loops."""
-    if way.cover is None:
+    if way.cover is None or way.cover.microkernel == WORDS:
         return "loops"
     rows = next((cut for cut in way.splits if cut.axis == way.cover.rows), None)
     label = "whole" if rows is None else rows.strategy.name

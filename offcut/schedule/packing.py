@@ -14,6 +14,7 @@ from offcut.describe.computation import Stage
 from offcut.partition import MASK, AxisCut, Match
 from offcut.polyhedral import coefficient
 from offcut.schedule.checks import check_layout
+from offcut.schedule.decisions import ANY
 from offcut.schedule.nests import Pack
 from offcut.schedule.refusing import not_applied
 
@@ -61,7 +62,7 @@ def packed_stages(
     Raises PartitionError for an operand that is not packed so.
     """
     load, multiple = match.by_columns, match.microkernel.multiple
-    if pack.buffer != load.buffer:
+    if pack.buffer not in (ANY, load.buffer):
         because = f"{load.buffer} is what moves along the columns of {match.microkernel.name}"
         raise not_applied(f"cannot pack {pack.buffer} for {lead.label}", because)
     used = set().union(*(variables(part) for part in load.index))

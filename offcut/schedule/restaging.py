@@ -1,7 +1,8 @@
 """Decisions about whole stages -> the computation with parts of terms, or results, in arrays of their own.
 
-What a decision says may be less than the whole: a result is called `ANY`, or a value has several readers. `whole_stagings` says all of it:
-by the names that are free, and for each reader.
+What a decision says may be less than the whole: the array is called `ANY`, or all factors are meant that are computed. A value may
+also be said in terms of its reader's loops, as texts of before say it. `whole_stagings` says all of it: by the names that are free,
+and over the axes of the array.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from dataclasses import replace
 from offcut.core import index as ix
 from offcut.core.expr import Cast, Expr, Load, Var, dtype_of, walk
 from offcut.core.program import Kind
+from offcut.core.text.expressions import parse_expr
 from offcut.core.text.printer import format_expr
-from offcut.describe.computation import Computation, Names
-from offcut.errors import ParseError
+from offcut.describe.computation import Computation, Names, Stage
+from offcut.errors import ParseError, PartitionError
 from offcut.partition import (
     StagedValue,
     conversion_value,
@@ -23,6 +25,7 @@ from offcut.partition import (
     extents_of,
     factor_copies,
     is_read_once,
+    normal_form,
     reading_value,
     turned,
     with_value,
@@ -30,6 +33,7 @@ from offcut.partition import (
 from offcut.schedule.apply.axes import check_new
 from offcut.schedule.apply.staging import local_buffer, parse_value
 from offcut.schedule.decisions import ANY, Staging, Step
+from offcut.schedule.old_nests import FACTORS, NARROW
 from offcut.schedule.refusing import not_applied
 from offcut.schedule.text import format_decision
 
@@ -64,11 +68,35 @@ def whole_stagings(computation: Computation, step: Step) -> tuple[Staging, ...]:
             if name == ANY:
                 name = turned(computation, position, order).groups[position][0].buffer
             return (Staging("write", stage, name, (), tuple((axis, Var(axis)) for axis in order)),)
+        case Staging("value", what, name, (stage,)) if name == ANY:
+            return tuple(_by_what(computation, position_of(computation, stage), stage, what))
         case Staging("value", _, _, readers):
             first_reader_first = sorted(readers, key=lambda one: position_of(computation, one))
             return tuple(replace(step, readers=(reader,)) for reader in first_reader_first)
         case _:
             return ()
+
+
+def _by_what(computation: Computation, position: int, stage: str, what: str) -> Iterator[Staging]:
+    """Yield how what is not named is staged."""
+    if what in (FACTORS, NARROW):
+        copies = factor_copies(computation, position, what == NARROW)
+        if not copies:
+            raise not_applied(f"cannot lay factors of {stage} in scratch", "none is computed")
+        yield from (value_staging(stage, copy) for copy in copies)
+        return
+    load, along, depth = what.rpartition(" along ")
+    if along:
+        made = element_copy(computation, position, _load(computation, position, load), depth)
+        if made is None:
+            because = f"it has no terms along {depth} that can lie side by side"
+            raise not_applied(f"cannot copy {load} before {stage}", because)
+        yield value_staging(stage, made)
+        return
+    staged = _in_loops(computation, position, what)
+    if staged is None:
+        raise _no_value(computation, position, stage, what, f"{stage} computes no {what}")
+    yield value_staging(stage, staged)
 
 
 def conversion_stagings(
@@ -105,11 +133,12 @@ def _with_value(computation: Computation, step: Staging) -> Computation:
 
 
 def _read_value(computation: Computation, position: int, step: Staging) -> StagedValue:
-    """Return what a decision stages: an expression over the axes of its array.
+    """Return what a decision stages: an expression over the axes of its array, or, in texts of before, in terms of its reader's loops.
 
     Raises PartitionError where the reader does not compute it.
     """
     stage, lead = step.readers[0], computation.groups[position][0]
+    axes, point = tuple(axis for axis, _ in step.axes), tuple(value for _, value in step.axes)
     try:
         staged = parse_value(step, computation.buffers, computation.sizes)
         if reading_value(lead, staged) is not None:
@@ -117,9 +146,36 @@ def _read_value(computation: Computation, position: int, step: Staging) -> Stage
         because = f"{stage} computes no {format_expr(ix.fold_indices(staged.expression))}"
     except ParseError as refused:
         because = f"{refused.refused}: {refused.because}"
+    own = _in_loops(computation, position, step.what)
+    if (
+        own is not None
+        and own.point != point
+        and len({*point}) == len(own.axes)
+        and {*own.point} == {*point}
+    ):
+        places = map(own.point.index, point)
+        own = replace(own, axes=tuple(own.axes[place] for place in places), point=point)
+    if own is None or own.point != point:
+        raise _no_value(computation, position, stage, step.what, because)
+    return own.renamed(step.name, axes)
+
+
+def _in_loops(computation: Computation, position: int, what: str) -> StagedValue | None:
+    """Return the array of an expression that a text of before says in the loops of its reader; None if the sum computes no such."""
+    names = (*_loops(computation.groups[position][0]), *(size.name for size in computation.sizes))
+    try:
+        form = normal_form(parse_expr(what, buffers=computation.buffers, names=names))
+    except ParseError:
+        return None
+    return next((one for one in _values(computation, position) if one.normal_form == form), None)
+
+
+def _no_value(
+    computation: Computation, position: int, stage: str, what: str, because: str
+) -> PartitionError:
+    """Return the refusal of a value that a sum does not compute, with those that it does."""
     lines = (format_decision(value_staging(stage, one)) for one in _values(computation, position))
-    what = f"cannot stage {step.what} for {stage}"
-    raise not_applied(what, because, tuple(dict.fromkeys(lines)))
+    return not_applied(f"cannot stage {what} for {stage}", because, tuple(dict.fromkeys(lines)))
 
 
 def _values(computation: Computation, position: int) -> Iterator[StagedValue]:
@@ -159,6 +215,21 @@ def _check_names(
             if staged_here.normal_form == staged.normal_form:
                 return
     raise not_applied(f"cannot call an array {name}", "something has that name")
+
+
+def _loops(stage: Stage) -> list[str]:
+    return [axis.name for axis in (*stage.axes, *stage.reduce_axes)]
+
+
+def _load(computation: Computation, position: int, text: str) -> Load:
+    """Return the element that a sum reads, by how it prints."""
+    lead = computation.groups[position][0]
+    loads = {format_expr(node): node for node in walk(lead.value) if isinstance(node, Load)}
+    if text not in loads:
+        raise not_applied(
+            f"cannot copy {text} before {lead.buffer}", f"it reads {', '.join(loads)}"
+        )
+    return loads[text]
 
 
 def position_of(computation: Computation, stage: str) -> int:

@@ -14,12 +14,15 @@
         cover C at ii fma_float32_avx512(i=ii, j=jj, p=k)
       option large
         …
+
+`old_text` reads the lines of versions before, `old_nests` those about nests.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from typing import assert_never
 
 from offcut.core.expr import Expr, Var
@@ -57,6 +60,8 @@ from offcut.schedule.lines import (
     read_layout,
     read_strategy,
 )
+from offcut.schedule.old_nests import OLD_NESTS, OLD_STEPS, read_old_nests
+from offcut.schedule.old_text import OLD, read_old
 
 Decision = Step | Alternative
 
@@ -158,7 +163,18 @@ def parse_schedule(text: str) -> Schedule:
     """
     whole = lines_in_blocks(text)
     name = whole.line.match(r"schedule (\S+)", "schedule C")[1]
-    return Schedule(name, tuple(map(_read_step, whole.inside)))
+    steps = list[Step]()
+    for nests, blocks in groupby(whole.inside, lambda block: block.line.word in OLD_NESTS):
+        if nests:
+            steps += read_old_nests(blocks)
+            continue
+        for block in blocks:
+            old = OLD_STEPS.get(block.line.word)
+            steps += (_read_step(block),) if old is None else old(block)
+    cuts = any(block.line.word == "cut" for block in whole.inside)
+    if cuts and not any(isinstance(step, Separate) for step in steps):
+        steps.insert(0, Separate(1))
+    return Schedule(name, tuple(steps))
 
 
 _NAMES = r"\S+(?: \S+)*"
@@ -167,6 +183,9 @@ _LOOP = r"(\S+)\.([^\s.]+)"
 
 def _read_step(block: LineBlock) -> Step:
     word = block.line.word
+    if word in OLD and (old := read_old(block.line)) is not None:
+        block.alone()
+        return old
     if word in _READERS:
         return _READERS[word](block.alone())
     if word == "choose":
@@ -257,7 +276,7 @@ def _read_staging(line: Line) -> Staging:
             "prepack", found[1], found[1], (), (), *_read_place(line, found[2], found[3])
         )
     if how == "write":
-        found = line.match(rf"stage write (\S+) as ([^\s()*]+)(?:\((.*?)\))?{_PLACE}", shown[2])
+        found = line.match(rf"stage write (\S+) as ([^\s()]+)(?:\((.*?)\))?{_PLACE}", shown[2])
         axes = tuple(_read_axes(line, found[3] or ""))
         return Staging(
             "write", found[1], found[2], (), axes, *_read_place(line, found[4], found[5])
@@ -267,7 +286,7 @@ def _read_staging(line: Line) -> Staging:
         found = line.match(pattern, shown[0])
         place = _read_place(line, found[4], found[5])
         return Staging("read", found[1], found[3], tuple(found[2].split()), (), *place)
-    pattern = rf"stage value (.+) for ({_NAMES}?) as (\w+)\((.*?)\){_PLACE}"
+    pattern = rf"stage value (.+) for ({_NAMES}?) as (\w+|\*)\((.*?)\){_PLACE}"
     found = line.match(pattern, shown[1])
     axes = tuple(_read_axes(line, found[4]))
     place = _read_place(line, found[5], found[6])

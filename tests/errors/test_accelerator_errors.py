@@ -521,6 +521,52 @@ def test_the_schedule_that_these_are_made_of_is_taken_as_it_is() -> None:
     assert str(kernel.schedule) == SCHEDULE
 
 
+OLDER = """\
+schedule Y
+nest S
+  way mine
+    cover gemm_1x16x16 columns j depth k
+    loops j i
+    {turns} i 2
+    split i ladder 8
+    split j pad 16"""
+
+
+@pytest.mark.parametrize("turns", ["depth", slow("virtual")])
+def test_nests_of_a_text_of_a_version_before_become_decisions(turns: str) -> None:
+    inputs, result = dense(20, 24)
+    schedule = oc.Schedule.parse(OLDER.format(turns=turns))
+    kernel = oc.compile(result, inputs=inputs, schedule=schedule, target="vta")
+    for line in (
+        "split Y.i guard 8 as i_tile i_in",
+        "split Y.j guard 16 as j_tile j_in",
+        "order Y j_tile i_tile i_in j_in",
+        "at A_in Y.i_tile depth 2",
+        "cover S at i gemm_1x16x16(j=j, p=k)",
+    ):
+        assert line in str(kernel.schedule).splitlines()
+    again = oc.compile(result, inputs=inputs, schedule=kernel.schedule, target="vta")
+    assert again.loops == kernel.loops
+    rng = np.random.default_rng(6)
+    a, w = bytes_of(rng, (29, 20)), bytes_of(rng, (20, 24))
+    np.testing.assert_array_equal(kernel(a, w), clipped(a.astype(np.int64) @ w, 6))
+
+
+def test_a_nest_of_an_older_text_that_is_none_of_the_program_is_refused_by_its_line() -> None:
+    inputs, result = dense(20, 24)
+    schedule = oc.Schedule.parse(OLDER.format(turns="depth").replace("nest S", "nest T"))
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(result, inputs=inputs, schedule=schedule, target="vta")
+    assert (
+        str(refused.value)
+        == """\
+schedule: cannot tell the stage of T
+  at       line 2: split T.i ladder 8 as i_tile i_in
+  because  no stage writes it
+  help     stages: S, Y"""
+    )
+
+
 def with_words(count: int) -> Accelerator:
     """VTA with so many words of accumulators."""
     machine = load("vta")

@@ -120,12 +120,12 @@ def test_a_choice_of_nothing_is_refused() -> None:
 
 
 def test_a_schedule_too_deep_is_refused() -> None:
-    text = "schedule S\n" + "".join("  " * level + "choose\n" for level in range(3000))
+    text = "schedule S\n" + "".join("  " * level + "together n\n" for level in range(3000))
     with pytest.raises(oc.ParseError) as refused:
         oc.Schedule.parse(text)
     assert str(refused.value) == (
         "parse: cannot read a schedule\n"
-        "  at       line 102: choose\n"
+        "  at       line 102: together n\n"
         "  because  more than 100 levels are nested"
     )
 

@@ -285,6 +285,29 @@ PRIMITIVES: dict[str, Primitive] = {
 }
 
 
+OLD = {
+    "split C i mask 8 as io ii": "split C.i mask 8 as io ii",
+    "fuse C i j as i_j": "fuse C.i C.j as i_j",
+    "reorder C k i j": "order C k i j",
+    "unroll C ii": "bind C.ii unroll",
+    "vectorize C ii": "bind C.ii lane",
+    "parallel C io": "bind C.io thread",
+    "serial C io": "bind C.io serial",
+    "bind C io blockIdx.x": "bind C.io blockIdx.x",
+    "compute_at B C i": "at B C.i",
+    "compute_inline B": "inline B",
+    "cache_read A shared for C D as AL": "stage read A for C D as AL in shared",
+    "cache_write C acc as CL": "stage write C as CL in acc",
+    "rfactor C ko as CF": "rfactor C.ko as CF",
+    "tensorize C ii gemm8x8": "cover C at ii gemm8x8",
+}
+
+
+@pytest.mark.parametrize("text", OLD)
+def test_a_line_of_an_older_version_is_the_decision_of_today(text: str) -> None:
+    assert str(oc.Schedule.parse(f"schedule C\n{text}")) == f"schedule C\n{OLD[text]}"
+
+
 @pytest.mark.parametrize("text", PRIMITIVES)
 def test_every_primitive_has_a_line(text: str) -> None:
     made = oc.Schedule("C", (PRIMITIVES[text],))
@@ -297,7 +320,7 @@ def test_a_primitive_that_is_refused_is_not_noted() -> None:
     s["C"].split("i", 8)
     for refused in (
         lambda: s["C"].tile("ii", "j", 4, 0),
-        lambda: s.apply(oc.Schedule.parse("schedule D\nbind C.io unroll\nbind C.i unroll")),
+        lambda: s.apply(oc.Schedule.parse("schedule D\nunroll C io\nunroll C i")),
     ):
         with pytest.raises(oc.PartitionError):
             refused()
@@ -316,7 +339,7 @@ at AL C.io
 EDITS = {
     "a stage that is not there": (
         "split C.j",
-        "split Z.j",
+        "split Z j",
         """\
 schedule: cannot tell the stage of Z
   at       line 3: split Z.j 4 as jo ji
@@ -498,7 +521,7 @@ def test_an_edit_that_is_not_legal_is_refused_by_its_line(what: str) -> None:
 
 ORDERS = {
     "terms are repeated": (
-        "split y.j shift 4 as jo ji\norder y jo i ji",
+        "split y.j shift 4 as jo ji\nreorder y jo i ji",
         """\
 prove: the emitted program does not compute what the source does
   at       line 3: split y.j shift 4 as jo ji
@@ -519,7 +542,7 @@ def test_what_only_the_whole_program_shows_is_refused_by_its_line_too(what: str)
     lines, text = ORDERS[what]
     with pytest.raises(oc.PartitionError) as refused:
         oc.compile(
-            triangle(), schedule=oc.Schedule.parse(f"schedule triangle\nbind y.i unroll\n{lines}")
+            triangle(), schedule=oc.Schedule.parse(f"schedule triangle\nunroll y i\n{lines}")
         )
     assert str(refused.value).startswith(text)
     assert "with n = " in refused.value.because
@@ -527,14 +550,14 @@ def test_what_only_the_whole_program_shows_is_refused_by_its_line_too(what: str)
 
 KEPT = {
     "terms in another order": (
-        "split C.k 4 as ko ki\norder C ki i j ko",
+        "split C.k 4 as ko ki\nreorder C ki i j ko",
         """\
 prove: the emitted program does not compute what the source does
   at       line 3: order C ki i j ko
 """,
     ),
     "terms in groups": (
-        "split C.k 4 as ko ki\nrfactor C.ko as CF",
+        "split C.k 4 as ko ki\nrfactor C ko as CF",
         """\
 prove: cannot group the terms of a sum
   at       line 3: rfactor C.ko as CF
@@ -560,7 +583,7 @@ def test_no_loop_in_another_order_has_a_line_too() -> None:
 
 
 def test_nests_are_for_what_is_still_a_computation() -> None:
-    text = "schedule D\nsplit C.i 8 as io ii\ncover C vectors"
+    text = "schedule D\nsplit C i 8 as io ii\ncover C vectors"
     with pytest.raises(oc.PartitionError) as refused:
         oc.compile(product(), schedule=oc.Schedule.parse(text))
     assert (

@@ -632,11 +632,7 @@ for i in 0:n
     if j <= i
       C[i, j] += x[i] * x[j]
 """
-    for cut in (
-        "split *.i mask 16 as io ii",
-        "split *.i ladder 8 as io ii\nsplit *.j ladder 8 as jo ji",
-        "split *.j mask 4 as jo ji",
-    ):
+    for cut in ("cut i mask 16", "cut i ladder 8\ncut j ladder 8", "cut j mask 4"):
         try:
             found = cost_of_program(gram, f"schedule gram\nseparate 16\n{cut}", n=64)
         except oc.PartitionError:

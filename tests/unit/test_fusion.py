@@ -10,9 +10,10 @@ import pytest
 import offcut as oc
 from offcut.backends.cpu.planning.policy import unblock_shared_loops
 from offcut.describe.computation import computation
+from offcut.errors import PartitionError
 from offcut.ir import Alloc, Choose, For, Stmt, Tile, blocks
-from offcut.partition import factor_copies, turned
-from offcut.schedule import Nest, Together, fused, restaged, value_staging, with_shared
+from offcut.partition import turned
+from offcut.schedule import ANY, NARROW, Nest, Staging, Together, fused, restaged, with_shared
 from tests.agree import agree
 from tests.facade import Computation, format_expr
 
@@ -133,9 +134,7 @@ def padded(stride: int = 1) -> oc.Tensor:
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_a_computed_factor_is_computed_once_for_each_of_its_indices(stride: int) -> None:
-    given = described(padded(stride))
-    (factor,) = factor_copies(given, 0, narrow=True)
-    made = restaged(given, value_staging("Y", factor))
+    made = restaged(described(padded(stride)), Staging("value", NARROW, ANY, ("Y",)))
     (copy,), (lead,) = made.groups
     inside = "((z0 - 1 >= 0 and z0 - h - 1 < 0) and z1 - 1 >= 0) and z1 - w - 1 < 0"
     assert format_expr(copy.value) == f"where({inside}, X[z0 - 1, z1 - 1, c], 0.0)"
@@ -149,7 +148,8 @@ def test_a_sum_of_plain_factors_gets_no_scratch() -> None:
     n, k = oc.dim("n"), oc.reduce_axis(4, name="k")
     x, w = oc.placeholder((n, 4), name="X"), oc.placeholder((8, 4), name="W")
     c = oc.compute((8, n), lambda o, i: oc.sum(x[i, k] * w[o, k], axis=k), name="C")
-    assert not factor_copies(described(c), 0, narrow=True)
+    with pytest.raises(PartitionError, match="none is computed"):
+        restaged(described(c), Staging("value", NARROW, ANY, ("C",)))
 
 
 def test_a_turned_group_is_copied_back() -> None:

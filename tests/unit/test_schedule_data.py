@@ -208,6 +208,13 @@ schedule: cannot bind loops to warp
   help     bind * lane
   help     bind * thread""",
     ),
+    "scratch of what is not computed": (
+        ("split matmul_A_B.i", "stage value factors for matmul_A_B as *()\nsplit matmul_A_B.i"),
+        """\
+schedule: cannot lay factors of matmul_A_B in scratch
+  at       line 2: stage value factors for matmul_A_B as *()
+  because  none is computed""",
+    ),
     "a copy of what is not read": (
         (
             "split matmul_A_B.i",
@@ -219,6 +226,16 @@ schedule: cannot stage C[i, k] for matmul_A_B
   because  cannot access `C`: no buffer of that name is declared
   help     stage value A[i, k] for matmul_A_B as A_staged(i, k)
   help     stage value B[k, j] for matmul_A_B as B_staged(j, k)""",
+    ),
+    "a copy along an axis that it has not": (
+        (
+            "split matmul_A_B.i",
+            "stage value A[i, k] along j for matmul_A_B as *()\nsplit matmul_A_B.i",
+        ),
+        """\
+schedule: cannot copy A[i, k] before matmul_A_B
+  at       line 2: stage value A[i, k] along j for matmul_A_B as *()
+  because  it has no terms along j that can lie side by side""",
     ),
     "a unit said twice": (
         ("lane tree", "lane tree\nbind * lane tree"),
@@ -565,34 +582,34 @@ parse: cannot read a schedule
   because  it is no decision
   help     split, fuse, order, at, stage, inline, rfactor, bind, cover, separate, choose""",
     ),
-    "a line that development versions read": (
-        "schedule C\nmark rows",
+    "a nest that does not run": (
+        "schedule C\nnest C",
         """\
 parse: cannot read a schedule
-  at       line 2: mark rows
-  because  it is no decision
-  help     split, fuse, order, at, stage, inline, rfactor, bind, cover, separate, choose""",
+  at       line 2: nest C
+  because  a nest runs in one way at least
+  help     way loops""",
     ),
     "no strategy": (
-        "schedule C\nsplit C.i round 8 as i_tile i_in",
+        "schedule C\ncut C.i round 8",
         """\
 parse: cannot read a schedule
-  at       line 2: split C.i round 8 as i_tile i_in
+  at       line 2: cut C.i round 8
   because  there is no such strategy
   help     guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix""",
     ),
-    "a bind that holds something": (
-        "schedule C\nbind * lane tree\n  bind * lane",
+    "a mark that holds something": (
+        "schedule C\nmark rows\n  mark lanes",
         """\
 parse: cannot read a schedule
-  at       line 3: bind * lane
-  because  bind holds no other decision""",
+  at       line 3: mark lanes
+  because  mark holds no other decision""",
     ),
     "a number that no size is": (
-        "schedule C\nsplit C.i ladder(99999999999) 8 as i_tile i_in",
+        "schedule C\ncut C.i ladder(99999999999) 8",
         """\
 parse: cannot read a schedule
-  at       line 2: split C.i ladder(99999999999) 8 as i_tile i_in
+  at       line 2: cut C.i ladder(99999999999) 8
   because  its numbers are at most 2147483647""",
     ),
     "no copy": (
@@ -604,10 +621,10 @@ parse: cannot read a schedule
   help     separate 1""",
     ),
     "another indentation": (
-        "schedule C\n  bind * thread\nbind * lane",
+        "schedule C\n  mark rows\nmark lanes",
         """\
 parse: cannot read a schedule
-  at       line 3: bind * lane
+  at       line 3: mark lanes
   because  it is indented as no line before it
   help     two spaces a level""",
     ),

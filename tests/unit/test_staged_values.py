@@ -60,7 +60,12 @@ LINES = {
         "F(x0: n, x1: 6) = float32(A[x0, x1])",
         "C(i: n, j: 5) = sum(F[i, k] * exp(W[k, j]), k)",
     ],
-    "stage value float32(A[v, u]) for C as F(u = k, v = i)": [
+    # as texts of before say it, and in another order of the axes
+    "stage value float32(A[i, k]) for C as F(x0 = i, x1 = k)": [
+        "F(x0: n, x1: 6) = float32(A[x0, x1])",
+        "C(i: n, j: 5) = sum(F[i, k] * exp(W[k, j]), k)",
+    ],
+    "stage value float32(A[i, k]) for C as F(u = k, v = i)": [
         "F(u: 6, v: n) = float32(A[v, u])",
         "C(i: n, j: 5) = sum(F[k, i] * exp(W[k, j]), k)",
     ],
@@ -78,8 +83,14 @@ def test_a_value_is_an_array_of_its_own_in_the_order_that_its_axes_say(line: str
     assert groups(made) == LINES[line]
 
 
-def test_a_value_of_a_window_is_as_long_as_what_its_reader_reads_of_it() -> None:
-    made = restaged(window(), step(f"stage value {PADDED} for Y as P(v = 2*i + r)"))
+def test_a_value_that_a_text_of_before_says_in_loops_of_its_reader_is_one_over_its_axes() -> None:
+    new = step(f"stage value {PADDED} for Y as P(v = 2*i + r)")
+    old = "where(2*i + r >= 1 and 2*i + r < n + 1, X[2*i + r - 1], 0.0)"
+    made = restaged(window(), new)
+    assert (
+        made.buffer("P").shape
+        == restaged(window(), step(f"stage value {old} for Y as P(v = 2*i + r)")).buffer("P").shape
+    )
     assert groups(made)[1] == "Y(i: (n + 1)//2) = sum(P[2*i + r] * W[r], r)"
     assert format_expr(made.buffer("P").shape[0]) == "2*((n + 1)//2) + 1"
 

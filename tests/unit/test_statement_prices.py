@@ -109,18 +109,12 @@ def test_nests_that_share_a_loop_wait_for_each_other_once_a_block() -> None:
     request = requested(oc.ops.softmax(x, name="S"), [x], {}, "tune")
     computation = space_of(request, options, target, 1).computation
     price = price_of(Problem(request, options, target, (({"n": 64}, 1.0),), 0), computation, None)
-    covers = "cover S_max vectors\ncover S_exp vectors\ncover S_sum vectors\n"
-    places = "".join(f"at {stage} S.{{loop}}\n" for stage in ("S_max", "S_exp", "S_sum"))
+    parts = "".join(
+        f"  nest {stage}\n    way loops\n" for stage in ("S_max", "S_exp", "S_sum", "S")
+    )
     one, four = (
-        price(
-            Schedule.parse(
-                f"schedule S\n{covers}{split}order S {loop}\ncover S vectors\n{places.format(loop=loop)}bind * lane tree"
-            )
-        )[(("n", 64),)]
-        for split, loop in (
-            ("", "i"),
-            ("split S.i 4 if fits 2310 as i_block i_in\n", "i_block"),
-        )
+        price(Schedule.parse(f"schedule S\ntogether i{by}\n{parts}mark rows\n"))[(("n", 64),)]
+        for by in ("", " by 4 in 2310")
     )
     waits = machine().loops.wait_cycles / machine().hertz
     assert one - four == nearly(2 * (64 - 16) * waits)

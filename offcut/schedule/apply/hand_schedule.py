@@ -68,8 +68,14 @@ def create_schedule(
 
 
 def _is_of_target(step: Primitive) -> bool:
-    """Return whether a decision is one that a target alone applies, of all loops."""
-    return isinstance(step, Split | Bind | Cover) and step.stage == ANY
+    """Return whether a decision is one that a target alone applies: of all loops, of whole stages, of tiles by other tiles."""
+    match step:
+        case Split(stage) | Bind(stage) | Cover(stage) if stage == ANY:
+            return True
+        case Staging(_, _, name):
+            return name == ANY
+        case _:
+            return False
 
 
 def replay(

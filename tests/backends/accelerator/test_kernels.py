@@ -277,16 +277,19 @@ cover Y at y store_outputs"""
 
 
 @pytest.mark.parametrize(
-    ("text", "lane"),
-    [(LAID_BY_HOST, "y"), slow(WITH_A_HALO, "c")],
+    ("text", "older", "lane"),
+    [(LAID_BY_HOST, "words columns y", "y"), slow(WITH_A_HALO, "words", "c")],
 )
-def test_words_lie_as_a_schedule_says(text: str, lane: str) -> None:
+def test_words_lie_as_a_schedule_says(text: str, older: str, lane: str) -> None:
     inputs, result = pooling(64)
     kernel = oc.compile(result, inputs=inputs, target="vta", schedule=oc.Schedule.parse(text))
     assert str(kernel.schedule) == text
     assert f"alu_max; j={lane};" in str(kernel.loops)
     images = bytes_of(np.random.default_rng(4), (3, 7, 7, 24))
     np.testing.assert_array_equal(kernel(images), maxima(images))
+    older = f"schedule Y\nnest Y\n  way mine\n    {older}\n    loops n_\n    split n_ ladder 1"
+    again = oc.compile(result, inputs=inputs, target="vta", schedule=oc.Schedule.parse(older))
+    assert again.schedule == kernel.schedule
 
 
 def test_words_along_an_axis_that_a_copy_steps_over_are_refused_by_their_line() -> None:

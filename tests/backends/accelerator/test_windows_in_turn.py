@@ -203,3 +203,11 @@ def test_virtual_threads_of_an_older_text_are_windows_in_turn() -> None:
         "T[8*i +: min(8, n - 8*i), 0 +: 64] in accumulators depth 2",
     )
     assert oc.parse(older) == oc.parse(deep)
+    schedule = (
+        "schedule Y\nnest Y\n  way chip\n    words\n    loops i\n    {} i 2\n    split i ladder 1"
+    )
+    old, new = (oc.Schedule.parse(schedule.format(word)) for word in ("virtual", "depth"))
+    assert old == new
+    assert "depth 2" in str(old)
+    by_hand = oc.Schedule.parse("schedule C\nvirtual C i")
+    assert str(by_hand) == "schedule C\nbind C.i serial"

@@ -40,11 +40,13 @@ from offcut.schedule import (
     Alternative,
     Bind,
     Choose,
+    Nest,
     Primitive,
     Schedule,
     at_line,
     create_schedule,
     each_decision,
+    nests_of,
     stages_in,
     with_strategy_options,
 )
@@ -69,7 +71,7 @@ def plan_program(
     Raises TargetError for what no instruction does, PartitionError for a schedule that is none of it.
     """
     steps = prepare_computation(computation)
-    said = () if schedule is None else own_decisions(schedule, spec)
+    said = () if schedule is None else migrate_schedule(schedule, program, steps[-1], spec)
     rest = policy_decisions(program, steps[-1], spec, request, said)
     whole = Schedule(program.name, (*said, *rest))
     check_units(whole, spec)
@@ -99,26 +101,55 @@ def check_units(schedule: Schedule, spec: AcceleratorSpec) -> None:
                 )
 
 
-def own_decisions(schedule: Schedule, spec: AcceleratorSpec) -> tuple[Primitive, ...]:
-    """Return the decisions of a schedule.
+def migrate_schedule(
+    schedule: Schedule, program: Program, computation: Computation, spec: AcceleratorSpec
+) -> tuple[Primitive, ...]:
+    """Return the decisions of a schedule, those of nests in ways of versions before 0.3 as decisions of today.
 
-    Raises PartitionError, with the line, for one of another target.
+    Raises PartitionError, with the line, for a nest that is none of the computation, or a decision of another target.
     """
     steps: list[Primitive] = []
-    for step in schedule.steps:
+    groups = {one.group[0].buffer: one for one, _ in stage_groups(program, computation, spec)}
+    names = computation.names()
+    view = nests_of(schedule)
+    old = () if view is None else view.parts
+    for step in schedule.steps[: None if view is None else view.first]:
         if not isinstance(step, Primitive) or ANY in stages_in(step):
             with at_line(schedule, step):
-                raise PartitionError(
-                    "schedule",
-                    f"cannot apply this to {spec.name}",
-                    because="the policy of a processor alone decides it",
-                    help=(
-                        "split, order, at, stage, cover, choose",
-                        "kernel.schedule has the decisions of its policy",
-                    ),
-                )
+                raise _foreign(spec, "the policy of a processor alone decides it")
         steps.append(step)
+    for nest in old:
+        line = schedule.steps[0] if view is None else view.lines[id(nest)]
+        with at_line(schedule, line):
+            if not isinstance(nest, Nest) or nest.stage not in groups:
+                raise _foreign(
+                    spec, f"no stage of that name begins a nest on it: {', '.join(groups)}"
+                )
+            one, options = groups[nest.stage], list[tuple[str, tuple[Primitive, ...]]]()
+            for way in nest.ways:
+                cover = way.cover
+                depth = None if cover is None or not cover.depth else cover.depth
+                roles = Roles(cover.rows, cover.columns, depth) if cover is not None else None
+                made = operations(computation, one.group, spec, names, roles)
+                tiles = {cut.axis: cut.tile for cut in way.splits}
+                order = ((axis, tiles.get(axis, 1)) for axis in way.loops)
+                tiling = Tiling(tuple(order), way.loops, way.depth)
+                options.append((way.label, one.written(made, tiling)))
+            steps += chosen_among(options)
     return tuple(steps)
+
+
+def _foreign(spec: AcceleratorSpec, because: str) -> PartitionError:
+    """Return the refusal of a decision that is of no nest of a machine of queues."""
+    return PartitionError(
+        "schedule",
+        f"cannot apply this to {spec.name}",
+        because=because,
+        help=(
+            "split, order, at, stage, cover, choose",
+            "kernel.schedule has the decisions of its policy",
+        ),
+    )
 
 
 def prepare_computation(computation: Computation) -> tuple[Computation, ...]:
