@@ -45,6 +45,7 @@ from offcut.schedule.decisions import (
 )
 from offcut.schedule.loop_names import EVERY, NO_LOOP, Binds, LoopNames, stages_of
 from offcut.schedule.nest_decisions import decisions_of, in_loops, with_parts
+from offcut.schedule.nest_reader import decisions_about, hand_steps, nests_of, parts_of
 from offcut.schedule.nests import (
     KernelAxes,
     Nest,
@@ -52,13 +53,9 @@ from offcut.schedule.nests import (
     Pack,
     Together,
     Way,
-    decisions_about,
-    hand_steps,
     label_of,
     nests_in,
-    nests_of,
     nests_with_axes,
-    parts_of,
 )
 from offcut.schedule.old_nests import FACTORS, NARROW
 from offcut.schedule.packing import beside, pack_inside, pack_of

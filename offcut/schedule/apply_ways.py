@@ -46,7 +46,8 @@ from offcut.schedule.apply.staged_form import Nest as GroupNest
 from offcut.schedule.checks import check_layout, check_splits, check_widths
 from offcut.schedule.costs import check_cost
 from offcut.schedule.decisions import VECTORS, Cover, Order, Schedule, Split, Staging
-from offcut.schedule.nests import KernelAxes, Nest, NestView, Pack, Together, Way, nests_of
+from offcut.schedule.nest_reader import nests_of
+from offcut.schedule.nests import KernelAxes, Nest, NestView, Pack, Together, Way
 from offcut.schedule.packing import packed_stages
 from offcut.schedule.refusing import at_line, not_applied
 from offcut.schedule.restaging import position_of, restaged

@@ -9,7 +9,8 @@ from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.schedule.apply_ways import Applying, WayPrice
 from offcut.schedule.decisions import Schedule, Staging
-from offcut.schedule.nests import Nest, Together, parts_of
+from offcut.schedule.nest_reader import parts_of
+from offcut.schedule.nests import Nest, Together
 
 
 class Resolving:
