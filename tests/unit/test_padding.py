@@ -13,7 +13,7 @@ from offcut.errors import DescribeError, ParseError, PartitionError
 from offcut.ir import Tile, walk
 from offcut.proof.normal_forms import zero_terms
 from offcut.proof.normal_forms.condition_hoisting import hoist_conditions
-from offcut.proof.normal_forms.tile_fusion import fuse_tiles
+from offcut.proof.normal_forms.loop_fusion import fuse_tiles
 from offcut.proof.normal_forms.zero_terms import guard_zero_terms
 
 Pair = tuple[int, int]
