@@ -12,7 +12,7 @@ from offcut.core.text.read_back import read_back
 from offcut.polyhedral.sync import Agents, check
 
 if TYPE_CHECKING:
-    from offcut.backends.target import Planner
+    from offcut.backends.planner import Planner
 
 
 def without_synchronization(output: Any, agents: Agents | None, op: str) -> Any:

@@ -22,7 +22,7 @@ from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.microkernels.family import TILES, WIDE_PARAMETERS, Family, Variant
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.costmodel import Machine, Unit
-from offcut.describe.microkernel import TileShape
+from offcut.describe.tile_shapes import TileShape
 from offcut.experiment import loops
 from offcut.experiment.calls import call_samples
 from offcut.experiment.limits import Meter, levels, meter, tiles_permitted

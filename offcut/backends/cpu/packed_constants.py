@@ -18,7 +18,8 @@ import numpy as np
 from offcut.backends.cpu.lowering.call_layout import PANEL_SLACK
 from offcut.backends.cpu.panel_packing import WORDS, pack_function
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.layout import Layout, as_panels
+from offcut.core.layout import Layout
+from offcut.core.panels import as_panels
 from offcut.describe.recalled import Recalled
 from offcut.describe.request import Array, give_back, is_owned, own, root_of, settled
 

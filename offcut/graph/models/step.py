@@ -11,7 +11,7 @@ from offcut.core.expr import Expr
 from offcut.core.memo import lazy_property
 from offcut.errors import InternalError
 from offcut.graph.sizes import extents
-from offcut.graph.sizes.extents import Numbers
+from offcut.graph.sizes.extent_values import Numbers
 from offcut.kernel import Kernel
 
 

@@ -19,7 +19,8 @@ from dataclasses import replace
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import Compare, Expr, Var, dtype_of, reads_memory, variables
-from offcut.core.program import For, If, Program, Stmt, Tile, map_blocks
+from offcut.core.program import For, If, Program, Stmt, Tile
+from offcut.core.traversal import map_blocks
 from offcut.polyhedral import Facts, Space, coefficient
 
 

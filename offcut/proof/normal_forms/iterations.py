@@ -61,11 +61,9 @@ from offcut.core.program import (
     Store,
     Tile,
     blocks,
-    canonicalize,
-    map_blocks,
     walk,
 )
-from offcut.core.traversal import all_bound_names
+from offcut.core.traversal import all_bound_names, canonicalize, map_blocks
 from offcut.polyhedral import Space
 from offcut.proof.normal_forms.fixed_names import (
     Entry,

@@ -18,9 +18,9 @@ from dataclasses import replace
 from offcut.core.accesses import accessed_arrays, indices, read_arrays, stored_arrays
 from offcut.core.analysis import analysis
 from offcut.core.expr import Expr, Var, variables
-from offcut.core.program import For, Program, Stmt, expressions, map_blocks, substitute_coordinates
+from offcut.core.program import For, Program, Stmt
 from offcut.core.program import walk as statements
-from offcut.core.traversal import all_bound_names
+from offcut.core.traversal import all_bound_names, expressions, map_blocks, substitute_coordinates
 
 
 def fuse_loops_like(emitted: Program, source: Program) -> Program:

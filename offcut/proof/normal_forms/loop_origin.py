@@ -15,16 +15,8 @@ from dataclasses import replace
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var, variables
-from offcut.core.program import (
-    For,
-    Program,
-    Stmt,
-    Store,
-    map_blocks,
-    substitute_coordinates,
-    walk,
-)
-from offcut.core.traversal import all_bound_names
+from offcut.core.program import For, Program, Stmt, Store, walk
+from offcut.core.traversal import all_bound_names, map_blocks, substitute_coordinates
 
 _NO_OFFSET = ix.const(0)
 

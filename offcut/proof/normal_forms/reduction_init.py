@@ -20,17 +20,8 @@ from offcut.core import index as ix
 from offcut.core.accesses import indices, read_arrays
 from offcut.core.dtypes import FLOATS, is_identity
 from offcut.core.expr import Binary, Const, Expr, Load, Var, rewrite
-from offcut.core.program import (
-    For,
-    Kind,
-    Program,
-    Stmt,
-    Store,
-    expressions,
-    map_blocks,
-    map_expressions,
-    walk,
-)
+from offcut.core.program import For, Kind, Program, Stmt, Store, walk
+from offcut.core.traversal import expressions, map_blocks, map_expressions
 
 
 def normalize_reductions(

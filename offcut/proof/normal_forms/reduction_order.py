@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from offcut.core.dtypes import INTEGERS
 from offcut.core.expr import loads, variables
-from offcut.core.program import For, Program, Stmt, Store, map_blocks
-from offcut.core.traversal import bound_names, walk_with_parents
+from offcut.core.program import For, Program, Stmt, Store
+from offcut.core.traversal import bound_names, map_blocks, walk_with_parents
 
 Orders = dict[tuple[str, str], list[str]]  # (buffer, reducer) -> iterators, outermost first
 

@@ -19,7 +19,8 @@ from dataclasses import replace
 from offcut.core import index as ix
 from offcut.core.accesses import indices, stored_arrays
 from offcut.core.expr import Var, variables
-from offcut.core.program import For, Form, If, Program, Stmt, Tile, map_blocks
+from offcut.core.program import For, Form, If, Program, Stmt, Tile
+from offcut.core.traversal import map_blocks
 
 
 def fuse_tiles(program: Program) -> Program:

@@ -22,7 +22,7 @@ from offcut.graph.models.memory.lending import Lent, empty_there
 from offcut.graph.models.step import Operand
 from offcut.graph.placing.places import ONE, ZERO, Place, own_place
 from offcut.graph.sizes import extents
-from offcut.graph.sizes.extents import Numbers
+from offcut.graph.sizes.extent_values import Numbers
 
 
 def check_constant(value: Value, array: Array) -> None:
