@@ -28,7 +28,7 @@ from offcut.backends.cpu.machine.isa import Host, Isa
 from offcut.backends.cpu.microkernels import fma
 from offcut.backends.cpu.microkernels.family import Family, Shapes, Variant
 from offcut.backends.cpu.microkernels.llvm_blocks import RowBlock, declarations
-from offcut.core.layout import panels
+from offcut.core.panels import panels
 from offcut.describe.microkernel import Microkernel
 
 LINE = 64  # bytes of a line of the caches
