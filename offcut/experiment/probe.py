@@ -207,9 +207,9 @@ def _call(family: Family, shape: TileShape, host: isa.Host) -> instruction_rates
     if family.wide:
         tall = (left, row, shape.rows, right, panel, *rows, shape.columns, 0)
         return instruction_rates.Bound(loaded, "again", parameters, tall)
+    others = (right for _ in family.others)
     fixed = (left, row, a, right, panel, kernel.panel * b, *rows, kernel.panel, 0, right, 0)
-    fixed = (*fixed, *(right for _ in family.others))
-    return instruction_rates.Bound(loaded, "again", parameters, fixed)
+    return instruction_rates.Bound(loaded, "again", parameters, (*fixed, *others))
 
 
 def _again(symbol: str, parameters: str) -> str:
