@@ -7,14 +7,14 @@ bounded values are fixed at a time, literal by literal, and not all of them with
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Compare, Const, Expr, reads_memory, substitute, variables
-from offcut.core.memo import memo
+from offcut.core.memo import lazy_property, memo
 from offcut.core.program import For, Let, Tile
 from offcut.polyhedral.affine import Space
 from offcut.polyhedral.facts import Facts
@@ -26,7 +26,7 @@ _KEPT = 1 << 14  # answers
 Loop = tuple[str, Expr, Expr]  # name, lo, hi
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EnclosingScope:
     """A scope: loops, bounded values and conditions, outermost first."""
 
@@ -35,7 +35,7 @@ class EnclosingScope:
 
     def inside(self, *entries: Loop | Let | Expr) -> EnclosingScope:
         """Return the scope with more entries, further in."""
-        return replace(self, entries=(*self.entries, *entries))
+        return EnclosingScope(self.space, (*self.entries, *entries)) if entries else self
 
     def where(self, *conditions: Expr, holds: bool = True) -> EnclosingScope:
         """Return the scope where these conditions hold too, or fail, if not `holds`."""
@@ -53,7 +53,7 @@ class EnclosingScope:
 
         False where it may hold all the same.
         """
-        ranges, minima = self._ranges(), {size.name: size.min for size in self.space.sizes}
+        ranges, minima = self._ranges, self.space.minima
         is_over_sizes = not (reads_memory(condition) or ranges.keys() & minima.keys())
         if is_over_sizes and holds_syntactically(condition, ranges, minima):
             return True
@@ -68,6 +68,7 @@ class EnclosingScope:
         near = self._about(variables(condition))
         return len(near) < len(self.entries) and _shows(self.space, self.entries, condition)
 
+    @lazy_property
     def _ranges(self) -> dict[str, tuple[Expr, Expr]]:
         """Return the half-open ranges of iterators and bounded values; none if two have one name.
 
@@ -81,7 +82,7 @@ class EnclosingScope:
 
     def _about(self, names: Set[str]) -> tuple[Loop | Let | Expr, ...]:
         """Return the entries that these names depend on, directly or by others; sizes connect nothing."""
-        sizes = {size.name for size in self.space.sizes}
+        sizes = self.space.minima.keys()
         names, before = names - sizes, -1
         while len(names) != before:
             before = len(names)

@@ -551,7 +551,8 @@ def end_of(condition: Expr, names: Any) -> tuple[str, Expr | None, Expr | None] 
     if len(mine) != 1 or abs(mine[0][1]) != 1:
         return None
     name, sign = mine[0]
-    rest = replace(form, terms=tuple(t for t in form.terms if t[0] != Var(name))).expr()
+    others = tuple(term for term in form.terms if term[0] != Var(name))
+    rest = ix.Linear(others, form.const).expr()
     if variables(rest) & set(names):
         return None
     op = condition.op if sign == 1 else _FLIPPED[condition.op]
