@@ -28,6 +28,7 @@ class OffcutError(Exception):
     because  the fact that failed: a value, both sides of a mismatch, a witness
     help     the nearest calls that would have been accepted
     value    of a graph, whose kernel was refused; None where it is of none
+    stage    that is stored where it was refused, by which the line of a schedule is found; "" where that is not known
 
     The text is built in ``__str__``, so raising one inside a search is cheap.
     """
@@ -39,6 +40,7 @@ class OffcutError(Exception):
         self.op, self.refused, self.at = op, refused, at
         self.because, self.help = because, help
         self.value: str | None = None
+        self.stage = ""
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = {"at": self.at, "because": self.because, "help": self.help}

@@ -111,7 +111,7 @@ _NAMES = {
     "Limits": "tuning.problem",
     "Seen": "search.explorers",
     "explorer_named": "search.explorers",
-    "nests_in": "search.fusion_choices",
+    "nests_in": "schedule",
     "parts_of": "schedule",
     "with_parts": "schedule",
     "shipped": "costmodel",
@@ -228,7 +228,7 @@ def forget_plans() -> None:
 
 def forget_code() -> None:
     """What is compiled next has its microkernels compiled, or read from the cache on disk."""
-    _module("backends.cpu.microkernel_objects").clear_cache()
+    _module("backends.cpu.build").clear_cache()
 
 
 def forget_rates() -> None:

@@ -204,11 +204,11 @@ def _checked(session: Any) -> Session:
 def _parsed(text: str) -> Any:
     """Return what a text of JSON says.
 
-    Raises ValueError for another text, and for NaN and infinities, which are no numbers of JSON.
+    Raises ValueError for another text, and for NaN and infinities, which are not numbers of JSON.
     """
 
     def refuse(number: str) -> None:
-        raise ValueError(f"{number} is no number of JSON")
+        raise ValueError(f"{number} is not a number of JSON")
 
     try:
         return json.loads(text, parse_constant=refuse)
@@ -258,7 +258,7 @@ def _fits(shape: list[Any], own: Any) -> bool:
 def _check_finite(name: str, array: Any) -> None:
     """Raises ValueError for an output that JSON cannot say."""
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(f"the output {name} has NaN or an infinity, which are no numbers of JSON")
+        raise ValueError(f"the output {name} has NaN or an infinity, which are not numbers of JSON")
 
 
 def _busy() -> web.Response:

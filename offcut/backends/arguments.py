@@ -193,7 +193,7 @@ def check_program(program: object, op: str) -> None:
         raise DescribeError(
             op,
             f"cannot compare {shown(program)}",
-            because="it is no loop program",
+            because="it is not a loop program",
             help=("parse(text)", "partition(…).loops"),
         )
 
@@ -205,7 +205,7 @@ def check_price(price: object, schedule: Schedule | None) -> None:
     """
     if callable(price) and schedule is None:
         return
-    because = "a schedule says what its ways cost" if callable(price) else "it is no function"
+    because = "a schedule says what its ways cost" if callable(price) else "it is not a function"
     raise DescribeError(
         "compile",
         f"cannot take price={price!r}",

@@ -103,7 +103,7 @@ def checked_options(
             because = "it has one way to run a program"
             if option == "schedule" and schedule is not None and not one_way:
                 line = str(schedule).splitlines()[1 + len(hand_steps(schedule))]
-                because = f"it takes decisions by hand, and `{line}` is none of these"
+                because = f"it takes decisions by hand, and `{line}` is not one of these"
             raise TargetError(op, f"cannot take {option}= for target={target!r}", because=because)
     return Options(strategy, reassociate, schedule=schedule)
 

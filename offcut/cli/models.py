@@ -92,7 +92,7 @@ def _read(path: str) -> dict[str, Array]:
             return {name: loaded[name] for name in loaded.files}
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         reason = error.strerror if isinstance(error, OSError) else None
-        because = reason or "it is no file of numbers that numpy saved"
+        because = reason or "it is not a file of numbers that numpy saved"
         raise DescribeError("run", f"cannot read {path}", because=because, help=help) from None
 
 

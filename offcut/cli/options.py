@@ -25,7 +25,7 @@ def read_pair(command: str, option: str, text: str, help: tuple[str, ...]) -> tu
     name, _, value = (part.strip() for part in text.partition("="))
     if not (name and value):
         raise DescribeError(
-            command, f"cannot read {option} {text}", because="it is no name=value", help=help
+            command, f"cannot read {option} {text}", because="it is not a name=value", help=help
         )
     return name, value
 
@@ -38,6 +38,6 @@ def read_number(command: str, given: str, text: str, help: str) -> int:
     Raises DescribeError for anything else.
     """
     if not text.strip().isdecimal():
-        because = f"{text!r} is no whole number from 0 on" if text else "there is no number"
+        because = f"{text!r} is not a whole number from 0 on" if text else "there is no number"
         raise DescribeError(command, f"cannot read {given}", because=because, help=(help,))
     return int(text)

@@ -46,6 +46,11 @@ def accessed_arrays(body: tuple[Stmt, ...]) -> set[str]:
     return set().union(*map(statement_arrays, statements(body)))
 
 
+def last_stored(stmt: Stmt) -> str:
+    """Return the array that `stmt` stores last; "" if it stores none."""
+    return next((s.buffer for s in [*statements((stmt,))][::-1] if isinstance(s, Store)), "")
+
+
 def indices(body: tuple[Stmt, ...], buffer: str) -> list[tuple[Expr, ...]]:
     """Return the elements of an array that `body` stores and reads."""
     return [

@@ -42,7 +42,7 @@ class DataUnpickler(pickle.Unpickler):
         for plain in _PLAIN:
             if (plain.__module__, plain.__qualname__) == (module, name):
                 return plain
-        raise pickle.UnpicklingError(f"{module}.{name} is no class of data")
+        raise pickle.UnpicklingError(f"{module}.{name} is not a class of data")
 
 
 def _is_data(module: str, kind: type) -> bool:

@@ -103,7 +103,7 @@ def _text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        because = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        because = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise TargetError(
             "target",
             f"cannot read the machine {path.name}",
@@ -149,7 +149,7 @@ class _File:
                 "target",
                 f"cannot read the machine {self.path.name}",
                 at=str(self.path),
-                because=f"it is no TOML: {error}",
+                because=f"it is not TOML: {error}",
             ) from None
         if "name" not in stated:
             raise self.refused(("name",), "a description has a name of its own")

@@ -34,7 +34,7 @@ def grid_of(machine: Device) -> tuple[Accelerator, Grid]:
     raise TargetError(
         "target",
         f"cannot plan for machine={machine.name!r}",
-        because=f"{machine.title} is no GPU: its description has no [grid]",
+        because=f"{machine.title} is not a GPU: its description has no [grid]",
         help=('oc.target("cuda", machine="h200")',),
     )
 

@@ -399,6 +399,6 @@ def processor(device: Device) -> Machine:
     raise TargetError(
         "target",
         f"cannot plan for machine={device.name!r}",
-        because=f"{device.title} is no processor: its description has no [core]",
+        because=f"{device.title} is not a processor: its description has no [core]",
         help=('oc.target("cpu", machine="cascade-lake")',),
     )

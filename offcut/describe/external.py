@@ -242,7 +242,7 @@ def _foreign(
         raise DescribeError(
             _OP,
             f"cannot call {function!r}",
-            because="it is no address of a function",
+            because="it is not an address of a function",
             help=("an int that is not 0", "a ctypes function", 'external.blas("sgemm")'),
         )
     return Foreign(convention, types, function, value, measured, verified)

@@ -206,7 +206,7 @@ class Microkernel:
                 raise self._refused(f"its {what} are {given!r}", f"it has {', '.join(known)}")
             if unknown := sorted(map(str, set(given) - set(known))):
                 kind = "operand" if what == "operands" else "axis"
-                because = f"its {what} have {', '.join(unknown)}, which is no {kind} of it"
+                because = f"its {what} have {', '.join(unknown)}, which is not an {kind} of it"
                 raise self._refused(because, f"it has {', '.join(known)}")
         for what, words in _WORDS.items():
             if getattr(self, what) not in words:
@@ -256,10 +256,14 @@ class Microkernel:
             named = f"memories=({place.memories!r},)"
             raise self._refused(f"the memories of {operand} are {place.memories!r}", named)
         if place.beside and place.beside not in axes:
-            because = f"{operand} lies side by side along {place.beside}, which is no axis of it"
+            because = (
+                f"{operand} lies side by side along {place.beside}, which is not an axis of it"
+            )
             raise self._refused(because)
         if unknown := sorted({*place.repeated} - {*axes}):
-            because = f"{operand} is repeated along {', '.join(unknown)}, which is no axis of it"
+            because = (
+                f"{operand} is repeated along {', '.join(unknown)}, which is not an axis of it"
+            )
             raise self._refused(because, f"it has {', '.join(axes)}")
         narrow = [one for one in place.types if not _is_within(one, tensor.dtype)]
         if isinstance(place.types, str) or narrow:
@@ -280,7 +284,7 @@ class Microkernel:
         tile = TileShape(*given) if isinstance(given, tuple) and len(given) == 3 else given
         if not isinstance(tile, TileShape) or not isinstance(tile.extents, tuple):
             help_ = "TileShape((4, 8), cycles=4.0, startup=4.0)"
-            raise self._refused(f"{given!r} is no tile", help_)
+            raise self._refused(f"{given!r} is not a tile", help_)
         if len(tile.extents) != rank:
             because = f"{tile} has {len(tile.extents)} extents, and its result {rank} axes"
             raise self._refused(because)

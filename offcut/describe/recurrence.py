@@ -33,10 +33,8 @@ from offcut.core.program import Buffer, For, Kind, Program, Size, Stmt, Store
 from offcut.core.scan import Range, ScanContext, scan_rectangle
 from offcut.core.sizes import condition_of, facts_about, index_of, size_expr
 from offcut.core.text.printer import format_expr
-from offcut.describe.axes import axis_names
 from offcut.describe.computation import Names, rename
-from offcut.describe.reads import sizes_of
-from offcut.describe.tensor import Compute, Tensor
+from offcut.describe.tensor import Compute, Tensor, axis_names, sizes_of
 from offcut.describe.value import Axis, Value, cast, size_var
 from offcut.errors import DescribeError, trim_traceback
 
@@ -86,7 +84,9 @@ def update(
         raise DescribeError(
             "update",
             f"cannot write {tensor!r}",
-            because="it is computed already" if isinstance(tensor, Tensor) else "it is no tensor",
+            because="it is computed already"
+            if isinstance(tensor, Tensor)
+            else "it is not a tensor",
             help=('B = placeholder((n,), name="B"); update(B, lambda i: B[i] + 1.0)',),
         )
     names = axis_names(fn, tensor.name, axes, len(tensor.shape), "update")
@@ -254,7 +254,7 @@ def _condition(tensor: Tensor, where: Any, points: tuple[Value, ...]) -> Value:
         raise _refused(
             tensor,
             f"cannot restrict it to where {condition}",
-            "it is no comparison of axes, sizes or elements",
+            "it is not a comparison of axes, sizes or elements",
             "where=lambda i: (i >= 1) & (i < n - 1)",
         )
     if any(isinstance(node, Reduce) for node in walk(condition.node)):

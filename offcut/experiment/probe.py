@@ -10,8 +10,9 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from rich.markup import escape
@@ -19,7 +20,7 @@ from rich.table import Table
 
 from offcut.backends.cpu.machine import instruction_rates, isa, jit
 from offcut.backends.cpu.microkernels.available import families
-from offcut.backends.cpu.microkernels.family import TILES, WIDE_PARAMETERS, Family, Variant
+from offcut.backends.cpu.microkernels.family import WIDE_PARAMETERS, Family, Variant
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.costmodel import Machine, Unit
 from offcut.describe.microkernel import TileShape
@@ -199,14 +200,16 @@ def _call(family: Family, shape: TileShape, host: isa.Host) -> instruction_rates
     left, right, result = (np.zeros(size + _SLACK, np.uint8) for size in sizes)
     rows = (result, panels * kernel.panel * c, DEPTH)
     variant = Variant(unit_depth=True, panels=True)
-    parameters = WIDE_PARAMETERS if family.wide else TILES
+    variant = replace(variant, others=len(family.others))
+    parameters = WIDE_PARAMETERS if family.wide else variant.parameters
     again = _again(family.symbol(variant, shape.rows, panels), parameters)
     text = f"{family.text(variant, [(shape.rows, panels)])}\n{again}"
     loaded = jit.load([jit.object_code(text, host, passes=False)], host)
     if family.wide:
         tall = (left, row, shape.rows, right, panel, *rows, shape.columns, 0)
         return instruction_rates.Bound(loaded, "again", parameters, tall)
-    fixed = (left, row, a, right, panel, kernel.panel * b, *rows, kernel.panel, 0, right, 0)
+    first = (left, row, a, right, panel, kernel.panel * b, *rows, kernel.panel, 0, right, 0)
+    fixed: list[Any] = [*first, *(right for _ in family.others)]
     return instruction_rates.Bound(loaded, "again", parameters, fixed)
 
 

@@ -78,7 +78,7 @@ class Builder:
             raise DescribeError("graph", f"cannot name a size {name!r}", because=because)
         for fact in (low, high, multiple_of):
             if whole(fact) is None:
-                because = f"{fact!r} is no integer"
+                because = f"{fact!r} is not an integer"
                 raise DescribeError("graph", f"cannot declare the size {name}", because=because)
         if not (
             0 <= low <= high and multiple_of >= 1 and -(-low // multiple_of) * multiple_of <= high
@@ -278,7 +278,7 @@ class Builder:
             raise DescribeError(
                 "graph",
                 f"cannot name a value {name!r}",
-                because="it is no identifier, a word of the syntax, or taken",
+                because="it is not an identifier, a word of the syntax, or taken",
             )
         made = Value(name, dtype, shape)
         self.values[name] = made

@@ -30,7 +30,7 @@ def interpreted(bound: Bound, inputs: Mapping[str, Any], **sizes: int) -> dict[s
     """
     if not isinstance(bound, Bound):
         raise CallError(
-            "graph", f"cannot interpret {bound!r}", because="it is no graph with its constants"
+            "graph", f"cannot interpret {bound!r}", because="it is not a graph with its constants"
         )
     graph = bound.graph
     declared = declaration_of(graph)

@@ -119,7 +119,7 @@ class InferenceSession:
                 source, sizes=self._options.dimensions or None, threads=threads
             )
         except DescribeError as refused:
-            if refused.because.startswith("it is no ONNX model"):
+            if refused.because.startswith("it is not an ONNX model"):
                 text = "Failed to load model because protobuf parsing failed."
                 raise InvalidProtobuf.of(text, refused) from refused
             raise

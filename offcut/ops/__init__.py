@@ -89,6 +89,7 @@ from offcut.ops.order.selection import kth as kth
 from offcut.ops.order.selection import leading as leading
 from offcut.ops.products.attention import attention as attention
 from offcut.ops.products.dense import dense as dense
+from offcut.ops.products.dense import dense_blockwise as dense_blockwise
 from offcut.ops.products.dense import dense_quantized as dense_quantized
 from offcut.ops.products.grouped import grouped_matmul as grouped_matmul
 from offcut.ops.products.matmul import matmul as matmul

@@ -149,7 +149,7 @@ def check_crossed(loop: For, strategy: Strategy, tile: int, last: bool) -> Strat
         f'cannot take tail="{strategy}"',
         at=f"loop {loop.iter}",
         because=f"its bounds {format_expr(loop.lo)}:{format_expr(loop.hi)} differ between the rows "
-        "of a tile, so there is no one rest to treat",
+        "of a tile, so the tail has no single extent",
         help=("cut, guard and mask treat each row by itself", "cut only one of the two loops"),
     )
 

@@ -85,7 +85,7 @@ def checked_tiles(name: str, given: object) -> tuple[int, ...]:
                 "partition",
                 f"cannot cut {name} by {outer} and then by {inner}",
                 at=f"axis {name}",
-                because=f"{outer} is no multiple of {inner}: every outer tile would have a tail",
+                because=f"{outer} is not a multiple of {inner}: every outer tile would have a tail",
                 help=(f'tile={{"{name}": ({-(-outer // inner) * inner}, {inner})}}',),
             )
     return tuple(sizes)

@@ -217,7 +217,9 @@ class _Separation:
             return ()
         own = _stores(loop.body)
         if (unrolled := _unrolled(loop)) and own * len(unrolled) <= limit:
-            text = "written out: it is multiplied by what is no literal, which sets cannot express"
+            text = (
+                "written out: it is multiplied by what is not a literal, which sets cannot express"
+            )
             self.note(loop.iter, text)
             return self.block(unrolled, at, limit)
         asked = [a for a in comparisons(loop.body) if self.open(a, inner)]

@@ -68,7 +68,7 @@ from offcut.proof.by_instances.sampled_runs import compare_sampled_runs
 from offcut.proof.by_structure.places import NotStructural
 from offcut.proof.by_structure.structure import check_structure
 from offcut.proof.certificate import Theorem
-from offcut.proof.normal_forms.condition_hoisting import hoist_conditions
+from offcut.proof.normal_forms.condition_hoisting import hoist_conditions, unswitch
 from offcut.proof.normal_forms.copy_forwarding import forward_copies
 from offcut.proof.normal_forms.copy_removal import without_copies
 from offcut.proof.normal_forms.derived_sizes import find_broken_range, write_out_derived_sizes
@@ -212,6 +212,7 @@ def _theorems(
         _is_read_alone(source, emitted)
         or _is_separated(source, emitted)
         or _is_hoisted(source, emitted)
+        or _is_unswitched(source, emitted)
         or _is_unpacked(source, emitted, reassociate)
     ) and (inside or not accesses_outside(source)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
@@ -452,6 +453,12 @@ def _is_hoisted(source: Program, emitted: Program) -> bool:
         return False
     one, other = (try_isl(partial(hoist_conditions, each), each) for each in (source, emitted))
     return strip_annotations(one).body == strip_annotations(other).body
+
+
+def _is_unswitched(source: Program, emitted: Program) -> bool:
+    """Return whether `emitted` is `source` with loops over conditional terms inside of their invariant conditions."""
+    body = strip_annotations(unswitch(source)).body
+    return body != source.body and body == strip_annotations(emitted).body
 
 
 def _is_narrowed(source: Program, emitted: Program, reassociate: bool, inside: bool) -> bool:

@@ -21,6 +21,7 @@ from offcut.errors import PartitionError
 from offcut.polyhedral import unsafe_divisor
 
 _POINTS = 1024  # that are looked at, of all sizes together
+_LONGEST = 80  # characters of a cost that are shown: one that a target made has hundreds
 
 
 def check_cost(cost: Expr, sizes: Sequence[Size], assumptions: Sequence[Expr]) -> None:
@@ -29,9 +30,11 @@ def check_cost(cost: Expr, sizes: Sequence[Size], assumptions: Sequence[Expr]) -
     Raises PartitionError with the smallest sizes that are looked at at which it is negative, or no number.
     """
     known = [size.name for size in sizes]
-    if not variables(cost) <= set(known) or any(isinstance(one, Load) for one in walk(cost)):
-        because = f"a cost is told by the sizes alone, which are {', '.join(known) or 'none'}"
-        raise _refused(cost, because)
+    loads = (one.buffer for one in walk(cost) if isinstance(one, Load))
+    others = sorted({*variables(cost), *loads} - {*known})
+    if others:
+        because = f"it reads {', '.join(others)}, and a cost is told by the sizes alone"
+        raise _refused(cost, f"{because}, which are {', '.join(known) or 'none'}")
     unsafe = unsafe_divisor(cost, sizes, assumptions)
     if unsafe is not None:
         divisor, because = unsafe
@@ -65,5 +68,6 @@ def _values(size: Size, count: int) -> Sequence[int]:
 
 
 def _refused(cost: Expr, because: str, *help: str) -> PartitionError:
-    what = f"cannot take {format_expr(cost)} as a cost"
+    text = format_expr(cost)
+    what = f"cannot take {text if len(text) <= _LONGEST else f'{text[:_LONGEST]}…'} as a cost"
     return PartitionError("schedule", what, because=because, help=help)

@@ -108,7 +108,7 @@ def read_classes(line: Line, text: str) -> Iterator[tuple[tuple[int, int], int, 
     for part in text.split(", "):
         one = re.fullmatch(r"(\d+)\.\.(\d+): (\d+(?: \d+)*)", part)
         if one is None:
-            line.refuse(f"{part!r} is no range of heights", "1..6: 64 32 16")
+            line.refuse(f"{part!r} is not a range of heights", "1..6: 64 32 16")
         heights = line.sizes(one[3])
         yield (line.size(one[1]), line.size(one[2])), heights[0], heights
 

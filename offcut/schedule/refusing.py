@@ -16,6 +16,7 @@ from offcut.schedule.decisions import (
     Cover,
     Fuse,
     Level,
+    Order,
     Primitive,
     Schedule,
     Separate,
@@ -23,6 +24,7 @@ from offcut.schedule.decisions import (
     Staging,
     each_decision,
     primitive_of,
+    stages_in,
 )
 from offcut.schedule.text import Decision, format_decision, lines_of
 
@@ -138,18 +140,25 @@ def _decision_of(schedule: Schedule, refused: TargetError | PartitionError) -> P
     steps = list(each_decision(schedule.steps))
     if refused.refused.endswith("without a standstill"):
         return next((step for step in steps if isinstance(step, At) and step.depth > 1), None)
+    own = [step for step in steps if refused.stage in stages_in(step)]
+    if refused.op == "sync":
+        kinds = Order, Bind, At, Split  # what says when instances run, and on which units
+        return next((s for kind in kinds for s in own[::-1] if isinstance(s, kind)), None)
     about = re.match(r"(?:alloc |buffer )?(\w+)", refused.at)
     if about is None:
         return None
     if refused.at.startswith("tile "):
         name = refused.refused.partition("cannot cover a tile by ")[2]
-        alike = [step for step in steps if isinstance(step, Cover) and step.microkernel == name]
+        covers = [step for step in steps if isinstance(step, Cover)]
+        alike = [step for step in covers if step in own or step.microkernel == name]
         return alike[0] if len(alike) == 1 else None
     if refused.at.startswith("for "):
         unit = refused.refused.rpartition(" on ")[2]
         binds = [step for step in steps if isinstance(step, Bind) and step.unit == unit]
-        return binds[0] if len({step.axis for step in binds}) == 1 else None
-    if isinstance(refused, PartitionError):
+        loop = refused.at.split()[1]
+        mine = [step for step in own if isinstance(step, Bind) and step.axis == loop]
+        return mine[0] if mine else binds[0] if len({step.axis for step in binds}) == 1 else None
+    if isinstance(refused, PartitionError) and not refused.at.startswith("alloc "):
         return None
     name = about[1]
     words = {*re.findall(r"\w+", refused.because)}
@@ -168,7 +177,7 @@ def _decision_of(schedule: Schedule, refused: TargetError | PartitionError) -> P
     ]
     if refused.refused.startswith("cannot lay"):
         return next((s for s in places if isinstance(s, Staging) and s.layout is not None), None)
-    if refused.refused.startswith("cannot keep"):
+    if refused.refused.startswith(("cannot keep", "cannot place")):
         return places[-1] if places else None
     return covers[-1] if covers else None
 

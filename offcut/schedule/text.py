@@ -190,7 +190,7 @@ def _read_step(block: LineBlock) -> Step:
         return _READERS[word](block.alone())
     if word == "choose":
         return _read_choose(block)
-    return block.line.refuse("it is no decision", ", ".join((*_READERS, "choose")))
+    return block.line.refuse("it is not a decision", ", ".join((*_READERS, "choose")))
 
 
 def _read_split(line: Line) -> Split:
@@ -216,7 +216,7 @@ def _read_level(line: Line, text: str) -> Level:
         text,
     )
     if found is None:
-        line.refuse(f"{text!r} is no level of tiles", *shown)
+        line.refuse(f"{text!r} is not a level of tiles", *shown)
     tail, tile, fits, heights, by, classes = found.groups()
     if by is not None:
         read = tuple(read_classes(line, classes))
@@ -304,7 +304,7 @@ def _read_axes(line: Line, text: str) -> Iterator[tuple[str, Expr]]:
     for part in re.split(r", (?=\w+(?: = |, |$))", text) if text else ():
         axis, sign, value = part.partition(" = ")
         if not axis.isidentifier():
-            line.refuse(f"{part!r} is no axis", "u = 2*y + r")
+            line.refuse(f"{part!r} is not an axis", "u = 2*y + r")
         yield axis, read_expr(line, value, "index") if sign else Var(axis)
 
 
@@ -326,7 +326,7 @@ def _read_pairs(line: Line, text: str) -> Iterator[tuple[str, str]]:
     for part in text.split(", ") if text else ():
         one, sign, other = part.partition("=")
         if not sign or not one or not other:
-            line.refuse(f"{part!r} is no pair of names", "i=ii")
+            line.refuse(f"{part!r} is not a pair of names", "i=ii")
         yield one, other
 
 
@@ -379,10 +379,9 @@ def _read_choose(block: LineBlock) -> Choose:
 
 
 def _read_option(block: LineBlock) -> Alternative:
-    found = block.line.match(
-        r"option (\S+)(?: costs (.+))?", "option small", "option small costs 1e-09*float64(n)"
-    )
-    cost = None if found[2] is None else read_expr(block.line, found[2], "float64")
+    shown = "option small costs 1e-09*float64(n)"
+    found = block.line.match(r"option (\S+)(?: costs (.+))?", "option small", shown)
+    cost = None if found[2] is None else read_expr(block.line, found[2], "float64", shown)
     steps = []
     for inner in block.inside:
         step = _read_step(inner)

@@ -35,7 +35,7 @@ class Outcome(Enum):
     OK = "ok"  # its results are right, and it was timed
     REFUSED = "refused"  # it is not legal, or the target does not take it: in words
     WRONG = "wrong"  # a result is not what the program means
-    CRASHED = "crashed"  # its process ended, or Python raised what is no refusal
+    CRASHED = "crashed"  # its process ended, or Python raised what is not a refusal
     HUNG = "hung"  # it was silent for longer than it may be
     OUT_OF_MEMORY = "out_of_memory"  # it asked for more than it may have
 

@@ -87,9 +87,9 @@ def _from_json(lines: IO[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
         try:
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise _BadLine(number, f"it is no JSON: {error}") from None
+            raise _BadLine(number, f"it is not JSON: {error}") from None
         if not isinstance(found, dict):
-            raise _BadLine(number, "it is no JSON object")
+            raise _BadLine(number, "it is not a JSON object")
         yield number, found
 
 

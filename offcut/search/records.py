@@ -385,7 +385,7 @@ def _said(file: Path, op: str) -> Iterator[None]:
 
 def _row(record: Record) -> tuple[Any, ...]:
     if not isinstance(record, Record):
-        raise OffcutError("records", f"cannot add {record!r}", because="it is no Record")
+        raise OffcutError("records", f"cannot add {record!r}", because="it is not a Record")
     values = plain(record) | {
         "sizes": json.dumps(dict(sorted(record.sizes.items()))),
         "created": float(record.created),

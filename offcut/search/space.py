@@ -47,12 +47,13 @@ from offcut.schedule import (
     is_of_loops,
     loop_cuts,
     loop_name,
+    nests_in,
     nests_of,
     parts_of,
     restaged,
     split_of,
 )
-from offcut.search.fusion_choices import Leaves, Tree, nests_in
+from offcut.search.fusion_choices import Leaves, Tree
 from offcut.search.nest_space import Chosen, NestSpace
 from offcut.search.variant_space import forms_of, plain_cuts, tile_forms
 
@@ -259,7 +260,7 @@ class Space:
         raise DescribeError(
             "tune",
             f"cannot search around a schedule of {schedule.name}",
-            because="it is no point of the space",
+            because="it is not a point of the space",
             help=("space.first", "space.sample(rng)", "space.neighbours(point)"),
         )
 

@@ -43,7 +43,7 @@ def check_options(
     fields = table.get("machine_fields", {})
     if not isinstance(fields, Mapping):
         example = "machine_fields = {dram = {bytes_per_cycle = 16.0}}"
-        raise refusal(f"{at}.machine_fields", f"{fields!r} is no table", example)
+        raise refusal(f"{at}.machine_fields", f"{fields!r} is not a table", example)
     for name in ("reassociate", "hiding", "replan"):
         if not isinstance(table.get(name, True), bool):
             raise refusal(f"{at}.{name}", f"{table[name]!r} is neither true nor false")
@@ -64,7 +64,7 @@ def _tune_arguments(
     """Return what ``tune = {…}`` says as plain data, and as arguments of `oc.tune`; digests of what it names go to `identity`."""
     if not isinstance(table, Mapping):
         example = 'tune = {explorer = "anneal", trials = 64}'
-        raise refusal(at, f"{table!r} is no table", example)
+        raise refusal(at, f"{table!r} is not a table", example)
     check_keys(table, TUNE, at)
     stated: dict[str, Any] = {
         "explorer": text_of(table, "explorer", at, "anneal"),

@@ -133,12 +133,12 @@ def definition_of(
     check_keys(table, ("study", "operators", "contenders", "goals", "short"), file.name)
     head = table.get("study", {})
     if not isinstance(head, Mapping):
-        raise refusal(f"{file.name}, study", "it is no table", '[study]\nname = "layers"')
+        raise refusal(f"{file.name}, study", "it is not a table", '[study]\nname = "layers"')
     at = f"{file.name}, study"
     check_keys(head, HEAD, at)
     name = text_of(head, "name", at, file.stem)
     if not re.fullmatch(r"[\w.-]+", name) or not name.strip("."):
-        raise refusal(f"{at}.name", f"{name!r} is no name of a folder", f'name = "{file.stem}"')
+        raise refusal(f"{at}.name", f"{name!r} is not a name of a folder", f'name = "{file.stem}"')
     threads = whole_of(head, "threads", at, 1, 1)
     for key, example in (
         ("operators", 'einsum = "mk,kn->mn"'),

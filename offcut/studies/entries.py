@@ -102,10 +102,10 @@ def expand_table(table: Mapping[str, Any], at: str) -> Iterator[dict[str, Any]]:
         return
     example = 'each = {strategy = ["cut", "mask"]}'
     if not isinstance(each, Mapping) or not each:
-        raise refusal(f"{at}.each", f"{each!r} is no table of lists", example)
+        raise refusal(f"{at}.each", f"{each!r} is not a table of lists", example)
     for key, values in each.items():
         if not isinstance(values, list) or not values:
-            raise refusal(f"{at}.each.{key}", f"{values!r} is no list of values", example)
+            raise refusal(f"{at}.each.{key}", f"{values!r} is not a list of values", example)
     base = text_of(table, "name", at)
     for values in itertools.product(*each.values()):
         one = deepcopy(common)

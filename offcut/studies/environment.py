@@ -38,7 +38,7 @@ GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 def environment() -> dict[str, Any]:
     """Return what a measurement depends on, as plain data without anything that changes while a study runs.
 
-    ``commit`` is that of the folder that offcut is imported from, "" where it is no working tree.
+    ``commit`` is that of the folder that offcut is imported from, "" where it is not a working tree.
     """
     import llvmlite.binding as llvm
 

@@ -47,7 +47,7 @@ def text_of(table: Mapping[str, Any], key: str, at: str, default: str = "") -> s
     """
     value = table.get(key, default)
     if not isinstance(value, str):
-        raise refusal(f"{at}.{key}", f"{value!r} is no text", f'{key} = "{default or "…"}"')
+        raise refusal(f"{at}.{key}", f"{value!r} is not text", f'{key} = "{default or "…"}"')
     return value
 
 
@@ -63,7 +63,7 @@ def number_of(table: Mapping[str, Any], key: str, at: str, default: float, least
         or not least <= value < math.inf
     ):
         raise refusal(
-            f"{at}.{key}", f"{value!r} is no number from {least:g} on", f"{key} = {default:g}"
+            f"{at}.{key}", f"{value!r} is not a number from {least:g} on", f"{key} = {default:g}"
         )
     return value
 
@@ -75,7 +75,7 @@ def whole_of(table: Mapping[str, Any], key: str, at: str, default: int, least: i
     """
     value = table.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        because = f"{value!r} is no whole number from {least} on"
+        because = f"{value!r} is not a whole number from {least} on"
         raise refusal(f"{at}.{key}", because, f"{key} = {default}")
     return value
 

@@ -22,9 +22,8 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import COMBINED, Expr, Load
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import For, If, Kind, Let, Program, Stmt, Store
-from offcut.core.text.c_expressions import OR, PRODUCT, UNARY, CExpressions, Dialect
+from offcut.core.text.c_expressions import OR, PRODUCT, UNARY, CExpressions, CStatements, Dialect
 from offcut.core.text.c_keywords import LIBRARY, is_word
-from offcut.core.text.c_statements import CStatements
 from offcut.core.text.printer import format_head
 from offcut.errors import DescribeError
 from offcut.experiment.contraction import Array
@@ -109,7 +108,7 @@ class _PythonExpressions(CExpressions):
     def function(self, op: str, dtype: str) -> str:
         name = super().function(op, "float64")
         if not hasattr(math, name):
-            raise no_text(op, "it is no function of Python's math")
+            raise no_text(op, "it is not a function of Python's math")
         return f"math.{name}"
 
     def literal(self, value: int | float, dtype: str) -> str:

@@ -93,7 +93,7 @@ def _operator(kind: str, table: Mapping[str, Any], at: str, folder: Path) -> Ope
         }
         axes, points = axes_of(extents, f"{at}.sizes"), points_of(extents)
     else:
-        raise refusal(f"{at}.sizes", f"{sizes!r} is no table", "sizes = {m = [1, 7], k = 64}")
+        raise refusal(f"{at}.sizes", f"{sizes!r} is not a table", "sizes = {m = [1, 7], k = 64}")
     try:
         workload, identity = _workload(kind, table, axes, at, folder)
     except OffcutError as error:
@@ -126,7 +126,9 @@ def _operator(kind: str, table: Mapping[str, Any], at: str, folder: Path) -> Ope
 def _listed(vectors: Sequence[Any], at: str) -> tuple[dict[str, Values], tuple[Point, ...]]:
     """Return the axes and the points of sizes that are given as a list of vectors, ``[{m = 1, k = 64}, …]``, all alike."""
     if not vectors or not all(isinstance(one, Mapping) and one for one in vectors):
-        raise refusal(at, "it is no list of vectors", "sizes = [{m = 1, k = 64}, {m = 7, k = 80}]")
+        raise refusal(
+            at, "it is not a list of vectors", "sizes = [{m = 1, k = 64}, {m = 7, k = 80}]"
+        )
     if any(set(one) != set(vectors[0]) for one in vectors):
         raise refusal(
             at, "its vectors have different axes", "sizes = [{m = 1, k = 64}, {m = 7, k = 80}]"
@@ -162,7 +164,7 @@ def _ranges(
     """Return the extents of the fixed axes, and the least and the greatest extent of those that are swept."""
     bounds = table.get("bounds", {})
     if not isinstance(bounds, Mapping):
-        raise refusal(f"{at}.bounds", f"{bounds!r} is no table", "bounds = {m = 4096}")
+        raise refusal(f"{at}.bounds", f"{bounds!r} is not a table", "bounds = {m = 4096}")
     for name in bounds:
         if name not in axes:
             listed = f"the axes are {', '.join(axes)}"
@@ -203,11 +205,11 @@ def _constants(
     given = table["constants"]
     if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
         raise refusal(
-            f"{at}.constants", f"{given!r} is no list of names", f"constants = {[*inputs][1:]}"
+            f"{at}.constants", f"{given!r} is not a list of names", f"constants = {[*inputs][1:]}"
         )
     for name in given:
         if name not in inputs or name in free:
-            because = "its shape depends on a swept size" if name in free else "it is no input"
+            because = "its shape depends on a swept size" if name in free else "it is not an input"
             raise refusal(
                 f"{at}.constants", f"{name!r} cannot be a constant: {because}", ", ".join(inputs)
             )
@@ -387,7 +389,7 @@ def _own(
 def _table_of(table: Mapping[str, Any], key: str, at: str, example: str) -> Mapping[str, Any]:
     value: Mapping[str, Any] = table.get(key, {})
     if not isinstance(value, Mapping):
-        raise refusal(f"{at}.{key}", f"{value!r} is no table", example)
+        raise refusal(f"{at}.{key}", f"{value!r} is not a table", example)
     return value
 
 

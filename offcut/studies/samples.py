@@ -111,7 +111,7 @@ def _samples(file: Path) -> Iterator[Sample]:
         try:
             yield _sample(json.loads(line))
         except (ValueError, TypeError) as error:
-            because = f"line {number} is no sample: {error}"
+            because = f"line {number} is not a sample: {error}"
             raise refusal(
                 file.name, because, f"remove the line {number}", what="cannot read the samples"
             ) from error
@@ -123,7 +123,7 @@ def _sample(fields: Any) -> Sample:
     Raises TypeError or ValueError where they are none.
     """
     if not isinstance(fields, dict):
-        raise TypeError("it is no object")
+        raise TypeError("it is not an object")
     made: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
     }

@@ -32,7 +32,7 @@ def shorten(definition: Definition, table: Any, at: str) -> Definition:
     Raises DescribeError for another key, and where nothing stays.
     """
     if not isinstance(table, Mapping):
-        raise refusal(at, f"{table!r} is no table", "[short]\npoints = 3")
+        raise refusal(at, f"{table!r} is not a table", "[short]\npoints = 3")
     check_keys(table, KEYS, at)
     points = whole_of(table, "points", at, POINTS, 1)
     operators = [

@@ -77,7 +77,7 @@ def read_values(given: Any, at: str, folder: Path) -> Values:
         return _of_range(str(given["range"]), whole_of(given, "points", at, POINTS, 2), at)
     if isinstance(given, Mapping) and given:
         return _weighted(given, at)
-    raise refusal(at, f"{given!r} are no sizes", *EXAMPLES)
+    raise refusal(at, f"{given!r} are not sizes", *EXAMPLES)
 
 
 def points_of(values: Mapping[str, Values]) -> tuple[Point, ...]:
@@ -131,7 +131,7 @@ def _weighted(given: Mapping[str, Any], at: str) -> Values:
     weights: dict[int, float] = {}
     for key, weight in given.items():
         if not re.fullmatch(r"[0-9]{1,10}", str(key)):
-            raise refusal(at, f"{key!r} is no extent", *EXAMPLES)
+            raise refusal(at, f"{key!r} is not an extent", *EXAMPLES)
         if (
             isinstance(weight, bool)
             or not isinstance(weight, int | float)
@@ -167,7 +167,7 @@ def _of_csv(file: Path, column: str, at: str) -> Values:
                 (reader.line_num, line) for line in reader if line and not line[0].startswith("#")
             ]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        because = getattr(error, "strerror", None) or "it is no CSV file in UTF-8"
+        because = getattr(error, "strerror", None) or "it is not a CSV file in UTF-8"
         raise refusal(
             at, f"{file.name}: {because}", *EXAMPLES, what="cannot read the sizes"
         ) from error
@@ -192,7 +192,7 @@ def _of_csv(file: Path, column: str, at: str) -> Values:
     for number, line in numbered[named:]:
         text_here = line[position].strip() if position < len(line) else ""
         if not re.fullmatch(r"[0-9]{1,10}", text_here):
-            raise refusal(at, f"{file.name}, line {number}: {text_here!r} is no whole number")
+            raise refusal(at, f"{file.name}, line {number}: {text_here!r} is not a whole number")
         extents.append(_extent(int(text_here), f"{at} ({file.name}, line {number})"))
     if not extents:
         raise refusal(at, f"{file.name} has no line with a size")
@@ -202,6 +202,6 @@ def _of_csv(file: Path, column: str, at: str) -> Values:
 def _extent(value: Any, at: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
         raise refusal(
-            at, f"{value!r} is no size: sizes are whole numbers from 1 to 2**31 - 1", *EXAMPLES
+            at, f"{value!r} is not a size: sizes are whole numbers from 1 to 2**31 - 1", *EXAMPLES
         )
     return value

@@ -174,7 +174,7 @@ class Campaign:
             found = tuple(islice(self.explorer.propose(self.space, seen, rng, wanted), wanted))
         for one in found:
             if not isinstance(one, Schedule):
-                raise refused(f"cannot try {one!r}", "it is no schedule")
+                raise refused(f"cannot try {one!r}", "it is not a schedule")
             if one.name != self.space.first.name:
                 raise refused(
                     f"cannot try a schedule of {one.name}", f"it is not of {self.space.first.name}"

@@ -67,7 +67,7 @@ def read_sizes(texts: Sequence[str]) -> dict[str, range | list[int]]:
         name, _, values = (part.strip() for part in text.partition("="))
         numbers = [int(number) for number in re.findall(r"\d+", values)]
         if not name or not re.fullmatch(r"\d+(,\d+)*|\d+:\d+(:\d+)?", values):
-            because = "it is no name with a list or a range of whole numbers from 0 on"
+            because = "it is not a name with a list or a range of whole numbers from 0 on"
         elif name in found:
             because = f"--sizes {name}=… came before"
         elif ":" in values and numbers[2:] == [0]:
@@ -103,7 +103,7 @@ def _values(size: Size, name: str, given: Any, points: int) -> dict[int, float]:
         given = given if given.step > 0 else given[::-1]
         given = sample(given, points) if len(given) > points else given
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise _refused(given, "it is no list, range, pair or mapping", at=f"sizes of {name}")
+        raise _refused(given, "it is not a list, range, pair or mapping", at=f"sizes of {name}")
     values: dict[int, float] = {}
     for value in given:
         values[_allowed(size, name, value)] = values.get(value, 0.0) + 1.0
@@ -123,7 +123,7 @@ def _allowed(size: Size, name: str, value: Any) -> int:
 def _within(size: Size, name: str, value: Any) -> int:
     found = whole(value)
     if found is None:
-        raise _refused(value, "it is no whole number", at=f"sizes of {name}")
+        raise _refused(value, "it is not a whole number", at=f"sizes of {name}")
     if not size.min <= found <= size.max:
         because = f"{name} is from {size.min} to {size.max}"
         raise _refused(value, because, at=f"sizes of {name}")

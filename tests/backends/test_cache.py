@@ -232,7 +232,7 @@ def test_a_folder_that_is_asked_for_and_cannot_be_made_is_refused(
         str(refused.value)
         == f"""\
 OFFCUT_CACHE: cannot keep code in {tmp_path / where}
-  because  it is no folder, and none can be made there: {reason}
+  because  it is not a folder, and none can be made there: {reason}
   help     OFFCUT_CACHE=another folder, or off"""
     )
 

@@ -460,7 +460,7 @@ def test_what_is_no_folder_is_refused(folder: Any) -> None:
         doubled().export(folder)
     assert str(error.value) == (
         f"export: cannot write into {folder!r}\n"
-        "  because  it is no path of a folder\n"
+        "  because  it is not a path of a folder\n"
         '  help     kernel.export("build")'
     )
 

@@ -309,7 +309,7 @@ def test_what_is_no_file_of_this_version_or_machine_is_refused_in_words(
     assert "embedded null byte" in refusal(tmp_path / "a\0b")
     (tmp_path / "empty").write_bytes(b"")
     assert "it is damaged" in refusal(tmp_path / "empty")
-    with pytest.raises(oc.DescribeError, match="it is no path"):
+    with pytest.raises(oc.DescribeError, match="it is not a path"):
         oc.load(7)  # type: ignore[arg-type]
     with pytest.raises(oc.DescribeError, match="cannot write"):
         file[1].save(tmp_path / "nowhere" / "layer.offcut")

@@ -62,7 +62,7 @@ PROGRAMS = {
         f"""\
 compile: cannot run a statement for vta on the host
   at       T[i] = A[i] * 2
-  because  A[i] * 2 is no element
+  because  A[i] * 2 is not an element
   help     {COPIES}
   help     {COMPUTES}""",
     ),
@@ -164,8 +164,16 @@ LINES = {
         """\
 cover: cannot run 'gemm_8x8x8'
   at       line 17: cover S at i gemm_8x8x8(j=j, p=k)
-  because  it is no microkernel of the target, and no declared instruction: did you mean gemm_1x16x16?
+  because  it is neither a microkernel of the target nor a declared instruction: did you mean gemm_1x16x16?
   help     decl_tensor_intrin(computation, lowering)""",
+    ),
+    "lanes of a processor": (
+        ("cover S at i gemm_1x16x16(j=j, p=k)", "cover S vectors"),
+        """\
+cover: cannot cover S vectors
+  at       line 17: cover S vectors
+  because  vectors are the lanes of a processor; units of vta run words by their instructions
+  help     gemm_1x16x16, gemm_reset, alu_add, alu_subtract, alu_multiply, alu_min, alu_max, alu_divide, alu_modulo, alu_shr, alu_shl, alu_negate, alu_absolute, alu_cut, alu_copy, alu_fill, load_inputs, load_weights, load_accumulators, store_outputs""",
     ),
     "another operation": (
         ("gemm_1x16x16(j=j, p=k)", "alu_max(j=j)"),
@@ -204,7 +212,7 @@ cover: cannot run S from i inwards by gemm_1x16x16
         """\
 cover: cannot run S from i inwards by gemm_1x16x16
   at       line 17: cover S at i gemm_1x16x16(j=j, p=z)
-  because  z is no loop of its tile
+  because  z is not a loop of its tile
   help     its loops are i, j, k""",
     ),
     "an array that it does not access": (
@@ -254,7 +262,7 @@ compile: cannot find the words of a statement
   because  W_wgt begins at 8, and a word has 16 elements
   help     tiles of multiples of 16 along j""",
     ),
-    "heights that are no words": (
+    "heights that are not words": (
         ("split Y.j guard 16", "split Y.j balance 16"),
         """\
 compile: cannot find the words of a statement
@@ -299,7 +307,7 @@ at: cannot take i as an axis
         """\
 cover: cannot run S from i inwards by gemm_1x16x16
   at       line 17: cover S at i gemm_1x16x16(j=j, p=k)
-  because  k is no loop of its tile
+  because  k is not a loop of its tile
   help     its loops are i, j""",
     ),
     "a stage inside of what an instruction runs": (
@@ -406,7 +414,7 @@ SLOW_LINES = (
     "words along another axis",
     "another operation",
     "a tile that moves back",
-    "heights that are no words",
+    "heights that are not words",
     "sums that lie in main memory",
     "more windows than there is room",
 )
@@ -689,6 +697,6 @@ def test_streams_are_of_machines_of_queues() -> None:
         kernel.streams(n=3)
     assert str(refused.value) == (
         "streams: cannot give the instructions of Y\n"
-        "  because  cpu is no machine of queues\n"
+        "  because  cpu is not a machine of queues\n"
         '  help     oc.compile(…, target="vta")'
     )

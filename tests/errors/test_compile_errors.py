@@ -209,7 +209,7 @@ compile: cannot take a constant with extent 1
         """\
 compile: cannot take a constant with extent 6
   at       E, axis 0
-  because  even = 6 is no multiple of 4""",
+  because  even = 6 is not a multiple of 4""",
     ),
     "an extent that a call cannot check": (
         lambda: oc.compile(oc.parse(LEAST)),

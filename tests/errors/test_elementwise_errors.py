@@ -46,20 +46,20 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.add(Z, 0.5),
         "add: cannot take y=0.5\n"
         "  at       Z: int32[n, 24]\n"
-        "  because  it is no int32, and a number takes the element type of the tensor\n"
+        "  because  it is not a value of int32, and a number takes the element type of the tensor\n"
         '  help     cast(Z, "float32")',
     ),
     "an integer that is too large": (
         lambda: ops.subtract(2**31, Z),
         "subtract: cannot take x=2147483648\n"
         "  at       Z: int32[n, 24]\n"
-        "  because  it is no int32, and a number takes the element type of the tensor",
+        "  because  it is not a value of int32, and a number takes the element type of the tensor",
     ),
     "a text": (
         lambda: ops.minimum(A, "1"),  # type: ignore[arg-type]
         "minimum: cannot take y='1'\n"
         "  at       A: float32[n, 24]\n"
-        "  because  it is no float32, and a number takes the element type of the tensor",
+        "  because  it is not a value of float32, and a number takes the element type of the tensor",
     ),
     "a quotient of integers": (
         lambda: ops.divide(Z, 2),
@@ -116,7 +116,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "an end that is NaN": (
         lambda: ops.clip(A, low=float("nan")),
-        "clip: cannot take low=nan\n  at       A: float32[n, 24]\n  because  NaN is no end",
+        "clip: cannot take low=nan\n  at       A: float32[n, 24]\n  because  NaN is not an end",
     ),
     "a slope that is infinite": (
         lambda: ops.leaky_relu(A, float("inf")),
@@ -144,7 +144,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.logical_and(M, 1),
         "logical_and: cannot take y=1\n"
         "  at       M: bool[n, 24]\n"
-        "  because  it is no bool, and a number takes the element type of the tensor",
+        "  because  it is not a value of bool, and a number takes the element type of the tensor",
     ),
     "a choice by floats": (
         lambda: ops.where(A, A, A),
@@ -160,7 +160,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a choice between numbers that the type does not hold": (
         lambda: ops.where(M, 1.5, 2, "int32"),
-        "where: cannot take x=1.5\n  because  it is no int32",
+        "where: cannot take x=1.5\n  because  it is not a value of int32",
     ),
     "a choice of another type": (
         lambda: ops.where(M, A, 0, "float16"),

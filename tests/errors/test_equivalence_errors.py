@@ -79,7 +79,7 @@ CASES = [
         "more is run than there is",
         CUT,
         CUT.replace("min(4*io + 4, n)", "4*io + 4"),
-        "with n = 1, m = 0, C[1] = 0.0 (io = 0, i = 1) is no instance of the source",
+        "with n = 1, m = 0, C[1] = 0.0 (io = 0, i = 1) is not an instance of the source",
     ),
     (
         "another operator",

@@ -14,7 +14,7 @@ from foreign import Own, product
 
 import offcut as oc
 from offcut import Microkernel, Tensor
-from offcut.backends.cpu.external import verification
+from offcut.backends.cpu.external import declaration
 from offcut.search.children import Ended, Ending
 
 
@@ -55,7 +55,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: _declare(address=0),
         """\
 external_microkernel: cannot call 0
-  because  it is no address of a function
+  because  it is not an address of a function
   help     an int that is not 0
   help     a ctypes function
   help     external.blas("sgemm")""",
@@ -64,7 +64,7 @@ external_microkernel: cannot call 0
         lambda: _declare(address=None),
         """\
 external_microkernel: cannot call None
-  because  it is no address of a function
+  because  it is not an address of a function
   help     an int that is not 0
   help     a ctypes function
   help     external.blas("sgemm")""",
@@ -73,7 +73,7 @@ external_microkernel: cannot call None
         lambda: _declare(address="sgemm"),
         """\
 external_microkernel: cannot call 'sgemm'
-  because  it is no address of a function
+  because  it is not an address of a function
   help     an int that is not 0
   help     a ctypes function
   help     external.blas("sgemm")""",
@@ -272,12 +272,12 @@ def test_a_check_whose_process_ends_before_the_first_call_is_no_verdict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ended = Ended(Ending.CRASHED, because="it was ended by SIGKILL, and so was a second run")
-    monkeypatch.setattr(verification._Function, "run_all", lambda *_: ended)
+    monkeypatch.setattr(declaration._Function, "run_all", lambda *_: ended)
     with pytest.raises(oc.OffcutError) as refused:
         _declare(verify=True)
     assert str(refused.value) == (
         "external_microkernel: cannot check own\n"
         "  because  its process ended before the first call: it was ended by SIGKILL, and so was a second run\n"
         "  help     declare it again, when memory is there\n"
-        f"  help     {verification.UNCHECKED}"
+        f"  help     {declaration.UNCHECKED}"
     )

@@ -76,7 +76,7 @@ def test_a_picture_of_no_format_is_refused(what: str) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
     op, because, help = refusal(WRITES[what], "a.xyz").splitlines()
     assert op == f"{PICTURES[what]}: cannot draw a.xyz"
-    assert because.startswith("  because  xyz is none of ")
+    assert because.startswith("  because  xyz is not one of ")
     assert help == "  help     a.png"
     assert not Path("a.xyz").exists()
 

@@ -178,9 +178,9 @@ def test_a_constant_is_what_it_was_when_it_was_given() -> None:
 
 
 def test_what_is_no_graph_is_refused() -> None:
-    with pytest.raises(DescribeError, match="it is no graph with its constants"):
+    with pytest.raises(DescribeError, match="it is not a graph with its constants"):
         compiled(5)  # type: ignore[arg-type]
-    with pytest.raises(CallError, match="it is no graph with its constants"):
+    with pytest.raises(CallError, match="it is not a graph with its constants"):
         interpreted(5, {})  # type: ignore[arg-type]
     with pytest.raises(ParseError, match="a graph is read from a text"):
         parse_graph(5)  # type: ignore[arg-type]
@@ -268,7 +268,9 @@ def test_a_share_is_from_0_to_1() -> None:
     assert str(refused.value) == (
         "graph: cannot take least_filled=2\n  because  it is a share, from 0 to 1"
     )
-    with pytest.raises(DescribeError, match="cannot compile Graph\n  because  it is no graph with"):
+    with pytest.raises(
+        DescribeError, match="cannot compile Graph\n  because  it is not a graph with"
+    ):
         compiled(made.bound.graph)  # type: ignore[arg-type]
 
 
@@ -294,5 +296,5 @@ def test_a_size_has_facts_that_are_integers() -> None:
         with pytest.raises(DescribeError) as refused:
             Builder().size("n", 0, fact)  # type: ignore[arg-type]
         assert str(refused.value) == (
-            f"graph: cannot declare the size n\n  because  {fact!r} is no integer"
+            f"graph: cannot declare the size n\n  because  {fact!r} is not an integer"
         )

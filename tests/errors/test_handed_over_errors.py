@@ -30,7 +30,7 @@ def inside(*body: Any) -> ir.Program:
 
 NONE_OF_THEM = """\
 {op}: cannot take this program
-  because  a part of it is none of the statements and expressions of offcut.ir
+  because  a part of it is not one of the statements and expressions of offcut.ir
   help     a body is a tuple of statements, an operand an expression"""
 
 PROGRAMS: dict[str, tuple[ir.Program, str]] = {

@@ -75,10 +75,10 @@ learn: cannot read none.sqlite
 
 
 MODELS = {
-    "no JSON": (b"model", "it is no JSON"),
-    "not text": (b"\xff", "it is no JSON"),
-    "something else": (b"[1]", "it is no offcut model 2"),
-    "of another format": (b'{"format": "offcut model 9"}', "it is no offcut model 2"),
+    "no JSON": (b"model", "it is not JSON"),
+    "not text": (b"\xff", "it is not JSON"),
+    "something else": (b"[1]", "it is not an offcut model 2"),
+    "of another format": (b'{"format": "offcut model 9"}', "it is not an offcut model 2"),
     "half of one": (b'{"format": "offcut model 2", "names": []}', "it lacks 'ensemble'"),
 }
 

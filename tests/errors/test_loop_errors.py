@@ -31,7 +31,7 @@ for i in 0:n
         == f"""\
 partition: cannot take tail="{tail}"
   at       loop j
-  because  its bounds 0:i + 1 differ between the rows of a tile, so there is no one rest to treat
+  because  its bounds 0:i + 1 differ between the rows of a tile, so the tail has no single extent
   help     cut, guard and mask treat each row by itself
   help     cut only one of the two loops"""
     )

@@ -292,13 +292,13 @@ def test_what_is_no_toml_is_refused_with_what_its_parser_says(tmp_path: Path) ->
     first, at, because = str(refused.value).splitlines()
     assert first == "target: cannot read the machine mine.toml"
     assert at == f"  at       {path}"
-    assert because.startswith("  because  it is no TOML: ")
+    assert because.startswith("  because  it is not TOML: ")
     assert "line 1" in because
 
 
 def test_a_file_that_is_not_there_and_one_that_is_no_text_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    for because in ("No such file or directory", "it is no text in UTF-8"):
+    for because in ("No such file or directory", "it is not text in UTF-8"):
         with pytest.raises(TargetError) as refused:
             load_machine(path)
         assert str(refused.value) == (
@@ -342,7 +342,7 @@ def test_a_machine_that_is_no_processor_is_not_planned_for_as_one(name: str) -> 
         str(refused.value)
         == f"""\
 target: cannot plan for machine='{name}'
-  because  {load_machine(name).title} is no processor: its description has no [core]
+  because  {load_machine(name).title} is not a processor: its description has no [core]
   help     oc.target("cpu", machine="cascade-lake")"""
     )
     with pytest.raises(oc.TargetError, match=f"cannot interpret for machine='{name}'"):

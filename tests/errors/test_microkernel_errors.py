@@ -41,19 +41,19 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no tensor": ({"computes": 3}, "it computes 3, and no tensor that compute defines"),
     "a predicate along no axis": (
         {"predicates": {"i", "zz"}},
-        "its predicates have zz, which is no axis of it" + HAS_AXES,
+        "its predicates have zz, which is not an axis of it" + HAS_AXES,
     ),
     "bounds of no axis": (
         {"bounds": {"q": 3}},
-        "its bounds have q, which is no axis of it" + HAS_AXES,
+        "its bounds have q, which is not an axis of it" + HAS_AXES,
     ),
     "a repeat of no axis": (
         {"repeats": {"q"}},
-        "its repeats have q, which is no axis of it" + HAS_AXES,
+        "its repeats have q, which is not an axis of it" + HAS_AXES,
     ),
     "an operand that it has not": (
         {"operands": {"W": Place()}},
-        "its operands have W, which is no operand of it\n  help     it has A, B, C",
+        "its operands have W, which is not an operand of it\n  help     it has A, B, C",
     ),
     "no tiles": ({"tiles": ()}, "it has no tiles"),
     "a tile of no rows": (
@@ -70,7 +70,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no tile": (
         {"tiles": (4,)},
-        "4 is no tile\n  help     TileShape((4, 8), cycles=4.0, startup=4.0)",
+        "4 is not a tile\n  help     TileShape((4, 8), cycles=4.0, startup=4.0)",
     ),
     "extents that are none": (
         {"bounds": {"i": (3, 1)}},
@@ -108,7 +108,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "side by side along no axis": (
         {"operands": {"A": Place(beside="q")}},
-        "A lies side by side along q, which is no axis of it",
+        "A lies side by side along q, which is not an axis of it",
     ),
     "a layout of another rank": (
         {"operands": {"A": Place(layout=Layout((("word", (Digit(0, 1, None, 1),)),), (4,)))}},

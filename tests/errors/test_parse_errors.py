@@ -174,6 +174,14 @@ parse: cannot read this literal
   at       line 5, column 3: C[1.5] = 1.0
   because  1.5 is not an integer, and index is wanted here""",
     ),
+    "a literal with a point beside an index": (
+        "C[0] = 1e-9 * float32(n * 0.5)",
+        """\
+parse: cannot read this literal
+  at       line 5, column 27: C[0] = 1e-9 * float32(n * 0.5)
+  because  0.5 is not an integer, and index is wanted here
+  help     float64(n)""",
+    ),
     "an input is written": (
         "A[0, 0] = 1.0",
         """\
@@ -203,7 +211,7 @@ parse: cannot place this line
         """\
 parse: cannot place this line
   at       line 7, column 3: C[i] = 2.0
-  because  its indentation of 2 is none of those around it (0, 4)
+  because  its indentation of 2 is not one of those around it (0, 4)
   help     a block is indented alike, by spaces or by tabs""",
     ),
     "tabs and spaces are mixed": (
@@ -211,7 +219,7 @@ parse: cannot place this line
         """\
 parse: cannot place this line
   at       line 7, column 2: C[i] = 2.0
-  because  its indentation of 1 is none of those around it (0, 2)
+  because  its indentation of 1 is not one of those around it (0, 2)
   help     a block is indented alike, by spaces or by tabs""",
     ),
     "a bracket is not closed": (

@@ -440,9 +440,9 @@ def test_a_promise_between_sizes_brings_an_access_in_bounds() -> None:
 
 
 UNDECIDED = {
-    "an index that is no sum": (lambda i: F[i * i], 2),
+    "an index that is not a sum": (lambda i: F[i * i], 2),
     "a condition on elements": (lambda i: oc.where(F[i] > 3.0, F[i + 1], 0.0), 5),
-    "a condition that is no sum": (lambda i: oc.where(i * n < 5, F[i + 1], 0.0), 1),
+    "a condition that is not a sum": (lambda i: oc.where(i * n < 5, F[i + 1], 0.0), 1),
 }
 
 

@@ -39,7 +39,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
         lambda: update("x", lambda i: x[i]),
         (
             "update: cannot write 'x'\n"
-            "  because  it is no tensor\n"
+            "  because  it is not a tensor\n"
             '  help     B = placeholder((n,), name="B"); update(B, lambda i: B[i] + 1.0)'
         ),
     ),
@@ -152,7 +152,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
         (
             "update: cannot restrict it to where i\n"
             "  at       tensor x\n"
-            "  because  it is no comparison of axes, sizes or elements\n"
+            "  because  it is not a comparison of axes, sizes or elements\n"
             "  help     where=lambda i: (i >= 1) & (i < n - 1)"
         ),
     ),

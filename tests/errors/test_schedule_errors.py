@@ -698,7 +698,7 @@ rfactor: cannot factor ko out of C
     an_instruction_that_is_not_declared: """\
 tensorize: cannot run 'gemm8x8'
   at       axis C.y
-  because  it is no declared instruction
+  because  it is not a declared instruction
   help     decl_tensor_intrin(computation, lowering)""",
     an_instruction_of_another_extent: """\
 tensorize: cannot run C from yi inwards by gemm8x8

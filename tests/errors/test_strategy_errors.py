@@ -67,7 +67,7 @@ partition: cannot cut by mine
     runs_past: """\
 partition: cannot cut by mine
   at       a tile of 8: fixed(8, (extent + 7)//8)
-  because  with an extent of 1, a tile runs iteration 1, which is none
+  because  with an extent of 1, a tile runs iteration 1, which does not exist
   help     tail="cut" runs every iteration once""",
     moves_less: """\
 partition: cannot cut by mine
@@ -148,13 +148,13 @@ IMPOSSIBLE: dict[Callable[..., Iterator[TileRun]], str] = {
     too_high: "with an extent of 9, a tile has 9 instances",
     the_same_for_ever: "it gives more than 64 segments, each of them code of its own",
     infinite: "it gives more than 64 segments, each of them code of its own",
-    nothing_of_it: "it gives 3, which is no segment of the axis that it was given",
-    another_axis: "it gives fixed(8), which is no segment of the axis that it was given",
+    nothing_of_it: "it gives 3, which is not a segment of the axis that it was given",
+    another_axis: "it gives fixed(8), which is not a segment of the axis that it was given",
     raises: "its function raises ValueError: not today",
-    no_height: "a tile of 9 instances is asked for, which is no int from 1 to 8",
-    half_a_height: "a tile of 4.0 instances is asked for, which is no int from 1 to 8",
+    no_height: "a tile of 9 instances is asked for, which is not an int from 1 to 8",
+    half_a_height: "a tile of 4.0 instances is asked for, which is not an int from 1 to 8",
     not_affine: "extent * extent is not quasi-affine: a factor is an int",
-    asks_no_condition: "extent is no condition on axis.extent and axis.remaining",
+    asks_no_condition: "extent is not a condition on axis.extent and axis.remaining",
     squares: "extent * extent is not quasi-affine: a factor is an int",
 }
 
@@ -249,7 +249,7 @@ def gives_a_list(axis: TiledAxis) -> list[TileRun]:
          "  because  a strategy is known by an ASCII identifier\n"
          '  help     @oc.strategy("halve")'),
         ("mine", gives_a_list, "strategy: cannot take gives_a_list as the strategy mine\n"
-         "  because  it is no generator function\n"
+         "  because  it is not a generator function\n"
          "  help     def halve(axis): yield axis.full()"),
     ],
 )  # fmt: skip
@@ -265,7 +265,7 @@ def test_what_cannot_be_registered_is_refused(name: str, function: Any, text: st
         (("ladder", (4, True)), "heights are ints, at least 1", '("ladder", (4, 2, 1))'),
         (("cut", (4,)), "cut does not take 1 heights", ""),
         (("mine", (4,)), "mine does not take 1 heights", ""),
-        (("ladder", 4), "it is no name with a tuple of heights", '("ladder", (4, 2, 1))'),
+        (("ladder", 4), "it is not a name with a tuple of heights", '("ladder", (4, 2, 1))'),
         ("ladder(a)", "there is no such strategy", "did you mean ladder?\n"
          "  help     guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix, mine"),
     ],

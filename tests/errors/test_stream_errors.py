@@ -198,7 +198,7 @@ listing: cannot take 'load'
         """\
 simulate: cannot take (0, 0, 0)
   at       micro-op 0
-  because  it is no MicroOp""",
+  because  it is not a MicroOp""",
     ),
     "half a word": (
         lambda: encode(Finish(tokens=True), VTA),  # type: ignore[arg-type]

@@ -68,7 +68,7 @@ study: cannot read the study
         """\
 study: cannot read the study
   at       study.toml, operators[0].sizes.m
-  because  0 is no size: sizes are whole numbers from 1 to 2**31 - 1
+  because  0 is not a size: sizes are whole numbers from 1 to 2**31 - 1
   help     m = 64
   help     m = [1, 7, 33]
   help     m = "1:512"
@@ -154,7 +154,7 @@ study: cannot take the strategy 'mine:ladder'
         """\
 study: cannot read the study
   at       study.toml, study.seconds_per_cell
-  because  inf is no number from 0.0001 on
+  because  inf is not a number from 0.0001 on
   help     seconds_per_cell = 0.3""",
     ),
     "a line that is no size": (
@@ -162,7 +162,7 @@ study: cannot read the study
         """\
 study: cannot read the study
   at       study.toml, operators[0].sizes.m
-  because  requests.csv, line 5: 'x' is no whole number""",
+  because  requests.csv, line 5: 'x' is not a whole number""",
     ),
     "values of no input": (
         HEAD + DENSE + 'values = {C = "positive"}\n' + AUTO,
@@ -263,7 +263,7 @@ study: cannot compare
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("[1]", "it is no object"),
+        ("[1]", "it is not an object"),
         ('{"cell": 1}', "Sample.__init__() missing 4 required positional arguments"),
         (
             '{"cell": "a", "operator": "d", "sizes": {}, "contender": "c", "seconds": [0]}',
@@ -280,5 +280,5 @@ def test_a_line_that_is_no_sample_is_refused_by_its_number(
         compare(tmp_path, tmp_path)
 
     assert str(refused.value).startswith(
-        f"study: cannot read the samples\n  at       {FILE}\n  because  line 2 is no sample: {why}"
+        f"study: cannot read the samples\n  at       {FILE}\n  because  line 2 is not a sample: {why}"
     )

@@ -80,7 +80,7 @@ tune: cannot tune for 3
         """\
 tune: cannot tune for 2.5
   at       sizes of n
-  because  it is no whole number""",
+  because  it is not a whole number""",
     ),
     "no list": (
         DOUBLED,
@@ -88,7 +88,7 @@ tune: cannot tune for 2.5
         """\
 tune: cannot tune for 4.5
   at       sizes of n
-  because  it is no list, range, pair or mapping""",
+  because  it is not a list, range, pair or mapping""",
     ),
     "an empty list": (
         DOUBLED,
@@ -190,7 +190,7 @@ tune: cannot take progress=3
         {"sizes": {"n": [2]}, "price": 3.0},
         """\
 tune: cannot take price=3.0
-  because  it is no function
+  because  it is not a function
   help     lambda schedule, n: 2e-9 * n""",
     ),
     "a price that raises": (
@@ -269,10 +269,10 @@ tune: cannot tune for a = 9, b = 8
 
 
 READ = {
-    "n": "it is no name with a list or a range of whole numbers from 0 on",
-    "n=1,": "it is no name with a list or a range of whole numbers from 0 on",
+    "n": "it is not a name with a list or a range of whole numbers from 0 on",
+    "n=1,": "it is not a name with a list or a range of whole numbers from 0 on",
     "n=1:2:0": "the range does not advance: its step is 0",
-    "=3": "it is no name with a list or a range of whole numbers from 0 on",
+    "=3": "it is not a name with a list or a range of whole numbers from 0 on",
 }
 
 

@@ -86,7 +86,7 @@ def test_an_operation_that_no_program_says_is_refused_by_its_text() -> None:
         == """\
 offcut-partition: cannot read func.call
   at       func.call @print(%a) : (f32) -> ()
-  because  it is no loop, condition, access or scalar operation"""
+  because  it is not a loop, condition, access or scalar operation"""
     )
 
 
@@ -108,7 +108,7 @@ def test_a_step_that_no_literal_says_is_refused() -> None:
         == """\
 offcut-partition: cannot read scf.for
   at       scf.for %i = %c0 to %n step %s
-  because  its step is no positive literal of type index"""
+  because  its step is not a positive literal of type index"""
     )
 
 
@@ -179,13 +179,13 @@ TAILS = """
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"tile": "i:8"}, "tile='i:8'\n  because  'i:8' is no loop and its tile" + TILES),
-        ({"tile": "i=-1"}, "tile='i=-1'\n  because  'i=-1' is no loop and its tile" + TILES),
-        ({"tile": "=8"}, "tile='=8'\n  because  '=8' is no loop and its tile" + TILES),
+        ({"tile": "i:8"}, "tile='i:8'\n  because  'i:8' is not a loop and its tile" + TILES),
+        ({"tile": "i=-1"}, "tile='i=-1'\n  because  'i=-1' is not a loop and its tile" + TILES),
+        ({"tile": "=8"}, "tile='=8'\n  because  '=8' is not a loop and its tile" + TILES),
         ({"tile": "i=8,i=4"}, "tile='i=8,i=4'\n  because  it says two tiles of i" + TILES),
         (
             {"tile": -1},
-            "tile=-1\n  because  -1 is no tile: one is from 1 on, and 0 leaves a loop as it is"
+            "tile=-1\n  because  -1 is not a tile: one is from 1 on, and 0 leaves a loop as it is"
             + TILES,
         ),
         (
@@ -198,7 +198,7 @@ TAILS = """
         ),
         (
             {"tile": "i=8", "tail": "i=cut,mask"},
-            "tail='i=cut,mask'\n  because  'mask' is no loop and its strategy" + TAILS,
+            "tail='i=cut,mask'\n  because  'mask' is not a loop and its strategy" + TAILS,
         ),
         (
             {"tile": "i=8", "tail": "i=cut,i=mask"},

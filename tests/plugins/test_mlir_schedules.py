@@ -150,7 +150,10 @@ REFUSALS = {
         "with n = 1, m = 1, acc[i, j] += A[i, p] * B[p, j] at i = 0, j = 0, p = 0 writes what the instance "
         "i = 0, j = 0, p = 1 overwrites",
     ),
-    "cover acc at j nothing": ("line 2: cover acc at j nothing", "it is no declared instruction"),
+    "cover acc at j nothing": (
+        "line 2: cover acc at j nothing",
+        "it is not a declared instruction",
+    ),
 }
 
 
@@ -206,7 +209,7 @@ def test_a_loop_may_carry_its_schedule_and_an_option_has_no_line_breaks() -> Non
     OffcutPartition().apply(context(), module)
     assert str(module) == told != str(parsed(PRODUCT))
     lines[-3] = "  } {offcut.schedule = 3 : i64}"
-    with pytest.raises(PassFailedException, match="it is no text"):
+    with pytest.raises(PassFailedException, match="it is not text"):
         OffcutPartition().apply(context(), parsed("\n".join(lines)))
 
 

@@ -44,7 +44,7 @@ def test_tensors_that_are_not_what_they_say_are_refused_by_name() -> None:
         refusal(proto)
         == """\
 from_onnx: cannot take one node of g
-  because  initializer w: it is no float32[3]: cannot reshape array of size 4 into shape (3,)"""
+  because  initializer w: it is not of float32[3]: cannot reshape array of size 4 into shape (3,)"""
     )
     proto = added()
     proto.graph.initializer[0].data_type = 99

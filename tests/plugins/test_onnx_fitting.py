@@ -246,7 +246,7 @@ def test_an_axis_that_is_taken_apart_is_of_a_number() -> None:
         str(refused.value)
         == """\
 from_onnx: cannot take one node of g
-  because  SplitToSequence parts: an extent that is split in parts of one size is n, which is no number
+  because  SplitToSequence parts: an extent that is split in parts of one size is n, which is not a number
   help     from_onnx(…, sizes={…}) where a call never changes n"""
     )
     x = drawn(1, 4, 2)

@@ -48,7 +48,9 @@ def test_a_transform_of_known_frames_in_any_batch(inverse: int, onesided: int, l
 
 
 def test_a_transform_of_any_extent_is_refused() -> None:
-    with pytest.raises(oc.DescribeError, match="an extent of a transform is m, which is no number"):
+    with pytest.raises(
+        oc.DescribeError, match="an extent of a transform is m, which is not a number"
+    ):
         oc.from_onnx(parsed("g (float[3, m, 2] x) => (float[?, ?, ?] y) { y = DFT(x) }"))
 
 

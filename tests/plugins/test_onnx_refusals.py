@@ -74,7 +74,7 @@ from_onnx: cannot take int
   help     from_onnx("model.onnx")"""
     )
     with pytest.raises(
-        oc.DescribeError, match="cannot read 3 bytes\n  because  it is no ONNX model"
+        oc.DescribeError, match="cannot read 3 bytes\n  because  it is not an ONNX model"
     ):
         oc.from_onnx(b"abc")
     with pytest.raises(
@@ -86,11 +86,11 @@ from_onnx: cannot take int
 @pytest.mark.parametrize(
     ("name", "because"),
     [
-        ("value", "the name b'\\xe9alue' is no text in UTF-8"),
-        ("total", "the name b'\\xe9otal' is no text in UTF-8"),
-        ("graph", "the name b'\\xe9raph' is no text in UTF-8"),
-        ("Elu", "b'\\xe9lu' mid: the name b'\\xe9lu' is no text in UTF-8"),
-        ("alpha", "Elu mid: the name b'\\xe9lpha' is no text in UTF-8"),
+        ("value", "the name b'\\xe9alue' is not text in UTF-8"),
+        ("total", "the name b'\\xe9otal' is not text in UTF-8"),
+        ("graph", "the name b'\\xe9raph' is not text in UTF-8"),
+        ("Elu", "b'\\xe9lu' mid: the name b'\\xe9lu' is not text in UTF-8"),
+        ("alpha", "Elu mid: the name b'\\xe9lpha' is not text in UTF-8"),
     ],
 )
 def test_a_name_that_is_no_text_is_refused(name: str, because: str) -> None:
@@ -229,7 +229,7 @@ def test_an_output_that_is_a_sequence_is_refused_as_one() -> None:
         str(refused.value)
         == """\
 from_onnx: cannot take one node of g
-  because  output y: it is no tensor of numbers, but of texts, or a sequence
+  because  output y: it is not a tensor of numbers, but of texts, or a sequence
   help     tensors"""
     )
 
@@ -370,7 +370,7 @@ LOOP = """g (float[n] x, float[n] stop) => (float[n] y) <bool on = {{1}}, int64 
         (
             "n",
             "Identity (going)",
-            "the trip count is n, which is no number\n"
+            "the trip count is n, which is not a number\n"
             "  help     from_onnx(…, sizes={…}) where a call never changes n",
         ),
         (
@@ -401,7 +401,7 @@ def test_a_scan_over_a_size_is_refused_and_the_size_is_not_guessed() -> None:
         str(refused.value)
         == """\
 from_onnx: cannot take one node of g
-  because  Scan last: the number of steps is n, which is no number
+  because  Scan last: the number of steps is n, which is not a number
   help     from_onnx(…, sizes={…}) where a call never changes n"""
     )
     assert oc.from_onnx(parsed(HEAD + text), sizes={"n": 2}, threads=1).graph.inputs

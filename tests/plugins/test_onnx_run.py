@@ -77,9 +77,9 @@ def test_a_model_that_is_no_file_is_refused_in_the_words_of_the_command(tmp_path
         ),
         (
             ["--size", "batch=x"],
-            "run: cannot read --size batch=x\n  because  'x' is no whole number from 0 on\n  help     --size batch=3\n",
+            "run: cannot read --size batch=x\n  because  'x' is not a whole number from 0 on\n  help     --size batch=3\n",
         ),
-        (["--input", "x"], "run: cannot read --input x\n  because  it is no name=value\n"),
+        (["--input", "x"], "run: cannot read --input x\n  because  it is not a name=value\n"),
         (
             ["--input", "x=none.npy"],
             "run: cannot read none.npy\n  because  No such file or directory\n"
@@ -138,7 +138,7 @@ def test_an_input_that_no_call_changes_is_given_as_a_constant(tmp_path: Path) ->
     refused = run(app, [*given, "to"])
     assert (refused.exit_code, refused.stderr) == (
         2,
-        "run: cannot read --constant to\n  because  it is no name=value\n"
+        "run: cannot read --constant to\n  because  it is not a name=value\n"
         "  help     --constant x=x.npy\n  help     --constant inputs.npz\n",
     )
 
@@ -170,7 +170,7 @@ def test_sums_run_as_the_file_has_them_where_that_is_asked(tmp_path: Path) -> No
         ),
         (
             ["--input", "x={0}/x.csv"],
-            "run: cannot read {0}/x.csv\n  because  it is no file of numbers that numpy saved\n"
+            "run: cannot read {0}/x.csv\n  because  it is not a file of numbers that numpy saved\n"
             "  help     numpy.save('{0}/x.csv', array)\n",
         ),
         (

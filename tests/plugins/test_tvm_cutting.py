@@ -232,7 +232,7 @@ def of_no_shape(c: T.handle) -> None:
 REFUSED = [
     (
         of_no_shape,
-        "tvm: cannot read the name n\n  because  it is no extent of a parameter, and no loop's",
+        "tvm: cannot read the name n\n  because  it is neither an extent of a parameter nor a loop's",
     ),
     (
         truncated,
@@ -240,7 +240,7 @@ REFUSED = [
         "  because  a quotient that truncates is not one that floors",
     ),
     (on_threads, "tvm: cannot read the loop i\n  because  an index of the hardware runs it"),
-    (of_a_scalar, "tvm: cannot read the parameter m\n  because  it is no array"),
+    (of_a_scalar, "tvm: cannot read the parameter m\n  because  it is not an array"),
 ]
 
 
@@ -254,7 +254,7 @@ def test_what_cannot_be_read_is_refused_with_its_text(function: Any, text: str) 
 def test_what_is_no_function_is_refused() -> None:
     with pytest.raises(DescribeError) as refused:
         plugin.read(3)
-    assert str(refused.value) == "tvm: cannot read 3\n  because  it is no PrimFunc"
+    assert str(refused.value) == "tvm: cannot read 3\n  because  it is not a PrimFunc"
 
 
 def test_a_cut_whose_quotients_tvm_would_compute_too_early_is_not_written() -> None:

@@ -138,7 +138,7 @@ def test_a_function_may_carry_its_schedule() -> None:
 
 
 def test_a_text_that_is_no_schedule_and_tiles_beside_one_are_refused_at_once() -> None:
-    with pytest.raises(ParseError, match="it is no decision"):
+    with pytest.raises(ParseError, match="it is not a decision"):
         plugin.partition_pass(schedule="schedule main\nsplt x")
     with pytest.raises(DescribeError, match="tiles are beside it"):
         plugin.partition_pass(tile={"i": 4}, schedule="schedule main\nbind C.i thread")

@@ -131,15 +131,15 @@ MISFITS = [
     ),
     (
         (zeros(3, 12, dtype="float64"), zeros(12, 21), zeros(3, 21)),
-        "argument 1 of product is no row-major float32[n, 12] on the CPU",
+        "argument 1 of product is not a row-major float32[n, 12] on the CPU",
     ),
     (
         (zeros(3, 12), zeros(21, 12).T, zeros(3, 21)),
-        "argument 2 of product is no row-major float32[12, 21] on the CPU",
+        "argument 2 of product is not a row-major float32[12, 21] on the CPU",
     ),
     (
         (zeros(3, 12), 7, zeros(3, 21)),
-        "argument 2 of product is no row-major float32[12, 21] on the CPU",
+        "argument 2 of product is not a row-major float32[12, 21] on the CPU",
     ),
 ]
 

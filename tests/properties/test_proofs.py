@@ -193,7 +193,7 @@ def mutant(p: Partition, old: str, new: str) -> Program:
             "mask",
             "where i < n",
             "where i < n + 1",
-            "with n = 1, C[1, 0] = 0.0 (i = 1, j = 0) is no instance of the source",
+            "with n = 1, C[1, 0] = 0.0 (i = 1, j = 0) is not an instance of the source",
         ),
         (
             "cut",

@@ -167,7 +167,7 @@ let wide in 0:2 = {value}
 
 @pytest.mark.parametrize("block", ["-1 if fits 5", "x if fits 3", "4 if fits"])
 def test_what_is_no_block_is_refused_as_one(block: str) -> None:
-    with pytest.raises(oc.ParseError, match="is no level of tiles"):
+    with pytest.raises(oc.ParseError, match="is not a level of tiles"):
         oc.Schedule.parse(schedule_of(block))
 
 

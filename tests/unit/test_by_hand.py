@@ -431,7 +431,7 @@ at: cannot compute AL at D.i
         """\
 cover: cannot run 'nothing8x8'
   at       line 5: cover C at ji nothing8x8
-  because  it is no microkernel of the target, and no declared instruction
+  because  it is neither a microkernel of the target nor a declared instruction
   help     decl_tensor_intrin(computation, lowering)""",
     ),
     "an instruction that computes something else": (
@@ -608,7 +608,7 @@ def test_what_a_target_decides_is_not_applied_by_hand() -> None:
 def test_an_instruction_may_be_given_in_place_of_being_declared() -> None:
     given, s = example("an instruction")
     renamed = oc.Schedule.parse(str(s.schedule).replace("vrelu8", "other8"))
-    with pytest.raises(oc.PartitionError, match="no declared instruction"):
+    with pytest.raises(oc.PartitionError, match="not a declared instruction"):
         oc.create_schedule(given).apply(renamed)
     other = replace(relu(), name="other8")
     again = oc.create_schedule(given).apply(renamed, [other])

@@ -530,7 +530,7 @@ def test_a_picture_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         "  because  Is a directory\n"
         '  help     kernel.cost().plot("cost.png")'
     )
-    with pytest.raises(oc.CallError, match=r"nothing is none of .*\n  help     .*/cost\.png$"):
+    with pytest.raises(oc.CallError, match=r"nothing is not one of .*\n  help     .*/cost\.png$"):
         dense().cost().plot(tmp_path / "cost.nothing")
 
 

@@ -138,7 +138,10 @@ def test_the_default_model_is_taken_where_it_is_and_one_that_is_damaged_is_not()
     pair().save(model_path("cpu"))
     assert said(price(None)) == "the closed form, corrected by default.json"
     model_path("cpu").write_text("{}", encoding="utf-8")
-    assert said(price("learned")) == "the closed form; not by default.json: it is no offcut model 2"
+    assert (
+        said(price("learned"))
+        == "the closed form; not by default.json: it is not an offcut model 2"
+    )
 
 
 @needs_xgboost
@@ -380,7 +383,7 @@ learn: cannot read none.json
         None,
         """\
 tune: cannot take price=3
-  because  it is no function
+  because  it is not a function
   help     lambda schedule, n: 2e-9 * n""",
     ),
 }

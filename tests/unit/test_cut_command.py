@@ -79,7 +79,7 @@ prove: the emitted program does not compute what the source does
             ["--tile", "i"],
             """\
 cut: cannot read --tile i
-  because  it is no name=value
+  because  it is not a name=value
   help     --tile i=14
   help     --tile i=64,16
 """,
@@ -88,7 +88,7 @@ cut: cannot read --tile i
             ["--tile", "i=x"],
             """\
 cut: cannot read --tile i=x
-  because  'x' is no whole number from 0 on
+  because  'x' is not a whole number from 0 on
   help     --tile i=8
 """,
         ),
@@ -113,7 +113,7 @@ cut: cannot read --tile i=4,
             ["--tile", "i=-4"],
             """\
 cut: cannot read --tile i=-4
-  because  '-4' is no whole number from 0 on
+  because  '-4' is not a whole number from 0 on
   help     --tile i=8
 """,
         ),
@@ -171,7 +171,7 @@ def test_what_cannot_be_read_is_refused(gemm: Path, asked: list[str], text: str)
             ["--tile", "i=x"],
             """\
 check: cannot read --tile i=x
-  because  'x' is no whole number from 0 on
+  because  'x' is not a whole number from 0 on
   help     --tile i=8
 """,
         ),
@@ -179,7 +179,7 @@ check: cannot read --tile i=x
             ["--tile", "i=4", "--tail", "=mask"],
             """\
 check: cannot read --tail =mask
-  because  it is no name=value
+  because  it is not a name=value
   help     --tail i=balance
 """,
         ),
@@ -204,11 +204,11 @@ def test_check_refuses_in_its_own_name(gemm: Path, asked: list[str], text: str) 
     [
         (
             "n",
-            "cut: cannot read --at n\n  because  it is no name=value\n  help     --at n=29\n",
+            "cut: cannot read --at n\n  because  it is not a name=value\n  help     --at n=29\n",
         ),
         (
             "n=x",
-            "cut: cannot read --at n=x\n  because  'x' is no whole number from 0 on\n"
+            "cut: cannot read --at n=x\n  because  'x' is not a whole number from 0 on\n"
             "  help     --at n=29\n",
         ),
     ],
@@ -247,7 +247,7 @@ def test_only_programs_are_compared() -> None:
         str(refused.value)
         == """\
 prove_equal: cannot compare 'program gemm\\nsize n in 0:100\\nsize m in 0:100\\nsize K in 0…
-  because  it is no loop program
+  because  it is not a loop program
   help     parse(text)
   help     partition(…).loops"""
     )

@@ -38,5 +38,5 @@ def test_a_refusal_shows_an_array_by_its_shape() -> None:
         oc.ops.relu(np.ones((40, 40)))
     assert str(refused.value).splitlines()[:2] == [
         "relu: cannot take x = an array of shape (40, 40)",
-        "  because  it is no tensor",
+        "  because  it is not a tensor",
     ]

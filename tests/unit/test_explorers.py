@@ -223,7 +223,7 @@ tune: cannot take explorer='annealing'
         3,
         """\
 tune: cannot take explorer=3
-  because  it is no name, no function, and has no method propose
+  because  it is neither a name nor a function, and has no method propose
   help     anneal, beam, evolution, exhaustive, gradient, random, tree
   help     a function of (space, seen, rng, count)""",
     ),

@@ -147,6 +147,6 @@ def test_what_is_no_number_of_processes_is_refused(
         compiled(layers(), 1)
     assert str(refused.value) == (
         f"OFFCUT_PROCESSES: cannot compile in {asked!r} processes\n"
-        "  because  it is no number from 1 on\n"
+        "  because  it is not a number from 1 on\n"
         "  help     OFFCUT_PROCESSES=1 starts none"
     )

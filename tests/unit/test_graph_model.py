@@ -434,7 +434,7 @@ def test_arrays_by_keyword_and_what_is_no_pass_are_refused() -> None:
     assert refused.value.because == "what is named beside the arrays is a size"
     for passes, because in (
         ([lambda bound: None], "it gives NoneType"),
-        ("fold", "it is no function"),
+        ("fold", "it is not a function"),
     ):
         with pytest.raises(DescribeError, match="as a pass") as refusal:
             compiled(made.bound, passes=passes)  # type: ignore[arg-type]

@@ -170,7 +170,7 @@ split: cannot split j by the height of ii
         """\
 split: cannot split j by the height of io
   at       line 3: split C.j ladder by io 1..3: 8 4 as jo ji
-  because  io is no loop inside of tiles
+  because  io is not a loop inside of tiles
   help     a loop inside of the tiles of a split before, and a range for each height of these""",
     ),
     "sizes of another strategy": (

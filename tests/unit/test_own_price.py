@@ -121,7 +121,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         3.0,
         """\
 compile: cannot take price=3.0
-  because  it is no function
+  because  it is not a function
   help     lambda loops: 2e-9 * n""",
     ),
     "no cost": (
@@ -136,7 +136,7 @@ compile: cannot take 'cheap' as the price of {way}
         lambda loops: 2e-9 * oc.dim("m"),
         """\
 compile: cannot take 2e-09 * float64(m) as the price of {way}
-  because  a cost is told by the sizes alone, which are n""",
+  because  it reads m, and a cost is told by the sizes alone, which are n""",
     ),
     "below 0 at a size": (
         lambda loops: 2e-9 * (oc.dim("n") - 5),

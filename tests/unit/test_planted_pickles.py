@@ -45,7 +45,7 @@ def nearest_machine(data: bytes, folder: Path) -> None:
 
 def expected_results(data: bytes, folder: Path) -> None:
     facade.expected_results_file(folder, 0).write_bytes(data)
-    with pytest.raises(pickle.UnpicklingError, match="is no class of data"):
+    with pytest.raises(pickle.UnpicklingError, match="is not a class of data"):
         facade.expected_results(folder, 0)
 
 
@@ -127,7 +127,7 @@ def test_a_pickle_of_data_names_classes_alone(name: str) -> None:
     module, function = name.split()
     planted = b"\x80\x04" + _text(module) + _text(function) + b"\x93."
 
-    with pytest.raises(pickle.UnpicklingError, match="is no class of data"):
+    with pytest.raises(pickle.UnpicklingError, match="is not a class of data"):
         unpickle(planted)
 
 

@@ -173,7 +173,7 @@ def test_a_model_corrects_cost_and_plan_once_within_what_it_was_learned_from(
     assert "not by new.json: it helps nobody" in kernel.plan(n=13).notes
     (tmp_path / "bad.json").write_text("{}")
     monkeypatch.setenv("OFFCUT_MODEL", str(tmp_path / "bad.json"))
-    assert kernel.cost(n=13).correction == "not by bad.json: it is no offcut model 2"
+    assert kernel.cost(n=13).correction == "not by bad.json: it is not an offcut model 2"
     replace(pair, names=("mine", *names[1:])).save(tmp_path / "other.json")
     monkeypatch.setenv("OFFCUT_MODEL", str(tmp_path / "other.json"))
     assert kernel.cost(n=13).factor == 1.0

@@ -244,9 +244,9 @@ def edited(**changes: Any) -> str:
 @pytest.mark.parametrize(
     ("line", "because"),
     [
-        ("{", "it is no JSON: "),
-        ("[" * 100_000, "it is no JSON: "),
-        ("[1]", "it is no JSON object"),
+        ("{", "it is not JSON: "),
+        ("[" * 100_000, "it is not JSON: "),
+        ("[1]", "it is not a JSON object"),
         (edited(seed="gone"), "it lacks seed"),
         (edited(more=1), "it has more"),
         (

@@ -69,7 +69,7 @@ def test_a_cache_that_cannot_be_a_folder_says_why(
     file.touch()
     monkeypatch.setenv("OFFCUT_CACHE", str(file / "under"))
 
-    assert section(report.report(), "cache")["folder"].startswith("refused: it is no folder")
+    assert section(report.report(), "cache")["folder"].startswith("refused: it is not a folder")
 
 
 def test_a_folder_in_the_home_of_the_user_names_nobody(

@@ -359,7 +359,7 @@ COSTS = {
     "float64(z)": """\
 schedule: cannot take float64(z) as a cost
   at       line 3: option ladder costs float64(z)
-  because  a cost is told by the sizes alone, which are n""",
+  because  it reads z, and a cost is told by the sizes alone, which are n""",
     "float64(n) - 2.5": """\
 schedule: cannot take float64(n) - 2.5 as a cost
   at       line 3: option ladder costs float64(n) - 2.5
@@ -579,8 +579,17 @@ parse: cannot read a schedule
         """\
 parse: cannot read a schedule
   at       line 2: skew i 4
-  because  it is no decision
+  because  it is not a decision
   help     split, fuse, order, at, stage, inline, rfactor, bind, cover, separate, choose""",
+    ),
+    "a literal with a point beside a size": (
+        "schedule C\nchoose\n  option a costs 1e-9*n\n    bind C.i thread",
+        """\
+parse: cannot read a schedule
+  at       line 3: option a costs 1e-9*n
+  because  cannot read this literal: 1e-09 is not an integer, and index is wanted here
+  help     float64(n)
+  help     option small costs 1e-09*float64(n)""",
     ),
     "a nest that does not run": (
         "schedule C\nnest C",

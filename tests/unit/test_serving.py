@@ -177,8 +177,8 @@ def test_a_request_is_answered_by_the_protocol() -> None:
 REFUSED: dict[str, tuple[Any, str]] = {
     "no JSON": (b"{", "Expecting property name"),
     "no end of lists": (b"[" * 100_000, "lists and objects are nested too deep"),
-    "NaN": (body(1, data=[np.nan, 1, 1]), "NaN is no number of JSON"),
-    "an infinity": (body(1, data=[1, -np.inf, 1]), "-Infinity is no number of JSON"),
+    "NaN": (body(1, data=[np.nan, 1, 1]), "NaN is not a number of JSON"),
+    "an infinity": (body(1, data=[1, -np.inf, 1]), "-Infinity is not a number of JSON"),
     "a number beyond its type": (
         body(1, data=[1e39, 1, 1]),
         "x has an element beyond the range of FP32",
@@ -216,7 +216,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "too many rows": (body(65), "each input has the same 1…64 rows as its first axis"),
     "what JSON cannot say of the result": (
         body(1, data=[3e38, 1, 1]),
-        "the output y has NaN or an infinity, which are no numbers of JSON",
+        "the output y has NaN or an infinity, which are not numbers of JSON",
     ),
 }
 

@@ -202,7 +202,7 @@ def test_what_is_no_point_is_refused() -> None:
         str(refused.value)
         == """\
 tune: cannot search around a schedule of softmax_A
-  because  it is no point of the space
+  because  it is not a point of the space
   help     space.first
   help     space.sample(rng)
   help     space.neighbours(point)"""

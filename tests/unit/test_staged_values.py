@@ -119,7 +119,7 @@ schedule: cannot stage exp(W[u, v]) for C
     "stage value exp(W[u + 1, v]) for C as E(u = k - 1, v = j)": """\
 stage_value: cannot stage exp(W[u + 1, v]) along u = k - 1
   at       stage C
-  because  that is no sum of loops that begins at 0 or above, and ends at one place at each size
+  because  that is not a sum of loops that begins at 0 or above, and ends at one place at each size
   help     loops of C: i, j, k""",
     "stage value exp(W[u, v]) for C as A(u = k, v = j)": """\
 schedule: cannot call an array A
@@ -288,7 +288,7 @@ REFUSED_CONSTANTS = {
     "an input": (
         CONVERTED.replace("constant W", "input W"),
         BINDING,
-        "W is no constant, which could be converted when it is bound",
+        "W is not a constant, which could be converted when it is bound",
         "W_float32",
     ),
     "another value": (

@@ -236,7 +236,7 @@ REJECTED = {
         "each = {strategy = []}\n",
         "study: cannot read the study\n"
         "  at       study.toml, contenders[0].each.strategy\n"
-        "  because  [] is no list of values\n"
+        "  because  [] is not a list of values\n"
         '  help     each = {strategy = ["cut", "mask"]}',
     ),
     "tune": (

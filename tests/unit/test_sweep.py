@@ -174,7 +174,7 @@ def test_every_way_of_torch_computes_the_reference(text: str) -> None:
     [
         (
             ["--k", "x"],
-            "sweep: cannot read --k x\n  because  'x' is no whole number from 0 on\n"
+            "sweep: cannot read --k x\n  because  'x' is not a whole number from 0 on\n"
             "  help     --k 768",
         ),
         (
@@ -202,7 +202,7 @@ def test_an_axis_needs_one_whole_number(arguments: list[str], text: str) -> None
         (["mk,kn", "--sizes", "m=1"], "it has no '->'"),
         (["mk,kn->mn", "--sizes", "m=0", "--k", "2", "--n", "2"], "size 0 has no work to time"),
         (["mk,kn->mn", "--sizes", "m=1", "--k", "2"], "the axis 'n' has no size"),
-        (["mk,kn->mn", "--sizes", "m=1", "--k", "two"], "'two' is no whole number from 0 on"),
+        (["mk,kn->mn", "--sizes", "m=1", "--k", "two"], "'two' is not a whole number from 0 on"),
     ],
 )
 def test_the_command_prints_a_refusal_and_exits_with_2(arguments: list[str], says: str) -> None:

@@ -399,7 +399,7 @@ def test_an_explorer_that_proposes_no_schedule_is_refused(tmp_path: Path) -> Non
         == """\
 tune: cannot try 'schedule C'
   at       explorer mine
-  because  it is no schedule
+  because  it is not a schedule
   help     space.sample(rng)
   help     space.neighbours(point)"""
     )
@@ -553,7 +553,7 @@ def test_a_process_that_is_killed_loses_nothing_that_it_measured(tmp_path: Path)
     [
         (lambda space, seen, rng, count: 1 / 0, "it raised ZeroDivisionError: division by zero"),
         (lambda space, seen, rng, count: None, "it raised TypeError"),
-        (lambda space, seen, rng, count: ["x"], "it is no schedule"),
+        (lambda space, seen, rng, count: ["x"], "it is not a schedule"),
         (lambda space, seen, rng, count: [Schedule("zz", ())], "it is not of C"),
     ],
 )

@@ -116,7 +116,7 @@ class AcceleratorSpec:
             raise TargetError(
                 "target",
                 f"cannot plan for machine={machine.name!r}",
-                because=f"{machine.title} is no machine of queues: its description has no [control]",
+                because=f"{machine.title} is not a machine of queues: its description has no [control]",
                 help=('oc.target("vta")',),
             )
         queues = {Unit(queue.name): queue for queue in machine.queue}

@@ -151,7 +151,7 @@ class _Checker:
         """Check that rows of an array that is copied in boxes begin at whole cells."""
         buffer = self.program.buffer(name)
         if not has_whole_rows(buffer.shape, buffer.dtype, self.program.sizes):
-            because = f"rows of {name} are no multiple of {CELL} bytes"
+            because = f"rows of {name} are not a multiple of {CELL} bytes"
             raise self.refused(tile, because, "a copy of rows: copy_rows, cp_async_rows")
 
     def terms(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from offcut.backends.gpu.boxes import CELL, accesses, is_box_copy
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays
+from offcut.core.accesses import accessed_arrays, last_stored
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, Var, substitute
 from offcut.core.program import Alloc, Program, Stmt, Tile, blocks
@@ -56,7 +56,7 @@ class _Cells:
         item = ITEM_BYTES[self.program.buffer(name).dtype]
         for what, elements in (("begin at element", index), ("are as long as", pitch)):
             if ix.known_divisor(substitute(elements, self.multiples)) * item % CELL:
-                raise PartitionError(
+                refused = PartitionError(
                     "compile",
                     f"cannot copy cells of {CELL} bytes of {name}",
                     at=format_head(tile),
@@ -66,6 +66,8 @@ class _Cells:
                         "copy_rows, which moves element by element",
                     ),
                 )
+                refused.stage = last_stored(tile)
+                raise refused
 
 
 __all__ = ["check_cells"]

@@ -232,7 +232,7 @@ def check_arithmetic(text: str, names: Sequence[str]) -> None:
             case ast.Call(ast.Name(), _, []):
                 pass
             case _ if not isinstance(node, _ARITHMETIC):
-                raise ValueError(f"{text!r} is no arithmetic of {', '.join(names)}")
+                raise ValueError(f"{text!r} is not arithmetic of {', '.join(names)}")
 
 
 def _parameter(fields: Mapping[str, Any]) -> Parameter:

@@ -68,7 +68,7 @@ def compile_cubin(
         log = _text(op, nvrtc, program)
         if int(status) == _COMPILATION:
             line = next((one for one in log.splitlines() if "error" in one), log)
-            raise InternalError(f"{op}: the text is no CUDA C++ of {architecture}: {line.strip()}")
+            raise InternalError(f"{op}: the text is not CUDA C++ of {architecture}: {line.strip()}")
         if int(status) != _SUCCESS:
             raise TargetError(
                 op,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from offcut.backends.gpu.launch_statements import launch_statements
 from offcut.backends.gpu.registers import GROUP_THREADS
 from offcut.backends.gpu.units import SHARED
+from offcut.core.accesses import last_stored
 from offcut.core.program import COUNTED_UNITS, Alloc, Program, Stmt, Tile, walk
 from offcut.core.text.printer import format_head
 from offcut.errors import PartitionError
@@ -77,10 +78,12 @@ def check_room(program: Program, bytes: int) -> None:
             )
         if block.threads is None or block.threads > MOST_THREADS:
             takes = "any number" if block.threads is None else block.threads
-            raise PartitionError(
+            refused = PartitionError(
                 "compile",
                 f"cannot launch {program.name}",
                 at=format_head(launch.stmt),
                 because=f"a block has {MOST_THREADS} threads at most, and its warps and load units take {takes}",
                 help=("tiles of fewer warps", "a loop over blocks around"),
             )
+            refused.stage = last_stored(launch.stmt)
+            raise refused

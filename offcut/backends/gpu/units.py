@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from offcut.core.accesses import last_stored
 from offcut.core.analysis import analysis
 from offcut.core.expr import all_loads
 from offcut.core.program import (
@@ -56,7 +57,7 @@ def check_units(program: Program) -> None:
                 "compile",
                 f"cannot keep {name} in {scopes[name]}",
                 at=format_head(stmt),
-                because=f"it is no window there: what {scopes[name]} holds is of one block, and gone when that ends",
+                because=f"it is not a window there: what {scopes[name]} holds is of one block, and gone when that ends",
                 help=(f"at {name} … in {scopes[name]}: a window inside of a loop of its reader",),
             )
     for loop in analysis(program).of(For):
@@ -123,13 +124,15 @@ def _check_nesting(body: Sequence[Stmt], around: For | None) -> None:
             if around is not None and around.unit is not None:
                 here, outer = _NESTED.index(stmt.unit), _NESTED.index(around.unit)
                 if here < outer or (here == outer and stmt.unit != AGENTS.grid):
-                    raise TargetError(
+                    nested = TargetError(
                         "compile",
                         f"cannot run loop {stmt.iter} on {stmt.unit}",
                         at=format_head(stmt),
                         because=f"the loop {around.iter} around it is on {around.unit}, which has no {stmt.unit} of its own",
                         help=(f"{around.iter} on a unit before {stmt.unit}: {', '.join(_NESTED)}",),
                     )
+                    nested.stage = last_stored(stmt)
+                    raise nested
             inner = stmt
         for block in blocks(stmt):
             _check_nesting(block, inner)

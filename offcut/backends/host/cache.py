@@ -58,7 +58,7 @@ def _own(path: Path, named: bool = False) -> Path | None:
             raise TargetError(
                 "OFFCUT_CACHE",
                 f"cannot keep code in {path}",
-                because=f"it is no folder, and none can be made there: {error.strerror}",
+                because=f"it is not a folder, and none can be made there: {error.strerror}",
                 help=("OFFCUT_CACHE=another folder, or off",),
             ) from None
         _warn_once(path, str(error.strerror))

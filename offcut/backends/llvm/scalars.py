@@ -135,7 +135,7 @@ class Scalars:
             case Cast(a, "index") if dtype_of(a) == "index":
                 return self.scalar(a)
             case _:
-                raise InternalError(f"{format_expr(expr)} is no index")
+                raise InternalError(f"{format_expr(expr)} is not an index")
 
     def magnitude(self, expr: Expr) -> str:
         """Return a bound on an index expression that is not negative, in float64."""
@@ -188,7 +188,7 @@ class Scalars:
                     total = self.f.let(f"{op} i1 {total}, {self.holds(arg)}")
                 return total
             case _:
-                raise InternalError(f"{format_expr(expr)} is no condition on indices")
+                raise InternalError(f"{format_expr(expr)} is not a condition on indices")
 
 
 _FAR = 2**62

@@ -41,10 +41,13 @@ class TypedNode:
 class TypeInference(Tokens):
     """What is read of a line, with its literals on the type that is wanted."""
 
-    def typed(self, value: TypedNode, dtype: str, what: str) -> Expr:
-        """`value` as an expression of type `dtype`; its literals take it."""
+    def typed(self, value: TypedNode, dtype: str, what: str, *help: str) -> Expr:
+        """`value` as an expression of type `dtype`; its literals take it.
+
+        help  what would be read where they do not
+        """
         if value.dtype == OPEN and dtype != "bool":
-            return self.of_type(value, dtype)
+            return self.of_type(value, dtype, *help)
         if value.dtype != dtype:
             raise self.mixed(value, dtype, what)
         return value.expr
@@ -64,12 +67,12 @@ class TypeInference(Tokens):
             column=value.column,
         )
 
-    def of_type(self, value: TypedNode, dtype: str) -> Expr:
+    def of_type(self, value: TypedNode, dtype: str, *help: str) -> Expr:
         """`value`, of which nothing is typed yet, with every literal of type `dtype`."""
 
         def rule(expr: Expr) -> Expr:
             if isinstance(expr, Const) and expr.dtype == OPEN:
-                self.check_literal(expr.value, dtype, value.column)
+                self.check_literal(expr.value, dtype, value.column, *help)
                 return Const(expr.value, dtype)
             if isinstance(expr, Select):
                 return Select(expr.condition, rule(expr.then), rule(expr.other))
@@ -88,11 +91,11 @@ class TypeInference(Tokens):
         dtype = "float64" if has_point(value.expr) else "index"
         return self.of_type(value, dtype), dtype
 
-    def check_literal(self, value: int | float, dtype: str, column: int) -> None:
+    def check_literal(self, value: int | float, dtype: str, column: int, *help: str) -> None:
         """Refuse a literal that `dtype` does not hold."""
         because = literal_error(value, dtype)
         if because:
-            raise self.refuse("cannot read this literal", because, column=column)
+            raise self.refuse("cannot read this literal", because, *help, column=column)
 
     def check_division(self, dtype: str, column: int) -> None:
         """Refuse ``/`` of integers and of conditions."""
@@ -123,10 +126,15 @@ class TypeInference(Tokens):
 
     def unified(self, values: tuple[TypedNode, ...], what: str) -> tuple[tuple[Expr, ...], str]:
         """`values` on one element type, that of the first that has one."""
-        dtype = next((value.dtype for value in values if value.dtype != OPEN), OPEN)
-        if dtype == OPEN:
+        first = next((value for value in values if value.dtype != OPEN), None)
+        if first is None:
             return tuple(value.expr for value in values), OPEN
-        return tuple(self.typed(value, dtype, what) for value in values), dtype
+        dtype, help = first.dtype, tuple[str, ...]()
+        if dtype not in FLOATS and any(v.dtype == OPEN and has_point(v.expr) for v in values):
+            from offcut.core.text.printer import format_expr  # which loads this module
+
+            help = (f"float64({format_expr(first.expr)})",)
+        return tuple(self.typed(value, dtype, what, *help) for value in values), dtype
 
 
 def literal_error(value: int | float, dtype: str) -> str:

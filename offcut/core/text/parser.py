@@ -120,7 +120,7 @@ class _Statements(Declarations):
             "cannot place this line",
             "no statement above it takes a block"
             if deeper and self.opens(line)
-            else f"its indentation of {len(line.indent)} is none of those around it ({levels})",
+            else f"its indentation of {len(line.indent)} is not one of those around it ({levels})",
             "a block is indented alike, by spaces or by tabs",
         )
 

@@ -18,7 +18,7 @@ def read_back(program: Program, op: str) -> Program:
         raise ParseError(
             op,
             "cannot take this program",
-            because="a part of it is none of the statements and expressions of offcut.ir",
+            because="a part of it is not one of the statements and expressions of offcut.ir",
             help=("a body is a tuple of statements, an operand an expression",),
         ) from error
     if not same:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import only_reduces
+from offcut.core.accesses import last_stored, only_reduces
 from offcut.core.expr import (
     Binary,
     Compare,
@@ -147,8 +147,7 @@ class _Counter(MicrokernelCounts):
 
     def piece(self, stmt: Stmt, scope: Scope) -> int | None:
         """The piece of a statement outside of tiles: a tile, or a nest that holds none."""
-        stored = [one.buffer for one in statements((stmt,)) if isinstance(one, Store)]
-        stage = stored[-1] if stored else ""
+        stage = last_stored(stmt)
         match stmt:
             case Tile(axes, _, role=role):
                 tile = tuple((axis.iter, extent_of(axis)) for axis in axes)

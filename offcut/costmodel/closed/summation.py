@@ -224,7 +224,7 @@ def greatest(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> E
     ):  # no bound is known of an element: as half-way through the loop
         return ix.maximum(folded(_at(term, name, middle_of(lo, hi))), 0)
     if found is None:
-        raise InternalError(f"{format_expr(term)} is no count")
+        raise InternalError(f"{format_expr(term)} is not a count")
     return ix.maximum(folded(found[1]), 0)
 
 
@@ -316,6 +316,10 @@ def decided(expr: Expr) -> Expr:
             )
         case Compare(op, a, _), (x, y) if dtype_of(a) == "index":
             return ix.compare(op, x, y)
+        case Compare("!=", a, b), _ if (
+            a == b
+        ):  # NaN: as rare as LLVM's BranchProbabilityInfo takes it to be
+            return Const(0, "bool")
         case Logic("not"), (Const(value),):
             return Const(int(not value), "bool")
         case Logic("and" | "or" as op, _), _:

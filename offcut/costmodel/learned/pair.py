@@ -264,9 +264,9 @@ def _read(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise _unread(file, error.strerror or str(error)) from None
     except ValueError:
-        raise _unread(file, "it is no JSON") from None
+        raise _unread(file, "it is not JSON") from None
     if not isinstance(model, dict) or model.get("format") != _FORMAT:
-        raise _unread(file, f"it is no {_FORMAT}")
+        raise _unread(file, f"it is not an {_FORMAT}")
     return model
 
 

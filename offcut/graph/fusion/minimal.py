@@ -51,9 +51,8 @@ from offcut.core.expr import (
     variables,
 )
 from offcut.core.sizes import Dim, quotient
-from offcut.describe.reads import tensors_of
 from offcut.describe.request import Array
-from offcut.describe.tensor import Compute, Tensor
+from offcut.describe.tensor import Compute, Tensor, tensors_of
 from offcut.describe.value import Axis, size_value
 from offcut.graph.fusion.rearrange import rebuilt
 from offcut.graph.fusion.windows import Window, placed, window_of

@@ -61,7 +61,9 @@ def improved(bound: Bound, passes: Sequence[Pass] = DEFAULT) -> Bound:
             raise DescribeError(
                 "graph",
                 f"cannot take {getattr(one, '__name__', repr(one))} as a pass",
-                because=f"it gives {type(made).__name__}" if callable(one) else "it is no function",
+                because=f"it gives {type(made).__name__}"
+                if callable(one)
+                else "it is not a function",
                 help=("a function from a Bound to a Bound, or to the same object",),
             )
         bound = made

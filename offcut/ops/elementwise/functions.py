@@ -15,7 +15,7 @@ from offcut.describe.value import cast as converted
 from offcut.errors import DescribeError
 from offcut.ops.elementwise.joining import Operand, number_of, pointwise
 from offcut.ops.given.naming import Option, named
-from offcut.ops.given.operands import axis_letters, check_dtype, check_result, check_tensor, wider
+from offcut.ops.given.operands import axis_letters, check_result, check_tensor, wider
 
 if TYPE_CHECKING:
     from offcut.core.functions import *  # noqa: F403 - a name for each row
@@ -99,7 +99,7 @@ def _end(label: str, end: Any, x: Tensor) -> float:
     found = number_of("clip", label, end, x.dtype, x)
     if found != found:
         raise DescribeError(
-            "clip", f"cannot take {label}={end!r}", at=repr(x), because="NaN is no end"
+            "clip", f"cannot take {label}={end!r}", at=repr(x), because="NaN is not an end"
         )
     return found
 
@@ -129,8 +129,7 @@ def of_each(
 
     Raises DescribeError where `x` is no tensor of an `allowed` type.
     """
-    check_tensor(op, "x", x)
-    check_dtype(op, "x", x, allowed)
+    check_tensor(op, "x", x, dtypes=allowed)
 
     def at(*axes: Value) -> Value:
         inner = wider(x.dtype) if x.dtype in FLOATS else x.dtype

@@ -98,7 +98,7 @@ def number_of(op: str, label: str, value: Any, dtype: str, beside: Tensor | None
             op,
             f"cannot take {label}={value!r}",
             at="" if beside is None else repr(beside),
-            because=f"it is no {dtype}"
+            because=f"it is not a value of {dtype}"
             + ("" if beside is None else ", and a number takes the element type of the tensor"),
             help=(f'cast({beside.name}, "float32")',) if given and beside is not None else (),
         )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from offcut.core.dtypes import FLOATS, NUMBERS
-from offcut.describe import powers
-from offcut.describe.powers import LARGEST
+from offcut.describe import functions
+from offcut.describe.functions import LARGEST
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
@@ -39,8 +39,8 @@ def power(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
     def at(*axes: Value) -> Value:
         first = cast(element_of(base, shape, axes, dtype), inner)
         if not isinstance(exponent, Tensor):
-            return cast(powers.power(first, exponent), dtype)
+            return cast(functions.power(first, exponent), dtype)
         second = cast(element_of(exponent, shape, axes, dtype), inner)
-        return cast(powers.power(first, second), dtype)
+        return cast(functions.power(first, second), dtype)
 
     return compute(shape, at, name_of("power", name, operands), axis_letters(len(shape)))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from offcut.core.dtypes import FLOATS
+from offcut.core.integers import whole
 from offcut.errors import DescribeError
 
 
@@ -44,6 +45,47 @@ def flag(op: str, label: str, value: Any) -> bool:
 def is_one_of(value: Any, words: Sequence[str]) -> bool:
     """Whether `value` is one of `words`."""
     return isinstance(value, str) and value in words
+
+
+def integer(op: str, label: str, value: Any, least: int) -> int:
+    """Return `value` as an int; raises DescribeError for anything but an int of at least `least`."""
+    found = whole(value)
+    if found is None or found < least:
+        because = f"{label} is an int of at least {least}"
+        raise DescribeError(op, f"cannot take {label}={value!r}", because=because)
+    return found
+
+
+def integers(op: str, label: str, value: Any, axes: int, least: int) -> tuple[int, ...]:
+    """Return `value`, one int for all of so many axes or one for each, as a tuple.
+
+    Raises DescribeError for anything else, or if one is below `least`.
+    """
+    each = several(value)
+    found = [whole(n) for n in ((value,) * axes if each is None else each)]
+    numbers = tuple(n for n in found if n is not None and n >= least)
+    if not len(numbers) == len(found) == axes:
+        because = f"{label} is an int of at least {least}"
+        because += f", or one for each of the {axes} axes" if axes > 1 else ""
+        raise DescribeError(op, f"cannot take {label}={value!r}", because=because)
+    return numbers
+
+
+def finite(op: str, label: str, value: Any, *help: str) -> float:
+    """Return `value` as a float; raises DescribeError for anything but a finite number."""
+    found = number(value)
+    if found is None:
+        because = f"{label} is a finite number"
+        raise DescribeError(op, f"cannot take {label}={value!r}", because=because, help=help)
+    return found
+
+
+def choice(op: str, label: str, value: Any, words: Sequence[str], more: str = "") -> str:
+    """Return `value`; raises DescribeError for anything but one of `words`, behind whose list the text says `more`."""
+    if not is_one_of(value, words):
+        because = f"{label}s are {', '.join(words)}{more}"
+        raise DescribeError(op, f"cannot take {label}={value!r}", because=because)
+    return str(value)
 
 
 def check_float_result(op: str, dtype: Any) -> None:

@@ -8,8 +8,7 @@ from hashlib import blake2s
 from typing import Any, TypeAlias
 
 from offcut.core.integers import whole
-from offcut.describe.reads import tensors_of
-from offcut.describe.tensor import Tensor
+from offcut.describe.tensor import Tensor, tensors_of
 from offcut.ops.given.arguments import several
 
 LONGEST = 48  # characters of a name that an operator makes

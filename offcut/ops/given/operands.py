@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from offcut.core.dtypes import DTYPES, FLOATS
+from offcut.core.dtypes import DTYPES
 from offcut.core.integers import whole
 from offcut.describe.refusals import shown
 from offcut.describe.tensor import Tensor
@@ -56,8 +56,16 @@ def of_operands(made: Tensor, *operands: object) -> Tensor:
     return replace(made, definition=replace(made.definition, operands=given))
 
 
-def check_tensor(op: str, label: str, value: Any, *ranks: int, least: int = 0) -> Tensor:
-    """`value`, a tensor of one of `ranks`, or of rank `least` or more where none is named.
+def check_tensor(
+    op: str,
+    label: str,
+    value: Any,
+    *ranks: int,
+    least: int = 0,
+    shape: Sequence[Any] | None = None,
+    dtypes: Sequence[str] | None = None,
+) -> Tensor:
+    """Return `value`, a tensor of one of `ranks`, or of rank `least` or more if none is named, of a shape and one of element types.
 
     Raises DescribeError for anything else.
     """
@@ -65,7 +73,7 @@ def check_tensor(op: str, label: str, value: Any, *ranks: int, least: int = 0) -
         raise DescribeError(
             op,
             f"cannot take {label} = {shown(value)}",
-            because="it is no tensor",
+            because="it is not a tensor",
             help=('placeholder((n, 768), "float32", name="A")', "compute(…)"),
         )
     rank = len(value.shape)
@@ -77,6 +85,10 @@ def check_tensor(op: str, label: str, value: Any, *ranks: int, least: int = 0) -
             at=repr(value),
             because=f"{label} has {wanted} axes",
         )
+    if shape is not None:
+        check_shape(op, label, value, shape)
+    if dtypes is not None:
+        check_dtype(op, label, value, dtypes)
     return value
 
 
@@ -89,11 +101,6 @@ def check_dtype(op: str, label: str, tensor: Tensor, allowed: Sequence[str]) -> 
             at=repr(tensor),
             because=f"{label} is of {', '.join(allowed)}",
         )
-
-
-def check_floats(op: str, label: str, tensor: Tensor) -> None:
-    """Raises DescribeError where the elements of `tensor` are integers."""
-    check_dtype(op, label, tensor, FLOATS)
 
 
 def check_result(op: str, dtype: str | None, default: str) -> str:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcut.core.dtypes import reduction_start
+from offcut.core.dtypes import FLOATS, reduction_start
 from offcut.describe.functions import max as max_over
 from offcut.describe.functions import reduce_axis, where
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
+from offcut.ops.given.arguments import integers
 from offcut.ops.given.naming import named
-from offcut.ops.given.operands import check_floats, check_tensor, element, wider
+from offcut.ops.given.operands import check_tensor, element, wider
 from offcut.ops.images.convolution import check_layout, window_names
-from offcut.ops.images.window import Pair, pair
+from offcut.ops.images.window import Pair
 from offcut.ops.rearranging.copies import MOST_ALONG
 
 LAYOUTS = ("NCHW", "NHWC")
@@ -64,10 +65,9 @@ class _Windows:
     """The windows of an image, axis by axis."""
 
     def __init__(self, op: str, x: Tensor, size: Pair, layout: str, name: str | None) -> None:
-        check_tensor(op, "x", x, 4)
-        check_floats(op, "x", x)
+        check_tensor(op, "x", x, 4, dtypes=FLOATS)
         last = check_layout(op, layout, LAYOUTS)
-        sizes = pair(op, "size", size, 2, 1)
+        sizes = integers(op, "size", size, 2, 1)
         _check_places(op, x, sizes, last)
         self.x = x
         self.name = named(op, name, [x], ("", sizes, None), ("", layout, "NCHW"))

@@ -14,11 +14,11 @@ from offcut.describe.functions import min as min_over
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
-from offcut.ops.given.arguments import flag
+from offcut.ops.given.arguments import flag, integers
 from offcut.ops.given.naming import Option, named
-from offcut.ops.given.operands import check_dtype, check_floats, check_tensor, element, wider
+from offcut.ops.given.operands import check_dtype, check_tensor, element, wider
 from offcut.ops.images.convolution import check_layout, window_names, within
-from offcut.ops.images.window import Padding, Pair, Window, pair, windows
+from offcut.ops.images.window import Padding, Pair, Window, windows
 from offcut.ops.reductions.reduction import mean
 
 LAYOUTS = ("NCHW", "NHWC")
@@ -125,7 +125,7 @@ def avg_pool2d(
     op = "avg_pool2d"
     given = (window, stride, padding, 1)
     shape, letters, placed, steps, last = _placed(op, x, *given, layout)
-    check_floats(op, "x", x)
+    check_dtype(op, "x", x, FLOATS)
     total = wider(x.dtype)
     padded = flag(op, "count_include_pad", count_include_pad)
     name = named(op, name, [x], *_options(*given, layout), ("inside", padded, True))
@@ -182,7 +182,7 @@ def _placed(
     """Shape and axis names of the result, the windows, their axes, and whether channels are last."""
     check_tensor(op, "x", x, 4)
     last = check_layout(op, layout, LAYOUTS)
-    sizes = pair(op, "window", window, 2, 1)
+    sizes = integers(op, "window", window, 2, 1)
     extents = x.shape[1:3] if last else x.shape[2:]
     placed = windows(op, extents, sizes, sizes if stride is None else stride, padding, dilation)
     places = tuple(one.results for one in placed)

@@ -12,7 +12,7 @@ from offcut.describe.tensor import Tensor
 from offcut.describe.value import Value
 from offcut.ops.given.arguments import flag
 from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_number, check_dtype, check_tensor
+from offcut.ops.given.operands import axis_number, check_tensor
 from offcut.ops.order.lines import Lines
 from offcut.ops.order.ranking import ahead
 from offcut.ops.programs.written import Written
@@ -36,8 +36,7 @@ def merged(
 
     Raises DescribeError where there is no such axis, or `x` is computed.
     """
-    check_tensor("merged", "x", x, least=1)
-    check_dtype("merged", "x", x, NUMBERS)
+    check_tensor("merged", "x", x, least=1, dtypes=NUMBERS)
     position = axis_number("merged", x, axis)
     descending = flag("merged", "descending", descending)
     options = (("axis", position, len(x.shape) - 1), ("descending", descending, False))

@@ -8,7 +8,6 @@ from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.ops.given.naming import named
 from offcut.ops.given.operands import (
-    check_dtype,
     check_shape,
     check_tensor,
     element,
@@ -30,10 +29,8 @@ def grouped_matmul(x: Tensor, w: Tensor, ends: Tensor, *, name: str | None = Non
     """
     op = "grouped_matmul"
     check_tensor(op, "x", x, 2)
-    check_tensor(op, "w", w, 3)
-    check_tensor(op, "ends", ends, 1)
-    check_dtype(op, "w", w, (x.dtype,))
-    check_dtype(op, "ends", ends, ("int32", "int64"))
+    check_tensor(op, "w", w, 3, dtypes=(x.dtype,))
+    check_tensor(op, "ends", ends, 1, dtypes=("int32", "int64"))
     rows, inner = x.shape
     groups, columns = w.shape[0], w.shape[2]
     check_shape(op, "w", w, (groups, inner, columns))

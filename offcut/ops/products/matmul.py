@@ -14,7 +14,6 @@ from offcut.ops.given.naming import named
 from offcut.ops.given.operands import (
     axis_letters,
     beside,
-    check_dtype,
     check_extent,
     check_result,
     check_tensor,
@@ -57,8 +56,7 @@ def matmul(
     transpose_a = flag("matmul", "transpose_a", transpose_a)
     transpose_b = flag("matmul", "transpose_b", transpose_b)
     check_tensor("matmul", "a", a, least=2)
-    check_tensor("matmul", "b", b, least=2)
-    check_dtype("matmul", "b", b, beside(a.dtype))
+    check_tensor("matmul", "b", b, least=2, dtypes=beside(a.dtype))
     inner_a, inner_b = (-2 if transpose_a else -1), (-1 if transpose_b else -2)
     check_extent("matmul", (a, len(a.shape) + inner_a), (b, len(b.shape) + inner_b))
     total = wider(a.dtype)

@@ -10,12 +10,11 @@ from offcut.describe.functions import where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import several
+from offcut.ops.given.arguments import integer, several
 from offcut.ops.given.naming import named
 from offcut.ops.given.operands import (
     axis_letters,
     axis_number,
-    check_dtype,
     check_tensor,
     same_extent,
 )
@@ -41,7 +40,7 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None, *, name: str | None 
             "transpose",
             f"cannot take axes={axes!r}",
             at=repr(x),
-            because=f"it is no permutation of the {rank} axes",
+            because=f"it is not a permutation of the {rank} axes",
         )
     name = named("transpose", name, [x], ("", None if axes is None else tuple(order), None))
     shape = tuple(x.shape[n] for n in order)
@@ -70,8 +69,7 @@ def concat(tensors: Sequence[Tensor], axis: int = 0, *, name: str | None = None)
     first = check_tensor("concat", "tensors[0]", tensors[0], least=1)
     rank, position = len(first.shape), axis_number("concat", first, axis)
     for number, tensor in enumerate(tensors):
-        check_tensor("concat", f"tensors[{number}]", tensor, rank)
-        check_dtype("concat", f"tensors[{number}]", tensor, (first.dtype,))
+        check_tensor("concat", f"tensors[{number}]", tensor, rank, dtypes=(first.dtype,))
         for n in range(rank):
             if n != position and not same_extent(first.shape[n], tensor.shape[n]):
                 raise DescribeError(
@@ -121,7 +119,7 @@ def split_axis(x: Tensor, axis: int, inner: int, *, name: str | None = None) -> 
             "split_axis",
             f"cannot split axis {position} by {inner!r}",
             at=repr(x),
-            because=f"it is no int that divides {extent}",
+            because=f"it is not an int that divides {extent}",
             help=(f'dim("n", multiple_of={inner})',) if good and not extent.is_Integer else (),
         )
     shape = (*x.shape[:position], extent // count, count, *x.shape[position + 1 :])
@@ -148,7 +146,7 @@ def merge_axes(x: Tensor, axis: int, *, name: str | None = None) -> Tensor:
             at=repr(x),
             because="there is none"
             if position == len(x.shape) - 1
-            else f"the next has the extent {x.shape[position + 1]}, which is no int",
+            else f"the next has the extent {x.shape[position + 1]}, which is not an int",
         )
     inner = int(x.shape[position + 1])
     shape = (*x.shape[:position], x.shape[position] * inner, *x.shape[position + 2 :])
@@ -176,22 +174,15 @@ def sliding_windows(
     op = "sliding_windows"
     check_tensor(op, "x", x, least=1)
     position = axis_number(op, x, axis)
-    for label, argument in (("size", size), ("step", step)):
-        number = whole(argument)
-        if number is None or number < 1:
-            raise DescribeError(
-                op,
-                f"cannot take {label}={argument!r}",
-                because=f"{label} is an int of at least 1",
-            )
-    count = (x.shape[position] - int(size)) // int(step) + 1
-    shape = (*x.shape[:position], count, *x.shape[position + 1 :], int(size))
+    size, step = integer(op, "size", size, 1), integer(op, "step", step, 1)
+    count = (x.shape[position] - size) // step + 1
+    shape = (*x.shape[:position], count, *x.shape[position + 1 :], size)
 
     def element(*at: Value) -> Value:
-        place = at[position] * int(step) + at[-1]
+        place = at[position] * step + at[-1]
         return x[(*at[:position], place, *at[position + 1 : -1])]
 
-    options = (("", position, None), ("", int(size), None), ("step", int(step), 1))
+    options = (("", position, None), ("", size, None), ("step", step, 1))
     return compute(shape, element, named(op, name, [x], *options), axis_letters(len(shape)))
 
 

@@ -6,7 +6,7 @@ from offcut.describe.functions import index
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_letters, check_dtype, check_tensor
+from offcut.ops.given.operands import axis_letters, check_tensor
 
 
 def embedding(table: Tensor, ids: Tensor, *, name: str | None = None) -> Tensor:
@@ -18,8 +18,7 @@ def embedding(table: Tensor, ids: Tensor, *, name: str | None = None) -> Tensor:
     Raises DescribeError where ranks or element types do not fit.
     """
     check_tensor("embedding", "table", table, 2)
-    check_tensor("embedding", "ids", ids)
-    check_dtype("embedding", "ids", ids, ("int64", "int32"))
+    check_tensor("embedding", "ids", ids, dtypes=("int64", "int32"))
 
     def row(*at: Value) -> Value:
         return table[index(ids[at[:-1]]), at[-1]]

@@ -15,7 +15,6 @@ from offcut.ops.given.naming import named
 from offcut.ops.given.operands import (
     axis_letters,
     axis_number,
-    check_dtype,
     check_tensor,
     is_one,
     same_extent,
@@ -108,8 +107,7 @@ def take_along_axis(
 def _check(op: str, x: Tensor, indices: Tensor, axis: int) -> int:
     """`axis`, counted from the front."""
     check_tensor(op, "x", x, least=1)
-    check_tensor(op, "indices", indices)
-    check_dtype(op, "indices", indices, INDEX_DTYPES)
+    check_tensor(op, "indices", indices, dtypes=INDEX_DTYPES)
     return axis_number(op, x, axis)
 
 

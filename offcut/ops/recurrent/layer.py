@@ -9,7 +9,7 @@ from offcut.core.program import Kind, Program
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 from offcut.ops.given.arguments import flag
-from offcut.ops.given.operands import check_dtype, check_shape, check_tensor
+from offcut.ops.given.operands import check_shape, check_tensor
 from offcut.ops.programs.written import Written
 
 STATES = ("float32", "float64")
@@ -50,9 +50,9 @@ class Layer:
         self.step = f"{self.steps} - 1 - $t" if backwards else "$t"
         self.lines: list[str] = []
 
-    def local(self, wish: str, width: int, kind: Kind = Kind.LOCAL) -> str:
-        """An array of the step alone: so many columns for each row of the batch."""
-        return self.text.local(wish, self.x.dtype, (self.x.shape[1], width), kind)
+    def local(self, wish: str, width: int, kind: Kind = Kind.LOCAL, dtype: str = "") -> str:
+        """An array of the step alone: so many columns for each row of the batch, of the type of the input by default."""
+        return self.text.local(wish, dtype or self.x.dtype, (self.x.shape[1], width), kind)
 
     def product(self, into: str, given: str | None, weights: str, state: str) -> None:
         """``into = given at the step + state @ weights.T``; without `given`, the product alone."""
@@ -75,6 +75,56 @@ class Layer:
             self.lines.append(
                 f"      {into}[$i, $j] = {given}[{self.step}, $i, $j] + {sums}[$i, $j]"
             )
+
+    def byte_product(self, into: str, weights: str, state: str) -> None:
+        """``into = given at the step + state @ weights.T``, of weights of int8 and a state that is quantized to uint8 by its least and its greatest element.
+
+        In int32, ``sum (q - z) * (r - u) = sum q * r - u * sum q - z * sum (r - u)``; of the last sum the operand `sums` has one for each row of weights.
+        """
+        inner, width = self.states["h"], 4 * self.states["c"]
+        low, high, unit, point = (
+            self.text.local(f"{into}_{wish}", dtype, (1,))
+            for wish, dtype in (
+                *(("low", "float32"), ("high", "float32"), ("unit", "float32")),
+                ("zero", "int32"),
+            )
+        )
+        data = self.local(f"{into}_bytes", inner, dtype="uint8")
+        total = self.local(f"{into}_sum", width, Kind.PRIVATE, "int32")
+        zero, rows = self.given.get("zero"), ""
+        span, start = f"{high}[0] - {low}[0]", f"-{low}[0] / {unit}[0]"
+        near = f"int32(round({state}[$i, $k] / {unit}[0])) + {point}[0]"
+        self.lines += [
+            f"  {low}[0] = 0.0",
+            f"  {high}[0] = 0.0",
+            f"  for $i in 0:{self.batch}",
+            f"    for $k in 0:{inner}",
+            f"      {low}[0] min= {state}[$i, $k]",
+            f"      {high}[0] max= {state}[$i, $k]",
+            f"  {unit}[0] = where({span} > 0.0, ({span}) / 255.0, 1.0)",
+            f"  {point}[0] = int32(round(min(max({start}, 0.0), 255.0)))",
+            f"  for $i in 0:{self.batch}",
+            f"    for $k in 0:{inner}",
+            f"      {data}[$i, $k] = uint8(min(max({near}, 0), 255))",
+        ]
+        if zero is not None:
+            row = self.text.local(f"{into}_rows", "int32", (self.x.shape[1],))
+            self.lines += [
+                f"  for $i in 0:{self.batch}",
+                f"    {row}[$i] = 0",
+                f"    for $k in 0:{inner}",
+                f"      {row}[$i] += int32({data}[$i, $k])",
+            ]
+            rows = f" - {zero}[$j] * {row}[$i]"
+        whole = f"{total}[$i, $j] - {point}[0] * {self.given['sums']}[$j]{rows}"
+        self.lines += [
+            f"  for $i in 0:{self.batch}",
+            f"    for $j in 0:{width}",
+            f"      {total}[$i, $j] = 0",
+            f"      for $k in 0:{inner}",
+            f"        {total}[$i, $j] += int32({data}[$i, $k]) * int32({weights}[$j, $k])",
+            f"      {into}[$i, $j] = {self.given['x']}[{self.step}, $i, $j] + float32({whole}) * ({unit}[0] * {self.given['scale']}[$j])",
+        ]
 
     def element(self, *stores: tuple[str, str]) -> None:
         """``element = value`` one after the other for each element of a state; a state stays past the length of its row."""
@@ -143,8 +193,7 @@ def width_of(op: str, r: Tensor, projection: Tensor | None = None) -> int:
 
 
 def _check(op: str, label: str, given: Tensor, shape: Sequence[Any], x: Tensor) -> None:
-    check_tensor(op, label, given, len(shape))
-    check_dtype(op, label, given, COUNTS if label == "lengths" else STATES)
+    kinds = {"lengths": COUNTS, "sums": ("int32",), "zero": ("int32",), "x": STATES}
+    weights = ("int8",) if label == "r" and given.dtype == "int8" else (x.dtype,)
+    check_tensor(op, label, given, len(shape), dtypes=kinds.get(label, weights))
     check_shape(op, label, given, shape)
-    if label != "lengths":
-        check_dtype(op, label, given, (x.dtype,))

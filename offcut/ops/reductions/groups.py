@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from offcut.core.dtypes import FLOATS
 from offcut.core.integers import whole
 from offcut.describe.functions import reduce_axis, sqrt
 from offcut.describe.functions import sum as sum_over
@@ -15,7 +16,6 @@ from offcut.ops.given.naming import Option, named
 from offcut.ops.given.operands import (
     axis_letters,
     axis_number,
-    check_floats,
     check_tensor,
     element,
     wider,
@@ -55,7 +55,7 @@ def groupnorm(
             "groupnorm",
             f"cannot take groups={groups!r}",
             at=repr(x),
-            because=f"it is no int above 0 that divides the {extent} channels",
+            because=f"it is not an int above 0 that divides the {extent} channels",
         )
     options = (("", count, None), ("axis", channels, 1))
     return _normalized("groupnorm", x, channels, count, gain, bias, epsilon, options, name)
@@ -82,8 +82,7 @@ def instancenorm(
 
 
 def _channels(op: str, x: Tensor, axis: Any) -> int:
-    check_tensor(op, "x", x, least=2)
-    check_floats(op, "x", x)
+    check_tensor(op, "x", x, least=2, dtypes=FLOATS)
     position = axis_number(op, x, axis)
     if position == 0:
         raise DescribeError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from offcut.core.dtypes import FLOATS
 from offcut.describe.functions import reduce_axis, sqrt
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
@@ -14,9 +15,6 @@ from offcut.ops.given.naming import Option, named
 from offcut.ops.given.operands import (
     axis_letters,
     axis_number,
-    check_dtype,
-    check_floats,
-    check_shape,
     check_tensor,
     element,
     narrower,
@@ -129,8 +127,7 @@ def batchnorm(
     Raises DescribeError where ranks, extents or element types do not fit.
     """
     op = "batchnorm"
-    check_tensor(op, "x", x, least=1)
-    check_floats(op, "x", x)
+    check_tensor(op, "x", x, least=1, dtypes=FLOATS)
     position = axis_number(op, x, axis)
     channels, total = x.shape[position], wider(x.dtype)
     statistics = [("mean", mean), ("variance", variance)]
@@ -167,8 +164,7 @@ def _options(gain: Tensor | None, bias: Tensor | None) -> tuple[Option, Option]:
 
 def _check(op: str, x: Tensor, gain: Tensor | None, bias: Tensor | None, epsilon: Any) -> float:
     """`epsilon` as a float."""
-    check_tensor(op, "x", x, least=1)
-    check_floats(op, "x", x)
+    check_tensor(op, "x", x, least=1, dtypes=FLOATS)
     for label, tensor in (("gain", gain), ("bias", bias)):
         if tensor is not None:
             check_parameter(op, label, tensor, x.shape[-1], wider(x.dtype))
@@ -177,9 +173,7 @@ def _check(op: str, x: Tensor, gain: Tensor | None, bias: Tensor | None, epsilon
 
 def check_parameter(op: str, label: str, tensor: Tensor, extent: object, total: str) -> None:
     """Raises DescribeError where `tensor` is not of shape (extent,), of a type calculated in `total`."""
-    check_tensor(op, label, tensor, 1)
-    check_shape(op, label, tensor, (extent,))
-    check_dtype(op, label, tensor, narrower(total))
+    check_tensor(op, label, tensor, 1, shape=(extent,), dtypes=narrower(total))
 
 
 def check_epsilon(op: str, epsilon: Any) -> float:

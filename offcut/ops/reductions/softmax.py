@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from offcut.core.dtypes import FLOATS
 from offcut.describe.functions import exp, log, reduce_axis
 from offcut.describe.functions import max as max_over
 from offcut.describe.functions import sum as sum_over
@@ -11,7 +12,6 @@ from offcut.ops.given.naming import named
 from offcut.ops.given.operands import (
     axis_letters,
     axis_number,
-    check_floats,
     check_tensor,
     element,
 )
@@ -40,8 +40,7 @@ def log_softmax(x: Tensor, axis: int = -1, *, name: str | None = None) -> Tensor
 
 
 def _normalized(op: str, x: Tensor, axis: int, name: str | None) -> Tensor:
-    check_tensor(op, "x", x, least=1)
-    check_floats(op, "x", x)
+    check_tensor(op, "x", x, least=1, dtypes=FLOATS)
     rank, position = len(x.shape), axis_number(op, x, axis)
     name = named(op, name, [x], ("axis", position, rank - 1))
     letters, shape = axis_letters(rank), (*x.shape[:position], *x.shape[position + 1 :])

@@ -57,7 +57,7 @@ def check_format(op: str, path: str | Path) -> None:
         raise CallError(
             op,
             f"cannot draw {path}",
-            because=f"{suffix} is none of {', '.join(formats)}",
+            because=f"{suffix} is not one of {', '.join(formats)}",
             help=(f"{Path(path).with_suffix('.png')}",),
         )
 

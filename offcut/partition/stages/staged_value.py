@@ -110,7 +110,7 @@ class StagedValue:
                     "stage_value",
                     f"cannot stage {format_expr(self.value)} along {axis} = {format_expr(part)}",
                     at=f"stage {reader}",
-                    because="that is no sum of loops that begins at 0 or above, and ends at one place at each size",
+                    because="that is not a sum of loops that begins at 0 or above, and ends at one place at each size",
                     help=(f"loops of {reader}: {', '.join(ranges)}",),
                 )
             shape.append(ix.add(extremes[1], 1))

@@ -110,7 +110,7 @@ def _coverage_error(
 _TRIED = 256  # extents below one that breaks a theorem: a smaller one may break another
 _BROKEN = {
     "missing": "no tile runs iteration {}",
-    "outside": "a tile runs iteration {}, which is none",
+    "outside": "a tile runs iteration {}, which does not exist",
     "twice": "two tiles run iteration {}",
     "late": "iteration {} runs after a later one",
     "bounded": "a bounded value leaves its range",

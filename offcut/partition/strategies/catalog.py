@@ -167,7 +167,7 @@ def strategy(name: str) -> Callable[[_F], _F]:
             raise DescribeError(
                 "strategy",
                 f"cannot take {getattr(function, '__name__', repr(function))} as the strategy {name}",
-                because="it is no generator function",
+                because="it is not a generator function",
                 help=("def halve(axis): yield axis.full()",),
             )
         _USERS[name] = function
@@ -330,7 +330,7 @@ def parse_strategy(
     }  # what `mix` is of takes what `balance` takes
     strategy_function = functions.get(name) if isinstance(name, str) else None
     if isinstance(value, tuple) and not isinstance(name, str):
-        raise error("it is no name with a tuple of heights", '("ladder", (4, 2, 1))')
+        raise error("it is not a name with a tuple of heights", '("ladder", (4, 2, 1))')
     if strategy_function is None or not isinstance(name, str):
         names = (*others, *map(str, STRATEGIES), *_USERS)
         suggestion = nearest(name, names) if isinstance(name, str) else ""

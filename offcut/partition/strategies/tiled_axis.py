@@ -211,7 +211,7 @@ class TiledAxis:
         if not whole or not 1 <= height <= self._tile:
             height_text = _format(height.node) if isinstance(height, Value) else height
             raise InvalidStrategy(
-                f"a tile of {height_text} instances is asked for, which is no int from 1 to {self._tile}"
+                f"a tile of {height_text} instances is asked for, which is not an int from 1 to {self._tile}"
             )
         return ix.const(height)
 
@@ -252,7 +252,7 @@ def run_strategy(function: StrategyFunction, tile: int, arguments: Sequence[int]
     for one in yielded:
         if id(one) not in numbers:
             raise InvalidStrategy(
-                f"it gives {one}, which is no segment of the axis that it was given"
+                f"it gives {one}, which is not a segment of the axis that it was given"
             )
     return TileRuns(tuple(runs), tuple(numbers[id(take)] for take in yielded))
 
@@ -262,9 +262,9 @@ def _node(value: Value | int, dtype: str = "index") -> Expr:
     if isinstance(value, int) and (isinstance(value, bool) == (dtype == "bool")):
         return ix.const(value) if dtype == "index" else ix.compare("==", int(value), 1)
     if not isinstance(value, Value) or value.dtype != dtype or value.sizes or value.tensors:
-        kind = "condition on" if dtype == "bool" else "int, and no expression in"
+        kind = "a condition on" if dtype == "bool" else "an int or an expression in"
         value_text = _format(value.node) if isinstance(value, Value) else repr(value)
-        raise InvalidStrategy(f"{value_text} is no {kind} axis.extent and axis.remaining")
+        raise InvalidStrategy(f"{value_text} is not {kind} axis.extent and axis.remaining")
     if not _is_quasi_affine(value.node):
         raise InvalidStrategy(f"{_format(value.node)} is not quasi-affine: a factor is an int")
     return value.node

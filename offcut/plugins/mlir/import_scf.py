@@ -134,7 +134,7 @@ class _Reader(CapturedValues):
             case memref.DeallocOp():
                 return ()
         if op.regions or len(op.results) != 1:
-            raise import_error(op, "it is no loop, condition, access or scalar operation")
+            raise import_error(op, "it is not a loop, condition, access or scalar operation")
         if op.results[0].type not in DTYPES:
             raise import_error(op, f"offcut has no scalars of type {op.results[0].type}")
         args = [self.value(v) for v in op.operands]
@@ -161,7 +161,7 @@ class _Reader(CapturedValues):
         variable, *carried = op.body.block.args
         step = self.value(op.step) if isinstance(op.step.type, IndexType) else None
         if not isinstance(step, Const) or int(step.value) <= 0:
-            raise import_error(op, "its step is no positive literal of type index")
+            raise import_error(op, "its step is not a positive literal of type index")
         before = self.save_values(op, self.written_arrays(op))
         lo, hi, by = self.value(op.lb), self.value(op.ub), int(step.value)
         name = self.iterator(variable)

@@ -43,7 +43,7 @@ def tiles_by_name(text: str) -> dict[str, int]:
     tiles: dict[str, int] = {}
     for part, name, number in _pairs(text):
         if not name or not (number.isascii() and number.isdecimal()):
-            raise _option_error("tile", text, f"{part!r} is no loop and its tile", _TILES)
+            raise _option_error("tile", text, f"{part!r} is not a loop and its tile", _TILES)
         if name in tiles:
             raise _option_error("tile", text, f"it says two tiles of {name}", _TILES)
         tiles[name] = int(number)
@@ -58,7 +58,7 @@ def tiles_by_depth(option: int | tuple[int, ...]) -> tuple[int, ...]:
     tiles = (option,) if isinstance(option, int) else option
     for tile in tiles:
         if tile < 0:
-            because = f"{tile} is no tile: one is from 1 on, and 0 leaves a loop as it is"
+            because = f"{tile} is not a tile: one is from 1 on, and 0 leaves a loop as it is"
             raise _option_error("tile", option, because, _TILES)
     return tiles
 
@@ -73,7 +73,7 @@ def tails_of(text: str) -> str | dict[str, str]:
     tails: dict[str, str] = {}
     for part, name, strategy in _pairs(text):
         if not name or not strategy:
-            raise _option_error("tail", text, f"{part!r} is no loop and its strategy", _TAILS)
+            raise _option_error("tail", text, f"{part!r} is not a loop and its strategy", _TAILS)
         if name in tails:
             raise _option_error("tail", text, f"it says two strategies of {name}", _TAILS)
         tails[name] = strategy
@@ -246,7 +246,7 @@ class _Texts:
         attribute = loop.attributes.get(ATTRIBUTE)
         if attribute is not None and not isinstance(attribute, StringAttr):
             raise _option_error(
-                ATTRIBUTE, str(attribute), "it is no text", ('"schedule f\\nbind C.i thread"',)
+                ATTRIBUTE, str(attribute), "it is not text", ('"schedule f\\nbind C.i thread"',)
             )
         return None if attribute is None else str(attribute.data)
 

@@ -157,7 +157,7 @@ def _division(op: Operation, args: Sequence[Expr], natural: IsNatural) -> Expr:
     if by is not None and "shr" in op.name:
         by = 2**by
     if by is None or by <= 0:
-        raise import_error(op, "it divides by what is no positive literal")
+        raise import_error(op, "it divides by what is not a positive literal")
     if op.name not in _ANY_SIGN and not natural(a):
         because = "offcut rounds down, and its operand may be negative"
         raise import_error(op, because, "arith.floordivsi", "arith.ceildivsi")

@@ -19,7 +19,7 @@ def check_proto(proto: Any) -> None:
     """
     for one in (proto.graph, *proto.graph.input, *proto.graph.output):
         if isinstance(one.name, bytes):  # protobuf gives those where a text is no UTF-8
-            because = f"the name {one.name!r} is no text in UTF-8"
+            because = f"the name {one.name!r} is not text in UTF-8"
             raise DescribeError(OP, "cannot take the model", because=because)
     try:
         onnx.checker.check_model(_with_types(proto))

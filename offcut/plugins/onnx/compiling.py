@@ -97,4 +97,6 @@ def _unread(path: Path, because: str) -> DescribeError:
 
 
 def _short(error: Exception) -> str:
-    return f"it is no ONNX model: {str(error).strip().splitlines()[0] if str(error) else error!r}"
+    return (
+        f"it is not an ONNX model: {str(error).strip().splitlines()[0] if str(error) else error!r}"
+    )

@@ -265,7 +265,7 @@ class _Import:
         Raises DescribeError for an array of another element type or shape.
         """
         if not value.type.HasField("tensor_type"):
-            raise _no_constant(value, "it is no tensor, but a sequence, a map or an optional")
+            raise _no_constant(value, "it is not a tensor, but a sequence, a map or an optional")
         tensor = value.type.tensor_type
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         try:
@@ -306,7 +306,7 @@ class _Import:
     def input(self, value: Any) -> Ref | None:
         """Return an input that calls give; None where it is none that we take."""
         if not value.type.HasField("tensor_type"):
-            because = "it is no tensor, but a sequence, a map or an optional"
+            because = "it is not a tensor, but a sequence, a map or an optional"
             self.complaints.append(Complaint(value.name, "input", because, "tensors"))
             return None
         tensor = value.type.tensor_type

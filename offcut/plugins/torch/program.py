@@ -222,7 +222,7 @@ class Program:
         results = {node: graph.outputs[place] for node, place, *_ in step.outputs}
         others = [one for one in self.results if one not in results]
         if others:
-            because = f"its result {others[0]} is no array that kernels give"
+            because = f"its result {others[0]} is not an array that kernels give"
             raise DescribeError(op, f"cannot {op} a model of torch", because=because)
         inputs = {node.name: given[node] for node in self.inputs if node in given}
         outputs = {f"output_{n}": results[node] for n, node in enumerate(self.results)}

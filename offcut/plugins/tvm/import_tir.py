@@ -72,7 +72,7 @@ def read(function: Any) -> Reading:
     Raises DescribeError for what is not loops, conditions and stores on arrays.
     """
     if not isinstance(function, tirx.PrimFunc):
-        raise DescribeError("tvm", f"cannot read {function!r}", because="it is no PrimFunc")
+        raise DescribeError("tvm", f"cannot read {function!r}", because="it is not a PrimFunc")
     return _Reader(function).reading()
 
 
@@ -95,7 +95,7 @@ class _Reader:
         name = _to_identifier(str((self.function.attrs or {}).get("global_symbol", "main")))
         for parameter in self.function.params:
             if not isinstance(parameter.ty, tirx.buffer.BufferType):
-                raise import_error(f"the parameter {parameter.name}", "it is no array")
+                raise import_error(f"the parameter {parameter.name}", "it is not an array")
             for extent in parameter.ty.shape:
                 if isinstance(extent, tvm.ir.Var) and extent not in self.values:
                     self.sizes[self.new_name(extent)] = extent
@@ -177,7 +177,7 @@ class _Reader:
                 return
             case _:
                 raise import_error(
-                    _text(stmt), f"{type(stmt).__name__} is no loop, condition or store"
+                    _text(stmt), f"{type(stmt).__name__} is not a loop, condition or store"
                 )
 
     def loop(self, stmt: Any) -> ir.For:
@@ -241,7 +241,7 @@ class _Reader:
                 return self.values[value]
             case "Var":
                 raise import_error(
-                    f"the name {value.name}", "it is no extent of a parameter, and no loop's"
+                    f"the name {value.name}", "it is neither an extent of a parameter nor a loop's"
                 )
             case "TensorLoad":
                 index = tuple(self.index(part) for part in value.indices)

@@ -71,7 +71,7 @@ class _CallerText:
         shapes, starts, strides = [], [], []
         for number, array in enumerate(arrays):
             self.fail_with(
-                f"argument {number + 1} of {signature.name} is no {_describe_argument(array)}"
+                f"argument {number + 1} of {signature.name} is not a {_describe_argument(array)}"
             )
             shape, steps, start = self.array(number, array)
             shapes.append(shape)

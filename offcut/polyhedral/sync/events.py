@@ -19,6 +19,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from offcut.core import index as ix
+from offcut.core.accesses import last_stored
 from offcut.core.analysis import analysis
 from offcut.core.conditions import negate
 from offcut.core.expr import (
@@ -184,9 +185,15 @@ def refused(
     because: str,
     *help: str,
     error: type[PartitionError] = PartitionError,
+    stmt: Stmt | None = None,
 ) -> PartitionError:
-    """Return the error for a program whose agents would not keep the order of its text."""
-    return error("sync", UNORDERED.format(program.name), at=at, because=because, help=help)
+    """Return the error for a program whose agents would not keep the order of its text.
+
+    stmt  that is at fault
+    """
+    found = error("sync", UNORDERED.format(program.name), at=at, because=because, help=help)
+    found.stage = "" if stmt is None else last_stored(stmt)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +260,8 @@ class _Reader:
                     self.block(body, place, scope, at)
                     return
                 raise self.refuse(stmt, "it is a value of what changes while units run")
+            case If(condition) if reads_memory(condition) and self.is_leaf(stmt):
+                self.add(stmt, place, scope, at)  # which of its accesses there are is not asked
             case If(condition, then, other):
                 yes = replace(scope, where=(*scope.where, condition))
                 no = replace(scope, where=(*scope.where, negate(condition)))
@@ -269,9 +278,9 @@ class _Reader:
             case Choose():
                 raise self.refuse(stmt, "which option runs is not known here")
 
-    def is_leaf(self, loop: For) -> bool:
-        """Return whether a loop is a nest of stores that one agent runs."""
-        inside = walk((loop,))
+    def is_leaf(self, stmt: For | If) -> bool:
+        """Return whether a statement is a nest of stores that one agent runs."""
+        inside = walk((stmt,))
         return all(
             isinstance(one, Store | If) or (isinstance(one, For) and one.unit not in self.units)
             for one in inside

@@ -34,7 +34,7 @@ def _check(relations: Relations, event: Event, key: Key) -> None:
         raise refused(
             relations.program,
             f"`{event.head}`",
-            f"how many iterations {loop.name} has is no number: a copy goes to a cluster of so many",
+            f"how many iterations {loop.name} has is not a number: a copy goes to a cluster of so many",
         )
     axis = relations.axis(key)
     same = alike(name for name in relations.dims if name != axis)

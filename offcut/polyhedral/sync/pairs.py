@@ -84,6 +84,7 @@ def _check_own(relations: Relations, one: Event, other: Event, touching: isl.Map
         f"{sizes}it touches what {at} touches, in {memory} of another {one.unit}",
         "loops over the same elements, bound to the same unit",
         "a window in a memory that they share",
+        stmt=other.stmt,
     )
 
 
@@ -134,4 +135,5 @@ def _check_bound(relations: Relations, one: Event, other: Event, across: isl.Map
         relations.describe(across.intersect_domain(first).range())[0],
         f"{sizes}it touches what {at} touches: both are in one run of a loop {units}, whose iterations "
         "run side by side",
+        stmt=other.stmt,
     )

@@ -171,7 +171,7 @@ def _index_atom(expr: Expr) -> Atom:
         case Binary(op, a, b):
             return op, linear(a), linear(b)
         case _:
-            raise NotShown("an index is no expression of coordinates and sizes")
+            raise NotShown("an index is not an expression of coordinates and sizes")
 
 
 def _index_product(a: Atom, b: Atom) -> Atom:

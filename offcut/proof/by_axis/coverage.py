@@ -136,7 +136,7 @@ def _of_sizes(
     canonical = tuple(strip.renamed(names) for strip in strips)
     known = {size.name: size for size in space.sizes}
     if not {name for name in names if name not in bound} <= set(known):
-        raise NotSeparable("a name that is no size")
+        raise NotSeparable("a name that is not a size")
     length = _rename(extent, names)
     used = [name for name in names if name not in bound]
     plain = tuple(Size(names[name], min(0, known[name].min)) for name in used)

@@ -204,7 +204,7 @@ class _Matching:
         found = self.flows.smallest(left)
         if found is not None:
             sizes, point = found
-            case = self.case(statement, sizes, point, "is no instance of the source")
+            case = self.case(statement, sizes, point, "is not an instance of the source")
             raise ProgramsDiffer(self.all.text(statement), [case])
         return parts
 

@@ -131,7 +131,11 @@ def undeclared_error(what: object, at: str, own: Sequence[str] = ()) -> Partitio
         "tensorize",
         f"cannot run {what!r}",
         at=at,
-        because=f"it is {'no microkernel of the target, and ' if own else ''}no declared instruction"
+        because=(
+            "it is neither a microkernel of the target nor a declared instruction"
+            if own
+            else "it is not a declared instruction"
+        )
         + meant(str(what), own),
         help=("decl_tensor_intrin(computation, lowering)",),
     )
@@ -212,7 +216,7 @@ def _check_named(
         if axis not in axes:
             raise refuse(f"{kernel.name} has no axis {axis}", f"its axes are {', '.join(axes)}")
         if loop not in loops:
-            raise refuse(f"{loop} is no loop of its tile", f"its loops are {', '.join(loops)}")
+            raise refuse(f"{loop} is not a loop of its tile", f"its loops are {', '.join(loops)}")
     for operand, buffer in step.operands:
         if buffer not in accessed:
             raise refuse(

@@ -203,7 +203,7 @@ class HandSchedule:
             raise DescribeError(
                 "apply",
                 f"cannot apply {schedule!r}",
-                because="it is no schedule",
+                because="it is not a schedule",
                 help=("offcut.Schedule.parse(text)",),
             )
         before = self._nests, self._steps

@@ -83,7 +83,7 @@ def check_heights_around(target: Target, pair: SplitPair) -> None:
     level, nest = pair.level, target.nest
     by = target.axis("split", level.by)
     outer = nest.made_by(by)
-    because = f"{by} is no loop inside of tiles"
+    because = f"{by} is not a loop inside of tiles"
     if isinstance(outer, SplitPair) and outer.inner == by:
         gap = gap_in_ranges(level.classes, outer.axis, outer.factor)
         if gap is None:

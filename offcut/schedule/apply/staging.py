@@ -243,7 +243,7 @@ def check_converted_constant(
     if staged.converted_array != step.name:
         because = "something has that name"
     elif buffer.kind is not Kind.CONSTANT:
-        because = f"{step.name} is no constant, which could be converted when it is bound"
+        because = f"{step.name} is not a constant, which could be converted when it is bound"
     elif others:
         because = f"{others[0]} reads {step.name} as it is"
     elif step.memory is not None or step.layout is not None:

@@ -192,6 +192,6 @@ def _made(given: Any, shown: str) -> Explorer:
     raise DescribeError(
         "tune",
         f"cannot take explorer={shown}",
-        because="it is no name, no function, and has no method propose",
+        because="it is neither a name nor a function, and has no method propose",
         help=(", ".join(EXPLORERS), *_OTHERWISE),
     )

@@ -15,9 +15,8 @@ from offcut.costmodel.learned import Case, Counted, Ran
 from offcut.costmodel.nests import SchedulePrices, Taken
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError
-from offcut.schedule import Nest, Schedule, parts_of
+from offcut.schedule import Nest, Schedule, nests_with_axes, parts_of
 from offcut.search import Price
-from offcut.search.fusion_choices import nests_with_axes
 from offcut.tuning.pricing.predicting import nest_prices, price_of
 from offcut.tuning.problem import Problem
 

@@ -59,7 +59,7 @@ def price_of(
 
     if own is not None:
         if not callable(own):
-            raise _no_price(own, "is no function")
+            raise _no_price(own, "is not a function")
         return told
     return modelled
 

@@ -167,6 +167,6 @@ def test_a_let_that_is_no_set_of_the_loops_around_is_refused() -> None:
     assert str(refused.value) == (
         "compile: cannot issue instructions for a statement\n"
         "  at       let h in 1:17 = min(16, n - 16*i * i)\n"
-        "  because  h is no affine value of the loops around it, and tokens are of such loops alone\n"
+        "  because  h is not an affine value of the loops around it, and tokens are of such loops alone\n"
         "  help     a let over sizes alone, which the host computes before"
     )

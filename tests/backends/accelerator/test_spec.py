@@ -80,7 +80,7 @@ def test_a_machine_without_queues_has_no_spec() -> None:
         str(refused.value)
         == f"""\
 target: cannot plan for machine='zen4'
-  because  {load_machine("zen4").title} is no machine of queues: its description has no [control]
+  because  {load_machine("zen4").title} is not a machine of queues: its description has no [control]
   help     oc.target("vta")"""
     )
 

@@ -108,7 +108,7 @@ def test_a_machine_without_a_grid_is_refused() -> None:
     with pytest.raises(oc.TargetError) as refused:
         oc.target("cuda", machine="vta")
     assert str(refused.value).splitlines()[1:] == [
-        "  because  VTA (2018), default configuration: 1x16 by 16x16 int8 in a cycle, behind queues is no GPU: its description has no [grid]",
+        "  because  VTA (2018), default configuration: 1x16 by 16x16 int8 in a cycle, behind queues is not a GPU: its description has no [grid]",
         '  help     oc.target("cuda", machine="h200")',
     ]
 

@@ -89,17 +89,26 @@ REFUSED = {
         "split C.i_in guard 32 as",
         """\
 sync: cannot keep the order of C on units that run side by side
-  at       `for i_row_out in 0:32` at i_block = 0, i_warp_out = 0
+  at       line 6: order C i_block j_block i_in j_in
   because  with n = 17, it touches what `tile i in 64*i_block + 16*i_warp +: min(16, n - 64*i_block - 16*i_warp), j in 0 +: 24  @cover(zero_accumulators)` at i_block = 0, i_warp = 1 touches, in registers of another warp
   help     loops over the same elements, bound to the same unit
   help     a window in a memory that they share""",
+    ),
+    "a warp around blocks": (
+        "order C i_block j_block i_in j_in",
+        "order C i_in i_block j_block j_in",
+        """\
+compile: cannot run loop i_block on block
+  at       line 14: bind C.i_block block
+  because  the loop i_warp_out around it is on warp, which has no block of its own
+  help     i_warp_out on a unit before block: block, warpgroup, warp, lane""",
     ),
     "cells": (
         "split S.k guard 32 as",
         "split S.k guard 17 as",
         """\
 compile: cannot copy cells of 16 bytes of A
-  at       tile i in 64*i_block +: min(64, n - 64*i_block), k in 17*k_stage +: min(17, 40 - 17*k_stage)  @by(load)  @async  @cover(cp_async_rows_bfloat16)
+  at       line 18: cover A_in at i cp_async_rows_bfloat16
   because  its rows begin at element 17*k_stage, which is not known to be a multiple of 8
   help     tiles of multiples of 8 elements
   help     copy_rows, which moves element by element""",
@@ -109,7 +118,7 @@ compile: cannot copy cells of 16 bytes of A
         "bind C.i_block warp",
         """\
 compile: cannot run loop i_warp on warp
-  at       for i_warp in 0:4  @body  @warp
+  at       line 17: bind S.i_warp warp
   because  the loop i_block around it is on warp, which has no warp of its own
   help     i_block on a unit before warp: block, warpgroup, warp, lane""",
     ),
@@ -119,7 +128,7 @@ compile: cannot run loop i_warp on warp
         """\
 compile: cannot keep W_in in shared
   at       line 3: stage read W for S as W_in in shared
-  because  it is no window there: what shared holds is of one block, and gone when that ends
+  because  it is not a window there: what shared holds is of one block, and gone when that ends
   help     at W_in … in shared: a window inside of a loop of its reader""",
     ),
     "threads": (
@@ -127,7 +136,7 @@ compile: cannot keep W_in in shared
         "split C.i guard 1024 as",
         """\
 compile: cannot launch C
-  at       for i_block in 0:(n + 1023)//1024  @body  @block
+  at       line 14: bind C.i_block block
   because  a block has 1024 threads at most, and its warps and load units take 2080
   help     tiles of fewer warps
   help     a loop over blocks around""",

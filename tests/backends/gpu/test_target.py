@@ -240,7 +240,7 @@ def test_a_ring_that_a_block_has_no_room_for_is_refused_where_the_machine_has_le
         str(refused.value)
         == """\
 compile: cannot place the windows of S
-  at       alloc A_in[64*i_block +: min(64*i_block + 64, n) - 64*i_block, 32*k_stage +: 32] in shared depth 40
+  at       line 13: at A_in S_sum.k_stage in shared depth 40
   because  a block has 166912 bytes of shared memory, and its windows take 204800
   help     fewer in turn: a smaller depth
   help     smaller tiles"""
@@ -304,7 +304,7 @@ REFUSED = {
         lambda: oc.target("cuda", machine="zen4"),
         """\
 target: cannot plan for machine='zen4'
-  because  AMD EPYC, Zen 4 (2022): 512-bit registers on 256-bit units, bfloat16, no tile registers is no GPU: its description has no [grid]
+  because  AMD EPYC, Zen 4 (2022): 512-bit registers on 256-bit units, bfloat16, no tile registers is not a GPU: its description has no [grid]
   help     oc.target("cuda", machine="h200")""",
     ),
     "device": (

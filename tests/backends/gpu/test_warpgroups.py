@@ -256,7 +256,7 @@ compile: cannot run wgmma_m64nNk16_kn_bfloat16 in C
         [("split C.i guard 128", "split C.i guard 384"), ("depth 4", "depth 2")],
         """\
 compile: cannot keep the sums of C in registers
-  at       alloc S[384*i_block +: min(n, 384*i_block + 384) - 384*i_block, 256*j_block +: min(264, 256*j_block + 256) - 256*j_block] in registers
+  at       line 8: at S C.j_block in registers
   because  it takes 128 registers of a thread, and 6 warpgroups have 32 each for sums
   help     smaller tiles
   help     more warpgroups""",
@@ -298,7 +298,7 @@ def test_rows_that_begin_inside_of_cells_are_not_copied_in_boxes() -> None:
         == """\
 compile: cannot run tma_load_2d_bfloat16 in C
   at       tile i in 128*i_block +: min(128, n - 128*i_block), k in 64*k_stage +: min(64, 204 - 64*k_stage)  @by(load)  @async  @cover(tma_load_2d_bfloat16; i=i, p=k; A=A, C=A_in)
-  because  rows of A are no multiple of 16 bytes
+  because  rows of A are not a multiple of 16 bytes
   help     a copy of rows: copy_rows, cp_async_rows"""
     )
 

@@ -101,7 +101,7 @@ def check_stream(op: str, stream: object) -> None:
         check_instruction(op, one, f"instruction {position}")
     for position, op_ in enumerate(stream.micro_ops):
         if type(op_) is not MicroOp:
-            raise _wrong(op, op_, f"micro-op {position}", "it is no MicroOp")
+            raise _wrong(op, op_, f"micro-op {position}", "it is not a MicroOp")
         _check_fields(op, op_, f"micro-op {position}")
 
 

@@ -66,7 +66,7 @@ def _no_copy(value: Expr) -> str | None:
             return None if _is_index(condition) else "its condition reads memory"
         case Load() | Select(_, Load(), Const()):
             return "it reads where memory says"
-    return f"{format_expr(value)} is no element"
+    return f"{format_expr(value)} is not an element"
 
 
 def _is_index(expr: Expr) -> bool:

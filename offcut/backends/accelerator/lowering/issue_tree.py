@@ -188,7 +188,7 @@ class _Reader:
                 if not ix.is_affine(value, {*at.loops}):
                     raise _refused(
                         stmt,
-                        f"{name} is no affine value of the loops around it, and tokens are of such loops alone",
+                        f"{name} is not an affine value of the loops around it, and tokens are of such loops alone",
                         "a let over sizes alone, which the host computes before",
                     )
                 nodes = self.block(body, at.inside(name))
@@ -210,7 +210,7 @@ class _Reader:
             nodes = self.block(stmt.body, replace(at.inside(stmt.iter), ranges=ranges))
             return (Repeat(stmt.iter, stmt.lo, stmt.hi, nodes),)
         raise _refused(
-            stmt, "it is no loop, tile, window or condition around copies and operations"
+            stmt, "it is not a loop, tile, window or condition around copies and operations"
         )
 
 

@@ -25,7 +25,7 @@ from offcut.backends.accelerator.planning.grouped_products import is_regrouping,
 from offcut.backends.accelerator.planning.plan_request import NO_REQUEST, PlanRequest
 from offcut.backends.accelerator.planning.policy import choose_tilings, tilings_at
 from offcut.backends.accelerator.planning.roles import Roles
-from offcut.backends.accelerator.planning.tiling import Tiling
+from offcut.backends.accelerator.planning.tilings import Tiling
 from offcut.backends.accelerator.planning.typical_sizes import typical_sizes
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.raising import unfuse_stages
@@ -37,9 +37,11 @@ from offcut.errors import PartitionError
 from offcut.partition import CUT, GUARD, Strategy
 from offcut.schedule import (
     ANY,
+    VECTORS,
     Alternative,
     Bind,
     Choose,
+    Cover,
     Nest,
     Primitive,
     Schedule,
@@ -86,11 +88,19 @@ def plan_program(
 
 
 def check_units(schedule: Schedule, spec: AcceleratorSpec) -> None:
-    """Check that no loop is bound to what the machine has not: its units run tiles, and each finds its own.
+    """Check that no loop is bound to what the machine has not, and no tile runs as vectors: its units run tiles, and each finds its own.
 
     Raises PartitionError, with the line.
     """
     for step in each_decision(schedule.steps):
+        if isinstance(step, Cover) and step.microkernel == VECTORS:
+            with at_line(schedule, step):
+                raise PartitionError(
+                    "tensorize",
+                    f"cannot cover {step.stage} {VECTORS}",
+                    because=f"{VECTORS} are the lanes of a processor; units of {spec.name} run words by their instructions",
+                    help=(", ".join(kernel.name for kernel in microkernels(spec)),),
+                )
         if isinstance(step, Bind) and step.unit not in (None, UNROLL):
             with at_line(schedule, step):
                 raise PartitionError(

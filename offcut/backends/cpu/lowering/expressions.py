@@ -170,7 +170,7 @@ class Expressions(Addressing):
                 x, y = self.lane_index(a, lanes), self.lane_index(b, lanes)
                 return e.binary(op, "index", x, y)
             case _:
-                raise InternalError(f"{format_expr(expr)} is no index")
+                raise InternalError(f"{format_expr(expr)} is not an index")
 
     def on(self, lanes: Lanes, holds: str) -> Lanes:
         """Of `lanes`, those where `holds`."""

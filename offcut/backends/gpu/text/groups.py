@@ -92,7 +92,7 @@ class GroupWriter:
             because = f"boxes are copied to windows in boxes, of {MAX_BOX} rows at most"
             raise no_text(format_head(tile), because)
         if not isinstance(source, Load) or source.index != store.index or tile.where is not None:
-            raise no_text(format_head(tile), "a copy that is no rectangle of rows has no text")
+            raise no_text(format_head(tile), "a copy that is not a rectangle of rows has no text")
         begin: dict[str, Expr] = {axis.iter: axis.start for axis in tile.axes}
         first = tuple(substitute(part, begin) for part in source.index)
         for part, start in zip(first, window.starts, strict=True):

@@ -131,7 +131,7 @@ class LeafWriter:
         names = [axis.iter for axis in tile.axes]
         plain = isinstance(source, Load) and len(source.index) == len(store.index)
         if window is None or not isinstance(source, Load) or not plain or len(names) < 2:
-            raise no_text(format_head(tile), "a copy that is no rectangle of rows has no text")
+            raise no_text(format_head(tile), "a copy that is not a rectangle of rows has no text")
         begin = {axis.iter: axis.start for axis in tile.axes}
         extents = {axis.iter: axis.extent for axis in tile.axes}
         shape = self.program.buffer(source.buffer).shape
@@ -139,7 +139,9 @@ class LeafWriter:
         for axis in window.axes:
             name = _name(store.index[axis], tile)
             if name is not None and source.index[axis] != store.index[axis]:
-                raise no_text(format_head(tile), "a copy that is no rectangle of rows has no text")
+                raise no_text(
+                    format_head(tile), "a copy that is not a rectangle of rows has no text"
+                )
             counts.append(ix.const(1) if name is None else extents[name])
             step: Expr = ix.const(1)
             for extent in shape[axis + 1 :]:
@@ -235,12 +237,12 @@ class LeafWriter:
             moving = [name for name, _, _ in loops if name in variables(offset)]
             if len(moving) != 1 or moving[0] in values:
                 raise no_text(
-                    format_head(stmt), "its loops are no rows and columns of accumulators"
+                    format_head(stmt), "its loops are not rows and columns of accumulators"
                 )
             rest = ix.simplify(ix.sub(offset, Var(moving[0])))
             if variables(rest) & {name for name, _, _ in loops}:
                 raise no_text(
-                    format_head(stmt), "its loops are no rows and columns of accumulators"
+                    format_head(stmt), "its loops are not rows and columns of accumulators"
                 )
             shift = self.text(ix.simplify(ix.sub(0, rest)))
             values[moving[0]] = place if shift == "0" else f"{place} + {parenthesize(shift)}"
@@ -271,7 +273,9 @@ class LeafWriter:
                 loop = For(name, lo, hi, ())
                 terms.append(f"{LaneWriter(self).plain.head(loop)} {{")
             else:
-                raise no_text(format_head(stmt), f"{name} is no row and no column of accumulators")
+                raise no_text(
+                    format_head(stmt), f"{name} is neither a row nor a column of accumulators"
+                )
         guards += [self.text(condition) for condition in conditions]
         fragment = {name: f"{name_of(name)}[row_tile][column_tile][element]" for name in names}
         inner = replace(self, fragment=fragment)
@@ -337,5 +341,5 @@ def _name(part: Expr, tile: Tile) -> str | None:
     """Return the axis of a tile that an index is; None if it is the same in all of the tile."""
     names = [axis.iter for axis in tile.axes if axis.iter in variables(part)]
     if names and part != Var(names[0]):
-        raise no_text(format_head(tile), "a copy that is no rectangle of rows has no text")
+        raise no_text(format_head(tile), "a copy that is not a rectangle of rows has no text")
     return names[0] if names else None

@@ -28,8 +28,7 @@ from offcut.core.program import (
     Token,
     walk,
 )
-from offcut.core.text.c_expressions import CExpressions
-from offcut.core.text.c_statements import CStatements, braces
+from offcut.core.text.c_expressions import CExpressions, CStatements, braces
 from offcut.core.text.printer import format_head
 
 LANES = 32
@@ -158,7 +157,7 @@ class UnitStatements:
         count = self.kernel.warps // (WARPS_OF_A_GROUP if unit == "warpgroup" else 1)
         lo, hi = ix.literal_value(loop.lo), ix.literal_value(loop.hi)
         if hi is None:
-            raise no_text(format_head(loop), "how many warps there are is no number")
+            raise no_text(format_head(loop), "how many warps there are is not a number")
         bounds = []
         if lo:
             bounds.append(f"{name} >= {lo}")

@@ -207,7 +207,7 @@ def processes() -> int:
         raise TargetError(
             "OFFCUT_PROCESSES",
             f"cannot compile in {asked!r} processes",
-            because="it is no number from 1 on",
+            because="it is not a number from 1 on",
             help=("OFFCUT_PROCESSES=1 starts none",),
         )
     return int(asked)

@@ -7,8 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from offcut.describe.recalled import Recalled
-from offcut.describe.request import Array, own, settled
+from offcut.describe.request import Array, Recalled, own, settled
 from offcut.graph.models.step import Step
 
 

@@ -139,7 +139,7 @@ class Context:
         if isinstance(value, Expr):
             names = dict.fromkeys(self.origins[name][0] for name in sorted(variables(value)))
             raise Refused(
-                f"{what} is {said(value)}, which is no number",
+                f"{what} is {said(value)}, which is not a number",
                 f"from_onnx(…, sizes={{…}}) where a call never changes {', '.join(names)}",
             )
         return int(value)

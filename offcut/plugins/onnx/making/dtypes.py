@@ -33,7 +33,7 @@ def dtype_of(code: int) -> str:
 def not_ours(name: str) -> Refused:
     """The refusal of an element type, or of what numpy has no type of its own for: sequences, and texts."""
     if name == "object":
-        return Refused("it is no tensor of numbers, but of texts, or a sequence", "tensors")
+        return Refused("it is not a tensor of numbers, but of texts, or a sequence", "tensors")
     return Refused(f"elements of {name}", f"element types are {', '.join(DTYPES)}")
 
 

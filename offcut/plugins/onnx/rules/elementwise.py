@@ -52,7 +52,7 @@ def number(g: Context, like: Operand, value: float) -> Known:
     try:
         return Known(np.array(value, numpy_dtype(dtype)), dtype)
     except OverflowError:
-        raise Refused(f"{value} is no {dtype}") from None
+        raise Refused(f"{value} is not a value of {dtype}") from None
 
 
 def _attributed(name: str, **options: tuple[str, float]) -> Operator:

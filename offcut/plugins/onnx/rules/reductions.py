@@ -53,7 +53,7 @@ def reduced(g: Context, name: str, x: Operand, axes: Sequence[int], kept: bool) 
     if dtype == "bool":
         x = g.cast(x, "uint8")
     if name == "mean" and not g.is_float(x):
-        raise Refused(f"the mean of {dtype} is no {dtype}", "a Cast to float32 before it")
+        raise Refused(f"the mean of {dtype} is not of this type", "a Cast to float32 before it")
     made: Operand = g.op(name, x, axis=tuple(axes), keepdims=kept)
     return g.cast(made, dtype)
 

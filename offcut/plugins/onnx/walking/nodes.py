@@ -124,7 +124,7 @@ class Walk:
         """
         for name in (node.op_type, *(one.name for one in node.attribute)):
             if isinstance(name, bytes):
-                raise Refused(f"the name {name!r} is no text in UTF-8")
+                raise Refused(f"the name {name!r} is not text in UTF-8")
         bound = _bound(node, scope.attributes)
         attributes = {one.name: attribute(one) for one in bound.attribute}
         own = self.functions.get((node.domain, node.op_type))
@@ -455,4 +455,4 @@ def _array(tensor: Any) -> Any:
         raise Refused(f"there is no element type {tensor.data_type}") from None
     except (TypeError, ValueError) as error:  # numpy's
         shape = f"{name_of(tensor.data_type)}[{', '.join(map(str, tensor.dims))}]"
-        raise Refused(f"it is no {shape}: {error}") from None
+        raise Refused(f"it is not of {shape}: {error}") from None

@@ -59,7 +59,7 @@ def _triangle_places(found: Callable[..., Any]) -> Callable[..., Any]:
     def rule(t: Translation, rows: Any, columns: Any, offset: int = 0, **_: Any) -> Any:
         """The rows and the columns of the elements of a triangle."""
         if not (isinstance(rows, int) and isinstance(columns, int)):
-            raise Left("how many places it has is no expression in sizes")
+            raise Left("how many places it has is not an expression in sizes")
         places = np.stack(found(rows, offset, columns)).astype(t.result)
         return t.builder.constant(t.builder.fresh("places"), places)
 

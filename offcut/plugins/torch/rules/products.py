@@ -102,7 +102,7 @@ def grouped_mm(
 ) -> Any:
     """Groups of rows, each with a matrix of its own."""
     if ends is None or bias is not None or (t.rank(x), t.rank(w)) != (2, 3):
-        raise Left("it is no product of groups of rows with a matrix for each")
+        raise Left("it is not a product of groups of rows with a matrix for each")
     w = t.restated(w, (*t.shape(ends), t.shape(x)[1], t.shape(w)[2]))
     return t.as_result(t.node("grouped_matmul", x, w, ends))
 

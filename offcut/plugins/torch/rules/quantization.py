@@ -37,7 +37,7 @@ def quantize_per_channel(
     if kind not in BYTES:
         raise Left(f"it gives {kind}, not bytes")
     if not isinstance(low, int) or not isinstance(high, int):
-        raise Left("the ends of its range are no numbers")
+        raise Left("the ends of its range are not numbers")
     scale, zero = _parameter(t, scales, "float32"), _parameter(t, zeros, "int32")
     whole = t.node(
         "quantize", t.cast(x, "float32"), scale, zero, dtype=kind, **_axis_option(t, x, axis)

@@ -278,7 +278,7 @@ def fold(
     counts = [_places(*one) for one in steps]
     channels = quotient(merged, ix.index(product(window)))
     if channels is None:
-        raise Left("its channels are no whole windows")
+        raise Left("its channels are not whole windows")
     apart = t.reshape(x, (product(lead), plain(channels), *window, *counts))
     image = tuple(plain(ix.index(one)) for one in size)
     options = {"stride": tuple(stride), "padding": tuple(padding), "dilation": tuple(dilation)}

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from device_run.folder import Prepared
+from device_run.reference import STORED, Array
 from offcut.backends.gpu.driver import Device, Module, open_device
 from offcut.backends.gpu.launches import ArrayParameter
-from offcut.experiment.device.folder import Prepared
-from offcut.experiment.device.reference import STORED, Array
 
 GUARD_BYTES = 4096
 """Bytes before and behind each array on a GPU that no kernel may write."""

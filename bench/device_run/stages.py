@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from device_run.folder import Prepared, Results
+from device_run.reference import Array, drawn, wrong
+from device_run.runners import Runner, WrongWrite
 from offcut.backends.gpu.launches import LaunchPlan
 from offcut.errors import OffcutError
-from offcut.experiment.device.folder import Prepared, Results
-from offcut.experiment.device.reference import Array, drawn, wrong
-from offcut.experiment.device.runners import Runner, WrongWrite
 
 ONE_TILE = (64, 1)
 """Rows of the first run of a kernel: those of a tile, and one."""

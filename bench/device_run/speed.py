@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from device_run.folder import Prepared, Results
+from device_run.reference import to_stored
+from device_run.runners import OnDevice
 from offcut.errors import OffcutError
-from offcut.experiment.device.folder import Prepared, Results
-from offcut.experiment.device.reference import to_stored
-from offcut.experiment.device.runners import OnDevice
 
 TABLES: Mapping[str, tuple[tuple[int, int], ...]] = {
     "DietCode": ((768, 2304), (768, 768), (3072, 768), (768, 3072)),
@@ -187,7 +187,7 @@ def _peers() -> Iterator[tuple[str, Callable[[Operands], float]]]:
 
     yield "torch", lambda operands: timed(operands, lambda a, w, c: torch.mm(a, w, out=c))
     if importlib.util.find_spec("triton") is not None:
-        from offcut.experiment.device.triton_matmul import matmul
+        from device_run.triton_matmul import matmul
 
         yield "triton", lambda operands: timed(operands, matmul)
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import offcut as oc
+from device_run.folder import Prepared, write_index
+from device_run.speed import CONSTANTS, SQUARES, TABLES, sizes_of
 from offcut.backends.gpu.nvrtc import VERSION, architecture_of, compile_cubin, nvrtc_module
 from offcut.backends.gpu.ptxas_log import kernel_usages
 from offcut.backends.gpu.text import cuda_kernels
 from offcut.errors import OffcutError
-from offcut.experiment.device.folder import Prepared, write_index
-from offcut.experiment.device.speed import CONSTANTS, SQUARES, TABLES, sizes_of
 
 CHECKS = ("meaning", "bits", "edges")
 MOST_BYTES = 60_000_000
