@@ -167,7 +167,7 @@ SOURCES = {
     "llvm_blocks": "backends.cpu.microkernels.llvm_blocks",
     "lower": "backends.cpu.lowering.lower",
     "places": "partition.judge.places",
-    "private": "polyhedral.units.privatization",
+    "private": "polyhedral.units.independence",
     "reductions": "backends.cpu.lowering.lane_reductions",
     "row_blocks": "backends.cpu.lowering.microkernel_calls",
     "scalars": "backends.llvm.scalars",

@@ -37,8 +37,7 @@ from offcut.polyhedral.dependences import (
 from offcut.polyhedral.divisors import check_divisors, unsafe_divisor
 from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.in_bounds_sizes import in_bounds_sizes
-from offcut.polyhedral.index_maximum import interval_maximum, maximum, quotient_range
-from offcut.polyhedral.intervals import INDEX_LIMIT
+from offcut.polyhedral.index_maximum import INDEX_LIMIT, interval_maximum, maximum, quotient_range
 from offcut.polyhedral.isl_budget import (
     PASS,
     REQUEST,

@@ -14,7 +14,7 @@ from offcut.ir import Tile, walk
 from offcut.proof import check_equal
 from offcut.proof.normal_forms import zero_terms
 from offcut.proof.normal_forms.condition_hoisting import hoist_conditions, unswitch
-from offcut.proof.normal_forms.tile_fusion import fuse_tiles
+from offcut.proof.normal_forms.loop_fusion import fuse_tiles
 from offcut.proof.normal_forms.zero_terms import guard_zero_terms
 
 Pair = tuple[int, int]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from offcut.experiment.contraction import Array, Problem
+from offcut.experiment.timing import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +88,27 @@ def as_matmul(problem: Problem) -> Matmul | None:
     if a is None or b is None or c is None:
         return None
     return Matmul(a, b, c, out, name_b in problem.constant, problem.kind, len(columns))
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to compute a problem.
+
+    run    one call on operands that it holds
+    read   the result of the latest `run`, from what that returned; axes as the problem has them
+    """
+
+    name: str
+    run: Run
+    read: Callable[[Any], Array]
+
+
+class Contender(Protocol):
+    """Something that computes tasks: a strategy of offcut's, or a peer."""
+
+    @property
+    def name(self) -> str:
+        """What tables and pictures call it."""
+
+    def ways(self, task: Any, /) -> tuple[Way, ...]:
+        """The ways it has to compute `task`; none when it cannot."""

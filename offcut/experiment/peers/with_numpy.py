@@ -11,8 +11,7 @@ import numpy as np
 
 from offcut.experiment.contraction import Array, Problem
 from offcut.experiment.operators import EPSILON, Attention, LayerNorm, Softmax
-from offcut.experiment.peers.matmul import as_matmul
-from offcut.experiment.peers.way import Way
+from offcut.experiment.peers.matmul import Way, as_matmul
 
 
 @dataclass(frozen=True, slots=True)

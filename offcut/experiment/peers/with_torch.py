@@ -19,8 +19,7 @@ from offcut.experiment.operators import (
     LayerNorm,
     Softmax,
 )
-from offcut.experiment.peers.matmul import Matmul, as_matmul
-from offcut.experiment.peers.way import Way
+from offcut.experiment.peers.matmul import Matmul, Way, as_matmul
 from offcut.experiment.timing import Run
 
 Offer = tuple[str, Callable[[], Run]]

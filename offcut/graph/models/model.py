@@ -30,9 +30,8 @@ from offcut.graph.interpret import declaration_of
 from offcut.graph.models.batches.microbatches import MicroBatches
 from offcut.graph.models.batches.parts import Parts, check_parts
 from offcut.graph.models.compiling import kept
-from offcut.graph.models.compiling.kept import Stepped
+from offcut.graph.models.compiling.kept import Stepped, from_kernels, from_later
 from offcut.graph.models.compiling.kernels import Kernels
-from offcut.graph.models.compiling.recall import from_kernels, from_later
 from offcut.graph.models.compiling.split import (
     Targets,
     every,
@@ -44,16 +43,21 @@ from offcut.graph.models.compiling.stepping import steps_of_bound
 from offcut.graph.models.cost import ModelCost, cost_of
 from offcut.graph.models.known_calls import KnownCalls
 from offcut.graph.models.memory.arena import Arena, arena_of
-from offcut.graph.models.memory.call_memory import Blocks, Passage, held, rounded
-from offcut.graph.models.memory.calls import Calls
-from offcut.graph.models.memory.lending import Lent, lend, stream_of
-from offcut.graph.models.memory.operands import Operands
-from offcut.graph.models.memory.results import (
-    OutputArrays,
+from offcut.graph.models.memory.call_memory import (
+    Blocks,
+    Lent,
+    Passage,
     check_constant,
     fresh_outputs,
+    held,
+    lend,
     output_operand,
+    rounded,
+    stream_of,
 )
+from offcut.graph.models.memory.calls import Calls
+from offcut.graph.models.memory.operands import Operands
+from offcut.graph.models.memory.results import OutputArrays
 from offcut.graph.models.observing import OBSERVER, Observer
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.profile import ModelProfile, profile_of
@@ -67,8 +71,7 @@ from offcut.graph.models.saving import (
     saved_code,
     with_names,
 )
-from offcut.graph.models.slices import open_slices
-from offcut.graph.models.step import for_memory
+from offcut.graph.models.step import for_memory, open_slices
 from offcut.graph.passes import DEFAULT, Pass, improved
 from offcut.graph.passes.asked import copy_as_asked
 from offcut.graph.placing.places import ONE

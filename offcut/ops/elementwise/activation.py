@@ -11,10 +11,9 @@ from offcut.describe.functions import absolute, erf, exp, log1p, maximum, minimu
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
+from offcut.ops.checks import axis_letters, check_tensor, choice, finite, wider
 from offcut.ops.elementwise.functions import of_each
-from offcut.ops.given.arguments import choice, finite
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_letters, check_tensor, wider
+from offcut.ops.naming import named
 
 
 def _relu(x: Value) -> Value:

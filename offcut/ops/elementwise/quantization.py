@@ -11,17 +11,20 @@ from offcut.describe.functions import round as nearest
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import check_float_result, is_one_of
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import (
+from offcut.ops.checks import (
     axis_letters,
     axis_number,
+    check_float_result,
     check_tensor,
     element,
+    is_one_of,
     narrower,
     of_operands,
+    parameter,
+    scale_of,
+    zero_of,
 )
-from offcut.ops.given.parameters import parameter, scale_of, zero_of
+from offcut.ops.naming import named
 
 FAR = 65536.0
 """Further from 0 than integers of 8 bits are apart: what is beyond is an end of them."""

@@ -11,16 +11,17 @@ from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import choice, integer
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import (
+from offcut.ops.checks import (
     check_result,
     check_tensor,
+    choice,
     element,
+    integer,
     same_extent,
     wider,
 )
 from offcut.ops.images.window import Padding, Pair, Window, windows
+from offcut.ops.naming import named
 from offcut.ops.products.epilogue import epilogue
 
 NARROW = 8

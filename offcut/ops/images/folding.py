@@ -12,10 +12,9 @@ from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import integers, several
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_letters, check_tensor, element, wider
+from offcut.ops.checks import axis_letters, check_tensor, element, integers, several, wider
 from offcut.ops.images.window import Padding, Pair, paddings, windows
+from offcut.ops.naming import named
 
 
 def unfold(

@@ -15,17 +15,20 @@ from offcut.describe.functions import floor, index, maximum, minimum, where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import choice, flag, number, several
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import (
+from offcut.ops.checks import (
     axis_letters,
     check_dtype,
     check_tensor,
+    choice,
     element,
+    flag,
+    number,
     same_extent,
+    several,
     wider,
 )
 from offcut.ops.images.convolution import SPATIAL, check_layout
+from offcut.ops.naming import named
 
 MODES = ("nearest", "linear", "cubic")
 CUBIC = -0.75

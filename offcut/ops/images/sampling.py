@@ -9,9 +9,8 @@ from offcut.describe.functions import absolute, floor, index, maximum, minimum, 
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import choice, flag
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import check_dtype, check_tensor, same_extent
+from offcut.ops.checks import check_dtype, check_tensor, choice, flag, same_extent
+from offcut.ops.naming import named
 
 MODES, PADDINGS = ("linear", "nearest"), ("zeros", "border", "reflection")
 _FAR = 2.0**24

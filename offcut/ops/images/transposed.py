@@ -25,9 +25,7 @@ from offcut.describe.functions import reduce_axis, where
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
-from offcut.ops.given.arguments import integers
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import check_result, element, wider
+from offcut.ops.checks import check_result, element, integers, wider
 from offcut.ops.images.convolution import (
     check_channels,
     check_operands,
@@ -35,6 +33,7 @@ from offcut.ops.images.convolution import (
     window_names,
 )
 from offcut.ops.images.window import Padding, Pair, paddings
+from offcut.ops.naming import named
 from offcut.ops.products.epilogue import epilogue
 
 

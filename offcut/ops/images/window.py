@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from offcut.core.sizes import quotient
 from offcut.describe.value import Value
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import integers, several
+from offcut.ops.checks import integers, several
 
 Pair: TypeAlias = int | Sequence[int]
 Padding: TypeAlias = int | str | Sequence[int | Sequence[int]]

@@ -18,9 +18,8 @@ from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import flag, integer
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_letters, axis_number, check_tensor
+from offcut.ops.checks import axis_letters, axis_number, check_tensor, flag, integer
+from offcut.ops.naming import named
 
 FEW = 8  # elements that are found one after the other
 

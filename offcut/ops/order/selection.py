@@ -23,10 +23,9 @@ from offcut.core.program import Program
 from offcut.core.sizes import size_expr
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import flag, integer
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_number, check_tensor
-from offcut.ops.order.lines import NO_PLACE, Lines
+from offcut.ops.checks import axis_number, check_tensor, flag, integer
+from offcut.ops.naming import named
+from offcut.ops.order.merging import NO_PLACE, Lines
 from offcut.ops.programs.written import Written
 
 BLOCK = 64

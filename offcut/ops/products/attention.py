@@ -18,18 +18,20 @@ from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import finite, flag, integer
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import (
+from offcut.ops.checks import (
     axis_letters,
     check_extent,
     check_tensor,
     element,
+    finite,
+    flag,
+    integer,
     is_one,
     of_operands,
     same_extent,
     wider,
 )
+from offcut.ops.naming import named
 
 MASKS = DTYPES
 

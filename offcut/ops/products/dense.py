@@ -9,20 +9,23 @@ from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import check_float_result, flag
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import (
+from offcut.ops.checks import (
     axis_letters,
     beside,
     check_extent,
+    check_float_result,
     check_result,
     check_shape,
     check_tensor,
     element,
+    flag,
     of_operands,
+    parameter,
+    scale_of,
     wider,
+    zero_of,
 )
-from offcut.ops.given.parameters import parameter, scale_of, zero_of
+from offcut.ops.naming import named
 from offcut.ops.products.epilogue import epilogue
 
 SMALL_INTEGERS = ("int8", "uint8")

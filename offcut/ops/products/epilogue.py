@@ -7,9 +7,9 @@ from typing import Any
 
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
+from offcut.ops.checks import check_tensor, element, narrower
 from offcut.ops.elementwise.activation import OF_INTEGERS, activated, check_activation
-from offcut.ops.given.naming import Option
-from offcut.ops.given.operands import check_tensor, element, narrower
+from offcut.ops.naming import Option
 
 
 @dataclass(frozen=True, slots=True)

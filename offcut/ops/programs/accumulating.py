@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 from offcut.core.dtypes import FLOATS, NUMBERS, reduction_start
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor
-from offcut.ops.given.arguments import choice, flag
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_number, check_dtype, check_tensor, wider
+from offcut.ops.checks import axis_number, check_dtype, check_tensor, choice, flag, wider
+from offcut.ops.naming import named
 from offcut.ops.programs.written import Written
 
 FEW = 8  # lines that run next to each other, and elements behind an axis that are worth a vector

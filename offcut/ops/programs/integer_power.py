@@ -6,8 +6,8 @@ from offcut.core.dtypes import INTEGERS, ITEM_BYTES, UNSIGNED
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_letters, check_tensor, same_extent
+from offcut.ops.checks import axis_letters, check_tensor, same_extent
+from offcut.ops.naming import named
 from offcut.ops.programs.written import Written
 
 

@@ -9,15 +9,16 @@ from offcut.core.dtypes import INDEX_DTYPES, UNSIGNED, index_dtype
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import choice, flag
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import (
+from offcut.ops.checks import (
     axis_letters,
     axis_number,
     check_dtype,
     check_tensor,
+    choice,
+    flag,
     wider,
 )
+from offcut.ops.naming import named
 from offcut.ops.programs.written import Written
 
 _REDUCED = {"add": "{} + {}", "mul": "{} * {}", "max": "max({}, {})", "min": "min({}, {})"}

@@ -10,14 +10,15 @@ from offcut.describe.functions import where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import integer, several
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import (
+from offcut.ops.checks import (
     axis_letters,
     axis_number,
     check_tensor,
+    integer,
     same_extent,
+    several,
 )
+from offcut.ops.naming import named
 
 
 def transpose(x: Tensor, axes: Sequence[int] | None = None, *, name: str | None = None) -> Tensor:

@@ -9,9 +9,8 @@ from typing import Any
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import integers
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_letters, axis_numbers, check_tensor, is_one
+from offcut.ops.checks import axis_letters, axis_numbers, check_tensor, integers, is_one
+from offcut.ops.naming import named
 from offcut.ops.rearranging.padding import Pieces, pieced
 
 MOST_PIECES = 256  # ranges that the result of `repeat` may be read in

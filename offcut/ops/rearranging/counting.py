@@ -8,8 +8,8 @@ from offcut.core.dtypes import INDEX_DTYPES, index_dtype
 from offcut.describe.functions import where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_letters, check_result, check_tensor
+from offcut.ops.checks import axis_letters, check_result, check_tensor
+from offcut.ops.naming import named
 
 
 def iota(extent: Any, dtype: str = "int64", *, name: str | None = None) -> Tensor:

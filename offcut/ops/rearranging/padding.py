@@ -15,9 +15,8 @@ from offcut.describe.functions import where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import choice, several
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_letters, check_dtype, check_tensor, of_operands
+from offcut.ops.checks import axis_letters, check_dtype, check_tensor, choice, of_operands, several
+from offcut.ops.naming import named
 
 MODES = ("constant", "edge", "reflect")
 

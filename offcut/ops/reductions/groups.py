@@ -12,14 +12,14 @@ from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.given.naming import Option, named
-from offcut.ops.given.operands import (
+from offcut.ops.checks import (
     axis_letters,
     axis_number,
     check_tensor,
     element,
     wider,
 )
+from offcut.ops.naming import Option, named
 from offcut.ops.reductions.normalization import check_epsilon, check_parameter
 from offcut.ops.reductions.reduction import count_of
 

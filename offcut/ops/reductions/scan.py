@@ -17,8 +17,8 @@ from offcut.core.dtypes import NUMBERS, reduction_start
 from offcut.describe.functions import maximum, minimum, where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_letters, axis_number, check_tensor, wider
+from offcut.ops.checks import axis_letters, axis_number, check_tensor, wider
+from offcut.ops.naming import named
 
 BLOCK = 64  # elements, a power of 2
 

@@ -51,7 +51,7 @@ from offcut.core.text.printer import format_head
 from offcut.core.traversal import Place
 from offcut.errors import PartitionError
 from offcut.polyhedral.sync.agents import Agents, Ends, Unit, slot_of
-from offcut.polyhedral.units.privatization import tile_buffers
+from offcut.polyhedral.units.independence import tile_buffers
 
 Key: TypeAlias = tuple[str, int]
 """A unit, and the number of loops bound to it around a loop bound to it."""

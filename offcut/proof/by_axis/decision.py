@@ -14,8 +14,7 @@ from offcut.core.expr import Binary, Const, Expr, Var, substitute, variables
 from offcut.core.memo import memo
 from offcut.core.program import Size
 from offcut.polyhedral import Set, Space, parse_map, project_onto_sizes, smallest_point
-from offcut.proof.by_axis.contiguity import are_contiguous
-from offcut.proof.by_axis.quotients import Quotients
+from offcut.proof.by_axis.contiguity import Quotients, are_contiguous
 from offcut.proof.by_axis.strips import NotSeparable, Strip, Value, X
 from offcut.proof.by_axis.two_heights import Span, is_partition, joined
 

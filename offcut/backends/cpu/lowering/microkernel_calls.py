@@ -21,7 +21,7 @@ from offcut.core.tile_limits import begun, limits
 from offcut.errors import InternalError
 from offcut.partition import Covered, Match, Parts, is_multiple, is_run
 from offcut.polyhedral import coefficient
-from offcut.polyhedral.units.privatization import begins_with_store
+from offcut.polyhedral.units.independence import begins_with_store
 
 ANY = Variant(unit_depth=True, panels=True)  # of a family that has one function
 

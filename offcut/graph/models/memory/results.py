@@ -1,4 +1,4 @@
-"""Where the outputs of a graph lie, and which of them a call allocates."""
+"""Arrays for the outputs of a graph: in the memory of the process or of a device."""
 
 from __future__ import annotations
 
@@ -14,47 +14,10 @@ from offcut.backends.host.call import NO_MEMORY, too_large
 from offcut.backends.memory import Memory
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.expr import Expr
-from offcut.describe.request import Array
-from offcut.errors import InternalError
 from offcut.graph.graph import Value
-from offcut.graph.models.memory.call_memory import Passage
-from offcut.graph.models.memory.lending import Lent, empty_there
-from offcut.graph.models.step import Operand
-from offcut.graph.placing.places import ONE, ZERO, Place, own_place
-from offcut.graph.sizes import extents
+from offcut.graph.models.memory.call_memory import Lent, Passage, empty_there
+from offcut.graph.placing.places import Place, own_place
 from offcut.graph.sizes.extents import Numbers
-
-
-def check_constant(value: Value, array: Array) -> None:
-    """Check that an array is what kernels read by its address."""
-    shape = tuple(map(Numbers({}), value.shape))
-    lies = array.flags.c_contiguous and array.flags.aligned
-    if not lies or (array.shape, array.dtype) != (shape, numpy_dtype(value.dtype)):
-        raise InternalError(
-            f"{value.name}: kernels read {value.dtype}{shape}, and it is {array.dtype}{array.shape}"
-        )
-
-
-def fresh_outputs(
-    outputs: Sequence[str],
-    places: Mapping[str, Place],
-    computed: set[str],
-    values: Mapping[str, Any],
-    orders: Mapping[str, tuple[int, ...]],
-) -> dict[str, str]:
-    """Return the outputs whose memory a call allocates, as what they hand out, and the values that are computed there.
-
-    orders  of the axes of outputs that are asked for: what lies otherwise is copied
-    """
-    fresh: dict[str, str] = {}
-    for output in outputs:
-        place = places[output]
-        whole = extents.product(place.shape) == extents.product(values[place.root].shape)
-        dense = place.offset == ZERO and _permutes(place)
-        dense = dense and (output not in orders or place.lies(orders[output]))
-        if whole and dense and place.root in computed and place.root not in fresh.values():
-            fresh[output] = place.root
-    return fresh
 
 
 class OutputArrays:
@@ -156,16 +119,3 @@ class OutputArrays:
         if is_there:
             self._memory.write(to, at, copy.nbytes, stream)
         return result
-
-
-def output_operand(output: str, place: Place, of: Value) -> Operand:
-    """Return an output of a graph as an array of its root's memory."""
-    return Operand(output, place.root, of.dtype, place.offset, place.shape, place.strides)
-
-
-def _permutes(place: Place) -> bool:
-    """Return whether no element is there twice: no axis is repeated."""
-    return all(s != ZERO or e == ONE for e, s in zip(place.shape, place.strides, strict=True))
-
-
-__all__ = ["OutputArrays", "check_constant", "fresh_outputs", "output_operand"]

@@ -1,18 +1,21 @@
-"""What operators ask of the tensors that they take."""
+"""Check and convert the arguments of operators: tensors, axes, numbers, words, scales and zero points."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
-from offcut.core.dtypes import DTYPES
+import numpy as np
+
+from offcut.core.dtypes import DTYPES, FLOATS
 from offcut.core.integers import whole
 from offcut.describe.refusals import shown
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import is_one_of, several
 
 SMALL = {
     **dict.fromkeys(("float16", "bfloat16"), "float32"),
@@ -195,3 +198,143 @@ def axis_numbers(op: str, tensor: Tensor, axes: Any) -> tuple[int, ...]:
             because="an axis is named twice",
         )
     return tuple(numbers)
+
+
+def number(value: Any) -> float | None:
+    """`value` as a finite float where it is a real number of Python's or numpy's; None for all else."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def several(value: Any) -> tuple[Any, ...] | None:
+    """The elements of a sequence, or of an array along its first axis; None for all else."""
+    if isinstance(value, np.ndarray):
+        return tuple(value) if value.ndim else None
+    text = isinstance(value, str | bytes)
+    return tuple(value) if isinstance(value, Sequence) and not text else None
+
+
+def flag(op: str, label: str, value: Any) -> bool:
+    """`value`, True or False of Python's or numpy's; raises DescribeError for anything else."""
+    if not isinstance(value, bool | np.bool_):
+        raise DescribeError(
+            op, f"cannot take {label}={value!r}", because=f"{label} is True or False"
+        )
+    return bool(value)
+
+
+def is_one_of(value: Any, words: Sequence[str]) -> bool:
+    """Whether `value` is one of `words`."""
+    return isinstance(value, str) and value in words
+
+
+def integer(op: str, label: str, value: Any, least: int) -> int:
+    """Return `value` as an int; raises DescribeError for anything but an int of at least `least`."""
+    found = whole(value)
+    if found is None or found < least:
+        because = f"{label} is an int of at least {least}"
+        raise DescribeError(op, f"cannot take {label}={value!r}", because=because)
+    return found
+
+
+def integers(op: str, label: str, value: Any, axes: int, least: int) -> tuple[int, ...]:
+    """Return `value`, one int for all of so many axes or one for each, as a tuple.
+
+    Raises DescribeError for anything else, or if one is below `least`.
+    """
+    each = several(value)
+    found = [whole(n) for n in ((value,) * axes if each is None else each)]
+    numbers = tuple(n for n in found if n is not None and n >= least)
+    if not len(numbers) == len(found) == axes:
+        because = f"{label} is an int of at least {least}"
+        because += f", or one for each of the {axes} axes" if axes > 1 else ""
+        raise DescribeError(op, f"cannot take {label}={value!r}", because=because)
+    return numbers
+
+
+def finite(op: str, label: str, value: Any, *help: str) -> float:
+    """Return `value` as a float; raises DescribeError for anything but a finite number."""
+    found = number(value)
+    if found is None:
+        because = f"{label} is a finite number"
+        raise DescribeError(op, f"cannot take {label}={value!r}", because=because, help=help)
+    return found
+
+
+def choice(op: str, label: str, value: Any, words: Sequence[str], more: str = "") -> str:
+    """Return `value`; raises DescribeError for anything but one of `words`, behind whose list the text says `more`."""
+    if not is_one_of(value, words):
+        because = f"{label}s are {', '.join(words)}{more}"
+        raise DescribeError(op, f"cannot take {label}={value!r}", because=because)
+    return str(value)
+
+
+def check_float_result(op: str, dtype: Any) -> None:
+    """Raises DescribeError where `dtype` is no type of floats."""
+    if not is_one_of(dtype, FLOATS):
+        raise DescribeError(op, f"cannot give {dtype!r}", because="it gives floats")
+
+
+INT32 = np.iinfo("int32")
+FLOAT32 = np.finfo("float32")
+
+
+def scale_of(
+    op: str, label: str, value: Any, channels: Any | None, *, positive: bool = False
+) -> float | Tensor:
+    """`value` as a finite float, or a tensor of float32 of shape () or (channels,).
+
+    channels   an extent; None: shape () alone
+    positive   whether a number must be above 0, also once it is rounded to float32
+
+    Raises DescribeError for anything else.
+    """
+    if isinstance(value, Tensor):
+        return _tensor(op, label, value, "float32", channels)
+    found = number(value)
+    least = float(FLOAT32.smallest_subnormal) if positive else -float(FLOAT32.max)
+    if found is None or not least <= found <= float(FLOAT32.max):
+        raise DescribeError(
+            op,
+            f"cannot take {label}={value!r}",
+            because=f"{label} is a finite {'number above 0' if positive else 'number'}"
+            " or a tensor of float32",
+        )
+    return found
+
+
+def zero_of(op: str, label: str, value: Any, channels: Any | None) -> int | Tensor:
+    """`value` as an int, or a tensor of int32 of shape () or (channels,).
+
+    Raises DescribeError for anything else, and for an int that int32 does not hold.
+    """
+    if isinstance(value, Tensor):
+        return _tensor(op, label, value, "int32", channels)
+    found = whole(value)
+    if found is None or not INT32.min <= found <= INT32.max:
+        raise DescribeError(
+            op,
+            f"cannot take {label}={value!r}",
+            because=f"{label} is an int that int32 holds or a tensor of int32",
+        )
+    return found
+
+
+def parameter(value: float | Tensor, dtype: str, channel: tuple[Value, ...]) -> Value:
+    """A scale or a zero point as `dtype`; `channel` is the index of those that have an axis."""
+    if not isinstance(value, Tensor):
+        return cast(value, dtype)
+    return value[channel if value.shape else ()]
+
+
+def _tensor(op: str, label: str, value: Tensor, dtype: str, channels: Any | None) -> Tensor:
+    check_dtype(op, label, value, (dtype,))
+    check_tensor(op, label, value, *((0,) if channels is None else (0, 1)))
+    if value.shape:
+        check_shape(op, label, value, (channels,))
+    return value

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from offcut.core.integers import whole
 from offcut.describe.tensor import Tensor, tensors_of
-from offcut.ops.given.arguments import several
+from offcut.ops.checks import several
 
 LONGEST = 48  # characters of a name that an operator makes
 
