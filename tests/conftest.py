@@ -88,16 +88,23 @@ def slow(*values: object) -> object:
 def refusals(page: str, names: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
     """What a page shows, by title: a call that is to be made, or values, and the text of the refusal.
 
-    page   paragraphs: a title, or none; ``>>> call`` or ``given value, value``; the text
+    page   paragraphs: a title, or none; lines ``>>> call``, or ``given value, value``; the text
     names  what calls and values mention
     """
     table: dict[str, tuple[Any, ...]] = {}
     for paragraph in page.strip("\n").split("\n\n"):
-        title, mark, rest = re.split(r"^(>>> |given )", paragraph, maxsplit=1, flags=re.MULTILINE)
-        code, text = rest.split("\n", 1)
-        values = (partial(eval, code, names),) if mark == ">>> " else eval(f"({code},)", names)
-        table[title.rstrip() or code] = (*values, text)
+        title, calls, values, text = PARAGRAPH.fullmatch(paragraph).groups()  # type: ignore[union-attr]
+        code = (calls or values).replace(">>> ", "")
+        case = eval(f"({values},)", names) if values else (partial(_run, code, names),)
+        table[title or code.strip()] = (*case, text)
     return table
+
+
+PARAGRAPH = re.compile(r"(?:(?!>>>|given )(.*)\n)?(?:((?:>>> .*\n)+)|given (.*)\n)((?:.|\n)*)")
+
+
+def _run(code: str, names: dict[str, Any]) -> None:
+    exec(code, {**names})
 
 
 EQUAL = frozenset({"instances", "in bounds", "data flow", "results"})
