@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias, assert_never
 
+from offcut.core.cached_hash import CachedHash, node
 from offcut.core.expr import Expr
 from offcut.core.layout import Layout
 from offcut.errors import CallError, DescribeError
@@ -58,8 +59,9 @@ class Form(Enum):
     SHIFT = "shift"  # all of them, some a second time, writing the same values again
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class For:
+class For(CachedHash):
     """``for iter in lo:hi``, unit step, half open, empty when ``hi <= lo``, in ascending order.
 
     unit   what runs its iterations side by side: one of `UNITS`, or a name of the machine's, such as
@@ -76,8 +78,9 @@ class For:
     factor: int | None = None
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class If:
+class If(CachedHash):
     """`then` where the condition holds, else `other`."""
 
     condition: Expr
@@ -85,8 +88,9 @@ class If:
     other: tuple[Stmt, ...] = ()
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Let:
+class Let(CachedHash):
     """``let name in lo:hi = value`` around `body`.
 
     lo, hi   integer literals: the promised range, half open. The value may be any integer
@@ -101,8 +105,9 @@ class Let:
     body: tuple[Stmt, ...]
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class TileAxis:
+class TileAxis(CachedHash):
     """``iter in start +: extent``: coordinates ``start <= iter < start + extent``."""
 
     iter: str
@@ -110,8 +115,9 @@ class TileAxis:
     extent: Expr
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Cover:
+class Cover(CachedHash):
     """A microkernel that runs a tile: which iterator is which of its axes, which array which operand.
 
     axes      (axis of the microkernel, iterator) each; an axis that is left out has one value
@@ -125,8 +131,9 @@ class Cover:
     operands: tuple[tuple[str, str], ...] = ()
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(CachedHash):
     """Parallel loops over a rectangle of instances, each running `body`, covered by a microkernel.
 
     where         an instance is executed only where this holds (None: everywhere)
@@ -154,8 +161,9 @@ class Tile:
         return None if self.cover is None else self.cover.microkernel
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Alloc:
+class Alloc(CachedHash):
     """``alloc buffer[start +: extent, …]`` around `body`, where the buffer holds that window only.
 
     axes     (start, extent) per axis of the buffer. Indices stay those of the whole buffer; what the
@@ -175,8 +183,9 @@ class Alloc:
     layout: Layout | None = None
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Store:
+class Store(CachedHash):
     """``buffer[index] = value``, or with `reduce`: ``+=`` (sum), ``max=``, ``min=``."""
 
     buffer: str
@@ -185,8 +194,9 @@ class Store:
     reduce: str | None = None
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Option:
+class Option(CachedHash):
     """One way to run the same instances, and its predicted time in seconds (a float64 expression)."""
 
     label: str
@@ -194,8 +204,9 @@ class Option:
     body: tuple[Stmt, ...]
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Choose:
+class Choose(CachedHash):
     """Exactly one option runs: the one whose cost is least for the sizes of the call, first if equal."""
 
     options: tuple[Option, ...]
@@ -211,8 +222,9 @@ class Action(Enum):
     FENCE = "fence"  # what was written is seen by a kind of reader
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Sync:
+class Sync(CachedHash):
     """``barrier thread``, ``arrive full where …``, ``wait full``, ``wait group 1``, ``fence async``.
 
     It orders what units do side by side, and changes nothing that a program computes.
@@ -244,8 +256,9 @@ class Sync:
             raise DescribeError("Sync", what, because=because, help=("pending=0",))
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Token:
+class Token(CachedHash):
     """``token name: source -> target count 1 room 4``: what one unit gives and another takes.
 
     count  arrivals that make a token, at least 1
@@ -277,8 +290,9 @@ STATUS = "status"
 """The scope of a buffer that says whether some statement would have left an array."""
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Buffer:
+class Buffer(CachedHash):
     """``kind name: dtype[shape]``; `layout` None means strided, else offcut lays it out so.
 
     scope   the memory of the hardware that holds it, such as ``acc_buffer``; None: main memory
@@ -311,8 +325,9 @@ MAX_SIZE = 2**31 - 1
 """The greatest value of a size, and the greatest extent of an axis."""
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Size:
+class Size(CachedHash):
     """``size name in min:max+1``, a multiple of `multiple_of`."""
 
     name: str
@@ -330,8 +345,9 @@ class Size:
         return min(-(-max(value, self.min) // self.multiple_of) * self.multiple_of, self.last)
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Program:
+class Program(CachedHash):
     """Sizes, facts between them, buffers, and the statements in order.
 
     assumptions   conditions over sizes that every call satisfies

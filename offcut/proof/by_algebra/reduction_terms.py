@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -107,7 +106,8 @@ def end_of(condition: Expr, names: Any) -> tuple[str, Expr | None, Expr | None] 
     if len(mine) != 1 or abs(mine[0][1]) != 1:
         return None
     name, sign = mine[0]
-    rest = replace(form, terms=tuple(t for t in form.terms if t[0] != Var(name))).expr()
+    others = tuple(term for term in form.terms if term[0] != Var(name))
+    rest = ix.Linear(others, form.const).expr()
     if variables(rest) & set(names):
         return None
     op = condition.op if sign == 1 else _FLIPPED[condition.op]
