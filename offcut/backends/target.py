@@ -53,7 +53,7 @@ from offcut.partition import LoopCut, Users
 from offcut.polyhedral.sync import Agents
 from offcut.schedule import Resolving, Schedule
 from offcut.search import Points, place_of
-from offcut.search.verdict_lookup import machine_kind
+from offcut.search.trials import machine_kind
 
 _RENAMED = {
     "any_cover": "accepts_any_cover",

@@ -54,7 +54,7 @@ def tune_command(
     from offcut.cli.files import read_program
     from offcut.experiment.outputs import check_writable
     from offcut.search.pool import Pool
-    from offcut.tuning.distribution import read_sizes
+    from offcut.tuning.problem import read_sizes
     from offcut.tuning.tune import tune
 
     with refusals(), interruptible("tune", lambda: kept_trials(records)):

@@ -26,7 +26,7 @@ def worker(
     import platform
 
     from offcut.search.pool import LOCAL, Pool, pool_of
-    from offcut.search.pool.worker import serve
+    from offcut.search.pool.connection import serve
 
     with refusals():
         pool = pool_of(Pool(address, certificates=certificates), "worker")

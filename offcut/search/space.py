@@ -52,8 +52,7 @@ from offcut.schedule import (
     restaged,
     split_of,
 )
-from offcut.search.fusion_choices import Leaves, Tree, nests_in
-from offcut.search.nest_space import Chosen, NestSpace
+from offcut.search.nest_space import Chosen, Leaves, NestSpace, Tree, nests_in
 from offcut.search.variant_space import forms_of, plain_cuts, tile_forms
 
 Options = tuple[Step | None, ...]

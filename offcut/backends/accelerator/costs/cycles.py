@@ -14,7 +14,7 @@ from offcut.backends.accelerator.lowering.nest import LoweredNest
 from offcut.backends.accelerator.nest_run import Ran, run_of
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, children, variables
-from offcut.costmodel.periodic import PeriodicFit, fit_periodic
+from offcut.costmodel.periodic_fit import PeriodicFit, fit_periodic
 
 HARDLY = 0.02
 """Of the whole: a unit that waits for less is what a call takes its time for."""

@@ -13,7 +13,7 @@ from offcut.core.memo import lazy_property
 from offcut.errors import DescribeError
 from offcut.schedule import Schedule, parts_of
 from offcut.search import Expected, Outcome, Points, Sizes, Space, key_of
-from offcut.search.fusion_choices import nests_in
+from offcut.search.nest_space import nests_in
 from offcut.tuning.alternatives import with_ways
 from offcut.tuning.problem import Measured
 
@@ -96,7 +96,7 @@ PRICED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Subspace:
     """A part of a space.
 
     points  its schedules
@@ -109,7 +109,7 @@ class Part:
     said: str
 
 
-def narrowed(space: Points, ways: int) -> Points:
+def limit_variants(space: Points, ways: int) -> Points:
     """A space in which no nest has more than `ways`: it begins with the first ones of each."""
     if not isinstance(space, Space):
         return space
@@ -119,7 +119,9 @@ def narrowed(space: Points, ways: int) -> Points:
     return replace(space, first=first, most=ways)
 
 
-def part_of(space: Points, expected: Expected, limit: int, most: int | None, seed: int) -> Part:
+def subspace_of(
+    space: Points, expected: Expected, limit: int, most: int | None, seed: int
+) -> Subspace:
     """The schedules to measure.
 
     limit  schedules of a space that is taken whole, at most
@@ -141,7 +143,7 @@ def part_of(space: Points, expected: Expected, limit: int, most: int | None, see
             ),
         )
     if most is None or size <= most:
-        return Part(tuple(dict.fromkeys(space.enumerate())), size, "all that there are")
+        return Subspace(tuple(dict.fromkeys(space.enumerate())), size, "all that there are")
     said = f"those predicted best of {size:,}"
     points = dict.fromkeys(space.enumerate(PRICED))
     if size > PRICED:
@@ -149,10 +151,10 @@ def part_of(space: Points, expected: Expected, limit: int, most: int | None, see
         points = dict.fromkeys(space.sample(rng) for _ in range(PRICED))
         said = f"those predicted best of {PRICED:,} that are drawn of {size:,}"
     legal = [one for one in points if one != space.first and isfinite(expected(one))]
-    return Part((space.first, *sorted(legal, key=expected)[: most - 1]), size, said)
+    return Subspace((space.first, *sorted(legal, key=expected)[: most - 1]), size, said)
 
 
-def alone(schedule: Schedule) -> tuple[Schedule, ...]:
+def single_variant_schedules(schedule: Schedule) -> tuple[Schedule, ...]:
     """What a schedule would be whose nests have one of their ways each: every choice that a call of it can take."""
     changed = [schedule]
     for nest in nests_in(parts_of(schedule)):
