@@ -57,7 +57,7 @@ from offcut.schedule.nests import (
     nests_in,
     nests_with_axes,
 )
-from offcut.schedule.packing import beside, pack_inside, pack_of
+from offcut.schedule.packing import beside, pack_of
 from offcut.schedule.priced import OwnPrice, priced
 from offcut.schedule.refusing import at_decision, at_line, check_once
 from offcut.schedule.resolving import Resolving
@@ -137,7 +137,6 @@ __all__ = [
     "nests_in",
     "nests_of",
     "nests_with_axes",
-    "pack_inside",
     "pack_of",
     "parts_of",
     "position_of",

@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
@@ -71,11 +71,6 @@ class StagedValue:
     def normal_form(self) -> object:
         """Return the `normal_form` of the expression, computed once."""
         return normal_form(self.expression)
-
-    def renamed(self, name: str, axes: Sequence[str]) -> StagedValue:
-        """Return the value with `name` as the name of its array, and `axes` as the names of its axes."""
-        by_name: dict[str, Expr] = {old: Var(new) for old, new in zip(self.axes, axes, strict=True)}
-        return replace(self, name=name, axes=tuple(axes), value=substitute(self.value, by_name))
 
     def read_in(self, expr: Expr) -> Expr:
         """Return `expr` with the array read in place of the expression; one that is converted last, where padding is converted too."""
