@@ -25,10 +25,10 @@ from offcut.partition.judge import is_run as is_run
 from offcut.partition.judge import matches as matches
 from offcut.partition.judge import uncovered_notes as uncovered_notes
 from offcut.partition.judge import with_covers as with_covers
-from offcut.partition.legality import LESS_TO_COMPARE as LESS_TO_COMPARE
 from offcut.partition.legality import check_exact as check_exact
 from offcut.partition.legality import check_layouts as check_layouts
 from offcut.partition.legality import check_marks as check_marks
+from offcut.partition.legality import check_narrow as check_narrow
 from offcut.partition.legality import check_tiles as check_tiles
 from offcut.partition.legality import check_windows as check_windows
 from offcut.partition.pieces import Partition as Partition

@@ -4,6 +4,7 @@ from offcut.schedule.applied import Applied as Applied
 from offcut.schedule.applied import Choice as Choice
 from offcut.schedule.apply.axes import Axis as Axis
 from offcut.schedule.apply.covering import find_intrinsic as find_intrinsic
+from offcut.schedule.apply.cut_program import LESS_TO_COMPARE as LESS_TO_COMPARE
 from offcut.schedule.apply.cut_program import cut as cut
 from offcut.schedule.apply.cut_program import cut_program as cut_program
 from offcut.schedule.apply.group_loops import ResolvedWay as ResolvedWay
