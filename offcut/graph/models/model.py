@@ -60,7 +60,6 @@ from offcut.graph.models.memory.call_memory import (
 )
 from offcut.graph.models.memory.calls import Calls
 from offcut.graph.models.memory.operands import Operands
-from offcut.graph.models.observing import OBSERVER, Observer
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.profile import ModelProfile, profile_of
 from offcut.graph.models.running import ARENA, Frame, Prepared, extents_of, limits_of, refusal
@@ -73,9 +72,9 @@ from offcut.graph.models.saving import (
     saved_code,
     with_names,
 )
-from offcut.graph.models.step import for_memory, open_slices
+from offcut.graph.models.step import OBSERVER, Observer, for_memory, open_slices
 from offcut.graph.passes import DEFAULT, Pass, improved
-from offcut.graph.passes.asked import copy_as_asked
+from offcut.graph.passes.storing import copy_as_asked
 from offcut.graph.placing.places import ONE, own_place
 from offcut.graph.sizes import extents
 from offcut.graph.sizes.extents import Numbers, Valued

@@ -21,8 +21,7 @@ from offcut.core.integers import whole
 from offcut.costmodel import quantity, table
 from offcut.errors import CallError, OffcutError
 from offcut.graph.models.cost import ModelCost
-from offcut.graph.models.observing import Observed, observed_by
-from offcut.graph.models.step import Step
+from offcut.graph.models.step import Observed, Step, observed_by
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -61,7 +61,7 @@ from offcut.core.program import walk as statements
 from offcut.core.unpickle import unpickle
 from offcut.describe.request import Array
 from offcut.errors import CallError, InternalError, OffcutError, TargetError
-from offcut.experiment.reference import HALF_ULP, Reference
+from offcut.experiment.contraction import HALF_ULP, Reference
 from offcut.kernel import Kernel
 from offcut.pipeline import compile
 from offcut.schedule import Schedule
