@@ -92,6 +92,3 @@ def _remove_oldest(folder: Path) -> None:
                 return
             path.unlink(missing_ok=True)
             total -= status.st_size
-
-
-__all__ = ["model_key", "read_model", "write_model"]

@@ -214,6 +214,3 @@ class KnownCalls(SizedCalls):
         steps = [strides or c_strides(shape) for shape, strides, _ in results]
         self.add(key, every, steps, words, frame)
         return True
-
-
-__all__ = ["KnownCalls", "SizedCalls", "TypedArray"]

@@ -256,6 +256,3 @@ def _cost(model: Observed, sizes: Mapping[str, int]) -> Iterator[_Predicted]:
     for value, own in parts.items():
         most = max(own, key=lambda one: float(one.seconds))
         yield _Predicted(value, sum(one.seconds for one in own), most.bound_by)
-
-
-__all__ = ["KernelProfile", "ModelProfile", "profile_of"]

@@ -576,6 +576,3 @@ def spanned(pairs: Iterable[Pair]) -> tuple[Key, ...]:
 
 
 _OF_TOKENS = (Action.ARRIVE, Action.WAIT)
-
-
-__all__ = ["Match", "Order", "Pair", "spanned"]

@@ -418,6 +418,3 @@ def _expr(aff: isl.Aff, names: Sequence[str | None], sizes: Sequence[str]) -> Ex
             whole = int(inner.get_denominator_val().to_python())
             total = ix.add(total, ix.mul(times, ix.floordiv(_expr(inner, names, sizes), whole)))
     return total
-
-
-__all__ = ["Relations", "alike", "is_inside"]

@@ -88,6 +88,3 @@ def _unfused(one: Region | Node, refused: Region) -> Sequence[Region | Node]:
     if one is not refused:
         return (one,)
     return tuple(region_of((node,)) for node in refused.nodes)
-
-
-__all__ = ["steps_of_bound"]
