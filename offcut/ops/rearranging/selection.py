@@ -11,12 +11,14 @@ from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.checks import (
+    SAME_SIZE,
     axis_letters,
     axis_number,
     check_result,
     check_tensor,
     flag,
     is_one,
+    pair_error,
     same_extent,
     several,
 )
@@ -85,13 +87,8 @@ def take_along_axis(
     shape = []
     for n, (own, other) in enumerate(zip(x.shape, indices.shape, strict=True)):
         if n != position and not (is_one(own) or is_one(other) or same_extent(own, other)):
-            raise DescribeError(
-                op,
-                f"cannot pair {x.name} with {indices.name}",
-                at=f"{x!r} and {indices!r}",
-                because=f"axis {n} is {own} in one and {other} in the other",
-                help=("one size for both: a size is known by its name and facts",),
-            )
+            because = f"axis {n} is {own} in one and {other} in the other"
+            raise pair_error(op, x, indices, because, SAME_SIZE)
         shape.append(own if n != position and is_one(other) else other)
     within = not flag(op, "from_end", from_end)
     name = named(op, name, [x, indices], ("axis", position, None), ("within", within, False))
