@@ -5,7 +5,7 @@ A convolution of many images writes more than the last cache holds, of one image
 between the kernels of a part is needed for that part alone, and takes memory for one part.
 
 Against that stands that each part reads the weights again. How many run at a time, and which kernels together, is the cheapest
-path through the steps ``s``, with a state for each count ``c``, in cycles of `traffic`::
+path through the steps ``s``, with a state for each count ``c``, in cycles::
 
     inside[s][c] = min(inside[s - 1][c], min over d of closed[s - 1][d] + enters(s, c)) + run(s, c)
     closed[s][c] = inside[s][c] + leaves(s, c)
