@@ -58,8 +58,7 @@ from offcut.graph.models.memory.call_memory import (
     rounded,
     stream_of,
 )
-from offcut.graph.models.memory.calls import Calls
-from offcut.graph.models.memory.operands import Operands
+from offcut.graph.models.memory.calls import Calls, Operands
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.profile import ModelProfile, profile_of
 from offcut.graph.models.running import ARENA, Frame, Prepared, extents_of, limits_of, refusal

@@ -29,9 +29,9 @@ from offcut.core.expr import (
     variables,
     walk,
 )
+from offcut.core.interpret.run_arguments import small_sizes
 from offcut.core.memo import lazy_property
 from offcut.core.program import MAX_SIZE, Action, Size, Sync
-from offcut.core.small_sizes import small_sizes
 from offcut.core.traversal import Place
 from offcut.polyhedral.affine import Space
 from offcut.polyhedral.sync.events import Access, Event, Events, Key, Loop, refused
