@@ -2,7 +2,7 @@
 
 Most cuts are proved by reading the two texts side by side (`structure`). Where that fails it is
 tried once more: each program without the copies that the other one has not (`copy_forwarding`) and
-without windows (`window_expansion`), the source with loops joined (`loop_fusion`) and sums ordered (`reduction_order`) as
+without windows (`window_expansion`), the source with loops joined (`loop_fusion`) and sums ordered (`reduction_init`) as
 they are there. Where they differ in shape all the same, both programs are read back into statement
 instances. Each store of the emitted program is matched to a store of the source (`matching`),
 which says of which source instance an emitted one is. Then

@@ -53,6 +53,3 @@ def _launches(stmt: Stmt) -> Iterator[Stmt]:
             yield Choose(tuple(replace(option, body=body) for option, body in pairs))
         case _:
             yield stmt
-
-
-__all__ = ["has_independent_blocks", "separate_launches"]
