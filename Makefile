@@ -28,7 +28,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-machines test-hosts net lint style types imports format bench bench-track artifact keep lock docs wheel clean
+.PHONY: help demo test test-all test-machines test-hosts net lint style types imports format bench bench-track artifact keep lock docs notebooks wheel clean
 
 help:
 	@echo 'make demo      a sentence encoder over a real text, wholly in offcut'
@@ -45,6 +45,7 @@ help:
 	@echo 'make keep      studies that are predicted, simulated or counted, in full, into results/'
 	@echo 'make lock      requirements.lock, from the environment as it is'
 	@echo 'make docs      the site, from docs/ and docstrings, into out/docs'
+	@echo 'make notebooks  the pages of the tutorial as executed notebooks, into out/notebooks'
 	@echo 'make wheel     a wheel and a source archive, checked, and run where nothing else is installed, into out/dist'
 	@echo 'make clean     remove environments and caches'
 
@@ -113,6 +114,9 @@ lock: .venv/installed
 docs: .venv-docs/installed
 	.venv-docs/bin/python -m sphinx --fail-on-warning --keep-going --quiet --builder html docs out/docs
 
+notebooks: .venv-docs/installed
+	.venv-docs/bin/python docs/notebooks.py out/notebooks
+
 wheel:
 	rm -rf .venv-wheel out/dist
 	$(PYTHON) -m venv .venv-wheel
@@ -123,10 +127,11 @@ wheel:
 	.venv-wheel/bin/python $(PIP) out/dist/*.whl
 	cd out/dist && ../../.venv-wheel/bin/python -W error -c "import numpy as np, offcut as oc; n = oc.dim('n', max=64); \
 	  x, w = oc.placeholder((n, 8), name='x'), oc.placeholder((8, 4), name='w'); k = oc.compile(oc.ops.matmul(x, w), inputs=[x, w]); \
-	  a, b = np.ones((5, 8), 'f4'), np.ones((8, 4), 'f4'); assert (k(a, b) == 8).all(); print('the wheel runs', oc.__version__)"
+	  a, b = np.ones((5, 8), 'f4'), np.ones((8, 4), 'f4'); assert (k(a, b) == 8).all(); from importlib.metadata import version; \
+	  assert version('offcut') == oc.__version__; print('the wheel runs', oc.__version__)"
 
 clean:
-	rm -rf .venv .venv-demo .venv-docs .venv-wheel docs/reference/api .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-demo .venv-docs .venv-wheel docs/reference/api offcut/_version.py .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv

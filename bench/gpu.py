@@ -21,11 +21,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from device_run.folder import RESULTS, Prepared, Results, read_index
+from device_run.runners import Emulated, OnDevice, Runner
+from device_run.speed import speed
+from device_run.stages import bits, edges, meaning, run_stage
+
 from offcut.errors import OffcutError
-from offcut.experiment.device.folder import RESULTS, Prepared, Results, read_index
-from offcut.experiment.device.runners import Emulated, OnDevice, Runner
-from offcut.experiment.device.speed import speed
-from offcut.experiment.device.stages import bits, edges, meaning, run_stage
 
 STAGES = ("meaning", "bits", "edges", "sanitizer", "speed")
 SANITIZER_SECONDS = 60
@@ -112,7 +113,7 @@ def main() -> int:
         return re.search(cells, name)
 
     if chosen.prepare:
-        from offcut.experiment.device.prepare import prepare
+        from device_run.prepare import prepare
 
         stages = set(STAGES) if chosen.device is None and not chosen.quick else {*chosen.stages}
         refused = prepare(chosen.folder, chosen.machine, chosen.device is None, wanted, stages)

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from offcut.describe.functions import maximum as maximum
     from offcut.describe.functions import min as min
     from offcut.describe.functions import minimum as minimum
+    from offcut.describe.functions import power as power
     from offcut.describe.functions import reduce_axis as reduce_axis
     from offcut.describe.functions import sum as sum
     from offcut.describe.functions import where as where
     from offcut.describe.intrinsic import decl_tensor_intrin as decl_tensor_intrin
     from offcut.describe.intrinsic import hardware_intrinsic as hardware_intrinsic
     from offcut.describe.microkernel import Microkernel as Microkernel
-    from offcut.describe.powers import power as power
     from offcut.describe.recurrence import recurrence as recurrence
     from offcut.describe.recurrence import update as update
     from offcut.describe.tensor import Tensor as Tensor
@@ -91,10 +91,9 @@ _HOME = {
     "offcut.core.sizes": ("assume", "dim"),
     "offcut.describe.tensor": ("Tensor", "compute", "placeholder"),
     "offcut.describe.value": ("cast",),
-    "offcut.describe.powers": ("power",),
     "offcut.describe.functions": (
         *PUBLIC,
-        *("index", "max", "maximum", "min", "minimum", "reduce_axis", "sum", "where"),
+        *("index", "max", "maximum", "min", "minimum", "power", "reduce_axis", "sum", "where"),
     ),
     "offcut.errors": (
         *("CallError", "DescribeError", "InternalError", "OffcutError"),
@@ -123,10 +122,14 @@ _RENAMED = {"Take": "TileRun"}
 _CALLED = ("partition",)  # functions that have the name of a package
 
 __all__ = sorted([*_MODULE_OF, *_PACKAGES])
-__version__ = "0.1.0"
+__version__: str
 
 
 if not TYPE_CHECKING:  # a name that is not there is an error in an editor, too
+    try:
+        from offcut._version import __version__
+    except ImportError:  # sources that nobody installed
+        __version__ = "0.1.0"
 
     def __getattr__(name: str) -> Any:
         if name in _PACKAGES:

@@ -36,11 +36,11 @@ from offcut.backends.predict import choice_notes
 from offcut.backends.signature import signature_of
 from offcut.backends.target import Loaded, Options, Target, TargetPlan, render
 from offcut.backends.tuned_schedule import record_ignored_note
+from offcut.backends.typed_call import Result, TypedCall
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
 from offcut.costmodel import Cost, Device, Formulas
-from offcut.describe.recalled import Recalled
-from offcut.describe.request import Array, array_of, checked_constants, kept, settled
+from offcut.describe.request import Array, Recalled, array_of, checked_constants, kept, settled
 from offcut.errors import (
     DescribeError,
     InternalError,
@@ -111,7 +111,7 @@ class KernelCode:
     def __reduce__(self) -> tuple[Any, ...]:
         return KernelCode, (self.request, self.options, self.target, self.kinds, self.notes)
 
-    def with_constants(self, constants: Mapping[str, Any]) -> Kernel:
+    def with_constants(self, constants: Mapping[str, Any]) -> Kernel[Any]:
         """Return a kernel of it; nothing is compiled.
 
         constants  by the user's names
@@ -147,7 +147,7 @@ class KernelCode:
                 )
         return self.bound(now)
 
-    def bound(self, arrays: Mapping[str, Array]) -> Kernel:
+    def bound(self, arrays: Mapping[str, Array]) -> Kernel[Any]:
         """Return the kernel that calls the code directly: no Python frame in between.
 
         arrays  the constants, by the program's names
@@ -161,20 +161,18 @@ class KernelCode:
             self.target, "load", loaded(arrays), Callable, "a function that is called"
         )
         kind = type("Kernel", (Kernel,), {"__call__": call, "__doc__": Kernel.__doc__})
-        made: Kernel = kind(self, arrays)
+        made: Kernel[Any] = kind(self, arrays)
         return made
 
 
 @trim_tracebacks
-class Kernel:
+class Kernel(TypedCall[Result]):
     """A compiled computation: call it with arrays of any allowed size.
 
     ``kernel(a, b, out=None, n=12)``: the inputs that are not constant, in order or by name
     (``kernel(a, B=b)``); sizes that no shape determines by keyword. Results are of the first input's kind. Calls are reentrant, and a kernel
     can be pickled: it is rebuilt from the cache.
     """
-
-    __call__: Callable[..., Any]
 
     def __init__(self, code: KernelCode, arrays: Mapping[str, Array]) -> None:
         self.code, self._arrays = code, arrays
@@ -383,7 +381,7 @@ class Kernel:
             )
         return made.partition
 
-    def with_constants(self, constants: Mapping[str, Any]) -> Kernel:
+    def with_constants(self, constants: Mapping[str, Any]) -> Kernel[Result]:
         """Return the same code with other constants, of the same shapes; nothing is compiled.
 
         Raises DescribeError for other names, types or shapes, and for infinities and NaN in a constant of which
@@ -417,7 +415,7 @@ def kernel_of(
     target: Target,
     notes: tuple[str, ...] = (),
     log: Log | None = None,
-) -> Kernel:
+) -> Kernel[Any]:
     """Return the kernel of what was asked for, its code from the cache where it has been made before.
 
     notes  what its plan says first
@@ -432,7 +430,7 @@ def kernel_of(
 
 def first_kernel(
     request: CompileRequest, ways: Sequence[Alternative], target: Target, log: Log
-) -> Kernel:
+) -> Kernel[Any]:
     """Return the kernel of the first way that can be compiled: a schedule of records that cannot be taken is left aside.
 
     log  the passes that ran before

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 from offcut.backends import registry
 from offcut.backends.arguments import (
@@ -34,6 +34,7 @@ from offcut.backends.prove_equal import prove_equal
 from offcut.backends.registry import targets
 from offcut.backends.target import Target
 from offcut.backends.tuned_schedule import RecordsArg
+from offcut.backends.typed_call import Array
 from offcut.core.program import Program
 from offcut.costmodel import Device, load, shipped
 from offcut.describe.microkernel import Microkernel
@@ -107,6 +108,54 @@ def partition(
     return partition_of_call
 
 
+@overload
+def compile(
+    output: Tensor | tuple[Tensor],
+    inputs: Sequence[Tensor] | None = None,
+    constants: Mapping[str, Any] | None = None,
+    target: str | Target = "cpu",
+    strategy: StrategyLike | Mapping[str, StrategyLike] = "auto",
+    threads: int | None = None,
+    reassociate: bool = True,
+    microkernels: Sequence[Microkernel] = (),
+    schedule: Schedule | None = None,
+    price: OwnPrice | None = None,
+    records: RecordsArg = None,
+) -> Kernel[Array]: ...
+
+
+@overload
+def compile(
+    output: tuple[Tensor, Tensor, *tuple[Tensor, ...]],
+    inputs: Sequence[Tensor] | None = None,
+    constants: Mapping[str, Any] | None = None,
+    target: str | Target = "cpu",
+    strategy: StrategyLike | Mapping[str, StrategyLike] = "auto",
+    threads: int | None = None,
+    reassociate: bool = True,
+    microkernels: Sequence[Microkernel] = (),
+    schedule: Schedule | None = None,
+    price: OwnPrice | None = None,
+    records: RecordsArg = None,
+) -> Kernel[tuple[Array, ...]]: ...
+
+
+@overload
+def compile(
+    output: Tensor | Sequence[Tensor] | Program,
+    inputs: Sequence[Tensor] | None = None,
+    constants: Mapping[str, Any] | None = None,
+    target: str | Target = "cpu",
+    strategy: StrategyLike | Mapping[str, StrategyLike] = "auto",
+    threads: int | None = None,
+    reassociate: bool = True,
+    microkernels: Sequence[Microkernel] = (),
+    schedule: Schedule | None = None,
+    price: OwnPrice | None = None,
+    records: RecordsArg = None,
+) -> Kernel: ...
+
+
 @trim_traceback
 def compile(
     output: Tensor | Sequence[Tensor] | Program,
@@ -120,7 +169,7 @@ def compile(
     schedule: Schedule | None = None,
     price: OwnPrice | None = None,
     records: RecordsArg = None,
-) -> Kernel:
+) -> Kernel[Any]:
     """Return a kernel that computes `output`, or runs a loop program, at every allowed size.
 
     A program's inputs are those that it declares, what it updates among them: a call takes such an

@@ -6,6 +6,7 @@ import atexit
 import gc
 import os
 import shutil
+import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -18,6 +19,8 @@ import pytest
 
 if TYPE_CHECKING:
     from offcut import Partition
+
+sys.path.append(str(Path(__file__).parents[1] / "bench"))  # its scripts import each other by name
 
 # Before offcut is imported: no records, model or cache of the user's are read or written, and no records that are
 # shipped.

@@ -111,7 +111,7 @@ _NAMES = {
     "Limits": "tuning.problem",
     "Seen": "search.explorers",
     "explorer_named": "search.explorers",
-    "nests_in": "search.nest_space",
+    "nests_in": "schedule",
     "parts_of": "schedule",
     "with_parts": "schedule",
     "shipped": "costmodel",
@@ -167,7 +167,7 @@ SOURCES = {
     "llvm_blocks": "backends.cpu.microkernels.llvm_blocks",
     "lower": "backends.cpu.lowering.lower",
     "places": "partition.judge.places",
-    "private": "polyhedral.units.privatization",
+    "private": "polyhedral.units.independence",
     "reductions": "backends.cpu.lowering.lane_reductions",
     "row_blocks": "backends.cpu.lowering.microkernel_calls",
     "scalars": "backends.llvm.scalars",
@@ -228,7 +228,7 @@ def forget_plans() -> None:
 
 def forget_code() -> None:
     """What is compiled next has its microkernels compiled, or read from the cache on disk."""
-    _module("backends.cpu.microkernel_objects").clear_cache()
+    _module("backends.cpu.build").clear_cache()
 
 
 def forget_rates() -> None:

@@ -213,6 +213,14 @@ CASES: tuple[Case, ...] = (
         x_scale=0.5,
         w_scale=0.25,
     ),
+    over(
+        "dense_blockwise",
+        {
+            "x": Input(("n", "m", 24)),
+            "w": Input((24, 12), "int8", -9, 9),
+            "scale": Input((3, 12)),
+        },
+    ),
     unary("quantize", X, scale=0.25),
     unary("dequantize", Input(("n", "m", 3), "int8", -9, 9), scale=0.25),
     unary("requantize", Input(("n", "m", 3), "int32", -999, 999), shift=3),

@@ -49,7 +49,6 @@ from offcut.core.text.printer import format_expr, format_stmt
 from offcut.errors import PartitionError
 from offcut.polyhedral import (
     Facts,
-    Map,
     Space,
     Statement,
     accesses_outside,
@@ -57,6 +56,7 @@ from offcut.polyhedral import (
     check_in_bounds,
     coordinates,
     find_unbounded_lets,
+    parse_map,
     pass_budget,
     request_budget,
     smallest_point,
@@ -292,8 +292,8 @@ def _is_in_bounds(
     equal = [] if index is None else [f"e = {index}"]
     xs = ", ".join(at.values())
     domain = " and ".join([space.facts, *equal, *(text for text in condition_texts if text)])
-    elements = Map(f"{space.parameters}{{ [{xs}] -> [e] : {domain} }}")
-    array = Map(f"{space.parameters}{{ [{xs}] -> [e] : 0 <= e < {count} }}")
+    elements = parse_map(f"{space.parameters}{{ [{xs}] -> [e] : {domain} }}")
+    array = parse_map(f"{space.parameters}{{ [{xs}] -> [e] : 0 <= e < {count} }}")
     return bool(elements.is_subset(array))
 
 

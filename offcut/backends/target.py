@@ -40,7 +40,7 @@ from offcut.backends.options import (
 )
 from offcut.backends.plan import Plan
 from offcut.backends.signature import signature_of
-from offcut.backends.text_checks import check_covers, without_synchronization
+from offcut.backends.verify import check_covers, without_synchronization
 from offcut.core.program import Program
 from offcut.core.renamed import warn_renamed
 from offcut.costmodel import Cost, Device, Formulas, Hardware

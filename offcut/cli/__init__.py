@@ -9,7 +9,6 @@ from offcut.cli import study as study
 from offcut.cli import sweep as sweep
 from offcut.cli import targets as targets
 from offcut.cli import tune as tune
-from offcut.cli import worker as worker
 from offcut.cli.app import app, main
 from offcut.cli.sweep import take_extents
 

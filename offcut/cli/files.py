@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated, TypeAlias
 
-from offcut.cli.options import read_number, read_pair
+import typer
+
 from offcut.core.program import Program
 from offcut.core.text.parser import parse
 from offcut.errors import DescribeError
@@ -150,3 +152,37 @@ def sizes_at(texts: Sequence[str], program: Program) -> dict[str, int]:
             help=(" ".join(f"--at {name}=29" for name in names) or "no --at",),
         )
     return found
+
+
+Certificates: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        help="A folder with cert.pem and key.pem of the pool; else as dask is configured."
+    ),
+]
+
+
+def read_pair(command: str, option: str, text: str, help: tuple[str, ...]) -> tuple[str, str]:
+    """``i=14`` as a name and its value.
+
+    Raises DescribeError where one of the two is not there.
+    """
+    name, _, value = (part.strip() for part in text.partition("="))
+    if not (name and value):
+        raise DescribeError(
+            command, f"cannot read {option} {text}", because="it is not a name=value", help=help
+        )
+    return name, value
+
+
+def read_number(command: str, given: str, text: str, help: str) -> int:
+    """A whole number from 0 on.
+
+    given  the option in which `text` stands, as it was written
+
+    Raises DescribeError for anything else.
+    """
+    if not text.strip().isdecimal():
+        because = f"{text!r} is not a whole number from 0 on" if text else "there is no number"
+        raise DescribeError(command, f"cannot read {given}", because=because, help=(help,))
+    return int(text)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from offcut.cli.app import app, interruptible, refusals
-from offcut.cli.options import Certificates
+from offcut.cli.files import Certificates
 from offcut.errors import DescribeError
 
 

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from offcut.cli.app import app, interruptible, refusals
-from offcut.cli.options import read_number
+from offcut.cli.files import read_number
 from offcut.cli.records import In, kept_trials
 from offcut.errors import DescribeError
 

@@ -106,7 +106,7 @@ def probe(
 def _probe_gpu(out: Path | None) -> None:
     from rich.table import Table
 
-    from offcut.experiment.device.probe import described_device, measured_device, rows
+    from offcut.experiment.gpu_probe import described_device, measured_device, rows
     from offcut.experiment.outputs import check_writable, wide_console
     from offcut.experiment.probed import check_path, written
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, fields
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Binary, Compare, Expr, Load, Select, loads, real, substitute, variables
+from offcut.core.expr import Binary, Compare, Expr, Select, loads, real, substitute, variables
 from offcut.core.program import (
     COUNTED_UNITS,
     THREAD,
@@ -174,7 +174,7 @@ class LaunchCounter:
                         self.count(then, values, Select(holds, times, ZERO), work)
                         self.count(other, values, Select(holds, ZERO, times), work)
                     else:
-                        self.count((*then, *other), values, times, work)
+                        self.count(*inner_statements(stmt, values), times, work)
                 case Let() | Alloc():
                     self.count(*inner_statements(stmt, values), times, work)
                 case Choose(options):
@@ -270,7 +270,7 @@ class LaunchCounter:
         work.add("flop", ix.mul(operations(store), times))
         work.add("operations", ix.mul(operations(store) + 1, times))
         self.energy(store, times, work)
-        arrays = [load.buffer for load, _ in loads(store.value) if isinstance(load, Load)]
+        arrays = [load.buffer for load in dict.fromkeys(load for load, _ in loads(store.value))]
         for name in (*arrays, store.buffer):
             buffer = self.program.buffer(name)
             if buffer.scope is None and not self.is_window(name):

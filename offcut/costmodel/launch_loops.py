@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
-from offcut.core.expr import Compare, Expr, Select, substitute, variables
+from offcut.core.expr import Compare, Const, Expr, Select, substitute, variables
 from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile, walk
+from offcut.costmodel.closed.summation import decided
 from offcut.costmodel.shortened import part_of_cheapest
 from offcut.proof.normal_forms.condition_hoisting import bound
 
@@ -102,8 +103,11 @@ def inner_statements(
     match stmt:
         case For(name, lo, _, inner):
             return inner, {**values, name: substitute(lo, values)}
-        case If(_, then, other):
-            return (*then, *other), values
+        case If(condition, then, other):
+            holds = decided(condition)
+            return (*then, *other) if not isinstance(
+                holds, Const
+            ) else then if holds.value else other, values
         case Let(name, _, _, value, inner):
             return inner, {**values, name: substitute(value, values)}
         case Alloc(body=inner):

@@ -30,8 +30,7 @@ from offcut.core.expr import (
 from offcut.core.function_table import FUNCTIONS
 from offcut.core.program import Buffer, Kind, Size
 from offcut.core.sizes import condition_of, facts_about, index_of
-from offcut.describe.reads import sizes_of, tensors_of
-from offcut.describe.tensor import Tensor
+from offcut.describe.tensor import Tensor, sizes_of, tensors_of
 from offcut.describe.value import Axis, size_var
 from offcut.errors import DescribeError
 

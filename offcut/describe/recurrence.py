@@ -33,10 +33,8 @@ from offcut.core.program import Buffer, For, Kind, Program, Size, Stmt, Store
 from offcut.core.scan import Range, ScanContext, scan_rectangle
 from offcut.core.sizes import condition_of, facts_about, index_of, size_expr
 from offcut.core.text.printer import format_expr
-from offcut.describe.axes import axis_names
 from offcut.describe.computation import Names, rename
-from offcut.describe.reads import sizes_of
-from offcut.describe.tensor import Compute, Tensor
+from offcut.describe.tensor import Compute, Tensor, axis_names, sizes_of
 from offcut.describe.value import Axis, Value, cast, size_var
 from offcut.errors import DescribeError, trim_traceback
 

@@ -19,9 +19,8 @@ from offcut.core.interpret.values import evaluate
 from offcut.core.program import Size
 from offcut.core.sizes import Dim, condition_of, facts_about, index_of
 from offcut.core.text.printer import format_expr
-from offcut.describe.reads import tensors_of
 from offcut.describe.refusals import shown
-from offcut.describe.tensor import Tensor
+from offcut.describe.tensor import Tensor, tensors_of
 from offcut.errors import DescribeError
 
 Array = np.ndarray[Any, Any]
@@ -297,3 +296,33 @@ def solved_sizes(
                 because=f"their shapes give {given}, which breaks {called}",
             )
     return known
+
+
+class Recalled(Mapping[str, Array]):
+    """Arrays by name, some of which are made when they are asked for, and live as long as whoever asked holds them.
+
+    held   those that are there
+    again  what makes the others, each as it was, bit for bit
+    """
+
+    def __init__(self, held: Mapping[str, Array], again: Mapping[str, Callable[[], Array]]) -> None:
+        self._held, self._again = dict(held), dict(again)
+        self._seen: WeakValueDictionary[str, Array] = WeakValueDictionary()
+
+    def __getitem__(self, name: str) -> Array:
+        if name in self._held:
+            return self._held[name]
+        found = self._seen.get(name)
+        if found is None:
+            found = self._seen[name] = self._again[name]()
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._held
+        yield from self._again
+
+    def __len__(self) -> int:
+        return len(self._held) + len(self._again)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)

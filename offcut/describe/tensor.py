@@ -6,15 +6,15 @@ axes). What needs sets (accesses in bounds) is proved when the computation is cu
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from offcut.core.dtypes import DTYPES, INTEGERS, to_dtype
 from offcut.core.expr import Expr, Load, Reduce, Var, dtype_of, rewrite, walk
-from offcut.core.sizes import Dim
+from offcut.core.sizes import Dim, size_expr
 from offcut.core.text.printer import format_expr
-from offcut.describe.axes import axis_names, checked_name, checked_shape
 from offcut.describe.refusals import NoOperand
 from offcut.describe.value import Axis, Value, combine, size_value
 from offcut.errors import DescribeError, trim_traceback
@@ -223,3 +223,140 @@ def _tensor(
     read = dict.fromkeys(node.buffer for node in walk(body) if isinstance(node, Load))
     reads = tuple(tensors[buffer] for buffer in read)
     return Tensor(name, extents, dtype_of(body), Compute(own, reduced, body, reads, sizes))
+
+
+def tensors_of(outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """`outputs` and all that they read, each after what it reads."""
+    order: dict[Tensor, None] = {}
+    pending = [(tensor, False) for tensor in reversed(outputs)]
+    while pending:
+        tensor, ready = pending.pop()
+        if tensor in order:
+            continue
+        reads = tensor.definition.reads if tensor.definition is not None else ()
+        if ready or not reads:
+            order[tensor] = None
+        else:
+            pending.append((tensor, True))
+            pending += [(read, False) for read in reversed(reads)]
+    return tuple(order)
+
+
+def sizes_of(tensors: Sequence[Tensor]) -> tuple[Dim, ...]:
+    """Every symbolic size in the shapes and bodies of `tensors`, by first appearance.
+
+    Raises DescribeError when two sizes of one name carry different facts.
+    """
+    found: dict[str, Dim] = {}
+    for tensor in tensors:
+        definition = tensor.definition
+        extents = [*tensor.shape]
+        if definition is not None:
+            extents += [axis.extent for axis in definition.reduce_axes]
+            extents += definition.sizes
+        for extent in extents:
+            for symbol in sorted(extent.free_symbols, key=str):
+                other = found.setdefault(symbol.name, symbol)
+                if other != symbol:
+                    raise DescribeError(
+                        "compute",
+                        f"cannot tell two sizes named {symbol.name} apart",
+                        at=f"tensor {tensor.name}",
+                        because=f"one is {_facts(other)}, the other {_facts(symbol)}",
+                        help=("make the size once, and use it in every shape",),
+                    )
+    return tuple(found.values())
+
+
+def _facts(size: Dim) -> str:
+    multiple = f", a multiple of {size.multiple_of}" if size.multiple_of != 1 else ""
+    return f"{size.min}…{size.max}{multiple}"
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def checked_name(what: str, name: Any) -> str:
+    """`name`, which is an ASCII identifier; `what` is the user's call."""
+    if not (isinstance(name, str) and name.isidentifier() and name.isascii()):
+        raise DescribeError(
+            what, f"cannot take the name {name!r}", because="names are ASCII identifiers"
+        )
+    return name
+
+
+def checked_shape(what: str, name: str, shape: Any) -> tuple[Any, ...]:
+    """The extents of the tensor `name`, as sizes; `what` is the user's call.
+
+    Raises DescribeError where it is no sequence of sizes that are at least 0.
+    """
+    if isinstance(shape, str) or not isinstance(shape, Sequence):
+        raise DescribeError(
+            what,
+            f"cannot take the shape {shape!r}",
+            at=f"tensor {name}",
+            because="a shape is a tuple of sizes",
+            help=("(n, 768)", "(n,)"),
+        )
+    sizes = tuple(size_expr(extent, what) for extent in shape)
+    for axis, extent in enumerate(sizes):
+        if extent.is_Integer and extent < 0:
+            raise DescribeError(
+                what,
+                f"cannot take the extent {extent}",
+                at=f"tensor {name}, axis {axis}",
+                because="an extent is at least 0",
+            )
+    return sizes
+
+
+def axis_names(
+    fn: Callable[..., Any], name: str, axes: Sequence[str] | None, rank: int, op: str = "compute"
+) -> tuple[str, ...]:
+    """The names of the axes of `name`: `axes`, else the parameters of `fn`; `op` is the user's call.
+
+    Raises DescribeError where they are no names, or not `rank` different ones.
+    """
+    if not callable(fn):
+        raise DescribeError(
+            op,
+            f"cannot {op} with {fn!r}",
+            at=f"tensor {name}",
+            because="it is not a function of the axes",
+            help=(f"{op}({'(n,)' if op == 'compute' else name}, lambda i: A[i] + 1.0)",),
+        )
+    if axes is not None and not isinstance(axes, Sequence):
+        raise DescribeError(
+            op,
+            f"cannot take axes={axes!r}",
+            at=f"tensor {name}",
+            because="axes are a tuple of names",
+            help=('axes=("i", "j")',),
+        )
+    parameters = [p for p in inspect.signature(fn).parameters.values() if p.default is p.empty]
+    if axes is None and any(p.kind not in _POSITIONAL for p in parameters):
+        raise DescribeError(
+            op,
+            "cannot name the axes",
+            at=f"tensor {name}",
+            because="the function's parameters are not all plain names",
+            help=('axes=("i", "j")',),
+        )
+    names = tuple(axes) if axes is not None else tuple(p.name for p in parameters)
+    if len(names) != rank:
+        raise DescribeError(
+            op,
+            f"cannot give {rank} axes the names {', '.join(names) or '(none)'}",
+            at=f"tensor {name}",
+            because=f"the shape has {rank} extents and the function {len(names)} parameters",
+        )
+    for axis in names:
+        checked_name(op, axis)
+    if len(set(names)) != len(names):
+        raise DescribeError(
+            op,
+            f"cannot name axes {names}",
+            at=f"tensor {name}",
+            because="a name is repeated",
+        )
+    return names

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcut.backends.cpu.machine import isa, jit
-from offcut.backends.cpu.machine.throughput_loops import NUM_CHAINS
+from offcut.backends.cpu.machine.instruction_rates import NUM_CHAINS
 from offcut.backends.llvm.loader import JitModule
 from offcut.experiment import loops
 from offcut.experiment.machine import Machine, describe

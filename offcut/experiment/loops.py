@@ -1,20 +1,20 @@
 """Loops that do one thing as fast as the processor can, as LLVM IR: what a limit is measured with.
 
-Their form is that of `offcut.backends.cpu.machine.throughput_loops`.
+Their form is that of `offcut.backends.cpu.machine.instruction_rates`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offcut.backends.cpu.machine.isa import Host
-from offcut.backends.cpu.machine.throughput_loops import (
+from offcut.backends.cpu.machine.instruction_rates import (
     NUM_CHAINS,
     counted_loop,
     instruction_loop,
     multiply_add,
     store_accumulators,
 )
+from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.bf16_dots import CHAIN
 
 STREAM_VECTORS = 8

@@ -9,25 +9,28 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
+import offcut as oc
 from offcut.backends.cpu.machine import instruction_rates, isa, jit
 from offcut.backends.cpu.microkernels.available import families
-from offcut.backends.cpu.microkernels.family import TILES, WIDE_PARAMETERS, Family, Variant
+from offcut.backends.cpu.microkernels.family import WIDE_PARAMETERS, Family, Variant
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.costmodel import Machine, Unit
 from offcut.describe.microkernel import TileShape
 from offcut.experiment import loops
-from offcut.experiment.calls import call_samples
 from offcut.experiment.limits import Meter, levels, meter, tiles_permitted
 from offcut.experiment.machine import describe
 from offcut.experiment.timing import in_rounds
+from offcut.partition import BALANCE
+from offcut.schedule import Nest, parts_of, with_parts
 
 ROUNDS = 7
 KINDS = ("float32", "float64", "bfloat16", "int8")
@@ -199,14 +202,16 @@ def _call(family: Family, shape: TileShape, host: isa.Host) -> instruction_rates
     left, right, result = (np.zeros(size + _SLACK, np.uint8) for size in sizes)
     rows = (result, panels * kernel.panel * c, DEPTH)
     variant = Variant(unit_depth=True, panels=True)
-    parameters = WIDE_PARAMETERS if family.wide else TILES
+    variant = replace(variant, others=len(family.others))
+    parameters = WIDE_PARAMETERS if family.wide else variant.parameters
     again = _again(family.symbol(variant, shape.rows, panels), parameters)
     text = f"{family.text(variant, [(shape.rows, panels)])}\n{again}"
     loaded = jit.load([jit.object_code(text, host, passes=False)], host)
     if family.wide:
         tall = (left, row, shape.rows, right, panel, *rows, shape.columns, 0)
         return instruction_rates.Bound(loaded, "again", parameters, tall)
-    fixed = (left, row, a, right, panel, kernel.panel * b, *rows, kernel.panel, 0, right, 0)
+    first = (left, row, a, right, panel, kernel.panel * b, *rows, kernel.panel, 0, right, 0)
+    fixed: list[Any] = [*first, *(right for _ in family.others)]
     return instruction_rates.Bound(loaded, "again", parameters, fixed)
 
 
@@ -228,3 +233,62 @@ def _again(symbol: str, parameters: str) -> str:
         "}",
     ]
     return "\n".join(lines)
+
+
+# Measures what a call of a kernel takes beside its loops: the call itself, and each way that competes in it.
+#
+# Both are of calls without rows, in which no loop runs an iteration.
+
+CALLS = 2000
+"""Calls that are timed together: one is as short as what a clock can tell."""
+
+
+def call_samples(rounds: int) -> dict[str, list[float]]:
+    """Return samples of ``call_seconds`` and ``way_seconds`` of a machine's description, one for each round."""
+    kernels = {"one way": _product(1), "two ways": _product(2)}
+    rows = np.zeros((0, _DEPTH), np.float32)
+    samplers: dict[str, Callable[[], float]] = {
+        name: lambda kernel=kernel: _seconds(kernel, rows)  # type: ignore[misc]
+        for name, kernel in kernels.items()
+    }
+    samplers["nothing"] = lambda: _seconds(_nothing, rows)
+    samples = in_rounds(samplers, rounds)
+    loop = statistics.median(samples["nothing"])
+    pairs = zip(samples["one way"], samples["two ways"], strict=True)
+    floor = 1e-9  # what no call and no choice is faster than
+    return {
+        "call_seconds": [max(one - loop, floor) for one in samples["one way"]],
+        "way_seconds": [max((two - one) / 2, floor) for one, two in pairs],
+    }
+
+
+_DEPTH = 32
+
+
+def _product(ways: int) -> oc.Kernel:
+    """A product of any rows, of which so many ways compete, one or two."""
+    n = oc.dim("n", max=512)
+    a, w = oc.placeholder((n, _DEPTH), name="A"), oc.placeholder((_DEPTH, 64), name="W")
+    product, weights = oc.ops.matmul(a, w), {"W": np.zeros((_DEPTH, 64), np.float32)}
+    kernel = oc.compile(product, inputs=[a, w], constants=weights, strategy="ladder")
+    if ways == 1:
+        return kernel
+    (nest,) = parts_of(kernel.schedule)
+    assert isinstance(nest, Nest)
+    (way,) = nest.ways
+    rows = way.cover.rows if way.cover is not None else ""
+    splits = (replace(cut, strategy=BALANCE) if cut.axis == rows else cut for cut in way.splits)
+    both = replace(nest, ways=(way, replace(way, label="balance", splits=tuple(splits))))
+    schedule = with_parts(kernel.schedule, (both,))
+    return oc.compile(product, inputs=[a, w], constants=weights, schedule=schedule)
+
+
+def _nothing(rows: np.ndarray) -> None:
+    """What a loop around calls takes without them."""
+
+
+def _seconds(call: Callable[[np.ndarray], object], rows: np.ndarray) -> float:
+    begin = time.thread_time()
+    for _ in range(CALLS):
+        call(rows)
+    return (time.thread_time() - begin) / CALLS

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
-from offcut.backends.cpu.machine.features import in_llvm
+from offcut.backends.cpu.machine.isa import in_llvm
 from offcut.costmodel import Machine, load, shipped
 from offcut.errors import BusyError, TargetError
 from offcut.experiment.probe import Measured, Reading

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from offcut.backends.cpu.machine import isa
-from offcut.backends.cpu.machine.features import in_llvm
+from offcut.backends.cpu.machine.isa import in_llvm
 from offcut.backends.cpu.microkernels.available import families
 from offcut.costmodel import Accelerator, Device, Machine, Memory, Unit, roofline
 from offcut.costmodel.device import Alu, Control

@@ -8,14 +8,15 @@ from offcut.graph.models.cost import ModelCost
 from offcut.graph.models.model import Model, compiled
 from offcut.graph.models.plan import ModelPlan
 from offcut.graph.sizes import extents
-from offcut.graph.substitution.known_rules import (
+from offcut.graph.substitution.rules import Rule, rule
+from offcut.graph.substitution.substitute import (
+    Substituted,
     joined_convolutions,
     joined_products,
     parts_of_one,
+    substituted,
     widened_convolutions,
 )
-from offcut.graph.substitution.rules import Rule, rule
-from offcut.graph.substitution.substitute import Substituted, substituted
 from offcut.graph.text import parse_graph
 
 __all__ = [

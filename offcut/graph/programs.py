@@ -14,9 +14,10 @@ from typing import Any
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, Var, substitute
 from offcut.core.extents import factor_of, solving_order
-from offcut.core.program import Buffer, For, Kind, Let, Program, Tile, substitute_coordinates, walk
+from offcut.core.program import Buffer, Kind, Program, substitute_coordinates
 from offcut.core.text.parser import parse
 from offcut.core.text.printer import format_expr
+from offcut.core.traversal import all_bound_names
 from offcut.describe.computation import Names
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
@@ -106,7 +107,7 @@ class Call:
     def with_own_sizes(self) -> Call:
         """Return the same, its sizes called ``s0, s1, …``: equal for calls that compute the same."""
         program = self.program
-        names = Names((*(buffer.name for buffer in program.buffers), *_bound(program)))
+        names = Names((*(buffer.name for buffer in program.buffers), *all_bound_names(program)))
         own = {size.name: names.fresh(f"s{n}") for n, size in enumerate(program.sizes)}
         now: dict[str, Expr] = {old: Var(new) for old, new in own.items()}
 
@@ -174,22 +175,6 @@ def call_of(found: Applied, shapes: Sequence[Shape], sizes: Mapping[str, Expr]) 
     )
     names = tuple(tensor.name for tensor in found.operands)
     return Call(replace(program, buffers=inputs), names, known)
-
-
-def _bound(program: Program) -> set[str]:
-    """Return the names that statements bind."""
-    found = set[str]()
-    for stmt in walk(program.body):
-        match stmt:
-            case For():
-                found.add(stmt.iter)
-            case Let():
-                found.add(stmt.name)
-            case Tile():
-                found.update(axis.iter for axis in stmt.axes)
-            case _:
-                pass
-    return found
 
 
 def _misfit(program: Program, one: Buffer, tensor: Tensor, shape: Shape) -> DescribeError:

@@ -21,7 +21,7 @@ from offcut.describe.tensor import Tensor, compute
 from offcut.errors import CallError, DescribeError
 from offcut.graph.graph import Value
 from offcut.graph.sizes import extents
-from offcut.ops.given.operands import axis_letters
+from offcut.ops.checks import axis_letters
 
 Shape: TypeAlias = tuple[Expr, ...]
 

@@ -30,19 +30,20 @@ from offcut.ops.elementwise.activation import sigmoid as sigmoid
 from offcut.ops.elementwise.activation import silu as silu
 from offcut.ops.elementwise.activation import softplus as softplus
 from offcut.ops.elementwise.arithmetic import add as add
+from offcut.ops.elementwise.arithmetic import bitwise_and as bitwise_and
+from offcut.ops.elementwise.arithmetic import bitwise_not as bitwise_not
+from offcut.ops.elementwise.arithmetic import bitwise_or as bitwise_or
+from offcut.ops.elementwise.arithmetic import bitwise_xor as bitwise_xor
 from offcut.ops.elementwise.arithmetic import divide as divide
 from offcut.ops.elementwise.arithmetic import floor_divide as floor_divide
 from offcut.ops.elementwise.arithmetic import maximum as maximum
 from offcut.ops.elementwise.arithmetic import minimum as minimum
 from offcut.ops.elementwise.arithmetic import multiply as multiply
+from offcut.ops.elementwise.arithmetic import power as power
 from offcut.ops.elementwise.arithmetic import remainder as remainder
+from offcut.ops.elementwise.arithmetic import shift_left as shift_left
+from offcut.ops.elementwise.arithmetic import shift_right as shift_right
 from offcut.ops.elementwise.arithmetic import subtract as subtract
-from offcut.ops.elementwise.bits import bitwise_and as bitwise_and
-from offcut.ops.elementwise.bits import bitwise_not as bitwise_not
-from offcut.ops.elementwise.bits import bitwise_or as bitwise_or
-from offcut.ops.elementwise.bits import bitwise_xor as bitwise_xor
-from offcut.ops.elementwise.bits import shift_left as shift_left
-from offcut.ops.elementwise.bits import shift_right as shift_right
 from offcut.ops.elementwise.conditions import equal as equal
 from offcut.ops.elementwise.conditions import greater as greater
 from offcut.ops.elementwise.conditions import greater_equal as greater_equal
@@ -61,17 +62,16 @@ from offcut.ops.elementwise.functions import reciprocal as reciprocal
 from offcut.ops.elementwise.functions import rsqrt as rsqrt
 from offcut.ops.elementwise.functions import sign as sign
 from offcut.ops.elementwise.functions import square as square
-from offcut.ops.elementwise.powers import power as power
 from offcut.ops.elementwise.quantization import dequantize as dequantize
 from offcut.ops.elementwise.quantization import quantize as quantize
 from offcut.ops.elementwise.quantization import requantize as requantize
-from offcut.ops.images.adaptive import adaptive_avg_pool2d as adaptive_avg_pool2d
-from offcut.ops.images.adaptive import adaptive_max_pool2d as adaptive_max_pool2d
 from offcut.ops.images.convolution import conv1d as conv1d
 from offcut.ops.images.convolution import conv2d as conv2d
 from offcut.ops.images.convolution import conv3d as conv3d
 from offcut.ops.images.folding import fold as fold
 from offcut.ops.images.folding import unfold as unfold
+from offcut.ops.images.pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
+from offcut.ops.images.pooling import adaptive_max_pool2d as adaptive_max_pool2d
 from offcut.ops.images.pooling import avg_pool2d as avg_pool2d
 from offcut.ops.images.pooling import global_avg_pool as global_avg_pool
 from offcut.ops.images.pooling import max_pool2d as max_pool2d
@@ -89,8 +89,9 @@ from offcut.ops.order.selection import kth as kth
 from offcut.ops.order.selection import leading as leading
 from offcut.ops.products.attention import attention as attention
 from offcut.ops.products.dense import dense as dense
+from offcut.ops.products.dense import dense_blockwise as dense_blockwise
 from offcut.ops.products.dense import dense_quantized as dense_quantized
-from offcut.ops.products.grouped import grouped_matmul as grouped_matmul
+from offcut.ops.products.matmul import grouped_matmul as grouped_matmul
 from offcut.ops.products.matmul import matmul as matmul
 from offcut.ops.programs.accumulating import accumulated as accumulated
 from offcut.ops.programs.integer_power import integer_power as integer_power
@@ -105,8 +106,8 @@ from offcut.ops.rearranging.copies import flip as flip
 from offcut.ops.rearranging.copies import repeat as repeat
 from offcut.ops.rearranging.counting import iota as iota
 from offcut.ops.rearranging.counting import one_hot as one_hot
-from offcut.ops.rearranging.lookup import embedding as embedding
 from offcut.ops.rearranging.padding import pad as pad
+from offcut.ops.rearranging.selection import embedding as embedding
 from offcut.ops.rearranging.selection import take as take
 from offcut.ops.rearranging.selection import take_along_axis as take_along_axis
 from offcut.ops.recurrent import gru as gru
@@ -116,7 +117,9 @@ from offcut.ops.reductions.groups import groupnorm as groupnorm
 from offcut.ops.reductions.groups import instancenorm as instancenorm
 from offcut.ops.reductions.normalization import batchnorm as batchnorm
 from offcut.ops.reductions.normalization import layernorm as layernorm
+from offcut.ops.reductions.normalization import log_softmax as log_softmax
 from offcut.ops.reductions.normalization import rmsnorm as rmsnorm
+from offcut.ops.reductions.normalization import softmax as softmax
 from offcut.ops.reductions.reduction import max as max
 from offcut.ops.reductions.reduction import mean as mean
 from offcut.ops.reductions.reduction import min as min
@@ -125,8 +128,6 @@ from offcut.ops.reductions.scan import cummax as cummax
 from offcut.ops.reductions.scan import cummin as cummin
 from offcut.ops.reductions.scan import cumprod as cumprod
 from offcut.ops.reductions.scan import cumsum as cumsum
-from offcut.ops.reductions.softmax import log_softmax as log_softmax
-from offcut.ops.reductions.softmax import softmax as softmax
 
 if TYPE_CHECKING:
     from offcut.core.functions import *  # noqa: F403 - a name for each row

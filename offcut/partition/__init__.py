@@ -3,7 +3,7 @@
 ``offcut.partition(…)`` is a call of `offcut.pipeline.partition`, which says what it takes.
 """
 
-from offcut.partition.cutting import AxisCut, EmittedTile, GroupCut, LoopCut, tiles_alike
+from offcut.partition.cutting import AxisCut, EmittedTile, LoopCut, tiles_alike
 from offcut.partition.drop_refused_covers import drop_refused_covers, without_covers
 from offcut.partition.judge import (
     BEFORE_STAGING,
@@ -47,13 +47,6 @@ from offcut.partition.stages.conversion import (
     conversions,
     is_read_once,
     reading,
-)
-from offcut.partition.stages.fusion import (
-    Block,
-    Shared,
-    check_shared,
-    fused,
-    with_shared,
 )
 from offcut.partition.stages.staged_value import StagedValue, normal_form
 from offcut.partition.stages.staging import (
@@ -101,11 +94,9 @@ __all__ = [
     "RESIDUE",
     "STRATEGIES",
     "AxisCut",
-    "Block",
     "Coverage",
     "Covered",
     "EmittedTile",
-    "GroupCut",
     "LoopCut",
     "Match",
     "Partition",
@@ -114,7 +105,6 @@ __all__ = [
     "Question",
     "Refusal",
     "Segment",
-    "Shared",
     "StagedValue",
     "Strategy",
     "StrategyLike",
@@ -129,7 +119,6 @@ __all__ = [
     "check_exact",
     "check_layouts",
     "check_marks",
-    "check_shared",
     "check_tiles",
     "check_windows",
     "checked_request",
@@ -143,7 +132,6 @@ __all__ = [
     "extents_of",
     "factor_copies",
     "first_cover",
-    "fused",
     "is_multiple",
     "is_read_once",
     "is_run",
@@ -165,7 +153,6 @@ __all__ = [
     "uncovered_notes",
     "users_of",
     "with_covers",
-    "with_shared",
     "with_value",
     "without_covers",
 ]

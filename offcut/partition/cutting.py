@@ -10,8 +10,7 @@ from offcut.core import index as ix
 from offcut.core.cached_hash import CachedHash
 from offcut.core.expr import Binary, Const, Expr, real
 from offcut.core.program import Cover, For, Stmt, Tile
-from offcut.describe.computation import Names, Stage
-from offcut.partition.judge import Match
+from offcut.describe.computation import Names
 from offcut.partition.strategies.catalog import Strategy
 from offcut.partition.strategies.segment_placement import Segment
 from offcut.proof import Theorem
@@ -65,27 +64,6 @@ class AxisCut(CachedHash):
     group: int | None = None
 
     __hash__ = CachedHash.__hash__
-
-
-@dataclass(frozen=True, slots=True)
-class GroupCut:
-    """How one group of stages is cut.
-
-    cuts, reduce_cuts  of its axes, in loop order, and of those of its first stage's sum
-    outer              axes that get a plain loop each, outermost first; the other axes that are not
-                       cut lie inside the tile with their whole extent
-    match              the microkernel that is laid over it
-    around             axes that loops around the nest run through
-    inner              axes that get a plain loop inside the cache groups, so that a group stays near
-    """
-
-    group: tuple[Stage, ...]
-    cuts: tuple[AxisCut, ...] = ()
-    reduce_cuts: tuple[AxisCut, ...] = ()
-    outer: tuple[str, ...] = ()
-    match: Match | None = None
-    around: tuple[str, ...] = ()
-    inner: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

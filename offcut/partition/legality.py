@@ -56,8 +56,7 @@ from offcut.polyhedral import (
     try_isl,
 )
 from offcut.polyhedral.enclosing_scope import equal
-from offcut.polyhedral.units.independence import Independence
-from offcut.polyhedral.units.privatization import is_written_before_read
+from offcut.polyhedral.units.independence import Independence, is_written_before_read
 from offcut.proof import UNDECIDED, Theorem
 
 Inner = TypeVar("Inner", For, Tile)

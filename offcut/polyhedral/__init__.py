@@ -10,6 +10,8 @@ from offcut.polyhedral.affine import (
     Spacing,
     coefficient,
     coordinates,
+    parse_map,
+    parse_set,
     row_spacing,
     space_of,
     spacing,
@@ -35,8 +37,7 @@ from offcut.polyhedral.dependences import (
 from offcut.polyhedral.divisors import check_divisors, unsafe_divisor
 from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.in_bounds_sizes import in_bounds_sizes
-from offcut.polyhedral.index_maximum import interval_maximum, maximum, quotient_range
-from offcut.polyhedral.intervals import INDEX_LIMIT
+from offcut.polyhedral.index_maximum import INDEX_LIMIT, interval_maximum, maximum, quotient_range
 from offcut.polyhedral.isl_budget import (
     PASS,
     REQUEST,
@@ -84,6 +85,8 @@ __all__ = [
     "maximum",
     "operation_budget",
     "outside_window",
+    "parse_map",
+    "parse_set",
     "pass_budget",
     "project_onto_sizes",
     "quotient_range",

@@ -23,6 +23,25 @@ from offcut.describe.computation import Computation
 Set = isl.Set
 Map = isl.Map
 
+
+@memo(1 << 12)
+def parse_set(text: str) -> isl.Set:
+    """Return the set of a text in isl's syntax."""
+    return isl.Set(text)
+
+
+@memo(1 << 12)
+def parse_map(text: str) -> isl.Map:
+    """Return the relation of a text in isl's syntax."""
+    return isl.Map(text)
+
+
+@memo(1 << 12)
+def parse_function(text: str) -> isl.PwMultiAff:
+    """Return the function of a text in isl's syntax."""
+    return isl.PwMultiAff(text)
+
+
 _ALL_OF = {"<": ("max", "min"), "<=": ("max", "min"), ">": ("min", "max"), ">=": ("min", "max")}
 """Of ``a op b``: the operation on either side that makes it hold for each operand."""
 
@@ -55,7 +74,7 @@ class Space:
         names = {size.name: f"p{k}" for k, size in enumerate(self.sizes)}
         object.__setattr__(self, "_names", names)
 
-    @property
+    @lazy_property
     def parameters(self) -> str:
         """Return ``[p0, p1] -> ``, the head of every set."""
         return f"[{', '.join(self._names.values())}] -> "
@@ -63,7 +82,7 @@ class Space:
     @lazy_property
     def context(self) -> isl.Set:
         """Return the parameter set of all sizes that facts and assumptions allow."""
-        return Set(f"{self.parameters}{{ : {self.facts} }}")
+        return parse_set(f"{self.parameters}{{ : {self.facts} }}")
 
     @lazy_property
     def facts(self) -> str:
@@ -133,7 +152,8 @@ class Space:
     def set(self, axes: Collection[str], conditions: Iterable[str]) -> isl.Set:
         """Return ``{ [axes] : facts and conditions }``."""
         xs = ", ".join(f"x{k}" for k in range(len(axes)))
-        return Set(f"{self.parameters}{{ [{xs}] : {' and '.join([self.facts, *conditions])} }}")
+        points = f"{self.parameters}{{ [{xs}] : {' and '.join(conditions) or 'true'} }}"
+        return parse_set(points).intersect_params(self.context)
 
 
 def space_of(computation: Computation) -> Space:

@@ -50,7 +50,7 @@ from offcut.polyhedral.affine import Space, coordinates
 from offcut.polyhedral.dependences import Statement, statements
 from offcut.polyhedral.enclosing_scope import EnclosingScope, equal
 from offcut.polyhedral.facts import Facts
-from offcut.polyhedral.intervals import fitting
+from offcut.polyhedral.index_maximum import fitting
 from offcut.polyhedral.witness import smallest_point
 
 

@@ -25,7 +25,7 @@ from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Compare, Expr, Load, Logic, Var, loads
 from offcut.core.memo import lazy_property, memo
 from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Store, Tile
-from offcut.polyhedral.affine import Space, coordinates
+from offcut.polyhedral.affine import Space, coordinates, parse_map
 from offcut.polyhedral.witness import smallest_point
 
 
@@ -281,7 +281,7 @@ def _relation(
             equal.append(f"e{k} = {text}")
     texts = (space.condition(condition, at) for condition in path)
     domain = " and ".join([*equal, *(text for text in texts if text is not None)]) or "true"
-    return isl.Map(f"{space.parameters}{{ [{xs}] -> [{', '.join(outs)}] : {domain} }}")
+    return parse_map(f"{space.parameters}{{ [{xs}] -> [{', '.join(outs)}] : {domain} }}")
 
 
 @memo(256)
@@ -292,4 +292,4 @@ def _carried_at(parameters: str, ranks: tuple[int, int], level: int) -> isl.Map:
     equal = [f"a{k} = b{k}" for k in range(level)]
     order = " and ".join([*equal, f"a{level} < b{level}"])
     head = f"{parameters}{{ [{', '.join(first)}] -> [{', '.join(second)}]"
-    return isl.Map(f"{head} : {order} }}")
+    return parse_map(f"{head} : {order} }}")

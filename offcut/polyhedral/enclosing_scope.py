@@ -9,16 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
+from math import inf, prod
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
-from offcut.core.expr import Binary, Compare, Const, Expr, reads_memory, substitute, variables
+from offcut.core.expr import (
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Var,
+    dtype_of,
+    reads_memory,
+    substitute,
+    variables,
+)
+from offcut.core.index import Linear
+from offcut.core.intervals import interval
 from offcut.core.memo import memo
 from offcut.core.program import For, Let, Tile
 from offcut.polyhedral.affine import Space
 from offcut.polyhedral.facts import Facts
-from offcut.polyhedral.syntactic_bounds import holds_syntactically
 
 _MOST = 1024  # combinations of bounded values
 _KEPT = 1 << 14  # answers
@@ -174,3 +185,98 @@ def _facts(space: Space, entries: Sequence[Loop | Let | Expr], values: Mapping[s
 
 def _with_values(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     return ix.fold_indices(substitute(expr, values)) if values else expr
+
+
+# Decide comparisons of indices by their form and the loops around, without isl.
+#
+# The smaller side is taken from the greater one; each iterator stands for the end of its loop at which that
+# is the least, innermost first, a quotient for what it does not exceed, and the sum that is left has to be
+# of parts that are never negative. What is not seen so is left to sets, which take a hundred times as long.
+
+Ranges = dict[str, tuple[Expr, Expr]]
+"""What iterates, with the first value and the one behind the last, where it runs at all; outermost first."""
+
+_MAX_REPLACEMENTS = 24  # replacements on one way
+
+
+def holds_syntactically(condition: Expr, ranges: Ranges, minima: Mapping[str, int]) -> bool:
+    """Return whether ``a <= b`` or ``a < b`` is seen to hold wherever all of `ranges` run; False is no answer.
+
+    minima  lower bounds of the other names
+    """
+    match condition:
+        case Compare("<=", a, b) if dtype_of(a) == "index":
+            difference = ix.sub(b, a)
+        case Compare("<", a, b) if dtype_of(a) == "index":
+            difference = ix.sub(b, ix.add(a, 1))
+        case _:
+            return False
+    return _is_no_less(difference, ranges, minima, _MAX_REPLACEMENTS)
+
+
+def _is_no_less(value: Expr, ranges: Ranges, minima: Mapping[str, int], depth: int) -> bool:
+    """Return whether `value` is never negative; `depth` replacements may be made."""
+    form = ix.to_linear(value)
+    if all(factor > 0 for _, factor in form.terms):
+        lowest = sum(factor * _least(atom, ranges, minima) for atom, factor in form.terms)
+        if form.const + lowest >= 0:
+            return True
+    smaller = _no_more(form, ranges) if depth else ()
+    return any(_is_no_less(one, ranges, minima, depth - 1) for one in smaller)
+
+
+def _no_more(form: Linear, ranges: Ranges) -> list[Expr]:
+    """Return lower bounds of a sum, each with one atom less: the innermost iterator, unless another atom
+    names it, else what the form of an atom bounds.
+    """
+    terms = dict(form.terms)
+    atom_names = [variables(atom) for atom in terms if not isinstance(atom, Var)]
+    for name in reversed(ranges):
+        factor = terms.get(Var(name))
+        if factor is not None and not any(name in names for names in atom_names):
+            lo, hi = ranges[name]
+            end = ix.mul(factor, lo) if factor > 0 else ix.sub(ix.mul(factor, hi), factor)
+            return [_with(form, Var(name), end)]
+    for atom, factor in form.terms:
+        if ends := _no_more_than(atom, factor):
+            return [_with(form, atom, end) for end in ends]
+    return []
+
+
+def _with(form: Linear, atom: Expr, term: Expr) -> Expr:
+    """Return a sum with `term` in place of one of its atoms and its factor."""
+    rest = Linear(tuple(one for one in form.terms if one[0] != atom), form.const)
+    return ix.add(rest.expr(), term)
+
+
+def _no_more_than(atom: Expr, factor: int) -> list[Expr]:
+    """Return lower bounds of ``factor * atom``; none if its form gives none."""
+    match atom:
+        case Binary("//", a, Const(value, _)) if factor < 0 < value and factor % int(value) == 0:
+            return [ix.mul(factor // int(value), ix.sub(a, ix.mod(a, int(value))))]
+        case Binary("%", _, Const(value, _)) if factor < 0 < value:
+            return [ix.const(factor * (int(value) - 1))]
+        case Binary("min", a, b) if factor < 0:
+            return [ix.mul(factor, a), ix.mul(factor, b)]
+        case Binary("max", a, b) if factor > 0:
+            return [ix.mul(factor, a), ix.mul(factor, b)]
+        case _:
+            return []
+
+
+def _least(expr: Expr, ranges: Ranges, minima: Mapping[str, int]) -> float:
+    """Return a lower bound of an expression; minus infinity where its form shows none."""
+
+    def known(part: Expr) -> tuple[float, float]:
+        match part:
+            case Var(name):
+                lowest = (
+                    _least(ranges[name][0], ranges, minima)
+                    if name in ranges
+                    else minima.get(name, -inf)
+                )
+                return lowest, inf
+            case _:
+                return -inf, inf
+
+    return interval(expr, known)[0]

@@ -26,7 +26,7 @@ from offcut.core.program import (
     walk,
 )
 from offcut.errors import PartitionError
-from offcut.polyhedral.affine import Set
+from offcut.polyhedral.affine import parse_set
 from offcut.polyhedral.program_sets import Entry, ProgramSets, Statement, Storage, bounds_of
 
 
@@ -95,7 +95,7 @@ class _Scope:
 
 def _everywhere(flows: ProgramSets, context: isl.Set) -> _Scope:
     """Return the scope of a whole program, at these sizes."""
-    return _Scope(Set(f"{flows.space.parameters}{{ [] }}").intersect_params(context))
+    return _Scope(parse_set(f"{flows.space.parameters}{{ [] }}").intersect_params(context))
 
 
 class _Reader:

@@ -16,7 +16,7 @@ from offcut.core import index as ix
 from offcut.core.conditions import negate
 from offcut.core.expr import Compare, Const, Expr, Var, variables
 from offcut.core.memo import lazy_property, memo
-from offcut.polyhedral.affine import Set, Space, coordinates
+from offcut.polyhedral.affine import Set, Space, coordinates, parse_set
 from offcut.polyhedral.witness import holds_at, smallest_point
 
 _KEPT = 1 << 14  # answers
@@ -179,4 +179,4 @@ def _known_points(space: Space, names: tuple[str, ...], conditions: tuple[Expr, 
 def _half(space: Space, rank: int, condition: str) -> isl.Set:
     """Return the points at which one condition holds, without the facts."""
     xs = ", ".join(f"x{k}" for k in range(rank))
-    return Set(f"{space.parameters}{{ [{xs}] : {condition} }}")
+    return parse_set(f"{space.parameters}{{ [{xs}] : {condition} }}")

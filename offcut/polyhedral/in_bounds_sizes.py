@@ -10,7 +10,7 @@ from offcut.core import index as ix
 from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import Compare, Expr, Logic, Var, loads
 from offcut.core.program import Program
-from offcut.polyhedral.affine import Set, Space, coordinates
+from offcut.polyhedral.affine import Space, coordinates, parse_set
 from offcut.polyhedral.dependences import Statement, statements
 
 _PARAM = isl.dim_type.param
@@ -25,7 +25,7 @@ def in_bounds_sizes(program: Program) -> tuple[Expr, ...]:
     bounds by the language, these are facts. There is none where some access could never run.
     """
     space = Space(program.sizes, program.assumptions)
-    nowhere = Set(f"{space.parameters}{{ : 1 = 0 }}")
+    nowhere = parse_set(f"{space.parameters}{{ : 1 = 0 }}")
     outside, running = nowhere, []
     for one in statements(program):
         for buffer, index, path in _accesses(one):

@@ -11,10 +11,13 @@ from math import inf
 import islpy as isl
 
 from offcut.core import index as ix
-from offcut.core.expr import Compare, Expr, Var
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Cast, Compare, Expr, Select, Var, children, dtype_of
 from offcut.core.intervals import Interval, interval
 from offcut.core.program import Program, Size
-from offcut.polyhedral.affine import Set, Space, coordinates
+from offcut.core.text.printer import format_expr
+from offcut.errors import PartitionError
+from offcut.polyhedral.affine import Space, coordinates, parse_set
 from offcut.polyhedral.isl_budget import try_isl
 
 Loops = Sequence[tuple[str, Expr, Expr]]
@@ -86,7 +89,7 @@ def maximum(
                 constraints.append(text)
     constraints += [text for one in conditions if (text := space.condition(one, at)) is not None]
     dims = ", ".join(f"x{k}" for k in range(len(names) + 1))
-    points = Set(f"{space.parameters}{{ [{dims}] : {' and '.join(constraints)} }}")
+    points = parse_set(f"{space.parameters}{{ [{dims}] : {' and '.join(constraints)} }}")
     points = points.project_out(isl.dim_type.set, 0, len(names))
     points = points.move_dims(
         isl.dim_type.set, 1, isl.dim_type.param, 0, points.dim(isl.dim_type.param)
@@ -127,3 +130,37 @@ def quotient_range(
         return within[0] + lowest, within[0] + max(lowest, greatest)
 
     return try_isl(ends, within)
+
+
+INDEX_LIMIT = 2**62  # of every intermediate value: the generated code computes in int64
+
+
+def fitting(expr: Expr, ranges: Mapping[str, Interval], at: str) -> Interval:
+    """Return the bounds of an index expression over the ranges of its names; reject one that may exceed int64."""
+
+    def known(node: Expr) -> Interval:
+        match node:
+            case Var(name):
+                return ranges[name]
+            case Cast(a, _):
+                high = INDEX_LIMIT // 2 if ITEM_BYTES.get(dtype_of(a), 8) == 8 else 2**32
+            case _:
+                below = [interval(child, known, within) for child in children(node)]
+                high = max((abs(end) for ends in below for end in ends), default=0)
+        return -high, high
+
+    def within(node: Expr, bounds: Interval) -> Interval:
+        if isinstance(node, Select):
+            interval(node.condition, known, within)
+        low, high = bounds
+        if max(abs(low), abs(high)) > INDEX_LIMIT:
+            raise PartitionError(
+                "represent",
+                f"cannot compute {format_expr(node)} in int64",
+                at=at,
+                because=f"it reaches {high if high > INDEX_LIMIT else low}, past 2**62",
+                help=("give the sizes a smaller max", "use smaller factors"),
+            )
+        return bounds
+
+    return interval(expr, known, within)

@@ -18,7 +18,7 @@ from offcut.core.program import For, Form, If, Let, Stmt, Tile, Tree
 from offcut.core.text.printer import format_expr
 from offcut.core.traversal import walk_with_parents
 from offcut.errors import PartitionError
-from offcut.polyhedral.affine import Space
+from offcut.polyhedral.affine import Space, parse_set
 from offcut.polyhedral.enclosing_scope import EnclosingScope, in_range
 
 
@@ -182,7 +182,7 @@ class _Reading:
         others = [x for x in self.loops.values() if x not in isl_names]
         exists = f"exists {', '.join(others)} : " if others else ""
         head = f"{self.space.parameters}{{ [{', '.join(isl_names)}] : {exists}"
-        return isl.Set(f"{head}{' and '.join([self.space.facts, *self.holds])} }}")
+        return parse_set(f"{head}{' and '.join([self.space.facts, *self.holds])} }}")
 
 
 def _text_or_error(text: str | None, expr: Expr) -> str:

@@ -21,7 +21,7 @@ from offcut.core.conditions import negate
 from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, dtype_of, rewrite, substitute
 from offcut.core.program import Program, Size, Store, map_expressions
 from offcut.core.text.printer import format_expr
-from offcut.polyhedral.affine import Map, Set, Space
+from offcut.polyhedral.affine import Space, parse_function, parse_map, parse_set
 from offcut.polyhedral.witness import smallest_point
 
 _PARAM, _IN, _OUT = isl.dim_type.param, isl.dim_type.in_, isl.dim_type.out
@@ -163,7 +163,7 @@ class ProgramSets:
             parameters = self._space.parameters
             plain = Space(self.sizes, self._assumptions)
             texts = [plain.facts, *(self._space.condition(f, {}) or "true" for f in self._facts)]
-            self._context = Set(f"{parameters}{{ : {' and '.join(texts)} }}")
+            self._context = parse_set(f"{parameters}{{ : {' and '.join(texts)} }}")
             self._parts = ", ".join(f"p{k}" for k in range(len(self._space.sizes)))
         return self._space
 
@@ -205,7 +205,7 @@ class ProgramSets:
         rank = domain.dim(isl.dim_type.set)
         xs = ", ".join(f"x{k}" for k in range(rank))
         name = domain.get_tuple_name() if domain.has_tuple_name() else ""
-        return domain & Set(f"{self.space.parameters}{{ {name}[{xs}] : {text} }}")
+        return domain & parse_set(f"{self.space.parameters}{{ {name}[{xs}] : {text} }}")
 
     def _linear(
         self, condition: Expr, coordinates: Mapping[str, str]
@@ -243,7 +243,7 @@ class ProgramSets:
         if texts is None:
             return None
         text = f"{self.space.parameters}{{ {statement.head} -> {to}[{', '.join(texts)}] }}"
-        return Map(text).intersect_domain(statement.domain)
+        return parse_map(text).intersect_domain(statement.domain)
 
     def substitution(
         self, statement: Statement, to: str, exprs: Sequence[Expr]
@@ -255,7 +255,7 @@ class ProgramSets:
             found = None
             if texts is not None:
                 text = f"{{ {statement.head} -> {to}[{', '.join(texts)}] }}"
-                found = isl.PwMultiAff(f"{self.space.parameters}{text}")
+                found = parse_function(f"{self.space.parameters}{text}")
             self._substitutions[key] = found
         return self._substitutions[key]
 
@@ -317,7 +317,7 @@ class ProgramSets:
 
     def all_sizes(self) -> Iterator[tuple[int, ...]]:
         """Yield all sizes that the facts allow, the smallest first."""
-        remaining = Set(f"{self.space.parameters}{{ [] }}").intersect_params(self.context)
+        remaining = parse_set(f"{self.space.parameters}{{ [] }}").intersect_params(self.context)
         while (point := self.smallest(remaining)) is not None:
             yield point[0]
             remaining = remaining - remaining.intersect_params(self.at_sizes(point[0]))
@@ -340,13 +340,13 @@ class ProgramSets:
     def point(self, statement: Statement, point: Sequence[int]) -> isl.Set:
         """Return the instance of a statement at these coordinates, at all sizes."""
         text = ", ".join(map(str, point))
-        return Set(f"{self.space.parameters}{{ {statement.name}[{text}] }}")
+        return parse_set(f"{self.space.parameters}{{ {statement.name}[{text}] }}")
 
     def at_sizes(self, values: Sequence[int]) -> isl.Set:
         """Return the point of the parameters with these sizes."""
         known = zip((f"p{k}" for k in range(len(values))), values, strict=True)
         text = " and ".join(f"{p} = {value}" for p, value in known) or "true"
-        return Set(f"{self.space.parameters}{{ : {text} }}").intersect_params(self.context)
+        return parse_set(f"{self.space.parameters}{{ : {text} }}").intersect_params(self.context)
 
 
 def bounds_of(condition: Expr) -> Iterator[Expr]:

@@ -45,7 +45,7 @@ from offcut.polyhedral import (
 )
 from offcut.polyhedral.extract_statements import NotRepresentable, cases
 from offcut.polyhedral.program_sets import ProgramSets
-from offcut.proof.by_instances.counterexample import confirm_difference
+from offcut.proof.by_instances.counterexample import compare_sampled_runs, confirm_difference
 from offcut.proof.by_instances.dataflow import DataFlow
 from offcut.proof.by_instances.declarations import check_conditions, check_declarations
 from offcut.proof.by_instances.in_bounds import (
@@ -64,17 +64,16 @@ from offcut.proof.by_instances.pairing import (
     undecided_error,
 )
 from offcut.proof.by_instances.reordering import Order
-from offcut.proof.by_instances.sampled_runs import compare_sampled_runs
 from offcut.proof.by_structure.places import NotStructural
 from offcut.proof.by_structure.structure import check_structure
 from offcut.proof.certificate import Theorem
-from offcut.proof.normal_forms.condition_hoisting import hoist_conditions
+from offcut.proof.normal_forms.condition_hoisting import hoist_conditions, unswitch
 from offcut.proof.normal_forms.copy_forwarding import forward_copies
 from offcut.proof.normal_forms.copy_removal import without_copies
 from offcut.proof.normal_forms.derived_sizes import find_broken_range, write_out_derived_sizes
 from offcut.proof.normal_forms.iterations import Body, bodies
 from offcut.proof.normal_forms.launch_fission import has_independent_blocks, separate_launches
-from offcut.proof.normal_forms.loop_fusion import fuse_loops_like, fuse_ranges
+from offcut.proof.normal_forms.loop_fusion import fuse_loops_like, fuse_ranges, fuse_tiles
 from offcut.proof.normal_forms.narrowed_blocks import without_unread_blocks
 from offcut.proof.normal_forms.narrowing import conditional_sums, without_unread_elements
 from offcut.proof.normal_forms.options import (
@@ -83,14 +82,16 @@ from offcut.proof.normal_forms.options import (
     pair_options,
     pair_whole_options,
 )
-from offcut.proof.normal_forms.reduction_init import normalize_reductions, with_floats
-from offcut.proof.normal_forms.reduction_order import reorder_terms_like
+from offcut.proof.normal_forms.reduction_init import (
+    normalize_reductions,
+    reorder_terms_like,
+    with_floats,
+)
 from offcut.proof.normal_forms.storage_order import (
     permute_storage_like,
     rename_conflicts,
     undo_relayout,
 )
-from offcut.proof.normal_forms.tile_fusion import fuse_tiles
 from offcut.proof.normal_forms.window_expansion import expand_windows
 from offcut.proof.normal_forms.zero_terms import conditions, guard_zero_terms
 
@@ -212,6 +213,7 @@ def _theorems(
         _is_read_alone(source, emitted)
         or _is_separated(source, emitted)
         or _is_hoisted(source, emitted)
+        or _is_unswitched(source, emitted)
         or _is_unpacked(source, emitted, reassociate)
     ) and (inside or not accesses_outside(source)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
@@ -452,6 +454,12 @@ def _is_hoisted(source: Program, emitted: Program) -> bool:
         return False
     one, other = (try_isl(partial(hoist_conditions, each), each) for each in (source, emitted))
     return strip_annotations(one).body == strip_annotations(other).body
+
+
+def _is_unswitched(source: Program, emitted: Program) -> bool:
+    """Return whether `emitted` is `source` with loops over conditional terms inside of their invariant conditions."""
+    body = strip_annotations(unswitch(source)).body
+    return body != source.body and body == strip_annotations(emitted).body
 
 
 def _is_narrowed(source: Program, emitted: Program, reassociate: bool, inside: bool) -> bool:

@@ -4,11 +4,11 @@ from offcut.schedule.applied import Applied, Choice
 from offcut.schedule.apply.axes import Axis
 from offcut.schedule.apply.covering import find_intrinsic
 from offcut.schedule.apply.cut_program import cut, cut_program
-from offcut.schedule.apply.group_loops import min_nest_block_bytes
+from offcut.schedule.apply.group_loops import ResolvedWay, min_nest_block_bytes
 from offcut.schedule.apply.hand_schedule import HandSchedule, create_schedule, replay
 from offcut.schedule.apply.hand_stage import Stage
 from offcut.schedule.apply.strategy_options import with_strategy_options
-from offcut.schedule.apply_ways import ResolvedWay, WayPrice, apply
+from offcut.schedule.apply_ways import WayPrice, apply
 from offcut.schedule.decisions import (
     ANY,
     ANY_LANES,
@@ -44,6 +44,8 @@ from offcut.schedule.decisions import (
     unit_splits,
 )
 from offcut.schedule.loop_names import EVERY, NO_LOOP, Binds, LoopNames, stages_of
+from offcut.schedule.nest_decisions import decisions_of, in_loops, with_parts
+from offcut.schedule.nest_reader import decisions_about, hand_steps, nests_of, parts_of
 from offcut.schedule.nests import (
     KernelAxes,
     Nest,
@@ -51,20 +53,15 @@ from offcut.schedule.nests import (
     Pack,
     Together,
     Way,
-    decisions_about,
-    decisions_of,
-    hand_steps,
-    in_loops,
     label_of,
-    nests_of,
-    parts_of,
-    with_parts,
+    nests_in,
+    nests_with_axes,
 )
 from offcut.schedule.old_nests import FACTORS, NARROW
 from offcut.schedule.packing import beside, pack_inside, pack_of
 from offcut.schedule.priced import OwnPrice, priced
 from offcut.schedule.refusing import at_decision, at_line, check_once
-from offcut.schedule.resolving import Resolving, Within
+from offcut.schedule.resolving import Resolving
 from offcut.schedule.restaging import (
     conversion_stagings,
     position_of,
@@ -72,6 +69,7 @@ from offcut.schedule.restaging import (
     value_staging,
     whole_stagings,
 )
+from offcut.schedule.shared_loops import fused, with_shared
 
 __all__ = [
     "ANY",
@@ -118,7 +116,6 @@ __all__ = [
     "Together",
     "Way",
     "WayPrice",
-    "Within",
     "apply",
     "at_decision",
     "at_line",
@@ -132,6 +129,7 @@ __all__ = [
     "decisions_of",
     "each_decision",
     "find_intrinsic",
+    "fused",
     "hand_steps",
     "in_loops",
     "is_of_loops",
@@ -139,7 +137,9 @@ __all__ = [
     "loop_cuts",
     "loop_name",
     "min_nest_block_bytes",
+    "nests_in",
     "nests_of",
+    "nests_with_axes",
     "pack_inside",
     "pack_of",
     "parts_of",
@@ -156,5 +156,6 @@ __all__ = [
     "value_staging",
     "whole_stagings",
     "with_parts",
+    "with_shared",
     "with_strategy_options",
 ]

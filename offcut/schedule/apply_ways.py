@@ -6,48 +6,52 @@ in each of its ways. Every decision is checked where it is applied: a refusal na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeGuard
 
 from offcut.core import index as ix
-from offcut.core.expr import Const, Expr, Load, Var, walk
+from offcut.core.expr import Expr, Load, Var, walk
 from offcut.core.layout import Layout
 from offcut.core.program import Alloc, Buffer, Choose, Kind, Option, Program, Stmt
 from offcut.core.text.printer import format_expr
-from offcut.describe.computation import Computation, Names, Stage, StageAxis
+from offcut.describe.computation import Computation, Names, Stage
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.source import plain_loop, source
 from offcut.errors import PartitionError
 from offcut.partition import (
     AxisCut,
     EmittedTile,
-    GroupCut,
     Match,
     Partition,
-    Shared,
     all_matches,
-    check_shared,
     pieces_of,
     users_of,
-    with_shared,
 )
 from offcut.polyhedral import space_of
 from offcut.proof import Certificate, Theorem
 from offcut.schedule import decisions
 from offcut.schedule.applied import Applied, Choice
-from offcut.schedule.apply.group_loops import GroupLowering, cut_group, group_nests
+from offcut.schedule.apply.group_loops import (
+    FREE,
+    GroupLowering,
+    ResolvedWay,
+    cut_group,
+    group_nests,
+)
 from offcut.schedule.apply.offsets import At
 from offcut.schedule.apply.staged_form import Nest as GroupNest
 from offcut.schedule.checks import check_layout, check_splits, check_widths
 from offcut.schedule.costs import check_cost
 from offcut.schedule.decisions import VECTORS, Cover, Order, Schedule, Split, Staging
-from offcut.schedule.nests import KernelAxes, Nest, NestView, Pack, Together, Way, nests_of
+from offcut.schedule.nest_reader import nests_of
+from offcut.schedule.nests import KernelAxes, Nest, NestView, Pack, Together, Way
 from offcut.schedule.packing import packed_stages
 from offcut.schedule.refusing import at_line, not_applied
 from offcut.schedule.restaging import position_of, restaged
+from offcut.schedule.shared_loops import check_shared, with_shared
 
 # Predicted seconds of a group in a way, over the sizes: (computation, statements at one point, what the
 # cover lays over them, way, constants in panels) -> a float64 expression
@@ -69,23 +73,11 @@ def apply(
 
     Raises PartitionError, with the line, for a decision that names what is not there, or is not legal.
     """
-    return Applying(computation, schedule, microkernels, price, quote).applied()
-
-
-@dataclass(frozen=True, slots=True)
-class ResolvedWay:
-    """A way with its loops.
-
-    cost    predicted seconds, by which ways compete at run time
-    before  those of a packed copy
-    around  loops of its own around both
-    """
-
-    way: Way
-    cost: Expr
-    before: tuple[GroupCut, ...]
-    cut: GroupCut
-    around: tuple[StageAxis, ...] = ()
+    applying = Applying(computation, schedule, microkernels, price, quote)
+    applying.stage()
+    staged = source(applying.given)
+    applying.place()
+    return applying.emitted(applying.ways(), staged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +96,11 @@ class _WayBody:
 
 
 class Applying:
-    """A schedule that is applied; arguments are those of `apply`."""
+    """A schedule that is applied; arguments are those of `apply`.
+
+    given  the computation, as decisions have changed it
+    nests  by the position of their groups, each with the axes of the loops around it
+    """
 
     def __init__(
         self,
@@ -119,11 +115,10 @@ class Applying:
         view = nests_of(schedule)
         self.view = NestView(0, (), {}) if view is None else view
         self.laid = frozenset(step.what for step in schedule.steps if _is_prepacked(step))
-        self.nests: dict[int, Nest] = {}
-        self.copies: dict[int, Stage] = {}
-        self.ways: dict[int, list[ResolvedWay]] = {}
+        self.nests: dict[int, tuple[Nest, tuple[str, ...]]] = {}
         self.matches: dict[tuple[int, KernelAxes], tuple[Stage, Match]] = {}
-        self.packings: dict[tuple[int, str, Pack], tuple[Stage, GroupCut]] = {}
+        self.packings: dict[tuple[int, str, Pack], tuple[Stage, ResolvedWay]] = {}
+        self.plans: dict[tuple[int, Pack] | None, Computation] = {}
 
     def line(self, of: object) -> AbstractContextManager[None]:
         """Name the line of a decision, or of what is read of nests, in what is refused meanwhile."""
@@ -131,16 +126,8 @@ class Applying:
             return nullcontext()
         return at_line(self.schedule, self.view.lines.get(id(of), of))  # type: ignore[arg-type]
 
-    def applied(self) -> Applied:
-        """What it makes."""
-        shared = self.shared()
-        staged = source(self.given)
-        for position, (nest, around) in self.placed(shared).items():
-            self.ways[position] = [self.way(position, way, around) for way in nest.ways]
-        return self.emitted(self.planned(), staged)
-
-    def shared(self) -> Shared:
-        """Return the loops that nests share, after every decision about stages."""
+    def stage(self) -> None:
+        """Apply every decision about stages, and check that nests are of all of them, in loops that they can share."""
         cut = False
         for step in self.schedule.steps[self.view.first :]:
             with self.line(step):
@@ -148,56 +135,38 @@ class Applying:
                 if cut and isinstance(step, Staging) and step.how in ("value", "write"):
                     raise not_applied("cannot change stages that are cut", "nests stand before it")
                 self.given = restaged(self.given, step)
-        shared = Shared((), tuple(self.tree(nest, ()) for nest in self.view.parts))
-        self.check_complete(shared)
-        return shared
-
-    def placed(self, shared: Shared) -> dict[int, tuple[Nest, tuple[str, ...]]]:
-        """Return the nests by position, in the order in which they run, each with the axes of the loops around, which from now on are
-        called as they are in `shared`; sums run as they are covered.
-        """
-        self.given = with_shared(self.given, shared)
-        found: dict[int, tuple[Nest, tuple[str, ...]]] = {}
-
-        def visit(part: Nest | Together, around: tuple[str, ...]) -> None:
-            if isinstance(part, Nest):
-                found[position_of(self.given, part.stage)] = part, around
-                return
-            for inner in part.parts:
-                visit(inner, (*around, *part.axes))
-
         for part in self.view.parts:
-            visit(part, ())
-        for position, (nest, _) in found.items():
-            self.covered_along(position, nest)
-        return found
+            self.enter(part, ())
+        self.check_complete()
 
-    def tree(self, nest: Nest | Together, around: tuple[str, ...]) -> int | Shared:
-        """Return the groups of a nest, by position, and the loops that they share, inside of loops of the names `around`."""
-        with self.line(nest):
-            if isinstance(nest, Nest):
-                position = position_of(self.given, nest.stage)
+    def place(self) -> None:
+        """Call the axes of shared loops as the schedule does, and run sums as they are covered."""
+        self.given = with_shared(self.given, self.view.parts)
+        for position, (nest, _) in self.nests.items():
+            self.covered_along(position, nest)
+
+    def enter(self, part: Nest | Together, around: tuple[str, ...]) -> None:
+        """Note the nests of `part`, inside of loops of the names `around`.
+
+        Raises PartitionError for one that is of no group, or of one that another nest is of, and for loops that its nests cannot share.
+        """
+        with self.line(part):
+            if isinstance(part, Nest):
+                position = position_of(self.given, part.stage)
                 if position in self.nests:
-                    raise not_applied(f"cannot compute {nest.stage} twice", "two nests are of it")
-                self.nests[position] = nest
-                return position
-            inside = (*around, *nest.axes)
-            first, length = len(around), len(inside)
-            parts = tuple(self.tree(part, inside) for part in nest.parts)
-            groups = Shared((), parts).groups
-            if not groups:
-                raise not_applied("cannot share loops", "no nest shares them")
-            lead = self.given.groups[groups[0]][0]
-            if len(lead.axes) < length:
+                    raise not_applied(f"cannot compute {part.stage} twice", "two nests are of it")
+                self.nests[position] = part, around
+                return
+            inside, before = (*around, *part.axes), len(self.nests)
+            for inner in part.parts:
+                self.enter(inner, inside)
+            lead = self.given.groups[list(self.nests)[before]][0]
+            if len(lead.axes) < len(inside):
                 because = f"{lead.label} has {len(lead.axes)} axes"
-                raise not_applied(f"cannot share {length} loops", because)
-            own = lead.axes[first:length]
-            for place in range(first, length):
+                raise not_applied(f"cannot share {len(inside)} loops", because)
+            for place in range(len(around), len(inside)):
                 self.check_shared_name(lead, place, inside)
-            axes = tuple(replace(a, name=n) for a, n in zip(own, nest.axes, strict=True))
-            made = Shared(axes, parts, nest.block)
-            check_shared(self.given, made, first)
-            return made
+            check_shared(self.given, part, len(around))
 
     def check_shared_name(self, lead: Stage, place: int, names: Sequence[str]) -> None:
         """Refuse to call the loop of an axis, by its place, as another axis of its stage or another loop is called."""
@@ -210,16 +179,16 @@ class Applying:
                 help=(" ".join(("order", lead.buffer, *(a.name for a in lead.axes[: place + 1]))),),
             )
 
-    def check_complete(self, shared: Shared) -> None:
+    def check_complete(self) -> None:
         """Refuse nests that leave a stage out, or run before what they read."""
         done: set[int] = set()
         made = {stage.buffer: k for k, g in enumerate(self.given.groups) for stage in g}
-        for position in shared.groups:
+        for position, (nest, _) in self.nests.items():
             group = self.given.groups[position]
             read = {made[n] for stage in group for n in _read(stage) if n in made} - {position}
             for other in sorted(read - done):
                 late = self.given.groups[other][0].buffer
-                with self.line(self.nests[position]):
+                with self.line(nest):
                     raise not_applied(
                         f"cannot compute {group[0].buffer}",
                         f"it reads {late}, which is not computed",
@@ -228,7 +197,8 @@ class Applying:
             done.add(position)
         missing = [g[0].buffer for k, g in enumerate(self.given.groups) if k not in done]
         if missing:
-            with self.line(self.nests[shared.groups[-1]]):
+            last, _ = list(self.nests.values())[-1]
+            with self.line(last):
                 raise not_applied(
                     f"cannot end without {', '.join(missing)}",
                     "no nest is of it",
@@ -236,27 +206,29 @@ class Applying:
                 )
 
     def covered_along(self, position: int, nest: Nest) -> None:
-        """Turn the sum of a nest as its ways cover it: along one axis."""
+        """Run the axis of a sum innermost that the ways of its nest are covered along: one."""
         with self.line(nest):
             depths = dict.fromkeys(way.cover.depth for way in nest.ways if way.cover is not None)
             if len(depths) > 1:
                 raise not_applied("cannot cover one sum along several axes", ", ".join(depths))
             for depth in depths:
-                self.innermost(position, depth)
+                lead, *rest = self.given.groups[position]
+                axes = tuple(sorted(lead.reduce_axes, key=lambda axis: axis.name == depth))
+                groups = list(self.given.groups)
+                groups[position] = (replace(lead, reduce_axes=axes), *rest)
+                self.given = replace(self.given, groups=tuple(groups))
 
-    def innermost(self, position: int, depth: str) -> None:
-        """Run the reduction axis that a microkernel takes innermost."""
-        lead, *rest = self.given.groups[position]
-        axes = tuple(sorted(lead.reduce_axes, key=lambda axis: axis.name == depth))
-        groups = list(self.given.groups)
-        groups[position] = (replace(lead, reduce_axes=axes), *rest)
-        self.given = replace(self.given, groups=tuple(groups))
+    def ways(self) -> dict[int, tuple[ResolvedWay, ...]]:
+        """Return the ways of each nest with their loops, by the position of its group."""
+        return {
+            position: tuple(self.way(position, way) for way in nest.ways)
+            for position, (nest, _) in self.nests.items()
+        }
 
-    def way(
-        self, position: int, way: Way, around: tuple[str, ...], asked: bool = True
-    ) -> ResolvedWay:
-        """Return a way with its loops; where it is `asked`, also what it costs."""
+    def way(self, position: int, way: Way, competes: bool = True) -> ResolvedWay:
+        """Return a way with its loops; with what it costs, if it `competes`."""
         lead, *rest = self.given.groups[position]
+        _, around = self.nests[position]
         reduced = {axis.name for axis in lead.reduce_axes}
         free = {axis.name for axis in (*lead.axes, *lead.reduce_axes)} - set(around)
         self.check_cuts(lead, way.splits, free)
@@ -267,50 +239,52 @@ class Applying:
             if cut.axis not in reduced and not cut.by_height:
                 with self.line(cut):
                     guarded = guarded or cut.strategy.with_heights(cut.heights).guards(cut.tile)
-        found: Match | None = None
-        before: tuple[GroupCut, ...] = ()
+        match: Match | None = None
         if way.cover is not None:
             with self.line(way.cover):
-                found = self.matched(lead, way.cover)
-            with self.line(next((cut for cut in way.splits if cut.axis == found.columns), way)):
-                check_widths(way.splits, found)
-        cost = way.cost
-        if cost is not None:
+                match = self.matched(lead, way.cover)
+            with self.line(next((cut for cut in way.splits if cut.axis == match.columns), way)):
+                check_widths(way.splits, match)
+        cost: Expr = FREE
+        if way.cost is not None:
             with self.line(way):
-                check_cost(cost, self.given.sizes, self.given.assumptions)
-        elif asked:
-            rows = None if found is None else found.rows
+                check_cost(way.cost, self.given.sizes, self.given.assumptions)
+            cost = way.cost
+        elif competes:
+            rows = None if match is None else match.rows
             with self.line(next((cut for cut in way.splits if cut.axis == rows), way)):
-                covered = None if guarded else found
+                covered = None if guarded else match
                 cost = self.price(self.given, (lead, *rest), covered, way, self.laid)
-        else:
-            cost = Const(0.0, "float64")
-        inside: tuple[str, ...] = ()
+        copy: ResolvedWay | None = None
         if way.pack is not None:
             with self.line(way.pack):
-                inside = _loops_around(way.pack, way.loops)
-                around = (*around, *inside)
-                if found is None or way.cover is None or found.columns is None:
+                around = (*around, *_loops_around(way.pack, way.loops))
+                if match is None or way.cover is None or match.columns is None:
                     raise not_applied(
                         "cannot pack an operand", "no microkernel covers columns here"
                     )
-                lead, packing = self.packed(position, lead, found, way.pack, around)
-                before, found = (packing,), self.matched(lead, way.cover)
+                lead, copy = self.packed(position, lead, match, way.pack, around)
+                match = self.matched(lead, way.cover)
         with self.line(way):
             for name in (*way.loops, *way.inner):
                 self.check_axes(lead, [name], free - reduced)
                 free.discard(name)
-        made = GroupCut(
-            (lead, *rest),
-            tuple(cut for cut in way.splits if cut.axis not in reduced),
-            tuple(cut for cut in way.splits if cut.axis in reduced),
-            way.loops[len(inside) :],
-            None if guarded else found,
-            around,
-            way.inner,
-        )
-        own = tuple(next(a for a in lead.axes if a.name == name) for name in inside)
-        return ResolvedWay(way, cost, before, made, own)
+        return ResolvedWay((lead, *rest), way, around, None if guarded else match, cost, copy)
+
+    def resolved(self, stage: str, way: Way, competes: bool) -> tuple[Computation, ResolvedWay]:
+        """Return a way of the nest of `stage` with its loops, and the computation with layouts and what the way packs.
+
+        competes  whether it is one of several, so that somebody asks what it costs
+
+        Raises PartitionError for a decision that names what is not there; what the sets of an axis refuse, and ways
+        that do not go together, `apply` does.
+        """
+        position = next(k for k, (nest, _) in self.nests.items() if nest.stage == stage)
+        resolved = self.way(position, way, competes)
+        key = None if way.pack is None else (position, way.pack)
+        if key not in self.plans:
+            self.plans[key] = self.planned({position: (resolved,)})
+        return self.plans[key], resolved
 
     def check_units(self, lead: Stage, way: Way) -> None:
         """Refuse windows that take turns."""
@@ -360,48 +334,46 @@ class Applying:
 
     def packed(
         self, position: int, lead: Stage, match: Match, pack: Pack, around: tuple[str, ...]
-    ) -> tuple[Stage, GroupCut]:
-        """`lead` reading a copy of its columns' operand in panels, and the loops that make it."""
+    ) -> tuple[Stage, ResolvedWay]:
+        """Return `lead` reading a copy of its columns' operand in panels, and the stage that makes it."""
         key = position, match.microkernel.name, pack
-        if key in self.packings:
-            return self.packings[key]
-        buffer, copy, reading = packed_stages(lead, match, pack, around)
-        self.hold(position, buffer)
-        if self.copies.setdefault(position, copy) != copy:
-            raise not_applied(f"cannot pack {pack.name} twice", "another way packs it otherwise")
-        free = {axis.name for axis in copy.axes} - set(around)
-        self.check_cuts(copy, pack.splits, free)
-        self.check_axes(copy, pack.loops, free)
-        cut = reading, GroupCut((copy,), pack.splits, (), pack.loops, around=around)
-        return self.packings.setdefault(key, cut)
+        if key not in self.packings:
+            array, copy, reading = packed_stages(lead, match, pack, around)
+            if any(array.name == one.name for one in self.given.buffers):
+                raise _has_that_name(array)
+            free = {axis.name for axis in copy.axes} - set(around)
+            self.check_cuts(copy, pack.splits, free)
+            self.check_axes(copy, pack.loops, free)
+            way = Way(splits=pack.splits, loops=pack.loops)
+            self.packings[key] = reading, ResolvedWay((copy,), way, around, array=array)
+        return self.packings[key]
 
-    def hold(self, position: int, buffer: Buffer) -> None:
-        """Declare a buffer of a packed copy."""
-        known = {one.name: one for one in self.given.buffers}
-        if buffer.name in known and (known[buffer.name] != buffer or position not in self.copies):
-            raise not_applied(f"cannot call a copy {buffer.name}", "something has that name")
-        if buffer.name not in known:
-            self.given = replace(self.given, buffers=(*self.given.buffers, buffer))
-
-    def planned(self) -> Computation:
-        """Return the computation with the layouts of constants and the stages that pack."""
-        layouts: dict[str, Layout] = {}
-        for step in self.schedule.steps:
-            if _is_prepacked(step):
-                assert step.layout is not None
-                with self.line(step):
-                    self.check_laid(step.what, step.layout)
-                    layouts[step.what] = step.layout
-        buffers = tuple(
-            replace(buffer, layout=layouts.get(buffer.name, buffer.layout))
-            for buffer in self.given.buffers
-        )
+    def planned(self, ways: Mapping[int, Sequence[ResolvedWay]]) -> Computation:
+        """Return the computation with the layouts of constants, and with the stages that pack for `ways`, by the position of their group."""
+        buffers = {buffer.name: buffer for buffer in self.given.buffers}
+        copies: dict[int, tuple[Stage, ...]] = {}
+        pairs = ((position, way) for position, several in ways.items() for way in several)
+        for position, way in pairs:
+            if way.copy is None or way.copy.array is None:
+                continue
+            array, group = way.copy.array, way.copy.group
+            with self.line(way.way.pack):
+                known = buffers.setdefault(array.name, array)
+                if known != array or (known is not array and position not in copies):
+                    raise _has_that_name(array)
+                if copies.setdefault(position, group) != group:
+                    because = "another way packs it otherwise"
+                    raise not_applied(f"cannot pack {array.name} twice", because)
+        for step in filter(_is_prepacked, self.schedule.steps):
+            assert step.layout is not None
+            with self.line(step):
+                self.check_laid(step.what, step.layout)
+                buffers[step.what] = replace(buffers[step.what], layout=step.layout)
         groups: list[tuple[Stage, ...]] = []
         for position, group in enumerate(self.given.groups):
-            if position in self.copies:
-                groups.append((self.copies[position],))
+            groups += [copies[position]] if position in copies else []
             groups.append(group)
-        return replace(self.given, buffers=buffers, groups=tuple(groups))
+        return replace(self.given, buffers=tuple(buffers.values()), groups=tuple(groups))
 
     def check_laid(self, name: str, layout: Layout) -> None:
         """Refuse a layout of what is no constant, or of other axes than it has."""
@@ -412,20 +384,24 @@ class Applying:
             raise not_applied(f"cannot lay {name} in panels", because)
         check_layout("lay", replace(found[0], layout=layout), self.kernels)
 
-    def emitted(self, planned: Computation, staged: Program) -> Applied:
-        """Return the loops of all nests, with their proof."""
+    def emitted(self, ways: Mapping[int, Sequence[ResolvedWay]], staged: Program) -> Applied:
+        """Return the loops of all nests, with their proof.
+
+        staged  the stages as they are cut, in plain loops
+        """
+        planned = self.planned(ways)
         nests, names = group_nests(self.given, self.view.parts), planned.names()
         bodies_by_nest: dict[str, tuple[_WayBody, ...]] = {}
 
-        def ways(nest: GroupNest, at: At) -> tuple[Stmt, ...]:
-            resolved = self.ways[position_of(self.given, nest.name)]
+        def body_of(nest: GroupNest, at: At) -> tuple[Stmt, ...]:
             bodies_by_nest[nest.name] = bodies = tuple(
-                self.way_body(planned, w, names, at) for w in resolved
+                self.way_body(planned, way, names, at)
+                for way in ways[position_of(self.given, nest.name)]
             )
             alone = len(bodies) == 1
             return bodies[0].body if alone else (Choose(tuple(one.option for one in bodies)),)
 
-        lowering = GroupLowering(nests, names, ways)
+        lowering = GroupLowering(nests, names, body_of)
         body = tuple(s for nest in nests.nests if nest.at is None for s in lowering.root(nest))
         in_order = [bodies_by_nest[nest.name] for nest in nests.nests]
         uncut = source(planned)
@@ -435,7 +411,7 @@ class Applying:
         home = {id(piece.path[-1]): piece for piece in pieces}
         choices = tuple(
             tuple(
-                Choice(way.way.label, way.cut.group[0], of, way.cost, way.way.cost is not None)
+                Choice(way.way.label, way.group[0], of, way.cost, way.way.cost is not None)
                 for one in bodies
                 for way in (one.way,)
                 for of in (tuple(home[id(tile.leaf)] for tile in one.tiles),)
@@ -453,31 +429,35 @@ class Applying:
         theorems: dict[Theorem, None] = {}
         tiles: list[EmittedTile] = []
         with self.line(way.way):
-            for one in (*way.before, way.cut):
-                inner, found = cut_group(planned, one, names, partial(self.blamed, one), at.facts)
+            for one in (way,) if way.copy is None else (way.copy, way):
+                inner, cutting = cut_group(planned, one, names, partial(self.blamed, one), at.facts)
                 body += inner
-                theorems |= found.theorems
-                tiles = found.made
-            around = tuple((Var(name), ix.const(1)) for name in way.cut.around)
-            for copy in (planned.buffer(one.group[0].buffer) for one in way.before if around):
+                theorems |= cutting.theorems
+                tiles = cutting.made
+            if way.copy is not None and way.around:
+                around = tuple((Var(name), ix.const(1)) for name in way.around)
+                copy = planned.buffer(way.copy.group[0].buffer)
                 rest = ((ix.const(0), extent) for extent in copy.shape[len(around) :])
                 body = (Alloc(copy.name, (*around, *rest), body),)
-            for axis in reversed(way.around):
+            for axis in reversed(way.own):
                 body = (plain_loop(axis, body),)
         return _WayBody(way, body, tuple(tiles), tuple(theorems))
 
     @contextmanager
-    def blamed(self, made: GroupCut, axis: str) -> Iterator[None]:
+    def blamed(self, made: ResolvedWay, axis: str) -> Iterator[None]:
         """Name the split of an axis, and the axis as the user does, in what is refused meanwhile."""
         lead = made.group[0]
         label = next(a.label for a in (*lead.axes, *lead.reduce_axes) if a.name == axis)
-        split = next(cut for cut in (*made.cuts, *made.reduce_cuts) if cut.axis == axis)
-        with self.line(split):
+        with self.line(next(cut for cut in made.way.splits if cut.axis == axis)):
             try:
                 yield
             except PartitionError as refused:
                 refused.at = refused.at.replace(f"loop {axis}", f"axis {lead.label}.{label}")
                 raise
+
+
+def _has_that_name(array: Buffer) -> PartitionError:
+    return not_applied(f"cannot call a copy {array.name}", "something has that name")
 
 
 def _loops_around(pack: Pack, loops: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,53 +1,22 @@
-"""What decisions say of the nests of a computation, nest by nest: the ways in which its loops run, and the loops that nests share.
+"""The nests of a computation as records: the ways in which the loops of each run, and the loops that nests share.
 
-A nest is the loops of one stage and of what follows it point by point. Its decisions end with what covers its tiles::
-
-    split C.i ladder 14 as i_tile i_in
-    split C.j ladder 384 then ladder by i_in 1..6: 64 32 16, 7..14: 32 16 as j_group j_tile j_in
-    order C b j_group i_tile j_tile i_in j_in
-    cover C at i_in fma_float32_avx512(i=i_in, j=j_in, p=k)
-
-`nests_of` reads these, `decisions_of` writes them: loops outside of the tiles run in the order that is said, and every other loop
-lies in the tile. `choose` holds several ways of one nest. ``at S C.i`` says that S is computed in a loop that it shares with C.
+A nest is the loops of one stage and of what follows it point by point. `nest_reader` reads them off decisions, `nest_decisions` writes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 from offcut.core.cached_hash import CachedHash
 from offcut.core.expr import Expr
 from offcut.core.layout import Layout
-from offcut.core.program import LANE, THREAD, UNROLL
-from offcut.describe.computation import Computation, Names
-from offcut.partition import LADDER, AxisCut, Block
-from offcut.schedule.decisions import (
-    ANY,
-    VECTORS,
-    Alternative,
-    At,
-    Bind,
-    Choose,
-    Cover,
-    Level,
-    Order,
-    Primitive,
-    Schedule,
-    Separate,
-    Split,
-    Staging,
-    Step,
-    each_decision,
-    split_names,
-    stages_in,
-    unit_splits,
-)
+from offcut.partition import AxisCut
+from offcut.schedule.decisions import Level
 
 WORDS = "words"
 """What covers a nest of which nothing is said but along which axes the words of a machine of queues lie: texts before 0.3."""
-_AXES = ("i", "j", "p")
+KERNEL_AXES = ("i", "j", "p")
 """What microkernels of a processor call their rows, columns and depth."""
 
 
@@ -93,12 +62,12 @@ class Way(CachedHash):
     depth   (axis, windows): so many windows, which iterations take in turn; of texts before 0.3 alone
     """
 
-    label: str
-    cost: Expr | None
-    cover: KernelAxes | None
-    pack: Pack | None
-    splits: tuple[AxisCut, ...]
-    loops: tuple[str, ...]
+    label: str = ""
+    cost: Expr | None = None
+    cover: KernelAxes | None = None
+    pack: Pack | None = None
+    splits: tuple[AxisCut, ...] = ()
+    loops: tuple[str, ...] = ()
     inner: tuple[str, ...] = ()
     depth: tuple[str, int] | None = None
 
@@ -139,12 +108,12 @@ class Together:
 
     axes   of the shared loops, outermost first
     parts  what runs inside, in order
-    block  iterations of the innermost of the loops that each part runs in turn; None: one
+    block  the level of a split of the innermost of the loops, whose tiles each part runs in turn; None: single iterations
     """
 
     axes: tuple[str, ...]
     parts: tuple[Nest | Together, ...]
-    block: Block | None = None
+    block: Level | None = None
 
 
 @dataclass(frozen=True)
@@ -161,549 +130,17 @@ class NestView:
     lines: Mapping[int, int] = field(compare=False)
 
 
-def parts_of(schedule: Schedule) -> tuple[Nest | Together, ...]:
-    """Return the nests that a schedule is of, and those that share loops; none where it is of loops as they stand."""
-    view = nests_of(schedule)
-    return () if view is None else view.parts
+def nests_in(parts: Sequence[Nest | Together]) -> Iterator[Nest]:
+    """Yield the nests in `parts`, in order."""
+    return (nest for nest, _ in nests_with_axes(parts))
 
 
-@lru_cache(1 << 15)
-def nests_of(schedule: Schedule) -> NestView | None:
-    """Return what a schedule says of nests; None where it decides about other loops."""
-    steps = schedule.steps
-    if not any(isinstance(step, Cover | Choose) for step in steps):
-        return None
-    line = 2
-    for first, step in enumerate(steps):
-        is_by_hand = isinstance(step, Bind) and step.unit not in (LANE, THREAD, UNROLL)
-        view = None if is_by_hand else _Reader(line, steps[first:]).view(first)
-        if view is not None:
-            return view
-        line += _height(step)
-    return None
-
-
-def _height(step: Step) -> int:
-    """Return how many lines of text a decision takes."""
-    if not isinstance(step, Choose):
-        return 1
-    return 1 + sum(1 + sum(map(_height, option.steps)) for option in step.options)
-
-
-@dataclass
-class _Group:
-    """The decisions about one stage, each with its line."""
-
-    stage: str
-    line: int
-    steps: list[tuple[Step, int]] = field(default_factory=list)
-
-    @property
-    def ended(self) -> bool:
-        """Return whether what covers it is said."""
-        return any(isinstance(step, Cover | Choose) for step, _ in self.steps)
-
-
-class _Reader:
-    """Decisions, the first of which stands in line `line`."""
-
-    def __init__(self, line: int, steps: Sequence[Step]) -> None:
-        self.line, self.steps = line, steps
-        self.groups: list[_Group] = []
-        self.places: list[tuple[At, int]] = []
-        self.depths: dict[str, At] = {}
-        self.lines: dict[int, int] = {}
-
-    def view(self, first: int) -> NestView | None:
-        """Return what all of them say of nests; None where some are of no nest."""
-        if not self.grouped():
-            return None
-        nests: dict[str, list[Nest]] = {}
-        order: list[Nest] = []
-        heads: dict[str, tuple[tuple[str, str, Block | None], ...]] = {}
-        readers = {at.reader for at, _ in self.places}
-        for group in self.groups:
-            steps = list(group.steps)
-            if group.stage in readers:
-                head = _head(steps)
-                if head is None:
-                    return None
-                heads[group.stage] = head
-            ways = self.ways(group, steps)
-            if not ways:
-                return None
-            nest = Nest(group.stage, ways)
-            self.lines[id(nest)] = group.line
-            nests.setdefault(group.stage, []).append(nest)
-            order.append(nest)
-        parts = self.shared(order, nests, heads)
-        return None if parts is None else NestView(first, parts, self.lines)
-
-    def grouped(self) -> bool:
-        """Sort decisions by nest; False where one is of no nest, or a nest says not what covers it."""
-        line = self.line
-        copies: dict[str, str] = {}
-        of_units = unit_splits(Schedule("", tuple(self.steps)))
-        for step in self.steps:
-            match step:
-                case Staging("value" | "write" | "prepack") | Separate():
-                    pass
-                case Bind(_, _, unit):
-                    if unit is None:
-                        return False
-                case At(stage, reader, str(), None, 1, None) if copies.get(stage) == reader:
-                    self.add(reader, step, line)
-                case At(stage, reader, axis, None, depth, None):
-                    if stage == reader and axis is not None:
-                        self.depths[stage] = step
-                    elif axis is not None and depth == 1:
-                        self.places.append((step, line))
-                    else:
-                        return False
-                case Choose(options):
-                    stages = {_covered(option) for option in options}
-                    if len(stages) != 1 or None in stages:
-                        return False
-                    self.add(str(stages.pop()), step, line)
-                case Staging("read", _, name, (reader,), (), None, layout) if layout is not None:
-                    copies[name] = reader
-                    self.add(reader, step, line)
-                case Split(stage) if step in of_units and self.ends(stage):
-                    pass
-                case Split(stage) | Order(stage) | Cover(stage):
-                    if stage == ANY:
-                        return False
-                    self.add(copies.get(stage, stage), step, line)
-                case _:
-                    return False
-            line += _height(step)
-        return bool(self.groups) and all(group.ended for group in self.groups)
-
-    def ends(self, stage: str) -> bool:
-        """Return whether the decisions so far cover a stage."""
-        return any(group.stage == stage and group.ended for group in self.groups)
-
-    def add(self, stage: str, step: Step, line: int) -> None:
-        last = self.groups[-1] if self.groups else None
-        if last is None or last.stage != stage or last.ended:
-            last = _Group(stage, line)
-            self.groups.append(last)
-        last.steps.append((step, line))
-
-    def ways(self, group: _Group, steps: Sequence[tuple[Step, int]]) -> tuple[Way, ...]:
-        """Return the ways of a nest; none where its decisions make no way."""
-        if not steps or not isinstance(steps[-1][0], Choose):
-            own = self.way(group.stage, None, None, steps)
-            if own is None:
-                return ()
-            self.lines[id(own)] = group.line
-            return (own,)
-        (chosen, line), *before = steps[::-1]
-        if before or not isinstance(chosen, Choose):
-            return ()
-        ways, line = [], line + 1
-        for option in chosen.options:
-            numbers = [line + 1]
-            for inner in option.steps:
-                numbers.append(numbers[-1] + _height(inner))
-            inside = list(zip(option.steps, numbers, strict=False))
-            way = self.way(group.stage, option.label, option.cost, inside)
-            if way is None:
-                return ()
-            self.lines[id(way)] = line
-            ways.append(way)
-            line = numbers[-1]
-        return tuple(ways)
-
-    def way(
-        self,
-        stage: str,
-        label: str | None,
-        cost: Expr | None,
-        steps: Sequence[tuple[Step, int]],
-    ) -> Way | None:
-        """Return a way; None where its decisions make none."""
-        copy = next((step for step, _ in steps if isinstance(step, Staging)), None)
-        pack: Pack | None = None
-        if copy is not None:
-            if copy.layout is None:
-                return None
-            loops = self.loops([one for one in steps if _is_of(one[0], copy.name)])
-            if loops is None or loops.inner or loops.cover is not None:
-                return None
-            places = (step for step, _ in steps if isinstance(step, At))
-            place = next((p.axis or "" for p in places if p.stage == copy.name), "")
-            pack = Pack(copy.what, copy.name, copy.layout, loops.splits, loops.outer, place)
-            self.lines[id(pack)] = next(line for step, line in steps if step is copy)
-        loops_of_stage = self.loops([one for one in steps if _is_of(one[0], stage)])
-        if loops_of_stage is None or loops_of_stage.cover is None:
-            return None
-        if pack is not None and pack.at not in ("", *loops_of_stage.outer):
-            return None
-        cover = loops_of_stage.kernel()
-        if cover is not None:
-            self.lines[id(cover)] = loops_of_stage.cover_line
-        depth = None
-        if stage in self.depths:
-            at = self.depths[stage]
-            depth = loops_of_stage.roots.get(at.axis or "", at.axis or ""), at.depth
-        way = Way(
-            "",
-            cost,
-            cover,
-            pack,
-            loops_of_stage.splits,
-            loops_of_stage.outer,
-            loops_of_stage.inner,
-            depth,
-        )
-        return replace(way, label=label_of(way) if label is None else label)
-
-    def loops(self, steps: Sequence[tuple[Step, int]]) -> _Loops | None:
-        """Return what decisions about one stage make of its loops; None where no tiles come of it."""
-        cuts: dict[str, AxisCut] = {}
-        groups: dict[str, str] = {}
-        roots: dict[str, str] = {}
-        inside: list[str] = []
-        order: tuple[str, ...] | None = None
-        cover, cover_line = None, 0
-        for step, line in steps:
-            match step:
-                case Split(_, axis, levels, names):
-                    cut = _axis_cut(axis, levels, inside)
-                    if cut is None:
-                        return None
-                    self.lines[id(cut)] = line
-                    cuts[names[-2]] = cut
-                    groups |= {names[0]: names[-2]} if len(names) > 2 else {}
-                    roots |= dict.fromkeys(names, axis)
-                    inside.append(names[-1])
-                case Order(_, loops) if order is None:
-                    order = loops
-                case Cover(_, axis, name, along) if (
-                    cover is None and axis in ("", *inside) and (along or name in (VECTORS, WORDS))
-                ):
-                    cover, cover_line = step, line
-                case _:
-                    return None
-        split = {*cuts, *groups}
-        listed = [name for name in order or () if name in split]
-        first = next((at for at, n in enumerate(order or ()) if n in cuts), len(order or ()))
-        head = list((order or ())[:first])
-        tail = [name for name in (order or ())[first:] if name not in cuts]
-        if any(name in groups for name in tail):
-            return None
-        last = max((at for at, n in enumerate(order or ()) if n in cuts), default=-1)
-        if any(name not in cuts for name in (order or ())[first : last + 1]):
-            return None
-        place = next((at for at, name in enumerate(head) if name in groups), len(head))
-        if any(name in groups for name in head[place + 1 :]) or {*head} & {*inside}:
-            return None
-        tiles = [*(name for name in listed if name in cuts), *(n for n in cuts if n not in listed)]
-        splits = tuple(cuts[name] for name in tiles)
-        return _Loops(
-            splits, tuple(head[:place]), tuple(head[place + 1 :]), cover, cover_line, roots
-        )
-
-    def shared(
-        self,
-        order: Sequence[Nest],
-        nests: Mapping[str, Sequence[Nest]],
-        heads: Mapping[str, tuple[tuple[str, str, Block | None], ...]],
-    ) -> tuple[Nest | Together, ...] | None:
-        """Return the nests, those together that share loops; None where a place is none of these."""
-        children: dict[tuple[str, str], list[Nest]] = {}
-        inside: set[int] = set()
-        place = {id(nest): at for at, nest in enumerate(order)}
-        first_lines: dict[tuple[str, str], int] = {}
-        for at, line in self.places:
-            if at.stage not in nests or at.reader not in nests or at.axis is None:
-                return None
-            names = [name for name, _, _ in heads[at.reader]]
-            child, reader = nests[at.stage][0], nests[at.reader][0]
-            if at.axis not in names or place[id(child)] >= place[id(reader)]:
-                return None
-            children.setdefault((at.reader, at.axis), []).append(child)
-            first_lines.setdefault((at.reader, at.axis), line)
-            inside.add(id(child))
-
-        def with_children(
-            nest: Nest, head: Sequence[tuple[str, str, Block | None]]
-        ) -> Nest | Together:
-            end = next(
-                (k for k, (name, _, _) in enumerate(head) if (nest.stage, name) in children), None
-            )
-            if end is None:
-                return nest
-            key = nest.stage, head[end][0]
-            own = sorted(children[key], key=lambda child: place[id(child)])
-            parts = [with_children(child, heads.get(child.stage, ())) for child in own]
-            axes = tuple(axis for _, axis, _ in head[: end + 1])
-            together = Together(axes, (*parts, with_children(nest, head[end + 1 :])), head[end][2])
-            self.lines[id(together)] = first_lines[key]
-            return together
-
-        for stage, head in heads.items():
-            if (stage, head[-1][0]) not in children:
-                return None
-        return tuple(
-            with_children(nest, heads.get(nest.stage, ()))
-            for nest in order
-            if id(nest) not in inside
-        )
-
-
-@dataclass(frozen=True)
-class _Loops:
-    """The loops of a stage: plain ones around groups and inside of them, and splits, outermost first.
-
-    roots  the axis that each loop of a split is of
-    """
-
-    splits: tuple[AxisCut, ...]
-    outer: tuple[str, ...]
-    inner: tuple[str, ...]
-    cover: Cover | None
-    cover_line: int
-    roots: Mapping[str, str]
-
-    def kernel(self) -> KernelAxes | None:
-        """Return the axes of what covers the tiles; None where it is no microkernel."""
-        if self.cover is None or self.cover.microkernel == VECTORS:
-            return None
-        pairs = [(axis, self.roots.get(loop, loop)) for axis, loop in self.cover.axes]
-        if not {axis for axis, _ in pairs} <= {*_AXES}:
-            pairs = list(zip(_AXES[3 - len(pairs) :], (loop for _, loop in pairs), strict=False))
-        along = dict(pairs)
-        return KernelAxes(
-            self.cover.microkernel, along.get("i"), along.get("j"), along.get("p", "")
-        )
-
-
-def _covered(option: Alternative) -> str | None:
-    """Return the stage that an option covers; None where it does not end with that."""
-    steps = (step for step in reversed(option.steps) if not isinstance(step, Bind))
-    last = next(steps, None)
-    return last.stage if isinstance(last, Cover) else None
-
-
-def _is_of(step: Step, stage: str) -> bool:
-    return isinstance(step, Split | Order | Cover) and step.stage == stage
-
-
-def _axis_cut(axis: str, levels: Sequence[Level], inside: Sequence[str]) -> AxisCut | None:
-    """Return the tiles of an axis; None where they are none of a nest.
-
-    inside  loops inside of tiles that were split before
-    """
-    *outer, last = levels
-    if len(outer) > 1 or last.tail is None or any(level.room is not None for level in levels):
-        return None
-    group = None
-    for level in outer:
-        if level.tail not in (None, LADDER) or level.heights is not None or level.by is not None:
-            return None
-        group = level.tile
-    if last.by is not None and last.by not in inside:
-        return None
-    return AxisCut(axis, last.tail, last.tile, last.heights, last.classes, group)
-
-
-def _head(
-    steps: list[tuple[Step, int]],
-) -> tuple[tuple[str, str, Block | None], ...] | None:
-    """Take what decisions say of loops that a nest shares off them: (loop, axis, its blocks), outermost first."""
-    blocks: dict[str, tuple[str, Block]] = {}
-    while steps:
-        step, _ = steps.pop(0)
-        match step:
-            case Split(_, axis, (Level(tile, None, None, None, (), int(room)),), (outer, _)):
-                blocks[outer] = axis, Block(tile, room)
-            case Order(_, loops) if loops:
-                return tuple((name, *blocks.get(name, (name, None))) for name in loops)
-            case _:
-                return None
-    return None
-
-
-def decisions_of(
-    parts: Sequence[Nest | Together], sums: frozenset[tuple[str, str]] = frozenset()
-) -> tuple[Step, ...]:
-    """Return the decisions that `nests_of` reads as these nests.
-
-    sums  (stage, axis) of those whose iterations are the terms of a sum: their tiles run inside of others
-    """
-    steps: list[Step] = []
-    places: list[Step] = []
-
-    def visit(part: Nest | Together, shared: Sequence[tuple[str, Block | None]]) -> str:
-        if isinstance(part, Nest):
-            steps.extend(_nest_steps(part, tuple(shared), sums))
-            return part.stage
-        own = (*((axis, None) for axis in part.axes[:-1]), (part.axes[-1], part.block))
-        *others, last = part.parts
-        inside = [visit(other, ()) for other in others]
-        reader = visit(last, (*shared, *own))
-        places.extend(At(stage, reader, _shared_name(*own[-1])) for stage in inside)
-        return reader
-
+def nests_with_axes(
+    parts: Sequence[Nest | Together], around: tuple[str, ...] = ()
+) -> Iterator[tuple[Nest, tuple[str, ...]]]:
+    """Yield the nests in `parts`, in order, each with the axes of the shared loops around it, outermost first."""
     for part in parts:
-        visit(_alone(part), ())
-    return (*steps, *places)
-
-
-def _alone(part: Nest | Together) -> Nest | Together:
-    """Return nests, loops that one of them shares with no other as its own."""
-    if isinstance(part, Nest):
-        return part
-    parts = tuple(map(_alone, part.parts))
-    if len(parts) > 1:
-        return replace(part, parts=parts)
-    (only,) = parts
-    if isinstance(only, Together):
-        return replace(only, axes=(*part.axes, *only.axes))
-    return replace(only, ways=tuple(in_loops(way, part.axes) for way in only.ways))
-
-
-def in_loops(way: Way, loops: tuple[str, ...]) -> Way:
-    """Return `way` in further plain loops, which run around what it packs, too."""
-    if not loops:
-        return way
-    pack = way.pack
-    if pack is not None and not pack.at:
-        pack = replace(pack, loops=(*loops, *pack.loops))
-    return replace(way, loops=(*loops, *way.loops), pack=pack)
-
-
-def _shared_name(axis: str, block: Block | None) -> str:
-    return axis if block is None else f"{axis}_block"
-
-
-@lru_cache(1 << 15)
-def _nest_steps(
-    nest: Nest, shared: tuple[tuple[str, Block | None], ...], sums: frozenset[tuple[str, str]]
-) -> tuple[Step, ...]:
-    stage, steps = nest.stage, list[Step]()
-    for axis, block in shared:
-        if block is not None:
-            level = Level(block.iterations, room=block.room)
-            names = _shared_name(axis, block), f"{axis}_in"
-            steps.append(Split(stage, axis, (level,), names))
-    if shared:
-        steps.append(Order(stage, tuple(_shared_name(*one) for one in shared)))
-    summed = frozenset(axis for of, axis in sums if of == stage)
-    if len(nest.ways) == 1 and nest.ways[0].cost is None:
-        return (*steps, *_way_steps(stage, nest.ways[0], summed))
-    options = (
-        Alternative(way.label, way.cost, tuple(_way_steps(stage, way, summed))) for way in nest.ways
-    )
-    return (*steps, Choose(tuple(options)))
-
-
-def _way_steps(stage: str, way: Way, sums: frozenset[str]) -> Iterator[Primitive]:
-    way, pack = way.plain, way.pack
-    if pack is not None:
-        yield Staging("read", pack.buffer, pack.name, (stage,), layout=pack.layout)
-        yield from loop_steps(pack.name, pack.splits, pack.loops, (), sums, {})
-        if pack.at:
-            yield At(pack.name, stage, pack.at)
-    inside: dict[str, str] = {}
-    yield from loop_steps(stage, way.splits, way.loops, way.inner, sums, inside)
-    if way.depth is not None:
-        axis, windows = way.depth
-        yield At(stage, stage, f"{axis}_tile" if axis in inside else axis, depth=windows)
-    at = next((inside[cut.axis] for cut in way.splits if cut.axis not in sums), "")
-    if way.cover is None:
-        yield Cover(stage, at, VECTORS)
-        return
-    along = zip(_AXES, (way.cover.rows, way.cover.columns, way.cover.depth), strict=True)
-    axes = tuple((name, inside.get(axis, axis)) for name, axis in along if axis)
-    yield Cover(stage, at, way.cover.microkernel, axes)
-
-
-def loop_steps(
-    stage: str,
-    splits: Sequence[AxisCut],
-    outer: Sequence[str],
-    inner: Sequence[str],
-    sums: frozenset[str],
-    inside: dict[str, str],
-) -> Iterator[Primitive]:
-    """Yield the splits of a stage and the order of its loops; what the loops in its tiles are called goes to `inside`."""
-    names = Names([*outer, *inner, *(cut.axis for cut in splits)])
-    groups, tiles = list[str](), list[str]()
-    before: AxisCut | None = None
-    for cut in splits:
-        own = tuple(map(names.fresh, split_names(cut.axis, 1 if cut.group is None else 2)))
-        by = None if before is None or not cut.by_height else inside[before.axis]
-        last = Level(cut.tile, cut.strategy, cut.heights, by, cut.by_height)
-        group = () if cut.group is None else (Level(cut.group, LADDER),)
-        yield Split(stage, cut.axis, (*group, last), own)
-        inside[cut.axis] = own[-1]
-        if cut.axis not in sums:
-            before = cut
-            groups += own[:-2]
-            tiles.append(own[-2])
-    shown = [inside[cut.axis] for cut in splits if cut.axis not in sums]
-    loops = (*outer, *groups, *inner, *tiles, *shown)
-    if loops:
-        yield Order(stage, loops)
-
-
-def with_parts(schedule: Schedule, parts: Sequence[Nest | Together]) -> Schedule:
-    """Return a schedule with other nests, or shared loops, in place of its own; each sum is of the axes that it was of."""
-    steps = schedule.steps
-    own = [place for place, step in enumerate(steps) if _is_of_nests(step)]
-    first, last = own[0], own[-1] + 1
-    decisions = list(each_decision(steps[first:last]))
-    listed = {(s.stage, name) for s in decisions if isinstance(s, Order) for name in s.loops}
-    sums = frozenset(
-        (s.stage, s.axis)
-        for s in decisions
-        if isinstance(s, Split) and (s.stage, s.names[-2]) not in listed
-    )
-    return replace(schedule, steps=(*steps[:first], *decisions_of(parts, sums), *steps[last:]))
-
-
-def _is_of_nests(step: Step) -> bool:
-    """Return whether a decision is one of those that `decisions_of` writes."""
-    if isinstance(step, Staging):
-        return step.how == "read"
-    return isinstance(step, Split | Order | Cover | Choose | At)
-
-
-def decisions_about(schedule: Schedule, computation: Computation) -> Schedule | None:
-    """Return the decisions of a schedule about the stages of one nest, without binds; None if they do not cover each group."""
-    stages = {stage.buffer for group in computation.groups for stage in group}
-    steps: list[Step] = []
-    of_units = unit_splits(schedule)
-    for step in schedule.steps:
-        if isinstance(step, Separate | Bind) or step in of_units:
-            continue
-        if isinstance(step, Staging) and step.how == "prepack":
-            about = any(step.what == buffer.name for buffer in computation.buffers)
+        if isinstance(part, Nest):
+            yield part, around
         else:
-            about = bool(stages_in(step) & stages)
-        if about:
-            stages |= {step.name} if isinstance(step, Staging) else frozenset()
-            steps.append(step)
-    covered_stages = {step.stage for step in each_decision(steps) if isinstance(step, Cover)}
-    if not {group[0].buffer for group in computation.groups} <= covered_stages:
-        return None
-    return Schedule(computation.name, tuple(steps))
-
-
-def hand_steps(schedule: Schedule) -> tuple[Primitive, ...]:
-    """Return the decisions about loops as they stand that a schedule begins with: those before what a processor decides."""
-    view = nests_of(schedule)
-    steps = schedule.steps if view is None else schedule.steps[: view.first]
-    primitives: list[Primitive] = []
-    for step in steps:
-        if not isinstance(step, Primitive) or _is_of_all(step):
-            break
-        primitives.append(step)
-    return tuple(primitives)
-
-
-def _is_of_all(step: Primitive) -> bool:
-    return isinstance(step, Bind | Cover) and step.stage == ANY
+            yield from nests_with_axes(part.parts, (*around, *part.axes))

@@ -16,13 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from offcut.core.expr import Expr, Var
-from offcut.partition import AxisCut, Block, LoopCut
+from offcut.partition import AxisCut, LoopCut
 from offcut.schedule.decisions import (
     ANY,
     ANY_LANES,
     ANY_PRODUCTS,
     ANY_THREADS,
     ANY_TREE,
+    Level,
     Split,
     Staging,
     Step,
@@ -37,7 +38,8 @@ from offcut.schedule.lines import (
     read_layout,
     read_strategy,
 )
-from offcut.schedule.nests import WORDS, KernelAxes, Nest, Pack, Together, Way, decisions_of
+from offcut.schedule.nest_decisions import decisions_of
+from offcut.schedule.nests import WORDS, KernelAxes, Nest, Pack, Together, Way
 
 _NAMES = r"\S+(?: \S+)*"
 FACTORS, NARROW = "factors", "narrow factors"
@@ -97,12 +99,14 @@ def _read_together(block: LineBlock) -> Together:
     parts = list(map(_read_part, block.inside))
     if not parts:
         block.line.refuse("no nest shares them", "nest C, indented below it")
-    size = None if found[2] is None else Block(*map(block.line.size, found.group(2, 3)))
+    size = None
+    if found[2] is not None:
+        size = Level(block.line.size(found[2]), room=block.line.size(found[3]))
     if "by" in found[1].split()[1:]:
         block.line.refuse(
             "a block is of several iterations, in some bytes", "together i by 4 in 16384"
         )
-    if size is not None and not (size.iterations > 1 and size.room > 0):
+    if size is not None and not (size.tile > 1 and (size.room or 0) > 0):
         block.line.refuse(
             "a block is of several iterations, in some bytes", "together i by 4 in 16384"
         )

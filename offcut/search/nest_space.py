@@ -18,7 +18,7 @@ from random import Random
 
 from offcut.core.cached_hash import CachedHash
 from offcut.core.memo import lazy_property, memoize_method
-from offcut.schedule import Nest, Staging, Together, Way, in_loops
+from offcut.schedule import Nest, Staging, Together, Way, in_loops, nests_in, nests_with_axes
 from offcut.search.variant_space import VariantForm, label_of
 
 Leaves = tuple[str, ...]
@@ -99,22 +99,6 @@ class Tree:
 def leaves(part: Nest | Together) -> Leaves:
     """The stages of the nests in it, in order."""
     return tuple(nest.stage for nest in nests_in((part,)))
-
-
-def nests_in(parts: Sequence[Nest | Together]) -> Iterator[Nest]:
-    """The nests in `parts`, in order."""
-    return (nest for nest, _ in nests_with_axes(parts))
-
-
-def nests_with_axes(
-    parts: Sequence[Nest | Together], around: tuple[str, ...] = ()
-) -> Iterator[tuple[Nest, tuple[str, ...]]]:
-    """Yield the nests in `parts`, in order, each with the axes of the shared loops around it, outermost first."""
-    for part in parts:
-        if isinstance(part, Nest):
-            yield part, around
-        else:
-            yield from nests_with_axes(part.parts, (*around, *part.axes))
 
 
 def _togethers(parts: Sequence[Nest | Together]) -> Iterator[Together]:

@@ -47,12 +47,13 @@ from offcut.schedule import (
     is_of_loops,
     loop_cuts,
     loop_name,
+    nests_in,
     nests_of,
     parts_of,
     restaged,
     split_of,
 )
-from offcut.search.nest_space import Chosen, Leaves, NestSpace, Tree, nests_in
+from offcut.search.nest_space import Chosen, Leaves, NestSpace, Tree
 from offcut.search.variant_space import forms_of, plain_cuts, tile_forms
 
 Options = tuple[Step | None, ...]

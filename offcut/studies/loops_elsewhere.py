@@ -22,9 +22,8 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import COMBINED, Expr, Load
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import For, If, Kind, Let, Program, Stmt, Store
-from offcut.core.text.c_expressions import OR, PRODUCT, UNARY, CExpressions, Dialect
+from offcut.core.text.c_expressions import OR, PRODUCT, UNARY, CExpressions, CStatements, Dialect
 from offcut.core.text.c_keywords import LIBRARY, is_word
-from offcut.core.text.c_statements import CStatements
 from offcut.core.text.printer import format_head
 from offcut.errors import DescribeError
 from offcut.experiment.contraction import Array

@@ -19,8 +19,7 @@ from math import hypot
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Expr, Select, Var, real
-from offcut.schedule import Nest, Schedule, Together, Way, nests_of, parts_of, with_parts
-from offcut.search.nest_space import nests_in
+from offcut.schedule import Nest, Schedule, Together, Way, nests_in, nests_of, parts_of, with_parts
 from offcut.tuning.problem import Measured, Problem
 
 

@@ -15,7 +15,7 @@ from conftest import slow
 
 import offcut as oc
 from offcut import Kernel, ops
-from offcut.backends.cpu import microkernel_objects
+from offcut.backends.cpu import build
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.microkernels import available
 from offcut.backends.cpu.microkernels.family import Family
@@ -62,9 +62,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], set[str]]]:
 
     real = available.families
     monkeypatch.setenv("OFFCUT_CACHE", "off")
-    monkeypatch.setattr(
-        microkernel_objects, "families", lambda host: tuple(map(counting, real(host)))
-    )
+    monkeypatch.setattr(build, "families", lambda host: tuple(map(counting, real(host))))
     forget_code()
 
     def called() -> set[str]:

@@ -13,7 +13,7 @@ from compiled import build, contraction, floats, needs_fork
 from foreign import Own, product
 
 import offcut as oc
-from offcut.backends.cpu.external import verification
+from offcut.backends.cpu.external import declaration
 from offcut.backends.cpu.external.calls import Place, Values, calls_of
 
 pytestmark = needs_fork
@@ -132,7 +132,7 @@ def test_a_right_function_is_taken_and_not_asked_again(
     library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = declare(library.right)
-    monkeypatch.setattr(verification, "run_in_fork", lambda *_: pytest.fail("it was checked"))
+    monkeypatch.setattr(declaration, "run_in_fork", lambda *_: pytest.fail("it was checked"))
     assert declare(library.right).lowering == first.lowering
     with pytest.raises(pytest.fail.Exception, match="it was checked"):
         oc.external_microkernel("own", product(), library.right, cycles=1.0)  # larger tiles
@@ -156,7 +156,7 @@ def test_a_function_of_other_arguments_breaks_a_process_of_its_own(library: ctyp
 def test_a_function_that_does_not_return_is_refused(
     library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verification, "PROCESSOR_SECONDS", 0.2)
+    monkeypatch.setattr(declaration, "PROCESSOR_SECONDS", 0.2)
     with pytest.raises(oc.DescribeError) as refused:
         declare(library.spins)
     assert refused.value.because == (
@@ -174,7 +174,7 @@ class Waits(Own):
 
 
 def test_a_function_that_waits_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verification, "SECONDS", 0.3)
+    monkeypatch.setattr(declaration, "SECONDS", 0.3)
     with pytest.raises(oc.DescribeError) as refused:
         declare(Waits().function)
     assert refused.value.because == (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -128,6 +129,45 @@ def test_a_constant_of_integers_stays_so_and_gives_the_bits_of_a_converted_one(
             kernel(x, out=out)
             np.testing.assert_array_equal(out, reference(x, w.astype(np.float32)))
             agree(out, exact_matmul(x, w))
+
+
+@pytest.mark.every(6)
+@pytest.mark.parametrize("machine", [None, "avx2"])
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 7, 20), (2, 32, 33), (5, 16, 130)])
+def test_a_block_is_added_up_in_registers_and_then_scaled(
+    machine: str | None, bits: int, shape: tuple[int, int, int]
+) -> None:
+    blocks, block, columns = shape
+    rng, least = np.random.default_rng(bits), -(1 << (bits - 1))
+    x = oc.placeholder((oc.dim("m"), blocks * block), name="x")
+    w = oc.placeholder((blocks * block, columns), "int8", name="w")
+    s = oc.placeholder((blocks, columns), name="s")
+    values = rng.integers(least, -least, (blocks * block, columns)).astype(np.int8)
+    values[0, 0] = least
+    scales = rng.uniform(0.5, 2, (blocks, columns)).astype(np.float32)
+    target = oc.target("cpu") if machine is None else oc.target("cpu", machine=machine)
+    compiled = partial(
+        oc.compile, inputs=[x, w, s], constants={"w": values, "s": scales}, target=target
+    )
+    y = oc.ops.dense_blockwise(x, w, s)
+    kernel = compiled(y)
+    stored = 8 if block % 2 else bits  # two elements of a byte are of one block
+    (name,) = microkernels(kernel, m=20)
+    assert name.startswith(f"fma_scaled_int{stored}_")
+    rows = floats(rng, "float32", edge_sizes(14)[-1], blocks * block)
+    whole = kernel(rows)
+    exact = exact_matmul(rows, values * np.repeat(scales.astype(np.float64), block, 0))
+    agree(whole, exact)
+    for count in edge_sizes(14):
+        out = np.full((count, columns), np.nan, np.float32)
+        kernel(rows[:count], out=out)
+        np.testing.assert_array_equal(out, whole[:count])
+    for strategy in ("pad", "mask", "cut"):
+        np.testing.assert_array_equal(compiled(y, strategy=strategy)(rows), whole)
+    in_order = compiled(y, reassociate=False)
+    assert microkernels(in_order, m=20) == set()
+    agree(in_order(rows), exact)
 
 
 def test_elements_of_four_bits_share_bytes_and_others_are_refused() -> None:

@@ -14,7 +14,7 @@ from foreign import CHEAP, DEAR, Own, product
 
 import offcut as oc
 from offcut.backends.cpu.machine import instruction_rates, isa
-from offcut.backends.cpu.machine.throughput_loops import NUM_CHAINS, multiply_add
+from offcut.backends.cpu.machine.instruction_rates import NUM_CHAINS, multiply_add
 from offcut.backends.cpu.microkernels import external
 from offcut.describe.microkernel import Microkernel
 from tests.agree import nearly

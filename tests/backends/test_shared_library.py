@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.backends.host import linking
+from offcut.backends.host import shared_library
 from offcut.backends.host.container import read_container
 from tests.backends.test_saved import layer, refusal, rewritten, rows, views
 
@@ -215,7 +215,7 @@ def test_where_no_linker_is_or_it_fails_nothing_is_written(
         f"  help     {path}"
     )
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(linking, "is_installed", lambda package: False)
+    monkeypatch.setattr(shared_library, "is_installed", lambda package: False)
     with pytest.raises(oc.TargetError) as absent:
         kernel.save(path, shared=True)
     assert str(absent.value) == (

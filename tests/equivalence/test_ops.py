@@ -14,7 +14,7 @@ from scipy import special
 
 import offcut as oc
 from offcut import Tensor, ops
-from offcut.describe.reads import tensors_of
+from offcut.describe.tensor import tensors_of
 
 b, m, n = (oc.dim(name, max=4096) for name in "bmn")
 X = oc.placeholder((m, n), name="X")

@@ -131,6 +131,31 @@ def test_a_query_that_attends_to_nothing_gives_zeros() -> None:
     assert not found[0, :, 14].any()
 
 
+@pytest.mark.parametrize("dtype", ["uint8", slow("float32")])
+def test_what_a_mask_leaves_out_reaches_no_query(dtype: str) -> None:
+    inputs = [*operands(leading=(b,)), oc.placeholder((m, n), dtype, "M")]
+    op = Operator(ops.attention(*inputs, causal=dtype != "uint8", past=8), inputs)
+    arrays = values(15, 17, "float32", 2)
+    chosen = np.random.default_rng(5).random((15, 17)) < 0.6
+    chosen[3] = False
+    arrays[1][:, 9] = np.nan
+    arrays[2][:, 4, 3] = np.nan
+    arrays[2][1, 6] = -np.inf
+    mask = chosen.astype("uint8") if dtype == "uint8" else np.where(chosen, 0, -np.inf)
+    if dtype != "uint8":
+        chosen &= np.arange(17) <= np.arange(15)[:, None] + 8
+    q, k, v = wide(*arrays)
+    exact = np.zeros((2, 15, WIDTH))
+    for head, row in product(range(2), range(15)):
+        own = chosen[row]
+        if own.any():
+            scores = q[head, row] @ k[head, own].T / WIDTH**0.5
+            weights = np.exp(scores - scores.max())
+            exact[head, row] = weights / weights.sum() @ v[head, own]
+    assert 0 < np.isfinite(exact).sum() < exact.size
+    op.check([*arrays, mask.astype(dtype)], exact, interpreted=dtype == "uint8")
+
+
 def test_nan_in_one_query_stays_in_its_row() -> None:
     inputs = operands()
     op = Operator(ops.attention(*inputs), inputs)

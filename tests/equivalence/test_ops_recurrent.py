@@ -266,3 +266,14 @@ def test_operands_keep_their_names_and_sizes_give_way() -> None:
     program = ops.lstm(x, oc.placeholder((4 * WIDTH, WIDTH), name="r"))
     assert [size.name for size in program.sizes] == ["r_"]
     assert program.buffers[1].name == "r"
+
+
+def test_weights_of_bytes_need_what_they_stand_for() -> None:
+    x, r = oc.placeholder((3, 2, 32), name="x"), oc.placeholder((32, 8), "int8", name="r")
+    with pytest.raises(oc.DescribeError) as refused:
+        ops.lstm(x, r)
+    assert str(refused.value) == (
+        "lstm: cannot take r of int8 with no scale\n"
+        "  because  weights of int8 have a scale and sums, and others have none\n"
+        "  help     lstm(x, r, scale=scale, sums=sums) of float32 x and int8 r"
+    )

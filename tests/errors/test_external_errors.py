@@ -14,7 +14,7 @@ from foreign import Own, product
 
 import offcut as oc
 from offcut import Microkernel, Tensor
-from offcut.backends.cpu.external import verification
+from offcut.backends.cpu.external import declaration
 from offcut.search.children import Ended, Ending
 
 
@@ -272,12 +272,12 @@ def test_a_check_whose_process_ends_before_the_first_call_is_no_verdict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ended = Ended(Ending.CRASHED, because="it was ended by SIGKILL, and so was a second run")
-    monkeypatch.setattr(verification._Function, "run_all", lambda *_: ended)
+    monkeypatch.setattr(declaration._Function, "run_all", lambda *_: ended)
     with pytest.raises(oc.OffcutError) as refused:
         _declare(verify=True)
     assert str(refused.value) == (
         "external_microkernel: cannot check own\n"
         "  because  its process ended before the first call: it was ended by SIGKILL, and so was a second run\n"
         "  help     declare it again, when memory is there\n"
-        f"  help     {verification.UNCHECKED}"
+        f"  help     {declaration.UNCHECKED}"
     )

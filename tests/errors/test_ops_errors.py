@@ -100,6 +100,19 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "  at       A: float32[n, 24]\n"
         "  because  x is of int8, uint8",
     ),
+    "scales of other blocks": (
+        lambda: ops.dense_blockwise(A, J, given("S", 3, 41)),
+        "dense_blockwise: cannot take scale of shape (3, 41)\n"
+        "  at       S: float32[3, 41]\n"
+        "  because  scale has the shape (3, 40)",
+    ),
+    "blocks of other terms": (
+        lambda: ops.dense_blockwise(A, J, given("S", 5, 40)),
+        "dense_blockwise: cannot cut 24 terms into 5 blocks\n"
+        "  at       S: float32[5, 40]\n"
+        "  because  blocks have one int of terms each\n"
+        "  help     ops.pad(x, …) and zeros in w, up to a whole block",
+    ),
     "a scale that is no number": (
         lambda: ops.dense_quantized(L, J, "1", 0.1),  # type: ignore[arg-type]
         "dense_quantized: cannot take x_scale='1'\n"
@@ -197,11 +210,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "an unknown layout": (
         lambda: ops.conv2d(X, F, layout="CHWN"),
-        "conv2d: cannot take layout='CHWN'\n  because  layouts are NCHW and NHWC",
+        "conv2d: cannot take layout='CHWN'\n  because  layouts are NCHW, NHWC",
     ),
     "a layout of two spatial axes for one": (
         lambda: ops.conv1d(given("S", b, 6, h), given("F", 4, 6, 3), layout="NCHW"),
-        "conv1d: cannot take layout='NCHW'\n  because  layouts are NCW and NWC",
+        "conv1d: cannot take layout='NCHW'\n  because  layouts are NCW, NWC",
     ),
     "an image of the wrong rank": (
         lambda: ops.conv2d(given("S", b, 6, h), F),
@@ -235,15 +248,15 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "groups that are no number": (
         lambda: ops.conv2d(X, F, groups=0),
-        "conv2d: cannot take groups=0\n  because  groups is an int, at least 1",
+        "conv2d: cannot take groups=0\n  because  groups is an int of at least 1",
     ),
     "a stride of nothing": (
         lambda: ops.conv2d(X, F, stride=0),
-        "conv2d: cannot take stride=0\n  because  stride is one int or 2, at least 1",
+        "conv2d: cannot take stride=0\n  because  stride is an int of at least 1, or one for each of the 2 axes",
     ),
     "three dilations": (
         lambda: ops.conv2d(X, F, dilation=(1, 2, 3)),
-        "conv2d: cannot take dilation=(1, 2, 3)\n  because  dilation is one int or 2, at least 1",
+        "conv2d: cannot take dilation=(1, 2, 3)\n  because  dilation is an int of at least 1, or one for each of the 2 axes",
     ),
     "a padding in words": (
         lambda: ops.conv2d(X, F, padding="valid"),
@@ -411,7 +424,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a layout that is an array": (
         lambda: ops.max_pool2d(X, 2, layout=np.zeros(2)),  # type: ignore[arg-type]
-        "max_pool2d: cannot take layout=array([0., 0.])\n  because  layouts are NCHW and NHWC",
+        "max_pool2d: cannot take layout=array([0., 0.])\n  because  layouts are NCHW, NHWC",
     ),
     "an element type that is an array": (
         lambda: ops.matmul(A, W, dtype=np.zeros(2)),  # type: ignore[arg-type]
@@ -483,7 +496,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a window that is a boolean": (
         lambda: ops.max_pool2d(X, True),
-        "max_pool2d: cannot take window=True\n  because  window is one int or 2, at least 1",
+        "max_pool2d: cannot take window=True\n  because  window is an int of at least 1, or one for each of the 2 axes",
     ),
     "the element before the first": (
         lambda: ops.kth(A, 0),

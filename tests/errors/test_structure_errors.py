@@ -89,7 +89,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "parts of nothing": (
         lambda: ops.adaptive_avg_pool2d(X, 0),
-        "adaptive_avg_pool2d: cannot take size=0\n  because  size is one int or 2, at least 1",
+        "adaptive_avg_pool2d: cannot take size=0\n  because  size is an int of at least 1, or one for each of the 2 axes",
     ),
     "a bias of another length after a product": (
         lambda: ops.matmul(A, given("W", 24, 40), bias=given("B", 41)),
@@ -147,7 +147,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "no groups": (
         lambda: ops.conv_transpose2d(X, F, groups=0),
-        "conv_transpose2d: cannot take groups=0\n  because  groups is an int, at least 1",
+        "conv_transpose2d: cannot take groups=0\n  because  groups is an int of at least 1",
     ),
     "neither size nor scale": (
         lambda: ops.interpolate(X),
@@ -196,7 +196,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a layout of another rank": (
         lambda: ops.interpolate(X, 2, layout="NWC"),
-        "interpolate: cannot take layout='NWC'\n  because  layouts are NCHW and NHWC",
+        "interpolate: cannot take layout='NWC'\n  because  layouts are NCHW, NHWC",
     ),
     "heads that are no multiple": (
         lambda: ops.attention(Q, K, K),
@@ -207,7 +207,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a window of nothing": (
         lambda: ops.attention(Q, Q, Q, window=0),
-        "attention: cannot take window=0\n  because  window is an int, at least 1",
+        "attention: cannot take window=0\n  because  window is an int of at least 1",
     ),
     "a past that is no size": (
         lambda: ops.attention(Q, Q, Q, past=0.5),

@@ -15,6 +15,7 @@ import onnxruntime
 from onnx import numpy_helper
 
 import offcut as oc
+from offcut.graph.passes import improved
 from offcut.plugins.onnx.importing import imported
 from tests.agree import agree, of_peer
 from tests.facade import interpreted
@@ -148,46 +149,91 @@ def test_the_norm_of_a_sum_gives_the_sum_too(op: str) -> None:
         agree(made[name], of_peer(wanted))
 
 
+def as_bytes(x: Any) -> tuple[Any, Any, Any]:
+    """Return floats in uint8 by their least and their greatest element, with scale and zero point, as DynamicQuantizeLinear does."""
+    low, high = min(x.min(), np.float32(0)), max(x.max(), np.float32(0))
+    scale = (high - low) / np.float32(255) if high > low else np.float32(1)
+    zero = np.clip(np.round(-low / scale), 0, 255).astype(np.int32)
+    return np.clip(np.round(x / scale).astype(np.int32) + zero, 0, 255), scale, zero
+
+
+def lstm_of_bytes(x: Any, h: Any, c: Any, w: Any, r: Any, bias: Any) -> tuple[Any, Any, Any]:
+    """One direction of DynamicQuantizeLSTM in numpy: the input is quantized as a whole, the state at each step.
+
+    w, r  integers less their zero points, (inner, gates * hidden), and a scale for each column
+    """
+
+    def product(floats: Any, weights: Any) -> Any:
+        data, scale, zero = as_bytes(floats)
+        return ((data - zero) @ weights[0]).astype(np.float32) * (scale * weights[1])
+
+    sums, states = product(x.reshape(-1, x.shape[2]), w).reshape(*x.shape[:2], -1) + bias, []
+    for row in sums:
+        i, o, f, g = np.split(row + product(h, r), 4, 1)
+        i, o, f = (1 / (1 + np.exp(-one.astype("f8"))) for one in (i, o, f))
+        c = (f * c + i * np.tanh(g)).astype(np.float32)
+        h = (o * np.tanh(c)).astype(np.float32)
+        states.append(h)
+    return np.stack(states), h, c
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 @pytest.mark.parametrize("per_row", [False, True])
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
-def test_a_recurrence_of_8_bits_is_that_of_the_floats_that_these_stand_for(
+def test_a_recurrence_of_8_bits_multiplies_bytes_as_onnxruntime_does(
     dtype: Any, per_row: bool, direction: str
 ) -> None:
-    """To the bits against LSTM of such floats; within what 8 bits hold against onnxruntime, which rounds what is multiplied, too."""
     draw, d = np.random.default_rng(0), 2 if direction == "bidirectional" else 1
     rows = (d, 24) if per_row else (d,)
     held: dict[str, Any] = {"b": floats(5, d, 48) / 10}
-    wide: dict[str, Any] = {"b": held["b"]}
+    less: dict[str, Any] = {}
     for name, inner in (("w", 5), ("r", 6)):
         low = -100 if dtype is np.int8 else 20
         held[name] = draw.integers(low, low + 200, (d, inner, 24)).astype(dtype)
-        scale = held[f"{name}s"] = (draw.random(rows) / 400 + 0.001).astype(np.float32)
+        held[f"{name}s"] = (draw.random(rows) / 400 + 0.001).astype(np.float32)
         zero = held[f"{name}z"] = np.full(
             rows, 0 if per_row and low < 0 else low + draw.integers(96, 105), dtype
         )
-        across = (lambda one: one[:, None]) if per_row else (lambda one: one[:, None, None])
-        wide[name] = ((held[name] - across(zero).astype("f4")) * across(scale)).swapaxes(1, 2)
+        wide = zero.astype(np.int32).reshape(d, 1, -1)
+        less[name] = held[name] - wide, np.broadcast_to(held[f"{name}s"].reshape(d, -1), (d, 24))
     inputs = f"float[s, n, 5] x, float[{d}, n, 6] h, float[{d}, n, 6] c"
     outputs = f"float[s, {d}, n, 6] y, float[{d}, n, 6] hs, float[{d}, n, 6] cs"
     how = f'<hidden_size = 6, direction = "{direction}">'
-    proto = model(
-        inputs,
-        outputs,
-        f"y, hs, cs = DynamicQuantizeLSTM {how} (x, w, r, b, , h, c, , ws, wz, rs, rz)",
-        **held,
-    )
-    text = f"{HEAD} g ({inputs}) => ({outputs}) {{ y, hs, cs = LSTM {how} (x, w, r, b, , h, c) }}"
-    plain = onnx.parser.parse_model(text)
-    for name, array in wide.items():
-        plain.graph.initializer.append(numpy_helper.from_array(array, name))
-    ours, floating = oc.from_onnx(proto, threads=1), oc.from_onnx(plain, threads=1)
+    node = f"y, hs, cs = DynamicQuantizeLSTM {how} (x, w, r, b, , h, c, , ws, wz, rs, rz)"
+    proto = model(inputs, outputs, node, **held)
+    ours = oc.from_onnx(proto, threads=1)
     for s, n in ((1, 1), (7, 3)):
         feed = {"x": floats(1, s, n, 5), "h": floats(2, d, n, 6), "c": floats(3, d, n, 6)}
-        made, same = ours(feed), floating(feed)
-        for name, rounded in zip(made, exact(proto, feed), strict=True):
-            agree(made[name], of_peer(same[name]))
-            assert np.abs(made[name] - rounded).max() < 0.06
+        expected = []
+        for k in range(d):
+            bias = held["b"][k, :24] + held["b"][k, 24:]
+            weights = [(less[name][0][k], less[name][1][k]) for name in "wr"]
+            x = feed["x"][::-1] if k else feed["x"]
+            y, h, c = lstm_of_bytes(x, feed["h"][k], feed["c"][k], *weights, bias)
+            expected.append((y[::-1] if k else y, h, c))
+        y, h, c = zip(*expected, strict=True)
+        both = (np.stack(y, 1), np.stack(h), np.stack(c))
+        for (name, made), one, peer in zip(
+            ours(feed).items(), both, exact(proto, feed), strict=True
+        ):
+            np.testing.assert_allclose(made, one, rtol=2e-5, atol=2e-6, err_msg=name)
+            np.testing.assert_allclose(made, peer, rtol=2e-5, atol=2e-5, err_msg=name)
+
+
+def test_products_of_a_recurrence_of_8_bits_are_of_bytes() -> None:
+    held = {
+        "w": bytes_of(1, 1, 16, 64),
+        "r": bytes_of(2, 1, 16, 64),
+        "ws": np.full(1, 0.01, np.float32),
+        "wz": np.full(1, 128, np.uint8),
+    }
+    node = "y = DynamicQuantizeLSTM <hidden_size = 16> (x, w, r, , , , , , ws, wz, ws, wz)"
+    proto = model("float[s, n, 16] x", "float[s, 1, n, 16] y", node, **held)
+    graph = improved(imported(proto, {}, {}).bound).graph
+    (layer,) = (one for one in graph.nodes if one.op == "lstm")
+    (products,) = (one for one in graph.nodes if one.op in ("dense", "matmul"))
+    assert graph.values[layer.operands[1]].dtype == "int8"
+    assert {graph.values[name].dtype for name in products.operands[:2]} == {"uint8", "int8"}
 
 
 def test_what_of_it_is_not_ours_is_refused_by_its_name() -> None:

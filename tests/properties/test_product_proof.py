@@ -26,12 +26,12 @@ from offcut.describe.computation import computation
 from offcut.describe.source import source
 from offcut.errors import OffcutError, PartitionError
 from offcut.ir import Compare, Const, Expr, For, If, Size, Stmt, Tile, Var, walk
-from offcut.partition import BALANCE, LADDER, AxisCut, GroupCut
+from offcut.partition import BALANCE, LADDER, AxisCut
 from offcut.polyhedral import Facts, Space, space_of
 from offcut.proof.by_axis.coverage import prove_coverage
 from offcut.proof.by_axis.decision import decide_coverage
 from offcut.proof.by_axis.strips import NotSeparable, Strip, X
-from offcut.schedule import cut
+from offcut.schedule import ResolvedWay, Way, cut
 from offcut.schedule.apply.group_loops import cut_group
 from tests.facade import Computation, check_equal, substitute
 
@@ -67,7 +67,7 @@ def tailed(fused: bool = False, **tails: str) -> Case:
 
 def nested(*cuts: AxisCut, outer: tuple[str, ...] = ()) -> Case:
     c = dense(False)
-    group = GroupCut(c.groups[0], cuts, (), outer)
+    group = ResolvedWay(c.groups[0], Way(splits=cuts, loops=outer))
     facts = Facts(space_of(c))
     body, _ = cut_group(c, group, c.names(), lambda axis: nullcontext(), facts)
     return Case(c, replace(source(c), body=body))

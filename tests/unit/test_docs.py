@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import re
 import tomllib
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import offcut as oc
+from docs import notebooks
 from examples.sentences import weights
 from tests.facade import STRATEGIES
 
@@ -44,6 +46,7 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+TUTORIAL = sorted(notebooks.TUTORIAL.glob("*.md"))
 WITH_PYTHON = [
     page
     for page in PAGES
@@ -158,3 +161,48 @@ def test_the_weights_that_are_installed_are_those_that_the_demo_is_pinned_to() -
     pinned = (Path(weights.__file__).parent / "weights.txt").read_text(encoding="utf-8")
 
     assert f"{weights.PACKAGE}=={weights.VERSION} --hash=sha256:" in pinned
+
+
+def examples(page: Path) -> list[doctest.Example]:
+    """The examples of a page, in order."""
+    python = [block.text for block in blocks(page) if block.language == "python"]
+    return [one for text in python for one in doctest.DocTestParser().get_examples(text)]
+
+
+@pytest.mark.parametrize("page", TUTORIAL, ids=name_of)
+def test_the_notebook_of_a_tutorial_has_its_examples_in_cells_that_end_with_a_result(
+    page: Path,
+) -> None:
+    cells = notebooks.to_notebook(page)["cells"]
+
+    code = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
+    assert ast.unparse(ast.parse("\n".join(code))) == ast.unparse(
+        ast.parse("".join(one.source for one in examples(page)))
+    )
+    assert len(examples(page)) >= len(code) >= sum(bool(one.want) for one in examples(page))
+    assert not any(">>>" in text or "doctest:" in text for text in code)
+    texts = "".join(cell["source"] for cell in cells if cell["cell_type"] == "markdown")
+    assert texts.startswith("# ")
+    assert [link for link in LINK.findall(texts) if "://" not in link] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", TUTORIAL, ids=name_of)
+def test_the_notebook_of_a_tutorial_runs_and_shows_what_its_page_says(page: Path) -> None:
+    pytest.importorskip("nbclient", reason="an extra that is not installed")
+    pytest.importorskip("ipykernel", reason="an extra that is not installed")
+
+    notebook = notebooks.execute(notebooks.to_notebook(page))
+
+    wants = [one for one in examples(page) if one.want]
+    shown = [cell.outputs for cell in notebook.cells if cell.cell_type == "code" and cell.outputs]
+    assert len(shown) == len(wants)
+    checker, flags = doctest.OutputChecker(), doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    for one, outputs in zip(wants, shown, strict=True):
+        if one.exc_msg is not None:
+            assert f"{one.exc_msg.splitlines()[0]}".endswith(outputs[-1].evalue.splitlines()[0])
+            continue
+        text = "".join(
+            out.text if out.output_type == "stream" else out.data["text/plain"] for out in outputs
+        )
+        assert checker.check_output(one.want, text, flags), text

@@ -12,8 +12,7 @@ from offcut.ir import Compare, Expr, Size, Var
 from offcut.partition.strategies.axis_proof import _owned_strip, _run
 from offcut.partition.strategies.catalog import parse_strategy, segments
 from offcut.polyhedral import Space
-from offcut.proof.by_axis.contiguity import are_contiguous
-from offcut.proof.by_axis.quotients import Quotients
+from offcut.proof.by_axis.contiguity import Quotients, are_contiguous
 from offcut.proof.by_axis.strips import Strip, X
 from tests.facade import evaluate
 

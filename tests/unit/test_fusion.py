@@ -12,8 +12,8 @@ from offcut.backends.cpu.planning.policy import unblock_shared_loops
 from offcut.describe.computation import computation
 from offcut.errors import PartitionError
 from offcut.ir import Alloc, Choose, For, Stmt, Tile, blocks
-from offcut.partition import Shared, fused, turned, with_shared
-from offcut.schedule import ANY, NARROW, Staging, restaged
+from offcut.partition import turned
+from offcut.schedule import ANY, NARROW, Nest, Staging, Together, fused, restaged, with_shared
 from tests.agree import agree
 from tests.facade import Computation, format_expr
 
@@ -35,8 +35,8 @@ def softmax() -> oc.Tensor:
     return oc.compute((n, m), lambda i, k: e[i, k] / total[i], name="Y")
 
 
-def tree(shared: Shared) -> list[Any]:
-    return [part if isinstance(part, int) else tree(part) for part in shared.parts]
+def tree(parts: tuple[Nest | Together, ...]) -> list[Any]:
+    return [part.stage if isinstance(part, Nest) else tree(part.parts) for part in parts]
 
 
 def loops(body: tuple[Stmt, ...]) -> list[Any]:
@@ -60,16 +60,16 @@ def test_groups_share_the_loops_whose_iterations_keep_to_themselves() -> None:
     given = described(softmax())
     shared = fused(given, [1, 1, 1, 1])
     made = with_shared(given, shared)
-    assert tree(shared) == [[0, 1, 2, 3]]
-    (run,) = shared.parts
-    assert isinstance(run, Shared)
-    assert [axis.name for axis in run.axes] == ["i"]
+    assert tree(shared) == [["P", "E", "S", "Y"]]
+    (run,) = shared
+    assert isinstance(run, Together)
+    assert run.axes == ("i",)
     assert all(group[0].axes[0].name == "i" for group in made.groups)
 
 
 def test_a_limit_keeps_an_axis_out_of_shared_loops() -> None:
-    assert tree(fused(described(softmax()), [0, 1, 1, 1])) == [0, [1, 2, 3]]
-    assert tree(fused(described(softmax()), [1, 1, 0, 1])) == [[0, 1], 2, 3]
+    assert tree(fused(described(softmax()), [0, 1, 1, 1])) == ["P", ["E", "S", "Y"]]
+    assert tree(fused(described(softmax()), [1, 1, 0, 1])) == [["P", "E"], "S", "Y"]
 
 
 def test_a_read_of_another_iteration_ends_the_run() -> None:
@@ -77,7 +77,7 @@ def test_a_read_of_another_iteration_ends_the_run() -> None:
     x, j = oc.placeholder((n, m), name="X"), oc.reduce_axis(m, name="j")
     s = oc.compute((n,), lambda i: oc.sum(x[i, j], axis=j), name="S")
     y = oc.compute((n, m), lambda i, k: x[i, k] / s[n - 1 - i], name="Y")
-    assert tree(fused(described(y), [1, 1])) == [0, 1]
+    assert tree(fused(described(y), [1, 1])) == ["S", "Y"]
 
 
 def test_inner_runs_share_more_loops() -> None:
@@ -87,7 +87,7 @@ def test_inner_runs_share_more_loops() -> None:
     s = oc.compute((b, n, n), lambda h, i, k: oc.sum(x[h, i, d] * y[h, k, d], axis=d), name="S")
     p = oc.compute((b, n), lambda h, i: oc.max(s[h, i, j], axis=j), name="P")
     e = oc.compute((b, n), lambda h, i: oc.sum(oc.exp(s[h, i, r] - p[h, i]), axis=r), name="E")
-    assert tree(fused(described(e), [1, 2, 2])) == [[0, [1, 2]]]
+    assert tree(fused(described(e), [1, 2, 2])) == [["S", ["P", "E"]]]
 
 
 def test_what_an_iteration_keeps_to_itself_lives_in_a_window() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import offcut as oc
 from offcut.backends.cpu.machine import isa, jit
-from offcut.backends.cpu.machine.features import in_llvm
+from offcut.backends.cpu.machine.isa import in_llvm
 from offcut.backends.cpu.microkernels import fma
 from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.microkernels.family import TILES, Variant

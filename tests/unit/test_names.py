@@ -5,8 +5,11 @@ from __future__ import annotations
 import inspect
 import pickle
 import pydoc
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -128,3 +131,62 @@ def test_help_of_partition_says_what_its_arguments_are():
     assert "tile    the largest tile by axis" in text
     assert "tail    a strategy by axis" in text
     assert len(text.splitlines()) < 40
+
+
+CALLS = {
+    "one(x)": "numpy.ndarray[Any, Any]",
+    "one(Tensor(), n=3)": "Tensor",
+    "one(Tensor(), **sizes)": "Tensor",
+    "one(X=x, n=3)": "numpy.ndarray[Any, Any]",
+    "one(n=3)": "numpy.ndarray[Any, Any]",
+    "one(x, out=Tensor())": "Tensor",
+    "two(x)": "tuple[numpy.ndarray[Any, Any], ...]",
+    "two(Tensor())": "tuple[Tensor, ...]",
+    "two(x, out=(Tensor(), Tensor()))": "tuple[Tensor, Tensor]",
+    "program(x)": "numpy.ndarray[Any, Any] | tuple[numpy.ndarray[Any, Any], ...]",
+    "program(Tensor())": "Tensor | tuple[Tensor, ...]",
+    "program(x, out=Tensor())": "Tensor",
+    "one.with_constants({})(Tensor())": "Tensor",
+    "oc.load('file')(x)": "numpy.ndarray[Any, Any] | tuple[numpy.ndarray[Any, Any], ...]",
+}
+
+
+@pytest.mark.slow
+def test_a_type_checker_knows_what_a_call_gives() -> None:
+    code = """\
+import numpy as np, offcut as oc
+X = oc.placeholder((oc.dim("n"),), name="X")
+Y, Z = oc.ops.exp(X), oc.ops.tanh(X)
+x, sizes = np.ones(3), {"n": 3}
+class Tensor: ...
+one, two, program = oc.compile(Y), oc.compile((Y, Z)), oc.compile(oc.parse(""))
+def of_one(kernel: oc.Kernel[np.ndarray]) -> None: ...
+def of_any(kernel: oc.Kernel) -> None: ...
+of_one(one); of_any(one); of_any(two)
+of_one(two)
+two(x).shape
+"""
+    code += "".join(f"reveal_type({call})\n" for call in CALLS)
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file=", "--follow-imports=silent", "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    types = re.findall(r'Revealed type is "(.*)"', checked.stdout)
+    assert [one.replace("__main__.", "") for one in types] == [*CALLS.values()]
+    errors = [line for line in checked.stdout.splitlines() if ": error: " in line]
+    assert [line.split(":")[1] for line in errors] == ["10", "11"]
+
+
+def test_the_version_is_one_and_costs_no_look_at_metadata() -> None:
+    root = Path(__file__).parents[2]
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    fallback = project["tool"]["hatch"]["version"]["fallback-version"]
+    face = (root / "offcut" / "__init__.py").read_text(encoding="utf-8")
+
+    assert f'__version__ = "{fallback}"' in face
+    assert f"\nversion: {fallback}\n" in (root / "CITATION.cff").read_text(encoding="utf-8")
+    code = "import sys, offcut; print(offcut.__version__, 'importlib.metadata' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == [oc.__version__, "False"]

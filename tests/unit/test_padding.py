@@ -11,9 +11,10 @@ import offcut as oc
 from offcut.backends.cpu.machine import isa
 from offcut.errors import DescribeError, ParseError, PartitionError
 from offcut.ir import Tile, walk
+from offcut.proof import check_equal
 from offcut.proof.normal_forms import zero_terms
-from offcut.proof.normal_forms.condition_hoisting import hoist_conditions
-from offcut.proof.normal_forms.tile_fusion import fuse_tiles
+from offcut.proof.normal_forms.condition_hoisting import hoist_conditions, unswitch
+from offcut.proof.normal_forms.loop_fusion import fuse_tiles
 from offcut.proof.normal_forms.zero_terms import guard_zero_terms
 
 Pair = tuple[int, int]
@@ -297,3 +298,61 @@ def test_only_constants_are_declared_finite() -> None:
     assert str(oc.parse(SUMS)).count("@finite") == 1
     with pytest.raises(ParseError):
         oc.parse(SUMS.replace("input X: float32[n]", "input X: float32[n] @finite"))
+
+
+ROWS = """program rows
+size n in 0:40
+input q: float32[n]
+input m: int8[n]
+input w: float32[n]
+output S: float32[n]
+for i in 0:n
+  S[i] = 0.0
+  for t in 0:n
+    S[i] += where(CONDITION, w[t], NOTHING)
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "nothing", "outside"),
+    [
+        ("q[i] != q[i] and m[t] != 0", "-0.0", "if q[i] != q[i]\n    for t"),
+        ("q[i] > 0.0 and m[i] != 0", "-0.0", "if q[i] > 0.0 and m[i] != 0\n    for t"),
+        ("q[i] != q[i] and m[t] != 0", "0.0", ""),  # -0.0 + 0.0 is 0.0: such an update is one
+        ("m[t] != 0", "-0.0", ""),
+        ("S[i] > 0.0", "-0.0", ""),  # the loop changes it
+        ("t <= i", "-0.0", ""),  # of places, which end the loop: `narrowing`
+    ],
+)
+def test_a_condition_that_no_term_changes_is_asked_before_the_sum(
+    condition: str, nothing: str, outside: str
+) -> None:
+    program = oc.parse(ROWS.replace("CONDITION", condition).replace("NOTHING", nothing))
+    made = unswitch(program)
+    assert (made is program) == (not outside)
+    assert outside in str(made)
+    draw = np.random.default_rng(0)
+    given = {
+        "q": np.array([np.nan, 1, -1, np.nan, 2], "float32"),
+        "m": np.array([0, 1, 1, 0, 1], "int8"),
+        "w": draw.normal(size=5).astype("float32"),
+    }
+    np.testing.assert_array_equal(made.run(given), program.run(given))
+    if outside:
+        check_equal(program, made, inside=True)
+        other = oc.parse(str(made).replace(f"if {condition.split(' and ')[0]}", "if q[i] < 0.0"))
+        with pytest.raises(PartitionError):
+            check_equal(program, other, inside=True)
+
+
+def test_a_sum_that_only_nan_asks_for_is_predicted_to_be_none() -> None:
+    machine = oc.target("cpu", machine="cascade-lake")
+    seconds = [
+        oc.compile(
+            oc.parse(ROWS.replace("CONDITION", one).replace("NOTHING", "-0.0")), target=machine
+        )
+        .cost(n=39)
+        .seconds
+        for one in ("q[i] != q[i] and m[t] != 0", "q[i] > 0.0 and m[t] != 0")
+    ]
+    assert seconds[0] < 0.5 * seconds[1]

@@ -9,7 +9,7 @@ import pytest
 
 from offcut.core import index as ix
 from offcut.ir import Binary, Compare, Const, Expr, Var
-from offcut.polyhedral.syntactic_bounds import Ranges, holds_syntactically
+from offcut.polyhedral.enclosing_scope import Ranges, holds_syntactically
 from tests.facade import evaluate
 
 N, M, T = (Var(name) for name in "nmt")

@@ -6,7 +6,7 @@ import pytest
 
 import offcut as oc
 from offcut.errors import PartitionError
-from offcut.proof.normal_forms.reduction_order import reorder_terms_like
+from offcut.proof.normal_forms.reduction_init import reorder_terms_like
 
 SUM = """program p
 size n in 0:40

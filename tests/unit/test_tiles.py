@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from offcut.backends.cpu import microkernel_objects
+from offcut.backends.cpu import build
+from offcut.backends.cpu.build import Shape, compile_microkernels
 from offcut.backends.cpu.lowering.lower import Lowered
 from offcut.backends.cpu.machine import isa, jit
-from offcut.backends.cpu.microkernel_objects import Shape, compile_microkernels
 from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.microkernels.family import Variant
 from tests.facade import forget_code
@@ -65,7 +65,7 @@ def test_kernels_that_are_compiled_beside_each_other_have_no_function_twice() ->
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 def test_a_child_compiles_that_was_forked_while_another_thread_did() -> None:
-    with microkernel_objects._lock:
+    with build._lock:
         child = os.fork()
         if child == 0:
             signal.alarm(20)  # a lock that nobody holds any more would last for ever

@@ -21,13 +21,13 @@ from offcut.backends.accelerator.isa import (
     Store,
     Unit,
 )
-from offcut.backends.accelerator.issue_counts import Issued
 from offcut.backends.accelerator.lowering.emit import Emitter, brings_micro_ops
 from offcut.backends.accelerator.lowering.nest import LoweredNest
 from offcut.backends.accelerator.lowering.python_codegen import Shape
 from offcut.backends.accelerator.simulator.cycles import cycles, moved_bytes, step_count
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
+from offcut.core.expr import Expr
 from offcut.costmodel.event_simulation import EventQueue, EventTiming, InstructionGroup
 
 
@@ -193,3 +193,33 @@ def _counts(made: Sequence[Instruction], spec: AcceleratorSpec) -> dict[str, int
             case _:
                 pass
     return {"instructions": len(made), **counts}
+
+
+ZERO, ONE = ix.const(0), ix.const(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """Of a leaf, over all of its instances in a call.
+
+    runs          instances
+    instructions  that are issued
+    steps         of products, or of the vector unit with an immediate; of a copy, those that fill what main memory has not
+    pairs         of the vector unit with a second word
+    resets        of words that are set to 0
+    words, bytes  that the bus moves; bytes in whole beats
+    zeros         words that a load fills
+    """
+
+    runs: Expr = ZERO
+    instructions: Expr = ZERO
+    steps: Expr = ZERO
+    pairs: Expr = ZERO
+    resets: Expr = ZERO
+    words: Expr = ZERO
+    bytes: Expr = ZERO
+    zeros: Expr = ZERO
+
+    def mapped(self, of: Callable[[Expr], Expr]) -> Issued:
+        """Each count put through a function."""
+        return Issued(*(of(getattr(self, one.name)) for one in fields(Issued)))

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from offcut import debug
 from offcut.backends.abi import Entry, Signature
-from offcut.backends.cpu import microkernel_objects
 from offcut.backends.cpu.lowering.lower import Lowered, lower
 from offcut.backends.cpu.machine import jit
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels import external
 from offcut.backends.cpu.microkernels.available import families
+from offcut.backends.cpu.microkernels.family import Family, Variant
 from offcut.backends.cpu.packed_constants import PackedBuffer, PackedConstants, Reading
 from offcut.backends.cpu.planning.cpu_plan import CpuPlan
 from offcut.backends.cpu.planning.row_reductions import mark_row_reductions
@@ -23,12 +23,13 @@ from offcut.backends.cpu.planning.vectorize import vectorize
 from offcut.backends.cpu.threads import pool
 from offcut.backends.cpu.threads.parallel import check_race_free
 from offcut.backends.cpu.threads.spmd_lowering import lower_spmd
-from offcut.backends.host import by_name, by_name_ir, call_sequence, sized_call_ir
+from offcut.backends.host import by_name, by_name_ir, cache, call_sequence, sized_call_ir
 from offcut.backends.host import cache as objects
 from offcut.backends.host.call import make_callable
 from offcut.backends.host.fast_entry import DECLARED, fast_entry_ir
 from offcut.backends.llvm.loader import JitModule
 from offcut.core import index as ix
+from offcut.core.fork_safety import ForkSafeLock
 from offcut.core.program import Buffer, Kind, Program, canonicalize
 from offcut.core.text.layouts import format_layout, layout_of
 from offcut.describe.request import Array
@@ -154,7 +155,7 @@ def compile_kernel(made: CpuPlan, signature: Signature, host: Host) -> bytes:
         low = lower_kernel(made, signature, host)
     debug.note(4, low.text + low.loops + low.fastcall, "lower")
     with debug.timed("microkernels"):
-        parts = [*microkernel_objects.compile_microkernels(low, replace(host, threads=1))]
+        parts = [*compile_microkernels(low, replace(host, threads=1))]
     with debug.timed("compile"):
         modules = {"loops": low.loops, "fastcall": low.fastcall}
         parts.append(jit.object_code(low.text, host, passes=True, **modules))
@@ -206,3 +207,68 @@ def _in_turn(host: Host) -> JitModule:
     name = objects.key("in turn", text, repr(host))
     object_code = objects.get_or_build(name, lambda: jit.object_code(text, host, passes=True))
     return jit.load([object_code], host)
+
+
+# The microkernels that a kernel calls, as LLVM IR and as object files.
+#
+# Most of them are called by other kernels, too, and a file takes longer than a function in it. So what a kernel is the
+# first to call of a microkernel is one file, and the next kernels take that as it is.
+
+Shape = tuple[int, int]
+"""Rows and panels."""
+ANY: Shape = (0, 0)
+"""Of the one function that takes any."""
+
+_MAX_VARIANTS = 256
+"""Of which files are held in memory; each has some tens of shapes."""
+
+_files: dict[tuple[Host, str, Variant], dict[Shape, bytes]] = {}
+"""The file of each function that there is in this process."""
+_lock = ForkSafeLock()
+
+
+def microkernel_ir(lowered: Iterable[Lowered], host: Host) -> list[str]:
+    """Return LLVM IR of the microkernels that some kernels call, each function once."""
+    shapes_of: dict[tuple[str, Variant], dict[Shape, None]] = {}
+    for low in lowered:
+        for name, variant, shapes in low.tiles:
+            shapes_of.setdefault((name, variant), {}).update(dict.fromkeys(shapes))
+    return [
+        _family(host, name).text(variant, (*shapes,))
+        for (name, variant), shapes in shapes_of.items()
+    ]
+
+
+def compile_microkernels(low: Lowered, host: Host) -> list[bytes]:
+    """Object files of the microkernels that a kernel calls, no function in two of them; there may be others, too."""
+    found: dict[int, bytes] = {}
+    for kernel, variant, shapes in low.tiles:
+        wanted: Sequence[Shape] = shapes or (ANY,)
+        with _lock:
+            if len(_files) > _MAX_VARIANTS:
+                _files.clear()
+            known = _files.setdefault((host, kernel, variant), {})
+            if new := [shape for shape in wanted if shape not in known]:
+                known |= dict.fromkeys(new, _object(host, kernel, variant, new))
+            found |= {id(known[shape]): known[shape] for shape in wanted}
+    return list(found.values())
+
+
+def clear_cache() -> None:
+    """Drop the object files of this process: the next kernel compiles its microkernels, or reads them from the cache on disk."""
+    with _lock:
+        _files.clear()
+
+
+def _object(host: Host, kernel: str, variant: Variant, shapes: Sequence[Shape]) -> bytes:
+    name = cache.key("tiles", repr(host), repr((kernel, variant, shapes)))
+
+    def made() -> bytes:
+        text = _family(host, kernel).text(variant, [one for one in shapes if one != ANY])
+        return jit.object_code(text, host, passes=False)
+
+    return cache.get_or_build(name, made)
+
+
+def _family(host: Host, name: str) -> Family:
+    return next(family for family in families(host) if family.microkernel.name == name)

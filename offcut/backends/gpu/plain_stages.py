@@ -24,8 +24,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from offcut.core import index as ix
+from offcut.core.conditions import conditional_term, conjuncts
 from offcut.core.dtypes import FLOATS, HALVES
-from offcut.core.expr import Load, dtype_of, variables, walk
+from offcut.core.expr import Load, dtype_of, reads_memory, variables, walk
 from offcut.core.program import LANE
 from offcut.describe.computation import Stage
 from offcut.partition import GUARD
@@ -73,9 +74,13 @@ def plain_decisions(stage: Stage, reassociate: bool = True) -> Iterator[Primitiv
 
 def axis_of_terms(stage: Stage, reassociate: bool) -> str | None:
     """Return the axis of terms that lanes add: the one by which more of what is read lies side by side than by the last axis of
-    the result; None if there is none.
+    the result; None if there is none, and if a condition is asked of a whole row: where it fails, no lane has a term.
     """
     dtype = dtype_of(stage.value)
+    term = conditional_term(stage.value, stage.reducer)
+    terms = {axis.name for axis in stage.reduce_axes}
+    if term and any(reads_memory(one) and not variables(one) & terms for one in conjuncts(term[0])):
+        return None
     if dtype in HALVES or (stage.reducer == "sum" and dtype in FLOATS and not reassociate):
         return None
     loads = [one for one in walk(stage.value) if isinstance(one, Load) and one.index]

@@ -50,6 +50,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError, TargetError
 from offcut.partition import LoopCut, Users
 from offcut.polyhedral.sync import Agents, synchronized
+from offcut.proof.normal_forms.condition_hoisting import unswitch
 from offcut.proof.normal_forms.launch_fission import separate_launches
 from offcut.proof.normal_forms.narrowed_stages import narrowing_steps, synchronized_stages
 from offcut.schedule import HandSchedule, Schedule, create_schedule
@@ -183,7 +184,8 @@ class Cuda(Target):
 
         Raises PartitionError as `synchronize`.
         """
-        steps = tuple(dict.fromkeys((plan.program, launches, *narrowing_steps(launches))))
+        before, launches = launches, unswitch(launches)
+        steps = tuple(dict.fromkeys((plan.program, before, launches, *narrowing_steps(launches))))
         narrowed = steps[-1]
         check_units(narrowed)
         self.check_features(narrowed)

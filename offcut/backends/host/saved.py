@@ -37,10 +37,17 @@ from offcut.backends.abi import AffineFact, Argument, PortableCode, Signature
 from offcut.backends.host.by_name import SYMBOL as BY_NAME
 from offcut.backends.host.by_name import call_by_name
 from offcut.backends.host.call import make_callable
-from offcut.backends.host.container import read_container, replacing, write_container
-from offcut.backends.host.saved_errors import lacks_package, other_processor, unreadable
+from offcut.backends.host.container import (
+    lacks_package,
+    other_processor,
+    read_container,
+    replacing,
+    unreadable,
+    write_container,
+)
 from offcut.backends.host.shared_library import LibraryFile, is_own_architecture, open_library
 from offcut.backends.host.thread_pool import open_pool
+from offcut.backends.typed_call import TypedCall
 from offcut.core.extras import is_installed
 from offcut.core.program import Size
 from offcut.core.text.expressions import parse_expr
@@ -54,7 +61,7 @@ from offcut.errors import (
     trim_tracebacks,
 )
 
-FORMAT = 1
+FORMAT = 2
 """The layout of the files that this version writes, and the last that it reads."""
 CODE, CONSTANTS, KERNELS = "code.o", "constants", "kernels"
 KERNEL_SYMBOL = "kernel{}"
@@ -107,7 +114,7 @@ def write_saved(
     where = Path(os.fsdecode(path))
     library, beside = None, where.with_suffix(_LIBRARY_SUFFIX)
     if shared:
-        from offcut.backends.host.linking import link
+        from offcut.backends.host.shared_library import link
 
         library = link(saved.signature.name, code)
     if library is not None and beside == where:
@@ -200,13 +207,11 @@ def _signature(given: Mapping[str, Any]) -> Signature:
 
 
 @trim_tracebacks
-class SavedKernel:
+class SavedKernel(TypedCall):
     """A kernel of a file: ``kernel(a, b, out=None, n=12)`` runs as the one that was saved does.
 
     signature  how it is called
     """
-
-    __call__: Callable[..., Any]
 
     def __init__(self, path: Path, saved: SavedCode) -> None:
         self.path, self.saved = path, saved

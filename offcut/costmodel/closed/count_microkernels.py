@@ -25,7 +25,7 @@ from offcut.costmodel.machine import Machine
 from offcut.costmodel.tile_cycles import tile_cycles
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import Match, matches
-from offcut.polyhedral.units.privatization import begins_with_store
+from offcut.polyhedral.units.independence import begins_with_store
 from offcut.schedule import beside
 
 

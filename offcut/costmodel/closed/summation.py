@@ -316,6 +316,10 @@ def decided(expr: Expr) -> Expr:
             )
         case Compare(op, a, _), (x, y) if dtype_of(a) == "index":
             return ix.compare(op, x, y)
+        case Compare("!=", a, b), _ if (
+            a == b
+        ):  # NaN: as rare as LLVM's BranchProbabilityInfo takes it to be
+            return Const(0, "bool")
         case Logic("not"), (Const(value),):
             return Const(int(not value), "bool")
         case Logic("and" | "or" as op, _), _:

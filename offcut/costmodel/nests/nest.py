@@ -1,6 +1,6 @@
 """What a nest takes in one of its ways, in closed form, at many sizes at once.
 
-A nest is a band of loops around a tile (`GroupCut`). What `offcut.costmodel.closed` counts of it is counted once, its tiles being
+A nest is a band of loops around a tile (`ResolvedWay`). What `offcut.costmodel.closed` counts of it is counted once, its tiles being
 parameters (`parametric`), and evaluated over arrays: computing and issuing at each run of tiles along its axes, bytes at their mean
 tile. The resources of a nest are those of a stage, and so are its cycles (`offcut.costmodel.closed.prediction`).
 """
@@ -36,7 +36,7 @@ from offcut.costmodel.nests.reuse import Earlier, Loops, Reuse
 from offcut.costmodel.nests.tile_runs import Shape, tiles_of, tiles_of_nest
 from offcut.costmodel.resources import ISSUE, Hardware, resources_of
 from offcut.describe.computation import Computation
-from offcut.partition import GroupCut
+from offcut.schedule import ResolvedWay
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ class Nests:
     hardware: Hardware
     calls: Calls
     known: dict[Hashable, tuple[Computation, Any]] = field(default_factory=dict, init=False)
-    copies: dict[object, tuple[GroupCut, NestCost]] = field(default_factory=dict, init=False)
+    copies: dict[object, tuple[ResolvedWay, NestCost]] = field(default_factory=dict, init=False)
     reuses: dict[int, Reuse] = field(default_factory=dict, init=False)
     filled: dict[int, Array] = field(default_factory=dict, init=False)
 
@@ -96,7 +96,7 @@ class Nests:
     def cost(
         self,
         computation: Computation,
-        cut: GroupCut,
+        cut: ResolvedWay,
         rows: bool,
         earlier: Earlier = (),
         behind: Loops = (),
@@ -138,7 +138,7 @@ class Nests:
         )
 
     def computed(
-        self, computation: Computation, cut: GroupCut, rows: bool, shapes: Mapping[str, Shape]
+        self, computation: Computation, cut: ResolvedWay, rows: bool, shapes: Mapping[str, Shape]
     ) -> Formulas:
         """Thousandths of cycles and of instructions, and operations, of tiles of these shapes."""
         # How wide a tile is says which function runs it, and how its lanes do; other heights are told by the sizes.
@@ -161,7 +161,9 @@ class Nests:
         what = "computed", *known.values()
         return self.remembered(what, computation, cut, rows, formulas)
 
-    def bytes(self, computation: Computation, cut: GroupCut, rows: bool, earlier: Earlier) -> Array:
+    def bytes(
+        self, computation: Computation, cut: ResolvedWay, rows: bool, earlier: Earlier
+    ) -> Array:
         """Bytes into each level, by level and call: as of tiles that are all as high as they are in the mean."""
 
         given, counts, shapes = self.mean(cut)
@@ -188,7 +190,7 @@ class Nests:
         return size
 
     def mean(
-        self, cut: GroupCut
+        self, cut: ResolvedWay
     ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, int], dict[str, Shape]]:
         """The parameters of a nest whose tiles all are of their mean height; the numbers of tiles, and the shapes, that are known."""
         given: dict[str, npt.NDArray[Any]] = dict(self.calls.values)
@@ -217,7 +219,7 @@ class Nests:
     def program(
         self,
         computation: Computation,
-        cut: GroupCut,
+        cut: ResolvedWay,
         rows: bool,
         shapes: Mapping[str, Shape],
         counts: Mapping[str, int] | None = None,
@@ -230,14 +232,14 @@ class Nests:
         self,
         what: Hashable,
         computation: Computation,
-        cut: GroupCut,
+        cut: ResolvedWay,
         rows: bool,
         made: Callable[[], T],
     ) -> T:
         """What depends on the form of a nest, and not on its tiles."""
         axes = tuple((one.axis, one.group is not None) for one in cut.cuts)
         match = cut.match and (cut.match.microkernel.name, cut.match.axes)
-        form = cut.around, cut.outer, cut.inner, axes, match
+        form = cut.around, cut.outer, cut.way.inner, axes, match
         key = what, id(computation), cut.group[0].buffer, form, rows
         if key not in self.known:
             self.known[key] = computation, made()
@@ -245,7 +247,7 @@ class Nests:
         return found
 
     def copy(
-        self, computation: Computation, cut: GroupCut, rows: bool, earlier: Earlier
+        self, computation: Computation, cut: ResolvedWay, rows: bool, earlier: Earlier
     ) -> NestCost:
         """Of a nest that many ways have before them."""
         key = id(computation), id(cut), rows, earlier
@@ -274,7 +276,7 @@ class Nests:
             self.filled[id(computation)] = found
         return self.filled[id(computation)]
 
-    def waits(self, cut: GroupCut, behind: Loops) -> Array:
+    def waits(self, cut: ResolvedWay, behind: Loops) -> Array:
         """Cycles in which a nest waits for what the nest before it, in loops that they share, has just computed."""
         extents = {axis.name: self.calls.of(axis.extent) for axis in cut.group[0].axes}
         times = self.calls.constant(1 if behind else 0)

@@ -40,8 +40,8 @@ from offcut.costmodel.nests.tile_runs import Shape
 from offcut.costmodel.statements import Inside, StatementPrices
 from offcut.describe.computation import Computation, Stage, StageAxis
 from offcut.describe.source import instance, plain_loop
-from offcut.partition import GroupCut
 from offcut.polyhedral import coefficient
+from offcut.schedule import ResolvedWay
 
 MANY = 1 << 40
 """More than any trip count or height is."""
@@ -83,7 +83,7 @@ class Parametric:
     """
 
     computation: Computation
-    cut: GroupCut
+    cut: ResolvedWay
     rows: bool
     shapes: Mapping[str, Shape]
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Parametric:
             else:
                 parameters.append(count_of(one.axis))
             body = (_loop(f"{one.axis}.tile", count, body),)
-        for name in reversed(cut.inner):
+        for name in reversed(cut.way.inner):
             body = (_loop(name, axes[name], body),)
         if grouped is not None:
             parameters += [GROUPS, group_of(grouped)]
@@ -125,7 +125,7 @@ class Parametric:
         self, axes: Mapping[str, Expr], grouped: str | None, machine: Machine, width: int
     ) -> tuple[list[str], tuple[Stmt, ...]]:
         """The parameters of a tile, and it; loops whose lanes would cost more than they do one by one stand in it."""
-        cut, plain = self.cut, (*self.cut.around, *self.cut.outer, *self.cut.inner)
+        cut, plain = self.cut, (*self.cut.around, *self.cut.outer, *self.cut.way.inner)
         parameters, made, asked = list[str](), list[TileAxis](), list[Expr]()
         for name, extent in axes.items():
             if name in plain:

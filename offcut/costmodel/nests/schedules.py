@@ -189,17 +189,17 @@ class SchedulePrices:
 
         Raises PartitionError where what `schedule` says around it is.
         """
-        within = self.resolving.within(schedule)
+        applying = self.resolving.within(schedule)
         rows = Binds.of(schedule, LANE, tree=True).bind_some(key.stage)
         try:
-            computation, way = within.way(key.stage, key.way, key.competing)
+            computation, way = applying.resolved(key.stage, key.way, key.competing)
         except PartitionError as refused:
             return refused
         before, parts = key.at.before, list[NestCost]()
-        for one in way.before:
-            parts.append(self._nests.copy(computation, one, rows, before))
-            before = (*before, (one.group[0].buffer, key.at.around))
-        parts.append(self._nests.cost(computation, way.cut, rows, before, key.at.behind))
+        if way.copy is not None:
+            parts.append(self._nests.copy(computation, way.copy, rows, before))
+            before = (*before, (way.copy.group[0].buffer, key.at.around))
+        parts.append(self._nests.cost(computation, way, rows, before, key.at.behind))
         cycles = sum((part.cycles for part in parts), start=self.calls.constant(0))
         seconds = cycles / self.hardware.machine.hertz
         return WayCost(seconds, self.calls.of(way.cost), tuple(parts))
@@ -224,7 +224,7 @@ def _placed(parts: Sequence[Nest | Together]) -> list[Placed]:
         if isinstance(part, Nest):
             found.append((part, Surroundings(around, behind, before)))
             return [part.stage]
-        last = 1 if part.block is None else part.block.iterations
+        last = 1 if part.block is None else part.block.tile
         inside = (*around, *((axis, 1) for axis in part.axes[:-1]), (part.axes[-1], last))
         stages: list[str] = []
         for place, inner in enumerate(part.parts):

@@ -20,8 +20,8 @@ from offcut.costmodel.nests.reuse import Loops
 from offcut.costmodel.nests.schedules import shared
 from offcut.costmodel.resources import Hardware
 from offcut.describe.computation import Computation, Stage, StageAxis
-from offcut.partition import LADDER, AxisCut, GroupCut
-from offcut.schedule import Schedule, Split, loop_cuts
+from offcut.partition import LADDER, AxisCut
+from offcut.schedule import ResolvedWay, Schedule, Split, Way, loop_cuts
 
 _WHOLE = 1 << 62
 """A tile that holds all iterations of a loop that is not cut."""
@@ -40,7 +40,7 @@ class LoopPrices:
     hardware: Hardware
     calls: Calls
     threads: int = 1
-    known: dict[GroupCut, Array] = field(default_factory=dict, init=False)
+    known: dict[ResolvedWay, Array] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._nests = Nests(self.hardware, self.calls)
@@ -118,7 +118,7 @@ def _names(stage: Stage) -> list[tuple[str, str]]:
     return [(axis.name, f"{stage.buffer}.{axis.name}") for axis in stage.axes]
 
 
-def _cut(stage: Stage, cuts: Mapping[str, Split]) -> GroupCut | None:
+def _cut(stage: Stage, cuts: Mapping[str, Split]) -> ResolvedWay | None:
     """A nest with its loops cut, by the names that a schedule has for these: loops before the first that is cut stay around
     the tiles, others that are not lie inside of them.
     """
@@ -133,4 +133,4 @@ def _cut(stage: Stage, cuts: Mapping[str, Split]) -> GroupCut | None:
         if tail is None:
             return None
         tiles += (AxisCut(loop, tail, _WHOLE if one is None else one.levels[0].tile),)
-    return GroupCut((stage,), tiles, outer=tuple(loops[:first]))
+    return ResolvedWay((stage,), Way(splits=tiles, loops=tuple(loops[:first])))

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from offcut.errors import DescribeError
+from offcut.experiment.peers.matmul import Contender as Contender
 from offcut.experiment.peers.matmul import Matmul as Matmul
+from offcut.experiment.peers.matmul import Way as Way
 from offcut.experiment.peers.matmul import as_matmul as as_matmul
-from offcut.experiment.peers.way import Contender as Contender
-from offcut.experiment.peers.way import Way as Way
 from offcut.experiment.peers.with_numpy import Numpy as Numpy
 from offcut.experiment.peers.with_onnxruntime import Onnxruntime as Onnxruntime
 from offcut.experiment.peers.with_openvino import Openvino as Openvino

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from offcut.experiment.contraction import Array
 from offcut.experiment.peers.graphs import Graph, graphs
-from offcut.experiment.peers.way import Way
+from offcut.experiment.peers.matmul import Way
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 from offcut.core.dtypes import numpy_dtype
 from offcut.experiment.contraction import Array
 from offcut.experiment.peers.graphs import Graph, graphs
-from offcut.experiment.peers.way import Way
+from offcut.experiment.peers.matmul import Way
 
 INTEGER_OPERATORS = ("MatMulInteger", "DequantizeLinear")
 """What OpenVINO computes in another way than asked: in float32, or with operands quantised anew."""

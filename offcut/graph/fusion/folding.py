@@ -27,8 +27,7 @@ from offcut.core.expr import (
     substitute,
     variables,
 )
-from offcut.describe.reads import tensors_of
-from offcut.describe.tensor import Compute, Tensor
+from offcut.describe.tensor import Compute, Tensor, tensors_of
 from offcut.describe.value import Axis
 from offcut.graph.fusion.rearrange import rebuilt, written_where
 

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Load, Reduce, Var, loads, rewrite, substitute, variables
-from offcut.describe.reads import tensors_of
-from offcut.describe.tensor import Compute, Tensor
+from offcut.describe.tensor import Compute, Tensor, tensors_of
 from offcut.graph.fusion.rearrange import rebuilt, simpler, with_followers
 from offcut.ops.images.convolution import NARROW
 

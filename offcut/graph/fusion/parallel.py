@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 from offcut.core.expr import Expr, Var, all_loads, walk
 from offcut.core.sizes import Dim
-from offcut.describe.reads import sizes_of
-from offcut.describe.tensor import Compute, Tensor
+from offcut.describe.tensor import Compute, Tensor, sizes_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ from typing import cast
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Var, loads, reads_memory, substitute, variables
-from offcut.describe.reads import tensors_of
-from offcut.describe.tensor import Tensor
+from offcut.describe.tensor import Tensor, tensors_of
 from offcut.describe.value import size_var
 from offcut.graph.describing import Alike, Description, alike, description_of
 from offcut.graph.fusion.rearrange import without_single_terms

@@ -28,8 +28,7 @@ from offcut.core.expr import (
     walk,
 )
 from offcut.core.sizes import Dim, with_sizes
-from offcut.describe.reads import sizes_of, tensors_of
-from offcut.describe.tensor import Compute, Tensor
+from offcut.describe.tensor import Compute, Tensor, sizes_of, tensors_of
 from offcut.describe.value import Axis, size_var
 from offcut.graph.describing import Dims
 from offcut.graph.sizes import extents

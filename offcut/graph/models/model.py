@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -17,11 +16,10 @@ from offcut import debug
 from offcut.backends.abi import Exported
 from offcut.backends.host import arrays as host
 from offcut.backends.host.cached_models import write_model
-from offcut.backends.host.call import NO_MEMORY, too_large
 from offcut.backends.host.export import C_SUFFIXES, c_functions, check_name, export
 from offcut.backends.host.saved import write_saved
 from offcut.backends.memory import Block
-from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
+from offcut.core.dtypes import numpy_dtype
 from offcut.core.gc_scope import freeze_gc
 from offcut.core.integers import whole
 from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes
@@ -32,9 +30,8 @@ from offcut.graph.interpret import declaration_of
 from offcut.graph.models.batches.microbatches import MicroBatches
 from offcut.graph.models.batches.parts import Parts, check_parts
 from offcut.graph.models.compiling import kept
-from offcut.graph.models.compiling.kept import Stepped
+from offcut.graph.models.compiling.kept import Stepped, from_kernels, from_later
 from offcut.graph.models.compiling.kernels import Kernels
-from offcut.graph.models.compiling.recall import from_kernels, from_later
 from offcut.graph.models.compiling.split import (
     Targets,
     every,
@@ -46,11 +43,21 @@ from offcut.graph.models.compiling.stepping import steps_of_bound
 from offcut.graph.models.cost import ModelCost, cost_of
 from offcut.graph.models.known_calls import KnownCalls
 from offcut.graph.models.memory.arena import Arena, arena_of
-from offcut.graph.models.memory.call_memory import Blocks, Passage, held, rounded
+from offcut.graph.models.memory.call_memory import (
+    Blocks,
+    Lent,
+    Passage,
+    check_constant,
+    fresh_outputs,
+    held,
+    lend,
+    output_operand,
+    rounded,
+    stream_of,
+)
 from offcut.graph.models.memory.calls import Calls
-from offcut.graph.models.memory.lending import Lent, empty_there, lend, stream_of
 from offcut.graph.models.memory.operands import Operands
-from offcut.graph.models.memory.results import check_constant, fresh_outputs, output_operand
+from offcut.graph.models.memory.results import OutputArrays
 from offcut.graph.models.observing import OBSERVER, Observer
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.profile import ModelProfile, profile_of
@@ -64,11 +71,10 @@ from offcut.graph.models.saving import (
     saved_code,
     with_names,
 )
-from offcut.graph.models.slices import open_slices
-from offcut.graph.models.step import for_memory
+from offcut.graph.models.step import for_memory, open_slices
 from offcut.graph.passes import DEFAULT, Pass, improved
 from offcut.graph.passes.asked import copy_as_asked
-from offcut.graph.placing.places import ONE, own_place
+from offcut.graph.placing.places import ONE
 from offcut.graph.sizes import extents
 from offcut.graph.sizes.extents import Numbers, Valued
 
@@ -153,7 +159,9 @@ class Model:
         self._inputs, self._outputs = [value.name for value in graph.inputs], graph.outputs
         self._named = {*self._inputs}
         numbers = {name: number for number, name in enumerate(self._fresh)}
-        self._compact = {name: place.compact for name, place in outputs.items()}
+        self._results = OutputArrays(
+            graph.name, self._memory, self._values, outputs, self._lengths, self._orders
+        )
         extents_asked = [*extents_of(steps, self.arena), *self._lengths.values()]
         for place in outputs.values():
             extents_asked += (place.offset, *place.shape, *place.strides)
@@ -258,7 +266,7 @@ class Model:
             frame.observer = observer
         kind, is_there = (lent[0].kind, lent[0].is_there) if lent else ("numpy", False)
         stream = frame.stream = 0 if memory.is_host else stream_of(memory, lent, graph.name)
-        results = [self._allocated(kind, *fresh, is_there) for fresh in call.fresh]
+        results = [self._results.allocate(kind, *fresh, is_there) for fresh in call.fresh]
         addresses = [*[one.address for one in lent], *[at for _, at in results]]
         passage, arena_bytes = call.passage, frame.arena_bytes
         began = perf_counter()
@@ -467,92 +475,20 @@ class Model:
         for step in self.steps:
             if step.entry is not None and not step.entry.address:
                 step.kernel()  # of another machine: it says so
-        fresh = tuple(self._allocation(output, number) for output in self._fresh)
+        fresh = tuple(self._results.facts_of(output, number) for output in self._fresh)
+        passage = self._results.passage(lent, self._fresh.values(), number)
         with self._lock:
             if len(self._calls) >= MOST_FRAMES:
                 forgotten = self._calls.pop(next(iter(self._calls)))
                 forgotten.is_new = False
                 self._known.remove(forgotten)
-            return self._calls.setdefault(
-                key, _SizedCall(checked, number, fresh, [], [], self._passage(lent, number))
-            )
+            return self._calls.setdefault(key, _SizedCall(checked, number, fresh, [], [], passage))
 
-    def _passage(self, lent: Sequence[Lent], number: Numbers) -> Passage | None:
-        """Return the places of inputs and results in the memory of a device; None where values lie in that of the process."""
-        if self._memory.is_host:
-            return None
-        is_there = bool(lent) and lent[0].is_there
-        inputs = [None if one.is_there else one.bytes for one in lent]
-        results = [None if is_there else self._bytes(root, number) for root in self._fresh.values()]
-        return Passage(self._memory, inputs, results)
-
-    def _bytes(self, root: str, number: Numbers) -> int:
-        """Return the bytes of the memory of a value."""
-        return number(self._lengths[root]) * ITEM_BYTES[self._values[root].dtype]
-
-    def _allocation(
-        self, output: str, number: Numbers
-    ) -> tuple[tuple[int, ...], tuple[int, ...] | None, str]:
-        """The shape, the strides and the element type of an output that a call allocates."""
-        place = self._places[output]
-        strides = None if self._compact[output] else tuple(map(number, place.strides))
-        return tuple(map(number, place.shape)), strides, self._values[output].dtype
-
-    def _allocated(
-        self,
-        kind: str,
-        shape: tuple[int, ...],
-        strides: tuple[int, ...] | None,
-        dtype: str,
-        is_there: bool = False,
-    ) -> tuple[Any, int]:
-        """Return an uninitialised result and its address.
-
-        is_there  whether it lies in the memory of the device
-
-        Raises CallError where there is no memory for it.
-        """
-        try:
-            if is_there:
-                return empty_there(self._memory, kind, shape, strides, dtype, self.bound.graph.name)
-            return host.allocate(kind, shape, strides, dtype)
-        except NO_MEMORY as error:
-            raise too_large(self.bound.graph.name, shape, dtype) from error
-
-    def _copied(
-        self,
-        output: str,
-        number: Numbers,
-        frame: Frame,
-        kind: str,
-        is_there: bool,
-    ) -> Any:
-        """A fresh array of an output that lies in other memory, or otherwise than it is asked for."""
-        place = self._places[output]
-        dtype = self._values[output].dtype
-        base, start = frame.place(place.root)
-        whole: int = frame.bases[base] + start
-        if not self._memory.is_host:
-            staged = np.empty(self._bytes(place.root, number), np.uint8)
-            at = staged.__array_interface__["data"][0]
-            self._memory.read(at, whole, staged.nbytes, frame.stream)
-            self._memory.wait(frame.stream)
-            whole = at
-        address = whole + number(place.offset) * ITEM_BYTES[dtype]
-        shape, strides = tuple(map(number, place.shape)), tuple(map(number, place.strides))
-        source = host.ArrayView(address, shape, strides, dtype, False, None, "memory", True)
-        order = self._orders.get(output)
-        requested = None if order is None else own_place(output, place.shape, order).strides
-        steps = None if requested is None else tuple(map(number, requested))
-        result, to = self._allocated(kind, shape, steps, dtype, is_there)
-        copy = np.empty(math.prod(shape) if is_there else 0, numpy_dtype(dtype))
-        at = copy.__array_interface__["data"][0] if is_there else to
-        own = steps or host.c_strides(shape)
-        target = replace(source, address=at, strides=own, writeable=True)
-        host.window(target)[...] = host.window(source)
-        if is_there:
-            self._memory.write(to, at, copy.nbytes, frame.stream)
-        return result
+    def _copied(self, output: str, number: Numbers, frame: Frame, kind: str, is_there: bool) -> Any:
+        """Return a fresh array of an output that lies in other memory, or otherwise than it is asked for."""
+        base, start = frame.place(self._places[output].root)
+        address = frame.bases[base] + start
+        return self._results.copy(output, number, address, frame.stream, kind, is_there)
 
 
 @freeze_gc()

@@ -22,8 +22,7 @@ from offcut.core.text.printer import format_expr
 from offcut.graph.graph import Graph
 from offcut.graph.models.batches.microbatches import WholeBatches
 from offcut.graph.models.memory.arena import ALIGNMENT, Arena
-from offcut.graph.models.slices import OpenSlice
-from offcut.graph.models.step import Operand, Step
+from offcut.graph.models.step import OpenSlice, Operand, Step
 from offcut.graph.placing.places import ONE, ZERO, Place, steps_of
 from offcut.graph.sizes import extents
 

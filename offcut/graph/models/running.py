@@ -26,7 +26,7 @@ from offcut.describe.request import Array
 from offcut.errors import CallError, InternalError, OffcutError
 from offcut.graph.models.batches.arena_plan import ArenaPlan
 from offcut.graph.models.batches.microbatches import MicroBatches, Run
-from offcut.graph.models.compiling.node_errors import of_node
+from offcut.graph.models.compiling.kernels import of_node
 from offcut.graph.models.memory.arena import Arena
 from offcut.graph.models.memory.calls import Calls, Laid
 from offcut.graph.models.memory.operands import Values

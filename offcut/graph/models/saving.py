@@ -21,8 +21,7 @@ from offcut.graph.graph import Graph
 from offcut.graph.models.batches.microbatches import WholeBatches
 from offcut.graph.models.memory.arena import arena_of
 from offcut.graph.models.native_entry import NativeModel, entry_ir
-from offcut.graph.models.slices import OpenSlice
-from offcut.graph.models.step import Step
+from offcut.graph.models.step import OpenSlice, Step
 from offcut.graph.placing.places import ZERO, Place
 from offcut.graph.sizes import extents
 from offcut.kernel import Kernel

@@ -19,7 +19,7 @@ from functools import lru_cache
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Var, rewrite, substitute, variables
 from offcut.core.text.printer import format_expr
-from offcut.describe.reads import tensors_of
+from offcut.describe.tensor import tensors_of
 from offcut.errors import DescribeError
 from offcut.graph.build import Builder, rebuilt
 from offcut.graph.describing import Alike, alike, description_of

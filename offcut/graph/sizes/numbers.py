@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr
+from offcut.core.program import Size
 from offcut.graph.sizes import extents
 
 Extent: TypeAlias = "Expr | int"
@@ -34,3 +35,17 @@ def arithmetic(op: str, a: Extent, b: Extent) -> Extent:
 def product(values: Iterable[Extent]) -> Extent:
     """Return the product of extents; 1 of none."""
     return plain(extents.product(map(ix.index, values)))
+
+
+TYPICAL = 64
+"""Of a size; one of a narrower range takes its nearest."""
+
+
+def typical_sizes(sizes: Sequence[Size]) -> dict[str, int]:
+    """A value for each size."""
+    return {size.name: _typical(size) for size in sizes}
+
+
+def _typical(size: Size) -> int:
+    near = min(max(TYPICAL, size.min), size.max)
+    return near - near % size.multiple_of

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
+import numpy as np
+
+from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import Const, Expr, Var, variables
 from offcut.core.sizes import sympy_of
 from offcut.describe.computation import Computation, computation
+from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor, compute
-from offcut.errors import DescribeError
+from offcut.errors import DescribeError, OffcutError
 from offcut.graph.describing import Description, Dims, in_quotients, is_affine
 from offcut.graph.graph import Graph, Node, Ref
+from offcut.graph.interpret import ran
 from offcut.graph.sizes import extents
-from offcut.ops.given.operands import axis_letters
+from offcut.graph.views import VIEWS
+from offcut.ops.checks import axis_letters
 
 
 class NotDescribed(Exception):
@@ -112,3 +119,70 @@ def _merging(
                 return None
         groups.append((mine, theirs))
     return groups
+
+
+# How far apart two graphs that compute the same may be: what rounding does, and no more.
+#
+#     |after - before|  <=  part*|before| + part*(the largest |before| of the array) + swing          part = ULPS*(the epsilon of a type)
+#
+# An element's swing is the most that it moves, in float64, where inputs and all results on the way move by up to `part` of themselves: much
+# for a difference of large numbers, nothing for a product with a small one. So a sign or a factor is seen however small a result is. What
+# jumps, as by rounding to integers, does so by no more where these move `FURTHER`: the jump is then no swing.
+
+ULPS = 32
+"""Roundings that add up: of sums in another order, and of functions."""
+RUNS = 4
+"""Of a graph whose results move."""
+FURTHER = 16
+"""What moves so much further as its inputs do does not jump; as far as `SMOOTH` of these."""
+SMOOTH = 1e-3
+
+
+def part_of(dtypes: Iterable[str]) -> float:
+    """What of an element rounding may change: of the widest steps that one of some types has; 0 without floats."""
+    every = (ml_dtypes.finfo(numpy_dtype(name)).eps for name in dtypes if name in FLOATS)
+    return ULPS * max(map(float, every), default=0.0)
+
+
+def swing(
+    graph: Graph, given: Mapping[str, Array], sizes: Mapping[str, int], part: float
+) -> dict[str, Array]:
+    """Of each element of the outputs how far it moves; infinitely far where it does not stay finite.
+
+    graph  computes in float64
+    """
+    generator = np.random.default_rng(0)
+
+    def moved(array: Array, by: float) -> Array:
+        if array.dtype.kind in "biu":
+            return array
+        return np.asarray(array * (1 + by * generator.uniform(-1, 1, array.shape)), array.dtype)
+
+    def outputs(by: float) -> dict[str, Array]:
+        declared = {value.name: numpy_dtype(value.dtype) for value in graph.inputs}
+        held = {name: moved(array.astype(declared[name]), by) for name, array in given.items()}
+        for node in graph.nodes:
+            of = 0.0 if node.op in VIEWS else by
+            made = (moved(array, of) for array in ran(node, held, sizes))
+            held.update(zip((value.name for value in node.results), made, strict=True))
+        return {name: held[name].astype("f8") for name in graph.outputs}
+
+    def most(still: Mapping[str, Array], by: float) -> dict[str, Array]:
+        off = {name: np.zeros(array.shape) for name, array in still.items()}
+        for _ in range(RUNS):
+            try:
+                now = outputs(by)
+            except OffcutError:  # moved so far that an operator does not take it
+                return {name: np.full(array.shape, np.inf) for name, array in still.items()}
+            for name, array in now.items():
+                change = np.nan_to_num(np.abs(array - still[name]), nan=np.inf)
+                off[name] = np.maximum(off[name], change)
+        return off
+
+    with np.errstate(all="ignore"):
+        still = outputs(0.0)
+        near = most(still, part)
+        if FURTHER * part > SMOOTH:
+            return near
+        far = most(still, FURTHER * part)
+        return {name: np.minimum(off, far[name] * (2 / FURTHER)) for name, off in near.items()}

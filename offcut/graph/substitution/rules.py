@@ -43,8 +43,7 @@ from offcut.errors import DescribeError, OffcutError, PartitionError, trim_trace
 from offcut.graph.graph import Argument, Bound, Graph, Value
 from offcut.graph.interpret import interpreted
 from offcut.graph.sizes.extents import Numbers
-from offcut.graph.substitution.described import NotDescribed, computation_of
-from offcut.graph.substitution.rounding import part_of, swing
+from offcut.graph.substitution.described import NotDescribed, computation_of, part_of, swing
 from offcut.graph.text import format_value, parse_graph
 from offcut.polyhedral import request_budget
 from offcut.proof.by_algebra import NotShown, show_equal

@@ -11,10 +11,9 @@ from offcut.describe.functions import absolute, erf, exp, log1p, maximum, minimu
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
+from offcut.ops.checks import axis_letters, check_tensor, choice, finite, wider
 from offcut.ops.elementwise.functions import of_each
-from offcut.ops.given.arguments import is_one_of, number
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_letters, check_dtype, check_tensor, wider
+from offcut.ops.naming import named
 
 
 def _relu(x: Value) -> Value:
@@ -70,12 +69,7 @@ def check_activation(op: str, activation: Any, dtype: str) -> None:
     """Raises DescribeError where there is no such activation, or not for elements of `dtype`."""
     if activation is None:
         return
-    if not is_one_of(activation, tuple(ACTIVATIONS)):
-        raise DescribeError(
-            op,
-            f"cannot take activation={activation!r}",
-            because=f"activations are {', '.join(ACTIVATIONS)}",
-        )
+    choice(op, "activation", activation, tuple(ACTIVATIONS))
     if activation not in OF_INTEGERS and dtype not in FLOATS:
         raise DescribeError(
             op,
@@ -91,8 +85,7 @@ def activated(value: Value, activation: str | None) -> Value:
 
 
 def _elementwise(op: str, x: Tensor, name: str | None) -> Tensor:
-    check_tensor(op, "x", x)
-    check_dtype(op, "x", x, NUMBERS if op in OF_INTEGERS else FLOATS)
+    check_tensor(op, "x", x, dtypes=NUMBERS if op in OF_INTEGERS else FLOATS)
 
     def at(*axes: Value) -> Value:
         inner = cast(x[axes], wider(x.dtype))
@@ -175,7 +168,7 @@ def leaky_relu(x: Tensor, slope: float = 0.01, *, name: str | None = None) -> Te
 
     16-bit floats are calculated in float32 and rounded once. Raises DescribeError for integers.
     """
-    factor = _factor("leaky_relu", "slope", slope)
+    factor = finite("leaky_relu", "slope", slope)
     options = (("slope", factor, 0.01),)
     return of_each("leaky_relu", name, x, lambda a: where(a > 0, a, factor * a), FLOATS, *options)
 
@@ -188,7 +181,7 @@ def elu(x: Tensor, alpha: float = 1.0, *, name: str | None = None) -> Tensor:
     Near 0 nothing cancels: ``exp(x) - 1`` is calculated as ``2 t / (1 - t)`` with ``t = tanh(x/2)``. 16-bit floats are
     calculated in float32 and rounded once. Raises DescribeError for integers.
     """
-    factor = _factor("elu", "alpha", alpha)
+    factor = finite("elu", "alpha", alpha)
 
     def below(value: Value) -> Value:
         t = tanh(0.5 * value)
@@ -196,12 +189,3 @@ def elu(x: Tensor, alpha: float = 1.0, *, name: str | None = None) -> Tensor:
 
     options = (("alpha", factor, 1.0),)
     return of_each("elu", name, x, lambda a: where(a > 0, a, below(a)), FLOATS, *options)
-
-
-def _factor(op: str, label: str, value: Any) -> float:
-    found = number(value)
-    if found is None:
-        raise DescribeError(
-            op, f"cannot take {label}={value!r}", because=f"{label} is a finite number"
-        )
-    return found

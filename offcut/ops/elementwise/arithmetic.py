@@ -7,10 +7,13 @@ import numpy as np
 from offcut.core.dtypes import FLOATS, INTEGERS, NUMBERS, UNSIGNED, numpy_dtype
 from offcut.core.integers import whole
 from offcut.describe import functions
-from offcut.describe.tensor import Tensor
+from offcut.describe.functions import LARGEST
+from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.elementwise.joining import Operand, pointwise
+from offcut.ops.checks import axis_letters, wider
+from offcut.ops.elementwise.functions import of_each
+from offcut.ops.elementwise.joining import Operand, checked, element_of, joined, name_of, pointwise
 
 
 def add(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
@@ -117,3 +120,73 @@ def _remainder(x: Value, y: Value) -> Value:
     beyond = functions.where(x > 0, x + y, functions.where(x == least, 0, x))
     signed = functions.where((y < 0) & (rest != 0), rest + y, rest)
     return functions.where(y == least, beyond, signed)
+
+
+def bitwise_and(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
+    """The bits that are set in both, by element of integers; operands as in `add`."""
+    return pointwise("bitwise_and", name, {"x": x, "y": y}, lambda a, b: a & b, INTEGERS)
+
+
+def bitwise_or(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
+    """The bits that are set in one, by element of integers; operands as in `add`."""
+    return pointwise("bitwise_or", name, {"x": x, "y": y}, lambda a, b: a | b, INTEGERS)
+
+
+def bitwise_xor(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
+    """The bits that are set in just one, by element of integers; operands as in `add`."""
+    return pointwise("bitwise_xor", name, {"x": x, "y": y}, lambda a, b: a ^ b, INTEGERS)
+
+
+def bitwise_not(x: Tensor, *, name: str | None = None) -> Tensor:
+    """The bits that are not set, by element of integers, of any shape."""
+    return of_each("bitwise_not", name, x, lambda a: ~a, INTEGERS)
+
+
+def shift_left(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
+    """``x << y`` by element of integers: the lowest `y` bits are 0, and the highest are lost.
+
+    x, y   as in `add`. By the width or more, or by less than 0, it is 0
+    """
+    return pointwise("shift_left", name, {"x": x, "y": y}, lambda a, b: a << b, INTEGERS)
+
+
+def shift_right(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
+    """``x >> y`` by element of integers, ``floor(x / 2**y)``; bits of the sign come in from the left.
+
+    x, y   as in `add`. By the width or more, or by less than 0, it is 0, and -1 where x is below 0
+    """
+    return pointwise("shift_right", name, {"x": x, "y": y}, lambda a, b: a >> b, INTEGERS)
+
+
+def power(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
+    """``x ** y`` by element, within 2 ULP (float32); NaN where x is below 0 and y is not whole.
+
+    x, y   as in `add`. A number `y` that is whole, from -2 to 4, is calculated by products, and 0.5 is the square root;
+           16-bit floats are calculated in float32 and rounded once. Integers wrap, and `y` is a whole number
+           from 0 to 64 then
+
+    Raises DescribeError where extents or element types do not fit.
+    """
+    dtype, operands = checked("power", {"x": x, "y": y}, NUMBERS)
+    base, exponent = operands["x"], operands["y"]
+    if dtype not in FLOATS and (
+        isinstance(exponent, Tensor) or not isinstance(base, Tensor) or not 0 <= exponent <= LARGEST
+    ):
+        raise DescribeError(
+            "power",
+            f"cannot take y={y!r}",
+            at=repr(base if isinstance(base, Tensor) else exponent),
+            because=f"the exponent of integers is a whole number from 0 to {LARGEST}",
+            help=('cast(x, "float32") takes any exponent',),
+        )
+    shape = joined("power", [one for one in operands.values() if isinstance(one, Tensor)])
+    inner = wider(dtype) if dtype in FLOATS else dtype
+
+    def at(*axes: Value) -> Value:
+        first = cast(element_of(base, shape, axes, dtype), inner)
+        if not isinstance(exponent, Tensor):
+            return cast(functions.power(first, exponent), dtype)
+        second = cast(element_of(exponent, shape, axes, dtype), inner)
+        return cast(functions.power(first, second), dtype)
+
+    return compute(shape, at, name_of("power", name, operands), axis_letters(len(shape)))

@@ -11,6 +11,7 @@ from offcut.describe import functions
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
+from offcut.ops.checks import axis_letters, check_result, check_tensor
 from offcut.ops.elementwise.joining import (
     Operand,
     checked,
@@ -20,7 +21,6 @@ from offcut.ops.elementwise.joining import (
     number_of,
     pointwise,
 )
-from offcut.ops.given.operands import axis_letters, check_dtype, check_result, check_tensor
 
 
 def equal(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
@@ -98,8 +98,7 @@ def where(
 
     Raises DescribeError where extents or element types do not fit, or nothing says the element type.
     """
-    check_tensor("where", "condition", condition)
-    check_dtype("where", "condition", condition, ("bool",))
+    check_tensor("where", "condition", condition, dtypes=("bool",))
     options: list[tuple[str, Any, Any]] = []
     if isinstance(x, Tensor) or isinstance(y, Tensor):
         made, alike = checked("where", {"x": x, "y": y}, DTYPES)

@@ -13,9 +13,9 @@ from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.describe.value import cast as converted
 from offcut.errors import DescribeError
+from offcut.ops.checks import axis_letters, check_result, check_tensor, wider
 from offcut.ops.elementwise.joining import Operand, number_of, pointwise
-from offcut.ops.given.naming import Option, named
-from offcut.ops.given.operands import axis_letters, check_dtype, check_result, check_tensor, wider
+from offcut.ops.naming import Option, named
 
 if TYPE_CHECKING:
     from offcut.core.functions import *  # noqa: F403 - a name for each row
@@ -129,8 +129,7 @@ def of_each(
 
     Raises DescribeError where `x` is no tensor of an `allowed` type.
     """
-    check_tensor(op, "x", x)
-    check_dtype(op, "x", x, allowed)
+    check_tensor(op, "x", x, dtypes=allowed)
 
     def at(*axes: Value) -> Value:
         inner = wider(x.dtype) if x.dtype in FLOATS else x.dtype

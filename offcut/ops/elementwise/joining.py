@@ -14,8 +14,8 @@ from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.describe.value import cast as converted
 from offcut.errors import DescribeError
-from offcut.ops.given.naming import Option, named
-from offcut.ops.given.operands import axis_letters, check_dtype, is_one, of_operands, same_extent
+from offcut.ops.checks import axis_letters, check_dtype, is_one, of_operands, same_extent
+from offcut.ops.naming import Option, named
 
 Operand: TypeAlias = Tensor | float
 """A tensor, or a number of Python's or numpy's."""

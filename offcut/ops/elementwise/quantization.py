@@ -11,19 +11,20 @@ from offcut.describe.functions import round as nearest
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import check_float_result, is_one_of
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import (
+from offcut.ops.checks import (
     axis_letters,
     axis_number,
-    check_dtype,
-    check_shape,
+    check_float_result,
     check_tensor,
     element,
+    is_one_of,
     narrower,
     of_operands,
+    parameter,
+    scale_of,
+    zero_of,
 )
-from offcut.ops.given.parameters import parameter, scale_of, zero_of
+from offcut.ops.naming import named
 
 FAR = 65536.0
 """Further from 0 than integers of 8 bits are apart: what is beyond is an end of them."""
@@ -53,8 +54,7 @@ def quantize(
 
     Raises DescribeError where ranks, extents or element types do not fit.
     """
-    check_tensor("quantize", "x", x)
-    check_dtype("quantize", "x", x, ("float32", "float16", "bfloat16"))
+    check_tensor("quantize", "x", x, dtypes=("float32", "float16", "bfloat16"))
     if not is_one_of(dtype, ("int8", "uint8")):
         raise DescribeError("quantize", f"cannot give {dtype!r}", because="it gives int8 or uint8")
     position, channels = _channels("quantize", x, axis)
@@ -99,8 +99,7 @@ def dequantize(
 
     Raises DescribeError where ranks, extents or element types do not fit.
     """
-    check_tensor("dequantize", "x", x)
-    check_dtype("dequantize", "x", x, ("int8", "uint8", "int32"))
+    check_tensor("dequantize", "x", x, dtypes=("int8", "uint8", "int32"))
     check_float_result("dequantize", dtype)
     position, channels = _channels("dequantize", x, axis)
     scale = scale_of("dequantize", "scale", scale, channels)
@@ -138,17 +137,14 @@ def requantize(
     Raises DescribeError where an argument is none of these.
     """
     op = "requantize"
-    check_tensor(op, "x", x)
-    check_dtype(op, "x", x, ("int32",))
+    check_tensor(op, "x", x, dtypes=("int32",))
     if not is_one_of(dtype, ("int8", "uint8")):
         raise DescribeError(op, f"cannot give {dtype!r}", because="it gives int8 or uint8")
     lowest, highest = _range(numpy_dtype(dtype))
     bits = _between(op, "shift", shift, 0, MOST_SHIFT)
     least = lowest if low is None else _between(op, "low", low, lowest, highest)
     if residual is not None:
-        check_tensor(op, "residual", residual)
-        check_shape(op, "residual", residual, x.shape)
-        check_dtype(op, "residual", residual, narrower("int32"))
+        check_tensor(op, "residual", residual, shape=x.shape, dtypes=narrower("int32"))
     options = (("", bits, None), ("", dtype, "int8"), ("low", least, lowest))
     name = named(op, name, [x], *options, ("", residual, None))
 

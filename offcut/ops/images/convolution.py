@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_
 from typing import Any
 
-from offcut.core.integers import whole
 from offcut.describe.functions import reduce_axis, where
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import is_one_of
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import (
-    check_dtype,
+from offcut.ops.checks import (
     check_result,
     check_tensor,
+    choice,
     element,
+    integer,
     same_extent,
     wider,
 )
 from offcut.ops.images.window import Padding, Pair, Window, windows
+from offcut.ops.naming import named
 from offcut.ops.products.epilogue import epilogue
 
 NARROW = 8
@@ -136,13 +137,7 @@ def check_layout(op: str, layout: Any, allowed: tuple[str, ...]) -> bool:
 
     Raises DescribeError where `layout` is none of `allowed`.
     """
-    if not is_one_of(layout, allowed):
-        raise DescribeError(
-            op,
-            f"cannot take layout={layout!r}",
-            because=f"layouts are {' and '.join(allowed)}",
-        )
-    return bool(layout[-1] == "C")
+    return choice(op, "layout", layout, allowed)[-1] == "C"
 
 
 def window_names(axes: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -161,17 +156,12 @@ def _convolution(
     name: str | None,
 ) -> Tensor:
     (stride, padding, dilation, groups), (bias, activation, residual, dtype) = options, ends
-    last = check_layout(op, layout, layouts)
-    axes = SPATIAL[layout]
-    check_tensor(op, "x", x, axes + 2)
-    check_tensor(op, "w", w, axes + 2)
-    check_dtype(op, "w", w, (x.dtype, "int8") if x.dtype == "uint8" else (x.dtype,))
-    spatial = range(1, axes + 1) if last else range(2, axes + 2)
+    last, extents, sizes = check_operands(op, layouts, layout, x, w)
     channels = x.shape[-1 if last else 1]
     inner, outer = (w.shape[-2], w.shape[-1]) if last else (w.shape[1], w.shape[0])
-    sizes = window_sizes(op, w, range(axes) if last else range(2, axes + 2))
-    groups = _group_count(op, x, w, groups, channels, inner, outer)
-    placed = windows(op, [x.shape[n] for n in spatial], sizes, stride, padding, dilation)
+    groups = group_count(op, x, w, groups, input=channels, output=outer)
+    check_channels(op, x, w, inner, groups, channels)
+    placed = windows(op, extents, sizes, stride, padding, dilation)
     places = tuple(window.results for window in placed)
     shape = (x.shape[0], *places, outer) if last else (x.shape[0], outer, *places)
     total = wider(x.dtype)
@@ -183,7 +173,7 @@ def _convolution(
     )
     name = named(op, name, [x, w], *words)
 
-    across, inside = window_names(axes)
+    across, inside = window_names(len(sizes))
     steps = tuple(reduce_axis(size, word) for size, word in zip(sizes, inside, strict=True))
     c, each = reduce_axis(inner, "c"), outer // groups
     narrow = last and 1 < inner == each <= NARROW and groups > 1
@@ -245,16 +235,22 @@ def within(
     ]
     if not conditions:
         return value
-    joined = conditions[0]
-    for condition in conditions[1:]:
-        joined = joined & condition
-    return where(joined, value, other)
+    return where(reduce(and_, conditions), value, other)
 
 
-def window_sizes(op: str, w: Tensor, axes: range) -> tuple[int, ...]:
-    """The extents of `axes` of the weights; raises DescribeError where one is no int of at least 1."""
-    extents = [w.shape[axis] for axis in axes]
-    for extent in extents:
+def check_operands(
+    op: str, layouts: tuple[str, ...], layout: Any, x: Tensor, w: Tensor
+) -> tuple[bool, tuple[Any, ...], tuple[int, ...]]:
+    """Return whether channels come last, the spatial extents of `x`, and those of the window `w`.
+
+    Raises DescribeError where ranks or element types do not fit, `layout` is none of `layouts`, or an extent of the window is no int of at
+    least 1.
+    """
+    last, rank = check_layout(op, layout, layouts), len(layout)
+    check_tensor(op, "x", x, rank)
+    check_tensor(op, "w", w, rank, dtypes=(x.dtype, "int8") if x.dtype == "uint8" else (x.dtype,))
+    window = w.shape[:-2] if last else w.shape[2:]
+    for extent in window:
         if not (extent.is_Integer and extent >= 1):
             raise DescribeError(
                 op,
@@ -262,34 +258,37 @@ def window_sizes(op: str, w: Tensor, axes: range) -> tuple[int, ...]:
                 at=repr(w),
                 because="the spatial extents of w are ints, at least 1",
             )
-    return tuple(int(extent) for extent in extents)
+    return last, x.shape[1:-1] if last else x.shape[2:], tuple(map(int, window))
 
 
-def _group_count(
-    op: str, x: Tensor, w: Tensor, given: Any, channels: Any, inner: Any, outer: Any
-) -> int:
-    groups = whole(given)
-    if groups is None or groups < 1:
-        raise DescribeError(
-            op, f"cannot take groups={given!r}", because="groups is an int, at least 1"
-        )
-    if groups > 1:
-        for label, extent in (("input", channels), ("output", outer)):
-            if not extent.is_Integer or extent % groups != 0:
-                raise DescribeError(
-                    op,
-                    f"cannot take groups={groups}",
-                    at=f"{x!r} and {w!r}",
-                    because=f"{groups} does not divide the {extent} {label} channels",
-                )
-    wanted = channels if groups == 1 else channels // groups
-    if not same_extent(wanted, inner):
+def group_count(op: str, x: Tensor, w: Tensor, value: Any, **channels: Any) -> int:
+    """Return `value` as a number of groups.
+
+    channels  the extents that it divides: of the ``input``, of the ``output``
+
+    Raises DescribeError for anything but an int of at least 1 that divides them.
+    """
+    groups = integer(op, "groups", value, 1)
+    for label, extent in channels.items():
+        if groups > 1 and (not extent.is_Integer or extent % groups):
+            raise DescribeError(
+                op,
+                f"cannot take groups={groups}",
+                at=f"{x!r} and {w!r}",
+                because=f"{groups} does not divide the {extent} {label} channels",
+            )
+    return groups
+
+
+def check_channels(op: str, x: Tensor, w: Tensor, inner: Any, groups: int, channels: Any) -> None:
+    """Raises DescribeError where the `inner` channels of `w` are not those of a group of the `channels` of `x`."""
+    own = channels if groups == 1 else channels // groups
+    if not same_extent(own, inner):
         raise DescribeError(
             op,
             f"cannot pair {x.name} with {w.name}",
             at=f"{x!r} and {w!r}",
-            because=f"{channels} channels in {groups} groups are {wanted} each, and w has {inner}"
+            because=f"{channels} channels in {groups} groups are {own} each, and w has {inner}"
             if groups > 1
             else f"x has {channels} channels, and w {inner}",
         )
-    return groups

@@ -12,10 +12,9 @@ from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import several
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_letters, check_tensor, element, wider
-from offcut.ops.images.window import Padding, Pair, paddings, pair, windows
+from offcut.ops.checks import axis_letters, check_tensor, element, integers, several, wider
+from offcut.ops.images.window import Padding, Pair, paddings, windows
+from offcut.ops.naming import named
 
 
 def unfold(
@@ -41,7 +40,7 @@ def unfold(
     op = "unfold"
     check_tensor(op, "x", x, 3, 4, 5)
     axes = len(x.shape) - 2
-    sizes = pair(op, "window", window, axes, 1)
+    sizes = integers(op, "window", window, axes, 1)
     placed = windows(op, x.shape[2:], sizes, stride, padding, dilation)
     words = (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1))
     name = named(op, name, [x], ("", sizes, None), *words)
@@ -96,8 +95,8 @@ def fold(
     axes = len(given)
     check_tensor(op, "x", x, 2 + 2 * axes)
     image = tuple(size_expr(one, op) for one in given)
-    steps = pair(op, "stride", stride, axes, 1)
-    wide, edges = pair(op, "dilation", dilation, axes, 1), paddings(op, padding, axes)
+    steps = integers(op, "stride", stride, axes, 1)
+    wide, edges = integers(op, "dilation", dilation, axes, 1), paddings(op, padding, axes)
     words = (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1))
     name = named(op, name, [x], ("", size, None), *words)
     total = "int32" if x.dtype == "bool" else wider(x.dtype)

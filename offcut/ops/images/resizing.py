@@ -8,23 +8,27 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
+from offcut.core.dtypes import FLOATS
 from offcut.core.integers import MOST_PARTS
 from offcut.core.sizes import size_expr
 from offcut.describe.functions import floor, index, maximum, minimum, where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import flag, is_one_of, number, several
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import (
+from offcut.ops.checks import (
     axis_letters,
-    check_floats,
+    check_dtype,
     check_tensor,
+    choice,
     element,
+    flag,
+    number,
     same_extent,
+    several,
     wider,
 )
 from offcut.ops.images.convolution import SPATIAL, check_layout
+from offcut.ops.naming import named
 
 MODES = ("nearest", "linear", "cubic")
 CUBIC = -0.75
@@ -67,12 +71,9 @@ def interpolate(
     axes = len(x.shape) - 2
     layouts = tuple(word for word, count in SPATIAL.items() if count == axes)
     last = layout is not None and check_layout(op, layout, layouts)
-    if not is_one_of(mode, MODES):
-        raise DescribeError(
-            op, f"cannot take mode={mode!r}", because=f"modes are {', '.join(MODES)}"
-        )
+    choice(op, "mode", mode, MODES)
     if mode != "nearest":
-        check_floats(op, "x", x)
+        check_dtype(op, "x", x, FLOATS)
     corners = flag(op, "align_corners", align_corners) and mode != "nearest"
     spatial = range(1, axes + 1) if last else range(2, axes + 2)
     stretched = _stretched(op, [x.shape[n] for n in spatial], size, scale)

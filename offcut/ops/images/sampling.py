@@ -9,9 +9,8 @@ from offcut.describe.functions import absolute, floor, index, maximum, minimum, 
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import flag, is_one_of
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import check_dtype, check_tensor, same_extent
+from offcut.ops.checks import check_dtype, check_tensor, choice, flag, same_extent
+from offcut.ops.naming import named
 
 MODES, PADDINGS = ("linear", "nearest"), ("zeros", "border", "reflection")
 _FAR = 2.0**24
@@ -49,9 +48,7 @@ def grid_sample(
             because="a grid is (n, i, j, 2), of the batch and the type of the images",
         )
     for label, value, choices in (("mode", mode, MODES), ("padding", padding, PADDINGS)):
-        if not is_one_of(value, choices):
-            because = f"{label}s are {', '.join(choices)}"
-            raise DescribeError(op, f"cannot take {label}={value!r}", because=because)
+        choice(op, label, value, choices)
     corners = flag(op, "align_corners", align_corners)
     words = (("", mode, "linear"), ("", padding, "zeros"), ("corners", corners, False))
     name = named(op, name, [x, grid], *words)

@@ -15,27 +15,25 @@ so that the sums are those of products by rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from itertools import product
+from operator import and_
 from typing import Any
 
 from offcut.core.dtypes import FLOATS
-from offcut.core.integers import whole
 from offcut.describe.functions import reduce_axis, where
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
-from offcut.errors import DescribeError
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import (
-    check_dtype,
-    check_result,
-    check_tensor,
-    element,
-    same_extent,
-    wider,
+from offcut.ops.checks import check_result, element, integers, wider
+from offcut.ops.images.convolution import (
+    check_channels,
+    check_operands,
+    group_count,
+    window_names,
 )
-from offcut.ops.images.convolution import check_layout, window_names, window_sizes
-from offcut.ops.images.window import Padding, Pair, paddings, pair
+from offcut.ops.images.window import Padding, Pair, paddings
+from offcut.ops.naming import named
 from offcut.ops.products.epilogue import epilogue
 
 
@@ -126,26 +124,18 @@ def _transposed(
 ) -> Tensor:
     stride, padding, output_padding, dilation, groups = options
     bias, activation, residual, dtype = ends
-    last, rank = check_layout(op, layout, layouts), len(layout)
-    axes = rank - 2
-    check_tensor(op, "x", x, rank)
-    check_tensor(op, "w", w, rank)
-    check_dtype(op, "w", w, (x.dtype, "int8") if x.dtype == "uint8" else (x.dtype,))
-    sizes = window_sizes(op, w, range(axes) if last else range(2, rank))
-    channels, inner, outer = (
-        x.shape[-1 if last else 1],
-        w.shape[-2 if last else 0],
-        w.shape[-1 if last else 1],
-    )
-    count = _groups(op, x, w, groups, channels, inner)
-    extents = x.shape[1:-1] if last else x.shape[2:]
+    last, extents, sizes = check_operands(op, layouts, layout, x, w)
+    axes, channels = len(sizes), x.shape[-1 if last else 1]
+    inner, outer = (w.shape[-2], w.shape[-1]) if last else (w.shape[0], w.shape[1])
+    count = group_count(op, x, w, groups, input=channels)
+    check_channels(op, x, w, inner, 1, channels)
     given = zip(
         extents,
         sizes,
-        pair(op, "stride", stride, axes, 1),
-        pair(op, "dilation", dilation, axes, 1),
+        integers(op, "stride", stride, axes, 1),
+        integers(op, "dilation", dilation, axes, 1),
         paddings(op, padding, axes),
-        pair(op, "output_padding", output_padding, axes, 0),
+        integers(op, "output_padding", output_padding, axes, 0),
         strict=True,
     )
     phases = tuple(_Phases(*one) for one in given)
@@ -299,35 +289,9 @@ class _Spread:
                 x, (n, *positions, channel) if last else (n, channel, *positions), self.total
             )
             weight = (*rows, channel, filter_) if last else (channel, filter_, *rows)
-            joined = conditions[0]
-            for condition in conditions[1:]:
-                joined = joined & condition
-            pixel = where(joined, pixel, 0.0 if self.total in FLOATS else 0)
+            pixel = where(reduce(and_, conditions), pixel, 0.0 if self.total in FLOATS else 0)
             return sum_over(pixel * element(w, weight, self.total), axis=(c, *steps))
 
         letters = ("n", *across, *(f"{across[n]}f" for n in wide), "o")
         shape = (x.shape[0], *places, *extents, filters)
         return compute(shape, term, name, letters)
-
-
-def _groups(op: str, x: Tensor, w: Tensor, given: Any, channels: Any, inner: Any) -> int:
-    groups = whole(given)
-    if groups is None or groups < 1:
-        raise DescribeError(
-            op, f"cannot take groups={given!r}", because="groups is an int, at least 1"
-        )
-    if groups > 1 and (not channels.is_Integer or channels % groups):
-        raise DescribeError(
-            op,
-            f"cannot take groups={groups}",
-            at=f"{x!r} and {w!r}",
-            because=f"{groups} does not divide the {channels} input channels",
-        )
-    if not same_extent(channels, inner):
-        raise DescribeError(
-            op,
-            f"cannot pair {x.name} with {w.name}",
-            at=f"{x!r} and {w!r}",
-            because=f"x has {channels} channels, and w {inner}",
-        )
-    return groups

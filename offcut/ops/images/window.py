@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from offcut.core.integers import whole
 from offcut.core.sizes import quotient
 from offcut.describe.value import Value
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import several
+from offcut.ops.checks import integers, several
 
 Pair: TypeAlias = int | Sequence[int]
 Padding: TypeAlias = int | str | Sequence[int | Sequence[int]]
@@ -52,24 +51,6 @@ class Window:
         return below if self.after == 0 else [*below, position < self.extent]
 
 
-def pair(op: str, label: str, value: Any, axes: int, least: int) -> tuple[int, ...]:
-    """`value`, one int for all spatial axes or one for each, as a tuple.
-
-    Raises DescribeError for anything else, or where one is below `least`.
-    """
-    each = several(value)
-    found = [whole(n) for n in ((value,) * axes if each is None else each)]
-    sizes = tuple(n for n in found if n is not None and n >= least)
-    if not len(sizes) == len(found) == axes:
-        count = "one int" if axes == 1 else f"one int or {axes}"
-        raise DescribeError(
-            op,
-            f"cannot take {label}={value!r}",
-            because=f"{label} is {count}, at least {least}",
-        )
-    return sizes
-
-
 def windows(
     op: str,
     extents: Sequence[Any],
@@ -87,8 +68,8 @@ def windows(
     """
     axes = len(extents)
     strides, dilations = (
-        pair(op, "stride", stride, axes, 1),
-        pair(op, "dilation", dilation, axes, 1),
+        integers(op, "stride", stride, axes, 1),
+        integers(op, "dilation", dilation, axes, 1),
     )
     made = []
     for n, (extent, size) in enumerate(zip(extents, sizes, strict=True)):
@@ -116,10 +97,10 @@ def paddings(op: str, padding: Any, axes: int) -> tuple[tuple[int, int], ...]:
     each = several(padding)
     if each is not None and any(several(n) is not None for n in each):
         if len(each) == axes:
-            both = [pair(op, "padding", n, 2, 0) for n in each]
+            both = [integers(op, "padding", n, 2, 0) for n in each]
             return tuple((before, after) for before, after in both)
     elif not isinstance(padding, str):
-        return tuple((n, n) for n in pair(op, "padding", padding, axes, 0))
+        return tuple((n, n) for n in integers(op, "padding", padding, axes, 0))
     raise DescribeError(
         op,
         f"cannot take padding={padding!r}",

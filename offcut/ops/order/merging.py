@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from offcut.core.dtypes import FLOATS, NUMBERS, reduction_start
@@ -10,10 +12,8 @@ from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import Value
-from offcut.ops.given.arguments import flag
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_number, check_dtype, check_tensor
-from offcut.ops.order.lines import Lines
+from offcut.ops.checks import axis_number, check_tensor, flag
+from offcut.ops.naming import named
 from offcut.ops.order.ranking import ahead
 from offcut.ops.programs.written import Written
 
@@ -36,8 +36,7 @@ def merged(
 
     Raises DescribeError where there is no such axis, or `x` is computed.
     """
-    check_tensor("merged", "x", x, least=1)
-    check_dtype("merged", "x", x, NUMBERS)
+    check_tensor("merged", "x", x, least=1, dtypes=NUMBERS)
     position = axis_number("merged", x, axis)
     descending = flag("merged", "descending", descending)
     options = (("axis", position, len(x.shape) - 1), ("descending", descending, False))
@@ -132,3 +131,54 @@ def _key(dtype: str, element: str) -> str:
         return element
     finite = f"where({element} < inf, float64({element}), 1e39)"
     return f"where({element} == {element}, {finite}, inf)"
+
+
+_LOOP = re.compile(r" *for \$(\w+) in ")
+
+NO_PLACE = 2**31 - 1
+"""The place of no element."""
+
+
+class Lines:
+    """The lines of `x` along an axis, and an order of their elements, NaN being the greatest.
+
+    ascending  whether the least comes first
+    """
+
+    def __init__(self, x: Tensor, position: int, ascending: bool) -> None:
+        self.x, self.position, self.ascending = x, position, ascending
+        letters = [f"z{n}" for n in range(len(x.shape))]
+        self.others = [name for n, name in enumerate(letters) if n != position]
+
+    def at(self, place: str) -> str:
+        """Return the index of a place along the axis."""
+        others = [f"${name}" for name in self.others]
+        return f"[{', '.join([*others[: self.position], place, *others[self.position :]])}]"
+
+    def before(self, a: str, b: str) -> str:
+        """Return whether `a` comes before `b`."""
+        less, greater = (a, b) if self.ascending else (b, a)
+        if self.x.dtype not in FLOATS:
+            return f"({less} < {greater})"
+        return f"({less} < {greater} or ({less} == {less} and {greater} != {greater}))"
+
+    def write(self, text: Written, *body: str) -> None:
+        """Write what is done for each line; each loop in it has an iterator of its own, by which a proof tells one from the next."""
+        extents = [e for n, e in enumerate(self.x.shape) if n != self.position]
+        text.nest(0, self.others, extents, *_apart(body))
+
+
+def _apart(body: Sequence[str]) -> list[str]:
+    """Return lines whose loops have iterators of their own."""
+    inside, result = list[tuple[int, str, str]](), list[str]()
+    for number, line in enumerate(body):
+        depth = len(line) - len(line.lstrip())
+        inside = [one for one in inside if one[0] < depth]
+        for _, old, new in inside:
+            line = re.sub(rf"\${old}\b", f"${new}", line)
+        head = _LOOP.match(line)
+        if head is not None:
+            inside.append((depth, head[1], f"{head[1]}{number}"))
+            line = re.sub(rf"for \${head[1]}\b", f"for ${head[1]}{number}", line)
+        result.append(line)
+    return result

@@ -18,9 +18,8 @@ from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import flag
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_letters, axis_number, check_dtype, check_tensor
+from offcut.ops.checks import axis_letters, axis_number, check_tensor, flag, integer
+from offcut.ops.naming import named
 
 FEW = 8  # elements that are found one after the other
 
@@ -67,12 +66,9 @@ def topk(
 
     The places are called ``{name}_places``. Raises DescribeError where there is no such axis or k.
     """
-    check_tensor("topk", "x", x, least=1)
-    check_dtype("topk", "x", x, NUMBERS)
+    check_tensor("topk", "x", x, least=1, dtypes=NUMBERS)
     position, largest = axis_number("topk", x, axis), flag("topk", "largest", largest)
-    count, rank = whole(k), len(x.shape)
-    if count is None or count < 0:
-        raise DescribeError("topk", f"cannot take k={k!r}", because="k is an int of at least 0")
+    count, rank = integer("topk", "k", k, 0), len(x.shape)
     extent = whole(x.shape[position])
     if extent is not None and count > extent:
         raise DescribeError(
@@ -102,8 +98,7 @@ def sort(
 
     The places are called ``{name}_places``. Raises DescribeError where there is no such axis.
     """
-    check_tensor("sort", "x", x, least=1)
-    check_dtype("sort", "x", x, NUMBERS)
+    check_tensor("sort", "x", x, least=1, dtypes=NUMBERS)
     position, descending = axis_number("sort", x, axis), flag("sort", "descending", descending)
     options = (("axis", position, len(x.shape) - 1), ("descending", descending, False))
     name = named("sort", name, [x], *options)

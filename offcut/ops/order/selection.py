@@ -23,10 +23,9 @@ from offcut.core.program import Program
 from offcut.core.sizes import size_expr
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import flag
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_number, check_dtype, check_shape, check_tensor
-from offcut.ops.order.lines import NO_PLACE, Lines
+from offcut.ops.checks import axis_number, check_tensor, flag, integer
+from offcut.ops.naming import named
+from offcut.ops.order.merging import NO_PLACE, Lines
 from offcut.ops.programs.written import Written
 
 BLOCK = 64
@@ -58,8 +57,7 @@ def kth(
 
     Raises DescribeError where there is no such axis or k, or `x` is computed.
     """
-    check_tensor("kth", "x", x, least=1)
-    check_dtype("kth", "x", x, NUMBERS)
+    check_tensor("kth", "x", x, least=1, dtypes=NUMBERS)
     position, largest = axis_number("kth", x, axis), flag("kth", "largest", largest)
     is_median = isinstance(k, str) and k in ("median", "nanmedian") and not largest
     count = whole(k)
@@ -152,17 +150,12 @@ def leading(
 
     Raises DescribeError where there is no such axis or k, shapes or types do not fit, or an operand is computed.
     """
-    check_tensor("leading", "x", x, least=1)
-    check_dtype("leading", "x", x, NUMBERS)
+    check_tensor("leading", "x", x, least=1, dtypes=NUMBERS)
     position, largest = axis_number("leading", x, axis), flag("leading", "largest", largest)
-    count, rank = whole(k), len(x.shape)
-    if count is None or count < 1:
-        raise DescribeError("leading", f"cannot take k={k!r}", because="k is an int of at least 1")
+    count, rank = integer("leading", "k", k, 1), len(x.shape)
     alone = (*x.shape[:position], 1, *x.shape[position + 1 :])
     for label, one, dtype in (("last", last, x.dtype), ("place", place, "int64")):
-        check_tensor("leading", label, one, rank)
-        check_shape("leading", label, one, alone)
-        check_dtype("leading", label, one, (dtype,))
+        check_tensor("leading", label, one, rank, shape=alone, dtypes=(dtype,))
     options = (("", count, None), ("axis", position, rank - 1), ("least", not largest, False))
     name = named("leading", name, [x, last, place], *options)
     text = Written("leading", name, {"x": x, "last": last, "place": place})

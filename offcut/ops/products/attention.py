@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from offcut.core.dtypes import DTYPES, FLOATS, numpy_dtype
-from offcut.core.integers import whole
 from offcut.core.sizes import size_expr
 from offcut.describe.functions import exp, maximum, reduce_axis, where
 from offcut.describe.functions import max as max_over
@@ -19,20 +18,20 @@ from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import flag, number
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import (
+from offcut.ops.checks import (
     axis_letters,
-    check_dtype,
     check_extent,
-    check_floats,
     check_tensor,
     element,
+    finite,
+    flag,
+    integer,
     is_one,
     of_operands,
     same_extent,
     wider,
 )
+from offcut.ops.naming import named
 
 MASKS = DTYPES
 
@@ -58,9 +57,7 @@ def attention(
     v        (…, t, e), of the leading axes and type of `k`
     mask     broadcast over (…, s, t): axes are paired from the last on, a missing one or the literal
              1 is shared. Floats are added to the scores, with -inf where a query must not attend;
-             of integers or bool, a query attends where the mask is not 0. Values that it leaves out are
-             multiplied by 0, so a NaN or an infinity of `v` there reaches the result; those that
-             `causal` and `window` leave out are not read
+             of integers or bool, a query attends where the mask is not 0
     scale    a finite number; None: ``1 / sqrt(d)``, which wants d to be an int
     causal   whether query i attends to keys ``j <= i + past`` alone
     past     keys before the one of query 0: an int or an expression in sizes, ``t - s`` where queries
@@ -76,14 +73,22 @@ def attention(
     A query that attends to no key (t = 0, or all its scores -inf) gives zeros: its sum is 0, that of
     any other is at least 1, and the product is divided by no less than 1. NaN stays NaN.
 
+    What `k` and `v` hold at a key reaches no query that does not attend to it: `causal` and `window`
+    leave out its terms; under `mask`, where its weight is 0 and 0 times a NaN or an infinity is NaN, an
+    element that is NaN is summed once more, over the keys that its query attends to.
+
     Raises DescribeError where ranks, extents or element types do not fit, or `scale` is needed.
     """
     total, extents = _check(q, k, v), (*q.shape[:-1], k.shape[-2])
     if mask is not None:
         _check_mask(mask, extents)
-    causal, chosen = flag("attention", "causal", causal), None if scale is None else _scale(scale)
+    causal, chosen = flag("attention", "causal", causal), None
+    if scale is not None:
+        chosen = finite("attention", "scale", scale, "scale=0.125")
     factor = 1 / math.sqrt(_depth(q)) if chosen is None else chosen
-    past, width = size_expr(past, "attention"), None if window is None else _window(window)
+    past, width = size_expr(past, "attention"), None
+    if window is not None:
+        width = integer("attention", "window", window, 1)
     options = (
         *(("", mask, None), ("scale", chosen, None), ("causal", causal, False)),
         *(("past", past, 0), ("window", width, None)),
@@ -93,13 +98,16 @@ def attention(
     if shared > 1:
         queries = _side_by_side(q, k, shared, f"{name}_queries")
 
-    def seen(value: Value, at: tuple[Value, ...]) -> Value:
-        """A score under the mask."""
+    def seen(at: tuple[Value, ...]) -> Value:
+        """Return the element of the mask at a place of the scores."""
         assert mask is not None
         *leading, i, j = at
         if shared > 1:
             leading, i = [*leading[:-1], leading[-1] * shared + i % shared], i // shared
-        return _masked(value, mask, (*leading, i, j), total)
+        own = (*leading, i, j)[len(at) - len(mask.shape) :]
+        return mask[
+            tuple(0 if is_one(n) else axis for n, axis in zip(mask.shape, own, strict=True))
+        ]
 
     def near(at: tuple[Value, ...]) -> list[Value]:
         """Return which keys a query attends to, by its place and theirs."""
@@ -113,14 +121,17 @@ def attention(
             conditions.append(j < own + past + width)
         return conditions
 
-    mix, share = _mixed(queries, k, v, factor, None if mask is None else seen, near, total, name)
+    mix, share, resum = _mixed(
+        queries, k, v, factor, None if mask is None else seen, near, total, name
+    )
 
     def result(*at: Value) -> Value:
         own = at
         if shared > 1:
             *leading, h, i, e = at
             own = (*leading, h // shared, i * shared + h % shared, e)
-        return cast(mix[own] * share[own[:-1]], q.dtype)
+        value = mix[own] if resum is None else where(mix[own] != mix[own], resum[own], mix[own])
+        return cast(value * share[own[:-1]], q.dtype)
 
     made = compute((*q.shape[:-1], v.shape[-1]), result, name, axis_letters(len(q.shape)))
     return of_operands(made, q, k, v, mask)
@@ -142,16 +153,17 @@ def _mixed(
     k: Tensor,
     v: Tensor,
     factor: float,
-    seen: Callable[[Value, tuple[Value, ...]], Value] | None,
+    seen: Callable[[tuple[Value, ...]], Value] | None,
     near: Callable[[tuple[Value, ...]], list[Value]],
     total: str,
     name: str,
-) -> tuple[Tensor, Tensor]:
-    """Values by weights that are not divided by their sum, and what divides them, by row.
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return values by weights that are not divided by their sum, what divides them, by row, and where the first are NaN their sums over
+    the keys that the mask leaves; without a mask there are none.
 
     factor  of the products of queries and keys
-    seen    a score under the masks, at a place, which is calculated once; None: none is masked, and
-            each that reads a product multiplies it
+    seen    the element of the mask at a place, of which scores are calculated once; None: none is masked,
+            and each that reads a product multiplies it
     near    conditions on a place, without which its key is not read: there is no such term
     """
     extents = (*q.shape[:-1], k.shape[-2])
@@ -166,16 +178,16 @@ def _mixed(
 
     def score(*at: Value) -> Value:
         value = products[at] * factor
-        return value if seen is None else seen(value, at)
+        return value if seen is None else _masked(value, seen(at), total)
 
     scored = compute(extents, score, f"{name}_scores", letters) if seen is not None else None
 
     def score_of(*at: Value) -> Value:
         return score(*at) if scored is None else scored[at]
 
-    def term(value: Value, at: tuple[Value, ...], otherwise: float) -> Value:
+    def term(value: Value, at: tuple[Value, ...], otherwise: float, *more: Value) -> Value:
         """Return what is reduced at a place: what changes nothing, where its key is not read."""
-        conditions = near(at)
+        conditions = [*near(at), *more]
         return where(reduce(and_, conditions), value, otherwise) if conditions else value
 
     greatest = compute(
@@ -199,33 +211,48 @@ def _mixed(
         letters[:-1],
     )
 
-    def mixed(*at: Value) -> Value:
+    def mixed(at: tuple[Value, ...], *more: Value) -> Value:
         *leading, i, j = at
         value = element(weights, (*leading, i, t)) * element(v, (*leading, t, j))
-        return sum_over(term(value, (*leading, i, t), -0.0), axis=t)
+        return sum_over(term(value, (*leading, i, t), -0.0, *more), axis=t)
 
-    mix = compute((*rows, v.shape[-1]), mixed, f"{name}_mix", letters)
+    extents = (*rows, v.shape[-1])
+    mix = compute(extents, lambda *at: mixed(at), f"{name}_mix", letters)
+
+    resum = None
+    if seen is not None:
+        e = reduce_axis(v.shape[-1], "e")
+        top = compute(
+            rows, lambda *at: max_over(mix[(*at, e)], axis=e), f"{name}_top", letters[:-1]
+        )
+
+        def summed_again(*at: Value) -> Value:
+            row = top[at[:-1]]
+            return mixed(at, row != row, _attends(seen((*at[:-1], t))))
+
+        resum = compute(extents, summed_again, f"{name}_resum", letters)
     share = compute(rows, lambda *at: 1.0 / maximum(sums[at], 1.0), f"{name}_share", letters[:-1])
-    return mix, share
+    return mix, share, resum
 
 
-def _masked(value: Value, mask: Tensor, at: tuple[Value, ...], total: str) -> Value:
-    own = at[len(at) - len(mask.shape) :]
-    index = tuple(0 if is_one(n) else axis for n, axis in zip(mask.shape, own, strict=True))
-    if mask.dtype in FLOATS:
-        return value + cast(mask[index], total)
-    return where(cast(mask[index], "bool"), value, -math.inf)
+def _masked(value: Value, element: Value, total: str) -> Value:
+    """Return a score under the element of the mask."""
+    score = value + cast(element, total) if element.dtype in FLOATS else value
+    return where(_attends(element), score, -math.inf)
+
+
+def _attends(element: Value) -> Value:
+    """Return whether a query attends to a key, by the element of the mask."""
+    return element != -math.inf if element.dtype in FLOATS else cast(element, "bool")
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor) -> str:
     """The type of the scores."""
     op = "attention"
-    check_tensor(op, "q", q, least=2)
-    check_floats(op, "q", q)
+    check_tensor(op, "q", q, least=2, dtypes=FLOATS)
     rank = len(q.shape)
     for label, tensor in (("k", k), ("v", v)):
-        check_tensor(op, label, tensor, rank)
-        check_dtype(op, label, tensor, (q.dtype,))
+        check_tensor(op, label, tensor, rank, dtypes=(q.dtype,))
         for axis in range(rank - 2 - (label == "k")):
             check_extent(op, (k if label == "v" else q, axis), (tensor, axis))
     check_extent(op, (q, rank - 1), (k, rank - 1))
@@ -234,8 +261,7 @@ def _check(q: Tensor, k: Tensor, v: Tensor) -> str:
 
 
 def _check_mask(mask: Any, extents: tuple[Any, ...]) -> None:
-    check_tensor("attention", "mask", mask)
-    check_dtype("attention", "mask", mask, MASKS)
+    check_tensor("attention", "mask", mask, dtypes=MASKS)
     found = mask.shape
     fits = len(found) <= len(extents) and all(
         is_one(one) or same_extent(one, other)
@@ -265,29 +291,6 @@ def _sharing(q: Tensor, k: Tensor) -> int:
             help=("ints, or one size for both: a size is known by its name and facts",),
         )
     return int(own) // int(other)
-
-
-def _window(window: Any) -> int:
-    found = whole(window)
-    if found is None or found < 1:
-        raise DescribeError(
-            "attention",
-            f"cannot take window={window!r}",
-            because="window is an int, at least 1",
-        )
-    return found
-
-
-def _scale(scale: Any) -> float:
-    found = number(scale)
-    if found is None:
-        raise DescribeError(
-            "attention",
-            f"cannot take scale={scale!r}",
-            because="scale is a finite number",
-            help=("scale=0.125",),
-        )
-    return found
 
 
 def _depth(q: Tensor) -> int:

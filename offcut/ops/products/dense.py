@@ -8,20 +8,24 @@ from offcut.describe.functions import reduce_axis
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
-from offcut.ops.given.arguments import check_float_result, flag
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import (
+from offcut.errors import DescribeError
+from offcut.ops.checks import (
     axis_letters,
     beside,
-    check_dtype,
     check_extent,
+    check_float_result,
     check_result,
+    check_shape,
     check_tensor,
     element,
+    flag,
     of_operands,
+    parameter,
+    scale_of,
     wider,
+    zero_of,
 )
-from offcut.ops.given.parameters import parameter, scale_of, zero_of
+from offcut.ops.naming import named
 from offcut.ops.products.epilogue import epilogue
 
 SMALL_INTEGERS = ("int8", "uint8")
@@ -100,10 +104,8 @@ def dense_quantized(
     activation.
     """
     op, transpose_w = "dense_quantized", flag("dense_quantized", "transpose_w", transpose_w)
-    check_tensor(op, "x", x, least=1)
-    check_tensor(op, "w", w, 2)
-    check_dtype(op, "x", x, SMALL_INTEGERS)
-    check_dtype(op, "w", w, ("int8",))
+    check_tensor(op, "x", x, least=1, dtypes=SMALL_INTEGERS)
+    check_tensor(op, "w", w, 2, dtypes=("int8",))
     _check_product(op, x, w, transpose_w)
     extent = w.shape[0 if transpose_w else 1]
     shape = (*x.shape[:-1], extent)
@@ -129,6 +131,45 @@ def dense_quantized(
 
     made = end.after(compute(shape, scaled, end.name_of_total(name), letters), name)
     return of_operands(made, x, w, x_scale, w_scale, bias, residual, x_zero, w_zero)
+
+
+def dense_blockwise(x: Tensor, w: Tensor, scale: Tensor, *, name: str | None = None) -> Tensor:
+    """``sum over k of x[…, k] * (w[k, j] * scale[k // block, j])``: weights with a scale for each block of terms.
+
+    x      (…, k) of float32
+    w      (k, n) of int8
+    scale  (blocks, n) of float32; its blocks, an int, divide k, an int
+
+    Microkernels add up a block before they scale it, unless ``reassociate=False``.
+
+    Raises DescribeError where ranks, extents or element types do not fit.
+    """
+    op = "dense_blockwise"
+    check_tensor(op, "x", x, least=1, dtypes=("float32",))
+    check_tensor(op, "w", w, 2, dtypes=("int8",))
+    check_tensor(op, "scale", scale, 2, dtypes=("float32",))
+    inner, columns, blocks = *w.shape, scale.shape[0]
+    check_shape(op, "x", x, (*x.shape[:-1], inner))
+    check_shape(op, "scale", scale, (blocks, columns))
+    if not (inner.is_Integer and blocks.is_Integer and blocks > 0 and inner % blocks == 0):
+        raise DescribeError(
+            op,
+            f"cannot cut {inner} terms into {blocks} blocks",
+            at=repr(scale),
+            because="blocks have one int of terms each",
+            help=("ops.pad(x, …) and zeros in w, up to a whole block",),
+        )
+    block = int(inner) // int(blocks)
+    b, p = reduce_axis(blocks, "b"), reduce_axis(block, "p")
+
+    def term(*at: Value) -> Value:
+        *rows, j = at
+        k = b * block + p
+        weight = element(w, (k, j), "float32") * scale[b, j]
+        return sum_over(x[(*rows, k)] * weight, axis=(b, p))
+
+    name, shape = named(op, name, [x, w, scale]), (*x.shape[:-1], columns)
+    return of_operands(compute(shape, term, name, axis_letters(len(shape))), x, w, scale)
 
 
 def _product(x: Tensor, w: Tensor, transpose_w: bool, name: str) -> Tensor:
@@ -188,6 +229,5 @@ def _zero_points(
 
 def _check_product(op: str, x: Any, w: Any, transpose_w: bool) -> None:
     check_tensor(op, "x", x, least=1)
-    check_tensor(op, "w", w, 2)
-    check_dtype(op, "w", w, beside(x.dtype))
+    check_tensor(op, "w", w, 2, dtypes=beside(x.dtype))
     check_extent(op, (x, len(x.shape) - 1), (w, 1 if transpose_w else 0))

@@ -7,9 +7,9 @@ from typing import Any
 
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
+from offcut.ops.checks import check_tensor, element, narrower
 from offcut.ops.elementwise.activation import OF_INTEGERS, activated, check_activation
-from offcut.ops.given.naming import Option
-from offcut.ops.given.operands import check_dtype, check_shape, check_tensor, element, narrower
+from offcut.ops.naming import Option
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +93,7 @@ def epilogue(
     """
     check_activation(op, activation, total)
     if bias is not None:
-        check_tensor(op, "bias", bias, 1)
-        check_shape(op, "bias", bias, (shape[bias_axis],))
-        check_dtype(op, "bias", bias, narrower(total))
+        check_tensor(op, "bias", bias, 1, shape=(shape[bias_axis],), dtypes=narrower(total))
     if residual is not None:
-        check_tensor(op, "residual", residual)
-        check_shape(op, "residual", residual, shape)
-        check_dtype(op, "residual", residual, narrower(total))
+        check_tensor(op, "residual", residual, shape=shape, dtypes=narrower(total))
     return Epilogue(bias, bias_axis % max(len(shape), 1), activation, residual, total, dtype)

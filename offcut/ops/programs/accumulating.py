@@ -14,10 +14,8 @@ from typing import Any, NamedTuple
 from offcut.core.dtypes import FLOATS, NUMBERS, reduction_start
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor
-from offcut.errors import DescribeError
-from offcut.ops.given.arguments import flag, is_one_of
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_number, check_dtype, check_tensor, wider
+from offcut.ops.checks import axis_number, check_dtype, check_tensor, choice, flag, wider
+from offcut.ops.naming import named
 from offcut.ops.programs.written import Written
 
 FEW = 8  # lines that run next to each other, and elements behind an axis that are worth a vector
@@ -56,12 +54,7 @@ def accumulated(
     check_tensor(op, "x", x, least=1)
     position, places = axis_number(op, x, axis), flag(op, "places", places)
     allowed = ["max", "min"] if places else [*_JOINED]
-    if not is_one_of(reduction, allowed):
-        raise DescribeError(
-            op,
-            f"cannot take reduction={reduction!r}",
-            because=f"reductions are {', '.join(allowed)}" + (" with places" if places else ""),
-        )
+    choice(op, "reduction", reduction, allowed, " with places" if places else "")
     result = total = x.dtype
     nothing: int | float
     if reduction in ("max", "min"):

@@ -6,8 +6,8 @@ from offcut.core.dtypes import INTEGERS, ITEM_BYTES, UNSIGNED
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_letters, check_dtype, check_tensor, same_extent
+from offcut.ops.checks import axis_letters, check_tensor, same_extent
+from offcut.ops.naming import named
 from offcut.ops.programs.written import Written
 
 
@@ -20,10 +20,8 @@ def integer_power(x: Tensor, y: Tensor, *, name: str | None = None) -> Program:
     Raises DescribeError where the operands are no such, or computed.
     """
     op = "integer_power"
-    check_tensor(op, "x", x)
-    check_tensor(op, "y", y)
-    check_dtype(op, "x", x, INTEGERS)
-    check_dtype(op, "y", y, (x.dtype,))
+    check_tensor(op, "x", x, dtypes=INTEGERS)
+    check_tensor(op, "y", y, dtypes=(x.dtype,))
     ranks = len(x.shape) == len(y.shape)
     if not ranks or not all(same_extent(a, b) for a, b in zip(x.shape, y.shape, strict=True)):
         raise DescribeError(

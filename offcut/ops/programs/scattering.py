@@ -9,16 +9,16 @@ from offcut.core.dtypes import INDEX_DTYPES, UNSIGNED, index_dtype
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import flag, is_one_of
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import (
+from offcut.ops.checks import (
     axis_letters,
     axis_number,
     check_dtype,
-    check_shape,
     check_tensor,
+    choice,
+    flag,
     wider,
 )
+from offcut.ops.naming import named
 from offcut.ops.programs.written import Written
 
 _REDUCED = {"add": "{} + {}", "mul": "{} * {}", "max": "max({}, {})", "min": "min({}, {})"}
@@ -200,12 +200,6 @@ def _check_updates(
     reduction: Any,
 ) -> None:
     check_dtype(op, "indices", indices, INDEX_DTYPES)
-    check_tensor(op, "updates", updates, len(shape))
-    check_shape(op, "updates", updates, shape)
-    check_dtype(op, "updates", updates, (x.dtype,))
-    if reduction is not None and not is_one_of(reduction, [*_REDUCED]):
-        raise DescribeError(
-            op,
-            f"cannot take reduction={reduction!r}",
-            because=f"reductions are {', '.join(_REDUCED)}, or None",
-        )
+    check_tensor(op, "updates", updates, len(shape), shape=shape, dtypes=(x.dtype,))
+    if reduction is not None:
+        choice(op, "reduction", reduction, [*_REDUCED], ", or None")

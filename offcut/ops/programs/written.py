@@ -16,10 +16,8 @@ from offcut.core.program import Buffer, Kind, Program, Size
 from offcut.core.sizes import condition_of, facts_about, index_of
 from offcut.core.text.parser import parse
 from offcut.core.text.printer import format_expr
-from offcut.describe.axes import checked_name
 from offcut.describe.computation import Names
-from offcut.describe.reads import sizes_of
-from offcut.describe.tensor import Tensor
+from offcut.describe.tensor import Tensor, checked_name, sizes_of
 from offcut.errors import DescribeError
 
 _ITERATOR = re.compile(r"\$(\w+)")

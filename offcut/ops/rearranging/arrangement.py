@@ -10,15 +10,15 @@ from offcut.describe.functions import where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import several
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import (
+from offcut.ops.checks import (
     axis_letters,
     axis_number,
-    check_dtype,
     check_tensor,
+    integer,
     same_extent,
+    several,
 )
+from offcut.ops.naming import named
 
 
 def transpose(x: Tensor, axes: Sequence[int] | None = None, *, name: str | None = None) -> Tensor:
@@ -70,8 +70,7 @@ def concat(tensors: Sequence[Tensor], axis: int = 0, *, name: str | None = None)
     first = check_tensor("concat", "tensors[0]", tensors[0], least=1)
     rank, position = len(first.shape), axis_number("concat", first, axis)
     for number, tensor in enumerate(tensors):
-        check_tensor("concat", f"tensors[{number}]", tensor, rank)
-        check_dtype("concat", f"tensors[{number}]", tensor, (first.dtype,))
+        check_tensor("concat", f"tensors[{number}]", tensor, rank, dtypes=(first.dtype,))
         for n in range(rank):
             if n != position and not same_extent(first.shape[n], tensor.shape[n]):
                 raise DescribeError(
@@ -176,22 +175,15 @@ def sliding_windows(
     op = "sliding_windows"
     check_tensor(op, "x", x, least=1)
     position = axis_number(op, x, axis)
-    for label, argument in (("size", size), ("step", step)):
-        number = whole(argument)
-        if number is None or number < 1:
-            raise DescribeError(
-                op,
-                f"cannot take {label}={argument!r}",
-                because=f"{label} is an int of at least 1",
-            )
-    count = (x.shape[position] - int(size)) // int(step) + 1
-    shape = (*x.shape[:position], count, *x.shape[position + 1 :], int(size))
+    size, step = integer(op, "size", size, 1), integer(op, "step", step, 1)
+    count = (x.shape[position] - size) // step + 1
+    shape = (*x.shape[:position], count, *x.shape[position + 1 :], size)
 
     def element(*at: Value) -> Value:
-        place = at[position] * int(step) + at[-1]
+        place = at[position] * step + at[-1]
         return x[(*at[:position], place, *at[position + 1 : -1])]
 
-    options = (("", position, None), ("", int(size), None), ("step", int(step), 1))
+    options = (("", position, None), ("", size, None), ("step", step, 1))
     return compute(shape, element, named(op, name, [x], *options), axis_letters(len(shape)))
 
 

@@ -6,13 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from offcut.core.integers import whole
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import several
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_letters, axis_numbers, check_tensor, is_one
+from offcut.ops.checks import axis_letters, axis_numbers, check_tensor, integers, is_one
+from offcut.ops.naming import named
 from offcut.ops.rearranging.padding import Pieces, pieced
 
 MOST_PIECES = 256  # ranges that the result of `repeat` may be read in
@@ -52,15 +50,7 @@ def repeat(x: Tensor, counts: int | Sequence[int], *, name: str | None = None) -
     """
     check_tensor("repeat", "x", x)
     rank = len(x.shape)
-    each = several(counts)
-    found = [whole(n) for n in ((counts,) * rank if each is None else each)]
-    times = tuple(n for n in found if n is not None and n >= 0)
-    if not len(times) == len(found) == rank:
-        raise DescribeError(
-            "repeat",
-            f"cannot take counts={counts!r}",
-            because=f"counts is an int of at least 0, or one for each of the {rank} axes",
-        )
+    times = integers("repeat", "counts", counts, rank, 0)
     along = tuple(map(_ranges, x.shape, times))
     ranges = math.prod(along)
     if ranges > MOST_PIECES or max(along, default=0) > MOST_ALONG:

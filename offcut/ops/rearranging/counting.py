@@ -8,8 +8,8 @@ from offcut.core.dtypes import INDEX_DTYPES, index_dtype
 from offcut.describe.functions import where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_letters, check_dtype, check_result, check_tensor
+from offcut.ops.checks import axis_letters, check_result, check_tensor
+from offcut.ops.naming import named
 
 
 def iota(extent: Any, dtype: str = "int64", *, name: str | None = None) -> Tensor:
@@ -36,8 +36,7 @@ def one_hot(
 
     Raises DescribeError where element types do not fit or `depth` is no size.
     """
-    check_tensor("one_hot", "indices", indices)
-    check_dtype("one_hot", "indices", indices, INDEX_DTYPES)
+    check_tensor("one_hot", "indices", indices, dtypes=INDEX_DTYPES)
     made = check_result("one_hot", dtype, "float32")
     name = named("one_hot", name, [indices], ("", depth, None), ("", made, "float32"))
     compared = index_dtype(indices.dtype)

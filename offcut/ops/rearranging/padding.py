@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from numbers import Real
+from operator import and_
 from typing import Any, TypeAlias
 
 from offcut.core.dtypes import FLOATS
@@ -13,9 +15,8 @@ from offcut.describe.functions import where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import is_one_of, several
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_letters, check_dtype, check_tensor, of_operands
+from offcut.ops.checks import axis_letters, check_dtype, check_tensor, choice, of_operands, several
+from offcut.ops.naming import named
 
 MODES = ("constant", "edge", "reflect")
 
@@ -47,10 +48,7 @@ def pad(
     """
     check_tensor("pad", "x", x)
     rank = len(x.shape)
-    if not is_one_of(mode, MODES):
-        raise DescribeError(
-            "pad", f"cannot take mode={mode!r}", because=f"modes are {', '.join(MODES)}"
-        )
+    choice("pad", "mode", mode, MODES)
     symbolic = mode == "constant"
     starts, ends = (
         _amounts("pad", label, given, rank, symbolic)
@@ -108,10 +106,7 @@ def _inside(
         places.append(i - start)
     if not conditions:
         return x[tuple(places)]
-    inside = conditions[0]
-    for condition in conditions[1:]:
-        inside = inside & condition
-    return where(inside, x[tuple(places)], other)
+    return where(reduce(and_, conditions), x[tuple(places)], other)
 
 
 def _may_add(amount: Any) -> bool:

@@ -9,17 +9,17 @@ from offcut.describe.functions import index, where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.elementwise.joining import element_of, joined
-from offcut.ops.given.arguments import flag, several
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import (
+from offcut.ops.checks import (
     axis_letters,
     axis_number,
-    check_dtype,
     check_tensor,
+    flag,
     is_one,
     same_extent,
+    several,
 )
+from offcut.ops.elementwise.joining import element_of, joined
+from offcut.ops.naming import named
 
 
 def take(
@@ -108,8 +108,7 @@ def take_along_axis(
 def _check(op: str, x: Tensor, indices: Tensor, axis: int) -> int:
     """`axis`, counted from the front."""
     check_tensor(op, "x", x, least=1)
-    check_tensor(op, "indices", indices)
-    check_dtype(op, "indices", indices, INDEX_DTYPES)
+    check_tensor(op, "indices", indices, dtypes=INDEX_DTYPES)
     return axis_number(op, x, axis)
 
 
@@ -123,3 +122,23 @@ def wrapped(number: Value, extent: object) -> Value:
     if number.dtype in UNSIGNED:
         return wide
     return where(wide < 0, wide + cast(extent, wide.dtype), wide)
+
+
+def embedding(table: Tensor, ids: Tensor, *, name: str | None = None) -> Tensor:
+    """``result[…, j] = table[ids[…], j]``, of the type of `table`.
+
+    table   (v, d) of any element type
+    ids     (…) of int64 or int32; a number below 0 or not below v is refused when the kernel is called
+
+    Raises DescribeError where ranks or element types do not fit.
+    """
+    check_tensor("embedding", "table", table, 2)
+    check_tensor("embedding", "ids", ids, dtypes=("int64", "int32"))
+
+    def row(*at: Value) -> Value:
+        return table[index(ids[at[:-1]]), at[-1]]
+
+    letters = axis_letters(len(ids.shape) + 1)
+    return compute(
+        (*ids.shape, table.shape[1]), row, named("embedding", name, [table, ids]), letters
+    )

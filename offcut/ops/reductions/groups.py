@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from offcut.core.dtypes import FLOATS
 from offcut.core.integers import whole
 from offcut.describe.functions import reduce_axis, sqrt
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.given.naming import Option, named
-from offcut.ops.given.operands import (
+from offcut.ops.checks import (
     axis_letters,
     axis_number,
-    check_floats,
     check_tensor,
     element,
     wider,
 )
+from offcut.ops.naming import Option, named
 from offcut.ops.reductions.normalization import check_epsilon, check_parameter
 from offcut.ops.reductions.reduction import count_of
 
@@ -82,8 +82,7 @@ def instancenorm(
 
 
 def _channels(op: str, x: Tensor, axis: Any) -> int:
-    check_tensor(op, "x", x, least=2)
-    check_floats(op, "x", x)
+    check_tensor(op, "x", x, least=2, dtypes=FLOATS)
     position = axis_number(op, x, axis)
     if position == 0:
         raise DescribeError(

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcut.describe.functions import reduce_axis, sqrt
+from offcut.core.dtypes import FLOATS
+from offcut.describe.functions import exp, log, reduce_axis, sqrt
+from offcut.describe.functions import max as max_over
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import number
-from offcut.ops.given.naming import Option, named
-from offcut.ops.given.operands import (
+from offcut.ops.checks import (
     axis_letters,
     axis_number,
-    check_dtype,
-    check_floats,
-    check_shape,
     check_tensor,
     element,
     narrower,
+    number,
     wider,
 )
+from offcut.ops.naming import Option, named
 from offcut.ops.reductions.reduction import count_of
 
 
@@ -129,8 +128,7 @@ def batchnorm(
     Raises DescribeError where ranks, extents or element types do not fit.
     """
     op = "batchnorm"
-    check_tensor(op, "x", x, least=1)
-    check_floats(op, "x", x)
+    check_tensor(op, "x", x, least=1, dtypes=FLOATS)
     position = axis_number(op, x, axis)
     channels, total = x.shape[position], wider(x.dtype)
     statistics = [("mean", mean), ("variance", variance)]
@@ -167,8 +165,7 @@ def _options(gain: Tensor | None, bias: Tensor | None) -> tuple[Option, Option]:
 
 def _check(op: str, x: Tensor, gain: Tensor | None, bias: Tensor | None, epsilon: Any) -> float:
     """`epsilon` as a float."""
-    check_tensor(op, "x", x, least=1)
-    check_floats(op, "x", x)
+    check_tensor(op, "x", x, least=1, dtypes=FLOATS)
     for label, tensor in (("gain", gain), ("bias", bias)):
         if tensor is not None:
             check_parameter(op, label, tensor, x.shape[-1], wider(x.dtype))
@@ -177,9 +174,7 @@ def _check(op: str, x: Tensor, gain: Tensor | None, bias: Tensor | None, epsilon
 
 def check_parameter(op: str, label: str, tensor: Tensor, extent: object, total: str) -> None:
     """Raises DescribeError where `tensor` is not of shape (extent,), of a type calculated in `total`."""
-    check_tensor(op, label, tensor, 1)
-    check_shape(op, label, tensor, (extent,))
-    check_dtype(op, label, tensor, narrower(total))
+    check_tensor(op, label, tensor, 1, shape=(extent,), dtypes=narrower(total))
 
 
 def check_epsilon(op: str, epsilon: Any) -> float:
@@ -193,3 +188,63 @@ def check_epsilon(op: str, epsilon: Any) -> float:
             help=("epsilon=1e-5",),
         )
     return found
+
+
+def softmax(x: Tensor, axis: int = -1, *, name: str | None = None) -> Tensor:
+    """``exp(x - max) * (1 / sum of exp(x - max))``, with max and sum over `axis`.
+
+    x      floats of any shape with at least one axis; the axis may be of any size, 0 too
+    axis   negative ones count from the last
+
+    bfloat16 and float16 are calculated in float32 and rounded once. A line with NaN or +inf, or of
+    -inf alone, gives NaN, as the formula does.
+
+    Raises DescribeError for integers, or where there is no such axis.
+    """
+    return _normalized("softmax", x, axis, name)
+
+
+def log_softmax(x: Tensor, axis: int = -1, *, name: str | None = None) -> Tensor:
+    """``x - max - log(sum of exp(x - max))``, with max and sum over `axis`; otherwise as `softmax`.
+
+    Raises DescribeError for integers, or where there is no such axis.
+    """
+    return _normalized("log_softmax", x, axis, name)
+
+
+def _normalized(op: str, x: Tensor, axis: int, name: str | None) -> Tensor:
+    check_tensor(op, "x", x, least=1, dtypes=FLOATS)
+    rank, position = len(x.shape), axis_number(op, x, axis)
+    name = named(op, name, [x], ("axis", position, rank - 1))
+    letters, shape = axis_letters(rank), (*x.shape[:position], *x.shape[position + 1 :])
+    others = letters[:position] + letters[position + 1 :]
+    k = reduce_axis(x.shape[position], "k")
+
+    def line(at: tuple[Value, ...]) -> tuple[Value, ...]:
+        return (*at[:position], *at[position + 1 :])
+
+    def along(at: tuple[Value, ...]) -> tuple[Value, ...]:
+        return (*at[:position], k, *at[position:])
+
+    greatest = compute(
+        shape, lambda *at: max_over(element(x, along(at)), axis=k), f"{name}_max", others
+    )
+
+    def shifted(at: tuple[Value, ...]) -> Value:
+        return element(x, at) - greatest[line(at)]
+
+    if op == "log_softmax":
+        total = compute(
+            shape,
+            lambda *at: sum_over(exp(shifted(along(at))), axis=k),
+            f"{name}_sum",
+            others,
+        )
+        logs = compute(shape, lambda *at: log(total[at]), f"{name}_log", others)
+        return compute(
+            x.shape, lambda *at: cast(shifted(at) - logs[line(at)], x.dtype), name, letters
+        )
+    powers = compute(x.shape, lambda *at: exp(shifted(at)), f"{name}_exp", letters)
+    total = compute(shape, lambda *at: sum_over(powers[along(at)], axis=k), f"{name}_sum", others)
+    share = compute(shape, lambda *at: 1.0 / total[at], f"{name}_share", others)
+    return compute(x.shape, lambda *at: cast(powers[at] * share[line(at)], x.dtype), name, letters)

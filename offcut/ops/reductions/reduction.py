@@ -13,9 +13,8 @@ from offcut.describe import functions
 from offcut.describe.functions import reduce_axis
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
-from offcut.ops.given.arguments import flag
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_letters, axis_numbers, check_tensor, element, wider
+from offcut.ops.checks import axis_letters, axis_numbers, check_tensor, element, flag, wider
+from offcut.ops.naming import named
 
 Axes: TypeAlias = int | Sequence[int] | None
 

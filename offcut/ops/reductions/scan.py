@@ -17,8 +17,8 @@ from offcut.core.dtypes import NUMBERS, reduction_start
 from offcut.describe.functions import maximum, minimum, where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
-from offcut.ops.given.naming import named
-from offcut.ops.given.operands import axis_letters, axis_number, check_dtype, check_tensor, wider
+from offcut.ops.checks import axis_letters, axis_number, check_tensor, wider
+from offcut.ops.naming import named
 
 BLOCK = 64  # elements, a power of 2
 
@@ -97,8 +97,7 @@ def _wide(op: str, x: Tensor, axis: int, join: _Join, name: str | None) -> Tenso
 
 
 def _extremes(op: str, x: Tensor, axis: int, end: str, name: str | None) -> Tensor:
-    check_tensor(op, "x", x, least=1)
-    check_dtype(op, "x", x, NUMBERS)
+    check_tensor(op, "x", x, least=1, dtypes=NUMBERS)
     position = axis_number(op, x, axis)
     name = named(op, name, [x], ("axis", position, None))
     join = _Join(maximum if end == "max" else minimum, reduction_start(end, x.dtype))

@@ -10,12 +10,9 @@ from offcut.core import index as ix
 from offcut.core.conditions import conditional_term
 from offcut.core.dtypes import ANY_ORDER, FLOATS, reduction_start
 from offcut.core.expr import (
-    Binary,
     Const,
     Expr,
-    Load,
     Var,
-    dtype_of,
     reads_memory,
     substitute,
     variables,
@@ -38,14 +35,11 @@ from offcut.core.tile_limits import begun, limits, unlimited
 from offcut.describe.microkernel import CORE, LOOP_UNITS, Microkernel
 from offcut.partition.judge.coverage import Coverage, Covered, Surroundings
 from offcut.partition.judge.extents import extents_refusal
-from offcut.partition.judge.match import Match, matches
-from offcut.partition.judge.moves import Movement
+from offcut.partition.judge.match import Match
 from offcut.partition.judge.places import Places, shown
 from offcut.partition.judge.question import Question, Refusal
-from offcut.partition.judge.terms import pairings
+from offcut.partition.judge.ways import find_ways, no_way_refusal
 from offcut.polyhedral import coefficient
-
-_AS_BINARY = {"sum": "+", "max": "max", "min": "min"}
 
 
 def cover(
@@ -206,7 +200,7 @@ class _Judge:
         self, store: Store, loops: tuple[For, ...], around: tuple[For, ...]
     ) -> Covered | None:
         """Return a store and the loops of its sum as the microkernel computes them; None where it does not."""
-        ways = self.ways(store, loops)
+        ways = find_ways(self.kernel, self.wanted, self.axes, store, loops, self.program)
         reasons: list[Refusal] = []
         runs: list[tuple[int, Match]] = []
         for rank, match in enumerate(ways):
@@ -230,75 +224,9 @@ class _Judge:
         if reasons:
             self.refusals.append(reasons[0])
         elif self.kernel.reducer is None or store.reduce is not None:
-            self.refusals.append(self.no_way(store, loops))
+            because = no_way_refusal(self.kernel, self.wanted, store, self.program)
+            self.refusals.append(because)
         return None
-
-    def ways(self, store: Store, loops: tuple[For, ...]) -> list[Match]:
-        """Return every way to lay the microkernel over a store that the cover which is wanted allows."""
-        value, reducer = self.term(store)
-        axes, names = dict(self.wanted.axes), dict(self.wanted.operands)
-        if names.pop(self.kernel.computes.name, store.buffer) != store.buffer:
-            return []
-        summed = tuple([loop.iter for loop in loops])
-        every: Sequence[Match]
-        every = matches(self.kernel, value, reducer, tuple(self.axes), summed)
-        if axes:
-            every = [one for one in every if all(axes.get(n) == it for n, it in one.axes)]
-        if names:
-            every = [
-                one
-                for one in every
-                if all(names.get(name, load.buffer) == load.buffer for name, load in one.operands)
-            ]
-        return [
-            one for one in every if all(it is not None or self.takes_one(n) for n, it in one.axes)
-        ]
-
-    def term(self, store: Store) -> tuple[Expr, str | None]:
-        """Return the value that a store reduces, and how; of an update, for a microkernel that reduces nothing, all that it computes."""
-        if self.kernel.reducer is not None or store.reduce is None:
-            return store.value, store.reduce
-        current = Load(store.buffer, store.index, self.program.buffer(store.buffer).dtype)
-        return Binary(_AS_BINARY[store.reduce], current, store.value), None
-
-    def takes_one(self, name: str) -> bool:
-        """Return whether an axis of the result may have one value, and so be left out."""
-        kernel = self.kernel
-        place = kernel.axes.index(name)
-        return name in kernel.predicates or any(t.extents[place] == 1 for t in kernel.tiles)
-
-    def no_way(self, store: Store, loops: tuple[For, ...]) -> Refusal:
-        """Why no way is one: another term, or elements that move along other axes."""
-        kernel, wanted, (value, reducer) = self.kernel, self.wanted, self.term(store)
-        dtype, of, term = dtype_of(value), kernel.computes.dtype, format_expr(value)
-        if reducer != kernel.reducer:
-            kind = "no reduction" if store.reduce is None else f"a reduction by {store.reduce}"
-            own = "nothing" if kernel.reducer is None else f"by {kernel.reducer}"
-            return Refusal(Question.TERM, f"it is {kind}, and {kernel.name} reduces {own}")
-        if dtype != of:
-            because = f"its elements are {dtype}, and those of {kernel.name} {of}"
-            return Refusal(Question.TERM, because)
-        ways = list(pairings(kernel, value))
-        if not ways or not (wanted.axes or wanted.operands):
-            question = Question.MOVES if ways else Question.TERM
-            does = "sums" if kernel.reducer else "computes"
-            return Refusal(question, f"{term} is not what it {does}")
-        names, mapping = dict(wanted.operands), dict(wanted.axes)
-        result = names.get(kernel.computes.name, store.buffer)
-        if result != store.buffer:
-            because = f"it computes {store.buffer}, and the cover says {result}"
-            return Refusal(Question.MOVES, because)
-        for mine, theirs in (pair for pairing in ways for pair in pairing):
-            if not (isinstance(mine, Load) and isinstance(theirs, Load)):
-                continue
-            repeated = kernel.repeated(mine)
-            movement = Movement(mine, theirs, tuple(mapping), mapping.values(), repeated)
-            as_named = names.get(mine.buffer, theirs.buffer) == theirs.buffer
-            if as_named and movement.steps(mapping) is None:
-                because = f"{format_expr(theirs)} does not move as {format_expr(mine)}"
-                return Refusal(Question.MOVES, f"{because} with {_pairs(wanted.axes)}")
-        with_ = _pairs((*wanted.axes, *wanted.operands))
-        return Refusal(Question.MOVES, f"{term} is not what it computes with {with_}")
 
     def turns(
         self, match: Match, loops: tuple[For, ...], around: tuple[For, ...]
@@ -317,14 +245,16 @@ class _Judge:
         return around[len(around) - count :]
 
     def is_turn(self, loop: For, match: Match) -> bool:
-        """Return whether a loop moves all operands by a constant step each, and none inside of a panel."""
+        """Return whether a loop moves all operands by a constant step each, and none along the columns of panels, or to a row inside of a group of rows."""
         for _, load in match.operands:
             steps = [coefficient(part, loop.iter) for part in load.index]
             if None in steps:
                 return False
             panels = as_panels(self.at.layout_of(self.program.buffer(load.buffer)))
-            if panels is not None and (steps[panels.rows] or steps[panels.columns]):
-                return False
+            if panels is not None:
+                row, column = steps[panels.rows] or 0, steps[panels.columns]
+                if row % panels.multiple or column:
+                    return False
         return loop.unit is None
 
     def refusal(
@@ -519,7 +449,3 @@ def is_run(loop: For) -> bool:
     """Return whether a loop has an iteration, as its text shows."""
     times = ix.literal_value(ix.sub(loop.hi, loop.lo))
     return times is not None and times > 0
-
-
-def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
-    return ", ".join(f"{mine}={theirs}" for mine, theirs in pairs)

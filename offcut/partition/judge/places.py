@@ -152,7 +152,8 @@ class Places:
         terms = [coefficient(part, loop.iter) for part in load.index]
         if terms.pop(panels.rows) != 1 or any(term != 0 for term in terms):
             return False
-        whole = is_multiple(loop.lo, kernel.multiple)
+        first = ix.sub(ix.add(load.index[panels.rows], loop.lo), Var(loop.iter))
+        whole = is_multiple(first, kernel.multiple)
         return whole and self.ends_in_zeros(panels.rows, buffer, loop.hi)
 
     def ends_in_zeros(self, rows: int, buffer: Buffer, end: Expr) -> bool:

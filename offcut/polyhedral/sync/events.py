@@ -51,7 +51,7 @@ from offcut.core.text.printer import format_head
 from offcut.core.traversal import Place
 from offcut.errors import PartitionError
 from offcut.polyhedral.sync.agents import Agents, Ends, Unit, slot_of
-from offcut.polyhedral.units.privatization import tile_buffers
+from offcut.polyhedral.units.independence import tile_buffers
 
 Key: TypeAlias = tuple[str, int]
 """A unit, and the number of loops bound to it around a loop bound to it."""
@@ -260,6 +260,8 @@ class _Reader:
                     self.block(body, place, scope, at)
                     return
                 raise self.refuse(stmt, "it is a value of what changes while units run")
+            case If(condition) if reads_memory(condition) and self.is_leaf(stmt):
+                self.add(stmt, place, scope, at)  # which of its accesses there are is not asked
             case If(condition, then, other):
                 yes = replace(scope, where=(*scope.where, condition))
                 no = replace(scope, where=(*scope.where, negate(condition)))
@@ -276,9 +278,9 @@ class _Reader:
             case Choose():
                 raise self.refuse(stmt, "which option runs is not known here")
 
-    def is_leaf(self, loop: For) -> bool:
-        """Return whether a loop is a nest of stores that one agent runs."""
-        inside = walk((loop,))
+    def is_leaf(self, stmt: For | If) -> bool:
+        """Return whether a statement is a nest of stores that one agent runs."""
+        inside = walk((stmt,))
         return all(
             isinstance(one, Store | If) or (isinstance(one, For) and one.unit not in self.units)
             for one in inside

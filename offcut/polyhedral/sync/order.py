@@ -35,18 +35,19 @@ from offcut.core import index as ix
 from offcut.core.memo import lazy_property
 from offcut.core.program import Action, Sync, Token
 from offcut.errors import PartitionError
-from offcut.polyhedral.sync.agents import Ends, Unit
+from offcut.polyhedral.affine import parse_map, parse_set
+from offcut.polyhedral.sync.agent_steps import AgentSteps
+from offcut.polyhedral.sync.agents import Ends
 from offcut.polyhedral.sync.events import (
     Event,
     Key,
     by_one_lane,
-    fence_between,
     multicast_keys,
     refused,
 )
 from offcut.polyhedral.sync.relations import Relations
 from offcut.polyhedral.sync.room import fits_capacity, max_tokens
-from offcut.polyhedral.sync.run_at_sizes import TOUCHES, smallest_fault
+from offcut.polyhedral.sync.run_at_sizes import TOUCHES
 
 MAX_AHEAD = 2
 """The most arrivals that may stand between a wait and the arrival that it is for, in the maps of `matches_by_order`."""
@@ -78,7 +79,7 @@ class Match:
     by_need: bool = True
 
 
-class Order:
+class Order(AgentSteps):
     """The pairs of a program that have to be ordered, and the statements of synchronization that order them."""
 
     def __init__(
@@ -90,9 +91,8 @@ class Order:
 
         Raises PartitionError where the agents of a unit are not known.
         """
-        self.relations, self.pairs, self.without = relations, pairs, without
-        self.events = relations.events
-        self.units: Mapping[str, Unit] = self.events.units
+        super().__init__(relations, without)
+        self.pairs = pairs
         self.program = self.events.program
         self.more = [f"s{at}" for at in range(len(relations.keys))]
         self._edges: dict[str, isl.Map] = {}
@@ -111,78 +111,6 @@ class Order:
                     f"`{event.head}`",
                     f"which {event.unit} does it is not said: `{other.head}` stands in other loops of units",
                 )
-
-    # -- from an instance to where the next statement of its agent stands ------------------------------------
-
-    def syncs(self, action: Action, name: str | None = None) -> list[Event]:
-        """Return the statements of synchronization of one kind, of one name unless that is None."""
-        return [
-            event
-            for event in self.events.syncs
-            if event.stmt.action is action
-            and name in (None, event.stmt.name)
-            and event.number not in self.without
-        ]
-
-    def following(self, targets: isl.Set, sources: isl.Set | None = None) -> isl.Map:
-        """Return ``{ x -> y }``: the first of `targets` that the agent of x, one of `sources` (None: any), reaches, at x or later."""
-        later = self.relations.own_since.intersect_range(targets)
-        return (later if sources is None else later.intersect_domain(sources)).lexmin()
-
-    def ended(self, leaf: Event) -> isl.Map:
-        """Return ``{ a -> x }``: the first x of the same agent that runs after the end of a, an instance of a leaf; a itself
-        where a token tells its end.
-        """
-        own = self.relations.of(leaf).identity()
-        if not leaf.engine or self.units[leaf.engine].ends is Ends.TOKEN:
-            return own
-        issues = self.relations.union(
-            one for one in self.events.leaves if (one.engine, one.unit) == (leaf.engine, leaf.unit)
-        )
-        following = self.next_of(issues)
-        result = self.relations.no_pairs
-        groups = [one for one in self.syncs(Action.WAIT_GROUP) if one.engine == leaf.engine]
-        reached, done = own, 0
-        for pending in sorted({one.stmt.pending for one in groups}):
-            for _ in range(pending - done):
-                reached = reached.apply_range(following)
-            done = pending
-            waits = self.relations.union(one for one in groups if one.stmt.pending == pending)
-            after = self.relations.next_own.intersect_range(waits)
-            result = result.union(reached.apply_range(after))
-        return result.lexmin()
-
-    def next_of(self, some: isl.Set) -> isl.Map:
-        """Return ``{ x -> y }``: y follows x among those of `some` that one agent runs."""
-        return self.relations.next_own.intersect_domain(some).intersect_range(some).lexmin()
-
-    def start(self, one: Event, other: Event) -> isl.Map:
-        """Return ``{ a -> x }``: the first x of the same agent after the end of a, an instance of `one`, and behind the fence
-        that `other` needs to see what a writes.
-        """
-        ends, kind = self.ended(one), fence_between(self.units, one, other)
-        if not kind:
-            return ends
-        fences = self.relations.union(self.syncs(Action.FENCE, kind))
-        return ends.apply_range(self.following(fences))
-
-    @lazy_property
-    def lanes_meet(self) -> isl.Map:
-        """``{ x -> y }``: the next barrier among the lanes of an agent."""
-        inner = [b for b in self.syncs(Action.BARRIER) if any(k[0] == b.unit for k in b.keys)]
-        return self.following(self.relations.union(inner))
-
-    @lazy_property
-    def all_meet(self) -> Mapping[str, isl.Map]:
-        """By unit, ``{ x -> y' }``: the next barrier of all its agents, as any of them comes to it."""
-        barriers = self.syncs(Action.BARRIER)
-        result: dict[str, isl.Map] = {}
-        for unit in {barrier.unit for barrier in barriers}:
-            outer = [b for b in barriers if b.unit == unit and all(k[0] != unit for k in b.keys)]
-            agents = [key for key in self.relations.keys if key[0] == unit]
-            next_barrier = self.following(self.relations.union(outer))
-            result[unit] = next_barrier.apply_range(self.relations.any_agent(agents))
-        return result
 
     # -- tokens ----------------------------------------------------------------------------------------------
 
@@ -264,7 +192,7 @@ class Order:
         agent = " and ".join(f"{s} = {a}_" for s, a in zip(more, relations.agents, strict=True))
         same = f"{{ [{', '.join((*dims, *more))}] -> [{', '.join(ones)}] : {agent or 'true'} }}"
         return self.without_agent.apply_range(needed).intersect(
-            isl.Map(relations.space.parameters + same)
+            parse_map(relations.space.parameters + same)
         )
 
     def ordered(self, match: Match) -> isl.Map:
@@ -309,7 +237,7 @@ class Order:
         """``{ [w, s] -> w }``."""
         dims, more = self.relations.dims, self.more
         text = f"{{ [{', '.join((*dims, *more))}] -> [{', '.join(dims)}] }}"
-        return isl.Map(self.relations.space.parameters + text)
+        return parse_map(self.relations.space.parameters + text)
 
     def all_agents(self, match: Match) -> isl.Set:
         """Return ``{ [w, s] }``: each wait, and every agent that has to arrive for it."""
@@ -325,7 +253,7 @@ class Order:
                 parts.append(f"{name} = {axis if key in shared else 0}")
         dims = ", ".join((*relations.dims, *self.more))
         text = f"{{ [{dims}] : {' and '.join(parts) or 'true'} }}"
-        every = isl.Set(relations.space.parameters + text)
+        every = parse_set(relations.space.parameters + text)
         return every.intersect(self.without_agent.intersect_range(match.waits).domain())
 
     def agent_ranges(self, source: str, target: str) -> dict[Key, tuple[int, int]]:
@@ -472,46 +400,6 @@ class Order:
                 other = self.relations.describe(rest.intersect_domain(first).range())[0]
                 raise self.refuse(other, sizes + TOUCHES.format(one))
 
-    def spare(self) -> list[Event]:
-        """Return statements without which all is ordered, too: a barrier, a fence, a wait for a group, or all arrivals and
-        waits of a token that are for each other; none if all are needed.
-
-        A token is needed if no others lead from its source to its target: each wait is for an arrival that something behind
-        it needs (`check_match`), and between it and the next wait nothing else comes from there.
-        """
-        alone = [[one] for one in self.events.syncs if one.stmt.action not in _OF_TOKENS]
-        for events in (*alone, *self.implied()):
-            without = {event.number for event in events}
-            if smallest_fault(self.events, without) is None:
-                try:
-                    Order(self.relations, self.pairs, without).check()
-                except PartitionError:
-                    continue
-                return events
-        return []
-
-    def implied(self) -> Iterator[list[Event]]:
-        """Return the arrivals and waits that are for each other, of each token to whose target others lead from its source,
-        or whose waits are for later arrivals than they need.
-        """
-        for token in self.program.tokens:
-            others = [(t.source, t.target) for t in self.program.tokens if t is not token]
-            reached = {token.source}
-            for _ in others:
-                reached |= {target for source, target in others if source in reached}
-            if token.target not in reached and self.matches[token.name].by_need:
-                continue
-            ordered = self.ordered(self.matches[token.name])
-            rest = self.syncs(Action.ARRIVE, token.name) + self.syncs(Action.WAIT, token.name)
-            while rest:
-                some = more = [rest.pop(0)]
-                while more:
-                    of = self.relations.union(more)
-                    both = of.apply(ordered).union(of.apply(ordered.reverse()))
-                    more = [one for one in rest if not both.is_disjoint(self.relations.of(one))]
-                    some, rest = [*some, *more], [one for one in rest if one not in more]
-                yield some
-
     def check_count(self, token: Token) -> None:
         """Check that a token is used, and counts one arrival of each agent that has to arrive for it."""
         if not any(one.stmt.name == token.name for one in self.events.syncs):
@@ -573,9 +461,6 @@ class Order:
 def spanned(pairs: Iterable[Pair]) -> tuple[Key, ...]:
     """Return the units over which a copy among the second leaves of pairs goes to all agents at once."""
     return tuple(dict.fromkeys(key for pair in pairs for key in multicast_keys(pair.other)))
-
-
-_OF_TOKENS = (Action.ARRIVE, Action.WAIT)
 
 
 __all__ = ["Match", "Order", "Pair", "spanned"]

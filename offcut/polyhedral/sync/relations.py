@@ -33,7 +33,7 @@ from offcut.core.memo import lazy_property
 from offcut.core.program import MAX_SIZE, Action, Size, Sync
 from offcut.core.small_sizes import small_sizes
 from offcut.core.traversal import Place
-from offcut.polyhedral.affine import Space
+from offcut.polyhedral.affine import Space, parse_map, parse_set
 from offcut.polyhedral.sync.events import Access, Event, Events, Key, Loop, refused
 from offcut.polyhedral.sync.run_at_sizes import SMALL, at_values, value_of, values_of, with_sizes
 
@@ -94,7 +94,7 @@ class Relations:
     @lazy_property
     def nothing(self) -> isl.Set:
         """No instance."""
-        return isl.Set(f"{self.space.parameters}{{ [{', '.join(self.dims)}] : false }}")
+        return parse_set(f"{self.space.parameters}{{ [{', '.join(self.dims)}] : false }}")
 
     @lazy_property
     def no_pairs(self) -> isl.Map:
@@ -106,7 +106,7 @@ class Relations:
         ones = [*self.dims, *more]
         others = [f"{name}'" for name in ones]
         text = f"{{ [{', '.join(ones)}] -> [{', '.join(others)}] : {' and '.join(conditions) or 'true'} }}"
-        return isl.Map(self.space.parameters + text)
+        return parse_map(self.space.parameters + text)
 
     def order(self, sign: str, same: Sequence[str], more: Sequence[str] = ()) -> isl.Map:
         """Return the pairs ``[x, more] -> [y, more]`` of instances whose times compare by `sign` (``<<``, ``<<=``, ``>>``),
@@ -227,7 +227,7 @@ class Relations:
             formula = f"exists ({', '.join(inner.values())} : {formula})"
         dims = ", ".join(self.dims)
         text = f"{{ [{dims}] -> [{', '.join(coordinates)}] : {formula} }}"
-        return isl.Map(self.space.parameters + text).intersect_domain(self.of(event))
+        return parse_map(self.space.parameters + text).intersect_domain(self.of(event))
 
     def axes(self, event: Event) -> dict[str, str]:
         """Return the coordinates of the iterators around an event."""
@@ -259,7 +259,7 @@ class Relations:
             parts.append(text)
         parts.append(self.space.facts)
         dims = ", ".join(self.dims)
-        return isl.Set(f"{self.space.parameters}{{ [{dims}] : {' and '.join(parts)} }}")
+        return parse_set(f"{self.space.parameters}{{ [{dims}] : {' and '.join(parts)} }}")
 
     def _size(self, name: str) -> Size:
         """Return a parameter: any integer; in the range of a size, or that is promised of a derived value; or what a division leaves."""

@@ -65,6 +65,7 @@ from offcut.polyhedral.sync.launches import (
 )
 from offcut.polyhedral.sync.order import Order, Pair
 from offcut.polyhedral.sync.pairs import pairs_of
+from offcut.polyhedral.sync.redundant import find_redundant
 from offcut.polyhedral.sync.relations import Relations, alike, is_inside
 from offcut.polyhedral.sync.room import fits_capacity, max_tokens
 from offcut.polyhedral.sync.run_at_sizes import smallest_fault
@@ -102,7 +103,7 @@ def synchronized(program: Program, agents: Agents) -> Program:
         cases = join_cases(result)
         order = _order(events(cases.program, agents))
         order.check()
-        while spare := order.spare():
+        while spare := find_redundant(order):
             places = {place for event in spare for place in cases.places(event.place)}
             body = without(result.body, places)
             used = {stmt.name for stmt in walk(body) if isinstance(stmt, Sync)}
@@ -145,7 +146,7 @@ def check(program: Program, agents: Agents) -> None:
         with _bounded(program):
             order = _order(events(join_cases(program).program, agents, own))
             order.check()
-            spare = order.spare()
+            spare = find_redundant(order)
     except PartitionError as error:
         raise (known and smallest_fault(known)) or missing or error from None
     if spare:

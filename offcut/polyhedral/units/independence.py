@@ -5,16 +5,22 @@ Footprints show it in most cases, otherwise sets of dependences do (`carried_by`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from offcut.core.accesses import stored_arrays, windowed_arrays
+from offcut.core.accesses import (
+    accessed_arrays,
+    read_arrays,
+    statement_arrays,
+    stored_arrays,
+    windowed_arrays,
+)
 from offcut.core.analysis import analysis
-from offcut.core.program import Alloc, For, Kind, Let, Program, Store, Tile
+from offcut.core.program import Alloc, Choose, For, Kind, Let, Program, Stmt, Store, Tile, blocks
 from offcut.core.program import walk as statements
 from offcut.polyhedral.dependences import Dependence, carried_by
 from offcut.polyhedral.isl_budget import try_isl
 from offcut.polyhedral.units.footprints import Access, Conflicts
-from offcut.polyhedral.units.privatization import is_written_before_read, tile_buffers
 
 MOST_STORES = 16  # in a nest of which isl is asked, in pairs, whether units may share it
 
@@ -90,3 +96,44 @@ class Independence:
             return name in windowed_arrays(self.program.body)
         scalar = buffer.kind is Kind.PRIVATE and not buffer.shape
         return scalar and is_written_before_read(name, loop.body)
+
+
+def tile_buffers(program: Program) -> frozenset[str]:
+    """Return the private buffers that only tiles access: each tile has a copy."""
+    outside = set[str]()
+
+    def look(body: Sequence[Stmt]) -> None:
+        for stmt in body:
+            if not isinstance(stmt, Tile):
+                outside.update(statement_arrays(stmt))
+                for block in blocks(stmt):
+                    look(block)
+
+    look(program.body)
+    private = {b.name for b in program.buffers if b.kind is Kind.PRIVATE}
+    return frozenset(private - outside)
+
+
+def begins_with_store(buffer: str, body: Sequence[Stmt]) -> bool:
+    """Return whether the first access of a buffer is a direct statement of `body` that overwrites it."""
+    for stmt in body:
+        if isinstance(stmt, Store) and stmt.buffer == buffer and stmt.reduce is None:
+            return buffer not in read_arrays((stmt.value,))
+        if buffer in accessed_arrays((stmt,)):
+            return False
+    return False
+
+
+def is_written_before_read(name: str, body: Sequence[Stmt]) -> bool:
+    """Return whether all accesses of a scalar are in blocks that write it first."""
+    if begins_with_store(name, body):
+        return True
+    for stmt in body:
+        if name not in accessed_arrays((stmt,)):
+            continue
+        if name in statement_arrays(stmt) or isinstance(stmt, Tile | Choose | Alloc):
+            return False
+        inside = (block for block in blocks(stmt) if name in accessed_arrays(block))
+        if not all(is_written_before_read(name, block) for block in inside):
+            return False
+    return True

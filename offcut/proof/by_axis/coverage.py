@@ -17,8 +17,8 @@ from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Var, dtype_of, rewrite, substitute, variables, walk
 from offcut.core.program import Size
 from offcut.polyhedral import Space
+from offcut.proof.by_axis.contiguity import LEAST
 from offcut.proof.by_axis.decision import CoverageCounterexample, decide_coverage, decide_within
-from offcut.proof.by_axis.quotients import LEAST
 from offcut.proof.by_axis.strips import NotSeparable, Strip, X
 
 _EXTENT = Var("#e")  # an extent as a size

@@ -13,9 +13,8 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, substitute, variables
 from offcut.core.memo import memo
 from offcut.core.program import Size
-from offcut.polyhedral import Map, Set, Space, project_onto_sizes, smallest_point
-from offcut.proof.by_axis.contiguity import are_contiguous
-from offcut.proof.by_axis.quotients import Quotients
+from offcut.polyhedral import Set, Space, parse_map, project_onto_sizes, smallest_point
+from offcut.proof.by_axis.contiguity import Quotients, are_contiguous
 from offcut.proof.by_axis.strips import NotSeparable, Strip, Value, X
 from offcut.proof.by_axis.two_heights import Span, is_partition, joined
 
@@ -251,7 +250,7 @@ class _Line:
             return self.set(where, conditions), None
         counters = ", ".join(names[name] for name, _, _ in strip.loops)
         facts = " and ".join([self.space.facts, *where, *conditions])
-        tiles = Map(f"{self.space.parameters}{{ [x0] -> [{counters}] : {facts} }}")
+        tiles = parse_map(f"{self.space.parameters}{{ [x0] -> [{counters}] : {facts} }}")
         again = None if tiles.is_single_valued() else (tiles - tiles.lexmin()).domain()
         return tiles.domain(), again
 
@@ -288,4 +287,4 @@ class _Line:
 
 def _above(space: Space, earlier: Set) -> Set:
     """The coordinates that are at most one of `earlier`."""
-    return earlier.apply(Map(f"{space.parameters}{{ [x] -> [y] : y <= x }}"))
+    return earlier.apply(parse_map(f"{space.parameters}{{ [x] -> [y] : y <= x }}"))

@@ -24,6 +24,7 @@ from offcut.core.expr import Binary, Cast, Compare, Const, Expr, Load, Select, r
 from offcut.core.interpret.interpreter import StepLimitError, run
 from offcut.core.interpret.values import Array, evaluate
 from offcut.core.program import Kind, Program, Stmt, Store, map_blocks, map_body
+from offcut.core.small_sizes import small_sizes
 from offcut.errors import CallError, InternalError, PartitionError
 from offcut.polyhedral.program_sets import ProgramSets
 from offcut.proof.by_instances.pairing import ProgramsDiffer, difference_error, undecided_error
@@ -214,3 +215,39 @@ def _ordered(program: Program) -> Program:
         return replace(stmt, value=Select(idle, before, after), reduce=None)
 
     return replace(program, body=change(program.body))
+
+
+# What is said of two programs where isl gives no answer in bounded work: both run at some small sizes, where they may differ.
+#
+# Runs refute, they do not prove: a difference is a witness like any other, the smallest of those that are tried; where
+# none is seen, the programs stay untold.
+
+_SAMPLED_STATEMENTS = 1024  # in a run, and
+_SAMPLED_ELEMENTS = 2**16  # so that all runs take about as long as isl did
+
+
+def compare_sampled_runs(
+    source: Program, emitted: Program, users: Mapping[str, str], free: bool, because: str
+) -> PartitionError:
+    """Return the error of programs of which isl tells nothing.
+
+    users    the users' names of sizes, by the program's
+    free     whether the terms of a float sum may be added in another order
+    because  why isl does not
+    """
+    seen, last = 0, ""
+    for sizes in small_sizes(source):
+        given = ", ".join(f"{users.get(name, name)} = {value}" for name, value in sizes.items())
+        if elements(emitted, sizes) > _SAMPLED_ELEMENTS:
+            break
+        told = difference(source, emitted, sizes, free, _SAMPLED_STATEMENTS)
+        if told is None:
+            break
+        if told:
+            return difference_error(emitted.name, f"with {given}, {told}" if given else str(told))
+        seen, last = seen + 1, given
+    runs = {
+        0: "it is too much to run",
+        1: f"a run{' with ' * bool(last)}{last} shows no difference",
+    }.get(seen, f"runs at {seen} small sizes, the last with {last}, show no difference")
+    return undecided_error(emitted.name, f"{because}; {runs}: it is not known to be wrong")

@@ -12,7 +12,7 @@ from itertools import product
 from offcut.core import index as ix
 from offcut.core.expr import Const, Expr, Var, substitute
 from offcut.core.text.printer import format_expr
-from offcut.polyhedral import Set
+from offcut.polyhedral import parse_set
 from offcut.polyhedral.program_sets import Statement
 from offcut.polyhedral.time_relations import (
     UnionMap,
@@ -93,7 +93,7 @@ class DataFlow:
         """Return the value that a read sees: its tuple and coordinates; None: nothing."""
         xs = ", ".join(f"x{k}" for k in range(len(point)))
         at = " and ".join(f"x{k} = {x}" for k, x in enumerate(point)) or "true"
-        here = Set(f"{self.flows.space.parameters}{{ {name}[{xs}] : {at} }}")
+        here = parse_set(f"{self.flows.space.parameters}{{ {name}[{xs}] : {at} }}")
         here = here.intersect_params(self.flows.at_sizes(sizes))
         for each in map_pieces(values):
             if in_name(each) == name:
@@ -162,7 +162,7 @@ class DataFlow:
         name, point = value
         xs = ", ".join(f"x{k}" for k in range(len(point)))
         at = " and ".join(f"x{k} = {x}" for k, x in enumerate(point)) or "true"
-        here = Set(f"{self.flows.space.parameters}{{ {name}[{xs}] : {at} }}")
+        here = parse_set(f"{self.flows.space.parameters}{{ {name}[{xs}] : {at} }}")
         here = here.intersect_params(self.flows.at_sizes(sizes))
         runs = []
         for part in self.parts:

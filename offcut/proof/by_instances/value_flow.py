@@ -10,7 +10,7 @@ from offcut.core.expr import Expr, Load, dtype_of, loads
 from offcut.core.memo import lazy_property
 from offcut.core.program import Kind
 from offcut.core.text.printer import format_expr
-from offcut.polyhedral import Map, Set
+from offcut.polyhedral import Map, Set, parse_map, parse_set
 from offcut.polyhedral.program_sets import Statement, memory_name
 from offcut.polyhedral.time_relations import (
     UnionMap,
@@ -281,14 +281,16 @@ class Values:
         xs = [f"x{k}" for k in range(len(shape))]
         inside = [f"0 <= {x} < {extent}" for x, extent in zip(xs, extents, strict=True)]
         text = f"F_{buffer}[{', '.join(xs)}] : {' and '.join(inside) or 'true'}"
-        found = Set(f"{self.flows.space.parameters}{{ {text} }}")
+        found = parse_set(f"{self.flows.space.parameters}{{ {text} }}")
         return found.intersect_params(self.flows.context)
 
     def end(self, buffer: str) -> Map:
         """``element -> itself`` of a result, read when all is done."""
         xs = ", ".join(f"x{k}" for k in range(len(self.all.source.program.buffer(buffer).shape)))
         text = f"{{ F_{buffer}[{xs}] -> {memory_name(buffer, None)}[{xs}] }}"
-        return Map(f"{self.flows.space.parameters}{text}").intersect_domain(self.result(buffer))
+        return parse_map(f"{self.flows.space.parameters}{text}").intersect_domain(
+            self.result(buffer)
+        )
 
     def given(self, side: Side, initial: UnionMap) -> list[Map]:
         """What reads see of what the caller gave: the rest of it holds nothing."""

@@ -17,15 +17,45 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.conditions import conjunction, conjuncts
-from offcut.core.expr import Compare, Expr, Var, dtype_of, reads_memory, variables
-from offcut.core.program import For, If, Program, Stmt, Tile, map_blocks
+from offcut.core.conditions import conditional_term, conjunction, conjuncts
+from offcut.core.expr import Compare, Expr, Var, all_loads, dtype_of, reads_memory, variables
+from offcut.core.program import For, If, Program, Stmt, Store, Tile, map_blocks
 from offcut.polyhedral import Facts, Space, coefficient
 
 
 def hoist_conditions(program: Program) -> Program:
     """Return `program` with its conditions as far out as they go."""
     return _Hoisting(program).made()
+
+
+def unswitch(program: Program) -> Program:
+    """Return `program` with loops over conditional terms inside of those of their conditions on elements that no iteration changes; itself
+    where there are none::
+
+        for t in 0:n                                                  if q[i] != q[i]
+          S[i] += where(q[i] != q[i] and m[t] != 0, w[t], -0.0)  ->     for t in 0:n
+                                                                          S[i] += where(q[i] != q[i] and m[t] != 0, w[t], -0.0)
+
+    Theorem: an update under a condition that fails changes nothing, and the loop stores none of what the condition reads.
+    LLVM: loop unswitching.
+    """
+    body = tuple(map(_unswitch, program.body))
+    return program if body == program.body else replace(program, body=body)
+
+
+def _unswitch(stmt: Stmt) -> Stmt:
+    match stmt:
+        case For(name, _, _, (Store(buffer) as store,)):
+            term = conditional_term(store.value, store.reduce)
+            invariant = [
+                atom
+                for atom in conjuncts(term[0] if term else conjunction(()))
+                if reads_memory(atom)
+                and name not in variables(atom)
+                and all(load.buffer != buffer for load in all_loads(atom))
+            ]
+            return If(conjunction(invariant), (stmt,)) if invariant else stmt
+    return map_blocks(stmt, lambda inner: tuple(map(_unswitch, inner)))
 
 
 class _Hoisting:

@@ -12,15 +12,29 @@ other one accesses is named, on some axis, by the iterator alone::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
+from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays, indices, read_arrays, stored_arrays
 from offcut.core.analysis import analysis
 from offcut.core.expr import Expr, Var, variables
-from offcut.core.program import For, Program, Stmt, expressions, map_blocks, substitute_coordinates
+from offcut.core.plain_loops import strip_annotations
+from offcut.core.program import (
+    For,
+    Form,
+    If,
+    Program,
+    Stmt,
+    Tile,
+    expressions,
+    map_blocks,
+    substitute_coordinates,
+)
 from offcut.core.program import walk as statements
 from offcut.core.traversal import all_bound_names
+from offcut.polyhedral import Facts, Space, try_isl
 
 
 def fuse_loops_like(emitted: Program, source: Program) -> Program:
@@ -104,3 +118,121 @@ def _may_join(first: For, second: For) -> bool:
 def _is_by_iteration(name: str, accesses: Sequence[Sequence[Expr]]) -> bool:
     """Return whether the iterator alone is the index on some axis of every access."""
     return any(all(index == Var(name) for index in axis) for axis in zip(*accesses, strict=True))
+
+
+# Loops of one body over ranges that follow each other -> the one loop over both.
+#
+# Iterations run in the same order, whatever they depend on, so this needs nothing but the bounds::
+#
+#     for n in 0:b - b % 2                      for n in 0:b
+#       S[n]                             ->       S[n]
+#     for n in b - b % 2:b
+#       S[n]
+
+
+def unequal_pairs(pairs: Iterable[tuple[Program, Program]]) -> tuple[int, ...]:
+    """Return the numbers of the pairs that differ in more than annotations, and loops that follow each other."""
+    plain = [tuple(map(strip_annotations, pair)) for pair in pairs]
+    return tuple(
+        number
+        for number, (before, after) in enumerate(plain)
+        if before != after and concatenate_loops(before) != concatenate_loops(after)
+    )
+
+
+def concatenate_loops(program: Program) -> Program:
+    """`program`, bare, with loops joined that follow each other at every size; bounds are of sizes."""
+    facts = Facts(Space(program.sizes, program.assumptions))
+    sizes = {size.name for size in program.sizes}
+
+    def follow(one: For, other: For) -> bool:
+        if (one.iter, one.hi, one.body) != (other.iter, other.lo, other.body):
+            return False
+        bounds = (one.lo, one.hi, other.hi)
+        if not all(variables(bound) <= sizes for bound in bounds):
+            return False
+        ordered = [ix.compare("<=", low, high) for low, high in pairwise(bounds)]
+        return try_isl(lambda: all(map(facts.holds, ordered)), False)
+
+    def joined(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        found: list[Stmt] = []
+        for stmt in body:
+            last = found[-1] if found else None
+            if isinstance(last, For) and isinstance(stmt, For) and follow(last, stmt):
+                found[-1] = replace(last, hi=stmt.hi)
+            else:
+                found.append(stmt)
+        return tuple(found)
+
+    plain = strip_annotations(program)
+    return replace(plain, body=joined(plain.body))
+
+
+# A program -> the same with tiles of one shape, that run one after the other, as one tile.
+#
+#     tile x in a +: t                                  tile x in a +: t
+#       Y[x] = 0.0                                        Y[x] = 0.0
+#     for s in 0:3                                        for s in 0:3
+#       tile x in a +: t where x >= 1 - s        ->         if x >= 1 - s
+#         Y[x] += A[x, s] * B[s]                              Y[x] += A[x, s] * B[s]
+#
+# Theorem: an element that they write is accessed at one index only, in which each axis of the tiles stands by
+# itself. So no two instances share one: each runs its statements in the order that it did, and those of others
+# before or after make no difference.
+
+
+def fuse_tiles(program: Program) -> Program:
+    """`program` with such tiles as one."""
+    return replace(program, body=_fused(program.body))
+
+
+def _fused(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    found: list[Stmt] = []
+    for stmt in body:
+        stmt = map_blocks(stmt, _fused)
+        last = found[-1] if found else None
+        joined = _joined_tiles(last, stmt) if isinstance(last, Tile) else None
+        if joined is None:
+            found.append(stmt)
+        else:
+            found[-1] = joined
+    return tuple(found)
+
+
+def _joined_tiles(first: Tile, then: Stmt) -> Tile | None:
+    """Two statements as one tile; None where they are none."""
+    loops: list[For] = []
+    while isinstance(then, For) and len(then.body) == 1:
+        loops.append(then)
+        then = then.body[0]
+    if not isinstance(then, Tile) or then.axes != first.axes or first.where is not None:
+        return None
+    if {first.form, then.form} != {Form.FULL} or _is_bound_anew(then, loops):
+        return None
+    more: tuple[Stmt, ...] = then.body
+    if then.where is not None:
+        more = (If(then.where, more),)
+    for loop in reversed(loops):
+        more = (replace(loop, body=more),)
+    body = (*first.body, *more)
+    return replace(then, where=None, body=body) if _is_apart(then, body) else None
+
+
+def _is_bound_anew(tile: Tile, loops: Sequence[For]) -> bool:
+    """Whether an axis of the tile has the name of another coordinate that the loops around it name, or they one of its."""
+    axes = {axis.iter for axis in tile.axes}
+    named = set[str]().union(*(variables(end) for loop in loops for end in (loop.lo, loop.hi)))
+    around = set[str]().union(
+        *(variables(axis.start) | variables(axis.extent) for axis in tile.axes)
+    )
+    mine = {loop.iter for loop in loops}
+    return bool(axes & (named | mine) or around & mine)
+
+
+def _is_apart(tile: Tile, body: tuple[Stmt, ...]) -> bool:
+    """Whether what an instance writes is no other's."""
+    for name in stored_arrays(body):
+        points = {tuple(map(ix.simplify, point)) for point in indices(body, name)}
+        if len(points) != 1 or not {Var(axis.iter) for axis in tile.axes} <= set(*points):
+            return False
+    return True

@@ -10,13 +10,15 @@ runs in ascending order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.program import Cover, Stmt, Tile
+from offcut.core.expr import Const, Expr
+from offcut.core.memo import lazy_property
+from offcut.core.program import Buffer, Cover, Stmt, Tile
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
 from offcut.describe.source import instance, plain_loop
-from offcut.partition import Block, GroupCut, LoopCut, tiles_alike
+from offcut.partition import AxisCut, LoopCut, Match, tiles_alike
 from offcut.partition.cutting import Blame, Carried, Cutting
 from offcut.partition.judge import match_cover
 from offcut.polyhedral import Facts
@@ -29,8 +31,9 @@ from offcut.schedule.apply.nest_loops import LoopBody, NestLoops
 from offcut.schedule.apply.offsets import At, Open
 from offcut.schedule.apply.staged_form import Nest, Nests, Part, Root
 from offcut.schedule.decisions import Level, Primitive, SplitPair
+from offcut.schedule.nest_decisions import loop_steps
 from offcut.schedule.nests import Nest as NestOfWays
-from offcut.schedule.nests import Together, loop_steps
+from offcut.schedule.nests import Together, Way
 
 # (a nest, a place in the loops that it shares with others) -> its statements there
 Ways = Callable[[Nest, At], tuple[Stmt, ...]]
@@ -47,7 +50,7 @@ def group_nests(computation: Computation, parts: Sequence[NestOfWays | Together]
     def visit(
         part: NestOfWays | Together,
         around: int,
-        loops: tuple[tuple[str, Block | None], ...],
+        loops: tuple[tuple[str, Level | None], ...],
         at: tuple[str, str] | None,
     ) -> None:
         if not isinstance(part, Together):
@@ -79,7 +82,7 @@ def min_nest_block_bytes(computation: Computation, together: Together) -> int:
     assert together.block is not None
     nests, depth = group_nests(computation, (together,)), len(together.axes)
     place = _stage_with_loops(together), _loop_of(together.axes[-1], together.block)
-    return min_block_bytes(nests, place, depth, together.block.iterations)
+    return min_block_bytes(nests, place, depth, together.block.tile)
 
 
 def _stage_with_loops(part: NestOfWays | Together) -> str:
@@ -87,14 +90,14 @@ def _stage_with_loops(part: NestOfWays | Together) -> str:
     return _stage_with_loops(part.parts[-1]) if isinstance(part, Together) else part.stage
 
 
-def _loop_of(axis: str, block: Block | None) -> str:
+def _loop_of(axis: str, block: Level | None) -> str:
     return axis if block is None else f"{axis}_block"
 
 
 def _group_nest(
     group: tuple[Stage, ...],
     around: int,
-    loops: Sequence[tuple[str, Block | None]],
+    loops: Sequence[tuple[str, Level | None]],
     at: tuple[str, str] | None,
 ) -> Nest:
     """Return a group in the loops that it shares; what is inside of these is in one piece.
@@ -105,9 +108,7 @@ def _group_nest(
     axes = group[0].axes
     first, rest = axes[: around + len(loops)], axes[around + len(loops) :]
     relations = [
-        SplitPair(
-            axis, _loop_of(axis, block), f"{axis}_in", Level(block.iterations, room=block.room)
-        )
+        SplitPair(axis, _loop_of(axis, block), f"{axis}_in", block)
         for axis, block in loops
         if block is not None
     ]
@@ -168,8 +169,50 @@ class GroupLowering(Lowering):
         return SharedLoops(self, nest)
 
 
+FREE = Const(0.0, "float64")
+"""The cost of a way that competes with none."""
+
+
+@dataclass(frozen=True)
+class ResolvedWay:
+    """A group of stages in one of its ways.
+
+    way     the decisions about its loops
+    around  axes that loops around its tiles run through: those of its nest, and those in which it packs
+    match   the microkernel that is laid over its tiles
+    cost    predicted seconds, by which ways compete at run time
+    copy    the stage that packs an operand for it, as a group of its own
+    array   what `group` computes, if it is such a copy
+    """
+
+    group: tuple[Stage, ...]
+    way: Way
+    around: tuple[str, ...] = ()
+    match: Match | None = None
+    cost: Expr = FREE
+    copy: ResolvedWay | None = None
+    array: Buffer | None = None
+
+    @lazy_property
+    def cuts(self) -> tuple[AxisCut, ...]:
+        """Return the splits of its axes, outermost first."""
+        sums = {axis.name for axis in self.group[0].reduce_axes}
+        return tuple(cut for cut in self.way.splits if cut.axis not in sums)
+
+    @lazy_property
+    def outer(self) -> tuple[str, ...]:
+        """Return its plain loops around tiles and their groups, outermost first."""
+        return tuple(name for name in self.way.loops if name not in self.around)
+
+    @property
+    def own(self) -> tuple[StageAxis, ...]:
+        """Return the axes of its loops in which it packs, outermost first."""
+        axes = {axis.name: axis for axis in self.group[0].axes}
+        return tuple(axes[name] for name in self.way.loops if name in self.around)
+
+
 def cut_group(
-    computation: Computation, plan: GroupCut, names: Names, blame: Blame, facts: Facts
+    computation: Computation, plan: ResolvedWay, names: Names, blame: Blame, facts: Facts
 ) -> tuple[tuple[Stmt, ...], Cutting]:
     """Return the statements of one group inside of the loops that it shares, and what was made.
 
@@ -182,7 +225,8 @@ def cut_group(
     reductions = {name: op for name, op in summed.items() if op is not None}
     chosen = {
         cut.axis: LoopCut((cut.tile,), cut.strategy.with_heights(cut.heights))
-        for cut in plan.reduce_cuts
+        for cut in plan.way.splits
+        if cut not in plan.cuts
     }
     nests = Nests(
         computation.name, computation.sizes, computation.assumptions, computation.buffers, ()
@@ -212,7 +256,7 @@ def cut_group(
     return loops.emit(At(facts, {})), cutting
 
 
-def _steps(plan: GroupCut) -> Iterator[Primitive]:
+def _steps(plan: ResolvedWay) -> Iterator[Primitive]:
     """Return the decisions about the loops of a group; an axis that is one cache group is in none."""
     lead = plan.group[0]
     extents = {axis.name: ix.literal_value(axis.extent) for axis in lead.axes}
@@ -221,4 +265,4 @@ def _steps(plan: GroupCut) -> Iterator[Primitive]:
         extent = extents[cut.axis]
         one_group = cut.group is not None and extent is not None and extent <= cut.group
         cuts.append(replace(cut, group=None) if one_group else cut)
-    return loop_steps(lead.buffer, cuts, plan.outer, plan.inner, frozenset(), {})
+    return loop_steps(lead.buffer, cuts, plan.outer, plan.way.inner, frozenset(), {})

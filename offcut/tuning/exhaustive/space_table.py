@@ -11,9 +11,8 @@ import numpy as np
 
 from offcut.core.memo import lazy_property
 from offcut.errors import DescribeError
-from offcut.schedule import Schedule, parts_of
+from offcut.schedule import Schedule, nests_in, parts_of
 from offcut.search import Expected, Outcome, Points, Sizes, Space, key_of
-from offcut.search.nest_space import nests_in
 from offcut.tuning.alternatives import with_ways
 from offcut.tuning.problem import Measured
 

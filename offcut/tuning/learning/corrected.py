@@ -38,10 +38,9 @@ from offcut.costmodel.learned.pair import LEAST
 from offcut.costmodel.nests import SchedulePrices, Taken
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError, OffcutError, blamed_on_another
-from offcut.schedule import Nest, Schedule, parts_of
+from offcut.schedule import Nest, Schedule, nests_with_axes, parts_of
 from offcut.search import Price, Refitted, Sizes, Times
 from offcut.search.entry_points import load_entry_point
-from offcut.search.nest_space import nests_with_axes
 from offcut.tuning.problem import Problem
 from offcut.tuning.schedule_prices import nest_prices, price_of
 

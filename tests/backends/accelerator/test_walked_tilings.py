@@ -18,9 +18,7 @@ from offcut.backends.accelerator.planning.planner import (
     stage_groups,
 )
 from offcut.backends.accelerator.planning.policy import nest_extents, tilings_at
-from offcut.backends.accelerator.planning.tile_sizes import sizes_of
-from offcut.backends.accelerator.planning.tiling import Tiling
-from offcut.backends.accelerator.planning.tilings import Tilings
+from offcut.backends.accelerator.planning.tilings import Tiling, Tilings, sizes_of
 from offcut.backends.accelerator.planning.typical_sizes import typical_sizes
 from offcut.backends.accelerator.target import Accelerator
 from offcut.backends.target import DEFAULT

@@ -134,16 +134,16 @@ extern "C" const char *fault_found() { return found; }
 extern "C" void forget_fault() { found[0] = 0; }
 """.replace("GROUPS", GROUPS)
 LAUNCH = """
-extern "C" void launch_{name}(int gx, int gy, int gz, int threads, {parameters}) {{
+extern "C" void launch_{name}(unsigned x__, unsigned y__, unsigned z__, int threads__, {parameters}) {{
   {regions}
-  unsigned seed = 0;
-  for (int z = 0; z < gz; ++z) for (int y = 0; y < gy; ++y) for (int x = 0; x < gx && !found[0]; ++x) {{
-    blockIdx = {{(unsigned)x, (unsigned)y, (unsigned)z}};
+  unsigned seed__ = 0;
+  for (unsigned k__ = 0; k__ < z__; ++k__) for (unsigned j__ = 0; j__ < y__; ++j__) for (unsigned i__ = 0; i__ < x__ && !found[0]; ++i__) {{
+    blockIdx = {{i__, j__, k__}};
     phases.clear();
     windows.clear();
     spare = 0;
-    threads_of_block = threads;
-    run_block(threads, [&] {{ {name}({arguments}); }}, seed++);
+    threads_of_block = threads__;
+    run_block(threads__, [&] {{ {name}({arguments}); }}, seed__++);
   }}
 }}
 """

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import offcut as oc
 from offcut.backends.gpu.nvrtc import compile_cubin
-from offcut.experiment.device import probe
+from offcut.experiment import gpu_probe as probe
 from tests.agree import nearly
 from tests.facade import app, load_machine
 

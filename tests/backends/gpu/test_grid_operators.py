@@ -177,6 +177,33 @@ def test_grouped_heads_attend_to_a_window_behind_the_past(dtype: str, bits: int)
         assert (error <= 2.0**-bits * (weights @ np.abs(z) + np.abs(weights @ z))).all()
 
 
+@pytest.mark.slow
+def test_what_an_array_masks_reaches_no_query_on_either_executor() -> None:
+    n = oc.dim("n", max=64)
+    q, k, v = (oc.placeholder((n, 16), "bfloat16", name) for name in "qkv")
+    mask = oc.placeholder((n, n), "float32", "M")
+    result = oc.ops.attention(q, k, v, mask, name="y")
+    target = oc.target("cuda", machine="h200", device="emulated")
+    made = oc.compile(result, inputs=[q, k, v, mask], target=target)
+    pieces = {one.stage: one for one in made.plan(n=64).pieces}
+    assert pieces["y_mix"].microkernel == "mma_m16n8k16_shared_bfloat16"
+    assert pieces["y_resum"].seconds < pieces["y_exp"].seconds
+    draw = np.random.default_rng(3)
+    given = {x: draw.normal(size=(9, 16)).astype(ml_dtypes.bfloat16) for x in "qkv"}
+    finite = draw.random((9, 9)) < 0.7
+    finite[:, 0] = True
+    finite[::2, 4] = False
+    given["M"] = np.where(finite, 0, -np.inf).astype("float32")
+    without = np.asarray(made(**given))
+    given["v"][4], given["k"][4] = np.nan, np.inf
+    found = [np.asarray(made(**given))]
+    if COMPILER is not None:
+        found += run_text(made.loops, given, {"n": 9}).values()
+    for one in found:
+        agree(one[~finite[:, 4]], without[~finite[:, 4]].astype("float64"))
+        assert np.isnan(one[finite[:, 4]].astype("float64")).all()
+
+
 @cache
 def masked_sum(window: int | None = None) -> oc.Kernel:
     """``C[i] = sum of W[i, t] * V[t]`` over ``i - window < t <= i``, of bfloat16."""

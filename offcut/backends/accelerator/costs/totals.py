@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial, reduce
 
 from offcut.backends.accelerator.isa import MemorySpace
-from offcut.backends.accelerator.issue_counts import Issued
 from offcut.backends.accelerator.lowering.instruction_selection import (
     Copy,
     Operation,
@@ -15,6 +14,7 @@ from offcut.backends.accelerator.lowering.instruction_selection import (
     Result,
 )
 from offcut.backends.accelerator.lowering.nest import LoweredLeaf, LoweredNest
+from offcut.backends.accelerator.nest_run import Issued
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, real, variables

@@ -14,8 +14,7 @@ from offcut.backends.accelerator.planning.planner import (
     stage_groups,
 )
 from offcut.backends.accelerator.planning.policy import DEPTH, nest_extents
-from offcut.backends.accelerator.planning.tile_sizes import sizes, sizes_of
-from offcut.backends.accelerator.planning.tiling import Tiling
+from offcut.backends.accelerator.planning.tilings import Tiling, sizes, sizes_of
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.memo import lazy_property

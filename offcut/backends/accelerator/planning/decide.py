@@ -23,7 +23,7 @@ from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.microkernels import microkernel_name
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.staging import Staged
-from offcut.backends.accelerator.planning.tiling import Tiling
+from offcut.backends.accelerator.planning.tilings import Tiling
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.expr import Load, Var, variables, walk
 from offcut.core.program import Kind, Store

@@ -25,7 +25,7 @@ from offcut.backends.accelerator.planning.grouped_products import is_regrouping,
 from offcut.backends.accelerator.planning.plan_request import NO_REQUEST, PlanRequest
 from offcut.backends.accelerator.planning.policy import choose_tilings, tilings_at
 from offcut.backends.accelerator.planning.roles import Roles
-from offcut.backends.accelerator.planning.tiling import Tiling
+from offcut.backends.accelerator.planning.tilings import Tiling
 from offcut.backends.accelerator.planning.typical_sizes import typical_sizes
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.raising import unfuse_stages

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from offcut.backends.accelerator.planning.dma_volume import load_volume, store_volume
 from offcut.backends.accelerator.planning.elementary import Operations, lanes
-from offcut.backends.accelerator.planning.tile_sizes import sizes_of
-from offcut.backends.accelerator.planning.tiling import Tiling
-from offcut.backends.accelerator.planning.tilings import Tilings, by_size
+from offcut.backends.accelerator.planning.tilings import Tiling, Tilings, by_size, sizes_of
 from offcut.backends.accelerator.planning.typical_sizes import (
     AROUND,
     BETWEEN,

@@ -6,7 +6,7 @@ say what the first tile along each axis takes, the last one, and the mean of the
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache, reduce
 from itertools import combinations, islice, permutations
@@ -17,14 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcut.backends.accelerator.isa import MemorySpace
+from offcut.backends.accelerator.planning.elementary import Operations, lanes
 from offcut.backends.accelerator.planning.step_costs import windows_of_results
 from offcut.backends.accelerator.planning.tile_work import Counts, NestAtSizes, TileWork
-from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.planning.tiling_program import (
     RESULTS,
     TilingProgram,
     window_depths,
 )
+from offcut.backends.accelerator.spec import AcceleratorSpec
+from offcut.core import index as ix
 from offcut.costmodel import clock, select_options
 from offcut.costmodel.event_simulation import walk
 from offcut.costmodel.unit_program import Node, fused
@@ -280,3 +282,57 @@ class Candidates:
         same = self.same
         tiles = ((axis, same.options[axis][same.every[axis][number]]) for axis in self.order)
         return Tiling(tuple(tiles), self.order, self.turns)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """What is decided of the loops of a nest.
+
+    tiles  (axis, iterations) of those that are cut
+    order  of the loops over tiles, outermost first
+    depth  (axis, windows): so many windows, which iterations take in turn, of all that lies in the loop over the tiles of
+           an axis; None: of everything one
+    tail   the axis whose last tile stands behind its loop, in windows of its own, where it is smaller than the others; None: it is one
+           of the loop's
+    """
+
+    tiles: tuple[tuple[str, int], ...]
+    order: tuple[str, ...]
+    depth: tuple[str, int] | None = None
+    tail: str | None = None
+
+    def level(self, axes: Set[str]) -> int:
+        """Return in how many loops something stands that moves along these axes: down to the innermost of them."""
+        return max((at for at, axis in enumerate(self.order, 1) if axis in axes), default=0)
+
+    def windows(self, level: int) -> int:
+        """Return how many windows there are of what lies in the first `level` loops."""
+        axis, count = self.depth or ("", 1)
+        return count if axis in self.order[:level] else 1
+
+
+def sizes_of(
+    made: Operations, spec: AcceleratorSpec, extents: Mapping[str, int]
+) -> dict[str, tuple[int, ...]]:
+    """Return the tiles of each axis that may be cut; windows of a sum stay whole where their extent is known."""
+    words = lanes(made, spec)
+    sizes_by_axis = {}
+    for axis in (*made.axes, *made.terms):
+        extent, count = ix.literal_value(axis.extent), words.get(axis.name, 1)
+        inside = axis in made.terms and axis.name not in words
+        if extent is None or (extent > count and not inside):
+            sizes_by_axis[axis.name] = sizes(extents[axis.name], count, extent is not None)
+    return sizes_by_axis
+
+
+def sizes(extent: int, words: int, bounded: bool) -> tuple[int, ...]:
+    """Return tiles that cut an extent into so many of about one size, by whole words, and powers of two: any other has as
+    many tiles as the next smaller one, and takes more room.
+
+    bounded  whether the axis may be left whole: 0
+    """
+    count = -(-extent // words)
+    even = {-(-count // parts) for parts in range(1, count + 1)}
+    powers = {2**k for k in range(count.bit_length()) if 2**k <= count}
+    multiples = sorted(words * size for size in even | powers if not bounded or size < count)
+    return (*multiples, 0) if bounded else tuple(multiples)

@@ -10,13 +10,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import gcd
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
-from offcut.backends.accelerator.isa import MemorySpace, Store, Unit
-from offcut.backends.accelerator.simulator.footprint import Touched
-from offcut.backends.accelerator.simulator.micro_op_steps import Words
+from offcut.backends.accelerator.isa import (
+    Alu,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    MemorySpace,
+    Store,
+    Unit,
+)
+from offcut.backends.accelerator.simulator.machine_state import Steps, Words
 from offcut.backends.accelerator.spec import AcceleratorSpec
 
 
@@ -149,3 +158,68 @@ class AccessHistory:
         """The word that has the part at a position of those that are touched."""
         number = at // self._parts[one.place][1]
         return one.words.start + number if isinstance(one.words, slice) else int(one.words[number])
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """Words of a place: a range, or one by one, each once."""
+
+    place: MemorySpace
+    words: slice | Words
+    write: bool
+
+
+def footprint(
+    instruction: Instruction, steps: Steps | None, depths: dict[MemorySpace, int]
+) -> tuple[Touched, ...]:
+    """What an instruction touches; reads come before writes.
+
+    steps   those of a product or a vector operation; None for the others
+    depths  words by place
+    """
+    match instruction:
+        case Load(place=place, sram=sram):
+            return (Touched(place, slice(sram, sram + instruction.words), True),)
+        case Store(sram=sram):
+            return (
+                Touched(MemorySpace.ACCUMULATORS, slice(sram, sram + instruction.words), False),
+            )
+        case Finish():
+            return ()
+        case Gemm() | Alu():
+            assert steps is not None
+            if not steps.dst.size:
+                return ()
+        case _:
+            assert_never(instruction)
+    ops = Touched(MemorySpace.MICRO_OPS, slice(instruction.begin, instruction.end), False)
+    dst = _once(steps.dst, depths[MemorySpace.ACCUMULATORS])
+    reads: tuple[Touched, ...]
+    match instruction:
+        case Gemm(reset=True):
+            reads = ()
+        case Gemm():
+            src = _once(steps.src, depths[MemorySpace.INPUTS])
+            wgt = _once(steps.wgt, depths[MemorySpace.WEIGHTS])
+            reads = (
+                Touched(MemorySpace.INPUTS, src, False),
+                Touched(MemorySpace.WEIGHTS, wgt, False),
+                Touched(MemorySpace.ACCUMULATORS, dst, False),
+            )
+        case Alu(immediate=None):
+            both = np.concatenate((dst, steps.src.ravel()))
+            reads = (
+                Touched(
+                    MemorySpace.ACCUMULATORS, _once(both, depths[MemorySpace.ACCUMULATORS]), False
+                ),
+            )
+        case Alu():
+            reads = (Touched(MemorySpace.ACCUMULATORS, dst, False),)
+    return (ops, *reads, Touched(MemorySpace.ACCUMULATORS, dst, True))
+
+
+def _once(words: Words, depth: int) -> Words:
+    """Each word once, in ascending order."""
+    seen = np.zeros(depth, bool)
+    seen[words.ravel()] = True
+    return np.flatnonzero(seen)

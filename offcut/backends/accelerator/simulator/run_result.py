@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, assert_never
+
+from offcut.backends.accelerator.isa import (
+    Alu,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    MemorySpace,
+    Store,
+    Unit,
+)
+from offcut.backends.accelerator.simulator.cycles import moved_bytes, step_count
+from offcut.backends.accelerator.simulator.timing import Event
+from offcut.backends.accelerator.spec import AcceleratorSpec
+from offcut.partition.show.figure_io import check_drawable, new_figure, write
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
 import html
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from offcut.backends.accelerator.isa import Instruction, MemorySpace, Unit
 from offcut.backends.accelerator.isa.listing import summary
-from offcut.backends.accelerator.simulator.op_counts import OpCounts, count_operations, energy
 from offcut.backends.accelerator.simulator.race_detection import Conflict
-from offcut.backends.accelerator.simulator.timing import Event, Stall
-from offcut.backends.accelerator.spec import AcceleratorSpec
+from offcut.backends.accelerator.simulator.timing import Stall
 from offcut.core.memo import lazy_property
 
 if TYPE_CHECKING:
@@ -149,7 +170,6 @@ class SimulationResult:
 
         Raises TargetError without matplotlib, CallError where it cannot be written.
         """
-        from offcut.backends.accelerator.simulator.gantt import gantt
 
         return gantt(self, path)
 
@@ -203,3 +223,133 @@ def concatenate(runs: Sequence[SimulationResult], spec: AcceleratorSpec) -> Simu
         )
         cycles, first = total.cycles, len(total.instructions)
     return total
+
+
+# Okabe & Ito's colours, which all readers can tell apart.
+_COLOURS = {
+    "micro-ops": "#999999",
+    "inputs": "#56b4e9",
+    "weights": "#0072b2",
+    "accumulators": "#cc79a7",
+    "gemm": "#009e73",
+    "alu": "#e69f00",
+    "store": "#d55e00",
+    "finish": "#000000",
+}
+
+
+def gantt(run: SimulationResult, path: str | Path | None) -> Figure:
+    """Draw a run, and write it where there is a path.
+
+    Raises TargetError without matplotlib, CallError where the picture cannot be written.
+    """
+    check_drawable("a run")
+
+    figure = new_figure(12, 2.6)
+    axes: Any = figure.add_subplot()
+    rows = {unit: -number for number, unit in enumerate(Unit)}
+    for unit in Unit:
+        waits = [
+            (event.start - waited, waited)
+            for event in run.events
+            if event.unit is unit and (waited := sum(cycles for _, cycles in event.waits))
+        ]
+        axes.broken_barh(waits, (rows[unit] - 0.12, 0.24), facecolor="#e6e6e6")
+    for kind, colour in _COLOURS.items():
+        bars = [event for event in run.events if _kind(run, event) == kind]
+        for unit in {event.unit for event in bars}:
+            spans = [(one.start, one.end - one.start) for one in bars if one.unit is unit]
+            axes.broken_barh(spans, (rows[unit] - 0.36, 0.72), facecolor=colour)
+        if bars:
+            axes.plot([], [], color=colour, linewidth=6, label=kind)
+    axes.set_yticks(list(rows.values()), [unit.value for unit in rows])
+    axes.set_xlim(0, max(run.cycles, 1))
+    axes.set_xlabel(f"cycles; matrix unit used to {run.utilisation:.0%}")
+    if run.events:
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    write(figure, path, 'run.plot("run.png")')
+    return figure
+
+
+def _kind(run: SimulationResult, event: Event) -> str:
+    instruction = run.instructions[event.position]
+    if isinstance(instruction, Load):
+        return instruction.place.value
+    return type(instruction).__name__.lower()
+
+
+_PICO = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class OpCounts:
+    """Counts of a stream.
+
+    multiply_adds      of the matrix unit, of whole words: zeros that fill a word count
+    vector_operations  of elements, of the vector unit
+    bus_bytes          by place, both ways
+    chip_bytes         that memories on the chip give and take, by place
+    """
+
+    multiply_adds: int
+    vector_operations: int
+    bus_bytes: Mapping[MemorySpace, int]
+    chip_bytes: Mapping[MemorySpace, int]
+
+
+def count_operations(instructions: Iterable[Instruction], spec: AcceleratorSpec) -> OpCounts:
+    """The counts of a stream."""
+    size = {place: words.bytes for place, words in spec.words.items()}
+    accumulator = size[MemorySpace.ACCUMULATORS]
+    products = operations = 0
+    bus, chip = Counter[MemorySpace](), Counter[MemorySpace]()
+    for one in instructions:
+        match one:
+            case Load(place=place, y=y, x=x):
+                bus[place] += moved_bytes(place, y, x, spec)
+                chip[place] += one.words * size[place]
+            case Store(y=y, x=x):
+                bus[MemorySpace.OUTPUTS] += moved_bytes(MemorySpace.OUTPUTS, y, x, spec)
+                chip[MemorySpace.ACCUMULATORS] += one.words * accumulator
+            case Gemm(reset=reset):
+                steps = step_count(one)
+                chip[MemorySpace.MICRO_OPS] += steps * size[MemorySpace.MICRO_OPS]
+                chip[MemorySpace.ACCUMULATORS] += steps * accumulator * (1 if reset else 2)
+                if not reset:
+                    products += steps
+                    chip[MemorySpace.INPUTS] += steps * size[MemorySpace.INPUTS]
+                    chip[MemorySpace.WEIGHTS] += steps * size[MemorySpace.WEIGHTS]
+            case Alu(immediate=immediate):
+                steps = step_count(one)
+                operations += steps
+                chip[MemorySpace.MICRO_OPS] += steps * size[MemorySpace.MICRO_OPS]
+                chip[MemorySpace.ACCUMULATORS] += (
+                    steps * accumulator * (3 if immediate is None else 2)
+                )
+            case Finish():
+                pass
+            case _:
+                assert_never(one)
+    word = spec.rows * spec.columns
+    return OpCounts(products * word * spec.terms, operations * word, dict(bus), dict(chip))
+
+
+def energy(done: OpCounts, spec: AcceleratorSpec) -> dict[str, float]:
+    """Joules by what takes them; empty where the machine has no table.
+
+    A vector operation is taken as an addition of int32, whichever it is.
+    """
+    table = spec.energy
+    if table is None:
+        return {}
+    found = {
+        "multiply-adds": done.multiply_adds * (table.multiply_add("int8") or 0.0),
+        "vector operations": done.vector_operations * table.add.int32,
+    }
+    for place, count in done.chip_bytes.items():
+        memory = spec.words[place].memory
+        each = table.on_chip(spec.memories[memory])
+        found[memory] = found.get(memory, 0.0) + count * each
+    found["main memory"] = sum(done.bus_bytes.values()) * table.dram
+    return {name: joules * _PICO for name, joules in found.items()}

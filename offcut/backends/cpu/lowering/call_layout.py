@@ -33,7 +33,7 @@ from offcut.core.program import (
     walk,
 )
 from offcut.partition import is_multiple
-from offcut.polyhedral.units.privatization import is_written_before_read
+from offcut.polyhedral.units.independence import is_written_before_read
 
 STACK_BYTES = 32768  # of tile scratch, at most, on the caller's stack
 PANEL_SLACK = 64  # bytes past the last panel: a narrow tile reads a whole vector

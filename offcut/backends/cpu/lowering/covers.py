@@ -20,7 +20,7 @@ from offcut.core.text.printer import format_expr
 from offcut.core.tile_limits import begun, limits
 from offcut.partition import Covered, Parts, Question, Refusal, Surroundings
 from offcut.partition import cover as judge
-from offcut.polyhedral.units.privatization import begins_with_store
+from offcut.polyhedral.units.independence import begins_with_store
 
 
 def cover(low: Addressing, tile: Tile, family: Family) -> Parts | Refusal:

@@ -13,6 +13,7 @@ from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import STORED, item_bytes
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Var, variables
+from offcut.core.layout import as_panels
 from offcut.core.program import For, Form, Kind, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
@@ -20,7 +21,7 @@ from offcut.core.tile_limits import begun, limits
 from offcut.errors import InternalError
 from offcut.partition import Covered, Match, Parts, is_multiple, is_run
 from offcut.polyhedral import coefficient
-from offcut.polyhedral.units.privatization import begins_with_store
+from offcut.polyhedral.units.independence import begins_with_store
 
 ANY = Variant(unit_depth=True, panels=True)  # of a family that has one function
 
@@ -156,6 +157,7 @@ class _Block:
         self.accumulate = "0" if plan.start == "fresh" else "1"
         self.family = owner.family
         self.a, self.b = self.found.by_rows, self.found.by_columns
+        self.others = tuple(self.found.operand(name) for name in self.family.others)
         self.panel = owner.kernel.panel
         self.item = item_bytes(self.a.dtype)
 
@@ -200,7 +202,8 @@ class _Block:
         known_depth = ir.literal(depth)
         even = known_depth is not None and known_depth % self.low.isa.machine.tiles.unroll == 0
         turns = len(self.turns)
-        variant = Variant(a[2] == str(self.item), b_memory.layout is not None, even, turns)
+        others = len(self.others)
+        variant = Variant(a[2] == str(self.item), b_memory.layout is not None, even, turns, others)
         c_memory = low.memory[self.store.buffer]
         c = low.address(c_memory, self.store.index)
         c_row = self.step(c_memory, self.store.index, self.found.rows)
@@ -224,12 +227,15 @@ class _Block:
         return is_multiple(self.column_axis.start, self.panel)
 
     def step(self, memory: Memory, index: Sequence[Expr], axis: str | None) -> str:
-        """Bytes by which an element moves along `axis`."""
+        """Bytes by which an element moves along `axis`; in panels along one row, from one set of rows side by side to the next."""
         total = "0"
         if axis is None:
             return total
+        panels = as_panels(memory.layout)
         for position, part in enumerate(index):
             factor = coefficient(part, axis) or 0
+            if panels is not None and position == panels.rows and factor % panels.beside == 0:
+                factor //= panels.beside
             moved = ir.mul(self.f, str(factor), memory.strides[position])
             total = ir.add(self.f, total, moved)
         return total
@@ -244,7 +250,8 @@ class _Block:
         """Yield the arguments for each loop that the functions run around their terms."""
         for loop in self.turns:
             moved = (
-                self.step(self.low.memory[x.buffer], x.index, loop.iter) for x in (self.a, self.b)
+                self.step(self.low.memory[x.buffer], x.index, loop.iter)
+                for x in (self.a, self.b, *self.others)
             )
             count = self.low.scalar(ix.sub(loop.hi, loop.lo))
             yield ", ".join(f"i64 {one}" for one in (count, *moved))
@@ -336,17 +343,18 @@ class _Call:
             width = max(w for w in common if w <= vectors)
             covered = min(remaining, width * lanes)
             last = covered - (width - 1) * lanes
-            self.write(self.moved(c, done), self.b_at(b, done), width, str(last), b)
+            at_c = self.moved(c, self.block.store, done)
+            self.write(at_c, self.b_at(b, done), width, str(last), b, done)
             remaining, done = remaining - covered, done + covered
 
-    def moved(self, c: str, columns: int) -> str:
-        step = self.block.step(
-            self.low.memory[self.block.store.buffer],
-            self.block.store.index,
-            self.block.found.columns,
-        )
+    def moved(self, address: str, access: Load | Store, columns: int) -> str:
+        """Return the address of the element of an access that is so many columns after the one at `address`."""
+        memory = self.low.memory[access.buffer]
+        step = self.block.step(memory, access.index, self.block.found.columns)
         offset = ir.mul(self.f, step, str(columns))
-        return c if offset == "0" else self.f.let(f"getelementptr i8, ptr {c}, i64 {offset}")
+        if offset == "0":
+            return address
+        return self.f.let(f"getelementptr i8, ptr {address}, i64 {offset}")
 
     def b_at(self, b: Memory, columns: int) -> str:
         base = self.low.address(b, self.block.b.index)
@@ -398,7 +406,8 @@ class _Call:
             f"i64 {block.accumulate})"
         )
 
-    def write(self, c: str, b: str, width: int, last: str, memory: Memory) -> None:
+    def write(self, c: str, b: str, width: int, last: str, memory: Memory, done: int = 0) -> None:
+        """One call of `width` vectors, or as many as the rows are; other operands are addressed `done` columns on."""
         block, low, family = self.block, self.low, self.block.family
         name = family.microkernel.name
         shapes_called = low.tiles.setdefault((name, self.variant), set())
@@ -410,8 +419,11 @@ class _Call:
             f"ptr {self.a[0]}, i64 {self.a[1]}, i64 {self.a[2]}, ptr {b}, i64 {b_panel}, "
             f"i64 {b_step}, ptr {c}, i64 {self.c_row}, i64 {self.depth}, i64 {last}, "
             f"i64 {block.accumulate}, {self.ahead(b, b_step, width, memory)}"
-            f"{''.join(f', {one}' for one in block.around())}"
         )
+        for load in block.others:
+            first = low.address(low.memory[load.buffer], load.index)
+            arguments += f", ptr {self.moved(first, load, done)}"
+        arguments = ", ".join((arguments, *block.around()))
         if len(self.heights) == 1:
             function = family.symbol(self.variant, self.heights[0], width)
             self.f.do(f"call void @{function}({arguments})")

@@ -33,7 +33,7 @@ from offcut.core.program import (
 )
 from offcut.core.program import walk as statements
 from offcut.errors import InternalError
-from offcut.polyhedral.units.privatization import begins_with_store
+from offcut.polyhedral.units.independence import begins_with_store
 
 
 class VectorStatements(Reductions):

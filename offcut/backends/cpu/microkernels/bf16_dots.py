@@ -22,8 +22,8 @@ from functools import cache, partial
 from math import log2
 
 from offcut.backends.cpu.machine import instruction_rates
+from offcut.backends.cpu.machine.instruction_rates import NUM_CHAINS, instruction_loop
 from offcut.backends.cpu.machine.isa import AVX512_FEATURES, Host, Isa
-from offcut.backends.cpu.machine.throughput_loops import NUM_CHAINS, instruction_loop
 from offcut.backends.cpu.microkernels import avx512_blocks, fma
 from offcut.backends.cpu.microkernels.avx512_blocks import Arithmetic, Block
 from offcut.backends.cpu.microkernels.dot_block import PANELS, DotBlock

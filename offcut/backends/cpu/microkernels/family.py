@@ -7,7 +7,8 @@ tiles   one function for each shape, of `TILES`: A, its row and depth steps, B, 
         panel (or vector to vector) and from term to term, C and its row step, the depth, the columns
         of the last vector, whether C is added to, what is asked for ahead of its use where B is in
         panels, and how far that moves with every step; then, for each loop around the terms that it runs as
-        well, outermost first: how often, and by how much A and B move
+        well, outermost first: how often, and by how much A and B move. Behind these two, other operands follow alike:
+        an address, and a step for each loop
 wide    one function of any rows up to the tallest tile and any columns, of `WIDE_PARAMETERS`
 
 Either adds the terms of an element in an order that depends on the depth alone, and touches nothing
@@ -42,12 +43,14 @@ class Variant:
     panels      B is packed in panels one vector wide; else its rows are at a run-time stride
     even        the depth is a multiple of the unrolled terms, so that no step is left over
     turns       loops around the terms that the function runs as well
+    others      operands beside A and B
     """
 
     unit_depth: bool
     panels: bool
     even: bool = False
     turns: int = 0
+    others: int = 0
 
     @property
     def suffix(self) -> str:
@@ -58,7 +61,8 @@ class Variant:
     @property
     def parameters(self) -> str:
         """The types of the parameters of a function for one shape."""
-        return ", ".join((TILES, *[TERM_LOOP_PARAMETERS] * self.turns))
+        loop = ", ".join((TERM_LOOP_PARAMETERS, *["i64"] * self.others))
+        return ", ".join((TILES, *["ptr"] * self.others, *[loop] * self.turns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,13 @@ class Family:
         """Whether the terms of A must lie next to each other."""
         kernel = self.microkernel
         return kernel.place_of(kernel.operand_along(kernel.rows)).beside == kernel.depth
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Return the operands beside that of the rows and that of the columns."""
+        kernel = self.microkernel
+        both = {kernel.operand_along(kernel.rows), kernel.operand_along(kernel.columns)}
+        return tuple(one.name for one in kernel.definition.reads if one.name not in both)
 
     @property
     def wide(self) -> bool:

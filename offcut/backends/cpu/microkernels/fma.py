@@ -81,6 +81,7 @@ def declare_row_block(
     features: frozenset[str] | None = None,
     ascending: bool = True,
     beside: bool = False,
+    scaled: bool = False,
 ) -> Microkernel:
     """A row-block microkernel as data: ``C[i, j] = sum over p of A[i, p] * B[p, j]``.
 
@@ -90,6 +91,7 @@ def declare_row_block(
     shapes    rows -> widths, as `widths` gives them
     features  that it needs; None: the instruction set's
     beside    whether the terms of a row of A lie next to each other
+    scaled    whether B is multiplied by S[j], which has one value for all terms
     """
     a_dtype, b_dtype, into = dtypes
     lanes = isa.lanes(into)
@@ -98,11 +100,12 @@ def declare_row_block(
     k = reduce_axis(dim("k"), name="p")
     a = placeholder((m, dim("k")), a_dtype, name="A")
     b = placeholder((dim("k"), n), b_dtype, name="B")
+    s = placeholder((n,), into, name="S")
 
     def term(i: Value, j: Value) -> Value:
         x, y = a[i, k], b[k, j]
         x, y = (v if v.dtype == into else cast(v, into) for v in (x, y))
-        return sum_over(x * y, axis=k)
+        return sum_over(x * (y * s[j] if scaled else y), axis=k)
 
     return Microkernel(
         name=name,
@@ -117,6 +120,7 @@ def declare_row_block(
             "A": Place(beside="p" if beside else ""),
             "B": Place(layout=layout, beside="j"),
             "C": Place(beside="j"),
+            **({"S": Place(beside="j")} if scaled else {}),
         },
         features=isa.features if features is None else features,
         ascending=ascending,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Variant
@@ -63,7 +64,11 @@ class RowBlock:
 
     How a step multiplies, and what comes before the first and after the last one, are methods that
     another arithmetic replaces; it names its values as this one does.
+
+    operands  the letters of those that loops around k move: A, B, then others
     """
+
+    operands: ClassVar[str] = "ab"
 
     name: str
     isa: Isa
@@ -99,7 +104,9 @@ class RowBlock:
         """The function."""
         groups = range(0, self.rows, 4)
         turns = range(self.variant.turns)
-        more = (f"i64 %count{n}, i64 %a_turn_step{n}, i64 %b_turn_step{n}" for n in turns)
+        more = [f"ptr noalias readonly %{x}" for x in self.operands[2:]]
+        for n in turns:
+            more += [f"i64 %count{n}", *(f"i64 %{x}_turn_step{n}" for x in self.operands)]
         yield f"define void @{self.name}({', '.join((ARGUMENTS, *more))}) nounwind {{"
         yield "entry:"
         yield "  %a_row2 = shl i64 %a_row, 1"
@@ -112,7 +119,7 @@ class RowBlock:
         before, depth = yield from self.opening()
         yield "  br i1 %fresh, label %begin, label %resume"
         yield "resume:"
-        yield from self.c_accesses("%old", "load")
+        yield from self.resumed()
         yield "  br label %begin"
         yield "begin:"
         yield from self.started(before)
@@ -144,7 +151,7 @@ class RowBlock:
         end = yield from self.closing(end)
         if turns:
             yield from self.turned()
-        yield from self.c_accesses(f"%{end}", "store")
+        yield from self.finished(end)
         yield "  ret void"
         yield "}"
 
@@ -152,6 +159,14 @@ class RowBlock:
         """What comes before the accumulators; gives the block that it ends in, and the steps of k."""
         yield from ()
         return "%entry", "%depth"
+
+    def resumed(self) -> Iterator[str]:
+        """What C holds, where it is added to."""
+        return self.c_accesses("%old", "load")
+
+    def finished(self, end: str) -> Iterator[str]:
+        """The stores of the accumulators behind the last turn."""
+        return self.c_accesses(f"%{end}", "store")
 
     def started(self, before: str) -> Iterator[str]:
         """The accumulators ``%start{row}_{vector}``, zeros from `before` or what C holds."""
@@ -173,21 +188,26 @@ class RowBlock:
         last = self.variant.turns - 1
         if last:
             yield f"  %less = sub i64 %count{last}, 1"
-            for x in "ab":
+            for x in self.operands:
                 yield f"  %{x}_back = mul i64 %less, %{x}_turn_step{last}"
                 yield f"  %{x}_wrapped = sub i64 %{x}_turn_step0, %{x}_back"
         yield "  br label %turn"
         yield "turn:"
-        for name in ("a_at", "b_at", *(f"round{n}" for n in range(last + 1))):
+        offsets = (f"{x}_at" for x in self.operands)
+        for name in (*offsets, *(f"round{n}" for n in range(last + 1))):
             yield f"  %{name} = phi i64 [ 0, %begin ], [ %{name}_next, %{latch} ]"
         yield f"  %ahead_turn = phi ptr [ %ahead, %begin ], [ {ahead}, %{latch} ]"
-        for r, p in self.cells:
-            yield (
-                f"  %turn{r}_{p} = phi {self.v} [ %start{r}_{p}, %begin ], [ %{end}{r}_{p}, %{latch} ]"
-            )
+        yield from self.turn_accumulators(f"%{end}", latch)
         for g in range(0, self.rows, 4):
             yield f"  %a_turn{g} = getelementptr i8, ptr %a_start{g}, i64 %a_at"
-        yield "  %b_turn = getelementptr i8, ptr %b, i64 %b_at"
+        for x in self.operands[1:]:
+            yield f"  %{x}_turn = getelementptr i8, ptr %{x}, i64 %{x}_at"
+
+    def turn_accumulators(self, end: str, latch: str) -> Iterator[str]:
+        """The accumulators with which a turn starts: those of the turn before."""
+        for r, p in self.cells:
+            start, last = f"[ %start{r}_{p}, %begin ]", f"[ {end}{r}_{p}, %{latch} ]"
+            yield f"  %turn{r}_{p} = phi {self.v} {start}, {last}"
 
     def turned(self) -> Iterator[str]:
         """The end of the loops around k; the inner one starts again where the outer one goes on."""
@@ -197,9 +217,9 @@ class RowBlock:
             yield "  %wraps = icmp eq i64 %inner, %count1"
             yield "  %round1_next = select i1 %wraps, i64 0, i64 %inner"
             yield "  %carry = zext i1 %wraps to i64"
-            for x in "ab":
+            for x in self.operands:
                 yield f"  %{x}_by = select i1 %wraps, i64 %{x}_wrapped, i64 %{x}_turn_step1"
-        for x in "ab":
+        for x in self.operands:
             yield f"  %{x}_at_next = add i64 %{x}_at, %{x}_{'by' if last else 'turn_step0'}"
         yield f"  %round0_next = add i64 %round0, {'%carry' if last else 1}"
         yield "  %again = icmp slt i64 %round0_next, %count0"
@@ -379,11 +399,16 @@ class RowBlock:
     def c_accesses(self, stem: str, what: str) -> Iterator[str]:
         """A ``load`` or a ``store`` of each vector of C."""
         for r in range(self.rows):
-            distance, row = self.temp(), self.temp()
-            yield f"  {distance} = mul i64 %c_row, {r}"
-            yield f"  {row} = getelementptr i8, ptr %c, i64 {distance}"
+            row = yield from self.c_row(r)
             for p in range(self.vectors):
                 yield from self.c_access(row, p, f"{stem}{r}_{p}", what)
+
+    def c_row(self, r: int) -> Generator[str, None, str]:
+        """Return the address of row `r` of C."""
+        distance, row = self.temp(), self.temp()
+        yield f"  {distance} = mul i64 %c_row, {r}"
+        yield f"  {row} = getelementptr i8, ptr %c, i64 {distance}"
+        return row
 
     def c_access(self, row: str, p: int, value: str, what: str) -> Iterator[str]:
         """A ``load`` or a ``store`` of one vector of C."""

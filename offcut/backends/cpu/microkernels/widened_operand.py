@@ -11,6 +11,9 @@ int8, of constants whose elements have 4 bits
 
 Where the depth is no multiple of the unrolled loop, the steps left over load the pair again, and shift by what the parity of the
 term says. The second term of the last pair of an odd depth is zero.
+
+Integers may have a scale for each column, which does not move along the terms, but along the loops around them: those of a block have
+one. Terms of a block are added up first, and their sum is multiplied once: ``C[i, j] += S[j] * sum over p of A[i, p] * B[p, j]``.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from offcut.describe.microkernel import Microkernel
 LINE = 64  # bytes of a line of the caches
 SHORT = 1 << 14
 """Bytes of the panels of a tile that are not yet enough to ask for within a panel: a line takes as long from memory as some thousand bytes."""
+TURNS = 2  # by which scales are asked for ahead of their use
 _UPPER = -65536  # the bits of a float32 that a bfloat16 has
 _LOOKUP = "llvm.x86.avx512.permvar.sf.512"
 """LLVM's name of ``vpermps``: lane by lane, the element of a vector whose number is in the last four bits."""
@@ -44,23 +48,27 @@ class Operand:
     dtype  element type
     terms  number of terms of a column in a word
     bits   bits of an element in memory; None: whole bytes
+    scaled  whether its columns have scales
     """
 
     name: str
     dtype: str
     terms: int
     bits: int | None = None
+    scaled: bool = False
 
 
 BFLOAT16 = Operand("bfloat16", "bfloat16", 2)
 INT8 = Operand("int8", "int8", 1)
 INT4 = Operand("int4", "int8", 2, 4)
+SCALED_INT8 = Operand("scaled_int8", "int8", 1, scaled=True)
+SCALED_INT4 = Operand("scaled_int4", "int8", 2, 4, scaled=True)
 
 
 def families(host: Host) -> Iterator[Family]:
     """Yield a family for each narrow operand, on every host."""
     isa = host.isa
-    for operand in (BFLOAT16, INT4, INT8):
+    for operand in _BLOCKS:
         symbols, text = partial(symbol, isa, operand), partial(tiles, isa, operand)
         yield Family(microkernel(isa, operand), symbols, text, fma.widths(isa))
 
@@ -68,11 +76,11 @@ def families(host: Host) -> Iterator[Family]:
 def microkernel(isa: Isa, operand: Operand) -> Microkernel:
     """Return the row-block microkernel for an A of float32 and a narrow B, as data.
 
-    ``C[i, j] = sum over p of A[i, p] * float32(B[p, j])``. Cost facts: those of `fma`, and what it takes to widen each vector of B for
+    ``C[i, j] = sum over p of A[i, p] * float32(B[p, j])``; each B times S[j], where it is scaled. Cost facts: those of `fma`, and what it takes to widen each vector of B for
     each term, in the units that multiply: a bfloat16 once, an integer twice; where two share a byte and none is looked up,
-    shifting takes as much again every second time.
+    shifting takes as much again every second time. The sum of a block takes an access of C more.
     """
-    widenings = 1 if operand == BFLOAT16 else 3 if operand == INT4 and not _looks_up(isa) else 2
+    widenings = 1 if operand == BFLOAT16 else 3 if operand.bits and not _looks_up(isa) else 2
 
     def cycles(rows: int, vectors: int) -> tuple[float, float]:
         widened = widenings * vectors * isa.machine.tiles.widen_cycles
@@ -80,7 +88,16 @@ def microkernel(isa: Isa, operand: Operand) -> Microkernel:
 
     layout = replace(panels(isa.lanes("float32"), operand.terms, operand.terms), bits=operand.bits)
     name, dtypes = f"fma_{operand.name}_{isa.name}", ("float32", operand.dtype, "float32")
-    kernel = fma.declare_row_block(isa, name, dtypes, cycles, layout, fma.widths(isa))
+    kernel = fma.declare_row_block(
+        isa,
+        name,
+        dtypes,
+        cycles,
+        layout,
+        fma.widths(isa),
+        ascending=not operand.scaled,
+        scaled=operand.scaled,
+    )
     return kernel if operand == BFLOAT16 else replace(kernel, repeats=frozenset({"p"}))
 
 
@@ -99,6 +116,7 @@ def tiles(isa: Isa, operand: Operand, variant: Variant, shapes: Shapes) -> str:
 
     a, c     float32
     b        panels one vector of float32 wide: words ``[ceil(depth / terms)][lanes]``; its step is not read
+    s        float32, of scaled columns: the first one's
     """
     block = _BLOCKS[operand]
     blocks = (
@@ -107,7 +125,7 @@ def tiles(isa: Isa, operand: Operand, variant: Variant, shapes: Shapes) -> str:
     )
     functions = ["\n".join(one.lines()) for one in blocks]
     declared = declarations(isa, "float32")
-    if operand == INT4 and _looks_up(isa):
+    if operand.bits and _looks_up(isa):
         declared.add(f"declare <16 x float> @{_LOOKUP}(<16 x float>, <16 x i32>)")
     return "\n\n".join([*functions, "\n".join(sorted(declared))])
 
@@ -215,12 +233,15 @@ class _BFloat16(_WidenedBlock):
 
 class _Int8(_WidenedBlock):
     def opening(self) -> Generator[str, None, tuple[str, str]]:
-        """Prefetch B ahead of its use: in short panels where the next tile reads."""
-        tiles = self.isa.machine.tiles
         yield f"  %tile_bytes = mul i64 %b_panel, {self.vectors}"
+        yield from self.prefetch_distance()
+        return (yield from super().opening())
+
+    def prefetch_distance(self) -> Iterator[str]:
+        """Define ``%distance``, in bytes, by which B is asked for ahead of its use: in short panels where the next tile reads."""
+        tiles = self.isa.machine.tiles
         yield f"  %short = icmp ult i64 %tile_bytes, {SHORT}"
         yield f"  %distance = select i1 %short, i64 %tile_bytes, i64 {tiles.prefetch_bytes}"
-        return (yield from super().opening())
 
     def prefetch(self, address: str) -> Iterator[str]:
         """Prefetch the line that is read ``%distance`` bytes later."""
@@ -269,8 +290,78 @@ class _Int4(_Int8):
         return (yield from super().first(down))
 
 
+class _Scaled(_Int8):
+    """A tile whose turns each start from zero, and end with adding their sums, scaled, to C in memory."""
+
+    operands = "abs"
+
+    def opening(self) -> Generator[str, None, tuple[str, str]]:
+        _, depth = yield from super().opening()
+        yield "  br i1 %fresh, label %clear, label %cleared"
+        yield "clear:"
+        for r in range(self.rows):
+            row = yield from self.c_row(r)
+            for p in range(self.vectors):
+                yield from self.c_access(row, p, "zeroinitializer", "store")
+        yield "  br label %cleared"
+        yield "cleared:"
+        return "%cleared", depth
+
+    def prefetch_distance(self) -> Iterator[str]:
+        yield from super().prefetch_distance()
+        for n in range(self.variant.turns)[-1:]:
+            yield f"  %scale_distance = mul i64 %s_turn_step{n}, {TURNS}"
+
+    def resumed(self) -> Iterator[str]:
+        return iter(())
+
+    def started(self, before: str) -> Iterator[str]:
+        return self.zeros("start")
+
+    def turn_accumulators(self, end: str, latch: str) -> Iterator[str]:
+        return self.zeros("turn")
+
+    def zeros(self, stem: str) -> Iterator[str]:
+        """Define accumulators of that name as zero."""
+        for r, p in self.cells:
+            yield f"  %{stem}{r}_{p} = bitcast {self.v} zeroinitializer to {self.v}"
+
+    def closing(self, end: str) -> Generator[str, None, str]:
+        """Add the sums of a turn, times their scales, to C."""
+        first = "%s_turn" if self.variant.turns else "%s"
+        scales = []
+        for p in range(self.vectors):
+            address, scale, ahead = self.temp(), self.temp(), self.temp()
+            yield f"  {address} = getelementptr i8, ptr {first}, i64 {p * self.lanes * self.item}"
+            if p == self.vectors - 1:
+                yield self.masked_load(scale, address)
+            else:
+                yield f"  {scale} = load {self.v}, ptr {address}, align {self.item}"
+            if self.variant.turns:
+                yield f"  {ahead} = getelementptr i8, ptr {address}, i64 %scale_distance"
+                yield f"  call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 3, i32 1)"
+            scales.append(scale)
+        for r in range(self.rows):
+            row = yield from self.c_row(r)
+            for p, scale in enumerate(scales):
+                old, new = self.temp(), self.temp()
+                yield from self.c_access(row, p, old, "load")
+                yield from self.multiply_add(new, scale, f"%{end}{r}_{p}", old)
+                yield from self.c_access(row, p, new, "store")
+        return end
+
+    def finished(self, end: str) -> Iterator[str]:
+        return iter(())
+
+
+class _ScaledInt4(_Scaled, _Int4):
+    pass
+
+
 _BLOCKS: Mapping[Operand, Callable[..., _WidenedBlock]] = {
     BFLOAT16: _BFloat16,
-    INT8: _Int8,
     INT4: _Int4,
+    INT8: _Int8,
+    SCALED_INT4: _ScaledInt4,
+    SCALED_INT8: _Scaled,
 }

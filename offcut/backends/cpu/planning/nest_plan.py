@@ -4,35 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 
 from offcut import debug
 from offcut.backends.bounds_guards import insert_bounds_guards
-from offcut.backends.cpu.machine.isa import Host
+from offcut.backends.cpu.machine.isa import Host, Isa
 from offcut.backends.cpu.microkernels.available import families
+from offcut.backends.cpu.microkernels.family import Family
 from offcut.backends.cpu.planning.condition_placement import separate_conditions
 from offcut.backends.cpu.planning.cover_report import report_covers, vector_tile_notes
 from offcut.backends.cpu.planning.cpu_plan import CpuPlan
+from offcut.backends.cpu.planning.operand_layout import OperandChoice
 from offcut.backends.cpu.planning.padded_terms import PaddedTerms
 from offcut.backends.cpu.planning.policy import policy
 from offcut.backends.cpu.planning.predicted_seconds import seconds_of_choices
+from offcut.backends.cpu.planning.tile_sizes import Tiles
 from offcut.backends.cpu.planning.unit_binding import bind_units, with_thread_binds
-from offcut.backends.cpu.planning.variant_cost import variant_cost_model
 from offcut.backends.cpu.planning.vectorize import privatize
 from offcut.backends.options import Options
 from offcut.backends.raising import raise_to_computation
-from offcut.core.program import Program
-from offcut.describe.computation import Computation
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Expr, Var, real
+from offcut.core.program import For, Program, Store
+from offcut.costmodel import Inside, StatementPrices, shortened
+from offcut.costmodel.nests import over_rows
+from offcut.describe.computation import Computation, Stage
 from offcut.describe.source import source
 from offcut.errors import PartitionError
-from offcut.partition import Users, labelled
+from offcut.partition import (
+    Match,
+    Users,
+    labelled,
+)
 from offcut.polyhedral import BudgetExceeded, accesses_outside, pass_budget, request_budget
+from offcut.proof.normal_forms.condition_hoisting import unswitch
 from offcut.proof.normal_forms.narrowing import (
     narrow_terms,
     without_conditions,
     without_unread_elements,
 )
 from offcut.proof.normal_forms.unpacked_reads import read_unpacked
-from offcut.schedule import ANY_TREE, Nest, Schedule, Together, apply, parts_of
+from offcut.schedule import (
+    ANY_TREE,
+    Nest,
+    Schedule,
+    Together,
+    Way,
+    WayPrice,
+    apply,
+    nests_in,
+    parts_of,
+)
 
 
 def nest_schedule(computation: Computation, host: Host, options: Options) -> Schedule:
@@ -102,6 +124,8 @@ def plan_nests(
     if undecided:
         loops = insert_bounds_guards(loops)
         debug.passed("bounds", loops, applied.partition.loops)
+    switched, loops = loops, unswitch(loops)
+    unpadded = (*unpadded, *((switched,) if loops is not switched else ()))
     unseparated, (loops, notes) = loops, separate_conditions(loops, schedule)
     if loops is not unseparated:
         debug.passed("separate", loops, unseparated)
@@ -155,13 +179,9 @@ def plan_best_nests(computation: Computation, host: Host, options: Options) -> C
 
 def _covered_stages(parts: Sequence[Nest | Together]) -> frozenset[str]:
     """Return the stages whose nests a microkernel covers in some variant."""
-    stages: set[str] = set()
-    for part in parts:
-        if isinstance(part, Together):
-            stages |= _covered_stages(part.parts)
-        elif any(way.cover is not None for way in part.ways):
-            stages.add(part.stage)
-    return frozenset(stages)
+    return frozenset(
+        nest.stage for nest in nests_in(parts) if any(way.cover is not None for way in nest.ways)
+    )
 
 
 def computation_of(
@@ -187,3 +207,55 @@ def _added_last(computation: Computation, program: Program) -> str | None:
             name = lead.buffer.removesuffix("_sum")
             return f"the sum in {name} starts from a value, and reassociate=False"
     return None
+
+
+def variant_cost_model(families: Sequence[Family], isa: Isa, legible: bool = True) -> WayPrice:
+    """Return the price of a way, by the cost model of these cores.
+
+    legible  whether it is written as one would write it: somebody reads it, or code evaluates it
+    """
+    by_name = {family.microkernel.name: family for family in families}
+    costs_by_key: dict[object, Expr] = {}
+
+    def price(
+        computation: Computation,
+        group: Sequence[Stage],
+        found: Match | None,
+        way: Way,
+        prepacked: frozenset[str],
+    ) -> Expr:
+        if found is None:
+            stages = tuple(group)
+            if stages not in costs_by_key:
+                costs_by_key[stages] = reduce(
+                    _plus, (_plain_seconds(stage, isa) for stage in group)
+                )
+            return costs_by_key[stages]
+        packed, match = way.pack is not None, (found.microkernel.name, found.axes)
+        key = group[0], match, packed, way.splits, prepacked, computation.buffers
+        if key not in costs_by_key:
+            how = "panels" if found.by_columns.buffer in prepacked else "direct"
+            operand = OperandChoice(found, "packed" if packed else how)
+            tiles = Tiles(computation, by_name, isa.machine, 1)
+            seconds = tiles.seconds(group[0], operand, way)
+            costs_by_key[key] = shortened(seconds) if legible else seconds
+        return costs_by_key[key]
+
+    return price
+
+
+def _plain_seconds(stage: Stage, isa: Isa) -> Expr:
+    """Predicted seconds of a stage whose instances run as vectors, all lanes of them."""
+    axes, width = [axis.name for axis in stage.axes], isa.lanes("float32")
+    store = Store(stage.buffer, tuple(map(Var, axes)), stage.value, stage.reducer)
+    inner = stage.reduce_axes[-1].name if stage.reduce_axes else ""
+    lane = inner if inner and over_rows(store, inner) else axes[-1] if axes else None
+    width = 1 if lane is None else width
+    inside = Inside(lane, inner, frozenset((stage.buffer,)))
+    around = For(inner, ix.const(0), ix.const(1), (store,))
+    each = StatementPrices(isa.machine, width).each(store, inside, around)
+    return Binary("*", real(stage.instances), real(each / width / isa.machine.hertz))
+
+
+def _plus(a: Expr, b: Expr) -> Expr:
+    return Binary("+", a, b)

@@ -28,6 +28,7 @@ from offcut.partition import (
     all_matches,
     conversions,
     element_copy,
+    is_multiple,
     is_read_once,
     reading,
     with_value,
@@ -337,18 +338,28 @@ class OperandPlanner:
     def layout(self, lead: Stage, match: Match) -> Layout | None:
         """Return the panels of a constant that only this sum reads, at its depth and column themselves."""
         load, kernel = match.by_columns, match.microkernel
-        depth, columns = Var(match.depth), Var(match.columns or "")
-        rest = [part for part in load.index if part not in (depth, columns)]
-        plain = load.index.count(depth) == 1 and load.index.count(columns) == 1
-        if (
-            not is_read_once(self.computation, load.buffer)
-            or not plain
-            or any({match.depth, match.columns} & variables(r) for r in rest)
+        rows, columns = (
+            [at for at, part in enumerate(load.index) if name in variables(part)]
+            for name in (match.depth, match.columns)
+        )
+        if not (
+            is_read_once(self.computation, load.buffer)
+            and len(rows) == len(columns) == 1
+            and load.index[columns[0]] == Var(match.columns or "")
+            and self.begins_whole(lead, load.index[rows[0]], match)
         ):
             return None
-        layout = kernel.layout_on(load.index.index(depth), load.index.index(columns))
+        layout = kernel.layout_on(rows[0], columns[0])
         buffer = replace(self.computation.buffer(load.buffer), layout=layout)
         return None if buffer.narrow_refusal else layout
+
+    def begins_whole(self, lead: Stage, row: Expr, match: Match) -> bool:
+        """Return whether terms along the depth begin at a multiple of the rows that lie side by side, and end at one where others follow."""
+        first, multiple = ix.sub(row, Var(match.depth)), match.microkernel.multiple
+        if ix.literal_value(first) == 0:
+            return True
+        extent = next(a.extent for a in lead.reduce_axes if a.name == match.depth)
+        return is_multiple(first, multiple) and is_multiple(extent, multiple)
 
 
 def is_narrow(computation: Computation, match: Match, machine: Machine) -> bool:

@@ -23,7 +23,7 @@ from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, Var, loads, variables
 from offcut.costmodel import prune_dominated
-from offcut.describe.computation import Computation, Stage, StageAxis
+from offcut.describe.computation import Computation, Stage
 from offcut.partition import (
     BALANCE,
     GUARD,
@@ -31,21 +31,18 @@ from offcut.partition import (
     MASK,
     RESIDUE,
     AxisCut,
-    Block,
     Match,
-    Shared,
     Strategy,
     axis_named,
     factor_copies,
-    fused,
     reading_value,
-    with_shared,
 )
 from offcut.polyhedral import Facts, space_of
 from offcut.schedule import (
     ANY,
     At,
     KernelAxes,
+    Level,
     Nest,
     Order,
     Schedule,
@@ -57,13 +54,16 @@ from offcut.schedule import (
     beside,
     conversion_stagings,
     decisions_of,
+    fused,
     min_nest_block_bytes,
+    nests_in,
     pack_inside,
     pack_of,
     position_of,
     restaged,
     value_staging,
     whole_stagings,
+    with_shared,
 )
 
 CANDIDATES = (LADDER, BALANCE)
@@ -184,9 +184,9 @@ class _Planner:
                 self.decide(*conversion_stagings(self.given, stage, operands))
         # What fuses depends on what a microkernel computes, and axes that fuse are named alike.
         limits = [self.limit(k, group[0]) for k, group in enumerate(self.given.groups)]
-        shared = fused(self.given, limits)
-        self.hold(with_shared(self.given, shared))
-        nests = [self.nest(part, ()) for part in shared.parts]
+        parts = fused(self.given, limits)
+        self.hold(with_shared(self.given, parts))
+        nests = [self.nest(part, ()) for part in parts]
         sums = frozenset(
             (group[0].buffer, axis.name)
             for group in self.given.groups
@@ -208,19 +208,16 @@ class _Planner:
                 self.decide(*(value_staging(stage, factor) for factor in factors))
                 return
 
-    def nest(self, part: int | Shared, around: tuple[StageAxis, ...]) -> Nest | Together:
-        """Return the ways of a group, or of the groups in shared loops."""
-        if isinstance(part, int):
-            ways = self.group(part, tuple(axis.name for axis in around))
-            return Nest(self.given.groups[part][0].buffer, tuple(ways))
+    def nest(self, part: Nest | Together, around: tuple[str, ...]) -> Nest | Together:
+        """Return a nest with its ways, or the nests in shared loops with theirs, in loops over the axes `around`."""
+        if isinstance(part, Nest):
+            position = position_of(self.given, part.stage)
+            return replace(part, ways=tuple(self.group(position, around)))
         inside = (*around, *part.axes)
-        names = tuple(axis.name for axis in part.axes)
         nests = tuple(self.nest(inner, inside) for inner in part.parts)
-        return Together(names, nests, self.block(part, nests, inside))
+        return replace(part, parts=nests, block=self.block(nests, inside))
 
-    def block(
-        self, part: Shared, nests: Sequence[Nest | Together], axes: Sequence[StageAxis]
-    ) -> Block | None:
+    def block(self, nests: Sequence[Nest | Together], axes: tuple[str, ...]) -> Level | None:
         """Iterations that loops around sums over memory run part by part: a sum ends in a chain of a few lanes, which
         those of other iterations hide. None where microkernels or further loops are inside, or where no size has room for them.
 
@@ -230,12 +227,14 @@ class _Planner:
         plain = all(
             isinstance(nest, Nest) and all(way.cover is None for way in nest.ways) for nest in nests
         )
-        sums = any(is_row_reduction(self.given.groups[position][0]) for position in part.groups)
+        positions = (position_of(self.given, nest.stage) for nest in nests_in(nests))
+        sums = any(is_row_reduction(self.given.groups[position][0]) for position in positions)
         if not plain or not sums or sizes.block < 2:
             return None
-        block = Block(sizes.block, int(sizes.block_share * self.machine.memory[0].bytes))
-        together = Together(tuple(axis.name for axis in axes), tuple(nests), block)
-        return block if min_nest_block_bytes(self.given, together) <= block.room else None
+        room = int(sizes.block_share * self.machine.memory[0].bytes)
+        block = Level(sizes.block, room=room)
+        together = Together(axes, tuple(nests), block)
+        return block if min_nest_block_bytes(self.given, together) <= room else None
 
     def limit(self, position: int, lead: Stage) -> int:
         """Return how many of a group's first axes may be loops that it shares with other groups.

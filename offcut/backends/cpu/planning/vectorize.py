@@ -63,7 +63,7 @@ from offcut.polyhedral import (
     carried_by,
     try_isl,
 )
-from offcut.polyhedral.units.privatization import begins_with_store
+from offcut.polyhedral.units.independence import begins_with_store
 from offcut.schedule import EVERY, Binds
 
 MOST_STORES = 32  # in a nest of which isl is asked, in pairs, whether it may run as lanes

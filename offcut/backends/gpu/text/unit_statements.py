@@ -28,8 +28,7 @@ from offcut.core.program import (
     Token,
     walk,
 )
-from offcut.core.text.c_expressions import CExpressions
-from offcut.core.text.c_statements import CStatements, braces
+from offcut.core.text.c_expressions import CExpressions, CStatements, braces
 from offcut.core.text.printer import format_head
 
 LANES = 32

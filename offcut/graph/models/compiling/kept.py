@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context, copy_context
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from offcut.backends.host import cache
 from offcut.backends.target import Target
 from offcut.core.records_path import records_fingerprint
 from offcut.core.unpickle import DataUnpickler
-from offcut.describe.request import Array, give_back
+from offcut.describe.request import Array, Recalled, give_back, own, settled
 from offcut.errors import DescribeError
 from offcut.graph.graph import Bound
 from offcut.graph.models.compiling.ahead import processes
@@ -164,3 +165,65 @@ def _is_finite(array: Array) -> bool:
         total = array.sum(dtype=np.float64 if array.itemsize > 4 else np.float32)
     give_back(array)
     return bool(np.isfinite(total))
+
+
+def from_kernels(
+    arrays: Mapping[str, Array], steps: Sequence[Step], read: Collection[str]
+) -> Recalled:
+    """The constants of a graph: those that no kernel has as they are, and those that steps read by address, are held.
+
+    read  the names of the latter
+    """
+    again = dict[str, partial[Array]]()
+    for step in steps:
+        for name, own_name, order in step.constants:
+            if name not in read:
+                again.setdefault(
+                    name, partial(_of_kernel, step, own_name, order, arrays[name].shape)
+                )
+    held = {name: settled(array) for name, array in arrays.items() if name not in again}
+    return Recalled(held, again)
+
+
+def _of_kernel(step: Step, name: str, order: Sequence[int], shape: Sequence[int]) -> Array:
+    """An array whose axes, in an order and some joined, are a kernel's constant."""
+    found = step.kernel.constants[name].reshape([shape[axis] for axis in order])
+    return own(found.transpose(np.argsort(order)))
+
+
+def from_later(
+    before: Mapping[str, Array], after: Mapping[str, Array], found: Recalled
+) -> Recalled:
+    """The constants of a graph before passes: views of those after them are made of these, others are held.
+
+    after  the arrays of the graph after the passes; found: the same, from kernels
+    """
+    places = {array.__array_interface__["data"][0]: name for name, array in after.items()}
+    again, held = dict[str, partial[Array]](), dict[str, Array]()
+    for name, array in before.items():
+        later = places.get(array.__array_interface__["data"][0], "")
+        order = _order(array, after[later]) if later else None
+        if order is None:
+            held[name] = settled(array)
+        else:
+            again[name] = partial(_turned, found, later, order)
+    return Recalled(held, again)
+
+
+def _turned(found: Recalled, name: str, order: Sequence[int]) -> Array:
+    return own(found[name].transpose(order))
+
+
+def _order(array: Array, other: Array) -> tuple[int, ...] | None:
+    """The axes of `other` in the order in which they are those of `array`, all of the same memory; None where they are not."""
+    if array.dtype != other.dtype or array.ndim != other.ndim:
+        return None
+    left, order = list(range(other.ndim)), list[int]()
+    for extent, step in zip(array.shape, array.strides, strict=True):
+        same = (x for x in left if other.shape[x] == extent and other.strides[x] == step)
+        axis = next(same, None)
+        if axis is None:
+            return None
+        left.remove(axis)
+        order.append(axis)
+    return tuple(order)

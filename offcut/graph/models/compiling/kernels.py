@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 from offcut.core.expr import Expr
 from offcut.core.program import Size
@@ -15,7 +17,6 @@ from offcut.graph.fusion.folding import scaled
 from offcut.graph.graph import Node, Value, renamed
 from offcut.graph.models.compiling.ahead import Ahead, Compilation
 from offcut.graph.models.compiling.batch_strides import batch_strides
-from offcut.graph.models.compiling.node_errors import of_node, with_names
 from offcut.graph.models.compiling.region_steps import Call, Held, RegionSteps, holding
 from offcut.graph.models.compiling.split import (
     TargetKernel,
@@ -280,3 +281,28 @@ def _joined(
         strides.append(place.strides[long[-1]] if long else ONE)
         at += count
     return tuple(shape), tuple(strides)
+
+
+Error = TypeVar("Error", bound=OffcutError)
+
+
+def of_node(
+    error: Error, name: str, operators: Sequence[str], names: Mapping[str, str] | None = None
+) -> Error:
+    """Return an error of a kernel as one of the node that it computes.
+
+    name, operators  of the node
+    names            what the graph calls the values of the kernel
+    """
+    refused, at, because, *help = (
+        with_names(text, names or {})
+        for text in (error.refused, error.at, error.because, *error.help)
+    )
+    node = f"{name}: {' '.join(operators)}"
+    at = node if at in ("", name) else f"{node}, {at}"
+    return type(error)(error.op, refused, at=at, because=because, help=tuple(help))
+
+
+def with_names(text: str, names: Mapping[str, str]) -> str:
+    """Return a text in which values have the names that the graph has for them."""
+    return re.sub(r"\b[A-Za-z_]\w*", lambda word: names.get(word[0], word[0]), text)

@@ -11,7 +11,7 @@ from offcut.backends.checked_results import check_result
 from offcut.backends.memory import HOST, Memory
 from offcut.backends.target import Target
 from offcut.errors import DescribeError, OffcutError
-from offcut.graph.sizes.typical import typical_sizes
+from offcut.graph.sizes.numbers import typical_sizes
 from offcut.kernel import Kernel
 
 Targets: TypeAlias = str | Target | Sequence[str | Target]

@@ -17,10 +17,9 @@ from offcut.core.expr import Expr
 from offcut.core.index import literal_value
 from offcut.core.program import Kind, Program, Size
 from offcut.describe.computation import computation
-from offcut.describe.reads import tensors_of
 from offcut.describe.request import Array, own
 from offcut.describe.source import source
-from offcut.describe.tensor import Tensor
+from offcut.describe.tensor import Tensor, tensors_of
 from offcut.graph.describing import Description, Dims, typed
 from offcut.graph.fusion.folding import with_folded_factors
 from offcut.graph.fusion.minimal import Assumed, MagnitudeLimit, with_fewer_products

@@ -6,13 +6,22 @@ Blocks are kept for later calls. A device grants more than is asked for, so that
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from offcut.backends.host import arrays as host
 from offcut.backends.host.call import NO_MEMORY
 from offcut.backends.memory import Block, Memory
+from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.describe.request import Array
-from offcut.errors import CallError
+from offcut.errors import CallError, InternalError
+from offcut.graph.graph import Value
+from offcut.graph.models.step import Operand
+from offcut.graph.placing.places import ONE, ZERO, Place
+from offcut.graph.sizes import extents
 
 SLOT = 256
 """Bytes of which the address of an input or a result in a block is a multiple."""
@@ -109,3 +118,136 @@ def held(memory: Memory, array: Array) -> Block:
     memory.write(block.address, address, array.nbytes)
     memory.wait()
     return block
+
+
+def check_constant(value: Value, array: Array) -> None:
+    """Check that an array is what kernels read by its address."""
+    shape = tuple(map(extents.Numbers({}), value.shape))
+    lies = array.flags.c_contiguous and array.flags.aligned
+    if not lies or (array.shape, array.dtype) != (shape, numpy_dtype(value.dtype)):
+        raise InternalError(
+            f"{value.name}: kernels read {value.dtype}{shape}, and it is {array.dtype}{array.shape}"
+        )
+
+
+def fresh_outputs(
+    outputs: Sequence[str],
+    places: Mapping[str, Place],
+    computed: set[str],
+    values: Mapping[str, Any],
+    orders: Mapping[str, tuple[int, ...]],
+) -> dict[str, str]:
+    """Return the outputs whose memory a call allocates, as what they hand out, and the values that are computed there.
+
+    orders  of the axes of outputs that are asked for: what lies otherwise is copied
+    """
+    fresh: dict[str, str] = {}
+    for output in outputs:
+        place = places[output]
+        whole = extents.product(place.shape) == extents.product(values[place.root].shape)
+        dense = place.offset == ZERO and _permutes(place)
+        dense = dense and (output not in orders or place.lies(orders[output]))
+        if whole and dense and place.root in computed and place.root not in fresh.values():
+            fresh[output] = place.root
+    return fresh
+
+
+def output_operand(output: str, place: Place, of: Value) -> Operand:
+    """Return an output of a graph as an array of its root's memory."""
+    return Operand(output, place.root, of.dtype, place.offset, place.shape, place.strides)
+
+
+def _permutes(place: Place) -> bool:
+    """Return whether no element is there twice: no axis is repeated."""
+    return all(s != ZERO or e == ONE for e, s in zip(place.shape, place.strides, strict=True))
+
+
+class Lent(NamedTuple):
+    """The memory of an input, its elements side by side.
+
+    kind   of array: numpy, torch, or another package
+    is_there  whether it lies in the memory of the model's device
+    owner  keeps the memory alive: the array, or a view of it where that had to be looked at closely
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    dtype: str
+    kind: str
+    owner: object
+    is_there: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Return how many bytes there are."""
+        count = ITEM_BYTES[self.dtype]
+        for extent in self.shape:
+            count *= extent
+        return count
+
+
+def lend(array: Any, number: int, inputs: Sequence[Value], op: str, memory: Memory) -> Lent:
+    """Return the memory of an input; of a copy where its elements do not lie side by side.
+
+    number  of the input, of which there should be one in `inputs`
+    op      who asks; memory: that the model's values lie in
+
+    Raises CallError for what is no array.
+    """
+    plain = host.contiguous_info(array)
+    if plain is not None:
+        return Lent(*plain, "numpy" if type(array) is np.ndarray else "torch", array)
+    at = inputs[number].name if number < len(inputs) else f"argument {number + 1}"
+    there = memory.view_of(array, at, op)
+    if there is not None:
+        return Lent(there.address, there.shape, there.dtype, there.kind, there, is_there=True)
+    if not hasattr(array, "__dlpack__"):
+        array = np.asarray(array)
+    view = host.view(array, at, op=op)
+    step, whole = 1, view.fits
+    for extent, stride in zip(reversed(view.shape), reversed(view.strides), strict=True):
+        whole = whole and (extent == 1 or stride == step)
+        step *= extent
+    kind = view.kind
+    if not whole and step != 0:
+        copy = np.array(host.window(view), numpy_dtype(view.dtype), order="C")
+        view = host.view(copy, at, op=op)
+    return Lent(view.address, view.shape, view.dtype, kind, view)
+
+
+def stream_of(memory: Memory, lent: Sequence[Lent], op: str) -> int:
+    """Return the stream of a call: that of the packages whose arrays lie in the memory of the device; 0 if there are none.
+
+    Raises CallError for packages that work on several streams.
+    """
+    streams = {memory.stream_of(one.kind): one.kind for one in lent if one.is_there}
+    if len(streams) > 1:
+        raise CallError(
+            op,
+            "cannot run on several streams",
+            because=f"{' and '.join(streams.values())} work on other streams than each other",
+            help=("one current stream for all packages",),
+        )
+    return next(iter(streams), 0)
+
+
+def empty_there(
+    memory: Memory,
+    kind: str,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...] | None,
+    dtype: str,
+    op: str,
+) -> tuple[Any, int]:
+    """Return an uninitialised result in the memory of a device, and its address.
+
+    strides  in elements, of elements side by side in another order of the axes; None: row by row
+
+    Raises CallError for a package that allocates none there.
+    """
+    if strides is None:
+        return memory.empty(kind, shape, dtype, op)
+    order = sorted(range(len(shape)), key=lambda axis: -strides[axis])
+    array, address = memory.empty(kind, tuple(shape[axis] for axis in order), dtype, op)
+    back = [order.index(axis) for axis in range(len(shape))]
+    return (array.permute(back) if kind == "torch" else array.transpose(back)), address

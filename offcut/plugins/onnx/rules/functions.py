@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from offcut.core.dtypes import FLOATS
-from offcut.graph import Ref
+from offcut.graph import Ref, special
 from offcut.graph.composed import Make
-from offcut.graph.special import inverses
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import Operator
@@ -27,7 +26,7 @@ def _in_double(formula: Callable[[Make, Ref], Ref]) -> Operator:
 
 
 def _arctangent(g: Context, call: Call) -> Results:
-    return inverses.arctangent(g.op, g.ref(call[0]))
+    return special.arctangent(g.op, g.ref(call[0]))
 
 
 def _half(op: str, make: Make, x: Ref) -> Ref:
@@ -37,7 +36,7 @@ def _half(op: str, make: Make, x: Ref) -> Ref:
 
 
 def _hyperbolic_sine(make: Make, x: Ref) -> Ref:
-    return inverses.odd(make, x, _half("subtract", make, make("absolute", x)))
+    return special.odd(make, x, _half("subtract", make, make("absolute", x)))
 
 
 def _tangent(make: Make, x: Ref) -> Ref:
@@ -45,12 +44,12 @@ def _tangent(make: Make, x: Ref) -> Ref:
 
 
 FUNCTIONS: Mapping[str, Operator] = {
-    "Acos": _in_double(inverses.arccosine),
-    "Acosh": _in_double(inverses.area_cosine),
-    "Asin": _in_double(inverses.arcsine),
-    "Asinh": _in_double(inverses.area_sine),
+    "Acos": _in_double(special.arccosine),
+    "Acosh": _in_double(special.area_cosine),
+    "Asin": _in_double(special.arcsine),
+    "Asinh": _in_double(special.area_sine),
     "Atan": _arctangent,
-    "Atanh": _in_double(inverses.area_tangent),
+    "Atanh": _in_double(special.area_tangent),
     "Cosh": _in_double(partial(_half, "add")),
     "Sinh": _in_double(_hyperbolic_sine),
     "Tan": _in_double(_tangent),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results
-from offcut.plugins.onnx.rules.elementwise import Operator
+from offcut.plugins.onnx.rules.elementwise import Operator, scalar
+from offcut.plugins.onnx.rules.reductions import reduced
 from offcut.plugins.onnx.rules.shapes import unsqueezed
+from offcut.plugins.onnx.tables.quantization import dequantized, quantize_dynamically
 
 FUNCTIONS = {"sigmoid": "sigmoid", "tanh": "tanh", "relu": "relu"}
 
@@ -81,21 +83,26 @@ def _layer(
     functions: Sequence[str],
     step: Callable[[Context, Cell, Call], tuple[Operand, ...]],
     memory: bool = False,
+    of_bytes: bool = False,
 ) -> Operator:
     """A layer of one direction or two.
 
-    memory  whether it keeps a second state
+    memory    whether it keeps a second state
+    of_bytes  whether weights are of 8 bits, (directions, columns, gates * hidden), with scales and zero points: the input is quantized as
+              a whole and the state at each step, by their least and their greatest element, as onnxruntime does. Source: onnxruntime,
+              docs/ContribOperators.md
     """
 
     def rule(g: Context, call: Call) -> Results:
         x, w, r, b, lengths = call[0], call[1], call[2], call.input(3), call.input(4)
+        x = _quantized_input(g, x) if of_bytes else x
         call.overlook("hidden_size", "output_sequence")
         if call.get("input_forget", 0):
             raise Refused("input_forget=1", "input_forget=0")
         if call.get("activation_alpha") or call.get("activation_beta"):
             raise Refused("activations with parameters", "Sigmoid, Tanh or Relu")
         turned = bool(call.get("layout", 0))
-        hidden = g.whole(g.shape(r)[2], "the hidden size")
+        hidden = g.whole(g.shape(r)[1 if of_bytes else 2], "the hidden size")
         kinds = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
         directions = kinds[call.get("direction", "forward")]
         names = call.get("activations") or list(functions) * len(directions)
@@ -113,11 +120,17 @@ def _layer(
                 "reverse": back or None,
                 "peepholes": None if not memory or call.input(7) is None else _row(g, call[7], n),
             }
+            if of_bytes:
+                own_w = dequantized(g, *_byte_weights(g, call, n, 1, 8), 0)
+                own_r, more = _byte_state(g, call, n)
+                options |= more
+            else:
+                own_w, own_r = _row(g, w, n), _row(g, r, n)
             cell = Cell(
                 x,
                 turned,
-                _row(g, w, n),
-                _row(g, r, n),
+                own_w,
+                own_r,
                 None if bias is None else (g.slice(bias, 0, 0, size), g.slice(bias, 0, size, 2 * size)),
                 states,
                 hidden,
@@ -164,35 +177,39 @@ def _results(g: Context, runs: Sequence[tuple[Operand, ...]], turned: bool) -> R
     return (g.transpose(sequence, [2, 0, 1, 3]), *(g.transpose(one, [1, 0, 2]) for one in last))
 
 
-def dynamic_lstm(g: Context, call: Call) -> Results:
-    """Return the results of an LSTM of weights in 8 bits, (directions, inputs, 4 * hidden), with a scale and a zero point of each direction or gate row.
+def _quantized_input(g: Context, x: Operand) -> Operand:
+    """Return the floats that the input stands for once it is quantized as a whole, by its least and its greatest element."""
+    data, scale, zero = quantize_dynamically(g, x)
+    return dequantized(g, data, scale, zero, 0)
 
-    Weights are the floats that they stand for. What they multiply is not rounded to 8 bits, as onnxruntime does at each step.
 
-    Source: onnxruntime, docs/ContribOperators.md.
+def _byte_weights(
+    g: Context, call: Call, n: int, place: int, beside: int
+) -> tuple[Operand, Operand, Operand | None]:
+    """Return the weights of a direction, gates one after the other, (gates * hidden, columns), their scale and their zero point.
+
+    beside  the place of the scale among the inputs, before that of the zero point; each is one number, or one for each row
     """
-    weights = [_widened(g, call, place, 8 + 2 * n) for n, place in enumerate((1, 2))]
-    inputs = (call[0], *weights, *(call.input(place) for place in range(3, 8)))
-    return RECURRENT["LSTM"](g, replace(call, op="LSTM", inputs=inputs, version=14))
+    zero = call.input(beside + 1)
+    weights = g.transpose(_row(g, call[place], n), [1, 0])
+    return weights, _row(g, call[beside], n), None if zero is None else _row(g, zero, n)
 
 
-def _widened(g: Context, call: Call, place: int, beside: int) -> Operand:
-    """Return weights as floats, (directions, rows, columns) as those of LSTM lie; their scale and zero point are inputs from `beside` on."""
-    x, scale, zero = call[place], call[beside], call.input(beside + 1)
-
-    def along(parameter: Operand) -> Operand:
-        """Return a parameter of a direction, or of each row of one, so that it is broadcast."""
-        count = g.rank(parameter)
-        return (
-            g.reshape(parameter, (*g.shape(parameter), *[1] * (3 - count)))
-            if count < 2
-            else (unsqueezed(g, parameter, [1]))
-        )
-
-    real = g.cast(x, "float32")
-    if zero is not None:
-        real = g.binary("subtract", real, g.cast(along(zero), "float32"))
-    return g.transpose(g.binary("multiply", real, along(scale)), [0, 2, 1])
+def _byte_state(g: Context, call: Call, n: int) -> tuple[Operand, dict[str, Operand | None]]:
+    """Return the weights of the state in int8, and the options that say what they stand for."""
+    r, scale, zero = _byte_weights(g, call, n, 2, 10)
+    rows = g.shape(r)[:1]
+    point = None
+    if zero is not None and not g.is_zero(zero):
+        point = g.broadcast(g.cast(zero, "int32"), rows)
+    if g.dtype(r) == "uint8":
+        r = g.cast(scalar(g, "subtract", g.cast(r, "int32"), 128), "int8")
+        point = g.full(rows, -128, "int32") if point is None else scalar(g, "subtract", point, 128)
+    sums = reduced(g, "sum", g.cast(r, "int32"), [1], False)
+    if point is not None:
+        columns = g.whole(g.shape(r)[1], "the hidden size")
+        sums = g.binary("subtract", sums, scalar(g, "multiply", point, columns))
+    return r, {"scale": g.broadcast(scale, rows), "sums": sums, "zero": point}
 
 
 RECURRENT: Mapping[str, Operator] = {
@@ -200,3 +217,6 @@ RECURRENT: Mapping[str, Operator] = {
     "LSTM": _layer(4, ("Sigmoid", "Tanh", "Tanh"), _lstm, memory=True),
     "RNN": _layer(1, ("Tanh",), _simple),
 }
+
+dynamic_lstm: Operator = _layer(4, ("Sigmoid", "Tanh", "Tanh"), _lstm, memory=True, of_bytes=True)
+"""``DynamicQuantizeLSTM`` of onnxruntime."""

@@ -24,7 +24,7 @@ from offcut.plugins.onnx.rules.shapes import SHAPES
 from offcut.plugins.onnx.tables.quantization import (
     QUANTIZATION,
     dequantized,
-    dynamically,
+    quantize_dynamically,
     quantized,
     scale_of_sums,
 )
@@ -105,9 +105,7 @@ def _to_float(g: Context, call: Call) -> Results:
 
 def _dynamic_matmul(g: Context, call: Call) -> Results:
     """The same, of floats that are quantized before."""
-    found = dynamically(g, replace(call, inputs=(call[0],)))
-    assert isinstance(found, tuple)
-    a, scale, zero = found
+    a, scale, zero = quantize_dynamically(g, call[0])
     given = (a, call[1], scale, call[2], zero, call.input(3), call.input(4))
     return _to_float(g, replace(call, inputs=given, read=set()))
 
@@ -125,8 +123,8 @@ def _matmul(g: Context, call: Call) -> Results:
 def _of_bits(g: Context, call: Call) -> Results:
     """``a @ b`` where b is (columns, blocks, bytes) of 4 or 8 bits, with a scale and a zero point for each block.
 
-    Weights are integers of a byte, which products widen in registers, two of 4 bits from each byte: a sum for each block, scaled, and the
-    sum of these.
+    Weights are integers of a byte, which products widen in registers, two of 4 bits from each byte. Zero points are taken from the
+    sums of the blocks of a.
     """
     bits, block = call.get("bits", 4), call.get("block_size")
     inner, columns = call.get("K"), call.get("N")
@@ -161,16 +159,14 @@ def _of_bits(g: Context, call: Call) -> Results:
     rows = g.reshape(x, (product(lead), inner))
     if blocks * block != inner:
         rows = g.op("pad", rows, (0, 0), (0, blocks * block - inner))
-    parts = g.transpose(g.reshape(rows, (product(lead), blocks, block)), (1, 0, 2))
-    sums: Operand = g.op("matmul", parts, signed)
+    scale = np.ascontiguousarray(scale, np.float32)
+    terms = Known(signed.array.reshape(-1, columns), "int8")
+    made: Operand = g.op("dense_blockwise", rows, terms, Known(scale, "float32"))
     if np.any(start != middle):
-        apart = Known((middle - start).astype(np.float32).reshape(blocks, 1, columns), "float32")
-        totals = reduced(g, "sum", parts, [2], True)
-        sums = g.binary("add", sums, g.binary("multiply", totals, apart))
-    scaled = g.binary("multiply", sums, Known(scale.astype(np.float32)[:, None], "float32"))
-    return _added(
-        g, g.reshape(reduced(g, "sum", scaled, [0], False), (*lead, columns)), call.input(5)
-    )
+        apart = Known((middle - start).astype(np.float32) * scale, "float32")
+        totals = reduced(g, "sum", g.reshape(rows, (product(lead), blocks, block)), [2], False)
+        made = g.binary("add", made, g.op("dense", totals, apart))
+    return _added(g, g.reshape(made, (*lead, columns)), call.input(5))
 
 
 def _unpacked(array: Any, bits: int) -> Any:

@@ -10,8 +10,7 @@ from offcut.core.dtypes import HALVES, INTEGERS, ITEM_BYTES
 from offcut.core.expr import Expr
 from offcut.core.function import Function
 from offcut.core.function_table import FUNCTIONS
-from offcut.graph import Ref
-from offcut.graph.special import gamma, inverses, tails
+from offcut.graph import Ref, special
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import same, takes, takes_prim
 from offcut.plugins.torch.translation import Translation
@@ -80,7 +79,7 @@ def sinh(t: Translation, x: Ref) -> Any:
     found = t.node(
         "multiply", t.node("add", power, t.node("where", infinite(t, power), 1.0, rest)), 0.5
     )
-    return inverses.odd(t.node, t.as_result(x), found)
+    return special.odd(t.node, t.as_result(x), found)
 
 
 @takes("tan")
@@ -102,18 +101,18 @@ def _in_double(formula: Callable[..., Ref]) -> Any:
 
 
 for _theirs, _formula in (
-    *(("acos", inverses.arccosine), ("asin", inverses.arcsine)),
-    *(("acosh", inverses.area_cosine), ("asinh", inverses.area_sine)),
-    ("atanh", inverses.area_tangent),
-    *(("erfc", tails.complementary_error), ("special_erfcx", tails.scaled_complementary_error)),
-    *(("lgamma", gamma.log_gamma), ("digamma", gamma.digamma)),
+    *(("acos", special.arccosine), ("asin", special.arcsine)),
+    *(("acosh", special.area_cosine), ("asinh", special.area_sine)),
+    ("atanh", special.area_tangent),
+    *(("erfc", special.complementary_error), ("special_erfcx", special.scaled_complementary_error)),
+    *(("lgamma", special.log_gamma), ("digamma", special.digamma)),
 ):
     takes(_theirs)(_in_double(_formula))
 
 
 @takes("atan")
 def atan(t: Translation, x: Ref) -> Any:
-    return inverses.arctangent(t.node, t.as_result(x))
+    return special.arctangent(t.node, t.as_result(x))
 
 
 @takes("exp2")
@@ -125,7 +124,7 @@ def exp2(t: Translation, x: Ref) -> Any:
 def signbit(t: Translation, x: Ref) -> Any:
     if "float" not in t.dtype(x):
         return t.node("less", t.cast(x, "int32") if t.dtype(x) == "bool" else x, 0)
-    return inverses.is_negative(t.node, x)
+    return special.is_negative(t.node, x)
 
 
 @takes("round.decimals")

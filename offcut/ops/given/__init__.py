@@ -1,1 +1,0 @@
-"""What operators ask of what they are given, and the names of what they give."""

@@ -1,0 +1,172 @@
+"""Nests as decisions: what `nests_of` reads, in the order of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from offcut.describe.computation import Names
+from offcut.partition import LADDER, AxisCut
+from offcut.schedule.decisions import (
+    VECTORS,
+    Alternative,
+    At,
+    Choose,
+    Cover,
+    Level,
+    Order,
+    Primitive,
+    Schedule,
+    Split,
+    Staging,
+    Step,
+    each_decision,
+    split_names,
+)
+from offcut.schedule.nests import KERNEL_AXES, Nest, Together, Way
+
+
+def decisions_of(
+    parts: Sequence[Nest | Together], sums: frozenset[tuple[str, str]] = frozenset()
+) -> tuple[Step, ...]:
+    """Return the decisions that `nests_of` reads as these nests.
+
+    sums  (stage, axis) of those whose iterations are the terms of a sum: their tiles run inside of others
+    """
+    steps: list[Step] = []
+    places: list[Step] = []
+
+    def visit(part: Nest | Together, shared: Sequence[tuple[str, Level | None]]) -> str:
+        if isinstance(part, Nest):
+            steps.extend(_nest_steps(part, tuple(shared), sums))
+            return part.stage
+        own = (*((axis, None) for axis in part.axes[:-1]), (part.axes[-1], part.block))
+        *others, last = part.parts
+        inside = [visit(other, ()) for other in others]
+        reader = visit(last, (*shared, *own))
+        places.extend(At(stage, reader, _shared_name(*own[-1])) for stage in inside)
+        return reader
+
+    for part in parts:
+        visit(_alone(part), ())
+    return (*steps, *places)
+
+
+def _alone(part: Nest | Together) -> Nest | Together:
+    """Return nests, loops that one of them shares with no other as its own."""
+    if isinstance(part, Nest):
+        return part
+    parts = tuple(map(_alone, part.parts))
+    if len(parts) > 1:
+        return replace(part, parts=parts)
+    (only,) = parts
+    if isinstance(only, Together):
+        return replace(only, axes=(*part.axes, *only.axes))
+    return replace(only, ways=tuple(in_loops(way, part.axes) for way in only.ways))
+
+
+def in_loops(way: Way, loops: tuple[str, ...]) -> Way:
+    """Return `way` in further plain loops, which run around what it packs, too."""
+    if not loops:
+        return way
+    pack = way.pack
+    if pack is not None and not pack.at:
+        pack = replace(pack, loops=(*loops, *pack.loops))
+    return replace(way, loops=(*loops, *way.loops), pack=pack)
+
+
+def _shared_name(axis: str, block: Level | None) -> str:
+    return axis if block is None else f"{axis}_block"
+
+
+@lru_cache(1 << 15)
+def _nest_steps(
+    nest: Nest, shared: tuple[tuple[str, Level | None], ...], sums: frozenset[tuple[str, str]]
+) -> tuple[Step, ...]:
+    stage, steps = nest.stage, list[Step]()
+    for axis, block in shared:
+        if block is not None:
+            names = _shared_name(axis, block), f"{axis}_in"
+            steps.append(Split(stage, axis, (block,), names))
+    if shared:
+        steps.append(Order(stage, tuple(_shared_name(*one) for one in shared)))
+    summed = frozenset(axis for of, axis in sums if of == stage)
+    if len(nest.ways) == 1 and nest.ways[0].cost is None:
+        return (*steps, *_way_steps(stage, nest.ways[0], summed))
+    options = (
+        Alternative(way.label, way.cost, tuple(_way_steps(stage, way, summed))) for way in nest.ways
+    )
+    return (*steps, Choose(tuple(options)))
+
+
+def _way_steps(stage: str, way: Way, sums: frozenset[str]) -> Iterator[Primitive]:
+    way, pack = way.plain, way.pack
+    if pack is not None:
+        yield Staging("read", pack.buffer, pack.name, (stage,), layout=pack.layout)
+        yield from loop_steps(pack.name, pack.splits, pack.loops, (), sums, {})
+        if pack.at:
+            yield At(pack.name, stage, pack.at)
+    inside: dict[str, str] = {}
+    yield from loop_steps(stage, way.splits, way.loops, way.inner, sums, inside)
+    if way.depth is not None:
+        axis, windows = way.depth
+        yield At(stage, stage, f"{axis}_tile" if axis in inside else axis, depth=windows)
+    at = next((inside[cut.axis] for cut in way.splits if cut.axis not in sums), "")
+    if way.cover is None:
+        yield Cover(stage, at, VECTORS)
+        return
+    along = zip(KERNEL_AXES, (way.cover.rows, way.cover.columns, way.cover.depth), strict=True)
+    axes = tuple((name, inside.get(axis, axis)) for name, axis in along if axis)
+    yield Cover(stage, at, way.cover.microkernel, axes)
+
+
+def loop_steps(
+    stage: str,
+    splits: Sequence[AxisCut],
+    outer: Sequence[str],
+    inner: Sequence[str],
+    sums: frozenset[str],
+    inside: dict[str, str],
+) -> Iterator[Primitive]:
+    """Yield the splits of a stage and the order of its loops; what the loops in its tiles are called goes to `inside`."""
+    names = Names([*outer, *inner, *(cut.axis for cut in splits)])
+    groups, tiles = list[str](), list[str]()
+    before: AxisCut | None = None
+    for cut in splits:
+        own = tuple(map(names.fresh, split_names(cut.axis, 1 if cut.group is None else 2)))
+        by = None if before is None or not cut.by_height else inside[before.axis]
+        last = Level(cut.tile, cut.strategy, cut.heights, by, cut.by_height)
+        group = () if cut.group is None else (Level(cut.group, LADDER),)
+        yield Split(stage, cut.axis, (*group, last), own)
+        inside[cut.axis] = own[-1]
+        if cut.axis not in sums:
+            before = cut
+            groups += own[:-2]
+            tiles.append(own[-2])
+    shown = [inside[cut.axis] for cut in splits if cut.axis not in sums]
+    loops = (*outer, *groups, *inner, *tiles, *shown)
+    if loops:
+        yield Order(stage, loops)
+
+
+def with_parts(schedule: Schedule, parts: Sequence[Nest | Together]) -> Schedule:
+    """Return a schedule with other nests, or shared loops, in place of its own; each sum is of the axes that it was of."""
+    steps = schedule.steps
+    own = [place for place, step in enumerate(steps) if _is_of_nests(step)]
+    first, last = own[0], own[-1] + 1
+    decisions = list(each_decision(steps[first:last]))
+    listed = {(s.stage, name) for s in decisions if isinstance(s, Order) for name in s.loops}
+    sums = frozenset(
+        (s.stage, s.axis)
+        for s in decisions
+        if isinstance(s, Split) and (s.stage, s.names[-2]) not in listed
+    )
+    return replace(schedule, steps=(*steps[:first], *decisions_of(parts, sums), *steps[last:]))
+
+
+def _is_of_nests(step: Step) -> bool:
+    """Return whether a decision is one of those that `decisions_of` writes."""
+    if isinstance(step, Staging):
+        return step.how == "read"
+    return isinstance(step, Split | Order | Cover | Choose | At)
