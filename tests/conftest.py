@@ -5,14 +5,16 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import re
 import shutil
 import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import pytest
@@ -81,6 +83,28 @@ def edge_sizes(tile: int) -> list[int]:
 def slow(*values: object) -> object:
     """A parameter that `make test` leaves out: others of the test stand for it there."""
     return pytest.param(*values, marks=pytest.mark.slow)
+
+
+def refusals(page: str, names: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """What a page shows, by title: a call that is to be made, or values, and the text of the refusal.
+
+    page   paragraphs: a title, or none; lines ``>>> call``, or ``given value, value``; the text
+    names  what calls and values mention
+    """
+    table: dict[str, tuple[Any, ...]] = {}
+    for paragraph in page.strip("\n").split("\n\n"):
+        title, calls, values, text = PARAGRAPH.fullmatch(paragraph).groups()  # type: ignore[union-attr]
+        code = (calls or values).replace(">>> ", "")
+        case = eval(f"({values},)", names) if values else (partial(_run, code, names),)
+        table[title or code.strip()] = (*case, text)
+    return table
+
+
+PARAGRAPH = re.compile(r"(?:(?!>>>|given )(.*)\n)?(?:((?:>>> .*\n)+)|given (.*)\n)((?:.|\n)*)")
+
+
+def _run(code: str, names: dict[str, Any]) -> None:
+    exec(code, {**names})
 
 
 EQUAL = frozenset({"instances", "in bounds", "data flow", "results"})

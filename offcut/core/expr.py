@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter, is_
 from typing import Any, TypeAlias, assert_never
 
-from offcut.core.cached_hash import CachedHash
+from offcut.core.cached_hash import CachedHash, node
 from offcut.core.dtypes import describe_range, in_range
 from offcut.core.memo import memo
 from offcut.errors import DescribeError
@@ -29,6 +29,7 @@ BITWISE = ("bitand", "bitor", "bitxor", "shl", "shr")
 """
 
 
+@node
 @dataclass(frozen=True, slots=True, eq=False)
 class Const(CachedHash):
     """A literal of element type `dtype`; 0.0 and -0.0 are two, NaN is one."""
@@ -107,15 +108,15 @@ def _of_extents(op: str, a: object, b: object) -> Binary:
     return Binary(op, *parts)  # type: ignore[arg-type]
 
 
+@node
 @dataclass(frozen=True, slots=True)
 class Var(CachedHash, Extent):
     """An iteration coordinate or a size: an integer, known by its name."""
 
     name: str
 
-    __hash__ = CachedHash.__hash__
 
-
+@node
 @dataclass(frozen=True, slots=True)
 class Load(CachedHash):
     """``buffer[index]``: one index expression per axis of `buffer`, whose type is `dtype`."""
@@ -124,14 +125,13 @@ class Load(CachedHash):
     index: tuple[Expr, ...]
     dtype: str
 
-    __hash__ = CachedHash.__hash__
-
     @property
     def asks_memory(self) -> bool:
         """Whether its index is read from memory: only a call can tell whether it is in bounds."""
         return any(map(all_loads, self.index))
 
 
+@node
 @dataclass(frozen=True, slots=True)
 class Binary(CachedHash, Extent):
     """``a op b`` on equal types: ``+ - * / // %``, `BITWISE`, and the functions of two elements.
@@ -143,9 +143,8 @@ class Binary(CachedHash, Extent):
     a: Expr
     b: Expr
 
-    __hash__ = CachedHash.__hash__
 
-
+@node
 @dataclass(frozen=True, slots=True)
 class Unary(CachedHash):
     """``op(a)``: ``neg``, or a function of one element, which `function_table` has."""
@@ -153,9 +152,8 @@ class Unary(CachedHash):
     op: str
     a: Expr
 
-    __hash__ = CachedHash.__hash__
 
-
+@node
 @dataclass(frozen=True, slots=True)
 class Cast(CachedHash):
     """`a` converted to `dtype`; to an integer it truncates, as C does; to "bool" it is whether it is not 0."""
@@ -163,9 +161,8 @@ class Cast(CachedHash):
     a: Expr
     dtype: str
 
-    __hash__ = CachedHash.__hash__
 
-
+@node
 @dataclass(frozen=True, slots=True)
 class Select(CachedHash):
     """`then` where `condition` holds, else `other`; only the branch taken is accessed."""
@@ -174,9 +171,8 @@ class Select(CachedHash):
     then: Expr
     other: Expr
 
-    __hash__ = CachedHash.__hash__
 
-
+@node
 @dataclass(frozen=True, slots=True)
 class Compare(CachedHash):
     """``a op b`` as a condition: ``< <= > >= == !=``."""
@@ -185,9 +181,8 @@ class Compare(CachedHash):
     a: Expr
     b: Expr
 
-    __hash__ = CachedHash.__hash__
 
-
+@node
 @dataclass(frozen=True, slots=True)
 class Logic(CachedHash):
     """``and``, ``or`` of two or more conditions, ``not`` of one."""
@@ -195,9 +190,8 @@ class Logic(CachedHash):
     op: str
     args: tuple[Expr, ...]
 
-    __hash__ = CachedHash.__hash__
 
-
+@node
 @dataclass(frozen=True, slots=True)
 class Lookup(CachedHash):
     """``values[index]``: a table of float64 literals, read at an index inside it."""
@@ -205,9 +199,8 @@ class Lookup(CachedHash):
     values: tuple[float, ...]
     index: Expr
 
-    __hash__ = CachedHash.__hash__
 
-
+@node
 @dataclass(frozen=True, slots=True)
 class Reduce(CachedHash):
     """`value` reduced over `axes` by ``sum``, ``max`` or ``min``; the outermost node of a compute."""
@@ -215,8 +208,6 @@ class Reduce(CachedHash):
     op: str
     value: Expr
     axes: tuple[str, ...]
-
-    __hash__ = CachedHash.__hash__
 
 
 Expr: TypeAlias = (

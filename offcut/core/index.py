@@ -8,9 +8,9 @@ expressions built here are equal as nodes when they are equal as such sums.
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from math import gcd
+from typing import NamedTuple
 
 from offcut.core.dtypes import FLOATS
 from offcut.core.expr import (
@@ -40,12 +40,30 @@ def index(value: Expr | int) -> Expr:
     return const(value) if isinstance(value, int) else value
 
 
-@dataclass(frozen=True, slots=True)
-class Linear:
+class Linear(NamedTuple):
     """``const + sum(coefficient * atom)``, no zero coefficient, each atom once."""
 
     terms: tuple[tuple[Expr, int], ...]
     const: int
+
+    def plus(self, other: Linear, sign: int = 1) -> Linear:
+        """Return ``self + sign * other``."""
+        if not other.terms:
+            return Linear(self.terms, self.const + sign * other.const)
+        if not self.terms and sign == 1:
+            return Linear(other.terms, self.const + other.const)
+        terms = dict(self.terms)
+        for atom, coef in other.terms:
+            terms[atom] = terms.get(atom, 0) + sign * coef
+        kept = tuple([term for term in terms.items() if term[1]])
+        return Linear(kept, self.const + sign * other.const)
+
+    def times(self, factor: int) -> Linear:
+        """Return ``factor * self``."""
+        if factor == 0:
+            return Linear((), 0)
+        terms = tuple([(atom, coef * factor) for atom, coef in self.terms])
+        return Linear(terms, self.const * factor)
 
     def expr(self) -> Expr:
         """Return the sum as a node: positive terms first, so that it prints as a user would write it."""
@@ -76,9 +94,9 @@ def to_linear(expr: Expr) -> Linear:
         case Const(value, "index"):
             return Linear((), int(value))
         case Binary("+", a, b):
-            return _sum(to_linear(a), to_linear(b), 1)
+            return to_linear(a).plus(to_linear(b))
         case Binary("-", a, b):
-            return _sum(to_linear(a), to_linear(b), -1)
+            return to_linear(a).plus(to_linear(b), -1)
         case Binary("*", a, b):
             return _product(to_linear(a), to_linear(b))
         case _:
@@ -92,40 +110,20 @@ def _form(value: Expr | int) -> Linear:
 
 def _product(a: Linear, b: Linear) -> Linear:
     if not a.terms:
-        return _scale(b, a.const)
+        return b.times(a.const)
     if not b.terms:
-        return _scale(a, b.const)
+        return a.times(b.const)
     return Linear(((Binary("*", a.expr(), b.expr()), 1),), 0)
-
-
-def _scale(form: Linear, factor: int) -> Linear:
-    if factor == 0:
-        return Linear((), 0)
-    return Linear(tuple([(atom, coef * factor) for atom, coef in form.terms]), form.const * factor)
-
-
-def _sum(a: Linear, b: Linear, sign: int) -> Linear:
-    if not b.terms:
-        return Linear(a.terms, a.const + sign * b.const)
-    if not a.terms and sign == 1:
-        return Linear(b.terms, a.const + b.const)
-    terms = dict(a.terms)
-    for atom, coef in b.terms:
-        terms[atom] = terms.get(atom, 0) + sign * coef
-    return Linear(tuple([term for term in terms.items() if term[1]]), a.const + sign * b.const)
 
 
 def add(*parts: Expr | int) -> Expr:
     """Return the sum of `parts`."""
-    total = Linear((), 0)
-    for part in parts:
-        total = _sum(total, _form(part), 1)
-    return total.expr()
+    return reduce(Linear.plus, map(_form, parts), Linear((), 0)).expr()
 
 
 def sub(a: Expr | int, b: Expr | int) -> Expr:
     """``a - b``."""
-    return _sum(_form(a), _form(b), -1).expr()
+    return _form(a).plus(_form(b), -1).expr()
 
 
 def mul(a: Expr | int, b: Expr | int) -> Expr:
@@ -149,7 +147,7 @@ def floordiv(a: Expr | int, b: Expr | int) -> Expr:
     if not inside:
         return outside.expr()
     rest = Linear(inside, form.const % divisor).expr()
-    return _sum(outside, Linear(((Binary("//", rest, b), 1),), 0), 1).expr()
+    return outside.plus(Linear(((Binary("//", rest, b), 1),), 0)).expr()
 
 
 def mod(a: Expr | int, b: Expr | int) -> Expr:
@@ -208,7 +206,7 @@ def literal_bound(expr: Expr) -> int | None:
 
 
 def _extreme(op: str, a: Expr, b: Expr) -> Expr:
-    difference = _sum(to_linear(a), to_linear(b), -1)
+    difference = to_linear(a).plus(to_linear(b), -1)
     if not difference.terms:
         return a if (difference.const <= 0) == (op == "min") else b
     return Binary(op, a, b)
@@ -255,7 +253,7 @@ def compare(op: str, a: Expr | int, b: Expr | int) -> Expr:
     a, b = index(a), index(b)
     if dtype_of(a) != "index":
         return Compare(op, a, b)
-    difference = _sum(to_linear(a), to_linear(b), -1)
+    difference = to_linear(a).plus(to_linear(b), -1)
     if difference.terms:
         return Compare(op, a, b)
     d = difference.const

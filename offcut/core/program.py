@@ -8,13 +8,13 @@ never edits one in place. `printer.py` says how a program looks, `parser.py` rea
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias, assert_never
 
-from offcut.core import index as ix
-from offcut.core.expr import Expr, substitute
+from offcut.core.cached_hash import CachedHash, node
+from offcut.core.expr import Expr
 from offcut.core.layout import Layout
 from offcut.errors import CallError, DescribeError
 
@@ -59,8 +59,9 @@ class Form(Enum):
     SHIFT = "shift"  # all of them, some a second time, writing the same values again
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class For:
+class For(CachedHash):
     """``for iter in lo:hi``, unit step, half open, empty when ``hi <= lo``, in ascending order.
 
     unit   what runs its iterations side by side: one of `UNITS`, or a name of the machine's, such as
@@ -77,8 +78,9 @@ class For:
     factor: int | None = None
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class If:
+class If(CachedHash):
     """`then` where the condition holds, else `other`."""
 
     condition: Expr
@@ -86,8 +88,9 @@ class If:
     other: tuple[Stmt, ...] = ()
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Let:
+class Let(CachedHash):
     """``let name in lo:hi = value`` around `body`.
 
     lo, hi   integer literals: the promised range, half open. The value may be any integer
@@ -102,8 +105,9 @@ class Let:
     body: tuple[Stmt, ...]
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class TileAxis:
+class TileAxis(CachedHash):
     """``iter in start +: extent``: coordinates ``start <= iter < start + extent``."""
 
     iter: str
@@ -111,8 +115,9 @@ class TileAxis:
     extent: Expr
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Cover:
+class Cover(CachedHash):
     """A microkernel that runs a tile: which iterator is which of its axes, which array which operand.
 
     axes      (axis of the microkernel, iterator) each; an axis that is left out has one value
@@ -126,8 +131,9 @@ class Cover:
     operands: tuple[tuple[str, str], ...] = ()
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(CachedHash):
     """Parallel loops over a rectangle of instances, each running `body`, covered by a microkernel.
 
     where         an instance is executed only where this holds (None: everywhere)
@@ -155,8 +161,9 @@ class Tile:
         return None if self.cover is None else self.cover.microkernel
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Alloc:
+class Alloc(CachedHash):
     """``alloc buffer[start +: extent, …]`` around `body`, where the buffer holds that window only.
 
     axes     (start, extent) per axis of the buffer. Indices stay those of the whole buffer; what the
@@ -176,8 +183,9 @@ class Alloc:
     layout: Layout | None = None
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Store:
+class Store(CachedHash):
     """``buffer[index] = value``, or with `reduce`: ``+=`` (sum), ``max=``, ``min=``."""
 
     buffer: str
@@ -186,8 +194,9 @@ class Store:
     reduce: str | None = None
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Option:
+class Option(CachedHash):
     """One way to run the same instances, and its predicted time in seconds (a float64 expression)."""
 
     label: str
@@ -195,8 +204,9 @@ class Option:
     body: tuple[Stmt, ...]
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Choose:
+class Choose(CachedHash):
     """Exactly one option runs: the one whose cost is least for the sizes of the call, first if equal."""
 
     options: tuple[Option, ...]
@@ -212,8 +222,9 @@ class Action(Enum):
     FENCE = "fence"  # what was written is seen by a kind of reader
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Sync:
+class Sync(CachedHash):
     """``barrier thread``, ``arrive full where …``, ``wait full``, ``wait group 1``, ``fence async``.
 
     It orders what units do side by side, and changes nothing that a program computes.
@@ -245,8 +256,9 @@ class Sync:
             raise DescribeError("Sync", what, because=because, help=("pending=0",))
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Token:
+class Token(CachedHash):
     """``token name: source -> target count 1 room 4``: what one unit gives and another takes.
 
     count  arrivals that make a token, at least 1
@@ -278,8 +290,9 @@ STATUS = "status"
 """The scope of a buffer that says whether some statement would have left an array."""
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Buffer:
+class Buffer(CachedHash):
     """``kind name: dtype[shape]``; `layout` None means strided, else offcut lays it out so.
 
     scope   the memory of the hardware that holds it, such as ``acc_buffer``; None: main memory
@@ -312,8 +325,9 @@ MAX_SIZE = 2**31 - 1
 """The greatest value of a size, and the greatest extent of an axis."""
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Size:
+class Size(CachedHash):
     """``size name in min:max+1``, a multiple of `multiple_of`."""
 
     name: str
@@ -331,8 +345,9 @@ class Size:
         return min(-(-max(value, self.min) // self.multiple_of) * self.multiple_of, self.last)
 
 
+@node
 @dataclass(frozen=True, slots=True)
-class Program:
+class Program(CachedHash):
     """Sizes, facts between them, buffers, and the statements in order.
 
     assumptions   conditions over sizes that every call satisfies
@@ -442,113 +457,6 @@ def walk(tree: Tree) -> Iterator[Stmt]:
             pending += reversed(block)
 
 
-def map_blocks(stmt: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
-    """Return `stmt` with `change` applied to each statement list inside it, not to those inside these.
-
-    It is the same object where `change` gives back each list itself.
-    """
-    old = blocks(stmt)
-    new = tuple(map(change, old))
-    if all(one is other for one, other in zip(old, new, strict=True)):
-        return stmt
-    match stmt:
-        case For() | Let() | Tile() | Alloc():
-            return replace(stmt, body=new[0])
-        case If():
-            return replace(stmt, then=new[0], other=new[1])
-        case Choose(options):
-            return Choose(tuple(replace(o, body=b) for o, b in zip(options, new, strict=True)))
-        case Store() | Sync():
-            return stmt
-        case _:
-            assert_never(stmt)
-
-
-def expressions(stmt: Stmt) -> tuple[Expr, ...]:
-    """Return the expressions of one statement, not of those inside it."""
-    match stmt:
-        case For(_, lo, hi):
-            return lo, hi
-        case If(condition):
-            return (condition,)
-        case Let(_, _, _, value):
-            return (value,)
-        case Tile(axes, _, where):
-            bounds = tuple(part for axis in axes for part in (axis.start, axis.extent))
-            return bounds if where is None else (*bounds, where)
-        case Alloc(_, axes):
-            return tuple(part for axis in axes for part in axis)
-        case Store(_, index, value):
-            return (*index, value)
-        case Choose(options):
-            return tuple(option.cost for option in options)
-        case Sync(where=where):
-            return () if where is None else (where,)
-        case _:
-            assert_never(stmt)
-
-
-def map_own_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
-    """Return `stmt` with `change` applied to each expression of its own, not to those of statements inside.
-
-    It is the same object where `change` gives back each expression itself.
-    """
-    old = expressions(stmt)
-    new = tuple(map(change, old))
-    if all(one is other for one, other in zip(old, new, strict=True)):
-        return stmt
-    match stmt:
-        case For():
-            return replace(stmt, lo=new[0], hi=new[1])
-        case If():
-            return replace(stmt, condition=new[0])
-        case Let():
-            return replace(stmt, value=new[0])
-        case Tile(axes, _, where):
-            bounds = zip(axes, new[0::2], new[1::2], strict=False)
-            moved = tuple(TileAxis(axis.iter, start, extent) for axis, start, extent in bounds)
-            return replace(stmt, axes=moved, where=None if where is None else new[-1])
-        case Alloc():
-            return replace(stmt, axes=tuple(zip(new[0::2], new[1::2], strict=True)))
-        case Store():
-            return replace(stmt, index=new[:-1], value=new[-1])
-        case Choose(options):
-            return Choose(tuple(replace(o, cost=c) for o, c in zip(options, new, strict=True)))
-        case Sync():
-            return replace(stmt, where=new[0])
-        case _:
-            assert_never(stmt)
-
-
-def map_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
-    """Return `stmt` with `change` applied to every expression in it, those inside its blocks too."""
-    return map_own_expressions(map_blocks(stmt, lambda body: map_body(body, change)), change)
-
-
-def map_body(body: tuple[Stmt, ...], change: Callable[[Expr], Expr]) -> tuple[Stmt, ...]:
-    """Return `body` with `change` applied to every expression in it; the same object where none changes."""
-    statements = tuple(map_expressions(stmt, change) for stmt in body)
-    return body if all(a is b for a, b in zip(statements, body, strict=True)) else statements
-
-
-def substitute_coordinates(body: tuple[Stmt, ...], values: Mapping[str, Expr]) -> tuple[Stmt, ...]:
-    """Return `body` with the coordinates in `values` replaced, and index arithmetic folded again.
-
-    No statement inside may bind one of these names, or a name that a value mentions.
-    """
-
-    def change(expr: Expr) -> Expr:
-        return ix.fold_indices(substitute(expr, values))
-
-    return map_body(body, change)
-
-
 def digest_of(text: str) -> str:
     """What `Program.digest` is, of the program's text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def canonicalize(program: Program) -> Program:
-    """Return `program` with its index arithmetic folded: what mentions a coordinate depends on it."""
-    body = map_body(program.body, ix.fold_indices)
-    return program if body == program.body else replace(program, body=body)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from offcut.core import index as ix
-from offcut.core.cached_hash import CachedHash
+from offcut.core.cached_hash import CachedHash, node
 from offcut.core.expr import Binary, Const, Expr, real
 from offcut.core.program import Cover, For, Stmt, Tile
 from offcut.describe.computation import Names
@@ -45,6 +45,7 @@ class LoopCut:
     strategy: Strategy
 
 
+@node
 @dataclass(frozen=True, slots=True)
 class AxisCut(CachedHash):
     """How an axis of a nest is cut into the tiles of a microkernel.
@@ -62,8 +63,6 @@ class AxisCut(CachedHash):
     heights: tuple[int, ...] | None = None
     by_height: ByHeight = ()
     group: int | None = None
-
-    __hash__ = CachedHash.__hash__
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,11 @@ class Space:
         object.__setattr__(self, "_names", names)
 
     @lazy_property
+    def minima(self) -> dict[str, int]:
+        """Return the least value of each size."""
+        return {size.name: size.min for size in self.sizes}
+
+    @lazy_property
     def parameters(self) -> str:
         """Return ``[p0, p1] -> ``, the head of every set."""
         return f"[{', '.join(self._names.values())}] -> "

@@ -7,7 +7,7 @@ bounded values are fixed at a time, literal by literal, and not all of them with
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from math import inf, prod
 
@@ -26,7 +26,7 @@ from offcut.core.expr import (
 )
 from offcut.core.index import Linear
 from offcut.core.intervals import interval
-from offcut.core.memo import memo
+from offcut.core.memo import lazy_property, memo
 from offcut.core.program import For, Let, Tile
 from offcut.polyhedral.affine import Space
 from offcut.polyhedral.facts import Facts
@@ -37,7 +37,7 @@ _KEPT = 1 << 14  # answers
 Loop = tuple[str, Expr, Expr]  # name, lo, hi
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EnclosingScope:
     """A scope: loops, bounded values and conditions, outermost first."""
 
@@ -46,7 +46,7 @@ class EnclosingScope:
 
     def inside(self, *entries: Loop | Let | Expr) -> EnclosingScope:
         """Return the scope with more entries, further in."""
-        return replace(self, entries=(*self.entries, *entries))
+        return EnclosingScope(self.space, (*self.entries, *entries)) if entries else self
 
     def where(self, *conditions: Expr, holds: bool = True) -> EnclosingScope:
         """Return the scope where these conditions hold too, or fail, if not `holds`."""
@@ -64,7 +64,7 @@ class EnclosingScope:
 
         False where it may hold all the same.
         """
-        ranges, minima = self._ranges(), {size.name: size.min for size in self.space.sizes}
+        ranges, minima = self._ranges, self.space.minima
         is_over_sizes = not (reads_memory(condition) or ranges.keys() & minima.keys())
         if is_over_sizes and holds_syntactically(condition, ranges, minima):
             return True
@@ -79,6 +79,7 @@ class EnclosingScope:
         near = self._about(variables(condition))
         return len(near) < len(self.entries) and _shows(self.space, self.entries, condition)
 
+    @lazy_property
     def _ranges(self) -> dict[str, tuple[Expr, Expr]]:
         """Return the half-open ranges of iterators and bounded values; none if two have one name.
 
@@ -92,7 +93,7 @@ class EnclosingScope:
 
     def _about(self, names: Set[str]) -> tuple[Loop | Let | Expr, ...]:
         """Return the entries that these names depend on, directly or by others; sizes connect nothing."""
-        sizes = {size.name for size in self.space.sizes}
+        sizes = self.space.minima.keys()
         names, before = names - sizes, -1
         while len(names) != before:
             before = len(names)
@@ -206,17 +207,16 @@ def holds_syntactically(condition: Expr, ranges: Ranges, minima: Mapping[str, in
     """
     match condition:
         case Compare("<=", a, b) if dtype_of(a) == "index":
-            difference = ix.sub(b, a)
+            difference = ix.to_linear(b).plus(ix.to_linear(a), -1)
         case Compare("<", a, b) if dtype_of(a) == "index":
-            difference = ix.sub(b, ix.add(a, 1))
+            difference = ix.to_linear(b).plus(ix.to_linear(a), -1).plus(Linear((), -1))
         case _:
             return False
     return _is_no_less(difference, ranges, minima, _MAX_REPLACEMENTS)
 
 
-def _is_no_less(value: Expr, ranges: Ranges, minima: Mapping[str, int], depth: int) -> bool:
-    """Return whether `value` is never negative; `depth` replacements may be made."""
-    form = ix.to_linear(value)
+def _is_no_less(form: Linear, ranges: Ranges, minima: Mapping[str, int], depth: int) -> bool:
+    """Return whether a sum is never negative; `depth` replacements may be made."""
     if all(factor > 0 for _, factor in form.terms):
         lowest = sum(factor * _least(atom, ranges, minima) for atom, factor in form.terms)
         if form.const + lowest >= 0:
@@ -225,28 +225,27 @@ def _is_no_less(value: Expr, ranges: Ranges, minima: Mapping[str, int], depth: i
     return any(_is_no_less(one, ranges, minima, depth - 1) for one in smaller)
 
 
-def _no_more(form: Linear, ranges: Ranges) -> list[Expr]:
+def _no_more(form: Linear, ranges: Ranges) -> list[Linear]:
     """Return lower bounds of a sum, each with one atom less: the innermost iterator, unless another atom
     names it, else what the form of an atom bounds.
     """
-    terms = dict(form.terms)
-    atom_names = [variables(atom) for atom in terms if not isinstance(atom, Var)]
+    plain = {term[0].name: term for term in form.terms if isinstance(term[0], Var)}
+    atom_names = [variables(atom) for atom, _ in form.terms if not isinstance(atom, Var)]
     for name in reversed(ranges):
-        factor = terms.get(Var(name))
-        if factor is not None and not any(name in names for names in atom_names):
-            lo, hi = ranges[name]
-            end = ix.mul(factor, lo) if factor > 0 else ix.sub(ix.mul(factor, hi), factor)
-            return [_with(form, Var(name), end)]
-    for atom, factor in form.terms:
+        if name in plain and not any(name in names for names in atom_names):
+            (atom, factor), (lo, hi) = plain[name], ranges[name]
+            end = ix.to_linear(lo if factor > 0 else hi).times(factor)
+            return [_with(form, atom, end if factor > 0 else end.plus(Linear((), -factor)))]
+    for atom, factor in sorted(form.terms, key=lambda term: term[1] < 0):
         if ends := _no_more_than(atom, factor):
-            return [_with(form, atom, end) for end in ends]
+            return [_with(form, atom, ix.to_linear(end)) for end in ends]
     return []
 
 
-def _with(form: Linear, atom: Expr, term: Expr) -> Expr:
-    """Return a sum with `term` in place of one of its atoms and its factor."""
-    rest = Linear(tuple(one for one in form.terms if one[0] != atom), form.const)
-    return ix.add(rest.expr(), term)
+def _with(form: Linear, atom: Expr, other: Linear) -> Linear:
+    """Return a sum with another one in place of one of its atoms and its factor."""
+    rest = tuple([term for term in form.terms if term[0] is not atom])
+    return Linear(rest, form.const).plus(other)
 
 
 def _no_more_than(atom: Expr, factor: int) -> list[Expr]:
@@ -266,6 +265,9 @@ def _no_more_than(atom: Expr, factor: int) -> list[Expr]:
 
 def _least(expr: Expr, ranges: Ranges, minima: Mapping[str, int]) -> float:
     """Return a lower bound of an expression; minus infinity where its form shows none."""
+
+    if isinstance(expr, Var) and expr.name not in ranges:
+        return minima.get(expr.name, -inf)
 
     def known(part: Expr) -> tuple[float, float]:
         match part:

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from offcut.core.cached_hash import CachedHash
+from offcut.core.cached_hash import CachedHash, node
 from offcut.core.expr import Expr
 from offcut.core.layout import Layout
 from offcut.core.program import LANE, THREAD, UNROLL
@@ -321,14 +321,13 @@ Step = Separate | Primitive
 
 
 @trim_tracebacks
+@node
 @dataclass(frozen=True, slots=True)
 class Schedule(CachedHash):
     """Decisions about the program `name`, in order; ``str`` is its text, which `parse` reads back."""
 
     name: str
     steps: tuple[Step, ...]
-
-    __hash__ = CachedHash.__hash__
 
     @property
     def digest(self) -> str:

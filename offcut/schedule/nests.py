@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from offcut.core.cached_hash import CachedHash
+from offcut.core.cached_hash import CachedHash, node
 from offcut.core.expr import Expr
 from offcut.core.layout import Layout
 from offcut.partition import AxisCut
@@ -50,6 +50,7 @@ class Pack:
     at: str = ""
 
 
+@node
 @dataclass(frozen=True, slots=True)
 class Way(CachedHash):
     """How the loops of a nest run, outermost first: plain loops, cache groups, plain loops in these,
@@ -71,8 +72,6 @@ class Way(CachedHash):
     inner: tuple[str, ...] = ()
     depth: tuple[str, int] | None = None
 
-    __hash__ = CachedHash.__hash__
-
     @property
     def plain(self) -> Way:
         """It, its loops around groups and inside of them one after the other where there are no groups."""
@@ -90,6 +89,7 @@ def label_of(way: Way) -> str:
     return label if way.pack is None else f"{label}_packed"
 
 
+@node
 @dataclass(frozen=True, slots=True)
 class Nest(CachedHash):
     """The loops that compute `stage` and what follows it point by point, in one way or in several
@@ -98,8 +98,6 @@ class Nest(CachedHash):
 
     stage: str
     ways: tuple[Way, ...]
-
-    __hash__ = CachedHash.__hash__
 
 
 @dataclass(frozen=True, slots=True)

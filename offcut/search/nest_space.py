@@ -16,7 +16,7 @@ from itertools import chain, combinations
 from math import comb
 from random import Random
 
-from offcut.core.cached_hash import CachedHash
+from offcut.core.cached_hash import CachedHash, node
 from offcut.core.memo import lazy_property, memoize_method
 from offcut.schedule import Nest, Staging, Together, Way, in_loops, nests_in, nests_with_axes
 from offcut.search.variant_space import VariantForm, label_of
@@ -126,14 +126,13 @@ def _without(way: Way, loops: int) -> Way:
     return replace(way, loops=way.loops[loops:], pack=pack)
 
 
+@node
 @dataclass(frozen=True, slots=True)
 class Chosen(CachedHash):
     """The ways of a nest, without labels, and how the constant lies that their columns read; None: as the array does."""
 
     ways: tuple[Way, ...]
     lay: Staging | None
-
-    __hash__ = CachedHash.__hash__
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from random import Random
 from typing import TypeGuard
 
 from offcut.core.analysis import analysis
-from offcut.core.cached_hash import CachedHash
+from offcut.core.cached_hash import CachedHash, node
 from offcut.core.memo import forget, lazy_property, memoize_method
 from offcut.core.program import For, Form, Program
 from offcut.costmodel import Machine
@@ -59,6 +59,7 @@ from offcut.search.variant_space import forms_of, plain_cuts, tile_forms
 Options = tuple[Step | None, ...]
 
 
+@node
 @dataclass(frozen=True, slots=True)
 class Point(CachedHash):
     """What a schedule of a space decides, choice by choice.
@@ -73,8 +74,6 @@ class Point(CachedHash):
     steps: Options
     kept: frozenset[Leaves]
     nests: tuple[Chosen, ...]
-
-    __hash__ = CachedHash.__hash__
 
 
 @dataclass(frozen=True)

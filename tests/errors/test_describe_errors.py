@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import sympy
+from conftest import refusals
 
 import offcut as oc
 from offcut import assume, dim
@@ -47,83 +48,64 @@ def shown(value: object) -> str:
 
 
 SIZES = [
-    (
-        lambda: dim("2n"),
-        (
-            "dim: cannot name a size '2n'\n"
-            "  because  a size is known by an ASCII identifier\n"
-            '  help     dim("n")'
-        ),
-    ),
-    (
-        lambda: dim(3),  # type: ignore[arg-type]
-        (
-            "dim: cannot name a size 3\n"
-            "  because  a size is known by an ASCII identifier\n"
-            '  help     dim("n")'
-        ),
-    ),
-    (
-        lambda: dim("out"),
-        (
-            "dim: cannot name a size 'out'\n"
-            "  because  out= of a call says where the result goes\n"
-            '  help     dim("n")'
-        ),
-    ),
-    (
-        lambda: dim("n", max=4.5),  # type: ignore[arg-type]
-        ("dim: cannot take max=4.5\n  at       size n\n  because  a fact of a size is an integer"),
-    ),
-    (
-        lambda: dim("n", min=True),
-        ("dim: cannot take min=True\n  at       size n\n  because  a fact of a size is an integer"),
-    ),
-    (
-        lambda: dim("n", min=9, max=8),
-        (
-            "dim: no size can be in 9…8 and a multiple of 1\n"
-            "  at       size n\n"
-            "  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value\n"
-            '  help     dim("n", min=1, max=4096, multiple_of=8)'
-        ),
-    ),
-    (
-        lambda: dim("n", min=9, max=15, multiple_of=8),
-        (
-            "dim: no size can be in 9…15 and a multiple of 8\n"
-            "  at       size n\n"
-            "  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value\n"
-            '  help     dim("n", min=1, max=4096, multiple_of=8)'
-        ),
-    ),
-    (
-        lambda: dim("n", min=-1),
-        (
-            "dim: no size can be in -1…2147483647 and a multiple of 1\n"
-            "  at       size n\n"
-            "  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value\n"
-            '  help     dim("n", min=1, max=4096, multiple_of=8)'
-        ),
-    ),
-    (
-        lambda: dim("n", max=2**31),
-        (
-            "dim: no size can be in 0…2147483648 and a multiple of 1\n"
-            "  at       size n\n"
-            "  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value\n"
-            '  help     dim("n", min=1, max=4096, multiple_of=8)'
-        ),
-    ),
-    (
-        lambda: dim("n", multiple_of=0),
-        (
-            "dim: no size can be in 0…2147483647 and a multiple of 0\n"
-            "  at       size n\n"
-            "  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value\n"
-            '  help     dim("n", min=1, max=4096, multiple_of=8)'
-        ),
-    ),
+    *refusals(
+        """\
+>>> dim('2n')
+dim: cannot name a size '2n'
+  because  a size is known by an ASCII identifier
+  help     dim("n")
+
+>>> dim(3)
+dim: cannot name a size 3
+  because  a size is known by an ASCII identifier
+  help     dim("n")
+
+>>> dim('out')
+dim: cannot name a size 'out'
+  because  out= of a call says where the result goes
+  help     dim("n")
+
+>>> dim('n', max=4.5)
+dim: cannot take max=4.5
+  at       size n
+  because  a fact of a size is an integer
+
+>>> dim('n', min=True)
+dim: cannot take min=True
+  at       size n
+  because  a fact of a size is an integer
+
+>>> dim('n', min=9, max=8)
+dim: no size can be in 9…8 and a multiple of 1
+  at       size n
+  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value
+  help     dim("n", min=1, max=4096, multiple_of=8)
+
+>>> dim('n', min=9, max=15, multiple_of=8)
+dim: no size can be in 9…15 and a multiple of 8
+  at       size n
+  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value
+  help     dim("n", min=1, max=4096, multiple_of=8)
+
+>>> dim('n', min=-1)
+dim: no size can be in -1…2147483647 and a multiple of 1
+  at       size n
+  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value
+  help     dim("n", min=1, max=4096, multiple_of=8)
+
+>>> dim('n', max=2 ** 31)
+dim: no size can be in 0…2147483648 and a multiple of 1
+  at       size n
+  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value
+  help     dim("n", min=1, max=4096, multiple_of=8)
+
+>>> dim('n', multiple_of=0)
+dim: no size can be in 0…2147483647 and a multiple of 0
+  at       size n
+  because  0 <= min <= max <= 2147483647 and multiple_of >= 1 leave no value
+  help     dim("n", min=1, max=4096, multiple_of=8)""",
+        globals(),
+    ).values()
 ]
 
 
@@ -135,102 +117,69 @@ def test_a_size_is_an_ascii_name_and_facts_that_leave_it_a_value(
 
 
 PROMISES = [
-    (
-        lambda: assume("n <= m"),
-        (
-            "assume: cannot promise n <= m\n"
-            "  because  it is of type str, and no relation of sizes made by dim\n"
-            "  help     assume(n <= m)"
-        ),
-    ),
-    (
-        lambda: assume(n == m),
-        (
-            "assume: cannot promise False\n"
-            "  because  it is False: sympy compares with == by structure; use sympy.Eq(a, b), or n % 8 == 0\n"
-            "  help     assume(n <= m)"
-        ),
-    ),
-    (
-        lambda: assume(True),
-        (
-            "assume: cannot promise True\n"
-            "  because  it is True: sympy compares with == by structure; use sympy.Eq(a, b), or n % 8 == 0\n"
-            "  help     assume(n <= m)"
-        ),
-    ),
-    (
-        lambda: assume(sympy.Ne(n, m)),
-        (
-            "assume: cannot promise Ne(n, m)\n"
-            "  because  a call checks <=, <, >=, > and ==\n"
-            "  help     assume(n <= m)"
-        ),
-    ),
-    (
-        lambda: assume(n <= -1),
-        (
-            "assume: cannot promise False\n"
-            "  because  no values of the sizes meet it, by what each of them is bounded by\n"
-            "  help     assume(n <= m)"
-        ),
-    ),
-    (
-        lambda: assume(n < 2.5),
-        (
-            "assume: cannot promise n < 2.5\n"
-            "  because  a fact is of ints and of sizes: isl decides those alone\n"
-            "  help     assume(n <= m)"
-        ),
-    ),
-    (
-        lambda: assume(n >= m * 2**62),
-        (
-            "assume: cannot promise n >= 4611686018427387904*m\n"
-            "  because  a call checks it in int64: factors are at most 2**31\n"
-            "  help     assume(n <= m)"
-        ),
-    ),
-    (
-        lambda: assume(n <= 2**31 + 1),
-        (
-            "assume: cannot promise n <= 2147483649\n"
-            "  because  a call checks it in int64: factors are at most 2**31\n"
-            "  help     assume(n <= m)"
-        ),
-    ),
-    (
-        lambda: assume(sympy.Symbol("z") <= 4),
-        (
-            "assume: cannot promise z <= 4\n"
-            "  because  a fact is about sizes made by dim\n"
-            "  help     assume(n <= m)"
-        ),
-    ),
-    (
-        lambda: assume(n * m <= 4096),
-        (
-            "assume: cannot promise m*n <= 4096\n"
-            "  because  isl decides quasi-affine facts only: no product of two sizes\n"
-            "  help     assume(n <= m)"
-        ),
-    ),
-    (
-        lambda: assume((n + 1) % 8 == 0),
-        (
-            "assume: cannot promise False\n"
-            "  because  it is False: sympy compares with == by structure; use sympy.Eq(a, b), or n % 8 == 0\n"
-            "  help     assume(n <= m)"
-        ),
-    ),
-    (
-        lambda: assume(n**2 <= m),
-        (
-            "assume: cannot promise n**2 <= m\n"
-            "  because  isl decides quasi-affine facts only: no product of two sizes\n"
-            "  help     assume(n <= m)"
-        ),
-    ),
+    *refusals(
+        """\
+>>> assume('n <= m')
+assume: cannot promise n <= m
+  because  it is of type str, and no relation of sizes made by dim
+  help     assume(n <= m)
+
+>>> assume(n == m)
+assume: cannot promise False
+  because  it is False: sympy compares with == by structure; use sympy.Eq(a, b), or n % 8 == 0
+  help     assume(n <= m)
+
+>>> assume(True)
+assume: cannot promise True
+  because  it is True: sympy compares with == by structure; use sympy.Eq(a, b), or n % 8 == 0
+  help     assume(n <= m)
+
+>>> assume(sympy.Ne(n, m))
+assume: cannot promise Ne(n, m)
+  because  a call checks <=, <, >=, > and ==
+  help     assume(n <= m)
+
+>>> assume(n <= -1)
+assume: cannot promise False
+  because  no values of the sizes meet it, by what each of them is bounded by
+  help     assume(n <= m)
+
+>>> assume(n < 2.5)
+assume: cannot promise n < 2.5
+  because  a fact is of ints and of sizes: isl decides those alone
+  help     assume(n <= m)
+
+>>> assume(n >= m * 2 ** 62)
+assume: cannot promise n >= 4611686018427387904*m
+  because  a call checks it in int64: factors are at most 2**31
+  help     assume(n <= m)
+
+>>> assume(n <= 2 ** 31 + 1)
+assume: cannot promise n <= 2147483649
+  because  a call checks it in int64: factors are at most 2**31
+  help     assume(n <= m)
+
+>>> assume(sympy.Symbol('z') <= 4)
+assume: cannot promise z <= 4
+  because  a fact is about sizes made by dim
+  help     assume(n <= m)
+
+>>> assume(n * m <= 4096)
+assume: cannot promise m*n <= 4096
+  because  isl decides quasi-affine facts only: no product of two sizes
+  help     assume(n <= m)
+
+>>> assume((n + 1) % 8 == 0)
+assume: cannot promise False
+  because  it is False: sympy compares with == by structure; use sympy.Eq(a, b), or n % 8 == 0
+  help     assume(n <= m)
+
+>>> assume(n ** 2 <= m)
+assume: cannot promise n**2 <= m
+  because  isl decides quasi-affine facts only: no product of two sizes
+  help     assume(n <= m)""",
+        globals(),
+    ).values()
 ]
 
 
@@ -242,98 +191,71 @@ def test_a_promise_is_an_affine_relation_between_sizes(
 
 
 SHAPES = [
-    (
-        lambda: oc.placeholder((n * m,)),
-        (
-            "placeholder: cannot take the size m*n\n"
-            "  because  isl decides quasi-affine sizes only: no product of two sizes, no division but // and % by a positive int\n"
-            "  help     2*n + 1, n//4 and n % 4 are accepted"
-        ),
-    ),
-    (
-        lambda: oc.placeholder((n**2,)),
-        (
-            "placeholder: cannot take the size n**2\n"
-            "  because  isl decides quasi-affine sizes only: no product of two sizes, no division but // and % by a positive int\n"
-            "  help     2*n + 1, n//4 and n % 4 are accepted"
-        ),
-    ),
-    (
-        lambda: oc.placeholder((n / 2,)),
-        (
-            "placeholder: cannot take the size n/2\n"
-            "  because  isl decides quasi-affine sizes only: no product of two sizes, no division but // and % by a positive int\n"
-            "  help     2*n + 1, n//4 and n % 4 are accepted"
-        ),
-    ),
-    (
-        lambda: oc.placeholder((2.5,)),
-        (
-            "placeholder: cannot take the size 2.5\n"
-            "  because  a size is an int or an expression in sizes made by dim\n"
-            '  help     n = dim("n"); (n, 768)'
-        ),
-    ),
-    (
-        lambda: oc.placeholder((True,)),
-        (
-            "placeholder: cannot take the size True\n"
-            "  because  a size is an int or an expression in sizes made by dim\n"
-            '  help     n = dim("n"); (n, 768)'
-        ),
-    ),
-    (
-        lambda: oc.placeholder("n"),  # a string is a sequence too
-        (
-            "placeholder: cannot take the shape 'n'\n"
-            "  at       tensor A\n"
-            "  because  a shape is a tuple of sizes\n"
-            "  help     (n, 768)\n"
-            "  help     (n,)"
-        ),
-    ),
-    (
-        lambda: oc.placeholder(5),  # type: ignore[arg-type]
-        (
-            "placeholder: cannot take the shape 5\n"
-            "  at       tensor A\n"
-            "  because  a shape is a tuple of sizes\n"
-            "  help     (n, 768)\n"
-            "  help     (n,)"
-        ),
-    ),
-    (
-        lambda: oc.placeholder((n, -1), name="A"),
-        (
-            "placeholder: cannot take the extent -1\n"
-            "  at       tensor A, axis 1\n"
-            "  because  an extent is at least 0"
-        ),
-    ),
-    (
-        lambda: oc.placeholder((n,), name="my tensor"),
-        ("placeholder: cannot take the name 'my tensor'\n  because  names are ASCII identifiers"),
-    ),
-    (
-        lambda: oc.placeholder((n,), "float8", "A"),
-        (
-            "placeholder: cannot hold 'float8'\n"
-            "  at       tensor A\n"
-            "  because  element types are float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool"
-        ),
-    ),
-    (
-        lambda: oc.reduce_axis(5, "2"),
-        ("reduce_axis: cannot take the name '2'\n  because  names are ASCII identifiers"),
-    ),
-    (
-        lambda: oc.reduce_axis("m"),
-        (
-            "reduce_axis: cannot take the size 'm'\n"
-            "  because  a size is an int or an expression in sizes made by dim\n"
-            '  help     n = dim("n"); (n, 768)'
-        ),
-    ),
+    *refusals(
+        """\
+>>> oc.placeholder((n * m,))
+placeholder: cannot take the size m*n
+  because  isl decides quasi-affine sizes only: no product of two sizes, no division but // and % by a positive int
+  help     2*n + 1, n//4 and n % 4 are accepted
+
+>>> oc.placeholder((n ** 2,))
+placeholder: cannot take the size n**2
+  because  isl decides quasi-affine sizes only: no product of two sizes, no division but // and % by a positive int
+  help     2*n + 1, n//4 and n % 4 are accepted
+
+>>> oc.placeholder((n / 2,))
+placeholder: cannot take the size n/2
+  because  isl decides quasi-affine sizes only: no product of two sizes, no division but // and % by a positive int
+  help     2*n + 1, n//4 and n % 4 are accepted
+
+>>> oc.placeholder((2.5,))
+placeholder: cannot take the size 2.5
+  because  a size is an int or an expression in sizes made by dim
+  help     n = dim("n"); (n, 768)
+
+>>> oc.placeholder((True,))
+placeholder: cannot take the size True
+  because  a size is an int or an expression in sizes made by dim
+  help     n = dim("n"); (n, 768)
+
+>>> oc.placeholder('n')
+placeholder: cannot take the shape 'n'
+  at       tensor A
+  because  a shape is a tuple of sizes
+  help     (n, 768)
+  help     (n,)
+
+>>> oc.placeholder(5)
+placeholder: cannot take the shape 5
+  at       tensor A
+  because  a shape is a tuple of sizes
+  help     (n, 768)
+  help     (n,)
+
+>>> oc.placeholder((n, -1), name='A')
+placeholder: cannot take the extent -1
+  at       tensor A, axis 1
+  because  an extent is at least 0
+
+>>> oc.placeholder((n,), name='my tensor')
+placeholder: cannot take the name 'my tensor'
+  because  names are ASCII identifiers
+
+>>> oc.placeholder((n,), 'float8', 'A')
+placeholder: cannot hold 'float8'
+  at       tensor A
+  because  element types are float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool
+
+>>> oc.reduce_axis(5, '2')
+reduce_axis: cannot take the name '2'
+  because  names are ASCII identifiers
+
+>>> oc.reduce_axis('m')
+reduce_axis: cannot take the size 'm'
+  because  a size is an int or an expression in sizes made by dim
+  help     n = dim("n"); (n, 768)""",
+        globals(),
+    ).values()
 ]
 
 
@@ -345,244 +267,171 @@ def test_a_shape_is_a_tuple_of_quasi_affine_sizes_at_least_0(
 
 
 VALUES = [
-    (
-        lambda: row(lambda i: A[i]),
-        (
-            "compute: cannot read A with 1 indices\n"
-            "  at       tensor A[n, m]\n"
-            "  because  it has 2 axes\n"
-            "  help     A[i, j] is an element"
-        ),
-    ),
-    (
-        lambda: row(lambda i: A[i, 1.5]),
-        (
-            "compute: cannot index with 1.5\n"
-            "  at       tensor A[n, m]\n"
-            "  because  an index is an integer expression in axes and sizes"
-        ),
-    ),
-    (
-        lambda: row(lambda i: A[i, F[i]]),
-        (
-            "compute: cannot index with F[i] of type int32\n"
-            "  at       tensor A[n, m]\n"
-            "  because  an index is an integer expression in axes and sizes\n"
-            "  help     index(…) of an element is asked when the kernel is called"
-        ),
-    ),
-    (
-        lambda: row(lambda i: A[i + "x", 0]),
-        (
-            "compute: cannot take index + str\n"
-            "  at       i\n"
-            "  because  arithmetic is between equal element types\n"
-            '  help     cast(x, "float32") converts, explicitly'
-        ),
-    ),
-    (
-        lambda: row(lambda i: A[i, 0] if F[i] > 0 else A[i, 1]),
-        (
-            "compute: cannot decide F[i] > 0 while describing\n"
-            "  because  its value is known only when the kernel runs\n"
-            "  help     where(condition, a, b) chooses by element, in place of if\n"
-            "  help     maximum(a, b), minimum(a, b), in place of Python's max and min\n"
-            "  help     (0 <= i) & (i < n), a | b, ~a, in place of 0 <= i < n, and, or, not"
-        ),
-    ),
-    (
-        lambda: row(lambda i: A[i, 0] + F[i]),
-        (
-            "compute: cannot take float32 + int32 F[i]\n"
-            "  at       A[i, 0]\n"
-            "  because  arithmetic is between equal element types\n"
-            '  help     cast(x, "float32") converts, explicitly'
-        ),
-    ),
-    (
-        lambda: row(lambda i: F[i] * 1.5),
-        (
-            "compute: cannot take int32 * float\n"
-            "  at       F[i]\n"
-            "  because  arithmetic is between equal element types\n"
-            '  help     cast(x, "float32") converts, explicitly'
-        ),
-    ),
-    (
-        lambda: row(lambda i: A[i, 0] * n),
-        (
-            "compute: cannot take float32 * a size\n"
-            "  at       A[i, 0]\n"
-            "  because  arithmetic is between equal element types\n"
-            '  help     cast(x, "float32") converts, explicitly'
-        ),
-    ),
-    (
-        lambda: row(lambda i: A[i, 0] + "x"),
-        (
-            "compute: cannot take float32 + str\n"
-            "  at       A[i, 0]\n"
-            "  because  arithmetic is between equal element types\n"
-            '  help     cast(x, "float32") converts, explicitly'
-        ),
-    ),
-    (
-        lambda: row(lambda i: (i < n) + (i < m)),
-        (
-            "compute: cannot take bool + bool\n"
-            "  at       i < n\n"
-            "  because  arithmetic is between equal element types\n"
-            '  help     cast(x, "float32") converts, explicitly'
-        ),
-    ),
-    (
-        lambda: row(lambda i: A[i // m, 0]),
-        ("compute: cannot take i // m\n  because  // and % floor integers, by a positive constant"),
-    ),
-    (
-        lambda: row(lambda i: A[i % 0, 0]),
-        ("compute: cannot take i % 0\n  because  // and % floor integers, by a positive constant"),
-    ),
-    (
-        lambda: row(lambda i: A[i, 0] // 2.0),
-        (
-            "compute: cannot take A[i, 0] // 2.0\n"
-            "  because  // and % floor integers, by a positive constant"
-        ),
-    ),
-    (
-        lambda: row(lambda i: F[i] / 2),
-        (
-            "compute: cannot take F[i] / 2\n"
-            "  because  / is for floats, and these are int32\n"
-            "  help     // floors integers"
-        ),
-    ),
-    (
-        lambda: row(lambda i: A[i, 0] ** 2),
-        (
-            "compute: cannot take A[i, 0] ** 2\n  because  a power is written as a function\n  help     power(A[i, 0], 2)"
-        ),
-    ),
-    (
-        lambda: row(lambda i: oc.where((i < n) & 1, A[i, 0], 0.0)),
-        (
-            "compute: cannot take and of 1\n"
-            "  because  & | ^ ~ join conditions, such as (i >= 1) & (i < n), or bits of integers"
-        ),
-    ),
-    (
-        lambda: row(lambda i: oc.exp(F[i])),
-        ("compute: cannot take exp of int32 F[i]\n  because  exp is for float elements"),
-    ),
-    (
-        lambda: row(lambda i: A[i, 0] << 2),
-        (
-            "compute: cannot take float32 A[i, 0] << 2.0\n"
-            "  because  bits are of elements of int64, int32, int16, int8, uint64, uint32, uint16, uint8"
-        ),
-    ),
-    (
-        lambda: row(lambda i: i >> 1),
-        (
-            "compute: cannot take index i >> 1\n"
-            "  because  bits are of elements of int64, int32, int16, int8, uint64, uint32, uint16, uint8\n"
-            '  help     cast(x, "int64") of a coordinate or a size'
-        ),
-    ),
-    (
-        lambda: row(lambda i: F[i] & 1.5),
-        (
-            "compute: cannot take int32 & float\n"
-            "  at       F[i]\n"
-            "  because  bits are of integers of one type, or of conditions\n"
-            '  help     cast(…, "int32") converts, explicitly'
-        ),
-    ),
-    (
-        lambda: row(lambda i: F[i] << i),
-        (
-            "compute: cannot take int32 << index i\n"
-            "  at       F[i]\n"
-            "  because  bits are of integers of one type, or of conditions\n"
-            '  help     cast(…, "int32") converts, explicitly'
-        ),
-    ),
-    (
-        lambda: row(lambda i: oc.log(F[i])),
-        ("compute: cannot take log of int32 F[i]\n  because  log is for float elements"),
-    ),
-    (
-        lambda: row(lambda i: A[oc.index(A[i, 0]), 0]),
-        (
-            "index: cannot take float32 A[i, 0] as an index\n"
-            "  because  an index is made of int64, int32, int16, int8, uint64, uint32, uint16, uint8"
-        ),
-    ),
-    (
-        lambda: row(lambda i: A[oc.index(i < n), 0]),
-        (
-            "index: cannot take bool i < n as an index\n"
-            "  because  an index is made of int64, int32, int16, int8, uint64, uint32, uint16, uint8"
-        ),
-    ),
-    (
-        lambda: row(lambda i: A[oc.index(1.5), 0]),
-        (
-            "index: cannot take 1.5 as an index\n"
-            "  because  an index is made of int64, int32, int16, int8, uint64, uint32, uint16, uint8"
-        ),
-    ),
-    (
-        lambda: oc.tanh(1.0),  # type: ignore[arg-type]
-        ("compute: cannot take tanh of 1.0\n  because  tanh is for float elements"),
-    ),
-    (
-        lambda: oc.maximum(1, 2),
-        ("compute: cannot take maximum of 1 and 2\n  because  neither is an expression"),
-    ),
-    (
-        lambda: oc.where(True, 1.0, 2.0),  # type: ignore[arg-type]
-        (
-            "where: cannot choose by True\n"
-            "  because  the condition is a comparison of elements, axes or sizes"
-        ),
-    ),
-    (
-        lambda: row(lambda i: oc.where(A[i, 0], A[i, 0], 0.0)),
-        (
-            "where: cannot choose by A[i, 0]\n"
-            "  because  the condition is a comparison of elements, axes or sizes\n"
-            "  help     where(A[i, 0] != 0, a, b)"
-        ),
-    ),
-    (
-        lambda: row(lambda i: oc.where(n > 3, A[i, 0], 0.0)),
-        (
-            "where: cannot choose by n > 3\n"
-            "  because  the condition is a comparison of elements, axes or sizes\n"
-            '  help     where(cast(n, "int64") > 3, a, b): of a size as an element'
-        ),
-    ),
-    (
-        lambda: row(lambda i: oc.where(i < n, 1.0, 2.0)),
-        (
-            "where: cannot tell the element type of 1.0 and 2.0\n"
-            "  because  both are Python scalars\n"
-            '  help     where(c, cast(1.0, "float32"), 0.0)'
-        ),
-    ),
-    (
-        lambda: oc.cast(1.0, "float8"),
-        (
-            "cast: cannot convert to 'float8'\n"
-            "  because  element types are float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool"
-        ),
-    ),
-    (
-        lambda: oc.cast("x", "float32"),
-        ("cast: cannot convert 'x'\n  because  it is not an expression"),
-    ),
+    *refusals(
+        """\
+>>> row(lambda i: A[i])
+compute: cannot read A with 1 indices
+  at       tensor A[n, m]
+  because  it has 2 axes
+  help     A[i, j] is an element
+
+>>> row(lambda i: A[i, 1.5])
+compute: cannot index with 1.5
+  at       tensor A[n, m]
+  because  an index is an integer expression in axes and sizes
+
+>>> row(lambda i: A[i, F[i]])
+compute: cannot index with F[i] of type int32
+  at       tensor A[n, m]
+  because  an index is an integer expression in axes and sizes
+  help     index(…) of an element is asked when the kernel is called
+
+>>> row(lambda i: A[i + 'x', 0])
+compute: cannot take index + str
+  at       i
+  because  arithmetic is between equal element types
+  help     cast(x, "float32") converts, explicitly
+
+>>> row(lambda i: A[i, 0] if F[i] > 0 else A[i, 1])
+compute: cannot decide F[i] > 0 while describing
+  because  its value is known only when the kernel runs
+  help     where(condition, a, b) chooses by element, in place of if
+  help     maximum(a, b), minimum(a, b), in place of Python's max and min
+  help     (0 <= i) & (i < n), a | b, ~a, in place of 0 <= i < n, and, or, not
+
+>>> row(lambda i: A[i, 0] + F[i])
+compute: cannot take float32 + int32 F[i]
+  at       A[i, 0]
+  because  arithmetic is between equal element types
+  help     cast(x, "float32") converts, explicitly
+
+>>> row(lambda i: F[i] * 1.5)
+compute: cannot take int32 * float
+  at       F[i]
+  because  arithmetic is between equal element types
+  help     cast(x, "float32") converts, explicitly
+
+>>> row(lambda i: A[i, 0] * n)
+compute: cannot take float32 * a size
+  at       A[i, 0]
+  because  arithmetic is between equal element types
+  help     cast(x, "float32") converts, explicitly
+
+>>> row(lambda i: A[i, 0] + 'x')
+compute: cannot take float32 + str
+  at       A[i, 0]
+  because  arithmetic is between equal element types
+  help     cast(x, "float32") converts, explicitly
+
+>>> row(lambda i: (i < n) + (i < m))
+compute: cannot take bool + bool
+  at       i < n
+  because  arithmetic is between equal element types
+  help     cast(x, "float32") converts, explicitly
+
+>>> row(lambda i: A[i // m, 0])
+compute: cannot take i // m
+  because  // and % floor integers, by a positive constant
+
+>>> row(lambda i: A[i % 0, 0])
+compute: cannot take i % 0
+  because  // and % floor integers, by a positive constant
+
+>>> row(lambda i: A[i, 0] // 2.0)
+compute: cannot take A[i, 0] // 2.0
+  because  // and % floor integers, by a positive constant
+
+>>> row(lambda i: F[i] / 2)
+compute: cannot take F[i] / 2
+  because  / is for floats, and these are int32
+  help     // floors integers
+
+>>> row(lambda i: A[i, 0] ** 2)
+compute: cannot take A[i, 0] ** 2
+  because  a power is written as a function
+  help     power(A[i, 0], 2)
+
+>>> row(lambda i: oc.where((i < n) & 1, A[i, 0], 0.0))
+compute: cannot take and of 1
+  because  & | ^ ~ join conditions, such as (i >= 1) & (i < n), or bits of integers
+
+>>> row(lambda i: oc.exp(F[i]))
+compute: cannot take exp of int32 F[i]
+  because  exp is for float elements
+
+>>> row(lambda i: A[i, 0] << 2)
+compute: cannot take float32 A[i, 0] << 2.0
+  because  bits are of elements of int64, int32, int16, int8, uint64, uint32, uint16, uint8
+
+>>> row(lambda i: i >> 1)
+compute: cannot take index i >> 1
+  because  bits are of elements of int64, int32, int16, int8, uint64, uint32, uint16, uint8
+  help     cast(x, "int64") of a coordinate or a size
+
+>>> row(lambda i: F[i] & 1.5)
+compute: cannot take int32 & float
+  at       F[i]
+  because  bits are of integers of one type, or of conditions
+  help     cast(…, "int32") converts, explicitly
+
+>>> row(lambda i: F[i] << i)
+compute: cannot take int32 << index i
+  at       F[i]
+  because  bits are of integers of one type, or of conditions
+  help     cast(…, "int32") converts, explicitly
+
+>>> row(lambda i: oc.log(F[i]))
+compute: cannot take log of int32 F[i]
+  because  log is for float elements
+
+>>> row(lambda i: A[oc.index(A[i, 0]), 0])
+index: cannot take float32 A[i, 0] as an index
+  because  an index is made of int64, int32, int16, int8, uint64, uint32, uint16, uint8
+
+>>> row(lambda i: A[oc.index(i < n), 0])
+index: cannot take bool i < n as an index
+  because  an index is made of int64, int32, int16, int8, uint64, uint32, uint16, uint8
+
+>>> row(lambda i: A[oc.index(1.5), 0])
+index: cannot take 1.5 as an index
+  because  an index is made of int64, int32, int16, int8, uint64, uint32, uint16, uint8
+
+>>> oc.tanh(1.0)
+compute: cannot take tanh of 1.0
+  because  tanh is for float elements
+
+>>> oc.maximum(1, 2)
+compute: cannot take maximum of 1 and 2
+  because  neither is an expression
+
+>>> oc.where(True, 1.0, 2.0)
+where: cannot choose by True
+  because  the condition is a comparison of elements, axes or sizes
+
+>>> row(lambda i: oc.where(A[i, 0], A[i, 0], 0.0))
+where: cannot choose by A[i, 0]
+  because  the condition is a comparison of elements, axes or sizes
+  help     where(A[i, 0] != 0, a, b)
+
+>>> row(lambda i: oc.where(n > 3, A[i, 0], 0.0))
+where: cannot choose by n > 3
+  because  the condition is a comparison of elements, axes or sizes
+  help     where(cast(n, "int64") > 3, a, b): of a size as an element
+
+>>> row(lambda i: oc.where(i < n, 1.0, 2.0))
+where: cannot tell the element type of 1.0 and 2.0
+  because  both are Python scalars
+  help     where(c, cast(1.0, "float32"), 0.0)
+
+>>> oc.cast(1.0, 'float8')
+cast: cannot convert to 'float8'
+  because  element types are float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool
+
+>>> oc.cast('x', 'float32')
+cast: cannot convert 'x'
+  because  it is not an expression""",
+        globals(),
+    ).values()
 ]
 
 
@@ -594,67 +443,52 @@ def test_an_expression_is_made_of_equal_element_types(
 
 
 REDUCTIONS = [
-    (
-        lambda: row(lambda i: oc.sum(A[i, 0], axis="k")),
-        (
-            "sum: cannot reduce over 'k'\n"
-            "  because  it is not an axis made by reduce_axis\n"
-            '  help     k = reduce_axis(768, name="k"); sum(A[i, k], axis=k)'
-        ),
-    ),
-    (
-        lambda: row(lambda i: oc.max(A[i, 0], 0.0)),
-        (
-            "max: cannot reduce over 0.0\n"
-            "  because  it is not an axis made by reduce_axis\n"
-            '  help     k = reduce_axis(768, name="k"); sum(A[i, k], axis=k)\n'
-            "  help     maximum(A[i, 0], 0.0) is the larger of two"
-        ),
-    ),
-    (
-        lambda: row(lambda i: oc.sum(A[i, k], axis=(k, k))),
-        ("sum: cannot reduce over ('k', 'k')\n  because  an axis is named twice"),
-    ),
-    (
-        lambda: row(lambda i: oc.sum(i < k, axis=k)),
-        (
-            "sum: cannot reduce bool i < k\n"
-            "  because  a reduction is over tensor elements\n"
-            '  help     sum(cast(i < k, "int32"), …)\n'
-            "  help     sum(where(i < k, a, b), …) of elements that it chooses"
-        ),
-    ),
-    (
-        lambda: row(lambda i: oc.max(1.0, axis=k)),
-        ("max: cannot reduce 1.0\n  because  a reduction is over tensor elements"),
-    ),
-    (
-        lambda: row(lambda i: oc.sum(oc.sum(A[i, k], axis=k) * A[i, k], axis=k)),
-        (
-            "compute: cannot reduce inside a reduction: sum(sum(A[i, k], k) * A[i, k], k)\n"
-            "  at       tensor C\n"
-            "  because  each reduction is a tensor of its own\n"
-            "  help     compute the inner one first, and read it"
-        ),
-    ),
-    (
-        lambda: oc.compute((n,), lambda x: oc.min(A[x, k], axis=k), axes=("k",)),
-        (
-            "compute: cannot use k as an axis and as a reduction axis\n"
-            "  at       tensor C\n"
-            "  because  an axis is known by its name\n"
-            '  help     reduce_axis(extent, name="r")'
-        ),
-    ),
-    (
-        lambda: row(lambda i: A[i, k]),
-        (
-            "compute: cannot use the axis k here\n"
-            "  at       tensor C\n"
-            "  because  it is neither an axis of the tensor nor reduced by this sum, max or min\n"
-            "  help     sum(…, axis=k)"
-        ),
-    ),
+    *refusals(
+        """\
+>>> row(lambda i: oc.sum(A[i, 0], axis='k'))
+sum: cannot reduce over 'k'
+  because  it is not an axis made by reduce_axis
+  help     k = reduce_axis(768, name="k"); sum(A[i, k], axis=k)
+
+>>> row(lambda i: oc.max(A[i, 0], 0.0))
+max: cannot reduce over 0.0
+  because  it is not an axis made by reduce_axis
+  help     k = reduce_axis(768, name="k"); sum(A[i, k], axis=k)
+  help     maximum(A[i, 0], 0.0) is the larger of two
+
+>>> row(lambda i: oc.sum(A[i, k], axis=(k, k)))
+sum: cannot reduce over ('k', 'k')
+  because  an axis is named twice
+
+>>> row(lambda i: oc.sum(i < k, axis=k))
+sum: cannot reduce bool i < k
+  because  a reduction is over tensor elements
+  help     sum(cast(i < k, "int32"), …)
+  help     sum(where(i < k, a, b), …) of elements that it chooses
+
+>>> row(lambda i: oc.max(1.0, axis=k))
+max: cannot reduce 1.0
+  because  a reduction is over tensor elements
+
+>>> row(lambda i: oc.sum(oc.sum(A[i, k], axis=k) * A[i, k], axis=k))
+compute: cannot reduce inside a reduction: sum(sum(A[i, k], k) * A[i, k], k)
+  at       tensor C
+  because  each reduction is a tensor of its own
+  help     compute the inner one first, and read it
+
+>>> oc.compute((n,), lambda x: oc.min(A[x, k], axis=k), axes=('k',))
+compute: cannot use k as an axis and as a reduction axis
+  at       tensor C
+  because  an axis is known by its name
+  help     reduce_axis(extent, name="r")
+
+>>> row(lambda i: A[i, k])
+compute: cannot use the axis k here
+  at       tensor C
+  because  it is neither an axis of the tensor nor reduced by this sum, max or min
+  help     sum(…, axis=k)""",
+        globals(),
+    ).values()
 ]
 
 
@@ -666,134 +500,89 @@ def test_a_reduction_is_over_reduction_axes_outermost(
 
 
 LITERALS = [
-    (
-        lambda: row(lambda i: G[i] + 300),
-        (
-            "compute: cannot take 300 as int8\n"
-            "  because  int8 holds -128…127\n"
-            '  help     cast(x, "int64") widens, explicitly'
-        ),
-    ),
-    (
-        lambda: row(lambda i: G[i] % 256),
-        (
-            "compute: cannot take 256 as int8\n"
-            "  because  int8 holds -128…127\n"
-            '  help     cast(x, "int64") widens, explicitly'
-        ),
-    ),
-    (
-        lambda: row(lambda i: G[i] + np.int64(300)),
-        (
-            "compute: cannot take 300 as int8\n"
-            "  because  int8 holds -128…127\n"
-            '  help     cast(x, "int64") widens, explicitly'
-        ),
-    ),
-    (
-        lambda: row(lambda i: oc.where(G[i] < 128, A[i, 0], 0.0)),
-        (
-            "compute: cannot take 128 as int8\n"
-            "  because  int8 holds -128…127\n"
-            '  help     cast(x, "int64") widens, explicitly'
-        ),
-    ),
-    (
-        lambda: row(lambda i: F[i] * 2**31),
-        (
-            "compute: cannot take 2147483648 as int32\n"
-            "  because  int32 holds -2147483648…2147483647\n"
-            '  help     cast(x, "int64") widens, explicitly'
-        ),
-    ),
-    (
-        lambda: oc.cast(-1, "uint8"),
-        (
-            "compute: cannot take -1 as uint8\n"
-            "  because  uint8 holds 0…255\n"
-            '  help     cast(x, "int64") widens, explicitly'
-        ),
-    ),
-    (
-        lambda: oc.cast(math.nan, "int32"),
-        (
-            "compute: cannot take nan as int32\n"
-            "  because  int32 holds -2147483648…2147483647\n"
-            "  help     a number within these"
-        ),
-    ),
-    (
-        lambda: oc.cast(math.inf, "int64"),
-        (
-            "compute: cannot take inf as int64\n"
-            "  because  int64 holds -9223372036854775808…9223372036854775807\n"
-            "  help     a number within these"
-        ),
-    ),
-    (
-        lambda: oc.cast(-math.inf, "int8"),
-        (
-            "compute: cannot take -inf as int8\n"
-            "  because  int8 holds -128…127\n"
-            "  help     a number within these"
-        ),
-    ),
-    (
-        lambda: oc.cast(10**400, "int64"),
-        (
-            "compute: cannot take a scalar of 401 digits as int64\n"
-            "  because  int64 holds -9223372036854775808…9223372036854775807\n"
-            "  help     a number within these"
-        ),
-    ),
-    (
-        lambda: oc.cast(10**400, "float64"),
-        (
-            "compute: cannot take a scalar of 401 digits as float64\n"
-            "  because  float64 holds -1.7976931348623157e+308…1.7976931348623157e+308\n"
-            "  help     a number within these"
-        ),
-    ),
-    (
-        lambda: row(lambda i: A[i, 0] * 1e39),
-        (
-            "compute: cannot take 1e+39 as float32\n"
-            "  because  float32 holds -3.4028234663852886e+38…3.4028234663852886e+38\n"
-            '  help     cast(x, "float64") widens, explicitly'
-        ),
-    ),
-    (
-        lambda: oc.cast(65520, "float16"),
-        (
-            "compute: cannot take 65520 as float16\n"
-            "  because  float16 holds -65504.0…65504.0\n"
-            '  help     cast(x, "float64") widens, explicitly'
-        ),
-    ),
-    (
-        lambda: row(lambda i: H[i] + 10**400),
-        (
-            "compute: cannot take a scalar of 401 digits as float64\n"
-            "  because  float64 holds -1.7976931348623157e+308…1.7976931348623157e+308\n"
-            "  help     a number within these"
-        ),
-    ),
-    (
-        lambda: oc.cast(10**400, "float32"),
-        (
-            "compute: cannot take a scalar of 401 digits as float32\n"
-            "  because  float32 holds -3.4028234663852886e+38…3.4028234663852886e+38\n"
-            "  help     a number within these"
-        ),
-    ),
-    (
-        lambda: oc.cast(-1, "uint64"),
-        (
-            "compute: cannot take -1 as uint64\n"
-            "  because  uint64 holds 0…18446744073709551615\n"
-            "  help     a number within these"
-        ),
-    ),
+    *refusals(
+        """\
+>>> row(lambda i: G[i] + 300)
+compute: cannot take 300 as int8
+  because  int8 holds -128…127
+  help     cast(x, "int64") widens, explicitly
+
+>>> row(lambda i: G[i] % 256)
+compute: cannot take 256 as int8
+  because  int8 holds -128…127
+  help     cast(x, "int64") widens, explicitly
+
+>>> row(lambda i: G[i] + np.int64(300))
+compute: cannot take 300 as int8
+  because  int8 holds -128…127
+  help     cast(x, "int64") widens, explicitly
+
+>>> row(lambda i: oc.where(G[i] < 128, A[i, 0], 0.0))
+compute: cannot take 128 as int8
+  because  int8 holds -128…127
+  help     cast(x, "int64") widens, explicitly
+
+>>> row(lambda i: F[i] * 2 ** 31)
+compute: cannot take 2147483648 as int32
+  because  int32 holds -2147483648…2147483647
+  help     cast(x, "int64") widens, explicitly
+
+>>> oc.cast(-1, 'uint8')
+compute: cannot take -1 as uint8
+  because  uint8 holds 0…255
+  help     cast(x, "int64") widens, explicitly
+
+>>> oc.cast(math.nan, 'int32')
+compute: cannot take nan as int32
+  because  int32 holds -2147483648…2147483647
+  help     a number within these
+
+>>> oc.cast(math.inf, 'int64')
+compute: cannot take inf as int64
+  because  int64 holds -9223372036854775808…9223372036854775807
+  help     a number within these
+
+>>> oc.cast(-math.inf, 'int8')
+compute: cannot take -inf as int8
+  because  int8 holds -128…127
+  help     a number within these
+
+>>> oc.cast(10 ** 400, 'int64')
+compute: cannot take a scalar of 401 digits as int64
+  because  int64 holds -9223372036854775808…9223372036854775807
+  help     a number within these
+
+>>> oc.cast(10 ** 400, 'float64')
+compute: cannot take a scalar of 401 digits as float64
+  because  float64 holds -1.7976931348623157e+308…1.7976931348623157e+308
+  help     a number within these
+
+>>> row(lambda i: A[i, 0] * 1e+39)
+compute: cannot take 1e+39 as float32
+  because  float32 holds -3.4028234663852886e+38…3.4028234663852886e+38
+  help     cast(x, "float64") widens, explicitly
+
+>>> oc.cast(65520, 'float16')
+compute: cannot take 65520 as float16
+  because  float16 holds -65504.0…65504.0
+  help     cast(x, "float64") widens, explicitly
+
+>>> row(lambda i: H[i] + 10 ** 400)
+compute: cannot take a scalar of 401 digits as float64
+  because  float64 holds -1.7976931348623157e+308…1.7976931348623157e+308
+  help     a number within these
+
+>>> oc.cast(10 ** 400, 'float32')
+compute: cannot take a scalar of 401 digits as float32
+  because  float32 holds -3.4028234663852886e+38…3.4028234663852886e+38
+  help     a number within these
+
+>>> oc.cast(-1, 'uint64')
+compute: cannot take -1 as uint64
+  because  uint64 holds 0…18446744073709551615
+  help     a number within these""",
+        globals(),
+    ).values()
 ]
 
 
@@ -821,110 +610,80 @@ def test_a_literal_rounds_but_not_to_infinity(dtype: str) -> None:
 
 
 TENSORS = [
-    (
-        lambda: row(lambda i: A[i, 0], name=""),
-        ("compute: cannot take the name ''\n  because  names are ASCII identifiers"),
-    ),
-    (
-        lambda: row(lambda i: None),
-        (
-            "compute: cannot store None\n"
-            "  at       tensor C\n"
-            "  because  the function gives no expression\n"
-            '  help     cast(1.0, "float32") is a constant expression'
-        ),
-    ),
-    (
-        lambda: row(lambda i: 1.0),
-        (
-            "compute: cannot store 1.0\n"
-            "  at       tensor C\n"
-            "  because  the function gives no expression\n"
-            '  help     cast(1.0, "float32") is a constant expression'
-        ),
-    ),
-    (
-        lambda: row(lambda i: i),
-        (
-            "compute: cannot store i of type index\n"
-            "  at       tensor C\n"
-            "  because  a tensor holds elements\n"
-            '  help     cast(i, "int32")\n'
-            '  help     cast(i, "int64")'
-        ),
-    ),
-    (
-        lambda: row(lambda *ix: A[ix[0], 0]),
-        (
-            "compute: cannot name the axes\n"
-            "  at       tensor C\n"
-            "  because  the function's parameters are not all plain names\n"
-            '  help     axes=("i", "j")'
-        ),
-    ),
-    (
-        lambda: row(lambda *, i: A[i, 0]),
-        (
-            "compute: cannot name the axes\n"
-            "  at       tensor C\n"
-            "  because  the function's parameters are not all plain names\n"
-            '  help     axes=("i", "j")'
-        ),
-    ),
-    (
-        lambda: row(3),  # type: ignore[arg-type]
-        (
-            "compute: cannot compute with 3\n"
-            "  at       tensor C\n"
-            "  because  it is not a function of the axes\n"
-            "  help     compute((n,), lambda i: A[i] + 1.0)"
-        ),
-    ),
-    (
-        lambda: block(lambda *ix: A[ix], axes=3),
-        (
-            "compute: cannot take axes=3\n"
-            "  at       tensor C\n"
-            "  because  axes are a tuple of names\n"
-            '  help     axes=("i", "j")'
-        ),
-    ),
-    (
-        lambda: block(lambda i: A[i, 0]),
-        (
-            "compute: cannot give 2 axes the names i\n"
-            "  at       tensor C\n"
-            "  because  the shape has 2 extents and the function 1 parameters"
-        ),
-    ),
-    (
-        lambda: block(lambda *ix: A[ix], axes=("1", "j")),
-        ("compute: cannot take the name '1'\n  because  names are ASCII identifiers"),
-    ),
-    (
-        lambda: block(lambda *ix: A[ix], axes=("i", "i")),
-        (
-            "compute: cannot name axes ('i', 'i')\n"
-            "  at       tensor C\n"
-            "  because  a name is repeated"
-        ),
-    ),
-    (
-        lambda: block(lambda i, j: A[i, j] + oc.placeholder((n, m), name="A")[i, j]),
-        (
-            "compute: cannot read two tensors of one name in C\n"
-            "  because  two of them are called A\n"
-            '  help     name="A2" of one of them, or one tensor in both places'
-        ),
-    ),
-    (
-        lambda: block(lambda i, j: A[i, j], name="A"),
-        (
-            "compute: cannot read two tensors of one name in A\n"
-            "  because  it reads another A\n"
-            '  help     name="A2" of one of them, or one tensor in both places'
-        ),
-    ),
+    *refusals(
+        """\
+>>> row(lambda i: A[i, 0], name='')
+compute: cannot take the name ''
+  because  names are ASCII identifiers
+
+>>> row(lambda i: None)
+compute: cannot store None
+  at       tensor C
+  because  the function gives no expression
+  help     cast(1.0, "float32") is a constant expression
+
+>>> row(lambda i: 1.0)
+compute: cannot store 1.0
+  at       tensor C
+  because  the function gives no expression
+  help     cast(1.0, "float32") is a constant expression
+
+>>> row(lambda i: i)
+compute: cannot store i of type index
+  at       tensor C
+  because  a tensor holds elements
+  help     cast(i, "int32")
+  help     cast(i, "int64")
+
+>>> row(lambda *ix: A[ix[0], 0])
+compute: cannot name the axes
+  at       tensor C
+  because  the function's parameters are not all plain names
+  help     axes=("i", "j")
+
+>>> row(lambda *, i: A[i, 0])
+compute: cannot name the axes
+  at       tensor C
+  because  the function's parameters are not all plain names
+  help     axes=("i", "j")
+
+>>> row(3)
+compute: cannot compute with 3
+  at       tensor C
+  because  it is not a function of the axes
+  help     compute((n,), lambda i: A[i] + 1.0)
+
+>>> block(lambda *ix: A[ix], axes=3)
+compute: cannot take axes=3
+  at       tensor C
+  because  axes are a tuple of names
+  help     axes=("i", "j")
+
+>>> block(lambda i: A[i, 0])
+compute: cannot give 2 axes the names i
+  at       tensor C
+  because  the shape has 2 extents and the function 1 parameters
+
+>>> block(lambda *ix: A[ix], axes=('1', 'j'))
+compute: cannot take the name '1'
+  because  names are ASCII identifiers
+
+>>> block(lambda *ix: A[ix], axes=('i', 'i'))
+compute: cannot name axes ('i', 'i')
+  at       tensor C
+  because  a name is repeated
+
+>>> block(lambda i, j: A[i, j] + oc.placeholder((n, m), name='A')[i, j])
+compute: cannot read two tensors of one name in C
+  because  two of them are called A
+  help     name="A2" of one of them, or one tensor in both places
+
+>>> block(lambda i, j: A[i, j], name='A')
+compute: cannot read two tensors of one name in A
+  because  it reads another A
+  help     name="A2" of one of them, or one tensor in both places""",
+        globals(),
+    ).values()
 ]
 
 
@@ -936,58 +695,39 @@ def test_a_tensor_holds_numbers_one_value_for_each_point_of_named_axes(
 
 
 PROGRAMS = [
-    (
-        lambda: computation(
-            [row(lambda i: A[i, 0] + oc.placeholder((dim("n", max=8),), name="B")[i])]
-        ),
-        (
-            "compute: cannot tell two sizes named n apart\n"
-            "  at       tensor B\n"
-            "  because  one is 0…64, the other 0…8\n"
-            "  help     make the size once, and use it in every shape"
-        ),
-    ),
-    (
-        lambda: computation(
-            [
-                row(
-                    lambda i: (
-                        A[i, 0] + oc.placeholder((dim("n", max=64, multiple_of=8),), name="B")[i]
-                    )
-                )
-            ]
-        ),
-        (
-            "compute: cannot tell two sizes named n apart\n"
-            "  at       tensor B\n"
-            "  because  one is 0…64, the other 0…64, a multiple of 8\n"
-            "  help     make the size once, and use it in every shape"
-        ),
-    ),
-    (
-        lambda: computation([row(lambda i: A[i, 0])], inputs=[]),
-        (
-            "compile: cannot compute without A\n"
-            "  because  inputs lists nothing\n"
-            "  help     inputs=[A]"
-        ),
-    ),
-    (
-        lambda: computation([row(lambda i: A[i, 0])], inputs=[row(lambda i: A[i, 0])]),
-        ("compile: cannot take C: float32[n] as an input\n  because  an input is a placeholder"),
-    ),
-    (
-        lambda: computation([row(lambda i: A[i, 0])], inputs=["A"]),  # type: ignore[list-item]
-        ("compile: cannot take 'A' as an input\n  because  an input is a placeholder"),
-    ),
-    (
-        lambda: computation([row(lambda i: A[i, 0]), row(lambda i: A[i, 1])]),
-        (
-            "compile: cannot tell two tensors named C apart\n"
-            "  because  one is C: float32[n], the other C: float32[n]\n"
-            "  help     give each tensor a name of its own"
-        ),
-    ),
+    *refusals(
+        """\
+>>> computation([row(lambda i: A[i, 0] + oc.placeholder((dim('n', max=8),), name='B')[i])])
+compute: cannot tell two sizes named n apart
+  at       tensor B
+  because  one is 0…64, the other 0…8
+  help     make the size once, and use it in every shape
+
+>>> computation([row(lambda i: A[i, 0] + oc.placeholder((dim('n', max=64, multiple_of=8),), name='B')[i])])
+compute: cannot tell two sizes named n apart
+  at       tensor B
+  because  one is 0…64, the other 0…64, a multiple of 8
+  help     make the size once, and use it in every shape
+
+>>> computation([row(lambda i: A[i, 0])], inputs=[])
+compile: cannot compute without A
+  because  inputs lists nothing
+  help     inputs=[A]
+
+>>> computation([row(lambda i: A[i, 0])], inputs=[row(lambda i: A[i, 0])])
+compile: cannot take C: float32[n] as an input
+  because  an input is a placeholder
+
+>>> computation([row(lambda i: A[i, 0])], inputs=['A'])
+compile: cannot take 'A' as an input
+  because  an input is a placeholder
+
+>>> computation([row(lambda i: A[i, 0]), row(lambda i: A[i, 1])])
+compile: cannot tell two tensors named C apart
+  because  one is C: float32[n], the other C: float32[n]
+  help     give each tensor a name of its own""",
+        globals(),
+    ).values()
 ]
 
 

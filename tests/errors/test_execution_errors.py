@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import refusals
 
 import offcut as oc
 from offcut.backends.gpu.executor import ExecutionFault, Limits, execute
@@ -43,67 +44,60 @@ for b in 0:n  @block
         C[b, m] = S[b, 3 - m]
 """
 
-REFUSED = {
-    "no wait": (
-        RING.replace("      wait full\n", ""),
-        """\
+REFUSED = refusals(
+    r"""
+no wait
+given RING.replace('      wait full\n', '')
 execute: cannot run ring: async
   at       `tile m in 2*w +: 2` on warp 1
   because  it reads S[0, 2], which `tile m in 0 +: 4  @by(load)  @async` on load writes, and nothing orders the two
-  help     arrive at a token behind the first, wait for it before the second""",
-    ),
-    "no arrival": (
-        RING.replace("    arrive full\n", ""),
-        """\
+  help     arrive at a token behind the first, wait for it before the second
+
+no arrival
+given RING.replace('    arrive full\n', '')
 execute: cannot run ring: standstill
   at       `wait empty where k >= 2` on load
-  because  load waits at `wait empty where k >= 2` for token 0: 0 of 2 arrivals of warp; warp 0 waits at `wait full` for token 0: 0 of 1 arrivals of load; warp 1 waits at `wait full` for token 0: 0 of 1 arrivals of load""",
-    ),
-    "too few arrivals": (
-        RING.replace("count 2", "count 3"),
-        """\
+  because  load waits at `wait empty where k >= 2` for token 0: 0 of 2 arrivals of warp; warp 0 waits at `wait full` for token 0: 0 of 1 arrivals of load; warp 1 waits at `wait full` for token 0: 0 of 1 arrivals of load
+
+too few arrivals
+given RING.replace('count 2', 'count 3')
 execute: cannot run ring: standstill
   at       `wait empty where k >= 2` on load
-  because  load waits at `wait empty where k >= 2` for token 0: 2 of 3 arrivals of warp; warp 0 waits at `wait full` for token 2: 0 of 1 arrivals of load; warp 1 waits at `wait full` for token 2: 0 of 1 arrivals of load""",
-    ),
-    "room for one": (
-        RING.replace("count 1 room 2", "count 1 room 1"),
-        """\
+  because  load waits at `wait empty where k >= 2` for token 0: 2 of 3 arrivals of warp; warp 0 waits at `wait full` for token 2: 0 of 1 arrivals of load; warp 1 waits at `wait full` for token 2: 0 of 1 arrivals of load
+
+room for one
+given RING.replace('count 1 room 2', 'count 1 room 1')
 execute: cannot run ring: phase
   at       `arrive full` on load
-  because  it is for token 1, and the phase of token 0 may not have ended: full has room for 1""",
-    ),
-    "no barrier": (
-        MEETING.replace("    barrier warp\n", ""),
-        """\
+  because  it is for token 1, and the phase of token 0 may not have ended: full has room for 1
+
+no barrier
+given MEETING.replace('    barrier warp\n', '')
 execute: cannot run meeting: race
   at       `tile m in 2*w +: 2` on warp 1 of block 0
   because  it reads S[0, 1], which `tile m in 2*w +: 2` on warp 0 of block 0 writes, and nothing orders the two
-  help     barrier warp, between them""",
-    ),
-    "a column too far": (
-        MEETING.replace("A[b, m]", "A[b, m + 1]"),
-        """\
+  help     barrier warp, between them
+
+a column too far
+given MEETING.replace('A[b, m]', 'A[b, m + 1]')
 execute: cannot run meeting: bounds
   at       `tile m in 2*w +: 2` on warp 1 of block 0
-  because  [0, 4] is outside A of shape (3, 4): it runs at n = 3, b = 0, w = 1, m = 3""",
-    ),
-    "a column that nobody writes": (
-        MEETING.replace("tile m in 2*w +: 2\n        C", "tile m in 2*w +: 1\n        C"),
-        """\
+  because  [0, 4] is outside A of shape (3, 4): it runs at n = 3, b = 0, w = 1, m = 3
+
+a column that nobody writes
+given MEETING.replace('tile m in 2*w +: 2\n        C', 'tile m in 2*w +: 1\n        C')
 execute: cannot run meeting: unwritten
   at       output C: float32[n, 4]
-  because  nobody writes C[0, 1]""",
-    ),
-    "no room": (
-        MEETING.replace("in shared", "in shared depth 16000"),
-        """\
+  because  nobody writes C[0, 1]
+
+no room
+given MEETING.replace('in shared', 'in shared depth 16000')
 execute: cannot run meeting: room
   at       alloc S[b +: 1, 0 +: 4] in shared depth 16000
   because  its windows take 256000 bytes of shared memory, and there are 232448
   help     a depth below 16000""",
-    ),
-}
+    globals(),
+)
 
 
 @pytest.mark.parametrize("what", REFUSED)

@@ -8,46 +8,41 @@ import sys
 from importlib.metadata import metadata
 
 import pytest
+from conftest import refusals
 
 from offcut.core.extras import EXTRAS
 
-USES = {
-    "torch": (
-        ("torch", "import offcut as oc\noc.from_torch(lambda x: x)"),
-        "from_torch: cannot take a model of torch",
-    ),
-    "onnx": (
-        ("onnx", "import offcut as oc\noc.from_onnx('model.onnx')"),
-        "from_onnx: cannot read ONNX files",
-    ),
-    "mlir": (
-        ("xdsl", "import offcut.plugins.mlir"),
-        "import: cannot import offcut.plugins.mlir",
-    ),
-    "tvm": (
-        ("tvm", "from offcut.plugins.tvm import partitioned"),
-        "import: cannot import offcut.plugins.tvm",
-    ),
-    "plot": (
-        (
-            "matplotlib",
-            "from offcut.experiment.plots import plot_lines\nfrom pathlib import Path\n"
-            "plot_lines(Path('x.png'), {}, title='', x_label='', footer='')",
-        ),
-        "plot: cannot draw x.png",
-    ),
-    "pool": (
-        (
-            "distributed",
-            "from offcut.search.pool import pool_of\npool_of('tcp://localhost:8786', 'tune')",
-        ),
-        "tune: cannot use a pool of devices",
-    ),
-    "learned": (
-        ("xgboost", "from offcut.costmodel.learned import library\nlibrary.loaded('learn')"),
-        "learn: cannot use a learned model",
-    ),
-}
+USES = refusals(
+    r"""
+torch
+given ('torch', 'import offcut as oc\noc.from_torch(lambda x: x)')
+from_torch: cannot take a model of torch
+
+onnx
+given ('onnx', "import offcut as oc\noc.from_onnx('model.onnx')")
+from_onnx: cannot read ONNX files
+
+mlir
+given ('xdsl', 'import offcut.plugins.mlir')
+import: cannot import offcut.plugins.mlir
+
+tvm
+given ('tvm', 'from offcut.plugins.tvm import partitioned')
+import: cannot import offcut.plugins.tvm
+
+plot
+given ('matplotlib', "from offcut.experiment.plots import plot_lines\nfrom pathlib import Path\nplot_lines(Path('x.png'), {}, title='', x_label='', footer='')")
+plot: cannot draw x.png
+
+pool
+given ('distributed', "from offcut.search.pool import pool_of\npool_of('tcp://localhost:8786', 'tune')")
+tune: cannot use a pool of devices
+
+learned
+given ('xgboost', "from offcut.costmodel.learned import library\nlibrary.loaded('learn')")
+learn: cannot use a learned model""",
+    globals(),
+)
 BLOCKED = """\
 import json, sys
 uses = json.load(sys.stdin)

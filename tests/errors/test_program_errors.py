@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import refusals
 
 import offcut as oc
 
@@ -18,53 +19,49 @@ output B: int32[n]
 local L: int32[n]
 """
 
-DIVISORS = {
-    "a loop that starts at 0": (
-        "for i in 0:n\n  B[i] = int32(3//i)\n",
-        """\
+DIVISORS = refusals(
+    r"""
+a loop that starts at 0
+given 'for i in 0:n\n  B[i] = int32(3//i)\n'
 cannot divide by i
   at       B[i] = int32(3//i)
   because  with n = 1, m = 0, i = 0, it is 0
   help     max(i, 1)
-  help     an if, or where(…), around the division""",
-    ),
-    "a difference that is negative, in a bound": (
-        "for i in 0:n % (1 - 3)\n  B[i] = 1\n",
-        """\
+  help     an if, or where(…), around the division
+
+a difference that is negative, in a bound
+given 'for i in 0:n % (1 - 3)\n  B[i] = 1\n'
 cannot divide by 1 - 3
   at       for i in 0:n % (1 - 3)
   because  with n = 1, m = 0, it is -2
   help     max(1 - 3, 1)
-  help     an if, or where(…), around the division""",
-    ),
-    "a size that may be 0, as a value": (
-        "for i in 0:n\n  B[i] = A[i] // int32(m)\n",
-        """\
+  help     an if, or where(…), around the division
+
+a size that may be 0, as a value
+given 'for i in 0:n\n  B[i] = A[i] // int32(m)\n'
 cannot divide by int32(m)
   at       B[i] = A[i]//int32(m)
   because  with n = 1, m = 0, i = 0, it is 0
   help     max(int32(m), 1)
-  help     an if, or where(…), around the division""",
-    ),
-    "an element": (
-        "for i in 0:n\n  B[i] = 3 // A[i]\n",
-        """\
+  help     an if, or where(…), around the division
+
+an element
+given 'for i in 0:n\n  B[i] = 3 // A[i]\n'
 cannot divide by A[i]
   at       B[i] = 3//A[i]
   because  nothing shows that it is positive wherever it divides
   help     max(A[i], 1)
-  help     an if, or where(…), around the division""",
-    ),
-    "a size in a loop that does not run where it is 0, which no set says": (
-        "for i in 0:n*m\n  B[0] = int32(i % m)\n",
-        """\
+  help     an if, or where(…), around the division
+
+a size in a loop that does not run where it is 0, which no set says
+given 'for i in 0:n*m\n  B[0] = int32(i % m)\n'
 cannot divide by m
   at       B[0] = int32(i % m)
   because  nothing shows that it is positive wherever it divides
   help     max(m, 1)
   help     an if, or where(…), around the division""",
-    ),
-}
+    globals(),
+)
 
 
 @pytest.mark.parametrize("what", DIVISORS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import refusals
 
 import offcut as oc
 from offcut.errors import DescribeError
@@ -27,45 +28,41 @@ def ladder(axis):
     yield axis.full()
 """
 
-REFUSED = {
-    "a key that is none": (
-        HEAD.replace("]", "]\nround = 3") + DENSE + AUTO,
-        """\
+REFUSED = refusals(
+    r"""
+a key that is none
+given HEAD.replace(']', ']\nround = 3') + DENSE + AUTO
 study: cannot read the study
   at       study.toml, study
   because  there is no key 'round'
-  help     rounds = …""",
-    ),
-    "no operators": (
-        HEAD + AUTO,
-        """\
+  help     rounds = …
+
+no operators
+given HEAD + AUTO
 study: cannot read the study
   at       study.toml
   because  it has no operators
   help     [[operators]]
-einsum = "mk,kn->mn\"""",
-    ),
-    "an operator of two kinds": (
-        HEAD + DENSE + 'op = "softmax"\n' + AUTO,
-        """\
+einsum = "mk,kn->mn"
+
+an operator of two kinds
+given HEAD + DENSE + 'op = "softmax"\n' + AUTO
 study: cannot read the study
   at       study.toml, operators[0]
   because  it has einsum and op of the keys einsum, op, program, model, describe, suite, and one is needed
   help     einsum = "mk,kn->mn"
   help     op = "softmax"
-  help     suite = "dietcode\"""",
-    ),
-    "an axis without a size": (
-        HEAD + DENSE.replace(", n = 16", "") + AUTO,
-        """\
+  help     suite = "dietcode"
+
+an axis without a size
+given HEAD + DENSE.replace(', n = 16', '') + AUTO
 study: cannot read the study
   at       study.toml, operators[0].sizes
   because  the axis 'n' has no size
-  help     the axes are m, k, n""",
-    ),
-    "a size of nothing": (
-        HEAD + DENSE.replace("[1, 3]", "[0, 3]") + AUTO,
-        """\
+  help     the axes are m, k, n
+
+a size of nothing
+given HEAD + DENSE.replace('[1, 3]', '[0, 3]') + AUTO
 study: cannot read the study
   at       study.toml, operators[0].sizes.m
   because  0 is not a size: sizes are whole numbers from 1 to 2**31 - 1
@@ -73,161 +70,140 @@ study: cannot read the study
   help     m = [1, 7, 33]
   help     m = "1:512"
   help     m = "lengths.csv"
-  help     m = {3 = 0.8, 17 = 0.2}""",
-    ),
-    "a column that is not there": (
-        HEAD + DENSE.replace("[1, 3]", '{csv = "lengths.csv", column = "tokens"}') + AUTO,
-        """\
+  help     m = {3 = 0.8, 17 = 0.2}
+
+a column that is not there
+given HEAD + DENSE.replace('[1, 3]', '{csv = "lengths.csv", column = "tokens"}') + AUTO
 study: cannot read the study
   at       study.toml, operators[0].sizes.m
   because  lengths.csv has no column 'tokens': its columns are m, t
-  help     {csv = "lengths.csv", column = "…"}""",
-    ),
-    "a suite that is none": (
-        HEAD + '[[operators]]\nsuite = "dietcod"\n' + AUTO,
-        """\
+  help     {csv = "lengths.csv", column = "…"}
+
+a suite that is none
+given HEAD + '[[operators]]\nsuite = "dietcod"\n' + AUTO
 study: cannot read the study
   at       study.toml, operators[0].suite
   because  there is no suite 'dietcod'
   help     did you mean dietcode?
-  help     bert, deepbench, dietcode, llama2, mikpoly, polybench, resnet50, vta""",
-    ),
-    "a strategy that is none": (
-        HEAD + DENSE + '[[contenders]]\nstrategy = "laddr"\n',
-        """\
+  help     bert, deepbench, dietcode, llama2, mikpoly, polybench, resnet50, vta
+
+a strategy that is none
+given HEAD + DENSE + '[[contenders]]\nstrategy = "laddr"\n'
 study: cannot read the study
   at       study.toml, contenders[0].strategy
   because  there is no 'laddr'; entry points of offcut.strategies: none
-  help     "module:function", a file beside the study""",
-    ),
-    "a contender twice": (
-        HEAD + DENSE + AUTO + AUTO,
-        """\
+  help     "module:function", a file beside the study
+
+a contender twice
+given HEAD + DENSE + AUTO + AUTO
 study: cannot read the study
   at       study.toml
   because  two contenders are called 'auto'
-  help     name = "…\"""",
-    ),
-    "a contraction that is none": (
-        HEAD + DENSE.replace("mk,kn->mn", "mk,kn->mx") + AUTO,
-        """\
+  help     name = "…"
+
+a contraction that is none
+given HEAD + DENSE.replace('mk,kn->mn', 'mk,kn->mx') + AUTO
 study: cannot describe einsum = 'mk,kn->mx'
   at       study.toml, operators[0]
   because  the result has the axis 'x' and no operand has it
-  help     "mk,kn->m\"""",
-    ),
-    "a function that raises": (
-        HEAD + '[[operators]]\ndescribe = "mine:broken"\n' + AUTO,
-        """\
+  help     "mk,kn->m"
+
+a function that raises
+given HEAD + '[[operators]]\ndescribe = "mine:broken"\n' + AUTO
 study: cannot describe describe = 'mine:broken'
   at       study.toml, operators[0]
-  because  KeyError: 'mine'""",
-    ),
-    "a function that gives something else": (
-        HEAD + '[[operators]]\ndescribe = "mine:number"\n' + AUTO,
-        """\
+  because  KeyError: 'mine'
+
+a function that gives something else
+given HEAD + '[[operators]]\ndescribe = "mine:number"\n' + AUTO
 study: cannot read the study
   at       study.toml, operators[0].describe
   because  it gave (1, 2, 3)
-  help     return output, [A, B]""",
-    ),
-    "two strategies of one name": (
-        HEAD
-        + DENSE
-        + "".join(f'[[contenders]]\nstrategy = "{name}:halves"\n' for name in ("mine", "theirs")),
-        """\
+  help     return output, [A, B]
+
+two strategies of one name
+given HEAD + DENSE + ''.join((f'[[contenders]]\nstrategy = "{name}:halves"\n' for name in ('mine', 'theirs')))
 study: cannot read the study
   at       study.toml
   because  two strategies are called 'halves': mine:halves and theirs:halves
-  help     rename one""",
-    ),
-    "a strategy with a name of offcut's": (
-        HEAD + DENSE + '[[contenders]]\nstrategy = "mine:ladder"\n',
-        """\
+  help     rename one
+
+a strategy with a name of offcut's
+given HEAD + DENSE + '[[contenders]]\nstrategy = "mine:ladder"\n'
 study: cannot take the strategy 'mine:ladder'
   at       study.toml, contenders[0].strategy
   because  offcut has a strategy of that name
-  help     @oc.strategy("halve")""",
-    ),
-    "seconds without an end": (
-        HEAD + "seconds_per_cell = inf\n" + DENSE + AUTO,
-        """\
+  help     @oc.strategy("halve")
+
+seconds without an end
+given HEAD + 'seconds_per_cell = inf\n' + DENSE + AUTO
 study: cannot read the study
   at       study.toml, study.seconds_per_cell
   because  inf is not a number from 0.0001 on
-  help     seconds_per_cell = 0.3""",
-    ),
-    "a line that is no size": (
-        HEAD + DENSE.replace("[1, 3]", '"requests.csv"') + AUTO,
-        """\
+  help     seconds_per_cell = 0.3
+
+a line that is no size
+given HEAD + DENSE.replace('[1, 3]', '"requests.csv"') + AUTO
 study: cannot read the study
   at       study.toml, operators[0].sizes.m
-  because  requests.csv, line 5: 'x' is not a whole number""",
-    ),
-    "values of no input": (
-        HEAD + DENSE + 'values = {C = "positive"}\n' + AUTO,
-        """\
+  because  requests.csv, line 5: 'x' is not a whole number
+
+values of no input
+given HEAD + DENSE + 'values = {C = "positive"}\n' + AUTO
 study: cannot read the study
   at       study.toml, operators[0].values
   because  there is no input 'C'
-  help     the inputs are A, B""",
-    ),
-    "a goal of no contender": (
-        HEAD + DENSE + AUTO + '[[goals]]\nover = "torch"\nmean = 1.1\n',
-        """\
+  help     the inputs are A, B
+
+a goal of no contender
+given HEAD + DENSE + AUTO + '[[goals]]\nover = "torch"\nmean = 1.1\n'
 study: cannot read the study
   at       study.toml, goals[0].over
   because  there is no contender 'torch'
-  help     auto""",
-    ),
-    "a reference that is a number": (
-        HEAD + DENSE + AUTO + "[[goals]]\nreference = 3\n",
-        """\
+  help     auto
+
+a reference that is a number
+given HEAD + DENSE + AUTO + '[[goals]]\nreference = 3\n'
 study: cannot read the study
   at       study.toml, goals[0].reference
   because  3 is neither sizes nor an operator
-  help     reference = {m = 1024} or reference = "another operator\"""",
-    ),
-    "an expression that is none": (
-        HEAD + DENSE + AUTO + '[[goals]]\noperators = "("\n',
-        """\
+  help     reference = {m = 1024} or reference = "another operator"
+
+an expression that is none
+given HEAD + DENSE + AUTO + '[[goals]]\noperators = "("\n'
 study: cannot read the study
   at       study.toml, goals[0].operators
-  because  '(' is not a regular expression: missing ), unterminated subpattern at position 0""",
-    ),
-    "limits that are no answer": (
-        HEAD + "limits = 1\n" + DENSE + AUTO,
-        """\
+  because  '(' is not a regular expression: missing ), unterminated subpattern at position 0
+
+limits that are no answer
+given HEAD + 'limits = 1\n' + DENSE + AUTO
 study: cannot read the study
   at       study.toml, study.limits
   because  1 is neither true nor false
-  help     limits = true""",
-    ),
-    "an axis with sizes twice": (
-        HEAD + DENSE.replace("k = 8", 'k = 8, "m, n" = [3]') + AUTO,
-        """\
+  help     limits = true
+
+an axis with sizes twice
+given HEAD + DENSE.replace('k = 8', 'k = 8, "m, n" = [3]') + AUTO
 study: cannot read the study
   at       study.toml, operators[0].sizes
   because  the axis 'm' has sizes twice
-  help     "m, n" alone""",
-    ),
-    "an unknown frontend": (
-        HEAD + DENSE + '[[contenders]]\nfrontend = "tflite"\n',
-        """\
+  help     "m, n" alone
+
+an unknown frontend
+given HEAD + DENSE + '[[contenders]]\nfrontend = "tflite"\n'
 study: cannot read the study
   at       study.toml, contenders[0].frontend
   because  there is no frontend 'tflite'
-  help     torch, onnx""",
-    ),
-    "an operator that offcut lacks": (
-        HEAD + '[[operators]]\nop = "softmx"\ninputs = {x = "m, 8"}\nsizes = {m = [1]}\n' + AUTO,
-        """\
+  help     torch, onnx
+
+an operator that offcut lacks
+given HEAD + '[[operators]]\nop = "softmx"\ninputs = {x = "m, 8"}\nsizes = {m = [1]}\n' + AUTO
 study: cannot read the study
   at       study.toml, operators[0].op
   because  there is no oc.ops.softmx
   help     did you mean softmax or log_softmax or sort?""",
-    ),
-}
+    globals(),
+)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy
+from conftest import refusals
 
 import offcut as oc
 from offcut import ir
@@ -116,59 +117,53 @@ def test_a_program_that_runs_in_one_way_asks_nothing() -> None:
     np.testing.assert_array_equal(kernel(np.ones(5, "f")), np.full(5, 2.0, "f"))
 
 
-REFUSED: dict[str, tuple[Any, str]] = {
-    "no function": (
-        3.0,
-        """\
+REFUSED: dict[str, tuple[Any, str]] = refusals(
+    """\
+no function
+given 3.0
 compile: cannot take price=3.0
   because  it is not a function
-  help     lambda loops: 2e-9 * n""",
-    ),
-    "no cost": (
-        lambda loops: "cheap",
-        """\
+  help     lambda loops: 2e-9 * n
+
+no cost
+given lambda loops: 'cheap'
 compile: cannot take 'cheap' as the price of {way}
   because  a price is seconds: a number that is at least 0, or an expression over the sizes
   help     lambda loops: 2e-9 * n
-  help     lambda loops: 1e-9 * n**2 + 3e-9 * sympy.Max(n, 64)""",
-    ),
-    "another size": (
-        lambda loops: 2e-9 * oc.dim("m"),
-        """\
+  help     lambda loops: 1e-9 * n**2 + 3e-9 * sympy.Max(n, 64)
+
+another size
+given lambda loops: 2e-09 * oc.dim('m')
 compile: cannot take 2e-09 * float64(m) as the price of {way}
-  because  it reads m, and a cost is told by the sizes alone, which are n""",
-    ),
-    "below 0 at a size": (
-        lambda loops: 2e-9 * (oc.dim("n") - 5),
-        """\
+  because  it reads m, and a cost is told by the sizes alone, which are n
+
+below 0 at a size
+given lambda loops: 2e-09 * (oc.dim('n') - 5)
 compile: cannot take -1e-08 + 2e-09 * float64(n) as the price of {way}
-  because  with n = 1, it is -8e-09, and seconds are at least 0""",
-    ),
-    "a root": (
-        lambda loops: 2e-9 * oc.dim("n", min=1, max=512) ** 0.5 + 1e-9,
-        """\
+  because  with n = 1, it is -8e-09, and seconds are at least 0
+
+a root
+given lambda loops: 2e-09 * oc.dim('n', min=1, max=512) ** 0.5 + 1e-09
 compile: cannot take 2.0e-9*n**0.5 + 1.0e-9 as the price of {way}
   because  n**0.5 in it: a call evaluates sums, products, quotients, powers by integers of at most 8, Min and Max of the sizes, and // and % of them by integers
   help     lambda loops: 2e-9 * n
-  help     lambda loops: 1e-9 * n**2 + 3e-9 * sympy.Max(n, 64)""",
-    ),
-    "a logarithm": (
-        lambda loops: sympy.log(oc.dim("n", min=1, max=512)),
-        """\
+  help     lambda loops: 1e-9 * n**2 + 3e-9 * sympy.Max(n, 64)
+
+a logarithm
+given lambda loops: sympy.log(oc.dim('n', min=1, max=512))
 compile: cannot take log(n) as the price of {way}
   because  a call evaluates sums, products, quotients, powers by integers of at most 8, Min and Max of the sizes, and // and % of them by integers
   help     lambda loops: 2e-9 * n
-  help     lambda loops: 1e-9 * n**2 + 3e-9 * sympy.Max(n, 64)""",
-    ),
-    "not a number": (
-        lambda loops: float("nan"),
-        """\
+  help     lambda loops: 1e-9 * n**2 + 3e-9 * sympy.Max(n, 64)
+
+not a number
+given lambda loops: float('nan')
 compile: cannot take nan as the price of {way}
   because  a price is seconds: a number that is at least 0, or an expression over the sizes
   help     lambda loops: 2e-9 * n
   help     lambda loops: 1e-9 * n**2 + 3e-9 * sympy.Max(n, 64)""",
-    ),
-}
+    globals(),
+)
 
 
 @pytest.mark.parametrize("what", REFUSED)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from offcut.core.cached_hash import CachedHash
+from offcut.core.cached_hash import CachedHash, node
 from offcut.core.program import LANE, THREAD
 from offcut.costmodel.arrays import Array, Calls
 from offcut.costmodel.nests.nest import NestCost, Nests
@@ -34,6 +34,7 @@ from offcut.schedule import (
 )
 
 
+@node
 @dataclass(frozen=True, slots=True)
 class Surroundings(CachedHash):
     """Where a nest stands.
@@ -47,9 +48,8 @@ class Surroundings(CachedHash):
     behind: Loops
     before: Earlier
 
-    __hash__ = CachedHash.__hash__
 
-
+@node
 @dataclass(frozen=True, slots=True)
 class Key(CachedHash):
     """What the price of a way depends on.
@@ -65,8 +65,6 @@ class Key(CachedHash):
     depths: frozenset[str]
     competing: bool
     way: Way
-
-    __hash__ = CachedHash.__hash__
 
 
 Placed: TypeAlias = tuple[Nest, Surroundings]
