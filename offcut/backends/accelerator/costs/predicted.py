@@ -224,7 +224,7 @@ def _kept(filled: Sequence[Mapping[str, int]], machine: Device) -> dict[str, int
 # Cycles of a call at known sizes: units, the bus, and what has to wait for what; over open sizes, the formula of these.
 #
 # At sizes that are known, what waits is a line of all instances, each in the queue of its unit (`costmodel/event_simulation.py`). Over
-# sizes that are left open, the formula is made of such lines at a few of them (`periodic.py`).
+# sizes that are left open, the formula is made of such lines at a few of them (`periodic_fit.py`).
 
 HARDLY = 0.02
 """Of the whole: a unit that waits for less is what a call takes its time for."""
