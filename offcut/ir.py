@@ -36,7 +36,8 @@ from offcut.core.expr import (
     Unary,
     Var,
 )
-from offcut.core.layout import Layout, order, panels, words
+from offcut.core.layout import Layout
+from offcut.core.panels import order, panels, words
 from offcut.core.program import (
     UNITS,
     Action,
@@ -160,7 +161,7 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
     Raises DescribeError for what is no statement.
     """
     _check("expressions", stmt, "statement")
-    return _program.expressions(stmt)
+    return _walking.expressions(stmt)
 
 
 def plain(program: Program) -> Program:
@@ -240,7 +241,7 @@ def rewrite_expressions(program: Program, rule: ExprRule) -> Program:
     """
     _check("rewrite_expressions", program, "program")
     rule = _asked("rewrite_expressions", rule, "expression")
-    body = _program.map_body(program.body, lambda expr: _expr.rewrite(expr, rule))
+    body = _walking.map_body(program.body, lambda expr: _expr.rewrite(expr, rule))
     return program if body is program.body else replace(program, body=body)
 
 

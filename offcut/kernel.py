@@ -136,7 +136,7 @@ class KernelCode:
                     "with_constants",
                     f"cannot take {least if least < -8 else most} in {user}",
                     because="the kernel reads two elements of a byte, which are -8…7, as those that it was compiled with are",
-                    help=("oc.compile(…, constants=…) with these",),
+                    help=(f"elements of {user} in -8…7", "oc.compile(…, constants=…) with these"),
                 )
             if buffer.finite and not np.isfinite(now[name]).all():
                 raise DescribeError(

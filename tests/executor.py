@@ -31,9 +31,9 @@ from offcut.core.program import (
     Sync,
     Tile,
     Token,
-    expressions,
     walk,
 )
+from offcut.core.traversal import expressions
 from offcut.polyhedral.sync import Agents
 
 Clock = dict[object, int]

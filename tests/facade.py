@@ -23,7 +23,7 @@ import offcut as oc
 _NAMES = {
     # Programs, beyond `offcut.ir`.
     "add": "core.index",
-    "as_program": "core.program:canonicalize",
+    "as_program": "core.traversal:canonicalize",
     "const": "core.index",
     "literal": "core.index:literal_value",
     "numpy_dtype": "core.dtypes",
@@ -34,7 +34,7 @@ _NAMES = {
     "sub": "core.index",
     "substitute": "core.expr",
     "unpickle": "core.unpickle",
-    "with_blocks": "core.program:map_blocks",
+    "with_blocks": "core.traversal:map_blocks",
     "DTYPES": "core.dtypes",
     "FLOATS": "core.dtypes",
     "INTEGERS": "core.dtypes",
@@ -45,9 +45,9 @@ _NAMES = {
     "parse_expr": "core.text.expressions",
     # What is described, and what is asked to be compiled.
     "Computation": "describe.computation",
-    "Place": "describe.microkernel",
-    "TileShape": "describe.microkernel",
-    "multiples": "describe.microkernel",
+    "Place": "describe.tile_shapes",
+    "TileShape": "describe.tile_shapes",
+    "multiples": "describe.tile_shapes",
     "Array": "describe.request",
     "Loaded": "backends.target",
     "Request": "backends.compile_request:CompileRequest",
@@ -118,7 +118,7 @@ _NAMES = {
     # Files that are read.
     "Pair": "costmodel.learned.pair",
     "Rows": "costmodel.learned.rows",
-    "Valued": "graph.sizes.extents",
+    "Valued": "graph.sizes.extent_values",
     "app": "cli",
     "handed_over": "search.record_io:read",
 }
@@ -258,7 +258,7 @@ def own_strategies() -> Iterator[None]:
 
 def panels(width: int) -> Any:
     """Return the layout of panels of `width` columns, row by row."""
-    return _module("core.layout").panels(width)
+    return _module("core.panels").panels(width)
 
 
 def computation(*tensors: Any) -> Any:

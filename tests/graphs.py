@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from offcut.errors import DescribeError
-from offcut.graph.sizes.extents import Numbers, product
+from offcut.graph.sizes.extent_values import Numbers
+from offcut.graph.sizes.extents import product
 from offcut.ir import Const, Expr
 from tests.facade import Bound, Builder, Ref
 

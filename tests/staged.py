@@ -23,10 +23,9 @@ from offcut.core.program import (
     Store,
     Tile,
     TileAxis,
-    map_blocks,
-    map_expressions,
     walk,
 )
+from offcut.core.traversal import map_blocks, map_expressions
 
 _SCRATCH = (Kind.LOCAL, Kind.PRIVATE)
 

@@ -29,7 +29,8 @@ from offcut.core.expr import (
 )
 from offcut.core.program import For, If, Kind, Program, Stmt, Store, Tile
 from offcut.costmodel import load
-from offcut.describe.microkernel import Microkernel, TileShape
+from offcut.describe.microkernel import Microkernel
+from offcut.describe.tile_shapes import TileShape
 
 
 def _outer() -> Microkernel:

@@ -21,7 +21,8 @@ from offcut.proof import UNDECIDED
 from offcut.schedule import Schedule, at_decision, create_schedule, hand_steps, replay
 
 if TYPE_CHECKING:
-    from offcut.backends.target import Planner, Target
+    from offcut.backends.planner import Planner
+    from offcut.backends.target import Target
 
 
 def proved_plan(target: Target, request: CompileRequest, options: Options) -> TargetPlan:

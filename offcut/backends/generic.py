@@ -67,7 +67,7 @@ from offcut.search import Choices, Points
 from offcut.search.choices import Point
 
 if TYPE_CHECKING:
-    from offcut.backends.target import Planner
+    from offcut.backends.planner import Planner
 
 
 PREFERRED = (LADDER, PAD, MASK, GUARD)

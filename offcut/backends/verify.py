@@ -39,10 +39,10 @@ from offcut.core.program import (
     Stmt,
     Store,
     blocks,
-    map_blocks,
     walk,
 )
 from offcut.core.text.printer import format_stmt
+from offcut.core.traversal import map_blocks
 from offcut.errors import PartitionError
 from offcut.partition import check_marks
 from offcut.polyhedral.units.independence import Independence, Path

@@ -6,15 +6,9 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from offcut.core.expr import Expr, Load, all_loads, loads, variables
-from offcut.core.program import (
-    Alloc,
-    For,
-    Stmt,
-    Store,
-    blocks,
-    expressions,
-)
+from offcut.core.program import Alloc, For, Stmt, Store, blocks
 from offcut.core.program import walk as statements
+from offcut.core.traversal import expressions
 
 
 def stored_arrays(body: tuple[Stmt, ...]) -> set[str]:

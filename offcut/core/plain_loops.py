@@ -31,11 +31,9 @@ from offcut.core.program import (
     Stmt,
     Sync,
     Tile,
-    map_blocks,
-    substitute_coordinates,
     walk,
 )
-from offcut.core.traversal import rewrite, with_buffer_renamed
+from offcut.core.traversal import map_blocks, rewrite, substitute_coordinates, with_buffer_renamed
 
 
 def to_plain_loops(program: Program) -> Program:

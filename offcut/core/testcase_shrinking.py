@@ -31,13 +31,15 @@ from offcut.core.program import (
     Store,
     Tile,
     blocks,
+)
+from offcut.core.text.parser import parse
+from offcut.core.traversal import (
     expressions,
+    free_names,
     map_blocks,
     map_own_expressions,
     substitute_coordinates,
 )
-from offcut.core.text.parser import parse
-from offcut.core.traversal import free_names
 from offcut.errors import OffcutError
 
 T = TypeVar("T")

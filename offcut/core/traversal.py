@@ -6,13 +6,14 @@ and of the parts of nodes (`blocks`, `expressions`, `children`), so that a pass 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
-from offcut.core.expr import Expr, Load, variables
+from offcut.core import index as ix
+from offcut.core.expr import Expr, Load, substitute, variables
 from offcut.core.expr import rewrite as rewrite_expr
 from offcut.core.program import (
     UNROLL,
@@ -24,12 +25,11 @@ from offcut.core.program import (
     Program,
     Stmt,
     Store,
+    Sync,
     Tile,
+    TileAxis,
     Tree,
     blocks,
-    expressions,
-    map_blocks,
-    map_own_expressions,
     statements_of,
     walk,
 )
@@ -176,3 +176,110 @@ def with_buffer_renamed(body: tuple[Stmt, ...], old: str, new: str) -> tuple[Stm
         return stmt
 
     return rewrite_body(body, rule)
+
+
+def map_blocks(stmt: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
+    """Return `stmt` with `change` applied to each statement list inside it, not to those inside these.
+
+    It is the same object where `change` gives back each list itself.
+    """
+    old = blocks(stmt)
+    new = tuple(map(change, old))
+    if all(one is other for one, other in zip(old, new, strict=True)):
+        return stmt
+    match stmt:
+        case For() | Let() | Tile() | Alloc():
+            return replace(stmt, body=new[0])
+        case If():
+            return replace(stmt, then=new[0], other=new[1])
+        case Choose(options):
+            return Choose(tuple(replace(o, body=b) for o, b in zip(options, new, strict=True)))
+        case Store() | Sync():
+            return stmt
+        case _:
+            assert_never(stmt)
+
+
+def expressions(stmt: Stmt) -> tuple[Expr, ...]:
+    """Return the expressions of one statement, not of those inside it."""
+    match stmt:
+        case For(_, lo, hi):
+            return lo, hi
+        case If(condition):
+            return (condition,)
+        case Let(_, _, _, value):
+            return (value,)
+        case Tile(axes, _, where):
+            bounds = tuple(part for axis in axes for part in (axis.start, axis.extent))
+            return bounds if where is None else (*bounds, where)
+        case Alloc(_, axes):
+            return tuple(part for axis in axes for part in axis)
+        case Store(_, index, value):
+            return (*index, value)
+        case Choose(options):
+            return tuple(option.cost for option in options)
+        case Sync(where=where):
+            return () if where is None else (where,)
+        case _:
+            assert_never(stmt)
+
+
+def map_own_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
+    """Return `stmt` with `change` applied to each expression of its own, not to those of statements inside.
+
+    It is the same object where `change` gives back each expression itself.
+    """
+    old = expressions(stmt)
+    new = tuple(map(change, old))
+    if all(one is other for one, other in zip(old, new, strict=True)):
+        return stmt
+    match stmt:
+        case For():
+            return replace(stmt, lo=new[0], hi=new[1])
+        case If():
+            return replace(stmt, condition=new[0])
+        case Let():
+            return replace(stmt, value=new[0])
+        case Tile(axes, _, where):
+            bounds = zip(axes, new[0::2], new[1::2], strict=False)
+            moved = tuple(TileAxis(axis.iter, start, extent) for axis, start, extent in bounds)
+            return replace(stmt, axes=moved, where=None if where is None else new[-1])
+        case Alloc():
+            return replace(stmt, axes=tuple(zip(new[0::2], new[1::2], strict=True)))
+        case Store():
+            return replace(stmt, index=new[:-1], value=new[-1])
+        case Choose(options):
+            return Choose(tuple(replace(o, cost=c) for o, c in zip(options, new, strict=True)))
+        case Sync():
+            return replace(stmt, where=new[0])
+        case _:
+            assert_never(stmt)
+
+
+def map_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
+    """Return `stmt` with `change` applied to every expression in it, those inside its blocks too."""
+    return map_own_expressions(map_blocks(stmt, lambda body: map_body(body, change)), change)
+
+
+def map_body(body: tuple[Stmt, ...], change: Callable[[Expr], Expr]) -> tuple[Stmt, ...]:
+    """Return `body` with `change` applied to every expression in it; the same object where none changes."""
+    statements = tuple(map_expressions(stmt, change) for stmt in body)
+    return body if all(a is b for a, b in zip(statements, body, strict=True)) else statements
+
+
+def substitute_coordinates(body: tuple[Stmt, ...], values: Mapping[str, Expr]) -> tuple[Stmt, ...]:
+    """Return `body` with the coordinates in `values` replaced, and index arithmetic folded again.
+
+    No statement inside may bind one of these names, or a name that a value mentions.
+    """
+
+    def change(expr: Expr) -> Expr:
+        return ix.fold_indices(substitute(expr, values))
+
+    return map_body(body, change)
+
+
+def canonicalize(program: Program) -> Program:
+    """Return `program` with its index arithmetic folded: what mentions a coordinate depends on it."""
+    body = map_body(program.body, ix.fold_indices)
+    return program if body == program.body else replace(program, body=body)

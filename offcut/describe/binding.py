@@ -12,17 +12,9 @@ from offcut.core import index as ix
 from offcut.core.conditions import conjuncts, negate
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Compare, Expr, dtype_of, substitute, variables
-from offcut.core.program import (
-    Buffer,
-    For,
-    If,
-    Kind,
-    Program,
-    Stmt,
-    map_blocks,
-    substitute_coordinates,
-)
+from offcut.core.program import Buffer, For, If, Kind, Program, Stmt
 from offcut.core.text.printer import format_expr
+from offcut.core.traversal import map_blocks, substitute_coordinates
 from offcut.describe.request import Array, checked_constants, solved_sizes
 from offcut.errors import DescribeError
 

@@ -32,8 +32,9 @@ from offcut.core.dtypes import DTYPES, ITEM_BYTES
 from offcut.core.expr import Binary, Cast, Expr, Load, Reduce, Var
 from offcut.core.program import MAX_SIZE
 from offcut.core.sizes import Dim
-from offcut.describe.microkernel import Microkernel, Place, TileShape
+from offcut.describe.microkernel import Microkernel
 from offcut.describe.tensor import Compute, Tensor
+from offcut.describe.tile_shapes import Place, TileShape
 from offcut.errors import DescribeError, TargetError
 
 CONVENTIONS: Mapping[str, frozenset[str]] = {

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from offcut.core.expr import Expr, Var, loads
-from offcut.describe.microkernel import Microkernel, Place, TileShape
+from offcut.describe.microkernel import Microkernel
 from offcut.describe.tensor import Compute, Tensor
+from offcut.describe.tile_shapes import Place, TileShape
 from offcut.errors import DescribeError, trim_traceback
 
 _MODES = ("r", "w", "rw")

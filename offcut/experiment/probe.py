@@ -24,7 +24,7 @@ from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.microkernels.family import WIDE_PARAMETERS, Family, Variant
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.costmodel import Machine, Unit
-from offcut.describe.microkernel import TileShape
+from offcut.describe.tile_shapes import TileShape
 from offcut.experiment import loops
 from offcut.experiment.limits import Meter, levels, meter, tiles_permitted
 from offcut.experiment.machine import describe

@@ -3,9 +3,10 @@
 from offcut.graph.build import Builder, rebuilt
 from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
 from offcut.graph.interpret import interpreted
+from offcut.graph.models.compile_graph import compiled
 from offcut.graph.models.compiling.split import Targets
 from offcut.graph.models.cost import ModelCost
-from offcut.graph.models.model import Model, compiled
+from offcut.graph.models.model import Model
 from offcut.graph.models.plan import ModelPlan
 from offcut.graph.sizes import extents
 from offcut.graph.substitution.rules import Rule, rule

@@ -50,6 +50,21 @@ def required(make: Make, x: Ref, dtype: str, condition: Ref) -> Ref:
     return make("where", condition, x, make("take", alone, beyond, axis=0, from_end=False))
 
 
+def restated(make: Make, x: Any, own: Sequence[Extent], shape: Sequence[Extent]) -> Any:
+    """Return `x` with extents that are the same in each call that is taken, though they are not seen to be: a call in which they are not is refused.
+
+    ``x[2*(e - w) : 2*e - w]`` is all of e elements where w is e, and else begins before the first or ends after the last.
+
+    own  the shape of `x`
+    """
+    for axis, (extent, wanted) in enumerate(zip(own, shape, strict=True)):
+        apart = numbers.extent(extent, numbers.arithmetic("*", -1, wanted))
+        if apart != 0:
+            start = numbers.arithmetic("*", 2, apart)
+            x = make("slice", x, axis, start, numbers.extent(start, wanted))
+    return x
+
+
 def tiled(make: Make, x: Ref, shape: Sequence[Extent], counts: Sequence[Extent]) -> Ref:
     """All of `x`, as often as sizes say along each axis: new axes that are merged with the next.
 

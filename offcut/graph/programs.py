@@ -14,10 +14,10 @@ from typing import Any
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, Var, substitute
 from offcut.core.extents import factor_of, solving_order
-from offcut.core.program import Buffer, Kind, Program, substitute_coordinates
+from offcut.core.program import Buffer, Kind, Program
 from offcut.core.text.parser import parse
 from offcut.core.text.printer import format_expr
-from offcut.core.traversal import all_bound_names
+from offcut.core.traversal import all_bound_names, substitute_coordinates
 from offcut.describe.computation import Names
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError

@@ -23,14 +23,8 @@ from offcut.partition.judge import (
     uncovered_notes,
     with_covers,
 )
-from offcut.partition.legality import (
-    LESS_TO_COMPARE,
-    check_exact,
-    check_layouts,
-    check_marks,
-    check_tiles,
-    check_windows,
-)
+from offcut.partition.legality import LESS_TO_COMPARE, check_exact, check_layouts, check_windows
+from offcut.partition.parallel_legality import check_marks, check_tiles
 from offcut.partition.pieces import Partition, Piece, Users, pieces_of, pieces_of_tiles
 from offcut.partition.requested_cuts import (
     Tiles,

@@ -22,7 +22,8 @@ from offcut.core.expr import (
     rebuild,
     walk,
 )
-from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile, expressions
+from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile
+from offcut.core.traversal import expressions
 from offcut.polyhedral import Facts
 
 

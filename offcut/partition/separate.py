@@ -60,13 +60,10 @@ from offcut.core.program import (
     Store,
     Sync,
     Tile,
-    canonicalize,
-    expressions,
-    substitute_coordinates,
 )
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
-from offcut.core.traversal import used_names
+from offcut.core.traversal import canonicalize, expressions, substitute_coordinates, used_names
 from offcut.describe.computation import Names
 from offcut.partition.breaks import breaks, is_short
 from offcut.partition.comparisons import Asked, comparisons, decided, is_index, within

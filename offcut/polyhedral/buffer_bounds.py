@@ -38,13 +38,15 @@ from offcut.core.program import (
     Tile,
     TileAxis,
     blocks,
+)
+from offcut.core.text.printer import format_expr, format_head, format_size, format_stmt
+from offcut.core.traversal import (
     expressions,
     map_blocks,
     map_own_expressions,
+    rewrite_body,
     substitute_coordinates,
 )
-from offcut.core.text.printer import format_expr, format_head, format_size, format_stmt
-from offcut.core.traversal import rewrite_body
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Space, coordinates
 from offcut.polyhedral.dependences import Statement, statements

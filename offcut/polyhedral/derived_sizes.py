@@ -32,20 +32,14 @@ from offcut.core.expr import (
 from offcut.core.expr import walk as expressions
 from offcut.core.interpret.values import InterpreterFault, evaluate
 from offcut.core.intervals import Interval, interval
-from offcut.core.program import (
-    MAX_SIZE,
-    For,
-    If,
-    Let,
-    Program,
-    Size,
-    Stmt,
+from offcut.core.program import MAX_SIZE, For, If, Let, Program, Size, Stmt, walk
+from offcut.core.traversal import (
+    bound_names,
     map_blocks,
     map_own_expressions,
     substitute_coordinates,
-    walk,
+    used_names,
 )
-from offcut.core.traversal import bound_names, used_names
 from offcut.describe.computation import Names
 from offcut.errors import CallError
 from offcut.polyhedral.index_maximum import quotient_range

@@ -24,21 +24,9 @@ from offcut.core.expr import (
 )
 from offcut.core.expr import walk as nodes
 from offcut.core.interpret.values import evaluate
-from offcut.core.program import (
-    Alloc,
-    Choose,
-    For,
-    Form,
-    If,
-    Let,
-    Program,
-    Size,
-    Stmt,
-    Tile,
-    expressions,
-    walk,
-)
+from offcut.core.program import Alloc, Choose, For, Form, If, Let, Program, Size, Stmt, Tile, walk
 from offcut.core.text.printer import format_expr, format_head
+from offcut.core.traversal import expressions
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Space
 from offcut.polyhedral.facts import Facts

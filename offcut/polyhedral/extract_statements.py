@@ -22,9 +22,9 @@ from offcut.core.program import (
     Store,
     Sync,
     Tile,
-    map_expressions,
     walk,
 )
+from offcut.core.traversal import map_expressions
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import parse_set
 from offcut.polyhedral.program_sets import Entry, ProgramSets, Statement, Storage, bounds_of

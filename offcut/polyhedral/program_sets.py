@@ -19,8 +19,9 @@ import islpy as isl
 from offcut.core import index as ix
 from offcut.core.conditions import negate
 from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, dtype_of, rewrite, substitute
-from offcut.core.program import Program, Size, Store, map_expressions
+from offcut.core.program import Program, Size, Store
 from offcut.core.text.printer import format_expr
+from offcut.core.traversal import map_expressions
 from offcut.polyhedral.affine import Space, parse_function, parse_map, parse_set
 from offcut.polyhedral.witness import smallest_point
 

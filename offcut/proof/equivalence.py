@@ -22,24 +22,21 @@ outside `c`, is no instance in either program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 
 from offcut.core.analysis import analysis
 from offcut.core.memo import memo
-from offcut.core.plain_loops import strip_annotations, unsynchronized
-from offcut.core.program import Alloc, Buffer, Program, Store, Tile, canonicalize
+from offcut.core.plain_loops import unsynchronized
+from offcut.core.program import Alloc, Program, Tile
 from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
 from offcut.polyhedral import (
-    PASS,
-    BudgetExceeded,
     accesses_outside,
     escaping_windows,
-    operation_budget,
     request_budget,
     try_isl,
 )
@@ -65,17 +62,12 @@ from offcut.proof.by_instances.pairing import (
 )
 from offcut.proof.by_instances.reordering import Order
 from offcut.proof.by_structure.places import NotStructural
-from offcut.proof.by_structure.structure import check_structure
 from offcut.proof.certificate import Theorem
-from offcut.proof.normal_forms.condition_hoisting import hoist_conditions, unswitch
 from offcut.proof.normal_forms.copy_forwarding import forward_copies
 from offcut.proof.normal_forms.copy_removal import without_copies
 from offcut.proof.normal_forms.derived_sizes import find_broken_range, write_out_derived_sizes
 from offcut.proof.normal_forms.iterations import Body, bodies
-from offcut.proof.normal_forms.launch_fission import has_independent_blocks, separate_launches
-from offcut.proof.normal_forms.loop_fusion import fuse_loops_like, fuse_ranges, fuse_tiles
-from offcut.proof.normal_forms.narrowed_blocks import without_unread_blocks
-from offcut.proof.normal_forms.narrowing import conditional_sums, without_unread_elements
+from offcut.proof.normal_forms.narrowing import conditional_sums
 from offcut.proof.normal_forms.options import (
     count_combinations,
     options,
@@ -84,16 +76,21 @@ from offcut.proof.normal_forms.options import (
 )
 from offcut.proof.normal_forms.reduction_init import (
     normalize_reductions,
-    reorder_terms_like,
     with_floats,
 )
 from offcut.proof.normal_forms.storage_order import (
-    permute_storage_like,
     rename_conflicts,
-    undo_relayout,
 )
-from offcut.proof.normal_forms.window_expansion import expand_windows
-from offcut.proof.normal_forms.zero_terms import conditions, guard_zero_terms
+from offcut.proof.shape_equality import (
+    is_alike,
+    is_answered_soon,
+    is_hoisted,
+    is_read_alone,
+    is_same_shape,
+    is_separated,
+    is_unpadded,
+    is_unswitched,
+)
 
 _MOST_ALTERNATIVES = 256
 # Where options are compared one by one, a proof may do the work of so many before it gives up: what a refusal takes at most.
@@ -210,29 +207,29 @@ def _theorems(
     if _is_narrowed(source, emitted, reassociate, inside):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if (
-        _is_read_alone(source, emitted)
-        or _is_separated(source, emitted)
-        or _is_hoisted(source, emitted)
-        or _is_unswitched(source, emitted)
+        is_read_alone(source, emitted)
+        or is_separated(source, emitted)
+        or is_hoisted(source, emitted)
+        or is_unswitched(source, emitted)
         or _is_unpacked(source, emitted, reassociate)
     ) and (inside or not accesses_outside(source)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
-    if _is_unpadded(source, emitted, reassociate) and (inside or not accesses_outside(source)):
+    if is_unpadded(source, emitted, reassociate) and (inside or not accesses_outside(source)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     way = [source]
     if through != source and is_same_shape(source, through):
         way.append(through)
     if any(is_same_shape(step, emitted) for step in reversed(way)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
-    is_alike = partial(_is_alike, source, emitted, reassociate)
+    alike = partial(is_alike, source, emitted, reassociate)
     questions = (
         partial(
-            _is_answered_soon, is_alike
+            is_answered_soon, alike
         ),  # of stages in windows, which the next question takes long for
         partial(
             _is_staged, source, emitted, reassociate
         ),  # of tiles in windows, where the others take longer
-        is_alike,
+        alike,
         partial(_is_alike_by_iteration, source, emitted, reassociate, inside),
     )
     if any(is_proved() for is_proved in questions):
@@ -262,7 +259,7 @@ def _theorems(
         whole = replace(emitted, body=body)
         if label and any(is_same_shape(step, whole) for step in reversed(way)):
             continue
-        if label and _is_alike(plain, whole, reassociate):
+        if label and is_alike(plain, whole, reassociate):
             continue
         whole = rename_conflicts(whole, plain)
         if conditional_sums(whole) and _is_part(plain, whole, reassociate, users, of):
@@ -320,21 +317,6 @@ def _check_ranges(program: Program, users: Mapping[str, str]) -> None:
         )
 
 
-def _is_alike(source: Program, emitted: Program, reassociate: bool) -> bool:
-    """Return whether two programs have one shape when copies, windows, and orders that may differ are gone: those of the source
-    where it is not seen with them.
-
-    What an array that is gone held is read where it was read: inside of it, or nothing is known.
-    """
-    others = [buffer.name for buffer in emitted.buffers]
-    copied = try_isl(lambda: forward_copies(source, others), source)
-    for form in dict.fromkeys((source, copied)):
-        one, other = _shaped(form, emitted, reassociate)
-        if (one, other) != (source, emitted) and is_same_shape(one, other):
-            return _is_inside(source, one) and _is_inside(emitted, other)
-    return False
-
-
 def _is_alike_by_iteration(
     source: Program,
     emitted: Program,
@@ -362,21 +344,12 @@ def _is_alike_by_iteration(
     return False
 
 
-def _is_answered_soon(question: Callable[[], bool]) -> bool:
-    """Return the answer to a question; False where it takes isl half of what a pass may take."""
-    try:
-        with operation_budget(PASS // 2):
-            return question()
-    except BudgetExceeded:
-        return False
-
-
 def _is_staged(source: Program, emitted: Program, reassociate: bool) -> bool:
     """Return whether `emitted` is a cut of `source` with its tiles in windows."""
     if not analysis(emitted).has(Alloc) or analysis(source).has(Alloc):
         return False
     return any(
-        (is_same_shape(source, cut) or _is_alike(source, cut, reassociate))
+        (is_same_shape(source, cut) or is_alike(source, cut, reassociate))
         and _is_alike_by_iteration(cut, emitted, reassociate)
         for cut in without_copies(emitted, source)
     )
@@ -407,17 +380,11 @@ def _check_body(pair: Body, reassociate: bool) -> None:
     if not is_written_before_read(pair.source, pair.hidden):
         raise NotStructural("an array whose contents go from one iteration to the next")
     source, emitted = pair.source, pair.emitted
-    if is_same_shape(source, emitted) or _is_alike(source, emitted, reassociate):
+    if is_same_shape(source, emitted) or is_alike(source, emitted, reassociate):
         return
     if max(count_combinations(one.body) for one in (source, emitted)) > 1:
         raise NotStructural("a choice in an iteration")
     _by_instances(source, emitted, reassociate, {}, emitted.name)
-
-
-def _is_inside(program: Program, shaped: Program) -> bool:
-    """Return whether all that is read of the arrays that are gone lies in them."""
-    gone = frozenset(b.name for b in program.buffers) - {b.name for b in shaped.buffers}
-    return not gone or try_isl(lambda: not accesses_outside(program, gone), False)
 
 
 def _is_unpacked(source: Program, emitted: Program, reassociate: bool) -> bool:
@@ -429,90 +396,11 @@ def _is_unpacked(source: Program, emitted: Program, reassociate: bool) -> bool:
     return forwarded and _is_alike_by_iteration(one, other, reassociate, inside=True, opens=False)
 
 
-def _is_read_alone(source: Program, emitted: Program) -> bool:
-    """Return whether `emitted` is `source` without tiles, or blocks, of elements that no term with a condition reads."""
-    forms = (without_unread_elements, without_unread_blocks)
-    alone = (try_isl(partial(form, source), source) for form in forms)
-    body = strip_annotations(emitted).body
-    return any(one is not source and strip_annotations(one).body == body for one in alone)
-
-
-def _is_separated(source: Program, emitted: Program) -> bool:
-    """Return whether `emitted` is `source` with a launch for each statement of its independent blocks."""
-    parts = separate_launches(source)
-    if parts is source or strip_annotations(parts).body != strip_annotations(emitted).body:
-        return False
-    return try_isl(lambda: has_independent_blocks(source), False)
-
-
-def _is_hoisted(source: Program, emitted: Program) -> bool:
-    """Return whether two programs are equal except for conditions that one of them has in the bounds of its loops."""
-    stores = [
-        [s for s in statements_of(each.body) if isinstance(s, Store)] for each in (source, emitted)
-    ]
-    if stores[0] != stores[1]:
-        return False
-    one, other = (try_isl(partial(hoist_conditions, each), each) for each in (source, emitted))
-    return strip_annotations(one).body == strip_annotations(other).body
-
-
-def _is_unswitched(source: Program, emitted: Program) -> bool:
-    """Return whether `emitted` is `source` with loops over conditional terms inside of their invariant conditions."""
-    body = strip_annotations(unswitch(source)).body
-    return body != source.body and body == strip_annotations(emitted).body
-
-
 def _is_narrowed(source: Program, emitted: Program, reassociate: bool, inside: bool) -> bool:
     """Return whether `emitted` is `source` with its loops over conditional terms narrowed: its tiles are alike, so they are compared first."""
     if not conditional_sums(source) or conditional_sums(emitted):
         return False
     return _is_alike_by_iteration(source, emitted, reassociate, inside, opens=False)
-
-
-def _is_unpadded(source: Program, emitted: Program, reassociate: bool) -> bool:
-    """Return whether `emitted` is `source` without terms that padding makes zero."""
-    if not conditions(source):
-        return False
-    ordered, other = (
-        reorder_terms_like(emitted, source, reassociate),
-        strip_annotations(canonicalize(fuse_tiles(emitted))),
-    )
-    for rows in (True, False):
-        asked = guard_zero_terms(ordered, rows)
-        one = strip_annotations(canonicalize(try_isl(partial(hoist_conditions, asked), asked)))
-        if one.body == other.body and _arrays(one) == _arrays(other):
-            return True
-    return False
-
-
-def _arrays(program: Program) -> set[Buffer]:
-    """What a program declares, but for the layout of what it alone sees."""
-    return {replace(buffer, layout=None, scope=None) for buffer in program.buffers}
-
-
-def _shaped(source: Program, emitted: Program, reassociate: bool) -> tuple[Program, Program]:
-    """Programs that do the same as these two, as near to each other as is easily seen.
-
-    All that they access must lie inside: a copy that is gone is not asked for its accesses.
-    """
-    own = [buffer.name for buffer in source.buffers]
-    emitted = try_isl(lambda: undo_relayout(forward_copies(emitted, own), own), emitted)
-    emitted = fuse_ranges(expand_windows(permute_storage_like(emitted, source)))
-    source = expand_windows(source)
-    return reorder_terms_like(emitted, fuse_loops_like(emitted, source), reassociate), emitted
-
-
-def is_same_shape(source: Program, emitted: Program) -> bool:
-    """Return whether the proof side by side holds; where not, nothing is known yet."""
-    return try_isl(lambda: _is_same_shape(source, emitted), False)
-
-
-def _is_same_shape(source: Program, emitted: Program) -> bool:
-    try:
-        check_structure(source, emitted)
-    except NotStructural:
-        return False
-    return True
 
 
 def _prove(both: Sides) -> None:

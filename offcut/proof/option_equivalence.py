@@ -12,9 +12,10 @@ from dataclasses import replace
 from itertools import islice
 
 from offcut.core.expr import real
-from offcut.core.program import Choose, Option, Program, Stmt, map_blocks
+from offcut.core.program import Choose, Option, Program, Stmt
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
+from offcut.core.traversal import map_blocks
 from offcut.errors import PartitionError
 from offcut.polyhedral import PASS
 from offcut.proof.by_instances.pairing import UNDECIDED, undecided_error

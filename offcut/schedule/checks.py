@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from offcut.core import index as ix
-from offcut.core.layout import as_panels
 from offcut.core.memo import memo
+from offcut.core.panels import as_panels
 from offcut.core.program import Buffer
 from offcut.core.text.layouts import format_layout
 from offcut.describe.microkernel import Microkernel

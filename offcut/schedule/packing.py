@@ -8,7 +8,7 @@ from dataclasses import replace
 from offcut.core import index as ix
 from offcut.core.dtypes import reduction_start
 from offcut.core.expr import Const, Expr, Load, Select, Var, rewrite, variables
-from offcut.core.layout import as_panels
+from offcut.core.panels import as_panels
 from offcut.core.program import Buffer, Kind
 from offcut.describe.computation import Stage
 from offcut.partition import MASK, AxisCut, Match

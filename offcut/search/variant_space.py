@@ -17,8 +17,9 @@ from random import Random
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, Var, variables
-from offcut.core.layout import Layout, as_panels
+from offcut.core.layout import Layout
 from offcut.core.memo import memoize_method
+from offcut.core.panels import as_panels
 from offcut.core.program import Form
 from offcut.costmodel import Machine
 from offcut.describe.computation import Computation, Stage

@@ -16,7 +16,7 @@ from offcut import Microkernel, Program
 from offcut.backends.accelerator.microkernels import gemm, words
 from offcut.backends.gpu import mma
 from offcut.describe.intrinsic import declare, declared
-from offcut.describe.microkernel import Place, TileShape
+from offcut.describe.tile_shapes import Place, TileShape
 from offcut.ir import Tile, walk
 from offcut.partition import checked_request
 from offcut.schedule import cut_program

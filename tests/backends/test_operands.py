@@ -189,6 +189,7 @@ def test_elements_of_four_bits_share_bytes_and_others_are_refused() -> None:
         == """\
 with_constants: cannot take 8 in B
   because  the kernel reads two elements of a byte, which are -8…7, as those that it was compiled with are
+  help     elements of B in -8…7
   help     oc.compile(…, constants=…) with these"""
     )
     text = oc.parse(str(kernel.source("loops")))

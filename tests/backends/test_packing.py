@@ -18,7 +18,7 @@ from offcut import ops
 from offcut.backends.cpu.lowering.call_layout import PANEL_SLACK
 from offcut.backends.cpu.packed_constants import pack, unpack
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.layout import panels
+from offcut.core.panels import panels
 from offcut.describe.request import own
 from tests.agree import agree, computed, exact_matmul, nearly
 

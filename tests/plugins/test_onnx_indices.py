@@ -167,3 +167,29 @@ def test_ends_of_slices_are_moved_to_the_axis(low: int, step: int) -> None:
             first = max(start, -extent) if step < 0 and start < 0 else start
             stop = None if step < 0 and end < -extent else end
             np.testing.assert_array_equal(found[f"y{n}"], x[first:stop:step], f"{start}:{end}")
+
+
+def test_updates_that_are_cut_to_the_indices_are_scattered_where_there_are_as_many() -> None:
+    """As torch exports ``x.scatter_add(0, index, source)``: no name of the file says that the source has as many rows."""
+    proto = parsed("""(float[n, 3] x, int64[m, 3] i, float[k, 3] source) => (float[n, 3] y)
+        <int64[2] start = {0, 0}> {
+            end = Shape (i)  rows = Slice (source, start, end)
+            y = ScatterElements <reduction = "add"> (x, i, rows) }""")
+    model = oc.from_onnx(proto, threads=1)
+    for n, m, k in ((4, 5, 6), (4, 5, 5), (1, 1, 1)):
+        feed = {
+            "x": np.arange(3 * n, dtype=np.float32).reshape(n, 3),
+            "i": np.arange(3 * m).reshape(m, 3) % n,
+            "source": np.arange(3 * k, dtype=np.float32).reshape(k, 3) ** 2,
+        }
+        expected = feed["x"].copy()
+        np.add.at(expected, (feed["i"], np.arange(3)), feed["source"][:m])
+        np.testing.assert_array_equal(model(feed)["y"], expected)
+    with pytest.raises(oc.CallError, match="m = 5, k = 4"):
+        model(
+            {
+                "x": np.zeros((2, 3), "f4"),
+                "i": np.zeros((5, 3), int),
+                "source": np.zeros((4, 3), "f4"),
+            }
+        )

@@ -279,11 +279,11 @@ def test_a_mode_that_is_not_ours_is_refused(node: str, because: str) -> None:
         ("ReduceSum (s, three)", "there is no axis 3 of 1"),
         (
             "Gather (s, three)",
-            "its inputs are known, and numpy says: index 3 is out of bounds for axis 0 with size 2",
+            "its inputs are known, and the reference evaluator says: index 3 is out of bounds for axis 0 with size 2",
         ),
         (
             "Reshape (s, three)",
-            "its inputs are known, and numpy says: cannot reshape array of size 2 into shape (3,)",
+            "its inputs are known, and the reference evaluator says: cannot reshape array of size 2 into shape (3,)",
         ),
         ("Split (s, three)", "parts of 3 elements, of 2"),
     ],

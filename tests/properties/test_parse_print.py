@@ -27,7 +27,8 @@ from offcut.core.expr import (
     walk,
 )
 from offcut.core.function_table import FUNCTIONS, UNARY
-from offcut.core.layout import Swizzle, panels, words
+from offcut.core.layout import Swizzle
+from offcut.core.panels import panels, words
 from offcut.core.program import (
     Buffer,
     Choose,

@@ -15,8 +15,9 @@ from offcut import ops
 from offcut.core import index as ix
 from offcut.core.expr import Load, Var, rewrite
 from offcut.core.extents import number_at
-from offcut.core.program import LANE, THREAD, UNROLL, Store, map_body, walk
+from offcut.core.program import LANE, THREAD, UNROLL, Store, walk
 from offcut.core.text.expressions import parse_expr
+from offcut.core.traversal import map_body
 from offcut.partition import LADDER, MASK, Strategy
 from offcut.schedule import (
     Alternative,

@@ -13,7 +13,8 @@ import offcut as oc
 from offcut.backends import generic
 from offcut.backends.options import TargetPlan
 from offcut.backends.target import Target, python_callable
-from offcut.describe.microkernel import Microkernel, Place, TileShape
+from offcut.describe.microkernel import Microkernel
+from offcut.describe.tile_shapes import Place, TileShape
 from offcut.ir import Kind
 from tests.facade import STRATEGIES, load_machine
 

@@ -16,6 +16,7 @@ from offcut.backends.gpu.executor.faults import fault
 from offcut.backends.interpret.target import Interpret
 from offcut.backends.target import TargetPlan
 from offcut.errors import CallError, DescribeError, InternalError, TargetError
+from offcut.graph.sizes.extent_values import Numbers
 from tests.agree import agree, computed, exact_matmul
 from tests.facade import Bound, Builder, compiled, interpreted
 from tests.graphs import arrays, drawn
@@ -143,7 +144,7 @@ def of_heads(x: Any, w: Any) -> Any:
 
 def is_dense(array: Any) -> bool:
     """Return whether the elements of an array of a kernel lie row by row at n = 5."""
-    number = oc.graph.extents.Numbers({"n": 5})
+    number = Numbers({"n": 5})
     step = 1
     for extent, stride in zip(reversed(array.shape), reversed(array.strides), strict=True):
         if number(extent) != 1 and number(stride) != step:

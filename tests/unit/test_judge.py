@@ -9,12 +9,13 @@ import pytest
 
 import offcut as oc
 from offcut.core.expr import Var
-from offcut.core.layout import panels
+from offcut.core.panels import panels
 from offcut.core.program import Cover, Tile, walk
 from offcut.core.sizes import dim
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, computation
-from offcut.describe.microkernel import Microkernel, Place, TileShape
+from offcut.describe.microkernel import Microkernel
+from offcut.describe.tile_shapes import Place, TileShape
 from offcut.partition import BEFORE_STAGING, Coverage, Match, all_matches, cover
 from offcut.schedule import cut
 

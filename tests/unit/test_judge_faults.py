@@ -9,9 +9,10 @@ import pytest
 
 import offcut as oc
 from offcut.backends.gpu import copies, mma
-from offcut.core.layout import panels
+from offcut.core.panels import panels
 from offcut.core.program import Cover, Tile, walk
-from offcut.describe.microkernel import Microkernel, Place, TileShape, multiples
+from offcut.describe.microkernel import Microkernel
+from offcut.describe.tile_shapes import Place, TileShape, multiples
 from offcut.partition import Coverage, Refusal, cover, with_covers
 
 

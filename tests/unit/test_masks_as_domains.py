@@ -75,6 +75,30 @@ def test_a_mask_that_places_give_is_what_attention_says_of_places() -> None:
     assert found == {"causal": "True", "past": "Var(name='p')", "window": "5"}
 
 
+def least(mask: Make) -> Make:
+    """A mask that excludes keys by the least finite number, as modules of transformers write it."""
+    number = float(np.finfo(np.float32).min)
+    return lambda g, s, t: g.node("where", mask(g, s, t), 0.0, number, dtype="float32")
+
+
+def test_the_least_number_excludes_keys_where_each_query_sees_one() -> None:
+    assert option(attention(least(lower))) == {"causal": "True", "past": "0"}
+    found = option(attention(least(behind), longer=True))
+    assert found == {"causal": "True", "past": "Var(name='p')", "window": "5"}
+
+    def earlier(g: Builder, s: Any, t: Any) -> Any:  # the first query sees no key
+        row, column = places(g, s, t)
+        return g.node("less", column, row)
+
+    def near(g: Builder, s: Any, t: Any) -> Any:  # a query far behind the keys sees none
+        row, column = places(g, s, t)
+        behind_row = g.node("greater", column, g.node("subtract", row, 5))
+        return g.node("logical_and", lower(g, s, t), behind_row)
+
+    for mask in (earlier, near, padded):
+        assert set(option(attention(least(mask)))) == {"mask"}
+
+
 def cut(rows: int, start: int) -> Make:
     """Part of a triangle that a file holds."""
 

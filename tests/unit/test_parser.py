@@ -6,7 +6,7 @@ import pytest
 import offcut as oc
 from offcut import parse
 from offcut.core.expr import Binary, Cast, Compare, Const, Load, Logic, Lookup, Reduce, Unary, Var
-from offcut.core.layout import panels
+from offcut.core.panels import panels
 from offcut.core.program import (
     Buffer,
     Cover,

@@ -13,7 +13,7 @@ import pytest
 
 import offcut as oc
 from offcut import Tensor, ops
-from offcut.core.layout import panels
+from offcut.core.panels import panels
 from offcut.partition import LADDER, AxisCut
 from offcut.schedule import (
     ANY_TREE,

@@ -17,7 +17,8 @@ from staged import Staging
 import offcut as oc
 from offcut.core import index as ix
 from offcut.core.interpret.values import evaluate
-from offcut.core.program import Alloc, Program, Stmt, Store, Tile, map_blocks, walk
+from offcut.core.program import Alloc, Program, Stmt, Store, Tile, walk
+from offcut.core.traversal import map_blocks
 from offcut.errors import InternalError, OffcutError
 
 SOFTMAX = """program softmax

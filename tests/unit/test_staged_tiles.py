@@ -16,8 +16,8 @@ from staged import Staging
 import offcut as oc
 from offcut.core import index as ix
 from offcut.core.expr import Const, Load, Var, rewrite
-from offcut.core.program import Alloc, Program, Stmt, Store, Tile, map_blocks, map_expressions, walk
-from offcut.core.traversal import rewrite_body
+from offcut.core.program import Alloc, Program, Stmt, Store, Tile, walk
+from offcut.core.traversal import map_blocks, map_expressions, rewrite_body
 from offcut.errors import InternalError, OffcutError
 
 T = 4

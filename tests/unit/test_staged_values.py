@@ -9,7 +9,7 @@ import pytest
 
 import offcut as oc
 from offcut import Schedule
-from offcut.core.layout import panels
+from offcut.core.panels import panels
 from offcut.describe.computation import computation
 from offcut.errors import PartitionError
 from offcut.schedule import Staging, restaged

@@ -20,7 +20,8 @@ import offcut as oc
 from offcut import parse
 from offcut.core import index as ix
 from offcut.core.expr import Var
-from offcut.core.program import Program, Stmt, Sync, map_blocks, walk
+from offcut.core.program import Program, Stmt, Sync, walk
+from offcut.core.traversal import map_blocks
 from offcut.polyhedral.sync import (
     Agents,
     Ends,

@@ -19,12 +19,13 @@ from typing import Any
 from offcut.backends.accelerator.isa import MemorySpace, Unit
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.expr import Binary, Cast, Const, Load, Unary
-from offcut.core.layout import words
+from offcut.core.panels import words
 from offcut.core.program import MAX_SIZE, Store
 from offcut.describe.functions import absolute, maximum, minimum, reduce_axis
 from offcut.describe.functions import sum as sum_over
-from offcut.describe.microkernel import Microkernel, Place, TileShape
+from offcut.describe.microkernel import Microkernel
 from offcut.describe.tensor import compute, placeholder
+from offcut.describe.tile_shapes import Place, TileShape
 from offcut.describe.value import cast
 from offcut.partition.judge import MAIN
 

@@ -30,8 +30,9 @@ from offcut.backends.host.fast_entry import DECLARED, fast_entry_ir
 from offcut.backends.llvm.loader import JitModule
 from offcut.core import index as ix
 from offcut.core.fork_safety import ForkSafeLock
-from offcut.core.program import Buffer, Kind, Program, canonicalize
+from offcut.core.program import Buffer, Kind, Program
 from offcut.core.text.layouts import format_layout, layout_of
+from offcut.core.traversal import canonicalize
 from offcut.describe.request import Array
 from offcut.errors import TargetError
 

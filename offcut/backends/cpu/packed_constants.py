@@ -24,7 +24,8 @@ from offcut.backends.llvm import ir
 from offcut.backends.llvm.ir import FunctionWriter
 from offcut.backends.llvm.loader import JitModule
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.layout import Layout, as_panels
+from offcut.core.layout import Layout
+from offcut.core.panels import as_panels
 from offcut.describe.request import Array, Recalled, give_back, is_owned, own, root_of, settled
 
 _LINE = 64  # bytes of a cache line

@@ -14,20 +14,10 @@ from offcut.core.analysis import analysis
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, Var, all_loads, substitute, variables
 from offcut.core.layout import Layout
-from offcut.core.program import (
-    Alloc,
-    For,
-    Program,
-    Size,
-    Stmt,
-    Store,
-    Tile,
-    blocks,
-    expressions,
-    walk,
-)
+from offcut.core.program import Alloc, For, Program, Size, Stmt, Store, Tile, blocks, walk
 from offcut.core.text.layouts import format_layout
 from offcut.core.text.printer import format_head
+from offcut.core.traversal import expressions
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 

@@ -13,8 +13,9 @@ from offcut.backends.gpu.wgmma import WGMMA
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.sizes import dim
 from offcut.describe.intrinsic import declare
-from offcut.describe.microkernel import Microkernel, Place, TileShape
+from offcut.describe.microkernel import Microkernel
 from offcut.describe.tensor import compute, placeholder
+from offcut.describe.tile_shapes import Place, TileShape
 
 MAIN, SHARED = (MAIN_MEMORY,), (SHARED_MEMORY,)
 CELL_BYTES = 16

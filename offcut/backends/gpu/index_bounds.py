@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, Select, Var, children, dtype_of
 from offcut.core.interpret.values import evaluate
-from offcut.core.program import For, Let, Program, Stmt, Tile, blocks, expressions
+from offcut.core.program import For, Let, Program, Stmt, Tile, blocks
 from offcut.core.text.printer import format_expr
+from offcut.core.traversal import expressions
 
 ZERO = ix.const(0)
 

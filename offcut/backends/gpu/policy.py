@@ -55,7 +55,7 @@ from offcut.schedule import Primitive, Schedule, Staging, create_schedule, each_
 from offcut.schedule.decisions import At, Bind, Cover, Inline, Level, Order, Split
 
 if TYPE_CHECKING:
-    from offcut.backends.target import Planner
+    from offcut.backends.planner import Planner
 
 STAGES, STAGE_BYTES = 4, 16
 """Stages of the ring, at most; of large elements, as many as take so many bytes of one."""

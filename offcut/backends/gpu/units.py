@@ -7,18 +7,9 @@ from collections.abc import Iterator, Sequence
 from offcut.core.accesses import last_stored
 from offcut.core.analysis import analysis
 from offcut.core.expr import all_loads
-from offcut.core.program import (
-    LANE,
-    UNROLL,
-    Alloc,
-    For,
-    Program,
-    Stmt,
-    Store,
-    blocks,
-    expressions,
-)
+from offcut.core.program import LANE, UNROLL, Alloc, For, Program, Stmt, Store, blocks
 from offcut.core.text.printer import format_head
+from offcut.core.traversal import expressions
 from offcut.errors import TargetError
 from offcut.polyhedral.sync import Agents, Ends, Unit
 from offcut.schedule import Schedule, Staging, at_line, each_decision

@@ -11,8 +11,9 @@ from offcut.core.sizes import dim
 from offcut.describe.functions import reduce_axis
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.intrinsic import declare
-from offcut.describe.microkernel import Microkernel, Place, TileShape, multiples
+from offcut.describe.microkernel import Microkernel
 from offcut.describe.tensor import compute, placeholder
+from offcut.describe.tile_shapes import Place, TileShape, multiples
 from offcut.describe.value import cast
 
 ROWS, DEPTH, STEP, MAX_COLUMNS = 64, 16, 8, 256

@@ -25,7 +25,8 @@ from typing import TypeVar
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr
-from offcut.core.layout import ROWS, Digit, Layout, Swizzle, as_panels, order, panels, words
+from offcut.core.layout import ROWS, Digit, Layout, Swizzle
+from offcut.core.panels import as_panels, order, panels, words
 from offcut.core.text.tokens import Tokens, read_lines
 from offcut.errors import DescribeError, ParseError
 

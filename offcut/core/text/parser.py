@@ -28,8 +28,6 @@ from offcut.core.program import (
     Sync,
     Tile,
     TileAxis,
-    map_blocks,
-    substitute_coordinates,
 )
 from offcut.core.text.declarations import Declarations
 from offcut.core.text.expressions import Reader
@@ -37,6 +35,7 @@ from offcut.core.text.layouts import read_layout
 from offcut.core.text.marks import VIRTUAL, read_loop_marks, read_sync, read_tile_marks
 from offcut.core.text.printer import shown
 from offcut.core.text.tokens import UNNAMEABLE, Line, Token, read_lines
+from offcut.core.traversal import map_blocks, substitute_coordinates
 from offcut.errors import ParseError, trim_traceback
 
 _ACTIONS = {action.value for action in Action}

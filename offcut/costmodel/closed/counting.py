@@ -40,13 +40,11 @@ from offcut.core.program import (
     Sync,
     Tile,
     TileAxis,
-    map_body,
-    substitute_coordinates,
 )
 from offcut.core.program import walk as statements
 from offcut.core.scan import Range
 from offcut.core.tile_limits import limits, unlimited
-from offcut.core.traversal import rewrite_body
+from offcut.core.traversal import map_body, rewrite_body, substitute_coordinates
 from offcut.costmodel.closed.count_loops import (
     APART,
     OPEN,

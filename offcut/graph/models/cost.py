@@ -19,7 +19,7 @@ from offcut.costmodel import Cost, quantity, table
 from offcut.graph.graph import Graph
 from offcut.graph.models.running import Prepared
 from offcut.graph.models.step import Step
-from offcut.graph.sizes.extents import Numbers
+from offcut.graph.sizes.extent_values import Numbers
 
 
 @dataclass(frozen=True)

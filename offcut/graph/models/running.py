@@ -33,7 +33,7 @@ from offcut.graph.models.memory.operands import Values
 from offcut.graph.models.observing import Observer
 from offcut.graph.models.step import Step
 from offcut.graph.placing.places import ONE, ZERO
-from offcut.graph.sizes.extents import Numbers, Valued
+from offcut.graph.sizes.extent_values import Numbers, Valued
 
 MOST = 2**62
 """Elements and bytes that a call counts."""

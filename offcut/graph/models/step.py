@@ -12,7 +12,7 @@ from offcut.core.memo import lazy_property
 from offcut.errors import InternalError
 from offcut.graph.graph import Graph
 from offcut.graph.sizes import extents
-from offcut.graph.sizes.extents import Numbers
+from offcut.graph.sizes.extent_values import Numbers
 from offcut.graph.views import VIEWS, is_within
 from offcut.kernel import Kernel
 

@@ -11,7 +11,8 @@ The elements of a mask are read from the descriptions of its operators (`offcut.
 arrays. A mask is a conjunction of conditions. Two kinds become options: no key after ``i + past``, and no key more than a number before.
 If other conditions are left, such as keys that are padding, the mask stays beside the options.
 
-Minus infinity excludes a key, and so does False; the least finite number does not, since a score as far from 0 would still count.
+Minus infinity excludes a key, and so does False. So does the least finite number of 32 bits or more where each query is proved to see a key: weights of the others are 0,
+unless all scores that a query sees are as far below 0. Of a query that sees no key it makes the mean of all values, so such a mask stays.
 Attention with a symbolic depth of heads keeps its mask: the proof of loops with other bounds takes minutes there.
 """
 
@@ -24,13 +25,13 @@ from typing import Any
 
 from offcut.core import index as ix
 from offcut.core.conditions import at_least_zero, conjuncts
-from offcut.core.dtypes import FLOATS
+from offcut.core.dtypes import FLOATS, finite_range
 from offcut.core.expr import Compare, Const, Expr, Logic, Select, Var, variables
 from offcut.graph.build import rebuilt
 from offcut.graph.describing import is_affine
 from offcut.graph.graph import Bound, Node, Ref
 from offcut.graph.passes.elements import Elements, TooManyError, folded, is_index
-from offcut.graph.sizes.extents import normal
+from offcut.graph.sizes.extents import normal, span
 from offcut.graph.sizes.numbers import plain
 
 ROW, COLUMN = Var("row'"), Var("column'")
@@ -83,7 +84,7 @@ def _without_mask(
     if mask.name not in known:
         known[mask.name] = _visible_keys_of(bound, mask.name)
     seen = known[mask.name]
-    return {} if seen is None else _as_options(arguments, seen)
+    return {} if seen is None else _as_options(bound, arguments, seen)
 
 
 @dataclass(frozen=True)
@@ -92,10 +93,12 @@ class _VisibleKeys:
 
     condition  holds for every key that is seen
     exact      whether each key for which it holds is seen, with nothing added to its score
+    least      whether the least finite number excludes keys: only if a query sees another
     """
 
     condition: Expr
     exact: bool
+    least: bool = False
 
 
 def _visible_keys_of(bound: Bound, mask: str) -> _VisibleKeys | None:
@@ -121,14 +124,16 @@ def _visible_keys(element: Expr, is_added: bool) -> _VisibleKeys:
     if not is_added:
         return _VisibleKeys(folded(_truth(element)), exact=True)
     match element:
-        case Const(value, _):
-            none = value == -math.inf
-            return _VisibleKeys(Const(int(not none), "bool"), none or value == 0)
+        case Const(value, dtype):
+            least = dtype in ("float32", "float64") and value == finite_range(dtype)[0]
+            none = least or value == -math.inf
+            return _VisibleKeys(Const(int(not none), "bool"), none or value == 0, least)
         case Select(condition, then, other):
             then_seen, other_seen = _visible_keys(then, is_added), _visible_keys(other, is_added)
             return _VisibleKeys(
                 folded(Select(condition, then_seen.condition, other_seen.condition)),
                 then_seen.exact and other_seen.exact,
+                then_seen.least or other_seen.least,
             )
         case _:
             return _VisibleKeys(Const(1, "bool"), exact=False)
@@ -143,7 +148,7 @@ def _truth(element: Expr) -> Expr:
     return folded(Compare("!=", element, Const(0, "index")))
 
 
-def _as_options(arguments: Mapping[str, Any], seen: _VisibleKeys) -> dict[str, Any]:
+def _as_options(bound: Bound, arguments: Mapping[str, Any], seen: _VisibleKeys) -> dict[str, Any]:
     """Return the arguments of attention whose options say `seen` and the options of `arguments`; none if nothing changes."""
     atoms, exact = [*conjuncts(seen.condition), *_conditions_of_options(arguments)], seen.exact
     highs, lows = list[Expr](), list[Expr]()
@@ -170,10 +175,25 @@ def _as_options(arguments: Mapping[str, Any], seen: _VisibleKeys) -> dict[str, A
             exact = False
     elif low is not None:
         return {}
+    if seen.least and not (exact and _sees_a_key(bound, arguments, high, options.get("window"))):
+        return {}
     if exact:
         del options["mask"]
     same = {**dict.fromkeys(_OF_PLACES), **arguments} == {**dict.fromkeys(_OF_PLACES), **options}
     return {} if same else options
+
+
+def _sees_a_key(
+    bound: Bound, arguments: Mapping[str, Any], high: Expr | None, window: int | None
+) -> bool:
+    """Return whether each query is proved to see a key: the last one, `high` places after it, is not before all, and the first one is not behind all."""
+    if high is None:
+        return False
+    s, t = (bound.graph.values[arguments[name].name].shape[-2] for name in ("q", "k"))
+    rests = [high]
+    if window is not None:
+        rests.append(ix.sub(ix.add(ix.sub(t, s), window - 1), high))
+    return all(span(normal(rest), bound.graph.sizes)[0] >= 0 for rest in rests)
 
 
 _OF_PLACES = ("causal", "past", "window")

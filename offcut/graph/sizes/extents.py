@@ -9,18 +9,14 @@ The factors of a term and the terms are sorted. What an axis is rounded up or do
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import gcd, inf
-from typing import Any, TypeAlias
-
-import numpy as np
+from typing import TypeAlias
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, children, rebuild, substitute
-from offcut.core.extents import APPLIED
 from offcut.core.intervals import Interval, combined, interval
-from offcut.core.memo import lazy_property
 from offcut.core.program import Size
 from offcut.core.text.printer import format_expr
 from offcut.graph.sizes.spread import of_floors
@@ -125,92 +121,6 @@ def divisor(extent: Expr, sizes: Sequence[Size]) -> int:
             term *= known.get(factor.name, 1) if isinstance(factor, Var) else 1
         total = gcd(total, term)
     return max(total, 1)
-
-
-class Numbers:
-    """The values of extents at sizes, each found once.
-
-    values  that are known already; places: which of them an extent has, by the identities of extents that outlive this
-    """
-
-    def __init__(
-        self,
-        sizes: Mapping[str, int],
-        values: Sequence[int] = (),
-        places: Mapping[int, int] | None = None,
-    ) -> None:
-        self.values, self._places = values, places or {}
-        self.known: dict[Expr, int] = {Var(name): value for name, value in sizes.items()}
-
-    @lazy_property
-    def array(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Return the values that are known already.
-
-        Raises OverflowError where one is 2**63 or more.
-        """
-        return np.array(self.values, np.int64)
-
-    def __call__(self, extent: Expr) -> int:
-        """Return the value of an extent."""
-        place = self._places.get(id(extent))
-        if place is not None:
-            return self.values[place]
-        found = self.known.get(extent)
-        if found is None:
-            found = self.known[extent] = self._found(extent)
-        return found
-
-    def _found(self, extent: Expr) -> int:
-        match extent:
-            case Const(value, _):
-                return int(value)
-            case Binary(op, a, b):
-                return APPLIED[op](self(a), self(b))
-            case _:
-                raise ValueError(f"no extent: {extent}")
-
-
-class Valued:
-    """Extents whose values are asked for again and again, at other sizes: by one function of the sizes.
-
-    extents  over the sizes
-    sizes    their names
-    """
-
-    def __init__(self, extents: Iterable[Expr], sizes: Sequence[str]) -> None:
-        self.extents = tuple(extents)
-        self.sizes = tuple(sizes)
-        self._distinct = {extent: place for place, extent in enumerate(dict.fromkeys(self.extents))}
-        self._places = {id(extent): self._distinct[extent] for extent in self.extents}
-        names = {name: f"s{number}" for number, name in enumerate(self.sizes)}
-        parts = "".join(f"{_text(extent, names)}, " for extent in self._distinct)
-        text = f"lambda {', '.join(names.values())}: ({parts})"
-        self.function: Callable[..., tuple[int, ...]] = eval(
-            text, {"__builtins__": {}, "min": min, "max": max}
-        )
-
-    def __call__(self, sizes: Mapping[str, int]) -> Numbers:
-        """Return the values at sizes."""
-        values = self.function(*(sizes[name] for name in self.sizes))
-        return Numbers(sizes, values, self._places)
-
-    def place(self, extent: Expr) -> int:
-        """Where the value of one of the extents stands among all."""
-        return self._distinct[extent]
-
-
-def _text(extent: Expr, names: Mapping[str, str]) -> str:
-    match extent:
-        case Const(value, _):
-            return str(int(value))
-        case Var(name):
-            return names[name]
-        case Binary("min" | "max" as op, a, b):
-            return f"{op}({_text(a, names)}, {_text(b, names)})"
-        case Binary(op, a, b) if op in APPLIED:
-            return f"({_text(a, names)} {op} {_text(b, names)})"
-        case _:
-            raise ValueError(f"no extent: {extent}")
 
 
 @lru_cache(maxsize=1 << 14)

@@ -24,54 +24,49 @@ must be finite after.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import cycle, islice
-from itertools import product as pairs
-from math import isfinite, prod, sqrt
+from math import prod, sqrt
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from offcut.core.dtypes import finite_range, numpy_dtype
-from offcut.core.expr import Const, Expr, children
-from offcut.core.program import Size
 from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError, PartitionError, trim_traceback
-from offcut.graph.graph import Argument, Bound, Graph, Value
+from offcut.graph.graph import Bound, Graph
 from offcut.graph.interpret import interpreted
-from offcut.graph.sizes.extents import Numbers
+from offcut.graph.sizes.extent_values import Numbers
 from offcut.graph.substitution.described import NotDescribed, computation_of, part_of, swing
+from offcut.graph.substitution.trial_inputs import (
+    Drawn,
+    draw_input,
+    equal_along_axes,
+    floats_by_distance,
+    huge_floats,
+    infinite_first_row,
+    large_floats,
+    named_numbers,
+    near_named_numbers,
+    sizes_at_named_numbers,
+    small_floats,
+    trial_sizes,
+    with_nonfinite,
+)
 from offcut.graph.text import format_value, parse_graph
 from offcut.polyhedral import request_budget
 from offcut.proof.by_algebra import NotShown, show_equal
 
-SMALL = 5
-"""The smallest values of a size that a rule is tried at in all combinations, as far as `TRIALS` goes."""
-TRIALS = 16
-"""Sets of sizes that a rule is tried at, the smallest first; besides, some in which no size is 0."""
 DRAWS = 8
 """Inputs of each kind that a rule is tried at besides, at the smallest and the largest sets of sizes in which none is 0."""
-LONG = 17
-"""A size that is longer than a vector."""
-ROOM = 1 << 12
-"""Elements of a value at most, where a size is a number that a graph names."""
 FURTHER_ROOM = 1 << 22
 """Elements of a value at most, at sizes of which the proof says that the graphs may differ there."""
-FAR = 20.0
-"""How far from 0 elements are in every other trial."""
-LARGE = 1e3
-"""A magnitude of which the exponential function is no number that float32 or float64 has."""
-HUGE = 1e6
-"""Another, which float16 has not, and whose sixth power float32 has not."""
 SCALES = (1e-3, 1e-6, 1e-9, 1e-12)
 """Magnitudes of small elements, besides those below 1 that the graphs name, and the roots of these."""
 DENORMAL = (1e-310, 5e-324)
 """Those of numbers that have no inverse."""
-OUTSIDE = 0.25
-"""The part of the elements that are infinite or NaN where some are."""
 TOLERANCE = {"float64": 1e-9, "float32": 1e-3, "float16": 5e-2, "bfloat16": 3e-1}
 """Of an element, absolute and relative, whatever rounding may do: where a number on the way is about to be rounded to another integer."""
 IN_FLOAT64 = 1e-7
@@ -82,8 +77,6 @@ FINITE = {
 }
 """What takes a rule that is wrong where inputs hold such elements."""
 _FLOATS = re.compile(r"\b(float32|float16|bfloat16)\b")
-
-Drawn = Callable[[np.random.Generator, list[int]], Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,19 +114,24 @@ def rule(
     one, other = (parse_graph(g) if isinstance(g, str) else g for g in (before, after))
     made = Rule(name, one, other)
     _check_alike(made)
-    trials = _trials(one.sizes)
+    trials = trial_sizes(one.sizes)
     tried, exact = False, _in_float64(made)
-    named = sorted({number for graph in (one, other) for number in _numbers(graph)})
-    for number, sizes in enumerate([*trials, *_at_named(made, trials)]):
-        tried |= _check_at(made, exact, sizes, number, _by_distance(number), named)
+    named = sorted({number for graph in (one, other) for number in named_numbers(graph)})
+    for number, sizes in enumerate([*trials, *sizes_at_named_numbers(one, other, trials)]):
+        tried |= _check_at(made, exact, sizes, number, floats_by_distance(number), named)
     scales = [*SCALES, *({of for n in named if 0 < abs(n) < 1 for of in (abs(n), sqrt(abs(n)))})]
-    small = partial(_small, scales if finite else [*scales, *DENORMAL])
+    small = partial(small_floats, scales if finite else [*scales, *DENORMAL])
     full = [sizes for sizes in trials if all(sizes.values())] or trials
     some = full if len(full) < DRAWS else full[: DRAWS // 2] + full[-DRAWS // 2 :]
     for number, sizes in enumerate(islice(cycle(some), DRAWS)):
-        tried |= _check_at(made, exact, sizes, number, _huge, named)
-        kinds: list[Drawn] = [partial(_beside, named, number), _large, _alongside, small]
-        kinds += [] if finite else [_outside, _infinite]
+        tried |= _check_at(made, exact, sizes, number, huge_floats, named)
+        kinds: list[Drawn] = [
+            partial(near_named_numbers, named, number),
+            large_floats,
+            equal_along_axes,
+            small,
+        ]
+        kinds += [] if finite else [with_nonfinite, infinite_first_row]
         for place, kind in enumerate(kinds, 1):
             tried |= _check_at(exact, exact, sizes, number + DRAWS * place, kind, named)
     if not tried:
@@ -178,7 +176,7 @@ def _why_unproved(candidate: Rule, exact: Rule, named: list[float]) -> str:
             values = (v for g in (candidate.before, candidate.after) for v in g.values.values())
             if all(prod(map(extent, value.shape)) <= FURTHER_ROOM for value in values):
                 for number in range(2):
-                    _check_at(candidate, exact, sizes, number, _by_distance(number), named)
+                    _check_at(candidate, exact, sizes, number, floats_by_distance(number), named)
         return why.because
     return ""
 
@@ -206,84 +204,6 @@ def _check_alike(made: Rule) -> None:
         raise DescribeError("rule", f"cannot take the rule {made.name}", because=because)
 
 
-def _trials(sizes: tuple[Size, ...]) -> list[dict[str, int]]:
-    """Sets of sizes, the least sum first: the smallest, some in which none is 0, and for each size one in which it is longer than a
-    vector.
-    """
-    first = [[*islice(_allowed(size, size.min), SMALL)] for size in sizes]
-    some = [
-        [*islice(_allowed(size, max(size.min, 1)), SMALL)] or few
-        for size, few in zip(sizes, first, strict=True)
-    ]
-    far = [
-        next(iter(_allowed(size, LONG)), few[-1]) for size, few in zip(sizes, first, strict=True)
-    ]
-    found = sorted(pairs(*first), key=lambda values: (sum(values), values))[:TRIALS]
-    found.append(tuple(few[0] for few in some))
-    for turn in range(3):
-        found.append(tuple(few[(at + turn) % min(len(few), 3)] for at, few in enumerate(some)))
-    for at, long in enumerate(far):
-        found.append(tuple(long if n == at else few[0] for n, few in enumerate(some)))
-    every = sorted(dict.fromkeys(found), key=lambda values: (sum(values), values))
-    return [{size.name: n for size, n in zip(sizes, values, strict=True)} for values in every]
-
-
-def _at_named(made: Rule, tried: list[dict[str, int]]) -> list[dict[str, int]]:
-    """Sets of sizes with one that is a number which the graphs name, next to that, or the greatest of its size, the others as small as can
-    be, where no value has more than `ROOM` elements; without what is tried.
-    """
-    graphs = (made.before, made.after)
-    every = [n for graph in graphs for n in (*_numbers(graph), *_lengths(graph)) if isfinite(n)]
-    near = {int(n) + off for n in every for off in (-1, 0, 1)}
-    shapes = {value.shape for graph in graphs for value in graph.values.values()}
-    least = {size.name: next(iter(_allowed(size, 1)), size.min) for size in made.before.sizes}
-    found = []
-    for size in made.before.sizes:
-        known = {sizes[size.name] for sizes in tried if all(sizes.values())} | {0}
-        last = {next(iter(_allowed(size, size.max - size.multiple_of + 1)), size.min)}
-        for n in (near | last) - known:
-            sizes = least | {size.name: n}
-            if n not in _allowed(size, n):
-                continue
-            extent = Numbers(sizes)
-            if all(prod(extent(axis) for axis in shape) <= ROOM for shape in shapes):
-                found.append(sizes)
-    return sorted(found, key=lambda sizes: sum(sizes.values()))
-
-
-def _lengths(graph: Graph) -> Iterator[int]:
-    """Yield the numbers that stand in extents of a graph."""
-
-    def within(expr: Expr) -> Iterator[int]:
-        if isinstance(expr, Const):
-            yield int(expr.value)
-        for part in children(expr):
-            yield from within(part)
-
-    for value in graph.values.values():
-        for extent in value.shape:
-            yield from within(extent)
-
-
-def _allowed(size: Size, least: int) -> range:
-    by = size.multiple_of
-    return range(-(-max(least, size.min) // by) * by, size.max + 1, by)
-
-
-def _numbers(graph: Graph) -> Iterator[float]:
-    """Yield the numbers that operators of a graph are called with."""
-
-    def within(argument: Argument) -> Iterator[float]:
-        if isinstance(argument, (int, float)) and not isinstance(argument, bool):
-            yield argument
-        elif isinstance(argument, tuple):
-            for part in argument:
-                yield from within(part)
-
-    for node in graph.nodes:
-        yield from within((*node.arguments, *(argument for _, argument in node.options)))
-
-
 def _in_float64(made: Rule) -> Rule:
     """Return the rule with all floats in float64; as it is where an operator does not take them."""
     try:
@@ -293,73 +213,6 @@ def _in_float64(made: Rule) -> Rule:
         return Rule(made.name, before, after)
     except OffcutError:
         return made
-
-
-def _by_distance(number: int) -> Drawn:
-    """Floats near 0 in even trials, further away in odd ones."""
-    most = FAR if number % 2 else 2.0
-    return lambda generator, shape: generator.uniform(-most, most, shape)
-
-
-def _beside(
-    named: list[float], turn: int, generator: np.random.Generator, shape: list[int]
-) -> Array:
-    """0, halves, small integers, of which several are equal, and numbers that the graphs name, with what is next to them: all of these in an
-    array that has room for them, else in turn in even trials.
-    """
-    near = [by * float(n) + off for off in (0, 0.5) for by in (1, -1, 2, -2) for n in named]
-    every = np.array([*near, 0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0])
-    made = np.asarray(generator.choice(every, shape))
-    if made.size >= every.size:
-        made.flat[generator.permutation(made.size)[: every.size]] = every
-    elif turn % 2 == 0:
-        made.flat[:] = np.roll(every, -(turn // 2) * made.size)[: made.size]
-    return made
-
-
-def _large(generator: np.random.Generator, shape: list[int]) -> Array:
-    return np.asarray(generator.uniform(-2.0, 2.0, shape) * generator.choice([1.0, LARGE], shape))
-
-
-def _huge(generator: np.random.Generator, shape: list[int]) -> Array:
-    """What may leave the numbers of a narrow type on the way."""
-    return np.asarray(
-        generator.uniform(-2.0, 2.0, shape) * generator.choice([1.0, LARGE, HUGE], shape)
-    )
-
-
-def _along_one(generator: np.random.Generator, shape: list[int]) -> list[int]:
-    """Return the shape of an array that varies along one axis."""
-    axis = generator.integers(max(len(shape), 1))
-    return [n if place == axis else 1 for place, n in enumerate(shape)]
-
-
-def _alongside(generator: np.random.Generator, shape: list[int]) -> Array:
-    """Numbers far from 0, in about every other array equal along all axes but one."""
-    varied = _along_one(generator, shape) if generator.integers(2) else shape
-    return np.broadcast_to(generator.uniform(-FAR, FAR, varied), shape)
-
-
-def _small(scales: list[float], generator: np.random.Generator, shape: list[int]) -> Array:
-    """Numbers near 0, of one magnitude at each place of an axis."""
-    return np.asarray(
-        generator.uniform(-2.0, 2.0, shape) * generator.choice(scales, _along_one(generator, shape))
-    )
-
-
-def _outside(generator: np.random.Generator, shape: list[int]) -> Array:
-    """Infinities, NaN or both among numbers near 0."""
-    near = generator.uniform(-2.0, 2.0, shape)
-    every = [np.inf, -np.inf, np.nan]
-    most = generator.choice(generator.choice([every, *([one] * 3 for one in every)]), shape)
-    return np.where(generator.uniform(size=shape) < OUTSIDE, most, near)
-
-
-def _infinite(generator: np.random.Generator, shape: list[int]) -> Array:
-    """Numbers near 0, and all elements of the first row infinite."""
-    made = np.asarray(generator.uniform(-2.0, 2.0, shape))
-    made[slice(1) if shape else ...] = generator.choice([np.inf, -np.inf])
-    return made
 
 
 def _alike(before: Array, after: Array, part: float, swing: Callable[[], Array]) -> Array:
@@ -377,51 +230,6 @@ def _alike(before: Array, after: Array, part: float, swing: Callable[[], Array])
         close |= off <= part * np.abs(one) + rounded + swing()
         close &= np.isclose(other, one, max(TOLERANCE[dtype], part), max(least, part))
     return np.asarray(np.where(finite, close, ~np.isfinite(other)))
-
-
-def _integers(
-    dtype: np.dtype[Any],
-    named: list[float],
-    number: int,
-    generator: np.random.Generator,
-    shape: list[int],
-) -> Array:
-    """Small ones in even trials. In odd ones all that there are, with the ends of the type, 0 and the numbers that the graphs name, and
-    what is next to these: all in an array that has room for them, else some in three of four of those trials.
-    """
-    info = np.iinfo(dtype)
-    if number % 2 == 0:
-        return generator.integers(max(info.min, -2), 2, shape, dtype, endpoint=True)
-    made = generator.integers(info.min, info.max, shape, dtype, endpoint=True)
-    centres = {info.min, info.max, 0} | {
-        by * int(n) for n in named if isfinite(n) for by in (1, -1)
-    }
-    near = {centre + off for centre in centres for off in (-1, 0, 1)}
-    special = np.array(sorted(n for n in near if info.min <= n <= info.max), dtype)
-    if made.size >= special.size:
-        made.flat[generator.permutation(made.size)[: special.size]] = special
-    elif number % 8 > 1:
-        made.flat[:] = np.roll(special, -(number // 2) * made.size)[: made.size]
-    return made
-
-
-def _drawn(
-    value: Value,
-    shape: list[int],
-    number: int,
-    generator: np.random.Generator,
-    floats: Drawn,
-    named: list[float],
-) -> Array:
-    """Values of an input; finite ones that its type has not are near 0 instead."""
-    dtype = numpy_dtype(value.dtype)
-    if dtype.kind == "b":
-        return generator.integers(0, 2, shape).astype(dtype)
-    if dtype.kind in "iu":
-        return _integers(dtype, named, number, generator, shape)
-    values, most = floats(generator, shape), finite_range(value.dtype)[1]
-    beyond = np.isfinite(values) & (np.abs(values) > most)
-    return np.where(beyond, values / HUGE, values).astype(dtype)
 
 
 def _differing(before: Any, after: Any) -> tuple[str, str]:
@@ -460,7 +268,7 @@ def _check_at(
     for place, value in enumerate(made.before.inputs, number):
         generator = np.random.default_rng(2 * place + number % 2)
         shape = [extent(n) for n in value.shape]
-        given[value.name] = _drawn(value, shape, number, generator, floats, named)
+        given[value.name] = draw_input(value, shape, number, generator, floats, named)
     try:
         expected = interpreted(Bound(made.before, {}), given, **sizes)
     except OffcutError:
@@ -484,10 +292,10 @@ def _check_at(
 
     for name, array in expected.items():
         same = _alike(array, found[name], part, partial(swings, name))
-        if floats is _large or (isinstance(floats, partial) and floats.func is _small):
+        if floats is large_floats or (isinstance(floats, partial) and floats.func is small_floats):
             same |= ~np.isfinite(array)
         if (
-            floats is _huge and array.dtype.kind not in "biu"
+            floats is huge_floats and array.dtype.kind not in "biu"
         ):  # of sums that cancel nothing else is to be seen
             before, after = array.astype("f8"), found[name].astype("f8")
             same = np.isfinite(after) | ~np.isfinite(before)

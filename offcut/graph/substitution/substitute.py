@@ -20,7 +20,7 @@ from offcut.graph.models.compiling.kernels import Kernels
 from offcut.graph.models.compiling.split import Targets
 from offcut.graph.models.compiling.stepping import steps_of_bound
 from offcut.graph.passes import Pass, drop_dead, fold_constants, improved, share_equal
-from offcut.graph.sizes.extents import Numbers
+from offcut.graph.sizes.extent_values import Numbers
 from offcut.graph.sizes.numbers import typical_sizes
 from offcut.graph.substitution.matching import applied, matches
 from offcut.graph.substitution.rules import Rule, rule

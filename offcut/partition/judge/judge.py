@@ -17,21 +17,12 @@ from offcut.core.expr import (
     substitute,
     variables,
 )
-from offcut.core.layout import as_panels
-from offcut.core.program import (
-    Choose,
-    Cover,
-    For,
-    Form,
-    Program,
-    Stmt,
-    Store,
-    Tile,
-    substitute_coordinates,
-)
+from offcut.core.panels import as_panels
+from offcut.core.program import Choose, Cover, For, Form, Program, Stmt, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.core.tile_limits import begun, limits, unlimited
+from offcut.core.traversal import substitute_coordinates
 from offcut.describe.microkernel import CORE, LOOP_UNITS, Microkernel
 from offcut.partition.judge.coverage import Coverage, Covered, Surroundings
 from offcut.partition.judge.extents import extents_refusal

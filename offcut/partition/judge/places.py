@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Const, Expr, Load, Select, Var, variables
-from offcut.core.layout import Layout, as_panels
+from offcut.core.layout import Layout
+from offcut.core.panels import as_panels
 from offcut.core.program import Buffer, For, Kind, Program, Store
 from offcut.core.program import walk as statements
 from offcut.core.text.layouts import format_layout

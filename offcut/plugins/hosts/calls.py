@@ -24,11 +24,9 @@ from offcut.core.program import (
     Store,
     Tile,
     TileAxis,
-    expressions,
-    map_expressions,
     walk,
 )
-from offcut.core.traversal import rewrite, rewrite_body
+from offcut.core.traversal import expressions, map_expressions, rewrite, rewrite_body
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 

@@ -12,22 +12,8 @@ from offcut.core import index as ix
 from offcut.core.accesses import element_accesses, stored_arrays
 from offcut.core.conditions import conjunction
 from offcut.core.expr import Expr, Logic, Var, variables
-from offcut.core.program import (
-    Action,
-    Alloc,
-    For,
-    If,
-    Let,
-    Program,
-    Stmt,
-    Store,
-    Sync,
-    Tile,
-    map_blocks,
-    substitute_coordinates,
-    walk,
-)
-from offcut.core.traversal import all_bound_names
+from offcut.core.program import Action, Alloc, For, If, Let, Program, Stmt, Store, Sync, Tile, walk
+from offcut.core.traversal import all_bound_names, map_blocks, substitute_coordinates
 from offcut.errors import PartitionError
 from offcut.plugins.hosts.windows import BLOCKS, HARDWARE, THREADS, Bounds, bounds_in, literal_limit
 

@@ -30,12 +30,10 @@ from offcut.core.program import (
     Store,
     Sync,
     Tile,
-    map_blocks,
-    substitute_coordinates,
     walk,
 )
 from offcut.core.text.layouts import format_layout
-from offcut.core.traversal import rewrite, rewrite_body
+from offcut.core.traversal import map_blocks, rewrite, rewrite_body, substitute_coordinates
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import OffcutError, PartitionError
 from offcut.partition import Question, Refusal, cover

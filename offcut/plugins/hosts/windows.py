@@ -10,23 +10,10 @@ from offcut.core.accesses import accessed_arrays
 from offcut.core.expr import Binary, Const, Expr, Load, Var, variables
 from offcut.core.expr import rewrite as rewrite_expr
 from offcut.core.layout import Digit, Layout
-from offcut.core.program import (
-    Alloc,
-    Buffer,
-    For,
-    Kind,
-    Let,
-    Program,
-    Stmt,
-    Store,
-    Tile,
-    map_blocks,
-    map_own_expressions,
-    walk,
-)
+from offcut.core.program import Alloc, Buffer, For, Kind, Let, Program, Stmt, Store, Tile, walk
 from offcut.core.text.printer import format_expr
 from offcut.core.tile_limits import at_most
-from offcut.core.traversal import all_bound_names
+from offcut.core.traversal import all_bound_names, map_blocks, map_own_expressions
 from offcut.errors import PartitionError
 
 BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")

@@ -15,7 +15,8 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, variables
 from offcut.core.integers import MOST_PARTS, binary_fraction
-from offcut.graph.sizes.extents import Valued, normal, quotient
+from offcut.graph.sizes.extent_values import Valued
+from offcut.graph.sizes.extents import normal, quotient
 from offcut.plugins.torch.left import Left
 
 FLOORS = (sf.FloorDiv, sf.CleanDiv)

@@ -15,8 +15,8 @@ from offcut.core import index as ix
 from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.dtypes import DTYPES, FLOATS
 from offcut.core.function_table import FUNCTIONS
-from offcut.core.program import map_blocks, substitute_coordinates
 from offcut.core.text.printer import format_expr
+from offcut.core.traversal import map_blocks, substitute_coordinates
 from offcut.describe.computation import RESERVED
 from offcut.errors import DescribeError, OffcutError
 from offcut.pipeline import prove_equal

@@ -16,24 +16,15 @@ from offcut.core import index as ix
 from offcut.core.accesses import stored_arrays
 from offcut.core.analysis import analysis
 from offcut.core.expr import Binary, Const, Var, reads_memory
-from offcut.core.program import (
-    Action,
-    Alloc,
-    For,
-    If,
-    Let,
-    Program,
-    Stmt,
-    Sync,
-    Tile,
-    blocks,
+from offcut.core.program import Action, Alloc, For, If, Let, Program, Stmt, Sync, Tile, blocks, walk
+from offcut.core.text.printer import format_head
+from offcut.core.traversal import (
+    Place,
     expressions,
     map_blocks,
     substitute_coordinates,
-    walk,
+    with_numbered_blocks,
 )
-from offcut.core.text.printer import format_head
-from offcut.core.traversal import Place, with_numbered_blocks
 from offcut.errors import PartitionError
 from offcut.polyhedral.sync.events import refused
 from offcut.polyhedral.units.footprints import Conflicts

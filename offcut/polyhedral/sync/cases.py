@@ -21,17 +21,8 @@ from dataclasses import dataclass, replace
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction
 from offcut.core.expr import Compare, Expr, Logic, all_loads, variables
-from offcut.core.program import (
-    Alloc,
-    If,
-    Kind,
-    Program,
-    Stmt,
-    Store,
-    expressions,
-    walk,
-)
-from offcut.core.traversal import Place, with_buffer_renamed, with_numbered_blocks
+from offcut.core.program import Alloc, If, Kind, Program, Stmt, Store, walk
+from offcut.core.traversal import Place, expressions, with_buffer_renamed, with_numbered_blocks
 
 
 @dataclass(frozen=True)

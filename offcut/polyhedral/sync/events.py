@@ -44,11 +44,10 @@ from offcut.core.program import (
     Store,
     Sync,
     Tile,
-    expressions,
     walk,
 )
 from offcut.core.text.printer import format_head
-from offcut.core.traversal import Place
+from offcut.core.traversal import Place, expressions
 from offcut.errors import PartitionError
 from offcut.polyhedral.sync.agents import Agents, Ends, Unit, slot_of
 from offcut.polyhedral.units.independence import tile_buffers

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from offcut.core.program import Action, Choose, Program, Stmt, Sync, Token, map_blocks, walk
+from offcut.core.program import Action, Choose, Program, Stmt, Sync, Token, walk
 from offcut.core.text.printer import format_head
+from offcut.core.traversal import map_blocks
 from offcut.polyhedral.sync.agents import Agents
 from offcut.polyhedral.sync.events import events, refused
 from offcut.polyhedral.sync.relations import Relations

@@ -15,19 +15,9 @@ from offcut.core import index as ix
 from offcut.core.analysis import analysis
 from offcut.core.expr import Binary, Expr, Load, Var, substitute, variables, walk
 from offcut.core.polynomial import Polynomial, constant, polynomial, variable
-from offcut.core.program import (
-    Alloc,
-    Choose,
-    For,
-    If,
-    Let,
-    Program,
-    Stmt,
-    Store,
-    Tile,
-    expressions,
-)
+from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Store, Tile
 from offcut.core.text.printer import format_expr
+from offcut.core.traversal import expressions
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation
 from offcut.polyhedral import Facts, Space
 from offcut.proof.by_algebra import terms as tm
-from offcut.proof.by_algebra.elements import Elements, Undecided, end_of
+from offcut.proof.by_algebra.elements import Elements
+from offcut.proof.by_algebra.reduction_terms import Undecided, end_of
 from offcut.proof.by_algebra.terms import NotShown
 
 Side: TypeAlias = tuple[Computation, Mapping[str, Expr]]

@@ -15,23 +15,9 @@ from offcut.core.accesses import (
 )
 from offcut.core.analysis import analysis
 from offcut.core.expr import Expr, Load, Var, dtype_of, loads, substitute, variables
-from offcut.core.program import (
-    Alloc,
-    Choose,
-    For,
-    Kind,
-    Program,
-    Stmt,
-    Store,
-    Tile,
-    blocks,
-    expressions,
-    map_blocks,
-    map_own_expressions,
-    walk,
-)
+from offcut.core.program import Alloc, Choose, For, Kind, Program, Stmt, Store, Tile, blocks, walk
 from offcut.core.text.printer import format_expr, format_stmt
-from offcut.core.traversal import all_bound_names
+from offcut.core.traversal import all_bound_names, expressions, map_blocks, map_own_expressions
 from offcut.errors import PartitionError
 from offcut.polyhedral import try_isl
 from offcut.polyhedral.affine import Map, Set

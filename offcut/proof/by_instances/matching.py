@@ -13,8 +13,9 @@ from itertools import islice, product
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Logic, Var, walk
 from offcut.core.memo import lazy_property
-from offcut.core.program import Store, expressions
+from offcut.core.program import Store
 from offcut.core.program import walk as statements_of
+from offcut.core.traversal import expressions
 from offcut.polyhedral import Set
 from offcut.polyhedral.program_sets import Statement
 from offcut.proof.by_instances.pairing import (

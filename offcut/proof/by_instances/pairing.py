@@ -20,9 +20,10 @@ from offcut.core.expr import (
     variables,
     walk,
 )
-from offcut.core.program import Kind, Program, Store, map_expressions
+from offcut.core.program import Kind, Program, Store
 from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import ASSIGN, format_expr
+from offcut.core.traversal import map_expressions
 from offcut.errors import PartitionError
 from offcut.polyhedral import Set
 from offcut.polyhedral.extract_statements import extract_statements

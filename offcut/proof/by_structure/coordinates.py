@@ -12,8 +12,9 @@ from dataclasses import replace
 from offcut.core import index as ix
 from offcut.core.conditions import negate
 from offcut.core.expr import Compare, Expr, Load, Logic, Var, substitute, variables, walk
-from offcut.core.program import For, Form, Let, Size, Stmt, Store, expressions
+from offcut.core.program import For, Form, Let, Size, Stmt, Store
 from offcut.core.program import walk as statements
+from offcut.core.traversal import expressions
 from offcut.describe.computation import StageAxis
 from offcut.polyhedral import INDEX_LIMIT, Facts, Space
 from offcut.proof.by_axis.coverage import prove_coverage

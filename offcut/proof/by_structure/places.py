@@ -19,9 +19,9 @@ from offcut.core.expr import (
     variables,
     walk,
 )
-from offcut.core.program import For, Form, If, Let, Stmt, Store, Tile, TileAxis, blocks, expressions
+from offcut.core.program import For, Form, If, Let, Stmt, Store, Tile, TileAxis, blocks
 from offcut.core.program import walk as statements
-from offcut.core.traversal import all_bound_names
+from offcut.core.traversal import all_bound_names, expressions
 from offcut.polyhedral import Facts
 from offcut.polyhedral.enclosing_scope import equal
 from offcut.proof.by_axis.product import Leaf

@@ -42,12 +42,10 @@ from offcut.core.program import (
     Sync,
     Tile,
     blocks,
-    map_blocks,
-    substitute_coordinates,
 )
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
-from offcut.core.traversal import all_bound_names
+from offcut.core.traversal import all_bound_names, map_blocks, substitute_coordinates
 from offcut.polyhedral import Dependence, Facts, Space, dependences
 from offcut.proof.by_axis.strips import NotSeparable
 from offcut.proof.by_structure.coordinates import check_in_any_order, check_in_turn

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from offcut.core.plain_loops import strip_annotations
-from offcut.core.program import Program, canonicalize
-from offcut.core.traversal import bound_names, walk_with_parents
+from offcut.core.program import Program
+from offcut.core.traversal import bound_names, canonicalize, walk_with_parents
 from offcut.polyhedral import Space, accesses_outside
 from offcut.proof.by_axis.strips import NotSeparable
 from offcut.proof.by_structure.places import NotStructural

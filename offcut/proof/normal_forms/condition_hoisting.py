@@ -19,7 +19,8 @@ from dataclasses import replace
 from offcut.core import index as ix
 from offcut.core.conditions import conditional_term, conjunction, conjuncts
 from offcut.core.expr import Compare, Expr, Var, all_loads, dtype_of, reads_memory, variables
-from offcut.core.program import For, If, Program, Stmt, Store, Tile, map_blocks
+from offcut.core.program import For, If, Program, Stmt, Store, Tile
+from offcut.core.traversal import map_blocks
 from offcut.polyhedral import Facts, Space, coefficient
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from offcut.core.expr import Cast, Expr, Load, rewrite
-from offcut.core.program import Kind, Program, map_body
+from offcut.core.program import Kind, Program
+from offcut.core.traversal import map_body
 
 
 def with_constants_of(source: Program, emitted: Program) -> Program:

@@ -30,20 +30,9 @@ from offcut.core.accesses import (
 )
 from offcut.core.conditions import negate
 from offcut.core.expr import Expr, Load, Var, dtype_of, rewrite, substitute, variables, walk
-from offcut.core.program import (
-    Alloc,
-    Buffer,
-    Choose,
-    For,
-    If,
-    Kind,
-    Program,
-    Stmt,
-    Store,
-    map_expressions,
-)
+from offcut.core.program import Alloc, Buffer, Choose, For, If, Kind, Program, Stmt, Store
 from offcut.core.program import walk as statements
-from offcut.core.traversal import bound_names
+from offcut.core.traversal import bound_names, map_expressions
 from offcut.polyhedral import escaping_windows
 from offcut.proof.by_structure.places import NotStructural
 from offcut.proof.by_structure.structure import check_structure

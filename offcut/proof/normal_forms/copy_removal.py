@@ -18,19 +18,8 @@ from dataclasses import replace
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays, read_arrays
 from offcut.core.expr import Expr, Load, Var, rewrite, substitute, variables
-from offcut.core.program import (
-    Alloc,
-    For,
-    Program,
-    Stmt,
-    Store,
-    Tile,
-    blocks,
-    map_blocks,
-    map_body,
-    walk,
-)
-from offcut.core.traversal import rewrite_body, with_buffer_renamed
+from offcut.core.program import Alloc, For, Program, Stmt, Store, Tile, blocks, walk
+from offcut.core.traversal import map_blocks, map_body, rewrite_body, with_buffer_renamed
 
 
 def without_copies(program: Program, source: Program) -> tuple[Program, ...]:

@@ -19,19 +19,9 @@ from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Const, Expr, reads_memory, variables, walk
 from offcut.core.interpret.values import evaluate
-from offcut.core.program import (
-    Alloc,
-    For,
-    If,
-    Let,
-    Program,
-    Size,
-    Stmt,
-    map_blocks,
-    substitute_coordinates,
-)
+from offcut.core.program import Alloc, For, If, Let, Program, Size, Stmt
 from offcut.core.program import walk as statements
-from offcut.core.traversal import all_bound_names
+from offcut.core.traversal import all_bound_names, map_blocks, substitute_coordinates
 from offcut.polyhedral import Facts, Space, try_isl
 from offcut.proof.normal_forms.fixed_names import Entry, FixedNames, RebindingError
 

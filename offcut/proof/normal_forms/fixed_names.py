@@ -48,13 +48,15 @@ from offcut.core.program import (
     Store,
     Tile,
     TileAxis,
+    walk,
+)
+from offcut.core.traversal import (
+    bound_names,
     expressions,
     map_blocks,
     map_body,
     map_own_expressions,
-    walk,
 )
-from offcut.core.traversal import bound_names
 from offcut.polyhedral import INDEX_LIMIT, Facts, Space, coefficient
 from offcut.polyhedral.enclosing_scope import equal
 

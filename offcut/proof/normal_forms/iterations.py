@@ -63,12 +63,14 @@ from offcut.core.program import (
     Store,
     Tile,
     blocks,
+    walk,
+)
+from offcut.core.traversal import (
+    all_bound_names,
     canonicalize,
     map_blocks,
     substitute_coordinates,
-    walk,
 )
-from offcut.core.traversal import all_bound_names
 from offcut.polyhedral import Space
 from offcut.proof.normal_forms.fixed_names import (
     Entry,

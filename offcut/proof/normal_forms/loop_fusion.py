@@ -21,19 +21,9 @@ from offcut.core.accesses import accessed_arrays, indices, read_arrays, stored_a
 from offcut.core.analysis import analysis
 from offcut.core.expr import Expr, Var, variables
 from offcut.core.plain_loops import strip_annotations
-from offcut.core.program import (
-    For,
-    Form,
-    If,
-    Program,
-    Stmt,
-    Tile,
-    expressions,
-    map_blocks,
-    substitute_coordinates,
-)
+from offcut.core.program import For, Form, If, Program, Stmt, Tile
 from offcut.core.program import walk as statements
-from offcut.core.traversal import all_bound_names
+from offcut.core.traversal import all_bound_names, expressions, map_blocks, substitute_coordinates
 from offcut.polyhedral import Facts, Space, try_isl
 
 

@@ -21,8 +21,8 @@ from offcut.core.conditions import conjunction
 from offcut.core.expr import Compare, Expr, substitute, variables
 from offcut.core.intervals import ends
 from offcut.core.memo import memo
-from offcut.core.program import Alloc, For, If, Program, Stmt, Store, Tile, blocks, map_blocks, walk
-from offcut.core.traversal import all_bound_names
+from offcut.core.program import Alloc, For, If, Program, Stmt, Store, Tile, blocks, walk
+from offcut.core.traversal import all_bound_names, map_blocks
 from offcut.proof.normal_forms.narrowing import axis_name, conditions_of_arrays
 
 BLOCK = "block"

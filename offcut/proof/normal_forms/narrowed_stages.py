@@ -31,19 +31,8 @@ from offcut.core.accesses import accessed_arrays
 from offcut.core.conditions import conditional_term, conjunction, conjuncts
 from offcut.core.expr import Compare, Expr
 from offcut.core.intervals import Ends, ends
-from offcut.core.program import (
-    Alloc,
-    Choose,
-    For,
-    If,
-    Program,
-    Stmt,
-    Store,
-    Tile,
-    blocks,
-    map_blocks,
-    walk,
-)
+from offcut.core.program import Alloc, Choose, For, If, Program, Stmt, Store, Tile, blocks, walk
+from offcut.core.traversal import map_blocks
 from offcut.polyhedral import Facts
 from offcut.proof.normal_forms.condition_hoisting import bound
 from offcut.proof.normal_forms.copy_removal import without_copies

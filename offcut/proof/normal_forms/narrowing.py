@@ -48,20 +48,8 @@ from offcut.core.expr import (
 )
 from offcut.core.intervals import ends
 from offcut.core.memo import memo
-from offcut.core.program import (
-    For,
-    Form,
-    If,
-    Kind,
-    Program,
-    Role,
-    Stmt,
-    Store,
-    Tile,
-    expressions,
-    map_blocks,
-    walk,
-)
+from offcut.core.program import For, Form, If, Kind, Program, Role, Stmt, Store, Tile, walk
+from offcut.core.traversal import expressions, map_blocks
 from offcut.polyhedral import Facts, Space
 from offcut.polyhedral.affine import coefficient
 from offcut.proof.normal_forms.condition_hoisting import bound

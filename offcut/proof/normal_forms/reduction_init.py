@@ -20,18 +20,14 @@ from offcut.core import index as ix
 from offcut.core.accesses import indices, read_arrays
 from offcut.core.dtypes import FLOATS, INTEGERS, is_identity
 from offcut.core.expr import Binary, Const, Expr, Load, Var, loads, rewrite, variables
-from offcut.core.program import (
-    For,
-    Kind,
-    Program,
-    Stmt,
-    Store,
+from offcut.core.program import For, Kind, Program, Stmt, Store, walk
+from offcut.core.traversal import (
+    bound_names,
     expressions,
     map_blocks,
     map_expressions,
-    walk,
+    walk_with_parents,
 )
-from offcut.core.traversal import bound_names, walk_with_parents
 
 
 def normalize_reductions(

@@ -20,8 +20,8 @@ from offcut.core.accesses import element_accesses, indices, statement_arrays
 from offcut.core.analysis import analysis
 from offcut.core.expr import Expr, Var
 from offcut.core.memo import memo
-from offcut.core.program import Alloc, For, If, Let, Program, Stmt, Tile, blocks, map_blocks, walk
-from offcut.core.traversal import all_bound_names, bound_names, rewrite_body
+from offcut.core.program import Alloc, For, If, Let, Program, Stmt, Tile, blocks, walk
+from offcut.core.traversal import all_bound_names, bound_names, map_blocks, rewrite_body
 from offcut.polyhedral import escaping_windows
 from offcut.polyhedral.units.footprints import Footprints
 

@@ -34,15 +34,8 @@ from offcut.core.expr import (
     variables,
 )
 from offcut.core.memo import memo
-from offcut.core.program import (
-    If,
-    Kind,
-    Program,
-    Stmt,
-    Store,
-    Tile,
-    map_blocks,
-)
+from offcut.core.program import If, Kind, Program, Stmt, Store, Tile
+from offcut.core.traversal import map_blocks
 from offcut.polyhedral import try_isl
 from offcut.proof.normal_forms.copy_forwarding import forward_copies
 

@@ -14,18 +14,8 @@ from itertools import groupby
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction
 from offcut.core.expr import Expr, Var, substitute, variables
-from offcut.core.program import (
-    COUNTED_UNITS,
-    Alloc,
-    Choose,
-    For,
-    Form,
-    If,
-    Option,
-    Role,
-    Stmt,
-    map_body,
-)
+from offcut.core.program import COUNTED_UNITS, Alloc, Choose, For, Form, If, Option, Role, Stmt
+from offcut.core.traversal import map_body
 from offcut.describe.computation import Names
 from offcut.errors import PartitionError
 from offcut.partition import CUT, GUARD, LADDER, PAD, Segment, Strategy, runs, segments

@@ -15,8 +15,9 @@ from typing import Any
 from offcut.core import index as ix
 from offcut.core.expr import Const, Expr, substitute, variables
 from offcut.core.intervals import Ends, ends
-from offcut.core.program import Stmt, substitute_coordinates
+from offcut.core.program import Stmt
 from offcut.core.text.printer import format_expr
+from offcut.core.traversal import substitute_coordinates
 from offcut.errors import PartitionError
 from offcut.partition import Segment
 from offcut.polyhedral import Facts

@@ -7,19 +7,9 @@ from dataclasses import replace
 
 from offcut.core.expr import Expr, Load, Logic, Var
 from offcut.core.expr import walk as nodes
-from offcut.core.program import (
-    For,
-    If,
-    Kind,
-    Program,
-    Stmt,
-    Store,
-    canonicalize,
-    expressions,
-    substitute_coordinates,
-    walk,
-)
+from offcut.core.program import For, If, Kind, Program, Stmt, Store, walk
 from offcut.core.text.printer import format_head
+from offcut.core.traversal import canonicalize, expressions, substitute_coordinates
 from offcut.describe.computation import Names, computation
 from offcut.describe.source import source
 from offcut.describe.tensor import Tensor

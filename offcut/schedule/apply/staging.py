@@ -19,10 +19,11 @@ from offcut.core.expr import (
     rewrite,
     walk,
 )
-from offcut.core.program import Buffer, For, If, Kind, Size, Stmt, Store, map_expressions
+from offcut.core.program import Buffer, For, If, Kind, Size, Stmt, Store
 from offcut.core.text.expressions import parse_expr
 from offcut.core.text.layouts import format_layout
 from offcut.core.text.printer import format_expr, format_stmt
+from offcut.core.traversal import map_expressions
 from offcut.describe.computation import Names
 from offcut.errors import DescribeError, ParseError, PartitionError
 from offcut.partition import StagedValue

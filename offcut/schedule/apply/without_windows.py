@@ -16,21 +16,14 @@ from dataclasses import replace
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Var, loads, substitute, variables
-from offcut.core.program import (
-    Alloc,
-    For,
-    If,
-    Program,
-    Stmt,
-    Store,
-    Tile,
-    TileAxis,
+from offcut.core.program import Alloc, For, If, Program, Stmt, Store, Tile, TileAxis, walk
+from offcut.core.traversal import (
+    all_bound_names,
     expressions,
+    free_names,
     map_blocks,
     substitute_coordinates,
-    walk,
 )
-from offcut.core.traversal import all_bound_names, free_names
 from offcut.proof import count_from_elements, stored_offset
 
 

@@ -45,19 +45,9 @@ from offcut.core.expr import (
 )
 from offcut.core.interpret.interpreter import StepLimitError, run
 from offcut.core.interpret.values import evaluate
-from offcut.core.program import (
-    Buffer,
-    For,
-    Kind,
-    Let,
-    Program,
-    Stmt,
-    Store,
-    blocks,
-    expressions,
-    map_body,
-)
+from offcut.core.program import Buffer, For, Kind, Let, Program, Stmt, Store, blocks
 from offcut.core.program import walk as statements
+from offcut.core.traversal import expressions, map_body
 from offcut.core.unpickle import unpickle
 from offcut.describe.request import Array
 from offcut.errors import CallError, InternalError, OffcutError, TargetError

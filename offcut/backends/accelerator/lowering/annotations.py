@@ -17,8 +17,9 @@ from dataclasses import replace
 from offcut.backends.accelerator.lowering.instruction_selection import Operation
 from offcut.backends.accelerator.lowering.issue_tree import tile_of
 from offcut.backends.accelerator.lowering.nest import LoweredLeaf, LoweredNest
-from offcut.core.program import Alloc, Program, Stmt, Tile, map_blocks, walk
+from offcut.core.program import Alloc, Program, Stmt, Tile, walk
 from offcut.core.text.printer import format_head, format_stmt
+from offcut.core.traversal import map_blocks
 from offcut.errors import TargetError
 
 

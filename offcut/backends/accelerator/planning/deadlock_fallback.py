@@ -29,8 +29,8 @@ from offcut.core.expr import (
     substitute,
     variables,
 )
-from offcut.core.program import Alloc, Buffer, For, Kind, Program, Stmt, Store, Tile, map_blocks
-from offcut.core.traversal import used_names
+from offcut.core.program import Alloc, Buffer, For, Kind, Program, Stmt, Store, Tile
+from offcut.core.traversal import map_blocks, used_names
 from offcut.describe.computation import Computation, Names
 from offcut.schedule import Schedule
 

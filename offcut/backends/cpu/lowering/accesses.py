@@ -7,9 +7,9 @@ from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from offcut.core import index as ix
 from offcut.core.accesses import indices, read_arrays
 from offcut.core.expr import Expr, Load, children, dtype_of, loads, variables, walk
-from offcut.core.program import STATUS, Program, Stmt, Store, expressions
+from offcut.core.program import STATUS, Program, Stmt, Store
 from offcut.core.program import walk as statements
-from offcut.core.traversal import all_bound_names
+from offcut.core.traversal import all_bound_names, expressions
 from offcut.polyhedral import coefficient
 
 

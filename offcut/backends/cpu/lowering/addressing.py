@@ -20,7 +20,8 @@ from offcut.backends.llvm.elements import STORED, Elements, item_bytes
 from offcut.backends.llvm.scalars import Scalars
 from offcut.core.dtypes import UNSIGNED
 from offcut.core.expr import Expr, Var, variables
-from offcut.core.layout import Layout, as_panels
+from offcut.core.layout import Layout
+from offcut.core.panels import as_panels
 from offcut.core.program import Program
 from offcut.costmodel.statements import FEW_APART
 from offcut.polyhedral import BACK, NEXT, SAME, Spacing, coefficient, row_spacing, spacing

@@ -16,7 +16,7 @@ from offcut.backends.llvm.elements import STORED, item_bytes
 from offcut.backends.llvm.ir import FunctionWriter
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Const, Expr, Load, Select, Var
-from offcut.core.layout import as_panels
+from offcut.core.panels import as_panels
 from offcut.core.program import Stmt, Store, TileAxis
 from offcut.polyhedral import NEXT
 

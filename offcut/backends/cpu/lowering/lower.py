@@ -44,10 +44,9 @@ from offcut.core.program import (
     Store,
     Sync,
     Tile,
-    expressions,
     walk,
 )
-from offcut.core.traversal import runs_parts
+from offcut.core.traversal import expressions, runs_parts
 from offcut.describe.intrinsic import declared
 from offcut.errors import InternalError
 from offcut.partition import Parts, Question, Refusal

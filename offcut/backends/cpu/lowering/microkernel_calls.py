@@ -13,7 +13,7 @@ from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import STORED, item_bytes
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Var, variables
-from offcut.core.layout import as_panels
+from offcut.core.panels import as_panels
 from offcut.core.program import For, Form, Kind, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr

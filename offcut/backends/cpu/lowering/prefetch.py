@@ -20,7 +20,7 @@ from offcut.backends.cpu.lowering.vectors import Vectors
 from offcut.backends.llvm import ir
 from offcut.core import index as ix
 from offcut.core.expr import Load, variables
-from offcut.core.layout import as_panels
+from offcut.core.panels import as_panels
 from offcut.core.program import For, Kind, TileAxis
 from offcut.polyhedral import coefficient
 

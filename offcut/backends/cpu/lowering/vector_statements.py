@@ -19,19 +19,9 @@ from offcut.core import index as ix
 from offcut.core.conditions import conjunction
 from offcut.core.expr import Expr, Logic, loads
 from offcut.core.plain_loops import tile_to_loops
-from offcut.core.program import (
-    Alloc,
-    Choose,
-    For,
-    If,
-    Let,
-    Stmt,
-    Store,
-    Sync,
-    Tile,
-    substitute_coordinates,
-)
+from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Sync, Tile
 from offcut.core.program import walk as statements
+from offcut.core.traversal import substitute_coordinates
 from offcut.errors import InternalError
 from offcut.polyhedral.units.independence import begins_with_store
 

@@ -24,13 +24,14 @@ from offcut.backends.cpu.microkernels.amx_code import (
 )
 from offcut.backends.cpu.microkernels.family import Family
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.layout import panels
+from offcut.core.panels import panels
 from offcut.core.sizes import dim
 from offcut.costmodel import TileUnit
 from offcut.describe.functions import reduce_axis
 from offcut.describe.functions import sum as sum_over
-from offcut.describe.microkernel import Microkernel, Place, TileShape
+from offcut.describe.microkernel import Microkernel
 from offcut.describe.tensor import compute, placeholder
+from offcut.describe.tile_shapes import Place, TileShape
 from offcut.describe.value import cast
 
 _BASE = frozenset({"amx-tile", "avx512f", "avx512bw"})

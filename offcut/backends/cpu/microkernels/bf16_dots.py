@@ -29,7 +29,7 @@ from offcut.backends.cpu.microkernels.avx512_blocks import Arithmetic, Block
 from offcut.backends.cpu.microkernels.dot_block import PANELS, DotBlock
 from offcut.backends.cpu.microkernels.family import Family, Shapes, Variant
 from offcut.backends.cpu.microkernels.llvm_blocks import declarations
-from offcut.core.layout import panels
+from offcut.core.panels import panels
 from offcut.describe.microkernel import Microkernel
 
 FEATURES = AVX512_FEATURES | {"avx512bf16"}

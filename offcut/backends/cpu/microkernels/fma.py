@@ -20,12 +20,14 @@ from offcut.backends.cpu.microkernels import avx512_blocks
 from offcut.backends.cpu.microkernels.avx512_blocks import FMA, Block
 from offcut.backends.cpu.microkernels.family import Family, Shapes, Variant
 from offcut.backends.cpu.microkernels.llvm_blocks import RowBlock, declarations
-from offcut.core.layout import Layout, panels
+from offcut.core.layout import Layout
+from offcut.core.panels import panels
 from offcut.core.sizes import dim
 from offcut.describe.functions import reduce_axis
 from offcut.describe.functions import sum as sum_over
-from offcut.describe.microkernel import Microkernel, Place, TileShape
+from offcut.describe.microkernel import Microkernel
 from offcut.describe.tensor import compute, placeholder
+from offcut.describe.tile_shapes import Place, TileShape
 from offcut.describe.value import Value, cast
 
 

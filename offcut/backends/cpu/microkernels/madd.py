@@ -18,7 +18,7 @@ from offcut.backends.cpu.machine.isa import Host, Isa
 from offcut.backends.cpu.microkernels import fma, vnni
 from offcut.backends.cpu.microkernels.dot_block import PANELS, DotBlock, odd_places
 from offcut.backends.cpu.microkernels.family import Family, Shapes, Variant
-from offcut.core.layout import panels
+from offcut.core.panels import panels
 from offcut.describe.microkernel import Microkernel
 
 INSTRUCTION = {"avx2": "llvm.x86.avx2.pmadd.wd", "avx512": "llvm.x86.avx512.pmaddw.d.512"}

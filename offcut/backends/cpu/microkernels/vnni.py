@@ -27,7 +27,7 @@ from offcut.backends.cpu.microkernels import fma
 from offcut.backends.cpu.microkernels.dot_block import PANELS, DotBlock, odd_places
 from offcut.backends.cpu.microkernels.family import Family, Shapes, Variant
 from offcut.backends.cpu.microkernels.llvm_blocks import first_lanes
-from offcut.core.layout import panels
+from offcut.core.panels import panels
 from offcut.describe.microkernel import Microkernel
 
 FEATURES = AVX512_FEATURES | {"avx512vnni"}

@@ -28,7 +28,7 @@ from offcut.backends.cpu.machine.isa import Host, Isa
 from offcut.backends.cpu.microkernels import fma
 from offcut.backends.cpu.microkernels.family import Family, Shapes, Variant
 from offcut.backends.cpu.microkernels.llvm_blocks import RowBlock, declarations
-from offcut.core.layout import panels
+from offcut.core.panels import panels
 from offcut.describe.microkernel import Microkernel
 
 LINE = 64  # bytes of a line of the caches
@@ -308,9 +308,25 @@ class _Scaled(_Int8):
         return "%cleared", depth
 
     def prefetch_distance(self) -> Iterator[str]:
-        yield from super().prefetch_distance()
-        for n in range(self.variant.turns)[-1:]:
-            yield f"  %scale_distance = mul i64 %s_turn_step{n}, {TURNS}"
+        if not self.variant.turns:
+            yield from super().prefetch_distance()
+
+    def turn(self) -> Iterator[str]:
+        """Behind the head of the turns, define how far ahead B and the scales are asked for, in bytes: behind the last turn those of the next tile."""
+        yield from super().turn()
+        last = self.variant.turns - 1
+        yield f"  %scales_ahead = mul i64 %s_turn_step{last}, {TURNS}"
+        ends = (
+            ("distance", "b", str(self.isa.machine.tiles.prefetch_bytes), "%tile_bytes"),
+            ("scale_distance", "s", "%scales_ahead", str(self.vectors * self.lanes * self.item)),
+        )
+        for name, x, ahead, tile in ends:
+            yield f"  %{name}_all = mul i64 %{x}_turn_step{last}, %count{last}"
+            yield f"  %{name}_at = add i64 %{x}_at, {ahead}"
+            yield f"  %{name}_inside = icmp slt i64 %{name}_at, %{name}_all"
+            yield f"  %{name}_beyond = sub i64 {tile}, %{name}_all"
+            yield f"  %{name}_next = select i1 %{name}_inside, i64 0, i64 %{name}_beyond"
+            yield f"  %{name} = add i64 %{name}_next, {ahead}"
 
     def resumed(self) -> Iterator[str]:
         return iter(())

@@ -6,7 +6,8 @@ from offcut import debug
 from offcut.core.analysis import analysis
 from offcut.core.expr import Compare, Load, Select, dtype_of, variables
 from offcut.core.expr import walk as nodes
-from offcut.core.program import Choose, For, Let, Program, Store, Tile, expressions
+from offcut.core.program import Choose, For, Let, Program, Store, Tile
+from offcut.core.traversal import expressions
 from offcut.costmodel import Machine, copies_worth
 from offcut.partition import separate
 from offcut.schedule import Schedule, Separate, Step, is_of_loops

@@ -20,7 +20,8 @@ from offcut.backends.options import Options
 from offcut.core.accesses import stored_arrays
 from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import Expr, variables
-from offcut.core.program import For, Form, If, Kind, Program, Stmt, Store, Tile, map_blocks, walk
+from offcut.core.program import For, Form, If, Kind, Program, Stmt, Store, Tile, walk
+from offcut.core.traversal import map_blocks
 from offcut.errors import PartitionError
 from offcut.proof.normal_forms.condition_hoisting import bound, hoist_conditions
 from offcut.proof.normal_forms.zero_terms import conditions, guard_zero_terms

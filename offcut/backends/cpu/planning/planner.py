@@ -46,7 +46,8 @@ from offcut.backends.cpu.planning.words import check_machine_words
 from offcut.backends.decide import Plans, attempt, changed_plans
 from offcut.backends.options import DEFAULT, Options, Strategies
 from offcut.backends.verify import Unproved, verify_pass
-from offcut.core.program import Program, canonicalize
+from offcut.core.program import Program
+from offcut.core.traversal import canonicalize
 from offcut.costmodel import tile_price
 from offcut.describe.computation import Computation
 from offcut.describe.source import source

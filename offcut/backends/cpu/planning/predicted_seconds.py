@@ -15,18 +15,9 @@ from offcut.backends.cpu.threads.parallel import Parallel
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Load, real, substitute, variables, walk
 from offcut.core.interpret.values import evaluate
-from offcut.core.program import (
-    Alloc,
-    Choose,
-    For,
-    If,
-    Let,
-    Option,
-    Program,
-    Stmt,
-    substitute_coordinates,
-)
+from offcut.core.program import Alloc, Choose, For, If, Let, Option, Program, Stmt
 from offcut.core.program import walk as statements
+from offcut.core.traversal import substitute_coordinates
 from offcut.costmodel import Hardware, Level, Machine
 from offcut.costmodel.closed.count_loops import BytesOf
 from offcut.costmodel.closed.counting import counted

@@ -29,7 +29,8 @@ from offcut.backends.verify import verify_pass
 from offcut.core import index as ix
 from offcut.core.accesses import only_reduces
 from offcut.core.plain_loops import strip_annotations
-from offcut.core.program import LANE, THREAD, UNROLL, For, Program, Stmt, Tile, map_blocks, walk
+from offcut.core.program import LANE, THREAD, UNROLL, For, Program, Stmt, Tile, walk
+from offcut.core.traversal import map_blocks
 from offcut.errors import PartitionError
 from offcut.partition import check_marks, checked_tiles
 from offcut.proof import concatenate_loops

@@ -30,21 +30,11 @@ from offcut.backends.cpu.lowering.lane_reductions import has_lane_reductions
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, loads, variables
-from offcut.core.program import (
-    STATUS,
-    THREAD,
-    UNROLL,
-    For,
-    Program,
-    Stmt,
-    Store,
-    Tile,
-    expressions,
-    map_blocks,
-)
+from offcut.core.program import STATUS, THREAD, UNROLL, For, Program, Stmt, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_head
 from offcut.core.tile_limits import unlimited
+from offcut.core.traversal import expressions, map_blocks
 from offcut.errors import PartitionError
 from offcut.polyhedral import coefficient
 from offcut.polyhedral.sync import has_loops_of

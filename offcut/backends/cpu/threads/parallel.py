@@ -42,10 +42,9 @@ from offcut.core.program import (
     Tile,
     TileAxis,
     blocks,
-    expressions,
 )
 from offcut.core.program import walk as statements
-from offcut.core.traversal import rewrite_body, used_names
+from offcut.core.traversal import expressions, rewrite_body, used_names
 from offcut.describe.computation import Names
 from offcut.errors import PartitionError
 from offcut.polyhedral import Facts, Space, try_isl

@@ -14,8 +14,9 @@ from offcut.backends.gpu.text.windows import SharedWindow, Windows
 from offcut.backends.gpu.wgmma import DEPTH, WGMMA
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, all_loads, substitute, variables
-from offcut.core.program import For, Program, Stmt, Store, Tile, blocks, expressions, walk
+from offcut.core.program import For, Program, Stmt, Store, Tile, blocks, walk
 from offcut.core.text.printer import format_head
+from offcut.core.traversal import expressions
 
 if TYPE_CHECKING:
     from offcut.backends.gpu.text.leaves import LeafWriter

@@ -34,23 +34,10 @@ from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, Var, reads_memory, substitute
-from offcut.core.program import (
-    Alloc,
-    Choose,
-    For,
-    If,
-    Kind,
-    Program,
-    Stmt,
-    Sync,
-    Tile,
-    Token,
-    map_blocks,
-    substitute_coordinates,
-    walk,
-)
+from offcut.core.program import Alloc, Choose, For, If, Kind, Program, Stmt, Sync, Tile, Token, walk
 from offcut.core.text.c_expressions import CExpressions, signed_names
 from offcut.core.text.printer import format_expr, format_head
+from offcut.core.traversal import map_blocks, substitute_coordinates
 from offcut.polyhedral.window_room import agent_count
 
 REGISTERS = 65536

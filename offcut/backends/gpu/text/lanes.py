@@ -24,10 +24,10 @@ from offcut.core.accesses import accessed_arrays
 from offcut.core.dtypes import HALVES, identity
 from offcut.core.expr import Const, Load, all_loads, variables
 from offcut.core.loop_independence import is_independent
-from offcut.core.program import LANE, For, If, Let, Stmt, Store, Tile, expressions, walk
+from offcut.core.program import LANE, For, If, Let, Stmt, Store, Tile, walk
 from offcut.core.text.c_expressions import CStatements, braces
 from offcut.core.text.printer import format_head
-from offcut.core.traversal import all_bound_names
+from offcut.core.traversal import all_bound_names, expressions
 
 if TYPE_CHECKING:
     from offcut.backends.gpu.text.leaves import LeafWriter

@@ -15,9 +15,10 @@ from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays
 from offcut.core.dtypes import HALVES
 from offcut.core.expr import COMBINED, Expr, Load, Var, all_loads, rewrite, substitute, variables
-from offcut.core.program import For, If, Kind, Program, Stmt, Store, Tile, expressions, walk
+from offcut.core.program import For, If, Kind, Program, Stmt, Store, Tile, walk
 from offcut.core.text.c_expressions import CExpressions, parenthesize
 from offcut.core.text.printer import format_head
+from offcut.core.traversal import expressions
 from offcut.polyhedral.affine import coefficient
 
 

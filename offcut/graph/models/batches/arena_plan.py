@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from offcut.graph.models.batches.microbatches import Run
 from offcut.graph.models.memory.arena import ALIGNMENT, Arena
-from offcut.graph.sizes.extents import Numbers
+from offcut.graph.sizes.extent_values import Numbers
 
 
 class ArenaPlan:

@@ -38,7 +38,8 @@ from offcut.graph.models.compiling.batch_strides import couplings
 from offcut.graph.models.memory.calls import Calls
 from offcut.graph.models.memory.operands import Operands
 from offcut.graph.models.step import Step
-from offcut.graph.sizes.extents import Numbers, Valued, product
+from offcut.graph.sizes.extent_values import Numbers, Valued
+from offcut.graph.sizes.extents import product
 
 _LISTED = 8
 """Kernels that a refusal names."""

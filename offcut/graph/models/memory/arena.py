@@ -15,6 +15,7 @@ from offcut.core.text.printer import format_expr
 from offcut.graph.graph import Value
 from offcut.graph.models.step import Step
 from offcut.graph.sizes import extents
+from offcut.graph.sizes.extent_values import Numbers
 from offcut.graph.sizes.numbers import typical_sizes
 
 ALIGNMENT = 64
@@ -64,7 +65,7 @@ def arena_of(
     for number, step in enumerate(steps):
         last.update((one.root, number) for one in (*step.inputs, *step.outputs))
     last.update(dict.fromkeys(kept, len(steps)))
-    typical = extents.Numbers(typical_sizes(sizes))
+    typical = Numbers(typical_sizes(sizes))
     slots, free, of = list[list[Expr]](), list[int](), dict[str, int]()
     needs, lives = dict[str, Expr](), dict[str, tuple[int, int]]()
     for number, step in enumerate(steps):
@@ -96,7 +97,7 @@ def _greatest(needed: Sequence[Expr]) -> list[Expr]:
 
 
 def _fitting(
-    need: Expr, slots: Sequence[Sequence[Expr]], free: Sequence[int], typical: extents.Numbers
+    need: Expr, slots: Sequence[Sequence[Expr]], free: Sequence[int], typical: Numbers
 ) -> int | None:
     """The free slot that takes `need` with the least waste, at typical sizes; None where there is none."""
     equal = [slot for slot in free if need in slots[slot]]

@@ -22,6 +22,7 @@ from offcut.graph.graph import Value
 from offcut.graph.models.step import Operand
 from offcut.graph.placing.places import ONE, ZERO, Place
 from offcut.graph.sizes import extents
+from offcut.graph.sizes.extent_values import Numbers
 
 SLOT = 256
 """Bytes of which the address of an input or a result in a block is a multiple."""
@@ -122,7 +123,7 @@ def held(memory: Memory, array: Array) -> Block:
 
 def check_constant(value: Value, array: Array) -> None:
     """Check that an array is what kernels read by its address."""
-    shape = tuple(map(extents.Numbers({}), value.shape))
+    shape = tuple(map(Numbers({}), value.shape))
     lies = array.flags.c_contiguous and array.flags.aligned
     if not lies or (array.shape, array.dtype) != (shape, numpy_dtype(value.dtype)):
         raise InternalError(

@@ -12,7 +12,7 @@ import numpy as np
 from offcut.backends.host.call_sequence import WORKSPACE, CallSequence
 from offcut.describe.request import Array
 from offcut.graph.models.memory.operands import Operands, Values
-from offcut.graph.sizes.extents import Numbers, Valued
+from offcut.graph.sizes.extent_values import Numbers, Valued
 
 _WORD = 8  # bytes
 

@@ -15,7 +15,7 @@ from offcut.core.expr import Expr
 from offcut.describe.request import Array
 from offcut.graph.models.step import Operand, Step
 from offcut.graph.placing.places import ONE, ZERO
-from offcut.graph.sizes.extents import Valued
+from offcut.graph.sizes.extent_values import Valued
 
 
 class Values(NamedTuple):

@@ -17,7 +17,7 @@ from offcut.core.expr import Expr
 from offcut.graph.graph import Value
 from offcut.graph.models.memory.call_memory import Lent, Passage, empty_there
 from offcut.graph.placing.places import Place, own_place
-from offcut.graph.sizes.extents import Numbers
+from offcut.graph.sizes.extent_values import Numbers
 
 
 class OutputArrays:

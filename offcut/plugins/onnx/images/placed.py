@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial, reduce
 
 from offcut.core.integers import MOST_PARTS
-from offcut.graph.sizes.numbers import arithmetic, extent
+from offcut.graph.sizes.numbers import arithmetic
+from offcut.plugins.onnx.images.sampling import (
+    CUBIC,
+    clip_places,
+    cubic_points,
+    is_inside,
+    linear_points,
+)
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Element, Operand, Refused, known, said
 from offcut.plugins.onnx.rules.elementwise import number, scalar
@@ -32,12 +40,32 @@ def placed(
     total = dtype if dtype == "float64" else "float32"
     along = [-1 if n == axis else 1 for n in range(g.rank(x))]
     found: Operand | None = None
-    for place, weight in _weighed(g, call, at, whole, mode == "cubic"):
+    for place, weight in _weighed(g, call, at, whole):
         read = g.cast(g.op("take", x, _within(g, place, whole), axis=axis), total)
         part = g.binary("multiply", read, g.reshape(g.cast(weight, total), along))
         found = part if found is None else g.binary("add", found, part)
     assert found is not None
     return g.cast(found, dtype)
+
+
+def _within(g: Context, place: Operand, whole: Element) -> Operand:
+    return g.cast(clip_places(g, place, whole), "int64")
+
+
+def _weighed(
+    g: Context, call: Call, at: Operand, whole: Element
+) -> Sequence[tuple[Operand, Operand]]:
+    """Return the places around each, and what they weigh; with ``exclude_outside`` those that there are not weigh nothing."""
+    is_cubic = call.get("mode") == "cubic"
+    points = (
+        cubic_points(g, at, call.get("cubic_coeff_a", CUBIC)) if is_cubic else linear_points(g, at)
+    )
+    if not call.get("exclude_outside", 0):
+        return points
+    weights = [g.binary("multiply", one, is_inside(g, place, whole)) for place, one in points]
+    total = reduce(partial(g.binary, "add"), weights)
+    pairs = zip(points, weights, strict=True)
+    return [(place, g.binary("divide", one, total)) for (place, _), one in pairs]
 
 
 def _scaled(whole: Element, scale: float | None) -> Element:
@@ -82,60 +110,3 @@ def _rounded(g: Context, at: Operand, rounding: str) -> Operand:
             return g.op("floor", scalar(g, "add", at, 0.5))
         case _:
             return g.op("ceil" if rounding == "ceil" else "floor", at)
-
-
-def _within(g: Context, place: Operand, whole: Element) -> Operand:
-    """Return a place as an index: the nearest that there is."""
-    last = g.cast(known(extent(whole, -1)), "float64")
-    least = g.binary("minimum", g.binary("maximum", place, number(g, place, 0.0)), last)
-    return g.cast(least, "int64")
-
-
-def _weighed(
-    g: Context, call: Call, at: Operand, whole: Element, cubic: bool
-) -> list[tuple[Operand, Operand]]:
-    """Return the places around each, and what they weigh; with ``exclude_outside`` those that there are not weigh nothing."""
-    first = g.op("floor", at)
-    share = g.binary("subtract", at, first)
-    weights = _cubic(g, share, call.get("cubic_coeff_a", -0.75)) if cubic else _linear(g, share)
-    found = [(scalar(g, "add", first, float(n)), weight) for n, weight in weights.items()]
-    if not call.get("exclude_outside", 0):
-        return found
-    last = g.cast(known(extent(whole, -1)), "float64")
-    inside = [
-        g.op(
-            "where",
-            g.binary("logical_and", scalar(g, "greater_equal", place, 0.0), g.binary("less_equal", place, last)),
-            weight,
-            0.0,
-        )
-        for place, weight in found
-    ]  # fmt: skip
-    total = inside[0]
-    for one in inside[1:]:
-        total = g.binary("add", total, one)
-    pairs = zip(found, inside, strict=True)
-    return [(place, g.binary("divide", one, total)) for (place, _), one in pairs]
-
-
-def _linear(g: Context, share: Operand) -> Mapping[int, Operand]:
-    return {0: scalar(g, "add", g.op("negative", share), 1.0), 1: share}
-
-
-def _cubic(g: Context, share: Operand, a: float) -> Mapping[int, Operand]:
-    """Of the four places around: the convolution kernel of Keys."""
-    rest = scalar(g, "add", g.op("negative", share), 1.0)
-
-    def polynomial(s: Operand, *factors: float) -> Operand:
-        found: Operand = scalar(g, "multiply", s, factors[0])
-        for factor in factors[1:-1]:
-            found = g.binary("multiply", scalar(g, "add", found, factor), s)
-        return scalar(g, "add", found, factors[-1])
-
-    def near(s: Operand) -> Operand:
-        return polynomial(s, a + 2, -(a + 3), 0.0, 1.0)
-
-    def far(s: Operand) -> Operand:
-        return polynomial(scalar(g, "add", s, 1.0), a, -5 * a, 8 * a, -4 * a)
-
-    return {-1: far(share), 0: near(share), 1: near(rest), 2: far(rest)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from offcut.plugins.onnx.rules.elementwise import Operator, scalar
 CUBIC = -0.75
 """The constant of the cubic kernel (Keys, 1981), as ONNX has it."""
 
-Points = list[tuple[Operand, Operand | None]]
+Points = Sequence[tuple[Operand, Operand | None]]
 """Places along an axis, whole numbers as floats, and the weight of each; None: 1."""
 
 
@@ -78,11 +77,11 @@ def _joined(
         places, factor = [*first], None
         for (place, weight), whole in zip(chosen, spatial, strict=True):
             near = _around(g, place, whole, around, corners)
-            inside = _inside(g, near, whole) if around == "zeros" else None
+            inside = is_inside(g, near, whole) if around == "zeros" else None
             for one in (weight, inside):
                 if one is not None:
                     factor = one if factor is None else g.binary("multiply", factor, one)
-            places.append(g.cast(_clipped(g, near, whole), "int64"))
+            places.append(g.cast(clip_places(g, near, whole), "int64"))
         read: Operand = g.op("take", images, tuple(places), axis=0, from_end=False)
         if factor is not None:
             read = g.binary("multiply", read, g.reshape(factor, (*g.shape(factor), 1)))
@@ -139,7 +138,7 @@ def _within_one(g: Context, at: Operand, whole: Element) -> Points:
     held = g.cast(inside, g.dtype(at))
     return [
         (place, held if weight is None else g.binary("multiply", weight, held))
-        for place, weight in _linear(g, _clipped(g, at, whole))
+        for place, weight in linear_points(g, clip_places(g, at, whole))
     ]
 
 
@@ -165,7 +164,7 @@ def _deformed(g: Context, call: Call) -> Results:
         )
         start = g.reshape(start, [1, 1, 1, *(places[n] if n == k else 1 for k in range(2))])
         moved = g.reshape(g.slice(moves, 3, n, n + 1), [batch, apart, taps, *places])
-        points.append(_linear(g, g.binary("add", moved, g.binary("add", start, tap))))
+        points.append(linear_points(g, g.binary("add", moved, g.binary("add", start, tap))))
     images = g.transpose(g.reshape(x, [batch, apart, inner, *g.shape(x)[2:]]), [0, 1, 3, 4, 2])
     first = [
         g.reshape(g.op("iota", count, "int64"), [-1 if n == k else 1 for k in range(5)])
@@ -207,47 +206,47 @@ def _around(g: Context, at: Operand, whole: Element, around: str, corners: bool)
     if around == "border":
         last = g.binary("less_equal", at, scalar(g, "add", span, low))
         inside = g.binary("logical_and", scalar(g, "greater_equal", at, low), last)
-        return g.op("where", inside, at, _clipped(g, at, whole))
+        return g.op("where", inside, at, clip_places(g, at, whole))
     from_low = g.op("absolute", scalar(g, "add", at, -low))
     back = g.binary("remainder", from_low, g.binary("add", span, span))
     mirrored = g.binary("minimum", back, g.binary("subtract", g.binary("add", span, span), back))
     return scalar(g, "add", mirrored, low)
 
 
-def _clipped(g: Context, at: Operand, whole: Element) -> Operand:
+def clip_places(g: Context, at: Operand, whole: Element) -> Operand:
+    """Return the nearest places that an axis has."""
     most = g.binary("minimum", at, _size(g, extent(whole, -1), at))
     return scalar(g, "maximum", most, 0.0)
 
 
-def _inside(g: Context, at: Operand, whole: Element) -> Operand:
+def is_inside(g: Context, at: Operand, whole: Element) -> Operand:
     """1 where a place is one of the axis, else 0."""
     first = scalar(g, "greater_equal", at, 0.0)
     last = g.binary("less", at, _size(g, whole, at))
     return g.cast(g.binary("logical_and", first, last), g.dtype(at))
 
 
-def _nearest(g: Context, at: Operand) -> Points:
+def _nearest_point(g: Context, at: Operand) -> Points:
     return [(at, None)]
 
 
-def _linear(g: Context, at: Operand) -> Points:
+def linear_points(g: Context, at: Operand) -> Sequence[tuple[Operand, Operand]]:
+    """Return the two places around each, and what they weigh."""
     first: Operand = g.op("floor", at)
     part = g.binary("subtract", at, first)
     other = scalar(g, "add", g.op("negative", part), 1.0)
     return [(first, other), (scalar(g, "add", first, 1.0), part)]
 
 
-def _cubic(g: Context, at: Operand) -> Points:
+def cubic_points(g: Context, at: Operand, a: float = CUBIC) -> Sequence[tuple[Operand, Operand]]:
+    """Return the four places around each, and what they weigh, by the kernel of Keys with the constant `a`."""
     first: Operand = g.op("floor", at)
     part = g.binary("subtract", at, first)
-    found: Points = []
+    found = list[tuple[Operand, Operand]]()
     for step in (-1.0, 0.0, 1.0, 2.0):
         away = g.op("absolute", scalar(g, "add", g.op("negative", part), step))
-        rates: tuple[Any, ...]
-        if step in (0.0, 1.0):
-            rates = (CUBIC + 2, -(CUBIC + 3), 0.0, 1.0)
-        else:
-            rates = (CUBIC, -5 * CUBIC, 8 * CUBIC, -4 * CUBIC)
+        near, far = (a + 2, -(a + 3), 0.0, 1.0), (a, -5 * a, 8 * a, -4 * a)
+        rates = near if step in (0.0, 1.0) else far
         weight: Operand = scalar(g, "add", scalar(g, "multiply", away, rates[0]), rates[1])
         for rate in rates[2:]:
             weight = scalar(g, "add", g.binary("multiply", weight, away), rate)
@@ -256,9 +255,9 @@ def _cubic(g: Context, at: Operand) -> Points:
 
 
 POINTS: Mapping[str, Callable[[Context, Operand], Points]] = {
-    "cubic": _cubic,
-    "linear": _linear,
-    "nearest": _nearest,
+    "cubic": cubic_points,
+    "linear": linear_points,
+    "nearest": _nearest_point,
 }
 
 SAMPLING: Mapping[str, Operator] = {

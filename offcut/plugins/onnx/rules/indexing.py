@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from offcut.core.dtypes import UNSIGNED
-from offcut.core.expr import Expr
+from offcut.core.expr import Expr, Var
+from offcut.graph.composed import restated
 from offcut.graph.sizes.numbers import arithmetic, extent, product
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.negative import raise_sizes
@@ -89,8 +90,15 @@ def _gather_nd(g: Context, call: Call) -> Results:
 
 
 def _scatter_elements(g: Context, call: Call) -> Results:
-    x, axis = call[0], g.axis(call[0], call.get("axis", 0))
-    return g.op("scatter_elements", x, call[1], call[2], axis, drop=False, **_reduction(call))
+    """Of as many updates as indices: an extent of theirs that is calculated is checked in a call, as of torch's ``source[:len(index)]``."""
+    x, axis, updates = call[0], g.axis(call[0], call.get("axis", 0)), call[2]
+    own, wanted = g.shape(updates), g.shape(call[1])
+    calculated = [isinstance(one, Expr) and not isinstance(one, Var) for one in own]
+    if len(own) == len(wanted) and any(calculated):
+        pairs = zip(own, wanted, calculated, strict=True)
+        shape = [other if is_calculated else one for one, other, is_calculated in pairs]
+        updates = restated(g.op, updates, own, shape)
+    return g.op("scatter_elements", x, call[1], updates, axis, drop=False, **_reduction(call))
 
 
 def _scatter_nd(g: Context, call: Call) -> Results:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
 from onnx import helper
 
 from offcut.core.expr import Expr
@@ -21,7 +21,7 @@ from offcut.graph.sizes.numbers import arithmetic, extent, plain, product
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.dtypes import name_of
 from offcut.plugins.onnx.making.negative import raise_sizes
-from offcut.plugins.onnx.making.operands import Call, Element, Known, Refused, known, said
+from offcut.plugins.onnx.making.operands import Call, Element, Known, Refused, known
 from offcut.plugins.onnx.rules.sequences import SEQUENCES
 
 DRAWN = frozenset(
@@ -60,7 +60,7 @@ def evaluated(context: Context, call: Call) -> tuple[Known, ...] | None:
         made = _by_reference(call)
         if made is not None:
             return made
-    found = _by_rule(context, call)
+    found = _moved(call) if call.op in STRUCTURAL else _by_rule(context, call)
     if found is None:
         call.read.clear()
     return found
@@ -139,15 +139,43 @@ def _same_dtype(call: Call, array: Any) -> Known:
     return known(np.asarray(array, dtype=object), first.dtype)
 
 
-def _structural(apply: Callable[[Any, Call], Any]) -> Callable[[Context, Call], Known | None]:
-    """Return a rule that moves elements and looks at none."""
+STRUCTURAL = frozenset(
+    [
+        "Concat",
+        "Expand",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "Reshape",
+        "Slice",
+        "Squeeze",
+        "Tile",
+        "Transpose",
+        "Unsqueeze",
+    ]
+)
+"""Operators that move elements and look at none: those of the first input, of Concat those of each."""
 
-    def rule(context: Context, call: Call) -> Known | None:
-        if any(isinstance(one, Known) and one.symbolic for one in call.inputs[1:]):
-            return None
-        return _same_dtype(call, apply(_objects(call[0]), call))
 
-    return rule
+def _moved(call: Call) -> tuple[Known, ...] | None:
+    """Return what an operator of `STRUCTURAL` gives: the reference evaluator moves numbers, in whose places the elements are put.
+
+    Raises Refused where it does not take the shapes.
+    """
+    count = len(call.inputs) if call.op == "Concat" else 1
+    moved = [one for one in call.inputs[:count] if isinstance(one, Known)]
+    if any(isinstance(one, Known) and one.symbolic for one in call.inputs[count:]):
+        return None
+    ends = np.cumsum([0, *(one.array.size for one in moved)])
+    numbers = (
+        Known(np.arange(start, start + one.array.size).reshape(one.array.shape), "int64")
+        for start, one in zip(ends, moved, strict=False)
+    )
+    made = _by_reference(replace(call, inputs=(*numbers, *call.inputs[count:])))
+    elements = np.array([element for one in moved for element in one.elements], dtype=object)
+    if made is None:
+        return None
+    return tuple(known(elements[one.array], moved[0].dtype) for one in made)
 
 
 def _integers(call: Call, place: int, name: str) -> list[int] | None:
@@ -157,60 +185,6 @@ def _integers(call: Call, place: int, name: str) -> list[int] | None:
         return [int(one) for one in found.elements]
     given: list[int] | None = call.get(name)
     return given
-
-
-def _slice(x: Any, call: Call) -> Any:
-    starts, ends = _integers(call, 1, "starts"), _integers(call, 2, "ends")
-    assert starts is not None
-    assert ends is not None
-    axes = _integers(call, 3, "axes") or list(range(len(starts)))
-    steps = _integers(call, 4, "steps") or [1] * len(starts)
-    at = [slice(None)] * x.ndim
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        axis = normalize_axis_index(axis, x.ndim)
-        stop = None if step < 0 and end < -x.shape[axis] else end
-        at[axis] = slice(start, stop, step)
-    return x[tuple(at)]
-
-
-def _squeeze(x: Any, call: Call) -> Any:
-    axes = _integers(call, 1, "axes")
-    return np.squeeze(x) if axes is None else np.squeeze(x, tuple(axes))
-
-
-def _unsqueeze(x: Any, call: Call) -> Any:
-    return np.expand_dims(x, tuple(_integers(call, 1, "axes") or ()))
-
-
-def _reshape(x: Any, call: Call) -> Any:
-    wanted = _integers(call, 1, "shape") or []
-    zero = bool(call.get("allowzero", 0))
-    return x.reshape([x.shape[n] if one == 0 and not zero else one for n, one in enumerate(wanted)])
-
-
-def _gather(x: Any, call: Call) -> Any:
-    return np.take(x, _integers(call, 1, "") or [], axis=call.get("axis", 0)).reshape(
-        _gathered(x, call)
-    )
-
-
-def _gathered(x: Any, call: Call) -> tuple[int, ...]:
-    axis, indices = call.get("axis", 0) % x.ndim, call[1]
-    assert isinstance(indices, Known)
-    return (*x.shape[:axis], *indices.array.shape, *x.shape[axis + 1 :])
-
-
-def _flatten(x: Any, call: Call) -> Any:
-    axis = call.get("axis", 1)
-    if not -x.ndim <= axis <= max(x.ndim, 1):
-        raise Refused(f"there is no axis {axis} of {x.ndim}")
-    first = x.shape[:axis]
-    return x.reshape(math.prod(first), math.prod(x.shape[len(first) :]))
-
-
-def _concat(context: Context, call: Call) -> Known:
-    parts = [_objects(one) for one in call.present]
-    return _same_dtype(call, np.concatenate(parts, axis=call.get("axis", 0)))
 
 
 def _cast(context: Context, call: Call) -> Known | None:
@@ -369,31 +343,14 @@ def _absolute(context: Context, call: Call) -> Known | None:
     return first if all(context.bounds(one)[0] >= 0 for one in first.elements) else None
 
 
-def _split(context: Context, call: Call) -> tuple[Known, ...] | None:
-    first, sizes = call[0], _integers(call, 1, "split")
-    assert isinstance(first, Known)
-    call.overlook("num_outputs")
-    context.axis(first, call.get("axis", 0))
-    if first.array.ndim != 1:
-        return None
-    if sizes is not None and (sum(sizes) != len(first.array) or min(sizes) < 0):
-        raise Refused(f"parts of {said(*sizes)} elements, of {len(first.array)}")
-    part = -(-len(first.array) // call.outputs)
-    ends = np.cumsum(sizes or [part] * call.outputs)[:-1]
-    return tuple(_same_dtype(call, one) for one in np.split(_objects(first), ends))
-
-
 SYMBOLIC: dict[str, Callable[[Context, Call], Known | tuple[Known, ...] | None]] = {
     "Abs": _absolute,
     "Add": _element_wise(lambda context, a, b: arithmetic("+", a, b)),
     "Cast": _cast,
     "Ceil": _whole,
-    "Concat": _concat,
     "Div": _element_wise(_divide),
     "Equal": _element_wise(_compare(_equal)),
-    "Flatten": _structural(_flatten),
     "Floor": _whole,
-    "Gather": _structural(_gather),
     "Greater": _element_wise(lambda context, a, b: _compare(_below)(context, b, a)),
     "GreaterOrEqual": _element_wise(lambda context, a, b: _compare(_at_most)(context, b, a)),
     "Identity": _whole,
@@ -406,13 +363,8 @@ SYMBOLIC: dict[str, Callable[[Context, Call], Known | tuple[Known, ...] | None]]
     "Neg": _negated,
     "ReduceProd": _reduced(product),
     "ReduceSum": _reduced(lambda found: extent(*found)),
-    "Reshape": _structural(_reshape),
     "Round": _whole,
-    "Slice": _structural(_slice),
-    "Split": _split,
-    "Squeeze": _structural(_squeeze),
     "Sub": _element_wise(lambda context, a, b: arithmetic("-", a, b)),
     "Sum": _element_wise(lambda context, a, b: arithmetic("+", a, b)),
-    "Unsqueeze": _structural(_unsqueeze),
     "Where": _where,
 }

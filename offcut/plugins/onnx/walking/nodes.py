@@ -232,20 +232,17 @@ class Walk:
         if not onnx.defs.has(call.op):
             return None
         schema = onnx.defs.get_schema(call.op, call.version)
-        if schema.has_function:
-            versions = [one for one in schema.function_opset_versions if one <= call.version]
-            if versions:
-                return _function(schema.get_function_with_opset_version(max(versions)))
-        if schema.has_context_dependent_function:
-            every = schema.context_dependent_function_opset_versions
-            versions = [one for one in every if one <= call.version]
-            if versions:
-                types = [self.type_of(one).SerializeToString() for one in call.inputs]
-                return _function(
-                    schema.get_context_dependent_function_with_opset_version(
-                        max(versions), call.proto.SerializeToString(), types
-                    )
-                )
+        version = _body_version(schema.function_opset_versions, call.version)
+        if version is not None:
+            return _function(schema.get_function_with_opset_version(version))
+        every = schema.context_dependent_function_opset_versions
+        version = _body_version(every, call.version)
+        if version is not None:
+            types = [self.type_of(one).SerializeToString() for one in call.inputs]
+            node = call.proto.SerializeToString()
+            return _function(
+                schema.get_context_dependent_function_with_opset_version(version, node, types)
+            )
         return None
 
     def type_of(self, operand: Operand | None) -> Any:
@@ -371,6 +368,11 @@ class Walk:
         inner = Scope(values, scope.versions, scope.attributes, scope.within)
         self.nodes(graph.node, inner)
         return [values.get(one.name) for one in graph.output]
+
+
+def _body_version(versions: Sequence[int], version: int) -> int | None:
+    """Return the version of the operator set in which a body is taken: the newest up to that of the file, else the oldest; None for none."""
+    return max((one for one in versions if one <= version), default=min(versions, default=None))
 
 
 def _function(text: bytes) -> Any:
