@@ -39,14 +39,14 @@ from offcut.experiment.outputs import wide_console
 from offcut.experiment.timing import Timing
 from offcut.schedule import Schedule
 from offcut.search import Expected, Points, Records, Space, key_of
+from offcut.tuning.exhaustive import Table
+from offcut.tuning.exhaustive.regret import chosen_by, fill_table
+from offcut.tuning.exhaustive.space_table import limit_variants, single_variant_schedules
 from offcut.tuning.learning.heldout import held_out, table
 from offcut.tuning.learning.learn import learn
 from offcut.tuning.measuring.candidate import Bench
-from offcut.tuning.oracle import Table
-from offcut.tuning.oracle.run import chosen_by, filled
-from offcut.tuning.oracle.table import alone, narrowed
-from offcut.tuning.pricing.predicting import price_of
 from offcut.tuning.problem import Limits, Measured, make_problem
+from offcut.tuning.schedule_prices import price_of
 
 SCHEDULES, QUICK = 64, 16
 """Of each program."""
@@ -100,13 +100,13 @@ def figures(judged: Judged, count: int, budget: float, records: Records) -> Figu
     planned = proved_plan(target, problem.request, options)
     whole = target.space(planned, problem.request, options, 1)
     assert isinstance(whole, Space)
-    space = narrowed(whole, 1)
+    space = limit_variants(whole, 1)
     price = price_of(problem, space.computation, None)
     expected = Expected(price, {key_of(at): weight for at, weight in weights})
     began = process_time()
     picked = drawn(space, expected, count)
     priced = (process_time() - began) / max(expected.looked, 1)
-    points = (*picked, *alone(whole.first))
+    points = (*picked, *single_variant_schedules(whole.first))
     wanted = dict.fromkeys((whole.first, *points))
     with Bench(problem, Limits(budget=budget, resolution=0.01)) as bench:
         beside: list[tuple[float, ...]] = []
@@ -118,7 +118,7 @@ def figures(judged: Judged, count: int, budget: float, records: Records) -> Figu
 
             bench.each(schedules, told)
 
-        measured = filled(problem, wanted, records, price, each)
+        measured = fill_table(problem, wanted, records, price, each)
     between = [Timing(one, 1).spread for one in zip(*filter(None, beside), strict=True)]
     measures = Table(weights, tuple(dict.fromkeys(points)), measured)
     guesses = {one: price(one) for one in measures.sound}

@@ -9,7 +9,9 @@ from statistics import geometric_mean
 import offcut
 from offcut.backends.target import Options, Target
 from offcut.costmodel import processor
-from offcut.search import Record, Records, record_io, verdict_lookup
+from offcut.search import Record, Records
+from offcut.search import trials as verdicts
+from offcut.search.record import read_file, write_file
 from offcut.search.trials import (
     BEST,
     DEFAULT,
@@ -28,13 +30,13 @@ def ship(records: Records, target: Target, options: Options, folder: Path | None
     folder  None: that of the package
     """
     kind = target.machine_kind(options)
-    file = (folder or verdict_lookup.SHIPPED) / f"{_name(target.machine.title)}-{kind}.jsonl"
+    file = (folder or verdicts.SHIPPED) / f"{_name(target.machine.title)}-{kind}.jsonl"
     gain = processor(target.machine).policy.gain
     made = _settled(records, target.record_key(options), 1 + gain)
     told = {record.program for record in records if record.explorer == BEST}
-    before = record_io.read(file)[0] if file.exists() else []
+    before = read_file(file)[0] if file.exists() else []
     file.parent.mkdir(exist_ok=True)
-    record_io.write([*(one for one in before if one.program not in told), *made], file)
+    write_file([*(one for one in before if one.program not in told), *made], file)
     return file
 
 

@@ -102,7 +102,7 @@ _NAMES = {
     "simpler": "reduce",
     "simpler_cuts": "reduce",
     # Searches and records.
-    "Cases": "tuning.learning.cases",
+    "Cases": "tuning.learning.corrected",
     "Measured": "tuning.problem",
     "Problem": "tuning.problem",
     "Space": "search",
@@ -120,7 +120,7 @@ _NAMES = {
     "Rows": "costmodel.learned.rows",
     "Valued": "graph.sizes.extent_values",
     "app": "cli",
-    "handed_over": "search.record_io:read",
+    "handed_over": "search.record:read_file",
 }
 """A name of tests, and the module of offcut that it lives in; after a colon its name there, where it differs."""
 

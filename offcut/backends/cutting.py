@@ -24,7 +24,6 @@ from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.source import source
 from offcut.errors import PartitionError
 from offcut.partition import (
-    LESS_TO_COMPARE,
     Partition,
     StrategyLike,
     Tiles,
@@ -41,7 +40,7 @@ from offcut.partition import (
 )
 from offcut.polyhedral import request_budget
 from offcut.proof import Certificate, Theorem, check_equal
-from offcut.schedule import cut, cut_program, schedule_of
+from offcut.schedule import LESS_TO_COMPARE, cut, cut_program, schedule_of
 
 SIMPLER = ("fewer axes in tile=", "one tile by axis", 'tail="cut"')
 """What helps where a cut takes more than bounded work."""

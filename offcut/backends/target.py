@@ -48,7 +48,7 @@ from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, TargetError
 from offcut.schedule import Schedule
 from offcut.search import place_of
-from offcut.search.verdict_lookup import machine_kind
+from offcut.search.trials import machine_kind
 
 
 class Codegen(TargetPart, ABC):

@@ -16,7 +16,7 @@ from offcut.core.records_path import default_file
 from offcut.errors import OffcutError
 from offcut.schedule import Schedule
 from offcut.search import Records
-from offcut.search.verdict_lookup import VerdictLookup, recorded_verdict, shipped_verdict
+from offcut.search.trials import VerdictLookup, recorded_verdict, shipped_verdict
 
 # What a user says of records: a file; False: none; None: the default file, and behind it what is shipped.
 RecordsArg: TypeAlias = str | os.PathLike[str] | Records | bool | None

@@ -107,7 +107,7 @@ def _sampled(
     from math import inf
 
     from offcut.pipeline import target as target_named
-    from offcut.tuning.learning.measured import sample
+    from offcut.tuning.learning.random_programs import sample
 
     target_of_run = target_named(target)
     count = 32 if programs is None and seconds is None else programs

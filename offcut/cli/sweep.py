@@ -137,10 +137,9 @@ def sweep_command(
         _check_mode(context, oracle)
         if oracle:
             from offcut.cli.files import read_program
-            from offcut.tuning.distribution import read_sizes
-            from offcut.tuning.oracle import LIMIT, SEEDS
-            from offcut.tuning.oracle.report import report
-            from offcut.tuning.problem import Limits
+            from offcut.tuning.exhaustive import LIMIT, SEEDS
+            from offcut.tuning.exhaustive.report import report
+            from offcut.tuning.problem import Limits, read_sizes
 
             with interruptible("sweep", lambda: kept_trials(records)):
                 report(

@@ -54,7 +54,7 @@ def tune_command(
     from offcut.cli.files import read_program
     from offcut.experiment.outputs import check_writable
     from offcut.search.pool import Pool
-    from offcut.tuning.distribution import read_sizes
+    from offcut.tuning.problem import read_sizes
     from offcut.tuning.tune import tune
 
     with refusals(), interruptible("tune", lambda: kept_trials(records)):
@@ -113,7 +113,7 @@ def worker(
     import platform
 
     from offcut.search.pool import LOCAL, Pool, pool_of
-    from offcut.search.pool.worker import serve
+    from offcut.search.pool.connection import serve
 
     with refusals():
         pool = pool_of(Pool(address, certificates=certificates), "worker")

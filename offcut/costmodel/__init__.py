@@ -1,10 +1,5 @@
 """What a cut costs: machine descriptions as data, and formulas in the sizes."""
 
-from offcut.costmodel.choice import SumExtents as SumExtents
-from offcut.costmodel.choice import blocks_of as blocks_of
-from offcut.costmodel.choice import choice_seconds as choice_seconds
-from offcut.costmodel.choice import pack_seconds as pack_seconds
-from offcut.costmodel.choice import unpacked_factor as unpacked_factor
 from offcut.costmodel.closed import Cost as Cost
 from offcut.costmodel.closed import Exactness as Exactness
 from offcut.costmodel.closed import Formulas as Formulas
@@ -43,6 +38,11 @@ from offcut.costmodel.shortened import shortened as shortened
 from offcut.costmodel.shortened import shortened_over as shortened_over
 from offcut.costmodel.statements import Inside as Inside
 from offcut.costmodel.statements import StatementPrices as StatementPrices
+from offcut.costmodel.tile_cycles import SumExtents as SumExtents
+from offcut.costmodel.tile_cycles import blocks_of as blocks_of
+from offcut.costmodel.tile_cycles import choice_seconds as choice_seconds
 from offcut.costmodel.tile_cycles import copies_worth as copies_worth
+from offcut.costmodel.tile_cycles import pack_seconds as pack_seconds
 from offcut.costmodel.tile_cycles import tile_cycles as tile_cycles
 from offcut.costmodel.tile_cycles import tile_price as tile_price
+from offcut.costmodel.tile_cycles import unpacked_factor as unpacked_factor

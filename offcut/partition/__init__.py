@@ -23,7 +23,7 @@ from offcut.partition.judge import (
     uncovered_notes,
     with_covers,
 )
-from offcut.partition.legality import LESS_TO_COMPARE, check_exact, check_layouts, check_windows
+from offcut.partition.legality import check_exact, check_layouts, check_narrow, check_windows
 from offcut.partition.parallel_legality import check_marks, check_tiles
 from offcut.partition.pieces import Partition, Piece, Users, pieces_of, pieces_of_tiles
 from offcut.partition.requested_cuts import (
@@ -81,7 +81,6 @@ __all__ = [
     "EXACT",
     "GUARD",
     "LADDER",
-    "LESS_TO_COMPARE",
     "MASK",
     "MIX",
     "PAD",
@@ -113,6 +112,7 @@ __all__ = [
     "check_exact",
     "check_layouts",
     "check_marks",
+    "check_narrow",
     "check_tiles",
     "check_windows",
     "checked_request",

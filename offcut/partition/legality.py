@@ -13,6 +13,7 @@ from offcut.core.expr import Compare, Expr
 from offcut.core.interpret.run_arguments import declaration
 from offcut.core.program import (
     Alloc,
+    Buffer,
     For,
     Kind,
     Program,
@@ -31,7 +32,6 @@ from offcut.polyhedral import (
     outside_window,
     try_isl,
 )
-from offcut.proof import UNDECIDED
 
 MOST_TILES = 256  # each code of its own: what compiles in seconds
 
@@ -170,14 +170,7 @@ def check_layouts(program: Program, op: str) -> None:
             if alloc.buffer == buffer.name
         )
         for laid in (buffer, *windows):
-            if laid.layout is not None and laid.narrow_refusal:
-                raise PartitionError(
-                    op,
-                    f"cannot lay {buffer.name} out in {format_layout(laid.layout)}",
-                    at=declaration(buffer),
-                    because=laid.narrow_refusal,
-                    help=(format_layout(replace(laid.layout, bits=None)),),
-                )
+            check_narrow(op, laid, declaration(buffer))
         if buffer.layout is not None and buffer.kind in (Kind.INPUT, Kind.OUTPUT, Kind.INOUT):
             raise PartitionError(
                 op,
@@ -189,6 +182,21 @@ def check_layouts(program: Program, op: str) -> None:
                     "a local buffer with the layout, and a loop that copies",
                 ),
             )
+
+
+def check_narrow(op: str, buffer: Buffer, at: str) -> None:
+    """Check that elements of an array that share bytes fit its layout.
+
+    Raises PartitionError, in the name of `op`.
+    """
+    if buffer.layout is not None and buffer.narrow_refusal:
+        raise PartitionError(
+            op,
+            f"cannot lay {buffer.name} out in {format_layout(buffer.layout)}",
+            at=at,
+            because=buffer.narrow_refusal,
+            help=(format_layout(replace(buffer.layout, bits=None)),),
+        )
 
 
 def check_windows(program: Program, op: str = "compile") -> None:
@@ -217,36 +225,3 @@ def _leaves(one: OutOfBoundsAccess, program: Program) -> str:
     """Return an access outside of a window in words, at its smallest."""
     text = f"element [{one.element}], counted from where the window starts, lies outside of it"
     return one.given(program, {}) + text
-
-
-LESS_TO_COMPARE = "copies=1 leaves every condition where it is: less to compare"
-"""What a refusal offers where the program is not seen through once its conditions have left the loops."""
-
-
-def not_equal(
-    refused: PartitionError, wanted: Sequence[str], again: bool, separated: bool, others: bool
-) -> PartitionError:
-    """Return the refusal of a cut whose program does not compute what was asked.
-
-    again      whether instances were to run a second time
-    separated  whether conditions have left the loops
-    others     whether a tail is another one than cut
-    """
-    help: tuple[str, ...] = ()
-    if len(wanted) > 1:
-        first = wanted[0]
-        help = (f'tile={{"{first}": …}} alone keeps the order of all instances',)
-    if again:
-        help = (*help, 'another tail than "shift" runs no instance twice')
-    elif refused.refused == UNDECIDED and separated:
-        help = (*help, LESS_TO_COMPARE)
-    if refused.refused == UNDECIDED and others:
-        help = (*help, 'tail="cut" leaves less to compare')
-    what = f"{refused.refused}: " if refused.refused.startswith("cannot ") else ""
-    return PartitionError(
-        "partition",
-        f"cannot cut {', '.join(wanted) or 'the program'} so",
-        at=refused.at,
-        because=what + refused.because,
-        help=help,
-    )

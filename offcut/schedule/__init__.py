@@ -3,7 +3,7 @@
 from offcut.schedule.applied import Applied, Choice
 from offcut.schedule.apply.axes import Axis
 from offcut.schedule.apply.covering import find_intrinsic
-from offcut.schedule.apply.cut_program import cut, cut_program
+from offcut.schedule.apply.cut_program import LESS_TO_COMPARE, cut, cut_program
 from offcut.schedule.apply.group_loops import ResolvedWay, min_nest_block_bytes
 from offcut.schedule.apply.hand_schedule import HandSchedule, create_schedule, replay
 from offcut.schedule.apply.hand_stage import Stage
@@ -58,7 +58,7 @@ from offcut.schedule.nests import (
     nests_with_axes,
 )
 from offcut.schedule.old_nests import FACTORS, NARROW
-from offcut.schedule.packing import beside, pack_inside, pack_of
+from offcut.schedule.packing import beside, pack_of
 from offcut.schedule.priced import OwnPrice, priced
 from offcut.schedule.refusing import at_decision, at_line, check_once
 from offcut.schedule.resolving import Resolving
@@ -79,6 +79,7 @@ __all__ = [
     "ANY_TREE",
     "EVERY",
     "FACTORS",
+    "LESS_TO_COMPARE",
     "NARROW",
     "NO_LOOP",
     "VECTORS",
@@ -140,7 +141,6 @@ __all__ = [
     "nests_in",
     "nests_of",
     "nests_with_axes",
-    "pack_inside",
     "pack_of",
     "parts_of",
     "position_of",

@@ -322,9 +322,8 @@ class Applying:
         if not known:
             names = ", ".join(kernel.name for kernel in self.kernels)
             raise not_applied(f"cannot cover tiles by {cover.microkernel}", f"there are {names}")
-        wanted = (cover.rows, cover.columns, cover.depth)
         for found in all_matches(lead, known):
-            if (found.rows, found.columns, found.depth) == wanted:
+            if KernelAxes.of(found) == cover:
                 self.matches[key] = lead, found
                 return found
         raise not_applied(

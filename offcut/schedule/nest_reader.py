@@ -13,9 +13,11 @@ lies in the tile. `choose` holds several ways of one nest. ``at S C.i`` says tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import accumulate
 
 from offcut.core.expr import Expr
 from offcut.core.program import LANE, THREAD, UNROLL
@@ -68,12 +70,15 @@ def nests_of(schedule: Schedule) -> NestView | None:
         return None
     line = 2
     for first, step in enumerate(steps):
-        is_by_hand = isinstance(step, Bind) and step.unit not in (LANE, THREAD, UNROLL)
-        view = None if is_by_hand else _Reader(line, steps[first:]).view(first)
-        if view is not None:
-            return view
+        if not isinstance(step, Bind) or step.unit in (LANE, THREAD, UNROLL):
+            with suppress(_OtherLoops):
+                return _Reader(line, steps[first:]).view(first)
         line += _height(step)
     return None
+
+
+class _OtherLoops(Exception):
+    """Raised for decisions that are of no nests."""
 
 
 def _height(step: Step) -> int:
@@ -107,33 +112,26 @@ class _Reader:
         self.depths: dict[str, At] = {}
         self.lines: dict[int, int] = {}
 
-    def view(self, first: int) -> NestView | None:
-        """Return what all of them say of nests; None where some are of no nest."""
-        if not self.grouped():
-            return None
-        nests: dict[str, list[Nest]] = {}
-        order: list[Nest] = []
+    def view(self, first: int) -> NestView:
+        """Return what all of them say of nests.
+
+        Raises _OtherLoops where some are of no nest, as all methods do.
+        """
+        self.sort_by_nest()
+        nests: list[Nest] = []
         heads: dict[str, tuple[tuple[str, str, Level | None], ...]] = {}
         readers = {at.reader for at, _ in self.places}
         for group in self.groups:
             steps = list(group.steps)
             if group.stage in readers:
-                head = _head(steps)
-                if head is None:
-                    return None
-                heads[group.stage] = head
-            ways = self.ways(group, steps)
-            if not ways:
-                return None
-            nest = Nest(group.stage, ways)
+                heads[group.stage] = _head(steps)
+            nest = Nest(group.stage, tuple(self.ways(group, steps)))
             self.lines[id(nest)] = group.line
-            nests.setdefault(group.stage, []).append(nest)
-            order.append(nest)
-        parts = self.shared(order, nests, heads)
-        return None if parts is None else NestView(first, parts, self.lines)
+            nests.append(nest)
+        return NestView(first, self.shared(nests, heads), self.lines)
 
-    def grouped(self) -> bool:
-        """Sort decisions by nest; False where one is of no nest, or a nest says not what covers it."""
+    def sort_by_nest(self) -> None:
+        """Sort decisions by nest, each of which says what covers it."""
         line = self.line
         copies: dict[str, str] = {}
         of_units = unit_splits(Schedule("", tuple(self.steps)))
@@ -141,9 +139,8 @@ class _Reader:
             match step:
                 case Staging("value" | "write" | "prepack") | Separate():
                     pass
-                case Bind(_, _, unit):
-                    if unit is None:
-                        return False
+                case Bind(_, _, str()):
+                    pass
                 case At(stage, reader, str(), None, 1, None) if copies.get(stage) == reader:
                     self.add(reader, step, line)
                 case At(stage, reader, axis, None, depth, None):
@@ -152,25 +149,24 @@ class _Reader:
                     elif axis is not None and depth == 1:
                         self.places.append((step, line))
                     else:
-                        return False
+                        raise _OtherLoops
                 case Choose(options):
                     stages = {_covered(option) for option in options}
-                    if len(stages) != 1 or None in stages:
-                        return False
-                    self.add(str(stages.pop()), step, line)
+                    if len(stages) != 1:
+                        raise _OtherLoops
+                    self.add(stages.pop(), step, line)
                 case Staging("read", _, name, (reader,), (), None, layout) if layout is not None:
                     copies[name] = reader
                     self.add(reader, step, line)
                 case Split(stage) if step in of_units and self.ends(stage):
                     pass
-                case Split(stage) | Order(stage) | Cover(stage):
-                    if stage == ANY:
-                        return False
+                case Split(stage) | Order(stage) | Cover(stage) if stage != ANY:
                     self.add(copies.get(stage, stage), step, line)
                 case _:
-                    return False
+                    raise _OtherLoops
             line += _height(step)
-        return bool(self.groups) and all(group.ended for group in self.groups)
+        if not self.groups or not all(group.ended for group in self.groups):
+            raise _OtherLoops
 
     def ends(self, stage: str) -> bool:
         """Return whether the decisions so far cover a stage."""
@@ -183,30 +179,22 @@ class _Reader:
             self.groups.append(last)
         last.steps.append((step, line))
 
-    def ways(self, group: _Group, steps: Sequence[tuple[Step, int]]) -> tuple[Way, ...]:
-        """Return the ways of a nest; none where its decisions make no way."""
-        if not steps or not isinstance(steps[-1][0], Choose):
-            own = self.way(group.stage, None, None, steps)
-            if own is None:
-                return ()
-            self.lines[id(own)] = group.line
-            return (own,)
-        (chosen, line), *before = steps[::-1]
-        if before or not isinstance(chosen, Choose):
-            return ()
-        ways, line = [], line + 1
-        for option in chosen.options:
-            numbers = [line + 1]
-            for inner in option.steps:
-                numbers.append(numbers[-1] + _height(inner))
-            inside = list(zip(option.steps, numbers, strict=False))
-            way = self.way(group.stage, option.label, option.cost, inside)
-            if way is None:
-                return ()
-            self.lines[id(way)] = line
-            ways.append(way)
-            line = numbers[-1]
-        return tuple(ways)
+    def ways(self, group: _Group, steps: Sequence[tuple[Step, int]]) -> Iterator[Way]:
+        """Yield the ways of a nest."""
+        match steps:
+            case [(Choose(options), line)]:
+                line += 1
+                for option in options:
+                    numbers = accumulate(map(_height, option.steps), initial=line + 1)
+                    inside = list(zip(option.steps, numbers, strict=False))
+                    way = self.way(group.stage, option.label, option.cost, inside)
+                    self.lines[id(way)] = line
+                    yield way
+                    line += 1 + sum(map(_height, option.steps))
+            case _:
+                way = self.way(group.stage, None, None, steps)
+                self.lines[id(way)] = group.line
+                yield way
 
     def way(
         self,
@@ -214,48 +202,47 @@ class _Reader:
         label: str | None,
         cost: Expr | None,
         steps: Sequence[tuple[Step, int]],
-    ) -> Way | None:
-        """Return a way; None where its decisions make none."""
-        copy = next((step for step, _ in steps if isinstance(step, Staging)), None)
+    ) -> Way:
+        """Return a way."""
+        copy = next((one for one in steps if isinstance(one[0], Staging)), None)
         pack: Pack | None = None
         if copy is not None:
-            if copy.layout is None:
-                return None
-            loops = self.loops([one for one in steps if _is_of(one[0], copy.name)])
-            if loops is None or loops.inner or loops.cover is not None:
-                return None
+            staging, line = copy
+            assert isinstance(staging, Staging)
+            loops = self.loops([one for one in steps if _is_of(one[0], staging.name)])
+            if staging.layout is None or loops.inner or loops.cover is not None:
+                raise _OtherLoops
             places = (step for step, _ in steps if isinstance(step, At))
-            place = next((p.axis or "" for p in places if p.stage == copy.name), "")
-            pack = Pack(copy.what, copy.name, copy.layout, loops.splits, loops.outer, place)
-            self.lines[id(pack)] = next(line for step, line in steps if step is copy)
-        loops_of_stage = self.loops([one for one in steps if _is_of(one[0], stage)])
-        if loops_of_stage is None or loops_of_stage.cover is None:
-            return None
-        if pack is not None and pack.at not in ("", *loops_of_stage.outer):
-            return None
-        cover = loops_of_stage.kernel()
+            place = next((p.axis or "" for p in places if p.stage == staging.name), "")
+            names = staging.what, staging.name, staging.layout
+            pack = Pack(*names, loops.splits, loops.outer, place)
+            self.lines[id(pack)] = line
+        own = self.loops([one for one in steps if _is_of(one[0], stage)])
+        if own.cover is None or (pack is not None and pack.at not in ("", *own.outer)):
+            raise _OtherLoops
+        cover = own.kernel()
         if cover is not None:
-            self.lines[id(cover)] = loops_of_stage.cover_line
+            self.lines[id(cover)] = own.cover_line
         depth = None
         if stage in self.depths:
             at = self.depths[stage]
-            depth = loops_of_stage.roots.get(at.axis or "", at.axis or ""), at.depth
+            depth = own.roots.get(at.axis or "", at.axis or ""), at.depth
         way = Way(
             "",
             cost,
             cover,
             pack,
-            loops_of_stage.splits,
-            loops_of_stage.outer,
-            loops_of_stage.inner,
+            own.splits,
+            own.outer,
+            own.inner,
             depth,
         )
         return replace(way, label=label_of(way) if label is None else label)
 
-    def loops(self, steps: Sequence[tuple[Step, int]]) -> _Loops | None:
-        """Return what decisions about one stage make of its loops; None where no tiles come of it."""
+    def loops(self, steps: Sequence[tuple[Step, int]]) -> _Loops:
+        """Return what decisions about one stage make of its loops."""
         cuts: dict[str, AxisCut] = {}
-        groups: dict[str, str] = {}
+        groups: set[str] = set()
         roots: dict[str, str] = {}
         inside: list[str] = []
         order: tuple[str, ...] | None = None
@@ -263,12 +250,9 @@ class _Reader:
         for step, line in steps:
             match step:
                 case Split(_, axis, levels, names):
-                    cut = _axis_cut(axis, levels, inside)
-                    if cut is None:
-                        return None
+                    cuts[names[-2]] = cut = _axis_cut(axis, levels, inside)
                     self.lines[id(cut)] = line
-                    cuts[names[-2]] = cut
-                    groups |= {names[0]: names[-2]} if len(names) > 2 else {}
+                    groups |= {*names[:-2]}
                     roots |= dict.fromkeys(names, axis)
                     inside.append(names[-1])
                 case Order(_, loops) if order is None:
@@ -278,44 +262,35 @@ class _Reader:
                 ):
                     cover, cover_line = step, line
                 case _:
-                    return None
-        split = {*cuts, *groups}
-        listed = [name for name in order or () if name in split]
-        first = next((at for at, n in enumerate(order or ()) if n in cuts), len(order or ()))
-        head = list((order or ())[:first])
-        tail = [name for name in (order or ())[first:] if name not in cuts]
-        if any(name in groups for name in tail):
-            return None
-        last = max((at for at, n in enumerate(order or ()) if n in cuts), default=-1)
-        if any(name not in cuts for name in (order or ())[first : last + 1]):
-            return None
-        place = next((at for at, name in enumerate(head) if name in groups), len(head))
-        if any(name in groups for name in head[place + 1 :]) or {*head} & {*inside}:
-            return None
-        tiles = [*(name for name in listed if name in cuts), *(n for n in cuts if n not in listed)]
-        splits = tuple(cuts[name] for name in tiles)
-        return _Loops(
-            splits, tuple(head[:place]), tuple(head[place + 1 :]), cover, cover_line, roots
-        )
+                    raise _OtherLoops
+        listed = list(order or ())
+        tiles = [name for name in listed if name in cuts]
+        first = listed.index(tiles[0]) if tiles else len(listed)
+        head, rest = listed[:first], listed[first + len(tiles) :]
+        grouped = [name for name in head if name in groups]
+        if len(grouped) > 1 or {*rest} & {*tiles, *groups} or {*head} & {*inside}:
+            raise _OtherLoops
+        place = head.index(grouped[0]) if grouped else len(head)
+        splits = tuple(cuts[name] for name in (*tiles, *(n for n in cuts if n not in tiles)))
+        outer, inner = tuple(head[:place]), tuple(head[place + 1 :])
+        return _Loops(splits, outer, inner, cover, cover_line, roots)
 
     def shared(
-        self,
-        order: Sequence[Nest],
-        nests: Mapping[str, Sequence[Nest]],
-        heads: Mapping[str, tuple[tuple[str, str, Level | None], ...]],
-    ) -> tuple[Nest | Together, ...] | None:
-        """Return the nests, those together that share loops; None where a place is none of these."""
+        self, nests: Sequence[Nest], heads: Mapping[str, tuple[tuple[str, str, Level | None], ...]]
+    ) -> tuple[Nest | Together, ...]:
+        """Return the nests, those together that share loops."""
         children: dict[tuple[str, str], list[Nest]] = {}
         inside: set[int] = set()
-        place = {id(nest): at for at, nest in enumerate(order)}
+        firsts = {nest.stage: nest for nest in reversed(nests)}
+        place = {id(nest): at for at, nest in enumerate(nests)}
         first_lines: dict[tuple[str, str], int] = {}
         for at, line in self.places:
-            if at.stage not in nests or at.reader not in nests or at.axis is None:
-                return None
+            child, reader = firsts.get(at.stage), firsts.get(at.reader)
+            if child is None or reader is None or at.axis is None:
+                raise _OtherLoops
             names = [name for name, _, _ in heads[at.reader]]
-            child, reader = nests[at.stage][0], nests[at.reader][0]
             if at.axis not in names or place[id(child)] >= place[id(reader)]:
-                return None
+                raise _OtherLoops
             children.setdefault((at.reader, at.axis), []).append(child)
             first_lines.setdefault((at.reader, at.axis), line)
             inside.add(id(child))
@@ -336,12 +311,11 @@ class _Reader:
             self.lines[id(together)] = first_lines[key]
             return together
 
-        for stage, head in heads.items():
-            if (stage, head[-1][0]) not in children:
-                return None
+        if any((stage, head[-1][0]) not in children for stage, head in heads.items()):
+            raise _OtherLoops
         return tuple(
             with_children(nest, heads.get(nest.stage, ()))
-            for nest in order
+            for nest in nests
             if id(nest) not in inside
         )
 
@@ -375,50 +349,54 @@ class _Loops:
         )
 
 
-def _covered(option: Alternative) -> str | None:
-    """Return the stage that an option covers; None where it does not end with that."""
+def _covered(option: Alternative) -> str:
+    """Return the stage that an option covers.
+
+    Raises _OtherLoops where it does not end with that.
+    """
     steps = (step for step in reversed(option.steps) if not isinstance(step, Bind))
     last = next(steps, None)
-    return last.stage if isinstance(last, Cover) else None
+    if not isinstance(last, Cover):
+        raise _OtherLoops
+    return last.stage
 
 
 def _is_of(step: Step, stage: str) -> bool:
     return isinstance(step, Split | Order | Cover) and step.stage == stage
 
 
-def _axis_cut(axis: str, levels: Sequence[Level], inside: Sequence[str]) -> AxisCut | None:
-    """Return the tiles of an axis; None where they are none of a nest.
+def _axis_cut(axis: str, levels: Sequence[Level], inside: Sequence[str]) -> AxisCut:
+    """Return the tiles of an axis.
 
     inside  loops inside of tiles that were split before
+
+    Raises _OtherLoops where they are none of a nest.
     """
     *outer, last = levels
-    if len(outer) > 1 or last.tail is None or any(level.room is not None for level in levels):
-        return None
-    group = None
-    for level in outer:
-        if level.tail not in (None, LADDER) or level.heights is not None or level.by is not None:
-            return None
-        group = level.tile
-    if last.by is not None and last.by not in inside:
-        return None
+    plain = all(
+        level.tail in (None, LADDER) and level.heights is None and level.by is None
+        for level in outer
+    )
+    rooms = any(level.room is not None for level in levels)
+    by_known_tile = last.by is None or last.by in inside
+    if len(outer) > 1 or last.tail is None or rooms or not plain or not by_known_tile:
+        raise _OtherLoops
+    group = outer[0].tile if outer else None
     return AxisCut(axis, last.tail, last.tile, last.heights, last.classes, group)
 
 
-def _head(
-    steps: list[tuple[Step, int]],
-) -> tuple[tuple[str, str, Level | None], ...] | None:
+def _head(steps: list[tuple[Step, int]]) -> tuple[tuple[str, str, Level | None], ...]:
     """Take what decisions say of loops that a nest shares off them: (loop, axis, its blocks), outermost first."""
     blocks: dict[str, tuple[str, Level]] = {}
     while steps:
-        step, _ = steps.pop(0)
-        match step:
+        match steps.pop(0)[0]:
             case Split(_, axis, (Level(_, None, None, None, (), int()) as level,), (outer, _)):
                 blocks[outer] = axis, level
             case Order(_, loops) if loops:
                 return tuple((name, *blocks.get(name, (name, None))) for name in loops)
             case _:
-                return None
-    return None
+                break
+    raise _OtherLoops
 
 
 def decisions_about(schedule: Schedule, computation: Computation) -> Schedule | None:
@@ -448,11 +426,8 @@ def hand_steps(schedule: Schedule) -> tuple[Primitive, ...]:
     steps = schedule.steps if view is None else schedule.steps[: view.first]
     primitives: list[Primitive] = []
     for step in steps:
-        if not isinstance(step, Primitive) or _is_of_all(step):
+        is_of_all = isinstance(step, Bind | Cover) and step.stage == ANY
+        if is_of_all or not isinstance(step, Primitive):
             break
         primitives.append(step)
     return tuple(primitives)
-
-
-def _is_of_all(step: Primitive) -> bool:
-    return isinstance(step, Bind | Cover) and step.stage == ANY

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from offcut.core.cached_hash import CachedHash, node
 from offcut.core.expr import Expr
 from offcut.core.layout import Layout
-from offcut.partition import AxisCut
+from offcut.partition import AxisCut, Match
 from offcut.schedule.decisions import Level
 
 WORDS = "words"
@@ -28,6 +28,11 @@ class KernelAxes:
     rows: str | None
     columns: str | None
     depth: str
+
+    @staticmethod
+    def of(match: Match) -> KernelAxes:
+        """Return the axes of the stage that a microkernel is laid over."""
+        return KernelAxes(match.microkernel.name, match.rows, match.columns, match.depth)
 
 
 @dataclass(frozen=True, slots=True)

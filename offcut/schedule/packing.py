@@ -25,10 +25,13 @@ def beside(load: Load, axis: str) -> bool:
     return steps[-1:] == [1] and not any(steps[:-1])
 
 
-def pack_of(lead: Stage, found: Match, name: str, shared: Collection[str]) -> Pack:
+def pack_of(
+    lead: Stage, found: Match, name: str, shared: Collection[str], loops: Sequence[str] = ()
+) -> Pack:
     """Return the copy `name` of the columns' operand in panels of the microkernel, and the loops that make it.
 
     shared  axes of loops around the nest
+    loops   plain loops of the sum, outermost first, in each iteration of which it is made; none: it is made whole
     """
     load, kernel = found.by_columns, found.microkernel
     used = set().union(*(variables(part) for part in load.index))
@@ -40,16 +43,9 @@ def pack_of(lead: Stage, found: Match, name: str, shared: Collection[str]) -> Pa
     assert layout is not None
     # A transposing copy passes along the depth inside a panel: the lines it reads stay near.
     along = 1 if beside(load, found.columns) and kernel.interleave == 1 else 2
-    loops = tuple(axis for axis in axes[:-along] if axis not in shared)
-    return Pack(load.buffer, name, layout, (AxisCut(found.columns, MASK, kernel.panel),), loops)
-
-
-def pack_inside(pack: Pack, loops: Sequence[str]) -> Pack:
-    """Return a copy that is made in each iteration of plain loops of its reader, the last of which is the innermost; as it is without loops."""
-    if not loops:
-        return pack
-    own = tuple(axis for axis in pack.loops if axis not in loops)
-    return replace(pack, loops=own, at=loops[-1])
+    own = tuple(axis for axis in axes[:-along] if axis not in (*shared, *loops))
+    splits = (AxisCut(found.columns, MASK, kernel.panel),)
+    return Pack(load.buffer, name, layout, splits, own, loops[-1] if loops else "")
 
 
 def packed_stages(

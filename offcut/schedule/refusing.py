@@ -141,6 +141,10 @@ def _decision_of(schedule: Schedule, refused: TargetError | PartitionError) -> P
     if refused.refused.endswith("without a standstill"):
         return next((step for step in steps if isinstance(step, At) and step.depth > 1), None)
     own = [step for step in steps if refused.stage in stages_in(step)]
+    if refused.at == "choose":  # which a split by one of several strategies makes inside of loops
+        splits = [step for step in steps if isinstance(step, Split)]
+        mixed = [s for s in splits if any(one.tail and one.tail.among for one in s.levels)]
+        return mixed[0] if mixed else None
     if refused.op == "sync":
         kinds = Order, Bind, At, Split  # what says when instances run, and on which units
         return next((s for kind in kinds for s in own[::-1] if isinstance(s, kind)), None)

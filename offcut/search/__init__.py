@@ -32,24 +32,16 @@ if TYPE_CHECKING:
     from offcut.search.trials import ranked as ranked
 
 _HOME = {
-    "choices": ("Choices", "Points"),
-    "prices": ("Expected", "OutOfTime", "Price", "Refitted", "Times"),
-    "record": (
-        "Origin",
-        "Outcome",
-        "Place",
-        "ProgramText",
-        "Record",
-        "Sizes",
-        "Source",
-        "key_of",
-        "place_of",
-    ),
-    "records": ("Records",),
-    "space": ("Space",),
-    "trials": ("Trial", "by_place", "ranked"),
+    "choices": "Choices Points",
+    "prices": "Expected OutOfTime Price Refitted Times",
+    "record": "Origin Outcome Place ProgramText Record Sizes Source key_of place_of",
+    "records": "Records",
+    "space": "Space",
+    "trials": "Trial by_place ranked",
 }
-_MODULE_OF = {name: f"{__name__}.{module}" for module, names in _HOME.items() for name in names}
+_MODULE_OF = {
+    name: f"{__name__}.{module}" for module, names in _HOME.items() for name in names.split()
+}
 
 __all__ = sorted(_MODULE_OF)
 

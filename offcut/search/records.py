@@ -19,17 +19,20 @@ from typing import TYPE_CHECKING, Any
 
 from offcut.core.records_path import OFF, default_file
 from offcut.errors import OffcutError, trim_tracebacks
-from offcut.search import record_io
 from offcut.search.record import (
+    FIELD_NAMES,
     KINDS,
     Origin,
     Outcome,
     Record,
     Source,
+    check_form,
     entry_of,
     kind_of,
     plain,
+    read_file,
     text_of,
+    write_file,
 )
 from offcut.search.trials import BEST, DEFAULT, Trial, Weighted, by_place, ranked, trials_of
 
@@ -66,8 +69,8 @@ CREATE TABLE IF NOT EXISTS origin (
 """What a digest stands for, once; a file of an earlier offcut has no such table, and gets one with the first that is kept."""
 _UNNAMED = "DELETE FROM origin WHERE digest NOT IN (SELECT program FROM record UNION SELECT machine FROM record)"
 _INDEX = "CREATE INDEX addressed ON record (program, machine, version)"
-_FIELDS = ", ".join(record_io.NAMES)
-_INSERT = f"INSERT INTO record ({_FIELDS}) VALUES ({', '.join('?' * len(record_io.NAMES))})"
+_FIELDS = ", ".join(FIELD_NAMES)
+_INSERT = f"INSERT INTO record ({_FIELDS}) VALUES ({', '.join('?' * len(FIELD_NAMES))})"
 
 
 @trim_tracebacks
@@ -208,11 +211,11 @@ class Records:
         JSON lines hold what their digests stand for, too. The file appears whole or not at all.
         """
         file = Path(path)
-        record_io.check_form(file, "export")
+        check_form(file, "export")
         with _said(file, "export"):
             half = file.with_name(f".{os.getpid()}-{file.name}")
             try:
-                count = record_io.write(self, half, self.origins)
+                count = write_file(self, half, self.origins)
                 half.replace(file)
             finally:
                 half.unlink(missing_ok=True)
@@ -225,7 +228,7 @@ class Records:
         """
         file = Path(path)
         with _said(file, "import"):
-            entries, origins = record_io.read(file)
+            entries, origins = read_file(file)
             rows = [_row(record) for record in entries]
         with self._open(writes=True) as connection:
             _keep_origins(connection, origins)
@@ -390,10 +393,10 @@ def _row(record: Record) -> tuple[Any, ...]:
         "sizes": json.dumps(dict(sorted(record.sizes.items()))),
         "created": float(record.created),
     }
-    return tuple(values[name] for name in record_io.NAMES)
+    return tuple(values[name] for name in FIELD_NAMES)
 
 
 def _record(row: tuple[Any, ...]) -> Record:
-    values = dict(zip(record_io.NAMES, row, strict=True))
+    values = dict(zip(FIELD_NAMES, row, strict=True))
     kept = {"outcome": Outcome(values["outcome"]), "source": Source(values["source"])}
     return Record(**{**values, "sizes": json.loads(values["sizes"]), **kept})

@@ -53,8 +53,7 @@ from offcut.schedule import (
     restaged,
     split_of,
 )
-from offcut.search.fusion_choices import Leaves, Tree
-from offcut.search.nest_space import Chosen, NestSpace
+from offcut.search.nest_space import Chosen, Leaves, NestSpace, Tree
 from offcut.search.variant_space import forms_of, plain_cuts, tile_forms
 
 Options = tuple[Step | None, ...]

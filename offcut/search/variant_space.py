@@ -353,7 +353,7 @@ class _Forms:
         same = [replace(first.cover, microkernel=kernel.name) for kernel in self.microkernels]
         matches = [found for cover in same if (found := self.matched(cover)) is not None]
         for found in matches or list(all_matches(self.lead, self.microkernels))[:1]:
-            cover = self.cover(found)
+            cover = KernelAxes.of(found)
             known = next((way for way in self.nest.ways if way.cover == cover), None)
             way = replace(first, cover=cover, splits=()) if known is None else known
             for pack, laid in self.operands(found):
@@ -382,11 +382,7 @@ class _Forms:
         """Return the microkernel laid over the nest's sum as `cover` says."""
         kernels = [kernel for kernel in self.microkernels if kernel.name == cover.microkernel]
         found = all_matches(self.lead, kernels)
-        return next((match for match in found if self.cover(match) == cover), None)
-
-    @staticmethod
-    def cover(found: Match) -> KernelAxes:
-        return KernelAxes(found.microkernel.name, found.rows, found.columns, found.depth)
+        return next((match for match in found if KernelAxes.of(match) == cover), None)
 
     def lay(self, found: Match) -> Staging | None:
         """Return how the constant lies that the columns of a match read."""
@@ -428,7 +424,7 @@ class _Forms:
                 made.append(column_cuts(axis, kernel, *given))
             else:
                 made.append(Cuts((own[axis],)))
-        return VariantForm(self.cover(found), pack, laid, tuple(made), self.orders(way))
+        return VariantForm(KernelAxes.of(found), pack, laid, tuple(made), self.orders(way))
 
     @staticmethod
     def orders(way: Way) -> tuple[Order, ...]:

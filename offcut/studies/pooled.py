@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from offcut.search.pool import Dealer, Device, Flights, Pool, connected
-from offcut.search.pool.dealer import Task
+from offcut.search.pool import Device, InFlightTasks, Pool, TaskDispatcher, connected
+from offcut.search.pool.tasks import Task
 from offcut.studies import remote
 from offcut.studies.environment import environment
 from offcut.studies.remote import Cells, Result, named_sample
@@ -19,7 +19,7 @@ AGAIN = "the same command goes on with what is measured"
 Tell = Callable[[Result], None]
 
 
-class PooledStudy(Dealer[Cells]):
+class PooledStudy(TaskDispatcher[Cells]):
     """Measures groups of a study's cells on the devices that there are; samples are labelled by their device."""
 
     op = "study"
@@ -27,9 +27,9 @@ class PooledStudy(Dealer[Cells]):
     most = 1
 
     def __init__(
-        self, study: SentStudy, groups: Sequence[Group], flights: Flights[tuple[Cells, ...]]
+        self, study: SentStudy, groups: Sequence[Group], tasks: InFlightTasks[tuple[Cells, ...]]
     ) -> None:
-        super().__init__(flights)
+        super().__init__(tasks)
         self._study = study
         self._group_of = {cell: group for group in groups for cell in group.cells}
 
@@ -38,7 +38,7 @@ class PooledStudy(Dealer[Cells]):
 
         Raises TargetError where no device is left.
         """
-        self.deal([tuple(group.cells) for group in self._group_of.values()], tell)
+        self.dispatch([tuple(group.cells) for group in self._group_of.values()], tell)
 
     def admission(self) -> Task:
         """Return the task that sends the study's files."""
@@ -73,6 +73,6 @@ def measure_pooled(study: SentStudy, groups: Sequence[Group], pool: Pool, tell: 
     Raises TargetError where no scheduler answers, or no device is left.
     """
     with connected(pool, "study") as client:
-        flights = Flights[tuple[Cells, ...]](client, pool, "study", AGAIN)
-        with flights, PooledStudy(study, groups, flights) as bench:
+        tasks = InFlightTasks[tuple[Cells, ...]](client, pool, "study", AGAIN)
+        with tasks, PooledStudy(study, groups, tasks) as bench:
             bench.measure(tell)

@@ -27,13 +27,12 @@ from offcut.search import Expected, Records
 from offcut.search.explorers import explorer_named
 from offcut.search.pool import LOCAL, Pool, pool_of
 from offcut.tuning.campaign import BATCH, Campaign, Progress
-from offcut.tuning.learning.cases import has_nests
+from offcut.tuning.learning.corrected import has_nests, price_named
 from offcut.tuning.measuring.candidate import measuring
-from offcut.tuning.pooling.pooled import ROUND, pooled
-from offcut.tuning.pricing.predicting import OwnSchedulePrice
-from offcut.tuning.pricing.prices import price_named
+from offcut.tuning.pooled_bench import ROUND, pooled
 from offcut.tuning.problem import DEFAULT, Limits, make_problem
 from offcut.tuning.progress import shown
+from offcut.tuning.schedule_prices import OwnSchedulePrice
 
 TRIALS = 64
 """Where neither trials nor seconds are asked for: eight rounds."""

@@ -523,6 +523,31 @@ def test_a_schedule_that_it_does_not_do_is_refused_by_its_line(name: str) -> Non
     assert str(refused.value) == expected
 
 
+def test_options_inside_of_loops_are_refused_by_the_line_that_makes_them() -> None:
+    triangle = oc.parse("""\
+program triangle
+size n in 0:257
+input A: float32[n, n]
+output B: float32[n, n]
+for i in 0:n
+  for j in 0:i + 1
+    B[i, j] = A[i, j]
+""")
+    mixed = oc.Schedule.parse("schedule triangle\nsplit B.j mix 8 as jo ji\norder B i jo ji")
+    with pytest.raises(oc.TargetError) as refused:
+        oc.compile(triangle, schedule=mixed, target="vta")
+    assert (
+        str(refused.value)
+        == """\
+compile: cannot issue instructions for a statement
+  at       line 2: split B.j mix 8 as jo ji
+  because  the host chooses before a stream begins, and the costs of these options are of an iteration
+  help     ladder
+  help     balance
+  help     even"""
+    )
+
+
 def test_the_schedule_that_these_are_made_of_is_taken_as_it_is() -> None:
     inputs, result = dense(20, 24)
     kernel = oc.compile(result, inputs=inputs, schedule=oc.Schedule.parse(SCHEDULE), target="vta")

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 import offcut as oc
 from offcut.costmodel.learned import columns, learned, library
 from offcut.errors import OffcutError, TargetError
-from offcut.tuning.learning import measured
-from offcut.tuning.learning.cases import CountedCases
+from offcut.tuning.learning import random_programs
+from offcut.tuning.learning.corrected import CountedCases
 from offcut.tuning.learning.learn import learn, target_of
-from offcut.tuning.learning.measured import sample
+from offcut.tuning.learning.random_programs import sample
 from offcut.tuning.problem import make_problem
 from tests.facade import Pair, Rows, app
 
@@ -239,7 +239,7 @@ def test_one_correction_is_of_one_target(tmp_path: Path) -> None:
 def test_a_target_that_takes_no_random_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measured, "KINDS", ("chain float32",))
+    monkeypatch.setattr(random_programs, "KINDS", ("chain float32",))
     with pytest.raises(OffcutError) as refused:
         sample(oc.target("vta"), oc.Records(tmp_path / "r.sqlite"), 1)
     assert str(refused.value).startswith(

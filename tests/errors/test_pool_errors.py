@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import offcut as oc
 from offcut.errors import OffcutError
 from offcut.search.pool import Pool, connected, pool_of
-from offcut.search.pool.worker import serve
+from offcut.search.pool.connection import serve
 from tests.facade import app
 from tests.workers import certificates_in
 

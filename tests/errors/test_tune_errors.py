@@ -11,7 +11,7 @@ import pytest
 
 import offcut as oc
 from offcut.errors import DescribeError, OffcutError
-from offcut.tuning.distribution import read_sizes
+from offcut.tuning.problem import read_sizes
 from tests.facade import Limits
 
 n, m = oc.dim("n", min=2, max=512, multiple_of=2), oc.dim("m", min=1, max=64)

@@ -21,7 +21,7 @@ from offcut.backends.accelerator.target import Accelerator
 from offcut.backends.target import DEFAULT, TargetPlan
 from offcut.core.sizes import Dim
 from offcut.costmodel import Formulas
-from offcut.costmodel.periodic import PeriodicFit
+from offcut.costmodel.periodic_fit import PeriodicFit
 from tests.agree import nearly
 from tests.backends.accelerator.machines import in_one_window, shipped
 from tests.conftest import slow

@@ -18,9 +18,8 @@ from offcut.backends.host.scratch import PAGE
 from offcut.errors import BusyError, OffcutError, TargetError
 from offcut.kernel import kernel_of
 from offcut.tuning.measuring.candidate import Bench, measured
-from offcut.tuning.measuring.interleaved import placed, rankable
-from offcut.tuning.measuring.operands import Operands
-from offcut.tuning.measuring.reference import expected, promoted
+from offcut.tuning.measuring.jobs import placed, rankable
+from offcut.tuning.measuring.reference import Operands, expected, promoted
 from tests.agree import nearly
 from tests.facade import Limits, Measured, Problem, Time, requested, stand_ins
 

@@ -23,9 +23,8 @@ from offcut.costmodel.learned import FEATURES, Settings, described, learned, lib
 from offcut.errors import DescribeError, OffcutError
 from offcut.search import Price, Refitted, Times, key_of
 from offcut.tuning.campaign import Campaign, Progress
-from offcut.tuning.learning.corrected import SCHEDULES, Corrected
+from offcut.tuning.learning.corrected import SCHEDULES, Corrected, price_named
 from offcut.tuning.learning.learn import training_set
-from offcut.tuning.pricing.prices import price_named
 from tests import planted_times as planted
 from tests.agree import nearly
 from tests.facade import (

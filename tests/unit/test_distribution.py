@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import offcut as oc
-from offcut.tuning.distribution import POINTS, distribution, read_sizes
+from offcut.tuning.problem import POINTS, distribution, read_sizes
 from tests.agree import nearly
 from tests.facade import requested
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from offcut import Outcome, Record, Schedule
-from offcut.tuning.measuring.interleaved import rankable
+from offcut.tuning.measuring.jobs import rankable
 from offcut.tuning.recorded_trials import DriftReference
 from tests.agree import nearly
 from tests.facade import Limits, Measured, Time

@@ -18,7 +18,7 @@ import pytest
 
 import offcut as oc
 from offcut.search.pool import Pool
-from offcut.search.pool.worker import _own_host
+from offcut.search.pool.connection import _own_host
 from tests.facade import Limits
 from tests.workers import certificates_in, listens_at, worker_process
 

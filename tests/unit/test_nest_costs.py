@@ -21,7 +21,7 @@ from offcut.costmodel.nests.tile_runs import Run, tiles_of
 from offcut.errors import PartitionError
 from offcut.partition import AxisCut
 from offcut.search import Price
-from offcut.tuning.pricing.predicting import price_of
+from offcut.tuning.schedule_prices import price_of
 from tests.agree import nearly
 from tests.facade import (
     STRATEGIES,

@@ -18,7 +18,7 @@ from offcut.costmodel import Formulas
 from offcut.costmodel.arrays import Formulas as Evaluated
 from offcut.partition.strategies.catalog import parse_strategy
 from offcut.schedule import ANY_LANES, ANY_THREADS
-from offcut.tuning.pricing.predicting import nest_prices, price_of
+from offcut.tuning.schedule_prices import nest_prices, price_of
 from tests import spaces
 from tests.agree import nearly
 from tests.facade import Problem, evaluate, proved_plan, requested, stand_ins, strategies

@@ -7,7 +7,7 @@ from math import log2
 
 import pytest
 
-from offcut.costmodel.periodic import PeriodicFit, fit_periodic
+from offcut.costmodel.periodic_fit import PeriodicFit, fit_periodic
 from offcut.ir import Size
 from tests.agree import nearly
 from tests.facade import evaluate

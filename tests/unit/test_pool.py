@@ -18,8 +18,8 @@ import offcut as oc
 from offcut import Outcome, Schedule
 from offcut.errors import OffcutError, TargetError
 from offcut.search.pool import Pool
-from offcut.search.pool.worker import serve
-from offcut.tuning.pooling.pooled import pooled
+from offcut.search.pool.connection import serve
+from offcut.tuning.pooled_bench import pooled
 from tests.facade import Limits, Measured, Problem, Seen, Space, app, requested, stand_ins
 from tests.spaces import space_of
 from tests.workers import worker_process

@@ -11,9 +11,9 @@ import pytest
 
 from offcut import Outcome, Schedule
 from offcut.errors import BusyError, InternalError, OffcutError, TargetError
-from offcut.search.pool import Device, Landed, Pool
-from offcut.tuning.pooling import remote
-from offcut.tuning.pooling.pooled import REQUEUES, Parcel, PooledBench
+from offcut.search.pool import Device, Pool, TaskResult
+from offcut.tuning import pooled_bench
+from offcut.tuning.pooled_bench import REQUEUES, Parcel, PooledBench
 from offcut.tuning.problem import DEFAULT
 from tests import spaces
 from tests.facade import Measured, Problem
@@ -33,7 +33,7 @@ class There:
         return tuple(Device(name, name) for name in self.names)
 
 
-Fate = Callable[[Device, Parcel], Landed[Parcel]]
+Fate = Callable[[Device, Parcel], TaskResult[Parcel]]
 
 
 @dataclass
@@ -60,16 +60,16 @@ class Fake:
 
     def send(self, device: Device, label: Parcel, task: Any, *given: Any) -> None:
         self.flying[device] = task, label
-        if task is remote.measure:
+        if task is pooled_bench.measure_parcel:
             assert given[1] == tuple(map(str, label))
             self.dealt.append((device.name, label))
 
-    def landed(self) -> list[Landed[Parcel]]:
+    def results(self) -> list[TaskResult[Parcel]]:
         found = []
         for device, (task, label) in self.flying.items():
-            asked = task is remote.admit
+            asked = task is pooled_bench.admit_problem
             found.append(
-                Landed(device, label, self.admit(device)) if asked else self.fate(device, label)
+                TaskResult(device, label, self.admit(device)) if asked else self.fate(device, label)
             )
         self.flying.clear()
         return found
@@ -90,19 +90,19 @@ def schedules() -> list[Schedule]:
     return [*space.enumerate(16)]
 
 
-def fine(device: Device, parcel: Parcel) -> Landed[Parcel]:
-    return Landed(device, parcel, tuple(Measured(one, Outcome.OK) for one in parcel))
+def fine(device: Device, parcel: Parcel) -> TaskResult[Parcel]:
+    return TaskResult(device, parcel, tuple(Measured(one, Outcome.OK) for one in parcel))
 
 
-def lost(device: Device, parcel: Parcel) -> Landed[Parcel]:
-    return Landed(device, parcel, lost="it went")
+def lost(device: Device, parcel: Parcel) -> TaskResult[Parcel]:
+    return TaskResult(device, parcel, lost="it went")
 
 
 def outcomes(
-    problem: Problem, flights: Fake, schedules: Sequence[Schedule], together: bool = False
+    problem: Problem, tasks: Fake, schedules: Sequence[Schedule], together: bool = False
 ) -> dict[Schedule, Measured]:
     told: list[Measured] = []
-    with PooledBench(problem, DEFAULT, flights) as bench:  # type: ignore[arg-type]
+    with PooledBench(problem, DEFAULT, tasks) as bench:  # type: ignore[arg-type]
         (bench.together if together else bench.measured)(schedules, told.append)
     assert Counter(one.schedule for one in told) == Counter(schedules), "each is told once"
     return {one.schedule: one for one in told}
@@ -114,32 +114,32 @@ def outcomes(
 def test_each_device_is_given_its_share_and_at_most_a_batch(
     problem: Problem, schedules: list[Schedule], devices: int, shares: list[int]
 ) -> None:
-    flights = Fake(There([f"d{k}" for k in range(devices)]), fine)
-    outcomes(problem, flights, schedules)
+    tasks = Fake(There([f"d{k}" for k in range(devices)]), fine)
+    outcomes(problem, tasks, schedules)
 
-    assert [len(parcel) for _, parcel in flights.dealt] == shares
-    assert [one for _, parcel in flights.dealt for one in parcel] == schedules
-    assert flights.told == [(f"d{k}", remote.dismiss) for k in range(devices)]
+    assert [len(parcel) for _, parcel in tasks.dealt] == shares
+    assert [one for _, parcel in tasks.dealt for one in parcel] == schedules
+    assert tasks.told == [(f"d{k}", pooled_bench.dismiss_campaign) for k in range(devices)]
 
 
 def test_the_last_run_stays_together(problem: Problem, schedules: list[Schedule]) -> None:
-    flights = Fake(There(["a", "b"]), fine)
-    outcomes(problem, flights, schedules[:5], together=True)
+    tasks = Fake(There(["a", "b"]), fine)
+    outcomes(problem, tasks, schedules[:5], together=True)
 
-    assert flights.dealt == [("a", tuple(schedules[:5]))]
+    assert tasks.dealt == [("a", tuple(schedules[:5]))]
 
 
 def test_what_a_device_had_when_it_went_is_measured_alone(
     problem: Problem, schedules: list[Schedule]
 ) -> None:
-    def goes_once(device: Device, parcel: Parcel) -> Landed[Parcel]:
-        return lost(device, parcel) if len(flights.dealt) == 1 else fine(device, parcel)
+    def goes_once(device: Device, parcel: Parcel) -> TaskResult[Parcel]:
+        return lost(device, parcel) if len(tasks.dealt) == 1 else fine(device, parcel)
 
-    flights = Fake(There(["a"]), goes_once)
-    found = outcomes(problem, flights, schedules[:10])
+    tasks = Fake(There(["a"]), goes_once)
+    found = outcomes(problem, tasks, schedules[:10])
 
     assert {one.outcome for one in found.values()} == {Outcome.OK}
-    assert [len(parcel) for _, parcel in flights.dealt] == [8, 2, *[1] * 8]
+    assert [len(parcel) for _, parcel in tasks.dealt] == [8, 2, *[1] * 8]
 
 
 def test_who_ends_every_worker_has_crashed_and_takes_no_other_along(
@@ -147,28 +147,28 @@ def test_who_ends_every_worker_has_crashed_and_takes_no_other_along(
 ) -> None:
     killer = schedules[2]
 
-    def kills(device: Device, parcel: Parcel) -> Landed[Parcel]:
+    def kills(device: Device, parcel: Parcel) -> TaskResult[Parcel]:
         return lost(device, parcel) if killer in parcel else fine(device, parcel)
 
-    flights = Fake(There(["a"]), kills)
-    found = outcomes(problem, flights, schedules[:8])
+    tasks = Fake(There(["a"]), kills)
+    found = outcomes(problem, tasks, schedules[:8])
 
     assert found[killer].outcome is Outcome.CRASHED
     assert found[killer].because == "4 workers went or hung with it; a: it went"
     assert {one.outcome for s, one in found.items() if s != killer} == {Outcome.OK}
-    assert sum(killer in parcel for _, parcel in flights.dealt) == REQUEUES + 1
+    assert sum(killer in parcel for _, parcel in tasks.dealt) == REQUEUES + 1
 
 
 def test_a_device_that_is_too_loaded_is_left_and_others_go_on(
     problem: Problem, schedules: list[Schedule]
 ) -> None:
-    def busy(device: Device, parcel: Parcel) -> Landed[Parcel]:
-        return Landed(device, parcel, BUSY) if device.name == "a" else fine(device, parcel)
+    def busy(device: Device, parcel: Parcel) -> TaskResult[Parcel]:
+        return TaskResult(device, parcel, BUSY) if device.name == "a" else fine(device, parcel)
 
-    flights = Fake(There(["a", "b"]), busy)
-    found = outcomes(problem, flights, schedules)
+    tasks = Fake(There(["a", "b"]), busy)
+    found = outcomes(problem, tasks, schedules)
     assert {one.outcome for one in found.values()} == {Outcome.OK}
-    assert [name for name, _ in flights.dealt].count("a") == 1
+    assert [name for name, _ in tasks.dealt].count("a") == 1
 
     alone = Fake(There(["a"]), busy)
     with pytest.raises(TargetError) as refused:
@@ -186,26 +186,26 @@ tune: cannot measure at tcp://scheduler:8786
 def test_a_device_that_forgot_the_campaign_is_asked_again(
     problem: Problem, schedules: list[Schedule]
 ) -> None:
-    def forgets(device: Device, parcel: Parcel) -> Landed[Parcel]:
-        return Landed(device, parcel, None) if len(flights.dealt) == 1 else fine(device, parcel)
+    def forgets(device: Device, parcel: Parcel) -> TaskResult[Parcel]:
+        return TaskResult(device, parcel, None) if len(tasks.dealt) == 1 else fine(device, parcel)
 
-    flights = Fake(There(["a"]), forgets)
-    outcomes(problem, flights, schedules[:8])
+    tasks = Fake(There(["a"]), forgets)
+    outcomes(problem, tasks, schedules[:8])
 
-    assert flights.dealt == [("a", tuple(schedules[:8]))] * 2
+    assert tasks.dealt == [("a", tuple(schedules[:8]))] * 2
 
 
 def test_a_device_that_refuses_the_campaign_has_its_reason_said(
     problem: Problem, schedules: list[Schedule]
 ) -> None:
     refuses = {"a": "offcut is 0 there, and 1 here", "b": ""}
-    flights = Fake(There(["a", "b"]), fine, lambda device: refuses[device.name])
-    outcomes(problem, flights, schedules)
-    assert {name for name, _ in flights.dealt} == {"b"}
+    tasks = Fake(There(["a", "b"]), fine, lambda device: refuses[device.name])
+    outcomes(problem, tasks, schedules)
+    assert {name for name, _ in tasks.dealt} == {"b"}
 
-    flights = Fake(There(["a"], others=2), fine, lambda device: refuses[device.name])
+    tasks = Fake(There(["a"], others=2), fine, lambda device: refuses[device.name])
     with pytest.raises(TargetError) as refused:
-        outcomes(problem, flights, schedules)
+        outcomes(problem, tasks, schedules)
     assert (
         str(refused.value)
         == """\
@@ -220,9 +220,11 @@ def test_a_worker_that_lacks_offcut_has_it_said(
     problem: Problem, schedules: list[Schedule]
 ) -> None:
     class Lacking(Fake):
-        def landed(self) -> list[Landed[Parcel]]:
+        def results(self) -> list[TaskResult[Parcel]]:
             why = ModuleNotFoundError("No module named 'offcut'")
-            found: list[Landed[Parcel]] = [Landed(one, (), raised=why) for one in self.flying]
+            found: list[TaskResult[Parcel]] = [
+                TaskResult(one, (), raised=why) for one in self.flying
+            ]
             self.flying.clear()
             return found
 
@@ -236,15 +238,17 @@ def test_a_worker_that_lacks_offcut_has_it_said(
 def test_a_device_that_raises_while_it_measures_is_put_aside_and_loses_nothing(
     problem: Problem, schedules: list[Schedule]
 ) -> None:
-    def a_raises(device: Device, parcel: Parcel) -> Landed[Parcel]:
+    def a_raises(device: Device, parcel: Parcel) -> TaskResult[Parcel]:
         full = OSError("No space left on device")
-        return Landed(device, parcel, raised=full) if device.name == "a" else fine(device, parcel)
+        return (
+            TaskResult(device, parcel, raised=full) if device.name == "a" else fine(device, parcel)
+        )
 
-    flights = Fake(There(["a", "b"]), a_raises)
-    found = outcomes(problem, flights, schedules)
+    tasks = Fake(There(["a", "b"]), a_raises)
+    found = outcomes(problem, tasks, schedules)
 
     assert {one.outcome for one in found.values()} == {Outcome.OK}
-    assert [name for name, _ in flights.dealt].count("a") == 1
+    assert [name for name, _ in tasks.dealt].count("a") == 1
     with pytest.raises(TargetError) as refused:
         outcomes(problem, Fake(There(["a"]), a_raises), schedules)
     assert refused.value.because == "no device is left (a: OSError: No space left on device)"
@@ -257,8 +261,8 @@ def test_what_ends_a_campaign_here_ends_it_there(
     bug = InternalError("a tile of no height")
     for fate in ({"value": unclear}, {"raised": bug}):
 
-        def ends(device: Device, parcel: Parcel, fate: Any = fate) -> Landed[Parcel]:
-            return Landed(device, parcel, **fate)
+        def ends(device: Device, parcel: Parcel, fate: Any = fate) -> TaskResult[Parcel]:
+            return TaskResult(device, parcel, **fate)
 
         with pytest.raises((OffcutError, InternalError)) as ended:
             outcomes(problem, Fake(There(["a"]), ends), schedules)

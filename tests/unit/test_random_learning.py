@@ -15,12 +15,10 @@ from typer.testing import CliRunner
 import offcut as oc
 from offcut.costmodel.learned import Counted, Settings, described, learned
 from offcut.search import Source, key_of
-from offcut.search.trials import BEST, DEFAULT
-from offcut.search.verdict_lookup import recorded_verdict
-from offcut.tuning.learning import measured, programs
+from offcut.search.trials import BEST, DEFAULT, recorded_verdict
+from offcut.tuning.learning import random_programs
 from offcut.tuning.learning.heldout import HeldOut, useless_of
-from offcut.tuning.learning.measured import sample
-from offcut.tuning.learning.programs import KINDS, drawn
+from offcut.tuning.learning.random_programs import KINDS, drawn, sample
 from tests.agree import nearly
 from tests.facade import Rows, app, requested
 
@@ -41,8 +39,8 @@ def test_a_program_is_the_same_for_a_seed_and_another_for_another(kind: str) -> 
 def test_what_a_simulator_says_is_recorded_as_that_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measured, "KINDS", ("chain float32", "chain int8"))
-    monkeypatch.setattr(programs, "LARGEST", 2)
+    monkeypatch.setattr(random_programs, "KINDS", ("chain float32", "chain int8"))
+    monkeypatch.setattr(random_programs, "LARGEST", 2)
     kept, told = oc.Records(tmp_path / "r.sqlite"), list[str]()
     done = sample(
         oc.target("vta"), kept, 1, schedules=2, tell=lambda number, kind: told.append(kind)
@@ -119,7 +117,7 @@ def test_the_target_says_what_its_schedules_cost() -> None:
     x = oc.placeholder((n, 32), "int8", name="X")
     y = oc.compute((n, 32), lambda i, j: oc.maximum(x[i, j], 0), name="Y")
     target = oc.target("gemmini")
-    from offcut.tuning.learning.cases import CountedCases
+    from offcut.tuning.learning.corrected import CountedCases
     from offcut.tuning.problem import make_problem
 
     problem = make_problem("learn", y, [x], (), {"n": [3, 40]}, target, target.options("learn"))

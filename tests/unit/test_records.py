@@ -21,8 +21,7 @@ import offcut as oc
 from offcut import Outcome, Record, Records
 from offcut.errors import OffcutError
 from offcut.search import place_of
-from offcut.search.trials import BEST, DEFAULT
-from offcut.search.verdict_lookup import recorded_verdict
+from offcut.search.trials import BEST, DEFAULT, recorded_verdict
 from tests.facade import load_machine
 
 OK = Record("p", "schedule C", "m", "1", {"n": 7}, Outcome.OK, 2e-6, 0.1, created=1.5)

@@ -15,8 +15,8 @@ import offcut as oc
 from offcut import Outcome
 from offcut.core.interpret.interpreter import StepLimitError, run
 from offcut.ir import Kind
-from offcut.tuning.measuring import checking, reference
-from offcut.tuning.measuring.operands import Draw, drawn, with_constants
+from offcut.tuning.measuring import jobs, reference
+from offcut.tuning.measuring.reference import Draw, drawn, with_constants
 from tests.agree import agree, exact_matmul
 from tests.facade import Problem, requested
 
@@ -102,11 +102,11 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
 }
 
 
-def judged(asked: Problem, folder: Path) -> checking.Verdict:
+def judged(asked: Problem, folder: Path) -> jobs.Verdict:
     """What is found of the default policy's kernel."""
     draw = reference.prepared((asked, folder), lambda done: None)
     assert isinstance(draw, Draw)
-    return checking.checked((asked, None, folder, draw), lambda at: None)
+    return jobs.checked((asked, None, folder, draw), lambda at: None)
 
 
 @pytest.mark.every(8)
@@ -120,14 +120,14 @@ def test_a_right_kernel_is_right(name: str, tmp_path: Path) -> None:
 def test_a_result_of_which_an_element_is_off_is_wrong(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, plain = problem(PROGRAMS[name]()), checking.results_of
+    asked, plain = problem(PROGRAMS[name]()), jobs.results_of
 
     def off(kernel: Any, called: Any, out: tuple[Array, ...]) -> None:
         plain(kernel, called, out)
         first = out[0].flat[0]
         out[0].flat[0] = first + 2 if out[0].dtype.kind in "iu" else first * 1.1 + 0.01
 
-    monkeypatch.setattr(checking, "results_of", off)
+    monkeypatch.setattr(jobs, "results_of", off)
     outcome, because, at = judged(asked, tmp_path)
 
     assert (outcome, at) == (Outcome.WRONG, {"n": 5})

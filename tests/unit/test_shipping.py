@@ -13,11 +13,10 @@ import offcut as oc
 from bench.programs import Judged, programs
 from bench.shipping import ship
 from offcut import Outcome, Record, Records
-from offcut.search import verdict_lookup
+from offcut.search import trials
 from offcut.search.record import record_of
-from offcut.search.trials import BEST, DEFAULT, has_same_planner
-from offcut.search.verdict_lookup import shipped_verdict
-from offcut.tuning.distribution import distribution
+from offcut.search.trials import BEST, DEFAULT, has_same_planner, shipped_verdict
+from offcut.tuning.problem import distribution
 from tests.facade import requested, stand_ins
 
 CPU = oc.target("cpu", machine="cascade-lake")
@@ -48,7 +47,7 @@ def verdict(program: str, gain: float, created: float = 1e9, machine: str = "") 
 
 @pytest.fixture
 def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Records:
-    monkeypatch.setattr(verdict_lookup, "SHIPPED", tmp_path / "shipped")
+    monkeypatch.setattr(trials, "SHIPPED", tmp_path / "shipped")
     return Records(tmp_path / "records.sqlite")
 
 
@@ -93,7 +92,7 @@ def test_another_folder_leaves_the_package_as_it_is(records: Records, tmp_path: 
 
 
 def test_every_line_that_is_shipped_is_of_a_verdict_of_this_version() -> None:
-    for file in verdict_lookup.SHIPPED.glob("*.jsonl"):
+    for file in trials.SHIPPED.glob("*.jsonl"):
         for line in file.read_text(encoding="utf-8").splitlines():
             record = record_of(json.loads(line))
             assert record.explorer in (BEST, DEFAULT)

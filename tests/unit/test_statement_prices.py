@@ -9,7 +9,7 @@ from offcut import Schedule
 from offcut.costmodel import Inside, Machine, StatementPrices
 from offcut.ir import Expr, For, Store
 from offcut.ir import walk as statements
-from offcut.tuning.pricing.predicting import price_of
+from offcut.tuning.schedule_prices import price_of
 from tests.agree import nearly
 from tests.facade import Problem, load_machine, processor, requested
 from tests.spaces import space_of

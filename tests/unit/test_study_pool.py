@@ -17,7 +17,7 @@ import pytest
 
 import offcut as oc
 from offcut.errors import OffcutError, TargetError
-from offcut.search.pool import Device, Landed, Pool
+from offcut.search.pool import Device, Pool, TaskResult
 from offcut.studies import remote
 from offcut.studies.definition import read_definition
 from offcut.studies.pooled import PooledStudy
@@ -125,39 +125,39 @@ class FakeFlights:
     def send(self, device: Device, label: Any, task: Any, *given: Any) -> None:
         self.flying[device] = task, label
 
-    def landed(self) -> list[Landed[Any]]:
+    def results(self) -> list[TaskResult[Any]]:
         found = [self.fate(device, task, label) for device, (task, label) in self.flying.items()]
         self.flying.clear()
         return found
 
-    def fate(self, device: Device, task: Any, label: Any) -> Landed[Any]:
+    def fate(self, device: Device, task: Any, label: Any) -> TaskResult[Any]:
         if task is remote.admit:
-            return Landed(device, label, "")
+            return TaskResult(device, label, "")
         (cells,) = label
         for cell in cells:
             if self.lost.get(cell, 0):
                 self.lost[cell] -= 1
-                return Landed(device, label, lost="it went")
+                return TaskResult(device, label, lost="it went")
         made = tuple(Sample(cell, "dense", {}, "auto", (1.0,), 1) for cell in cells)
-        return Landed(device, label, (Result(made, {"cpu": device.name}),))
+        return TaskResult(device, label, (Result(made, {"cpu": device.name}),))
 
     def tell(self, device: Device, task: Any, *given: Any) -> None:
         self.ends.append((device.name, task))
 
 
-def dealt(file: Path, flights: FakeFlights) -> list[Result]:
+def dealt(file: Path, tasks: FakeFlights) -> list[Result]:
     """Return what is told of all groups of a study."""
     study, definition = packed(file), read_definition(file)
     told: list[Result] = []
-    with PooledStudy(study, groups_of(definition, study.cells), flights) as bench:  # type: ignore[arg-type]
+    with PooledStudy(study, groups_of(definition, study.cells), tasks) as bench:  # type: ignore[arg-type]
         bench.measure(told.append)
     assert sorted(s.cell for one in told for s in one.samples) == sorted(study.cells)
     return told
 
 
 def test_each_group_goes_to_one_device_and_its_samples_say_which(file: Path) -> None:
-    flights = FakeFlights(FakeDevices(["a", "b"]))
-    told = dealt(file, flights)
+    tasks = FakeFlights(FakeDevices(["a", "b"]))
+    told = dealt(file, tasks)
 
     assert len(told) == 3, "a group for each length"
     assert [[sample.device for sample in one.samples] for one in told] == [
@@ -166,7 +166,7 @@ def test_each_group_goes_to_one_device_and_its_samples_say_which(file: Path) -> 
         ["a", "a"],
     ]
     assert [one.environment["cpu"] for one in told] == ["a", "b", "a"]
-    assert flights.ends == [("a", remote.dismiss), ("b", remote.dismiss)]
+    assert tasks.ends == [("a", remote.dismiss), ("b", remote.dismiss)]
 
 
 def test_a_group_whose_device_goes_is_measured_again_and_one_that_ends_all_fails(

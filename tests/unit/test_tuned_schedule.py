@@ -17,9 +17,8 @@ import offcut as oc
 from offcut import Outcome, Record, Records
 from offcut.backends.tuned_schedule import find_tuned_schedule
 from offcut.errors import InternalError, PartitionError
-from offcut.search import verdict_lookup
-from offcut.search.trials import BEST, DEFAULT
-from offcut.search.verdict_lookup import machine_kind
+from offcut.search import trials
+from offcut.search.trials import BEST, DEFAULT, machine_kind
 from tests.facade import requested
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +61,7 @@ def verdict(
 def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Records:
     """The default file, empty; nothing is shipped."""
     monkeypatch.setenv("OFFCUT_RECORDS", str(tmp_path / "records.sqlite"))
-    monkeypatch.setattr(verdict_lookup, "SHIPPED", tmp_path / "shipped")
+    monkeypatch.setattr(trials, "SHIPPED", tmp_path / "shipped")
     (tmp_path / "shipped").mkdir()
     return Records()
 
@@ -310,8 +309,8 @@ def test_a_look_up_writes_nothing(records: Records) -> None:
 
 def shipped(kept: list[Record], threads: int = 1) -> Path:
     place = CPU.machine_kind(CPU.options("compile", threads=threads))
-    file = verdict_lookup.SHIPPED / f"this-{place}.jsonl"
-    source = Records(verdict_lookup.SHIPPED / "made.sqlite")
+    file = trials.SHIPPED / f"this-{place}.jsonl"
+    source = Records(trials.SHIPPED / "made.sqlite")
     source.add(kept)
     source.export(file)
     return file

@@ -27,8 +27,8 @@ from offcut.errors import DescribeError, TargetError
 from offcut.search import key_of
 from offcut.tuning.alternatives import composed, lines
 from offcut.tuning.campaign import LAST_RUN, Campaign, Progress
-from offcut.tuning.pricing.predicting import price_of
 from offcut.tuning.progress import EVERY, Lines, line, shown
+from offcut.tuning.schedule_prices import price_of
 from tests import spaces
 from tests.agree import agree, exact_matmul, nearly
 from tests.facade import (

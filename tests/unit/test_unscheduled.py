@@ -11,8 +11,8 @@ import pytest
 import offcut as oc
 from offcut import Program, Schedule
 from offcut.costmodel.nests import standing
-from offcut.tuning.pricing.predicting import loop_prices, seconds_of_loops
 from offcut.tuning.problem import make_problem
+from offcut.tuning.schedule_prices import loop_prices, seconds_of_loops
 from tests.facade import Problem
 
 STENCIL = """\

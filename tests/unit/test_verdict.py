@@ -20,7 +20,7 @@ from offcut.search.trials import (
     verdicts_of,
 )
 from offcut.tuning.campaign import Campaign
-from offcut.tuning.pricing.predicting import price_of
+from offcut.tuning.schedule_prices import price_of
 from tests import spaces
 from tests.agree import nearly
 from tests.facade import Expected, Measured, Problem, Time, explorer_named

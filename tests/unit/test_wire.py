@@ -11,7 +11,7 @@ import pytest
 import offcut as oc
 from offcut import Target
 from offcut.errors import OffcutError
-from offcut.tuning.pooling import remote
+from offcut.tuning import pooled_bench
 from tests import spaces
 from tests.facade import Cpu, Limits, Problem, proved_plan, requested, stand_ins
 
@@ -26,7 +26,7 @@ def problem(name: str) -> Problem:
 @pytest.mark.parametrize("name", spaces.PROGRAMS)
 def test_a_problem_comes_back_as_it_was(name: str) -> None:
     asked = problem(name)
-    found = remote.received(remote.sent(asked, LIMITS))
+    found = pooled_bench.deserialize(pooled_bench.serialize(asked, LIMITS))
 
     assert not isinstance(found, str)
     there, limits = found
@@ -47,13 +47,15 @@ def test_constants_of_which_only_the_name_is_known_weigh_nothing() -> None:
     request = requested(result, [a, big], stand_ins(["W"], result, [a, big], "tune"), "tune")
     asked = Problem(request, target.options("tune"), target, SIZES)
 
-    assert len(remote.sent(asked, LIMITS).rest) < 100_000
+    assert len(pooled_bench.serialize(asked, LIMITS).rest) < 100_000
 
 
 def test_another_version_is_refused_before_anything_is_loaded() -> None:
-    sent = replace(remote.sent(problem("loops"), LIMITS), version="0.0.1", rest=b"never read")
+    sent = replace(
+        pooled_bench.serialize(problem("loops"), LIMITS), version="0.0.1", rest=b"never read"
+    )
 
-    assert remote.received(sent) == f"offcut is {oc.__version__} there, and 0.0.1 here"
+    assert pooled_bench.deserialize(sent) == f"offcut is {oc.__version__} there, and 0.0.1 here"
 
 
 def test_another_machine_is_refused_by_what_differs() -> None:
@@ -65,7 +67,7 @@ def test_another_machine_is_refused_by_what_differs() -> None:
     target.__dict__["_found"] = replace(target.host(), isa=isa)
     asked = Problem(request, target.options("tune", threads=1), target, SIZES)
 
-    assert remote.received(remote.sent(asked, LIMITS)) == (
+    assert pooled_bench.deserialize(pooled_bench.serialize(asked, LIMITS)) == (
         f"it is another machine: core.count is {own.core.count} there, and 999 here"
     )
 
@@ -87,11 +89,11 @@ def test_a_target_of_a_module_that_is_not_there_is_refused(
         import planted_mine
 
         request, options, _ = spaces.problem("loops")
-        sent = remote.sent(Problem(request, options, planted_mine.Mine(), SIZES), LIMITS)
-        assert not isinstance(remote.received(sent), str)
+        sent = pooled_bench.serialize(Problem(request, options, planted_mine.Mine(), SIZES), LIMITS)
+        assert not isinstance(pooled_bench.deserialize(sent), str)
     del sys.modules["planted_mine"]
 
-    assert remote.received(sent) == (
+    assert pooled_bench.deserialize(sent) == (
         "what is sent cannot be loaded there: ModuleNotFoundError: No module named 'planted_mine'"
     )
 
@@ -105,7 +107,7 @@ def test_a_target_of_no_module_is_refused_here() -> None:
 
     request, options, _ = spaces.problem("loops")
     with pytest.raises(OffcutError) as refused:
-        remote.sent(Problem(request, options, Local(), SIZES), LIMITS)
+        pooled_bench.serialize(Problem(request, options, Local(), SIZES), LIMITS)
 
     text = str(refused.value)
     assert text.startswith("tune: cannot send scan to a pool\n  because  ")

@@ -129,7 +129,8 @@ class TypeInference(Tokens):
         first = next((value for value in values if value.dtype != OPEN), None)
         if first is None:
             return tuple(value.expr for value in values), OPEN
-        dtype, help = first.dtype, tuple[str, ...]()
+        dtype = first.dtype
+        help: tuple[str, ...] = ()
         if dtype not in FLOATS and any(v.dtype == OPEN and has_point(v.expr) for v in values):
             from offcut.core.text.printer import format_expr  # which loads this module
 

@@ -147,22 +147,13 @@ class Cost:
 
     def to_dict(self) -> dict[str, object]:
         """The same as plain data."""
+        names = "kernel machine flop cycles call seconds correction instructions bytes energy code_bytes compile_seconds bound_by"
+        sizes, occupancy = dict(self.sizes), dict(self.occupancy)
+        values = {name: getattr(self, name) for name in names.split()}
         return {
-            "kernel": self.kernel,
-            "machine": self.machine,
-            "sizes": dict(self.sizes),
-            "flop": self.flop,
-            "cycles": self.cycles,
-            "call": self.call,
-            "seconds": self.seconds,
-            "correction": self.correction,
-            "instructions": self.instructions,
-            "bytes": self.bytes,
-            "energy": self.energy,
-            "occupancy": dict(self.occupancy),
-            "code_bytes": self.code_bytes,
-            "compile_seconds": self.compile_seconds,
-            "bound_by": self.bound_by,
+            **values,
+            "sizes": sizes,
+            "occupancy": occupancy,
             "exactness": asdict(self.exactness),
         }
 

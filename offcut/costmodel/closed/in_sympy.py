@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import count, product
+from operator import add, mul, sub, truediv
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from offcut.core.expr import (
@@ -275,25 +276,14 @@ def _function(kind: str) -> Any:
 def _binary(op: str, a: Any, b: Any, dtype: str) -> Any:
     import sympy
 
-    match op:
-        case "+":
-            return a + b
-        case "-":
-            return a - b
-        case "*":
-            return a * b
-        case "//":
-            return a / b if _is_whole(a, b) else sympy.floor(a / b)
-        case "/":
-            return a / b
-        case "%":
-            return sympy.Mod(a, b)
-        case "min":
-            return sympy.Min(a, b, evaluate=False)
-        case "max":
-            return sympy.Max(a, b, evaluate=False)
-        case _:
-            raise InternalError(f"no formula for {op} of {dtype}")
+    if op == "//":
+        return a / b if _is_whole(a, b) else sympy.floor(a / b)
+    if op in ("min", "max"):
+        return (sympy.Min if op == "min" else sympy.Max)(a, b, evaluate=False)
+    made = {"+": add, "-": sub, "*": mul, "/": truediv, "%": sympy.Mod}.get(op)
+    if made is None:
+        raise InternalError(f"no formula for {op} of {dtype}")
+    return made(a, b)
 
 
 def _is_whole(a: Any, b: Any) -> bool:

@@ -21,32 +21,22 @@ innermost axis first, unless a cover says it: then loops whose bounds move with 
 counted from there (``for k in i:i + 4`` runs r = k - i, a unimodular change of axes), too.
 """
 
-from offcut.partition.judge.coverage import MAIN, Coverage, Covered, Parts, Surroundings
-from offcut.partition.judge.covers import first_cover, match_cover, uncovered_notes, with_covers
-from offcut.partition.judge.judge import cover, is_run
-from offcut.partition.judge.match import Match, all_matches, matches
-from offcut.partition.judge.places import is_multiple
-from offcut.partition.judge.question import BEFORE_STAGING, Question, Refusal
-from offcut.partition.judge.terms import pairings
-
-__all__ = [
-    "BEFORE_STAGING",
-    "MAIN",
-    "Coverage",
-    "Covered",
-    "Match",
-    "Parts",
-    "Question",
-    "Refusal",
-    "Surroundings",
-    "all_matches",
-    "cover",
-    "first_cover",
-    "is_multiple",
-    "is_run",
-    "match_cover",
-    "matches",
-    "pairings",
-    "uncovered_notes",
-    "with_covers",
-]
+from offcut.partition.judge.coverage import MAIN as MAIN
+from offcut.partition.judge.coverage import Coverage as Coverage
+from offcut.partition.judge.coverage import Covered as Covered
+from offcut.partition.judge.coverage import Parts as Parts
+from offcut.partition.judge.coverage import Surroundings as Surroundings
+from offcut.partition.judge.covers import first_cover as first_cover
+from offcut.partition.judge.covers import match_cover as match_cover
+from offcut.partition.judge.covers import uncovered_notes as uncovered_notes
+from offcut.partition.judge.covers import with_covers as with_covers
+from offcut.partition.judge.judge import cover as cover
+from offcut.partition.judge.judge import is_run as is_run
+from offcut.partition.judge.match import Match as Match
+from offcut.partition.judge.match import all_matches as all_matches
+from offcut.partition.judge.match import matches as matches
+from offcut.partition.judge.places import is_multiple as is_multiple
+from offcut.partition.judge.question import BEFORE_STAGING as BEFORE_STAGING
+from offcut.partition.judge.question import Question as Question
+from offcut.partition.judge.question import Refusal as Refusal
+from offcut.partition.judge.terms import pairings as pairings

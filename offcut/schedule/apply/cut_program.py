@@ -36,7 +36,6 @@ from offcut.partition import (
     users_of,
 )
 from offcut.partition.cutting import Carried, Cutting, PiecesCost
-from offcut.partition.legality import not_equal
 from offcut.partition.separate import COPIES
 from offcut.polyhedral import (
     Facts,
@@ -49,7 +48,7 @@ from offcut.polyhedral import (
     check_promises,
     dependences,
 )
-from offcut.proof import Certificate, Theorem, check_equal
+from offcut.proof import UNDECIDED, Certificate, Theorem, check_equal
 from offcut.schedule.apply.loop_cutter import LoopCutter
 from offcut.schedule.apply.staged_form import Nests
 
@@ -145,7 +144,7 @@ def cut_program(
         again = any(tile.form is Form.SHIFT for tile in tiles)
         others = any(cut.strategy != CUT for cut in wanted.values())
         apart = separated.program.body != source.body
-        raise not_equal(refused, list(wanted), again, apart, others) from None
+        raise _not_equal(refused, list(wanted), again, apart, others) from None
     return Partition(
         source=source,
         pieces=pieces_of(space, source, emitted, made, users),
@@ -261,3 +260,36 @@ def _carried_in(stmt: Stmt, nests: Sequence[tuple[set[str], Carried]]) -> Carrie
         if all(name in c.reductions or name not in c.sequential for c in mine)
     }
     return Carried(sequential, alone)
+
+
+LESS_TO_COMPARE = "copies=1 leaves every condition where it is: less to compare"
+"""What a refusal offers where the program is not seen through once its conditions have left the loops."""
+
+
+def _not_equal(
+    refused: PartitionError, wanted: Sequence[str], again: bool, separated: bool, others: bool
+) -> PartitionError:
+    """Return the refusal of a cut whose program does not compute what was asked.
+
+    again      whether instances were to run a second time
+    separated  whether conditions have left the loops
+    others     whether a tail is another one than cut
+    """
+    help: tuple[str, ...] = ()
+    if len(wanted) > 1:
+        first = wanted[0]
+        help = (f'tile={{"{first}": …}} alone keeps the order of all instances',)
+    if again:
+        help = (*help, 'another tail than "shift" runs no instance twice')
+    elif refused.refused == UNDECIDED and separated:
+        help = (*help, LESS_TO_COMPARE)
+    if refused.refused == UNDECIDED and others:
+        help = (*help, 'tail="cut" leaves less to compare')
+    what = f"{refused.refused}: " if refused.refused.startswith("cannot ") else ""
+    return PartitionError(
+        "partition",
+        f"cannot cut {', '.join(wanted) or 'the program'} so",
+        at=refused.at,
+        because=what + refused.because,
+        help=help,
+    )

@@ -26,7 +26,7 @@ from offcut.core.text.printer import format_expr, format_stmt
 from offcut.core.traversal import map_expressions
 from offcut.describe.computation import Names
 from offcut.errors import DescribeError, ParseError, PartitionError
-from offcut.partition import StagedValue
+from offcut.partition import StagedValue, check_narrow
 from offcut.proof import with_constants_of
 from offcut.schedule.apply.axes import Target, check_new, find_stage
 from offcut.schedule.apply.placing import reads
@@ -74,14 +74,7 @@ def check_layout(op: str, buffer: Buffer) -> None:
     """Theorem: each element of an array has a place of its own in its layout."""
     if buffer.layout is None:
         return
-    if buffer.narrow_refusal:
-        raise PartitionError(
-            op,
-            f"cannot lay {buffer.name} out in {format_layout(buffer.layout)}",
-            at=f"buffer {buffer.name}",
-            because=buffer.narrow_refusal,
-            help=(format_layout(replace(buffer.layout, bits=None)),),
-        )
+    check_narrow(op, buffer, f"buffer {buffer.name}")
     try:
         extents = [ix.literal_value(extent) for extent in buffer.shape]
         buffer.layout.check(extents, ITEM_BYTES[buffer.dtype])

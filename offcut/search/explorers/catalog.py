@@ -13,7 +13,15 @@ from offcut.errors import DescribeError
 from offcut.schedule import Schedule
 from offcut.search.choices import Points
 from offcut.search.entry_points import load_entry_point
-from offcut.search.explorers.explorer import Exhaustive, Explorer, Function, Judge, Sampling, Seen
+from offcut.search.explorers.explorer import (
+    Exhaustive,
+    Explorer,
+    Function,
+    Judge,
+    Sampling,
+    Schedules,
+    Trials,
+)
 from offcut.search.explorers.gradient import Gradient
 from offcut.search.explorers.grain import FINEST, grain
 from offcut.search.explorers.tree import TreeSearch
@@ -32,9 +40,7 @@ class Evolution:
     generations: int = 12
     mutation: float = 0.7
 
-    def propose(
-        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
-    ) -> Sequence[Schedule]:
+    def propose(self, space: Points, seen: Trials, rng: Random, count: int) -> Schedules:
         """Return the best that ever lived."""
         judge = Judge(space, seen)
         living = judge.best(self.population // 2)
@@ -74,9 +80,7 @@ class Beam:
     width: int = 8
     rounds: int = 4
 
-    def propose(
-        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
-    ) -> Sequence[Schedule]:
+    def propose(self, space: Points, seen: Trials, rng: Random, count: int) -> Schedules:
         """Return the best that the passes visit."""
         judge = Judge(space, seen)
         beam = judge.best(self.width)
@@ -122,9 +126,7 @@ class Anneal:
     steps: int = 24
     random: float = 0.05
 
-    def propose(
-        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
-    ) -> Sequence[Schedule]:
+    def propose(self, space: Points, seen: Trials, rng: Random, count: int) -> Schedules:
         """Return the best that the chains visit."""
         judge = Judge(space, seen)
         heads = judge.best(self.chains - self.chains // 2)

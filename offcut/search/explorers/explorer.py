@@ -25,6 +25,10 @@ class Seen:
     seconds: float | None
 
 
+Trials: TypeAlias = Sequence[Seen]
+Schedules: TypeAlias = Sequence[Schedule]
+
+
 @runtime_checkable
 class Explorer(Protocol):
     """Proposes schedules.
@@ -33,9 +37,7 @@ class Explorer(Protocol):
     the same proposals, in any process.
     """
 
-    def propose(
-        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
-    ) -> Sequence[Schedule]:
+    def propose(self, space: Points, seen: Trials, rng: Random, count: int) -> Schedules:
         """At most `count` schedules to try next; none ends the search.
 
         seen  all that was tried, in order; what is proposed again is skipped
@@ -43,7 +45,7 @@ class Explorer(Protocol):
         ...
 
 
-Propose: TypeAlias = Callable[[Points, Sequence[Seen], Random, int], Sequence[Schedule]]
+Propose: TypeAlias = Callable[[Points, Trials, Random, int], Schedules]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,7 @@ class Function:
 
     function: Propose
 
-    def propose(
-        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
-    ) -> Sequence[Schedule]:
+    def propose(self, space: Points, seen: Trials, rng: Random, count: int) -> Schedules:
         """What the function gives."""
         return self.function(space, seen, rng, count)
 
@@ -102,9 +102,7 @@ class Sampling:
 
     draws: int = 64
 
-    def propose(
-        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
-    ) -> Sequence[Schedule]:
+    def propose(self, space: Points, seen: Trials, rng: Random, count: int) -> Schedules:
         """As many as are new."""
         schedules = {one.schedule for one in seen}
         proposals: dict[Schedule, None] = {}
@@ -121,9 +119,7 @@ class Sampling:
 class Exhaustive:
     """All points that the price does not leave out: for small spaces."""
 
-    def propose(
-        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
-    ) -> Sequence[Schedule]:
+    def propose(self, space: Points, seen: Trials, rng: Random, count: int) -> Schedules:
         """Return the next ones."""
         schedules = {one.schedule for one in seen}
         new = (s for s in space.enumerate() if s not in schedules and isfinite(space.expected(s)))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from offcut.schedule import Schedule
 from offcut.search.choices import Points
-from offcut.search.explorers.explorer import Judge, Seen
+from offcut.search.explorers.explorer import Judge, Schedules, Trials
 
 Vector = NDArray[np.float64]
 
@@ -44,9 +44,7 @@ class Gradient:
     descents: int = 4
     steps: int = 8
 
-    def propose(
-        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
-    ) -> Sequence[Schedule]:
+    def propose(self, space: Points, seen: Trials, rng: Random, count: int) -> Schedules:
         """Return the schedules of the lowest predicted cost among those visited."""
         judge = Judge(space, seen)
         starts = judge.best(self.descents // 2)

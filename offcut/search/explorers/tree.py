@@ -11,14 +11,14 @@ counted in the node of each of its grains.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from math import inf, log, sqrt
 from random import Random
 
 from offcut.schedule import Schedule
 from offcut.search.choices import Points
-from offcut.search.explorers.explorer import Judge, Seen
+from offcut.search.explorers.explorer import Judge, Schedules, Trials
 from offcut.search.explorers.grain import FINEST, grain
 
 LAST = FINEST - 1
@@ -68,9 +68,7 @@ class TreeSearch:
     widening: float = 1.5
     exploration: float = 0.3
 
-    def propose(
-        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
-    ) -> Sequence[Schedule]:
+    def propose(self, space: Points, seen: Trials, rng: Random, count: int) -> Schedules:
         """Return the schedules of the lowest predicted cost among those drawn."""
         judge, root = Judge(space, seen), Node(-1)
         visited = judge.best(8)

@@ -1,31 +1,200 @@
-"""The price of a campaign: the closed form, corrected by a model that was learned before, and by what the campaign has measured so far.
+"""Schedules of one program as cases, in closed form at vectors of sizes, where nothing is cut, compiled or run; and the price of a campaign: the closed form,
+corrected by a model that was learned before, and by what the campaign has measured so far.
 
-Each round fits a correction of what was predicted before any trial to the trials of all rounds before: the same trials teach the same.
+`price_named` gives what a user names: the closed form, what corrects it, or a price of the user's. Each round fits a correction of what was predicted before any trial to the trials of all rounds before: the same trials teach the same.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from offcut.backends.correction import model_path
+from offcut.backends.decide import proved_plan
 from offcut.core.memo import lazy_property
+from offcut.costmodel import Cost
 from offcut.costmodel.arrays import Values
 from offcut.costmodel.learned import (
+    Case,
+    Counted,
     Feature,
     Pair,
+    Ran,
     Rows,
     Settings,
     check_names,
     columns,
     described,
+    features_found,
     learned,
+    library,
 )
 from offcut.costmodel.learned.pair import LEAST
-from offcut.errors import OffcutError
-from offcut.schedule import Schedule
-from offcut.search import Sizes, Times
-from offcut.tuning.learning.cases import SHORTEST, Cases, CountedCases
+from offcut.costmodel.nests import SchedulePrices, Taken
+from offcut.describe.computation import Computation
+from offcut.errors import DescribeError, OffcutError, blamed_on_another
+from offcut.schedule import Nest, Schedule, nests_with_axes, parts_of
+from offcut.search import Price, Refitted, Sizes, Times
+from offcut.search.entry_points import load_entry_point
+from offcut.tuning.problem import Problem
+from offcut.tuning.schedule_prices import nest_prices, price_of
+
+SHORTEST = 1e-12
+"""Seconds, of which there is a logarithm."""
+
+LOOPS = "it runs in its own loops"
+"""Why nothing is learned of a schedule without nests, where others have some."""
+
+
+@dataclass(frozen=True)
+class Cases:
+    """What the schedules with nests of a problem are at its sizes.
+
+    computation  what nests are of
+    """
+
+    problem: Problem
+    computation: Computation
+
+    def __call__(self, schedule: Schedule) -> Case:
+        """A schedule at each vector of sizes.
+
+        Raises PartitionError for one that is not legal, DescribeError for one without nests, TargetError where the
+        machine is no processor.
+        """
+        if not has_nests(schedule):
+            raise DescribeError("learn", "cannot describe this schedule", because=LOOPS)
+        prices = self.prices
+        seconds = prices(schedule)
+        ways: list[Ran] = []
+        for (nest, around), taken in zip(
+            nests_with_axes(parts_of(schedule)), prices.taken_in(schedule), strict=True
+        ):
+            if id(taken) not in self.ran:
+                self.ran[id(taken)] = tuple(self._ran(nest, len(around), taken))
+            ways += self.ran[id(taken)]
+        hardware, calls = prices.hardware, prices.calls
+        return Case(
+            schedule,
+            hardware.machine,
+            hardware.microkernels,
+            calls.values,
+            tuple(ways),
+            seconds,
+            self.problem.options.threads,
+            calls.count,
+        )
+
+    def describes(self, schedule: Schedule) -> bool:
+        """Whether a schedule is a case: it has nests."""
+        return has_nests(schedule)
+
+    def seconds(self, schedule: Schedule) -> Values:
+        """By the closed form, at each vector of sizes."""
+        return np.maximum(self.prices(schedule), SHORTEST)
+
+    def _ran(self, nest: Nest, around: int, taken: Taken) -> Iterator[Ran]:
+        """The ways of a nest, as calls run them."""
+        least = np.argmin([cost.own for cost in taken.ways], axis=0)
+        extents = self.extents.get(nest.stage, {})
+        for place, (way, cost) in enumerate(zip(nest.ways, taken.ways, strict=True)):
+            yield Ran(nest.stage, way, around, least == place, cost.parts, extents)
+
+    @lazy_property
+    def ran(self) -> dict[int, tuple[Ran, ...]]:
+        """By what `prices` keeps of a nest where it stands, its ways as calls run them."""
+        return {}
+
+    @lazy_property
+    def closed(self) -> Price:
+        """The closed form of any schedule, of one without nests too."""
+        return price_of(self.problem, self.computation, None)
+
+    @lazy_property
+    def prices(self) -> SchedulePrices:
+        """The closed form of nests."""
+        return nest_prices(self.problem, self.computation)
+
+    @lazy_property
+    def extents(self) -> Mapping[str, Mapping[str, Values]]:
+        """Of the axes of each stage."""
+        return {
+            stage.buffer: {
+                axis.name: self.prices.calls.of(axis.extent)
+                for axis in (*stage.axes, *stage.reduce_axes)
+            }
+            for group in self.computation.groups
+            for stage in group[:1]
+        }
+
+
+@dataclass(frozen=True)
+class CountedCases:
+    """What the schedules of a problem are at its sizes where the target itself counts them: no nest describes its loops."""
+
+    problem: Problem
+
+    def __call__(self, schedule: Schedule) -> Counted:
+        """Return a schedule at each vector of sizes.
+
+        Raises PartitionError or TargetError for one that is refused, DescribeError where nothing is predicted.
+        """
+        costs = self.costs(schedule)
+        if len(costs) < len(self.problem.sizes):
+            because = f"of calls on {self.problem.target.machine.name} nothing is predicted"
+            raise DescribeError("learn", "cannot describe this schedule", because=because)
+        return Counted(tuple(costs), self.problem.target.machine)
+
+    def describes(self, schedule: Schedule) -> bool:
+        """Whether a schedule is a case: any is."""
+        return True
+
+    def seconds(self, schedule: Schedule) -> Values:
+        """By the closed form, at each vector of sizes."""
+        seconds = self.closed(schedule)
+        return np.maximum([seconds[key] for key in self.problem.keys], SHORTEST)
+
+    @lazy_property
+    def costs(self) -> Callable[[Schedule], Sequence[Cost]]:
+        """What the target counts."""
+        problem = self.problem
+        target, request = problem.target, problem.request
+        vectors = [dict(sizes) for sizes, _ in problem.sizes]
+
+        def planned(schedule: Schedule) -> Sequence[Cost]:
+            options = problem.scheduled(schedule)
+            plan = proved_plan(target, request, options)
+            costs = [target.predict_cost(plan, request, options, at) for at in vectors]
+            return [one for one in costs if isinstance(one, Cost)]
+
+        return target.predict_costs(request, problem.options, vectors) or planned
+
+    @lazy_property
+    def closed(self) -> Price:
+        """The closed form of any schedule."""
+        return price_of(self.problem, None, None)
+
+
+def cases_of(
+    problem: Problem, computation: Computation | None, first: Schedule
+) -> Cases | CountedCases:
+    """Return the cases of a problem: of its nests, or as the target counts them.
+
+    first  the target's own schedule
+    """
+    nests = computation is not None and has_nests(first)
+    return Cases(problem, computation) if computation and nests else CountedCases(problem)
+
+
+def has_nests(schedule: Schedule) -> bool:
+    """Whether there is a closed form for a schedule that is not cut yet."""
+    return bool(parts_of(schedule))
+
 
 ONLINE = Settings(rounds=40, depth=3)
 """Of a few hundred rows, several times in a campaign."""
@@ -177,3 +346,102 @@ class Corrected:
             for key, row, closed in zip(self.keys, features, before, strict=True)
         ]
         return Rows.of(self._names, entries)
+
+
+GROUP = "offcut.prices"
+CLOSED, LEARNED = "closed", "learned"
+
+
+def price_named(
+    problem: Problem,
+    computation: Computation | None,
+    first: Schedule,
+    given: object,
+    features: Sequence[Feature] = (),
+) -> Price:
+    """The price that ``price=`` says.
+
+    given     ``"closed"``; ``"learned"``; None, which is ``"learned"``; the path of a model (``.json``); an entry point of
+              the group ``offcut.prices``, a class of which an instance is made; or ``price(schedule, **sizes)``, with a method ``refit(times)`` where it learns
+    first     the target's own schedule, by which is decided whether a model knows this program and machine
+    features  that a correction is learned from beside those that are found
+
+    Raises DescribeError for a name that is none, OffcutError for a file that holds no model.
+    """
+    if given == CLOSED:
+        return _Said(price_of(problem, computation, None), "the closed form")
+    if given is None or given == LEARNED:
+        path, model, notes = model_path(problem.target.name), None, list[str]()
+        named = "" if path is None else path.name
+        try:
+            model = None if path is None or not path.exists() else Pair.load(path)
+        except OffcutError as refused:
+            notes.append(f"not by {named}: {refused.because}")
+        return _learned(problem, computation, first, model, named, features, notes)
+    if isinstance(given, os.PathLike) or (isinstance(given, str) and given.endswith(".json")):
+        path = Path(given)
+        return _learned(problem, computation, first, Pair.load(path), path.name, features)
+    own: Any = _loaded(given) if isinstance(given, str) else given
+    price = price_of(problem, computation, own)
+    return _Own(price, own.refit) if isinstance(own, Refitted) else price
+
+
+def _learned(
+    problem: Problem,
+    computation: Computation | None,
+    first: Schedule,
+    model: Pair | None,
+    named: str,
+    features: Sequence[Feature],
+    notes: Sequence[str] = (),
+) -> Price:
+    """Return the closed form where nothing can be learned: without XGBoost."""
+    closed = price_of(problem, computation, None)
+    missing = library.missing()
+    if missing:
+        return _Said(closed, "; ".join(("the closed form", *notes, f"not learned: {missing}")))
+    every = (*features_found(), *features)
+    made = Corrected(
+        cases_of(problem, computation, first), every, model, named, problem.seed, tuple(notes)
+    )
+    made.begin(first)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A price, and what it is in words."""
+
+    price: Price
+    said: str
+
+    def __call__(self, schedule: Schedule) -> Mapping[Sizes, float]:
+        return self.price(schedule)
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """A price of the user's that learns; schedules are asked by what it was told last."""
+
+    price: Price
+    learn: Callable[[Times], None]
+
+    def __call__(self, schedule: Schedule) -> Mapping[Sizes, float]:
+        return self.price(schedule)
+
+    def refit(self, times: Times) -> None:
+        """Hand over what was measured.
+
+        Raises DescribeError where it raises.
+        """
+
+        def refused(did: str) -> DescribeError:
+            return DescribeError("tune", "cannot teach price=", because=f"its refit {did}")
+
+        with blamed_on_another(refused):
+            self.learn(times)
+
+
+def _loaded(name: str) -> object:
+    known = f'"{CLOSED}", "{LEARNED}", the path of a model (.json)'
+    return load_entry_point(GROUP, "price", name, known, ("lambda schedule, n: 2e-9 * n",))

@@ -36,8 +36,8 @@ from offcut.partition import Users
 from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
 from offcut.search import Origin, Outcome, Place, ProgramText, Record, Records, Source, Trial
-from offcut.search.record_io import read
-from offcut.tuning.learning.cases import LOOPS, Cases, CountedCases, has_nests
+from offcut.search.record import read_file
+from offcut.tuning.learning.corrected import LOOPS, Cases, CountedCases, has_nests
 from offcut.tuning.learning.heldout import APART, PROGRAM, HeldOut, held_out, useless_of
 from offcut.tuning.problem import Problem
 
@@ -73,7 +73,7 @@ def read_records(files: Sequence[str | os.PathLike[str]]) -> tuple[list[Record],
                 help=(f"offcut tune … --records {file}",),
             )
         if file.suffix in (".jsonl", ".csv"):
-            entries, told = read(file)
+            entries, told = read_file(file)
         else:
             store = Records(file)
             entries, told = list(store), list(store.origins)

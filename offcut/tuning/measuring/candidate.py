@@ -23,8 +23,8 @@ from offcut.errors import BusyError, OffcutError, TargetError
 from offcut.schedule import Schedule
 from offcut.search import Outcome
 from offcut.search.children import Children, Ending
-from offcut.tuning.measuring.interleaved import noise
-from offcut.tuning.measuring.operands import Draw
+from offcut.tuning.measuring.jobs import noise
+from offcut.tuning.measuring.reference import Draw
 from offcut.tuning.problem import DEFAULT, Limits, Measured, Problem, Time
 
 _POLICY = "policy"
@@ -114,7 +114,7 @@ class Bench:
         draw = self._draw = self._draw or self._prepared()
         argument = (self.problem, schedule, Path(self._folder.name), draw)
         ended = self._children.run(
-            "offcut.tuning.measuring.checking:checked", argument, self.limits.patience
+            "offcut.tuning.measuring.jobs:checked", argument, self.limits.patience
         )
         if ended.ending is Ending.RETURNED:
             outcome, because, at = ended.value
@@ -147,7 +147,7 @@ class Bench:
         left: dict[str, Schedule | None] = {_POLICY: None, **right}
         while any(name in right for name in left):
             ended = self._children.run(
-                "offcut.tuning.measuring.interleaved:timed",
+                "offcut.tuning.measuring.jobs:timed",
                 (self.problem, left, self.limits, self._draw),
                 self.limits.patience,
             )

@@ -34,7 +34,7 @@ from offcut.costmodel.closed.counts import (
 )
 from offcut.costmodel.closed.operations import flop
 from offcut.costmodel.closed.prediction import Predicted, Prediction
-from offcut.costmodel.periodic import PeriodicFit, fit_periodic
+from offcut.costmodel.periodic_fit import PeriodicFit, fit_periodic
 from offcut.costmodel.shortened import shortened
 
 INSTRUCTION = 16

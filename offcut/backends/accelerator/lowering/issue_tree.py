@@ -19,6 +19,7 @@ from offcut.core.program import (
     THREAD,
     UNROLL,
     Alloc,
+    Choose,
     For,
     If,
     Let,
@@ -209,6 +210,9 @@ class _Reader:
             ranges = (*at.ranges, (stmt.iter, stmt.lo, stmt.hi))
             nodes = self.block(stmt.body, replace(at.inside(stmt.iter), ranges=ranges))
             return (Repeat(stmt.iter, stmt.lo, stmt.hi, nodes),)
+        if isinstance(stmt, Choose):
+            because = "the host chooses before a stream begins, and the costs of these options are of an iteration"
+            raise _refused(stmt, because, *(option.label for option in stmt.options))
         raise _refused(
             stmt, "it is not a loop, tile, window or condition around copies and operations"
         )

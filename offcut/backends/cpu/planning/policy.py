@@ -45,6 +45,7 @@ from offcut.schedule import (
     Level,
     Nest,
     Order,
+    Pack,
     Schedule,
     Split,
     Staging,
@@ -57,7 +58,6 @@ from offcut.schedule import (
     fused,
     min_nest_block_bytes,
     nests_in,
-    pack_inside,
     pack_of,
     position_of,
     restaged,
@@ -386,20 +386,7 @@ class _Planner:
         shared: tuple[str, ...],
     ) -> list[Way]:
         """Return the ways in which a microkernel computes a sum."""
-        match, pack = operand.match, None
-        if operand.how == "panels":
-            layout = self.operands.layout(lead, match)
-            assert layout is not None
-            constant = match.by_columns.buffer
-            lay = Staging("prepack", constant, constant, layout=layout)
-            if lay not in self.laid:
-                self.laid.append(lay)
-        elif operand.how == "packed":
-            name = self.copies.get(position)
-            if name is None:
-                name = self.names.fresh(f"{match.by_columns.buffer}_panels")
-                self.copies[position] = name
-            pack = pack_of(lead, match, name, shared)
+        match = operand.match
         cut = {match.rows, match.columns}
         requested = {
             a.name: self.by_axis[position, a.name]
@@ -415,10 +402,22 @@ class _Planner:
         loops = [a.name for a in lead.axes if a.name not in (*cut, *requested, *shared)]
         outer = tuple(name for name in loops if name in moving)
         inner = tuple(name for name in loops if name not in moving)
-        if pack is not None:
-            pack = pack_inside(pack, outer)
+        pack: Pack | None = None
+        if operand.how == "panels":
+            layout = self.operands.layout(lead, match)
+            assert layout is not None
+            constant = match.by_columns.buffer
+            lay = Staging("prepack", constant, constant, layout=layout)
+            if lay not in self.laid:
+                self.laid.append(lay)
+        elif operand.how == "packed":
+            name = self.copies.get(position)
+            if name is None:
+                name = self.names.fresh(f"{match.by_columns.buffer}_panels")
+                self.copies[position] = name
+            pack = pack_of(lead, match, name, shared, outer)
         columns = self.column_cut(lead, operand, requested)
-        cover = KernelAxes(match.microkernel.name, match.rows, match.columns, match.depth)
+        cover = KernelAxes.of(match)
         ways = []
         for strategy in self.row_strategies(lead, match, requested, candidates):
             rows = () if strategy is None else (self.row_cut(lead, match, strategy),)

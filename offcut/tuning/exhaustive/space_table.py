@@ -95,7 +95,7 @@ PRICED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Subspace:
     """A part of a space.
 
     points  its schedules
@@ -108,7 +108,7 @@ class Part:
     said: str
 
 
-def narrowed(space: Points, ways: int) -> Points:
+def limit_variants(space: Points, ways: int) -> Points:
     """A space in which no nest has more than `ways`: it begins with the first ones of each."""
     if not isinstance(space, Space):
         return space
@@ -118,7 +118,9 @@ def narrowed(space: Points, ways: int) -> Points:
     return replace(space, first=first, most=ways)
 
 
-def part_of(space: Points, expected: Expected, limit: int, most: int | None, seed: int) -> Part:
+def subspace_of(
+    space: Points, expected: Expected, limit: int, most: int | None, seed: int
+) -> Subspace:
     """The schedules to measure.
 
     limit  schedules of a space that is taken whole, at most
@@ -140,7 +142,7 @@ def part_of(space: Points, expected: Expected, limit: int, most: int | None, see
             ),
         )
     if most is None or size <= most:
-        return Part(tuple(dict.fromkeys(space.enumerate())), size, "all that there are")
+        return Subspace(tuple(dict.fromkeys(space.enumerate())), size, "all that there are")
     said = f"those predicted best of {size:,}"
     points = dict.fromkeys(space.enumerate(PRICED))
     if size > PRICED:
@@ -148,10 +150,10 @@ def part_of(space: Points, expected: Expected, limit: int, most: int | None, see
         points = dict.fromkeys(space.sample(rng) for _ in range(PRICED))
         said = f"those predicted best of {PRICED:,} that are drawn of {size:,}"
     legal = [one for one in points if one != space.first and isfinite(expected(one))]
-    return Part((space.first, *sorted(legal, key=expected)[: most - 1]), size, said)
+    return Subspace((space.first, *sorted(legal, key=expected)[: most - 1]), size, said)
 
 
-def alone(schedule: Schedule) -> tuple[Schedule, ...]:
+def single_variant_schedules(schedule: Schedule) -> tuple[Schedule, ...]:
     """What a schedule would be whose nests have one of their ways each: every choice that a call of it can take."""
     changed = [schedule]
     for nest in nests_in(parts_of(schedule)):

@@ -1,6 +1,8 @@
-"""What a worker of a pool does: it admits a problem, then measures schedules of it, in a child that may end.
+"""Schedules measured by the devices of a pool, and what a worker of it does.
 
-One bench is kept between tasks, so that what results must be is computed once, and imports happen once.
+Each device times a parcel of schedules in turns beside the default's kernel. By what that kernel takes, times of other devices
+and other moments compare (`recorded_trials`). A worker admits a problem, then measures schedules of it, in a child that may end. One bench is kept between
+tasks, so that what results must be is computed once, and imports happen once.
 
 What is sent of a problem: a program goes as its text, as do schedules. The rest is a pickle within: functions and classes go by their names, so
 that a target or a microkernel of the user's has to be in a module that the worker imports as well. Version
@@ -11,15 +13,20 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import offcut
 from offcut.backends.compile_request import CompileRequest
 from offcut.core.text.parser import parse
 from offcut.errors import OffcutError
 from offcut.schedule import Schedule
+from offcut.search import Outcome
+from offcut.search.pool import REQUEUES, InFlightTasks, Pool, TaskDispatcher, connected
+from offcut.search.pool.tasks import Task
+from offcut.tuning.campaign import BATCH
 from offcut.tuning.measuring.candidate import Bench
 from offcut.tuning.problem import Limits, Measured, Problem
 
@@ -41,7 +48,7 @@ class Wire:
     rest: bytes
 
 
-def sent(problem: Problem, limits: Limits) -> Wire:
+def serialize(problem: Problem, limits: Limits) -> Wire:
     """A problem, and what measuring may take, to be sent.
 
     Raises OffcutError for what cannot be pickled.
@@ -64,7 +71,7 @@ def sent(problem: Problem, limits: Limits) -> Wire:
     return Wire(offcut.__version__, *texts, zlib.compress(data, 1))
 
 
-def received(wire: Wire) -> tuple[Problem, Limits] | str:
+def deserialize(wire: Wire) -> tuple[Problem, Limits] | str:
     """The problem on this machine; why it cannot be measured here, in words, where it cannot."""
     if wire.version != offcut.__version__:
         return f"offcut is {offcut.__version__} there, and {wire.version} here"
@@ -119,16 +126,18 @@ class _Kept:
 _KEPT = _Kept()
 
 
-def admit(campaign: str, wire: Wire) -> str:
+def admit_problem(campaign: str, wire: Wire) -> str:
     """Take a problem in the place of the last; why it cannot be measured here, "" where it can."""
-    found = received(wire)
+    found = deserialize(wire)
     if isinstance(found, str):
         return found
     _KEPT.replace(campaign, Bench(*found))
     return ""
 
 
-def measure(campaign: str, texts: tuple[str, ...]) -> tuple[Measured, ...] | OffcutError | None:
+def measure_parcel(
+    campaign: str, texts: tuple[str, ...]
+) -> tuple[Measured, ...] | OffcutError | None:
     """What becomes of schedules, in their order; a refusal to measure; None where the problem is not here any more."""
     if _KEPT.bench is None or campaign != _KEPT.campaign:
         return None
@@ -138,7 +147,70 @@ def measure(campaign: str, texts: tuple[str, ...]) -> tuple[Measured, ...] | Off
         return refused
 
 
-def dismiss(campaign: str) -> None:
+def dismiss_campaign(campaign: str) -> None:
     """End the child of a campaign that is over."""
     if campaign == _KEPT.campaign:
         _KEPT.replace("", None)
+
+
+ROUND = 2 * BATCH
+"""Schedules in a round: the same however many devices there are, so that the same ones are proposed."""
+
+Parcel: TypeAlias = tuple[Schedule, ...]
+"""What a device is given; nothing: it is asked whether it takes the campaign."""
+
+Tell: TypeAlias = Callable[[Measured], None]
+
+
+class PooledBench(TaskDispatcher[Schedule]):
+    """Measures schedules of a problem on the devices that there are."""
+
+    op = "tune"
+    again = "begun again, tuning takes from the records what was measured"
+    most = BATCH
+
+    def __init__(self, problem: Problem, limits: Limits, tasks: InFlightTasks[Parcel]) -> None:
+        super().__init__(tasks)
+        self._wire = serialize(problem, limits)
+
+    def measured(self, schedules: Sequence[Schedule], tell: Tell) -> None:
+        """Tell what becomes of each schedule, as soon as its parcel is back.
+
+        Raises TargetError where no device is left, or the program cannot be checked.
+        """
+        self.dispatch(schedules, tell)
+
+    def together(self, schedules: Sequence[Schedule], tell: Tell) -> None:
+        """Likewise, all in turns on one device."""
+        self.dispatch(schedules, tell, whole=True)
+
+    def admission(self) -> Task:
+        """Return the task that sends the problem."""
+        return admit_problem, self.campaign, self._wire
+
+    def order(self, parcel: Parcel) -> Task:
+        """Return the task that measures schedules, which go as texts."""
+        return measure_parcel, self.campaign, tuple(map(str, parcel))
+
+    def dismissal(self) -> Task:
+        """Return the task that ends the device's child."""
+        return dismiss_campaign, self.campaign
+
+    def crashed(self, item: Schedule, because: str) -> Measured:
+        """Return what is told of a schedule that every device went with."""
+        return Measured(item, Outcome.CRASHED, (), because)
+
+
+@contextmanager
+def pooled(problem: Problem, limits: Limits, pool: Pool) -> Iterator[PooledBench]:
+    """A bench on the devices of a pool, as long as the context lasts.
+
+    Raises TargetError where no scheduler answers.
+    """
+    with connected(pool, "tune") as client:
+        tasks = InFlightTasks[Parcel](client, pool)
+        with tasks, PooledBench(problem, limits, tasks) as bench:
+            yield bench
+
+
+__all__ = ["REQUEUES", "ROUND", "Parcel", "PooledBench", "pooled"]

@@ -26,13 +26,19 @@ from offcut.schedule import Schedule
 from offcut.search import Expected, Outcome, Points, Price, Records, Refitted, Sizes, Times
 from offcut.search.explorers import EXPLORERS, explorer_named
 from offcut.tuning.campaign import LAST_RUN, Campaign
-from offcut.tuning.learning.corrected import Corrected
+from offcut.tuning.exhaustive.space_table import (
+    LIMIT,
+    Subspace,
+    Table,
+    limit_variants,
+    single_variant_schedules,
+    subspace_of,
+)
+from offcut.tuning.learning.corrected import LEARNED, Corrected, price_named
 from offcut.tuning.measuring.candidate import Measure, measuring
-from offcut.tuning.oracle.table import LIMIT, Part, Table, alone, narrowed, part_of
-from offcut.tuning.pricing.predicting import price_of
-from offcut.tuning.pricing.prices import LEARNED, price_named
 from offcut.tuning.problem import DEFAULT, Limits, Measured, Problem, make_problem
 from offcut.tuning.recorded_trials import TrialLog
+from offcut.tuning.schedule_prices import price_of
 
 Maker = Callable[[Problem], Price]
 """Makes a price of a problem that has learned nothing from it yet; what it draws, it draws from the problem's seed."""
@@ -105,7 +111,7 @@ def picks_of(
 
 def chosen_by(table: Table, default: Schedule) -> Chosen | None:
     """Return how well the default chooses among its ways; None where it has one, or not all of them were timed."""
-    ways = [table.seconds(one) for one in alone(default)]
+    ways = [table.seconds(one) for one in single_variant_schedules(default)]
     least = tuple(map(min, zip(*ways, strict=True)))
     here = table.seconds(default)
     if len(ways) < 2 or not all(map(_finite, (*ways, here))):
@@ -140,7 +146,7 @@ def explored_by(
             given = explorer, trials, beyond
             made = [make(one) for one in problems]
             runs = [
-                replayed(table, one, space, price, *given)
+                replay_campaign(table, one, space, price, *given)
                 for one, price in zip(problems, made, strict=True)
             ]
             if all(isinstance(price, Corrected) and not price.has_learned for price in made):
@@ -160,7 +166,7 @@ def _finite(seconds: Sequence[float]) -> bool:
     return all(one < inf for one in seconds)
 
 
-def replayed(
+def replay_campaign(
     table: Table,
     problem: Problem,
     space: Points,
@@ -242,7 +248,7 @@ Tell = Callable[[str, int, int], None]
 class Findings:
     """What is known of a space that was measured whole.
 
-    part      of the space
+    subspace  whose schedules were measured
     table     of its schedules
     default   the target's own schedule, which may have several ways
     picks     made without a measurement
@@ -252,7 +258,7 @@ class Findings:
     """
 
     name: str
-    part: Part
+    subspace: Subspace
     table: Table
     default: Schedule
     picks: tuple[Pick, ...]
@@ -261,7 +267,7 @@ class Findings:
     learns: bool = False
 
 
-def oracle(
+def measure_space(
     program: Program,
     constants: Sequence[str] | Mapping[str, Any] = (),
     sizes: Mapping[str, Any] | None = None,
@@ -303,15 +309,15 @@ def oracle(
     problem = make_problem("sweep", program, None, constants, sizes, chosen, options, seed)
     default = proved_plan(chosen, problem.request, options)
     whole = chosen.space(default, problem.request, options, ways)
-    space = narrowed(whole, ways)
+    space = limit_variants(whole, ways)
     prices = makers_of(problem, space)
     price = next(iter(prices.values()))(problem)
     expected = Expected(price, problem.weights)
-    part = part_of(space, expected, limit, most, seed)
-    wanted = dict.fromkeys((whole.first, *alone(whole.first), *part.points))
+    part = subspace_of(space, expected, limit, most, seed)
+    wanted = dict.fromkeys((whole.first, *single_variant_schedules(whole.first), *part.points))
     kept = records if isinstance(records, Records) else Records(records)
     with ExitStack() as stack:
-        measured = filled(
+        measured = fill_table(
             *(problem, wanted, kept, price, measuring(problem, limits, stack).each),
             lambda done: tell("measured", done, len(wanted)),
         )
@@ -370,7 +376,7 @@ NAME = "oracle"
 """What records call the explorer."""
 
 
-def filled(
+def fill_table(
     problem: Problem,
     schedules: Iterable[Schedule],
     records: Records,

@@ -22,9 +22,9 @@ from offcut.experiment.outputs import check_writable, wide_console
 from offcut.experiment.plots import plot_lines
 from offcut.partition.show.figure_io import check_format
 from offcut.search import Outcome
-from offcut.tuning.oracle.run import Findings, Tell, oracle
+from offcut.tuning.exhaustive.regret import Findings, Tell, measure_space
+from offcut.tuning.learning.corrected import LEARNED
 from offcut.tuning.overview import seconds_text, sizes_text
-from offcut.tuning.pricing.prices import LEARNED
 from offcut.tuning.progress import bar_on
 
 
@@ -36,16 +36,16 @@ def report(
     png: Path,
     **options: Any,
 ) -> None:
-    """Run `oracle` with these options, print its tables, write `csv` and `png`.
+    """Run `measure_space` with these options, print its tables, write `csv` and `png`.
 
-    Raises what `oracle` raises, and OffcutError where a file cannot be written.
+    Raises what `measure_space` raises, and OffcutError where a file cannot be written.
     """
     for file in (csv, png):
         check_writable(file, "sweep")
     check_format("sweep", png)
     console = wide_console()
     with _shown(program.name) as tell:
-        found = oracle(program, constants, sizes, tell=tell, **options)
+        found = measure_space(program, constants, sizes, tell=tell, **options)
     said = (f"machine: {describe()}", *facts(found))
     for line in said[1:]:
         console.print(line, highlight=False, soft_wrap=True)
@@ -81,7 +81,7 @@ def facts(found: Findings) -> Iterator[str]:
     """What was measured, in a line each."""
     counts = Counter(one.outcome for one in found.table.measured.values())
     ended = ", ".join(f"{counts[o]:,} {o.value}" for o in Outcome if counts[o])
-    yield f"{found.name}: {len(found.part.points):,} schedules, {found.part.said}; {ended}"
+    yield f"{found.name}: {len(found.subspace.points):,} schedules, {found.subspace.said}; {ended}"
     yield f"quartiles of a time are {found.table.spread:.1%} of it apart, in the median"
     if found.learns and not any(pick.who == LEARNED for pick in found.picks):
         yield "no model knows this program and machine: without a measurement, the learned price is the closed form"

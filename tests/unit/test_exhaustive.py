@@ -19,13 +19,17 @@ from offcut import Outcome, Records, Schedule
 from offcut.errors import DescribeError, TargetError
 from offcut.search import key_of
 from offcut.search.explorers import EXPLORERS
+from offcut.tuning.exhaustive import Table, measure_space
+from offcut.tuning.exhaustive import space_table as oracle_table
+from offcut.tuning.exhaustive.regret import NAME, chosen_by, fill_table, picks_of, replay_campaign
+from offcut.tuning.exhaustive.report import facts
+from offcut.tuning.exhaustive.space_table import (
+    limit_variants,
+    single_variant_schedules,
+    subspace_of,
+)
 from offcut.tuning.measuring.candidate import Bench
-from offcut.tuning.oracle import Table, oracle
-from offcut.tuning.oracle import table as oracle_table
-from offcut.tuning.oracle.report import facts
-from offcut.tuning.oracle.run import NAME, chosen_by, filled, picks_of, replayed
-from offcut.tuning.oracle.table import alone, narrowed, part_of
-from offcut.tuning.pricing.predicting import price_of
+from offcut.tuning.schedule_prices import price_of
 from tests import spaces
 from tests.agree import nearly
 from tests.facade import Expected, Measured, Problem, Space, Time, app
@@ -111,13 +115,13 @@ def test_a_price_picks_what_it_finds_the_cheapest_and_pays_what_that_takes() -> 
 
 def two_ways() -> Schedule:
     space = spaces.space("dense", 2)
-    nests = (point for point in space.enumerate() if len(alone(point)) == 2)
+    nests = (point for point in space.enumerate() if len(single_variant_schedules(point)) == 2)
     return next(nests)
 
 
 def test_the_choice_at_run_time_is_judged_by_the_ways_that_it_has() -> None:
     both = two_ways()
-    one, other = alone(both)
+    one, other = single_variant_schedules(both)
     measured = {
         both: timed(both, 2.0, 4.0),
         one: timed(one, 1.0, 8.0),
@@ -140,14 +144,14 @@ def expected() -> Expected:
 
 
 def test_a_small_space_is_taken_whole() -> None:
-    part = part_of(SPACE, expected(), limit=100, most=None, seed=0)
+    part = subspace_of(SPACE, expected(), limit=100, most=None, seed=0)
     assert part.points == POINTS
     assert (part.size, part.said) == (len(POINTS), "all that there are")
 
 
 def test_a_space_that_is_too_large_is_refused_with_its_size() -> None:
     with pytest.raises(DescribeError) as refused:
-        part_of(spaces.space("dense", 3), expected(), limit=2000, most=None, seed=0)
+        subspace_of(spaces.space("dense", 3), expected(), limit=2000, most=None, seed=0)
     assert (
         str(refused.value)
         == """\
@@ -161,7 +165,7 @@ sweep: cannot measure every schedule of C
 
 def test_one_way_is_no_advice_where_there_is_one() -> None:
     with pytest.raises(DescribeError) as refused:
-        part_of(SPACE, expected(), limit=9, most=None, seed=0)
+        subspace_of(SPACE, expected(), limit=9, most=None, seed=0)
     assert refused.value.help == (
         "--limit 92 measures them all",
         "--most 9 takes those that are predicted best",
@@ -170,7 +174,7 @@ def test_one_way_is_no_advice_where_there_is_one() -> None:
 
 def test_those_that_are_predicted_best_are_taken_beside_the_first() -> None:
     price = expected()
-    part = part_of(SPACE, price, limit=1, most=7, seed=0)
+    part = subspace_of(SPACE, price, limit=1, most=7, seed=0)
     others = sorted((point for point in POINTS if point != SPACE.first), key=price)
     assert part.points == (SPACE.first, *others[:6])
     assert part.said == f"those predicted best of {len(POINTS)}"
@@ -178,7 +182,7 @@ def test_those_that_are_predicted_best_are_taken_beside_the_first() -> None:
 
 def test_of_too_many_some_are_drawn_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oracle_table, "PRICED", 30)
-    parts = [part_of(SPACE, expected(), limit=1, most=5, seed=seed) for seed in (0, 0, 1)]
+    parts = [subspace_of(SPACE, expected(), limit=1, most=5, seed=seed) for seed in (0, 0, 1)]
     assert parts[0] == parts[1] != parts[2]
     assert parts[0].points[0] == SPACE.first
     assert parts[0].said == f"those predicted best of 30 that are drawn of {len(POINTS)}"
@@ -187,9 +191,9 @@ def test_of_too_many_some_are_drawn_by_the_seed(monkeypatch: pytest.MonkeyPatch)
 def test_a_space_is_narrowed_to_fewer_ways_than_the_default_has() -> None:
     wide = replace(spaces.space("dense", 2), first=two_ways())
     assert wide.size > 10**6
-    narrow = narrowed(wide, 1)
+    narrow = limit_variants(wide, 1)
     assert narrow.size < 10**4
-    assert all(len(alone(point)) == 1 for point in narrow.enumerate(50))
+    assert all(len(single_variant_schedules(point)) == 1 for point in narrow.enumerate(50))
 
 
 # Measured once, and gone on with
@@ -208,9 +212,9 @@ def test_what_was_killed_goes_on_and_nothing_is_measured_twice(tmp_path: Path) -
 
     records, told = Records(tmp_path / "r"), list[int]()
     with pytest.raises(KeyboardInterrupt):
-        filled(PROBLEM, POINTS[:30], records, PRICE, measure)
+        fill_table(PROBLEM, POINTS[:30], records, PRICE, measure)
     assert len(records) == 22
-    found = filled(PROBLEM, POINTS[:30], records, PRICE, measure, told.append)
+    found = fill_table(PROBLEM, POINTS[:30], records, PRICE, measure, told.append)
     assert asked == [*POINTS[:12], *POINTS[11:30]]
     assert told == list(range(11, 31))
     for point in POINTS[:30]:
@@ -218,7 +222,7 @@ def test_what_was_killed_goes_on_and_nothing_is_measured_twice(tmp_path: Path) -
     kept = list(records)
     assert {record.explorer for record in kept} == {NAME}
     assert all(record.predicted for record in kept)
-    again = filled(PROBLEM, POINTS[:30], records, PRICE, measure)
+    again = fill_table(PROBLEM, POINTS[:30], records, PRICE, measure)
     assert again == found
     assert len(asked) == 31
 
@@ -231,7 +235,7 @@ def test_what_digests_stand_for_is_kept_where_others_measured_a_part(tmp_path: P
     records = Records(tmp_path / "r")
     records.add(timed(POINTS[0], *planted(POINTS[0])[:2]).records(PROBLEM, "random", ()))
     assert records.origins == ()
-    filled(PROBLEM, POINTS[:3], records, PRICE, measure)
+    fill_table(PROBLEM, POINTS[:3], records, PRICE, measure)
     assert {*records.origins} == {*PROBLEM.origins}
 
 
@@ -245,11 +249,13 @@ def test_a_machine_that_drifts_between_batches_is_divided_out_once(tmp_path: Pat
             tell(replace(found, reference=tuple(slower * t for t in planted(POINTS[0])[:2])))
         slower *= 1.5
 
-    found = filled(PROBLEM, POINTS, Records(tmp_path / "r"), PRICE, drifting)
+    found = fill_table(PROBLEM, POINTS, Records(tmp_path / "r"), PRICE, drifting)
     for point in POINTS:
         assert [t.seconds for t in found[point].times] == nearly(planted(point)[:2])
     whole = Table(SIZES, POINTS, found)
-    regrets = replayed(whole, PROBLEM, SPACE, PRICE, "random", (8, 2 * len(POINTS)), math.inf)
+    regrets = replay_campaign(
+        whole, PROBLEM, SPACE, PRICE, "random", (8, 2 * len(POINTS)), math.inf
+    )
     assert regrets[0] >= 0
     assert regrets[-1] == nearly(0.0)
 
@@ -267,7 +273,7 @@ def test_regret_after_so_many_trials_is_that_of_the_best_of_them() -> None:
 
     found = whole()
     seconds = [0.75 * a + 0.25 * b for a, b, *_ in map(planted, POINTS)]
-    regrets = replayed(found, PROBLEM, SPACE, PRICE, in_order, (1, 8, 16, 32), math.inf)
+    regrets = replay_campaign(found, PROBLEM, SPACE, PRICE, in_order, (1, 8, 16, 32), math.inf)
     assert regrets == nearly([min(seconds[:k]) / min(seconds) - 1 for k in (1, 8, 16, 32)])
 
 
@@ -275,8 +281,8 @@ def test_regret_after_so_many_trials_is_that_of_the_best_of_them() -> None:
 @pytest.mark.parametrize("explorer", EXPLORERS)
 def test_every_explorer_finds_the_best_of_a_space_it_may_try_whole(explorer: str) -> None:
     given = whole(), PROBLEM, SPACE, PRICE, explorer
-    regrets = replayed(*given, (16, 64, 2 * len(POINTS)), math.inf)
-    assert regrets == replayed(*given, (16, 64, 2 * len(POINTS)), math.inf)
+    regrets = replay_campaign(*given, (16, 64, 2 * len(POINTS)), math.inf)
+    assert regrets == replay_campaign(*given, (16, 64, 2 * len(POINTS)), math.inf)
     assert list(regrets) == sorted(regrets, reverse=True)
     assert regrets[-1] == (nearly(0.0) if explorer != "beam" else regrets[-1])
 
@@ -296,7 +302,7 @@ def test_an_explorer_tries_nothing_that_the_table_does_not_hold(
             return super().get(key, absent)
 
     watched = Table(SIZES, POINTS[:20], Watched(held))
-    replayed(watched, PROBLEM, SPACE, PRICE, explorer, (40,), math.inf)
+    replay_campaign(watched, PROBLEM, SPACE, PRICE, explorer, (40,), math.inf)
     assert missing == []
 
 
@@ -310,7 +316,7 @@ def test_a_price_that_learns_is_told_the_trials_of_its_own_campaign() -> None:
         def refit(self, times: Any) -> None:
             told.append(len(times))
 
-    replayed(whole(), PROBLEM, SPACE, Learns(), "random", (24,), math.inf)
+    replay_campaign(whole(), PROBLEM, SPACE, Learns(), "random", (24,), math.inf)
     assert told == [8, 16, 24]
 
 
@@ -332,7 +338,7 @@ def test_what_is_predicted_is_asked_anew_only_of_a_price_that_learns(learns: boo
         return sorted((one for one in POINTS if one not in tried), key=space.expected)[:count]
 
     price = Learns() if learns else Price()
-    replayed(whole(), PROBLEM, SPACE, price, by_price, (24,), math.inf)
+    replay_campaign(whole(), PROBLEM, SPACE, price, by_price, (24,), math.inf)
     assert (min(asked.values()) > 1) is learns
 
 
@@ -342,16 +348,16 @@ def test_where_none_of_the_first_trials_can_be_timed_regret_is_infinite() -> Non
 
     failed = {one: timed(one, math.inf) for one in POINTS[:8]}
     found = Table(SIZES, POINTS, {**whole().measured, **failed})
-    regrets = replayed(found, PROBLEM, SPACE, PRICE, in_order, (4, 8), math.inf)
+    regrets = replay_campaign(found, PROBLEM, SPACE, PRICE, in_order, (4, 8), math.inf)
     assert regrets == (math.inf, math.inf)
-    assert replayed(found, PROBLEM, SPACE, PRICE, in_order, (4, 16), math.inf)[1] < math.inf
+    assert replay_campaign(found, PROBLEM, SPACE, PRICE, in_order, (4, 16), math.inf)[1] < math.inf
 
 
 # Whole
 
 
 def of(program: str, tmp_path: Path, **options: Any) -> Any:
-    return oracle(
+    return measure_space(
         oc.parse(program),
         (),
         {"n": [3, 40]},
@@ -369,7 +375,7 @@ def test_a_program_is_measured_whole_and_again_from_its_records(
     monkeypatch.setattr(Bench, "each", made_up)
     told: list[tuple[str, int, int]] = []
     found = of(SCALED, tmp_path, explorers=("random", "anneal"), tell=lambda *say: told.append(say))
-    assert len(found.part.points) == found.part.size == len(found.table.sound)
+    assert len(found.subspace.points) == found.subspace.size == len(found.table.sound)
     who = [pick.who for pick in found.picks]
     assert who[:3] == ["the sweep's oracle", "the default", "closed form"]
     assert (
@@ -379,12 +385,12 @@ def test_a_program_is_measured_whole_and_again_from_its_records(
     assert rows[:2] == [("random", "closed form"), ("anneal", "closed form")]
     assert {price for _, price in rows[2:]} <= {"learned"}
     assert any("no model knows this program" in line for line in facts(found)) is found.learns
-    least = min(0.5 * sum(planted(point)[:2]) for point in found.part.points)
+    least = min(0.5 * sum(planted(point)[:2]) for point in found.subspace.points)
     assert found.table.expected(found.table.best) == nearly(least)
     for one in found.explored:
         assert set(one.mean) == {4, 8}
         assert all(0 <= one.mean[count] <= one.worst[count] for count in (4, 8))
-    assert ("measured", found.part.size, found.part.size) in told
+    assert ("measured", found.subspace.size, found.subspace.size) in told
     monkeypatch.setattr(Bench, "each", lambda *_: pytest.fail("it measured"))
     again = of(SCALED, tmp_path, explorers=("random", "anneal"))
     assert again.explored == found.explored
@@ -412,7 +418,7 @@ sweep: cannot measure a schedule of scaled
 @pytest.mark.parametrize("name", ["limit", "most", "ways", "seeds"])
 def test_a_number_below_1_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(DescribeError) as refused:
-        oracle(oc.parse(SCALED), sizes={"n": [3]}, records=tmp_path / "r", **{name: 0})
+        measure_space(oc.parse(SCALED), sizes={"n": [3]}, records=tmp_path / "r", **{name: 0})
     assert str(refused.value) == f"sweep: cannot take {name}=0\n  because  {name} is at least 1"
 
 

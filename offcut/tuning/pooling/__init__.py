@@ -1,1 +1,0 @@
-"""Candidates measured by the workers of a pool."""

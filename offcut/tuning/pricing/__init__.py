@@ -1,1 +1,0 @@
-"""What search goes by: predicted seconds of schedules."""
