@@ -166,7 +166,7 @@ TRUSTED = {
     "core/cached_hash.py exec": "constructors of the names of fields of classes here",
     "core/unpickle.py Unpickler": "the reader that looks names up here",
     "graph/models/compiling/ahead.py load": "a pipe from the process that started this one",
-    "graph/sizes/extents.py eval": "arithmetic of sizes, of known operators",
+    "graph/sizes/extent_values.py eval": "arithmetic of sizes, of known operators",
     "plugins/torch/traced.py eval": "arithmetic, of which every node is checked",
     "search/child.py loads": "a pipe to a child of this process",
     "search/child.py recv": "a pipe from the process that started this one",
