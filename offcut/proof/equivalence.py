@@ -209,10 +209,9 @@ def _theorems(
     if _is_narrowed(source, emitted, reassociate, inside):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if (
-        _is_read_alone(source, emitted)
-        or _is_separated(source, emitted)
+        _is_separated(source, emitted)
+        or _is_read_alone(source, emitted)
         or _is_hoisted(source, emitted)
-        or _is_unswitched(source, emitted)
         or _is_unpacked(source, emitted, reassociate)
     ) and (inside or not accesses_outside(source)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
@@ -429,8 +428,10 @@ def _is_unpacked(source: Program, emitted: Program, reassociate: bool) -> bool:
 
 
 def _is_read_alone(source: Program, emitted: Program) -> bool:
-    """Return whether `emitted` is `source` without tiles, or blocks, of elements that no term with a condition reads."""
-    forms = (without_unread_elements, without_unread_blocks)
+    """Return whether `emitted` is `source` without tiles, or blocks, of elements that no term with a condition reads, or without loops of
+    terms whose condition fails.
+    """
+    forms = (without_unread_elements, without_unread_blocks, unswitch)
     alone = (try_isl(partial(form, source), source) for form in forms)
     body = strip_annotations(emitted).body
     return any(one is not source and strip_annotations(one).body == body for one in alone)
@@ -453,12 +454,6 @@ def _is_hoisted(source: Program, emitted: Program) -> bool:
         return False
     one, other = (try_isl(partial(hoist_conditions, each), each) for each in (source, emitted))
     return strip_annotations(one).body == strip_annotations(other).body
-
-
-def _is_unswitched(source: Program, emitted: Program) -> bool:
-    """Return whether `emitted` is `source` with loops over conditional terms inside of their invariant conditions."""
-    body = strip_annotations(unswitch(source)).body
-    return body != source.body and body == strip_annotations(emitted).body
 
 
 def _is_narrowed(source: Program, emitted: Program, reassociate: bool, inside: bool) -> bool:
