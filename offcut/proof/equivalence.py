@@ -89,7 +89,6 @@ from offcut.proof.shape_equality import (
     is_same_shape,
     is_separated,
     is_unpadded,
-    is_unswitched,
 )
 
 _MOST_ALTERNATIVES = 256
@@ -207,10 +206,9 @@ def _theorems(
     if _is_narrowed(source, emitted, reassociate, inside):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if (
-        is_read_alone(source, emitted)
-        or is_separated(source, emitted)
+        is_separated(source, emitted)
+        or is_read_alone(source, emitted)
         or is_hoisted(source, emitted)
-        or is_unswitched(source, emitted)
         or _is_unpacked(source, emitted, reassociate)
     ) and (inside or not accesses_outside(source)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
