@@ -119,16 +119,16 @@ class KernelCode:
 
         Raises DescribeError as `Kernel.with_constants` says.
         """
-        given = checked_constants(constants, "with_constants")
+        checked = checked_constants(constants, "with_constants")
         names = dict(self.request.users.buffers)
-        held = {user: self.kinds[name] for user, name in names.items() if name in self.kinds}
-        if set(given) != set(held):
+        expected = {user: self.kinds[name] for user, name in names.items() if name in self.kinds}
+        if set(checked) != set(expected):
             raise DescribeError(
                 "with_constants",
-                f"cannot take constants for {', '.join(given) or 'nothing'}",
-                because=f"the kernel was compiled with {', '.join(held) or 'none'}",
+                f"cannot take constants for {', '.join(checked) or 'nothing'}",
+                because=f"the kernel was compiled with {', '.join(expected) or 'none'}",
             )
-        now = {names[u]: _alike(u, value, held[u]) for u, value in given.items()}
+        now = {names[u]: _alike(u, value, expected[u]) for u, value in checked.items()}
         for user, name in names.items():
             buffer = self.request.program.buffer(name)
             if buffer.bits is not None and now[name].any() and not has_half_bytes(now[name]):
@@ -162,8 +162,8 @@ class KernelCode:
             self.target, "load", loaded(arrays), Callable, "a function that is called"
         )
         kind = type("Kernel", (Kernel,), {"__call__": call, "__doc__": Kernel.__doc__})
-        made: Kernel[Any] = kind(self, arrays)
-        return made
+        kernel: Kernel[Any] = kind(self, arrays)
+        return kernel
 
 
 @trim_tracebacks
@@ -209,9 +209,9 @@ class Kernel(TypedCall[Result]):
 
         Raises CallError for a size that is missing or not allowed.
         """
-        given = sizes if sizes or not self.signature.sizes else None
+        sizes_or_none = sizes if sizes or not self.signature.sizes else None
         cost = self.code.target.predict_cost(
-            self.code.planned, self.code.request, self.code.options, given
+            self.code.planned, self.code.request, self.code.options, sizes_or_none
         )
         return corrected_cost(self.code.target, cost) if isinstance(cost, Cost) else cost
 
@@ -223,9 +223,9 @@ class Kernel(TypedCall[Result]):
         """
         sizes = check_sizes(self.signature, sizes, "timeline")
         names = dict(self.code.request.users.sizes)
-        given = {names[user]: size for user, size in sizes.items()}
+        own_sizes = {names[user]: size for user, size in sizes.items()}
         return self.code.target.timeline(
-            self.code.planned, self.signature, self.code.options, given
+            self.code.planned, self.signature, self.code.options, own_sizes
         )
 
     def source(self, form: str = "loops", /, **sizes: int) -> str:
@@ -241,8 +241,8 @@ class Kernel(TypedCall[Result]):
             return render(target, planned, self.signature, options, form)
         sizes = check_sizes(self.signature, sizes, "source")
         names = dict(self.code.request.users.sizes)
-        given = {names[user]: size for user, size in sizes.items()}
-        return render(target, planned, self.signature, options, form, given)
+        own_sizes = {names[user]: size for user, size in sizes.items()}
+        return render(target, planned, self.signature, options, form, own_sizes)
 
     def streams(self, /, **sizes: int) -> tuple[Any, ...]:
         """Return the streams of instructions that a call of these sizes runs on a machine of queues, in order: for a simulator of
@@ -323,12 +323,12 @@ class Kernel(TypedCall[Result]):
 
         Raises TargetError where the target decides by other means.
         """
-        made = self.code.planned.schedule
-        if made is None:
+        decided = self.code.planned.schedule
+        if decided is None:
             refused = f"cannot show the schedule of {self.signature.name}"
             program, target = self.code.request.program, self.code.target.name
             raise no_schedule_error("schedule", refused, program, target)
-        return made
+        return decided
 
     def export(self, folder: str | os.PathLike[str], name: str | None = None) -> Exported:
         """Return an object file and a C header: the kernel for programs without Python.
@@ -372,15 +372,15 @@ class Kernel(TypedCall[Result]):
 
         Raises PartitionError where a program runs in the loops that it has.
         """
-        made = self.code.planned.applied
-        if made is None:
+        applied = self.code.planned.applied
+        if applied is None:
             raise PartitionError(
                 "partition",
                 f"cannot show the cut of {self.signature.name}",
                 because="it runs in the loops that it has",
                 help=("oc.partition(program, tile={…}) cuts them",),
             )
-        return made.partition
+        return applied.partition
 
     def with_constants(self, constants: Mapping[str, Any]) -> Kernel[Result]:
         """Return the same code with other constants, of the same shapes; nothing is compiled.
@@ -405,9 +405,9 @@ class Kernel(TypedCall[Result]):
         return KernelCode.bound, (self.code, self._arrays)
 
     def __repr__(self) -> str:
-        given = ", ".join(argument.name for argument in self.signature.inputs)
+        inputs = ", ".join(argument.name for argument in self.signature.inputs)
         sizes = ", ".join(size.name for size in self.signature.sizes)
-        return f"<kernel {self.signature.name}({given}) for any {sizes or 'call'}>"
+        return f"<kernel {self.signature.name}({inputs}) for any {sizes or 'call'}>"
 
 
 def kernel_of(

@@ -65,13 +65,13 @@ def check_files(
 
     alone   options that are of one program, by name: refused where one is given
     """
-    given = [name for name, value in (alone or {}).items() if value]
-    if given:
+    used = [name for name, value in (alone or {}).items() if value]
+    if used:
         raise DescribeError(
             "check",
-            f"cannot take {', '.join(given)}",
+            f"cannot take {', '.join(used)}",
             because=f"{source} and {emitted} are compared as they stand",
-            help=(f"offcut check FILE {' '.join(given)}",),
+            help=(f"offcut check FILE {' '.join(used)}",),
         )
     first, second = read_program(source, "check"), read_program(emitted, "check")
     return prove_equal(first, second, reassociate)
@@ -118,9 +118,9 @@ def _name(text: str) -> str:
 
 def _pairs(texts: Sequence[str], option: str, command: str) -> list[tuple[str, str, str]]:
     """Options of a name each; refused where a name comes twice."""
-    found = [(*read_pair(command, option, text, _PAIRS[option]), text) for text in texts]
-    for number, (name, _, text) in enumerate(found):
-        before = next((one for known, _, one in found[:number] if known == name), None)
+    pairs = [(*read_pair(command, option, text, _PAIRS[option]), text) for text in texts]
+    for number, (name, _, text) in enumerate(pairs):
+        before = next((one for known, _, one in pairs[:number] if known == name), None)
         if before is not None:
             raise DescribeError(
                 command,
@@ -128,7 +128,7 @@ def _pairs(texts: Sequence[str], option: str, command: str) -> list[tuple[str, s
                 because=f"{option} {before} came before",
                 help=(f"{option} {name}=… once",),
             )
-    return found
+    return pairs
 
 
 def sizes_at(texts: Sequence[str], program: Program) -> dict[str, int]:
@@ -137,16 +137,16 @@ def sizes_at(texts: Sequence[str], program: Program) -> dict[str, int]:
     Raises DescribeError where a size of `program` has none, or it has no such size.
     """
     pairs = _pairs(texts, "--at", "cut")
-    found = {
+    sizes = {
         name: read_number("cut", f"--at {text}", value, f"--at {name}=29")
         for name, value, text in pairs
     }
     names = [size.name for size in program.sizes]
-    if found.keys() != {*names}:
+    if sizes.keys() != {*names}:
         raise DescribeError(
             "cut",
             f"cannot draw {program.name} at {', '.join(texts) or 'no sizes'}",
             because=f"its sizes are {', '.join(names) or 'none'}",
             help=(" ".join(f"--at {name}=29" for name in names) or "no --at",),
         )
-    return found
+    return sizes

@@ -30,14 +30,14 @@ def read_pair(command: str, option: str, text: str, help: tuple[str, ...]) -> tu
     return name, value
 
 
-def read_number(command: str, given: str, text: str, help: str) -> int:
+def read_number(command: str, option: str, text: str, help: str) -> int:
     """A whole number from 0 on.
 
-    given  the option in which `text` stands, as it was written
+    option  the option in which `text` stands, as it was written
 
     Raises DescribeError for anything else.
     """
     if not text.strip().isdecimal():
         because = f"{text!r} is no whole number from 0 on" if text else "there is no number"
-        raise DescribeError(command, f"cannot read {given}", because=because, help=(help,))
+        raise DescribeError(command, f"cannot read {option}", because=because, help=(help,))
     return int(text)

@@ -111,10 +111,10 @@ class Microkernel:
             ("bounds", axes),
             ("operands", list(tensors)),
         ):
-            given = getattr(self, what)
-            if isinstance(given, str) or not isinstance(given, Collection):
-                raise self._refused(f"its {what} are {given!r}", f"it has {', '.join(known)}")
-            if unknown := sorted(map(str, set(given) - set(known))):
+            entries = getattr(self, what)
+            if isinstance(entries, str) or not isinstance(entries, Collection):
+                raise self._refused(f"its {what} are {entries!r}", f"it has {', '.join(known)}")
+            if unknown := sorted(map(str, set(entries) - set(known))):
                 kind = "operand" if what == "operands" else "axis"
                 because = f"its {what} have {', '.join(unknown)}, which is no {kind} of it"
                 raise self._refused(because, f"it has {', '.join(known)}")
@@ -186,11 +186,13 @@ class Microkernel:
             because = f"{operand} has {rank} axes, and is a constant of the instruction"
             raise self._refused(because)
 
-    def _tile(self, given: Any, rank: int) -> TileShape:
-        tile = TileShape(*given) if isinstance(given, tuple) and len(given) == 3 else given
+    def _tile(self, declared: Any, rank: int) -> TileShape:
+        tile = (
+            TileShape(*declared) if isinstance(declared, tuple) and len(declared) == 3 else declared
+        )
         if not isinstance(tile, TileShape) or not isinstance(tile.extents, tuple):
             help_ = "TileShape((4, 8), cycles=4.0, startup=4.0)"
-            raise self._refused(f"{given!r} is no tile", help_)
+            raise self._refused(f"{declared!r} is no tile", help_)
         if len(tile.extents) != rank:
             because = f"{tile} has {len(tile.extents)} extents, and its result {rank} axes"
             raise self._refused(because)
@@ -229,7 +231,7 @@ class Microkernel:
         Along an axis that it repeats, tiles do, and bounds count several of them.
         """
         for place, axis in enumerate((*definition.axes, *definition.reduce_axes)):
-            name, found = axis.name, bounds[axis.name]
+            name, own = axis.name, bounds[axis.name]
             allowed = _extents_of(axis.extent)
             longest = allowed.most
             if place < len(definition.axes):
@@ -241,12 +243,12 @@ class Microkernel:
                         raise self._refused(because, f"TileShape of {allowed} along {name}")
             if name in self.repeats:
                 continue
-            if longest < found.most < MAX_SIZE or found.least > longest:
+            if longest < own.most < MAX_SIZE or own.least > longest:
                 what = "its longest tile has" if place < len(definition.axes) else "it computes"
-                because = f"its bounds have {found} along {name}, and {what} {longest}"
-                help_ = f"bounds={{{name!r}: ({min(found.least, longest)}, {longest})}}"
+                because = f"its bounds have {own} along {name}, and {what} {longest}"
+                help_ = f"bounds={{{name!r}: ({min(own.least, longest)}, {longest})}}"
                 raise self._refused(because, help_, f"repeats={{{name!r}}}")
-            bounds[name] = replace(found, most=min(found.most, longest))
+            bounds[name] = replace(own, most=min(own.most, longest))
 
     def _check_start(self, reduces: bool) -> None:
         """Check that instructions of its own which start a reduction, and add to one, have one to start, and can be told apart."""

@@ -31,7 +31,7 @@ def sizes_of(tensors: Sequence[Tensor]) -> tuple[Dim, ...]:
 
     Raises DescribeError when two sizes of one name carry different facts.
     """
-    found: dict[str, Dim] = {}
+    sizes: dict[str, Dim] = {}
     for tensor in tensors:
         definition = tensor.definition
         extents = [*tensor.shape]
@@ -40,7 +40,7 @@ def sizes_of(tensors: Sequence[Tensor]) -> tuple[Dim, ...]:
             extents += definition.sizes
         for extent in extents:
             for symbol in sorted(extent.free_symbols, key=str):
-                other = found.setdefault(symbol.name, symbol)
+                other = sizes.setdefault(symbol.name, symbol)
                 if other != symbol:
                     raise DescribeError(
                         "compute",
@@ -49,7 +49,7 @@ def sizes_of(tensors: Sequence[Tensor]) -> tuple[Dim, ...]:
                         because=f"one is {_facts(other)}, the other {_facts(symbol)}",
                         help=("make the size once, and use it in every shape",),
                     )
-    return tuple(found.values())
+    return tuple(sizes.values())
 
 
 def _facts(size: Dim) -> str:

@@ -16,17 +16,19 @@ class Recalled(Mapping[str, Array]):
     again  what makes the others, each as it was, bit for bit
     """
 
-    def __init__(self, held: Mapping[str, Array], again: Mapping[str, Callable[[], Array]]) -> None:
-        self._held, self._again = dict(held), dict(again)
+    def __init__(
+        self, arrays: Mapping[str, Array], again: Mapping[str, Callable[[], Array]]
+    ) -> None:
+        self._held, self._again = dict(arrays), dict(again)
         self._seen: WeakValueDictionary[str, Array] = WeakValueDictionary()
 
     def __getitem__(self, name: str) -> Array:
         if name in self._held:
             return self._held[name]
-        found = self._seen.get(name)
-        if found is None:
-            found = self._seen[name] = self._again[name]()
-        return found
+        array = self._seen.get(name)
+        if array is None:
+            array = self._seen[name] = self._again[name]()
+        return array
 
     def __iter__(self) -> Iterator[str]:
         yield from self._held

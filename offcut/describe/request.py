@@ -76,7 +76,7 @@ def inputs_of(inputs: Any, outputs: Sequence[Tensor], op: str) -> tuple[Tensor, 
 
 
 def _read_by(outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    found: dict[Tensor, None] = {}
+    placeholders: dict[Tensor, None] = {}
     read, seen = {*tensors_of(outputs)}, set[Tensor]()
     pending = list(reversed(outputs))
     while pending:
@@ -85,10 +85,10 @@ def _read_by(outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
             continue
         seen.add(tensor)
         if tensor.definition is None:
-            found[tensor] = None
+            placeholders[tensor] = None
         else:
             pending += reversed((*tensor.definition.operands, *tensor.definition.reads))
-    return tuple(found)
+    return tuple(placeholders)
 
 
 def checked_constants(constants: Any, op: str) -> dict[str, Any]:
@@ -282,18 +282,18 @@ def solved_sizes(
     for number, (extent, actual) in enumerate(extents):
         value = ix.literal_value(value_at(extent, known))
         if value not in (None, actual):
-            given = ", ".join(f"{name} = {known[name]}" for name in sorted(variables(extent)))
+            at_sizes = ", ".join(f"{name} = {known[name]}" for name in sorted(variables(extent)))
             because = f"its extent is {format_expr(extent)}" + (
-                f", with {given} {value}" if given else ""
+                f", with {at_sizes} {value}" if at_sizes else ""
             )
             shape = arrays[places[number][0]].shape
             raise refused(number, f"of shape {shape}", f"{because}, not {actual}")
     for called, fact in promised:
         if known and variables(fact) <= known.keys() and not evaluate(fact, known):
-            given = ", ".join(f"{name} = {value}" for name, value in known.items())
+            at_sizes = ", ".join(f"{name} = {value}" for name, value in known.items())
             raise DescribeError(
                 op,
                 "cannot take these constants",
-                because=f"their shapes give {given}, which breaks {called}",
+                because=f"their shapes give {at_sizes}, which breaks {called}",
             )
     return known

@@ -206,11 +206,11 @@ class _Call:
         function: Callable[[int, int, int], object],
         data: Array,
         count: int,
-        kept: Array,
+        stored: Array,
         loaded: JitModule,
     ) -> None:
-        self._held = data, kept, loaded
-        self._call = partial(function, data.ctypes.data, count, kept.ctypes.data)
+        self._held = data, stored, loaded
+        self._call = partial(function, data.ctypes.data, count, stored.ctypes.data)
 
     def __call__(self) -> None:
         self._call()
@@ -223,12 +223,12 @@ def _repeated(call: Callable[[], object], repeat: int) -> None:
 
 def _seconds(run: Callable[[int], None], clock: Clock) -> float:
     """Seconds of one repetition: the median of samples that last long enough."""
-    repeat, taken = 1, 0.0
-    while taken < SECONDS:
+    repeat, elapsed = 1, 0.0
+    while elapsed < SECONDS:
         start = clock()
         run(repeat)
-        taken = clock() - start
-        repeat *= 1 if taken >= SECONDS else 2
+        elapsed = clock() - start
+        repeat *= 1 if elapsed >= SECONDS else 2
     samples = []
     for _ in range(SAMPLES):
         start = clock()
@@ -241,6 +241,6 @@ def _aligned(size: int) -> Array:
     """Zeros that start with a cache line, every page touched."""
     there = np.ones(size + 64, np.uint8)
     start = -there.ctypes.data % 64
-    made = there[start : start + size]
-    made[:] = 0
-    return made
+    aligned = there[start : start + size]
+    aligned[:] = 0
+    return aligned

@@ -47,22 +47,22 @@ def arithmetic_loops(kind: str, host: Host, tiles: bool) -> tuple[Loop, ...]:
     """
     there = host.features
     wide = "avx512bw" in there
-    found: list[Loop] = []
+    loops: list[Loop] = []
     if kind in ("int8", "uint8"):
         if tiles and "amx-int8" in there:
-            found.append(_tile_loop("amx tdpbssd", "tdpbssd", 2 * 16 * 16 * 64))
+            loops.append(_tile_loop("amx tdpbssd", "tdpbssd", 2 * 16 * 16 * 64))
         if "avx512vnni" in there:
-            found.append(_chained("vpdpbusd zmm", 16, _dot("512", 16), 128))
+            loops.append(_chained("vpdpbusd zmm", 16, _dot("512", 16), 128))
         elif "avxvnni" in there:
-            found.append(_chained("vpdpbusd ymm", 8, _dot("256", 8), 64))
-        if not found and "avx2" in there:
-            found.append(_pairs(32 if wide else 16, "512" if wide else ""))
+            loops.append(_chained("vpdpbusd ymm", 8, _dot("256", 8), 64))
+        if not loops and "avx2" in there:
+            loops.append(_pairs(32 if wide else 16, "512" if wide else ""))
     elif kind == "bfloat16" and tiles and "amx-bf16" in there:
-        found.append(_tile_loop("amx tdpbf16ps", "tdpbf16ps", 2 * 16 * 16 * 32))
+        loops.append(_tile_loop("amx tdpbf16ps", "tdpbf16ps", 2 * 16 * 16 * 32))
     elif kind == "bfloat16" and "avx512bf16" in there:  # some have it at half the rate of float32
-        found.append(Loop("vdpbf16ps zmm", CHAIN, NUM_CHAINS * 64))
-        found.append(_multiply_add("float32", host))
-    return tuple(found) or (_multiply_add("float64" if kind == "float64" else "float32", host),)
+        loops.append(Loop("vdpbf16ps zmm", CHAIN, NUM_CHAINS * 64))
+        loops.append(_multiply_add("float32", host))
+    return tuple(loops) or (_multiply_add("float64" if kind == "float64" else "float32", host),)
 
 
 def reading_loop(host: Host, blocks: int) -> Loop:

@@ -40,8 +40,8 @@ class Reference:
         """What is wrong with `result`, naming its worst element; empty when nothing is."""
         if result.shape != self.value.shape:
             return f"shape {result.shape}, expected {self.value.shape}"
-        given = result.astype(np.float64)
-        error = np.abs(given - self.value)
+        actual = result.astype(np.float64)
+        error = np.abs(actual - self.value)
         wrong = ~(error <= self.allowed)
         if not wrong.any():
             return ""
@@ -51,5 +51,5 @@ class Reference:
         at = ", ".join(str(int(i)) for i in worst)
         return (
             f"{int(wrong.sum())} of {wrong.size} elements are off; "
-            f"[{at}] is {given[worst]:.9g}, expected {self.value[worst]:.9g}"
+            f"[{at}] is {actual[worst]:.9g}, expected {self.value[worst]:.9g}"
         )

@@ -48,20 +48,20 @@ def program(text: str, /, *operands: Tensor, name: str = "program", **sizes: Any
 
     Raises ParseError for a text that is none, DescribeError where it takes other operands.
     """
-    found = _parsed(text)
+    parsed = _parsed(text)
     for label, size in sizes.items():
         if not (isinstance(size, int) or hasattr(size, "free_symbols")):
-            raise _refused(found, f"cannot take {label} = {size!r}", "a size is an extent")
-    wanted = given_to(found)
+            raise _refused(parsed, f"cannot take {label} = {size!r}", "a size is an extent")
+    wanted = given_to(parsed)
     if len(wanted) != len(operands):
         raise _refused(
-            found,
+            parsed,
             f"takes {len(wanted)} operands, got {len(operands)}",
             f"its inputs are {', '.join(buffer.name for buffer in wanted) or 'none'}",
         )
-    if not found.results:
-        raise _refused(found, "cannot be an operator", "it has no output and no inout array")
-    return Applied(found, operands, sizes)
+    if not parsed.results:
+        raise _refused(parsed, "cannot be an operator", "it has no output and no inout array")
+    return Applied(parsed, operands, sizes)
 
 
 PROGRAMS = {"program": program}
@@ -114,7 +114,7 @@ class Call:
         def changed(expr: Expr) -> Expr:
             return substitute(expr, now)
 
-        made = Program(
+        renamed_program = Program(
             program.name,
             tuple(replace(size, name=own[size.name]) for size in program.sizes),
             tuple(map(changed, program.assumptions)),
@@ -122,18 +122,18 @@ class Call:
             substitute_coordinates(program.body, now),
         )
         sizes = {own[name]: extent for name, extent in self.sizes.items()}
-        return Call(made, self.operands, sizes)
+        return Call(renamed_program, self.operands, sizes)
 
 
-def call_of(found: Applied, shapes: Sequence[Shape], sizes: Mapping[str, Expr]) -> Call:
+def call_of(applied: Applied, shapes: Sequence[Shape], sizes: Mapping[str, Expr]) -> Call:
     """Return an applied program as a call.
 
     shapes  of its operands, over the sizes of the graph; sizes those that are given, likewise
 
     Raises DescribeError where an operand is of another type or shape, or a size is not found.
     """
-    program, wanted = found.program, given_to(found.program)
-    for one, tensor, shape in zip(wanted, found.operands, shapes, strict=True):
+    program, wanted = applied.program, given_to(applied.program)
+    for one, tensor, shape in zip(wanted, applied.operands, shapes, strict=True):
         if one.dtype != tensor.dtype or len(one.shape) != len(shape):
             raise _misfit(program, one, tensor, shape)
     for name in sizes:
@@ -166,31 +166,31 @@ def call_of(found: Applied, shapes: Sequence[Shape], sizes: Mapping[str, Expr]) 
             "no shape of an operand determines it",
             f"program(…, {missing[0]}=n)",
         )
-    for one, tensor, shape in zip(wanted, found.operands, shapes, strict=True):
+    for one, tensor, shape in zip(wanted, applied.operands, shapes, strict=True):
         if tuple(extents.at(extent, known) for extent in one.shape) != shape:
             raise _misfit(program, one, tensor, shape)
     inputs = tuple(
         replace(one, kind=Kind.INPUT) if one.kind is Kind.CONSTANT else one
         for one in program.buffers
     )
-    names = tuple(tensor.name for tensor in found.operands)
+    names = tuple(tensor.name for tensor in applied.operands)
     return Call(replace(program, buffers=inputs), names, known)
 
 
 def _bound(program: Program) -> set[str]:
     """Return the names that statements bind."""
-    found = set[str]()
+    names = set[str]()
     for stmt in walk(program.body):
         match stmt:
             case For():
-                found.add(stmt.iter)
+                names.add(stmt.iter)
             case Let():
-                found.add(stmt.name)
+                names.add(stmt.name)
             case Tile():
-                found.update(axis.iter for axis in stmt.axes)
+                names.update(axis.iter for axis in stmt.axes)
             case _:
                 pass
-    return found
+    return names
 
 
 def _misfit(program: Program, one: Buffer, tensor: Tensor, shape: Shape) -> DescribeError:

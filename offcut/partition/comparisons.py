@@ -146,8 +146,8 @@ def decided(expr: Expr, at: Facts) -> Expr:
 
 
 def _rebuilt(expr: Expr, at: Facts) -> Expr:
-    made = rebuild(expr, tuple(decided(child, at) for child in children(expr)))
-    return made if made is expr else ix.fold_indices(made)
+    rebuilt_expr = rebuild(expr, tuple(decided(child, at) for child in children(expr)))
+    return rebuilt_expr if rebuilt_expr is expr else ix.fold_indices(rebuilt_expr)
 
 
 def _joined(op: str, args: Sequence[Expr], at: Facts) -> Expr:

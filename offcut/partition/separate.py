@@ -115,13 +115,13 @@ def separate(program: Program, copies: int = COPIES) -> Separated:
 
 
 @memo(32)
-def _separated(given: Program, copies: int) -> Separated:
-    program = canonicalize(given)
+def _separated(source: Program, copies: int) -> Separated:
+    program = canonicalize(source)
     limit = copies * max(1, _stores(program.body))
     worker = _Separation(Space(program.sizes, program.assumptions), program, 2 * limit)
     body = worker.block(program.body, Facts(worker.space), limit)
-    made = program if body == program.body else replace(program, body=body)
-    return Separated(made, tuple(worker.told(body)))
+    separated = program if body == program.body else replace(program, body=body)
+    return Separated(separated, tuple(worker.told(body)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +149,13 @@ class _Separation:
     def block(self, body: Sequence[Stmt], at: Facts, limit: int) -> tuple[Stmt, ...]:
         """`body`, in which at most `limit` stores may come out."""
         left = limit - _stores(body)
-        found: list[Stmt] = []
+        statements: list[Stmt] = []
         for stmt in body:
             own = _stores((stmt,))
-            made = self.statement(stmt, at, own + max(left, 0))
-            left -= _stores(made) - own
-            found += made
-        return tuple(found)
+            pieces = self.statement(stmt, at, own + max(left, 0))
+            left -= _stores(pieces) - own
+            statements += pieces
+        return tuple(statements)
 
     def statement(self, stmt: Stmt, at: Facts, limit: int) -> tuple[Stmt, ...]:
         match stmt:
@@ -231,12 +231,12 @@ class _Separation:
         if places:
             return self.cut_at(loop, places[0], at, limit)
         if modulus := self.modulus(loop, asked, inner):
-            made = self.strided(loop, modulus, at)
-            if own * len(made) <= limit:
+            pieces = self.strided(loop, modulus, at)
+            if own * len(pieces) <= limit:
                 text = f"in steps of {modulus}, which a condition inside distinguishes"
                 self.note(loop.iter, text, modulus)
-                return self.block(made, at, limit)
-            self.too_many(loop, asked, own * len(made), limit)
+                return self.block(pieces, at, limit)
+            self.too_many(loop, asked, own * len(pieces), limit)
         body = self.block(loop.body, inner, limit)
         return (replace(loop, body=body),) if body else ()
 
@@ -375,8 +375,8 @@ class _Separation:
         for note in self.notes:
             if isinstance(note, Note):
                 yield note
-            elif kept := [format_expr(atom) for atom in note.atoms if atom in left]:
-                yield Note(note.loop, f"keeps {', '.join(kept)}: {note.because}")
+            elif remaining := [format_expr(atom) for atom in note.atoms if atom in left]:
+                yield Note(note.loop, f"keeps {', '.join(remaining)}: {note.because}")
 
 
 def _stores(body: Sequence[Stmt]) -> int:

@@ -253,11 +253,11 @@ class ProgramSets:
         key = (statement.head, to, tuple(exprs))
         if key not in self._substitutions:
             texts = self.texts(exprs, statement.coordinates)
-            found = None
+            point_map = None
             if texts is not None:
                 text = f"{{ {statement.head} -> {to}[{', '.join(texts)}] }}"
-                found = isl.PwMultiAff(f"{self.space.parameters}{text}")
-            self._substitutions[key] = found
+                point_map = isl.PwMultiAff(f"{self.space.parameters}{text}")
+            self._substitutions[key] = point_map
         return self._substitutions[key]
 
     def access(

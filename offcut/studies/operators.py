@@ -40,14 +40,14 @@ def read_operators(tables: Sequence[Mapping[str, Any]], file: Path) -> tuple[Ope
 
     Raises DescribeError for what is none, with its place in the file.
     """
-    found: list[Operator] = []
+    operators: list[Operator] = []
     for number, table in enumerate(tables):
-        found += _of_table(table, f"{file.name}, operators[{number}]", file.parent)
-    names = [one.name for one in found]
+        operators += _of_table(table, f"{file.name}, operators[{number}]", file.parent)
+    names = [one.name for one in operators]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise refusal(file.name, f"two operators are called {twice!r}", 'name = "…"')
-    return tuple(found)
+    return tuple(operators)
 
 
 def _of_table(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Operator]:
@@ -90,7 +90,8 @@ def _operator(kind: str, table: Mapping[str, Any], at: str, folder: Path) -> Ope
         axes, points = _listed(sizes, f"{at}.sizes")
     elif isinstance(sizes, Mapping):
         extents = {
-            name: read_values(given, f"{at}.sizes.{name}", folder) for name, given in sizes.items()
+            name: read_values(values_text, f"{at}.sizes.{name}", folder)
+            for name, values_text in sizes.items()
         }
         axes, points = axes_of(extents, f"{at}.sizes"), points_of(extents)
     else:
@@ -110,10 +111,10 @@ def _operator(kind: str, table: Mapping[str, Any], at: str, folder: Path) -> Ope
         what = f"cannot describe {kind} = {table[kind]!r}"
         raise refusal(at, raised(error), what=what) from error
     if isinstance(workload, Described):
-        for given in values:
-            if given not in workload.names:
+        for values_text in values:
+            if values_text not in workload.names:
                 listed = f"the inputs are {', '.join(workload.names)}"
-                raise refusal(f"{at}.values", f"there is no input {given!r}", listed)
+                raise refusal(f"{at}.values", f"there is no input {values_text!r}", listed)
     suffix = "" if table["type"] == _DEFAULT_TYPE else f" {table['type']}"
     name = (text_of(table, "name", at) or f"{table[kind]}") + suffix
     tolerance = number_of(table, "tolerance", at, 0.0, 0.0) if "tolerance" in table else None
@@ -134,8 +135,8 @@ def _listed(vectors: Sequence[Any], at: str) -> tuple[dict[str, Values], tuple[P
         )
     axes: dict[str, Values] = {}
     for name in vectors[0]:
-        given = [one[name] for one in vectors]
-        one = read_values(given, f"{at}.{name}", Path())
+        values = [one[name] for one in vectors]
+        one = read_values(values, f"{at}.{name}", Path())
         axes[name] = Values(one.weights, swept=len(one.weights) > 1)
     unique = list({tuple(one.items()): one for one in vectors}.values())
     count = len(vectors)
@@ -201,18 +202,18 @@ def _constants(
     }
     if "constants" not in table:
         return tuple(name for name in list(inputs)[1:] if name not in free)
-    given = table["constants"]
-    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+    names_text = table["constants"]
+    if not isinstance(names_text, list) or not all(isinstance(one, str) for one in names_text):
         raise refusal(
-            f"{at}.constants", f"{given!r} is no list of names", f"constants = {[*inputs][1:]}"
+            f"{at}.constants", f"{names_text!r} is no list of names", f"constants = {[*inputs][1:]}"
         )
-    for name in given:
+    for name in names_text:
         if name not in inputs or name in free:
             because = "its shape depends on a swept size" if name in free else "it is no input"
             raise refusal(
                 f"{at}.constants", f"{name!r} cannot be a constant: {because}", ", ".join(inputs)
             )
-    return tuple(given)
+    return tuple(names_text)
 
 
 def _einsum(
@@ -235,8 +236,8 @@ def _einsum(
                 else f"there is no axis {name!r}"
             )
             raise refusal(f"{at}.sizes", because, f"the axes are {', '.join(contraction.letters)}")
-    made = build(contraction, *_ranges(axes, table, at), kind)
-    inputs, result = list(made.inputs), made.result
+    built = build(contraction, *_ranges(axes, table, at), kind)
+    inputs, result = list(built.inputs), built.result
     letters: dict[str, Sequence[str]] = dict(
         zip(contraction.names, contraction.operands, strict=True)
     )

@@ -124,10 +124,10 @@ def _sample(fields: Any) -> Sample:
     """
     if not isinstance(fields, dict):
         raise TypeError("it is no object")
-    made: dict[str, Any] = {
+    fields_read: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
     }
-    sample = Sample(**made)
+    sample = Sample(**fields_read)
     for name, kind in _KINDS.items():
         if not isinstance(getattr(sample, name), kind):
             raise TypeError(f"{name} is {getattr(sample, name)!r}")

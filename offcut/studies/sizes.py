@@ -50,10 +50,10 @@ class Point:
         return ", ".join(f"{name}={extent}" for name, extent in self.sizes.items())
 
 
-def read_values(given: Any, at: str, folder: Path) -> Values:
-    """Return the extents that `given` says.
+def read_values(text_or_list: Any, at: str, folder: Path) -> Values:
+    """Return the extents that `text_or_list` says.
 
-    given   a whole number: one extent, known when the kernel is compiled · a list: these, alike · ``"1:512"`` or
+    text_or_list   a whole number: one extent, known when the kernel is compiled · a list: these, alike · ``"1:512"`` or
             ``"1:512:8"``: a range, both ends included, of which at most 24 are taken, geometrically · ``{range = "1:512", points = 60}``
             · ``{3 = 0.8, 17 = 0.2}``: these, with weights · ``"lengths.csv"`` or ``{csv = "lengths.csv", column = "length"}``:
             a line for each call, of which equal ones are counted
@@ -61,23 +61,25 @@ def read_values(given: Any, at: str, folder: Path) -> Values:
 
     Raises DescribeError for anything else, for an extent below 1, and for a file that cannot be read.
     """
-    if isinstance(given, int) and not isinstance(given, bool):
-        return Values({_extent(given, at): 1.0}, swept=False)
-    if isinstance(given, list) and given:
-        return _alike([_extent(one, at) for one in given])
-    if isinstance(given, str) and given.endswith(".csv"):
-        return _of_csv(folder / given, "", at)
-    if isinstance(given, str):
-        return _of_range(given, POINTS, at)
-    if isinstance(given, Mapping) and "csv" in given:
-        check_keys(given, ("csv", "column"), at)
-        return _of_csv(folder / str(given["csv"]), str(given.get("column", "")), at)
-    if isinstance(given, Mapping) and "range" in given:
-        check_keys(given, ("range", "points"), at)
-        return _of_range(str(given["range"]), whole_of(given, "points", at, POINTS, 2), at)
-    if isinstance(given, Mapping) and given:
-        return _weighted(given, at)
-    raise refusal(at, f"{given!r} are no sizes", *EXAMPLES)
+    if isinstance(text_or_list, int) and not isinstance(text_or_list, bool):
+        return Values({_extent(text_or_list, at): 1.0}, swept=False)
+    if isinstance(text_or_list, list) and text_or_list:
+        return _alike([_extent(one, at) for one in text_or_list])
+    if isinstance(text_or_list, str) and text_or_list.endswith(".csv"):
+        return _of_csv(folder / text_or_list, "", at)
+    if isinstance(text_or_list, str):
+        return _of_range(text_or_list, POINTS, at)
+    if isinstance(text_or_list, Mapping) and "csv" in text_or_list:
+        check_keys(text_or_list, ("csv", "column"), at)
+        return _of_csv(folder / str(text_or_list["csv"]), str(text_or_list.get("column", "")), at)
+    if isinstance(text_or_list, Mapping) and "range" in text_or_list:
+        check_keys(text_or_list, ("range", "points"), at)
+        return _of_range(
+            str(text_or_list["range"]), whole_of(text_or_list, "points", at, POINTS, 2), at
+        )
+    if isinstance(text_or_list, Mapping) and text_or_list:
+        return _weighted(text_or_list, at)
+    raise refusal(at, f"{text_or_list!r} are no sizes", *EXAMPLES)
 
 
 def points_of(values: Mapping[str, Values]) -> tuple[Point, ...]:
@@ -127,9 +129,9 @@ def _alike(extents: list[int]) -> Values:
     return Values({extent: counts[extent] / len(extents) for extent in sorted(counts)}, swept=True)
 
 
-def _weighted(given: Mapping[str, Any], at: str) -> Values:
+def _weighted(weight_by_size: Mapping[str, Any], at: str) -> Values:
     weights: dict[int, float] = {}
-    for key, weight in given.items():
+    for key, weight in weight_by_size.items():
         if not re.fullmatch(r"[0-9]{1,10}", str(key)):
             raise refusal(at, f"{key!r} is no extent", *EXAMPLES)
         if (

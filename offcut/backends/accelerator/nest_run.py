@@ -154,30 +154,30 @@ class Visited(Emitter):
         self.issue_as(number, values)
         if len(self.ops.starts) > fills:
             self.kinds.clear()  # what others use was thrown out
-        made = [one for one in self.stream if not brings_micro_ops(one)]
-        if len(made) < len(self.stream):
+        instructions = [one for one in self.stream if not brings_micro_ops(one)]
+        if len(instructions) < len(self.stream):
             self.fills.append(len(self.line.events))
             self.line.instance([InstructionGroup(Unit.COMPUTE.value, 0.0, 0.0)])
         words = work.counts_of(values)
         if number not in self.largest or prod(words) > prod(self.largest[number].counts):
-            self.largest[number] = Instance(words, made)
-        taken = ((self.spec.unit(one), *cycles(one, self.spec)) for one in made)
+            self.largest[number] = Instance(words, instructions)
+        durations = ((self.spec.unit(one), *cycles(one, self.spec)) for one in instructions)
         parts = [
             InstructionGroup(unit.value, own * count, bus * count, count)
-            for (unit, own, bus), same in groupby(taken)
+            for (unit, own, bus), same in groupby(durations)
             for count in [len(list(same))]
         ]
-        counts = _counts(made, self.spec)
+        counts = _counts(instructions, self.spec)
         touched = [work.place_of(side.buffer, values) for side, _ in work.chip]
         if work.unit is Unit.STORE:
             return _Kind(parts, counts, touched, [RESULTS])
         return _Kind(parts, counts, touched[1:], touched[:1])
 
 
-def _counts(made: Sequence[Instruction], spec: AcceleratorSpec) -> dict[str, int]:
+def _counts(instructions: Sequence[Instruction], spec: AcceleratorSpec) -> dict[str, int]:
     """What instructions are, by the names of `Issued`."""
     counts = dict.fromkeys(("steps", "pairs", "resets", "words", "bytes", "zeros"), 0)
-    for one in made:
+    for one in instructions:
         match one:
             case Load(y=y, x=x) | Store(y=y, x=x):
                 counts["words"] += y * x
@@ -192,4 +192,4 @@ def _counts(made: Sequence[Instruction], spec: AcceleratorSpec) -> dict[str, int
                 counts["steps"] += step_count(one)
             case _:
                 pass
-    return {"instructions": len(made), **counts}
+    return {"instructions": len(instructions), **counts}

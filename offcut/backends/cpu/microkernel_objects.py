@@ -43,7 +43,7 @@ def microkernel_ir(lowered: Iterable[Lowered], host: Host) -> list[str]:
 
 def compile_microkernels(low: Lowered, host: Host) -> list[bytes]:
     """Object files of the microkernels that a kernel calls, no function in two of them; there may be others, too."""
-    found: dict[int, bytes] = {}
+    objects: dict[int, bytes] = {}
     for kernel, variant, shapes in low.tiles:
         wanted: Sequence[Shape] = shapes or (ANY,)
         with _lock:
@@ -52,8 +52,8 @@ def compile_microkernels(low: Lowered, host: Host) -> list[bytes]:
             known = _files.setdefault((host, kernel, variant), {})
             if new := [shape for shape in wanted if shape not in known]:
                 known |= dict.fromkeys(new, _object(host, kernel, variant, new))
-            found |= {id(known[shape]): known[shape] for shape in wanted}
-    return list(found.values())
+            objects |= {id(known[shape]): known[shape] for shape in wanted}
+    return list(objects.values())
 
 
 def clear_cache() -> None:

@@ -43,8 +43,8 @@ class PackedBuffer:
 class _Shared:
     """A copy that several may hold, and the array that owns the memory that it was made of."""
 
-    def __init__(self, made: PackedBuffer, source: ref[Array]) -> None:
-        self.made, self.source = made, source
+    def __init__(self, packed: PackedBuffer, source: ref[Array]) -> None:
+        self.made, self.source = packed, source
 
 
 _shared: WeakValueDictionary[Hashable, _Shared] = WeakValueDictionary()
@@ -69,8 +69,10 @@ class PackedConstants(Recalled):
             packed = self._packed[layout] = _packed(array, lies, dtype)
             if array.dtype == numpy_dtype(dtype):
                 again[name] = partial(unpack, packed, lies, dtype, array.shape)
-        held = {name: settled(array) for name, array in constants.items() if name not in again}
-        super().__init__(held, again)
+        own_arrays = {
+            name: settled(array) for name, array in constants.items() if name not in again
+        }
+        super().__init__(own_arrays, again)
 
     @classmethod
     def of(cls, constants: Mapping[str, Array], layouts: Iterable[Reading]) -> PackedConstants:

@@ -111,15 +111,15 @@ def parameter_names(
     signature: Signature,
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """C identifiers of inputs, outputs and sizes, no two alike; an updated input is ``NAME_before``."""
-    taken = {"workspace"}
+    used_names = {"workspace"}
     updated = {number for number, _ in signature.updated}
 
     def fresh(label: str) -> str:
         plain = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in label)
         name = plain if plain[:1].isalpha() else f"a{plain}"
-        while name in taken or is_word(name) or _OWN_MACROS.fullmatch(name):
+        while name in used_names or is_word(name) or _OWN_MACROS.fullmatch(name):
             name += "_"
-        taken.add(name)
+        used_names.add(name)
         return name
 
     outputs = tuple(fresh(argument.name) for argument in signature.outputs)

@@ -43,8 +43,8 @@ def link(name: str, code: PortableCode) -> bytes:
         command = [*linker, *_FLAGS.split(), "-o", str(library), str(source)]
         finished = subprocess.run(command, capture_output=True, text=True, check=False)
         if finished.returncode or not library.exists():
-            said = finished.stderr.strip()[-500:] or f"it ended with {finished.returncode}"
-            raise TargetError("save", refused, because=f"{' '.join(linker)}: {said}")
+            output = finished.stderr.strip()[-500:] or f"it ended with {finished.returncode}"
+            raise TargetError("save", refused, because=f"{' '.join(linker)}: {output}")
         return library.read_bytes()
 
 

@@ -173,12 +173,12 @@ def _written(signature: Signature) -> Mapping[str, Any]:
     }
 
 
-def _signature(given: Mapping[str, Any]) -> Signature:
+def _signature(stored: Mapping[str, Any]) -> Signature:
     """Return a signature of what JSON has.
 
     Raises LookupError, TypeError or ParseError for anything else.
     """
-    sizes = tuple(Size(**size) for size in given["sizes"])
+    sizes = tuple(Size(**size) for size in stored["sizes"])
     names = [size.name for size in sizes]
 
     def arguments(of: str) -> tuple[Argument, ...]:
@@ -188,16 +188,16 @@ def _signature(given: Mapping[str, Any]) -> Signature:
                 str(one["dtype"]),
                 tuple(parse_expr(text, "index", names=names) for text in one["shape"]),
             )
-            for one in given[of]
+            for one in stored[of]
         )
 
     relations = (
         AffineFact(**{**fact, "terms": tuple((str(n), int(k)) for n, k in fact["terms"])})
-        for fact in given["relations"]
+        for fact in stored["relations"]
     )
-    updated = tuple((int(i), int(o)) for i, o in given["updated"])
+    updated = tuple((int(i), int(o)) for i, o in stored["updated"])
     inputs, outputs = arguments("inputs"), arguments("outputs")
-    return Signature(str(given["name"]), inputs, outputs, sizes, tuple(relations), updated)
+    return Signature(str(stored["name"]), inputs, outputs, sizes, tuple(relations), updated)
 
 
 @trim_tracebacks
@@ -220,9 +220,9 @@ class SavedKernel(TypedCall):
         return load, (self.path,)
 
     def __repr__(self) -> str:
-        given = ", ".join(argument.name for argument in self.signature.inputs)
+        inputs = ", ".join(argument.name for argument in self.signature.inputs)
         sizes = ", ".join(size.name for size in self.signature.sizes)
-        return f"<{self.saved.kind} {self.signature.name}({given}) for any {sizes or 'call'}, of {self.path}>"
+        return f"<{self.saved.kind} {self.signature.name}({inputs}) for any {sizes or 'call'}, of {self.path}>"
 
 
 @trim_tracebacks
@@ -257,40 +257,40 @@ class SavedModel(SavedKernel):
         return {name: self.signature.outputs[at] for name, at in self.saved.outputs.items()}
 
     @trim_traceback
-    def __call__(self, *given: Any, **sizes: Any) -> Any:
+    def __call__(self, *arrays: Any, **sizes: Any) -> Any:
         """Return the outputs.
 
-        given  a mapping with an array for each input, or the arrays in order
+        arrays  a mapping with an array for each input, or the arrays in order
         sizes  those that no shape determines
 
         Raises CallError where an array does not fit, or the model does not run at these sizes.
         """
-        if not sizes and (results := self.by_name(*given)) is not None:
+        if not sizes and (results := self.by_name(*arrays)) is not None:
             return results
-        feed = given[0] if len(given) == 1 else None
+        feed = arrays[0] if len(arrays) == 1 else None
         if is_named := isinstance(feed, Mapping):
-            given = self._arrays(feed)
-        elif len(given) == len(self._order):
-            given = tuple([given[at] for at in self._order])
-        results = self._run(*given, **sizes)
+            arrays = self._arrays(feed)
+        elif len(arrays) == len(self._order):
+            arrays = tuple([arrays[at] for at in self._order])
+        results = self._run(*arrays, **sizes)
         several = results if isinstance(results, tuple) else (results,)
         if is_named or self._is_mapping:
             return {name: several[place] for name, place in self.saved.outputs.items()}
         in_order = tuple([several[place] for place in self.saved.outputs.values()])
         return in_order if len(in_order) > 1 else in_order[0]
 
-    def _arrays(self, given: Mapping[str, Any]) -> tuple[Any, ...]:
+    def _arrays(self, arrays: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the arrays of a mapping, in the order of the signature."""
         names = self.saved.inputs
-        if given.keys() != names.keys():
-            wrong = sorted(map(str, {*given} ^ {*names}))
+        if arrays.keys() != names.keys():
+            wrong = sorted(map(str, {*arrays} ^ {*names}))
             raise CallError(
                 self.signature.name,
-                f"takes {', '.join(names) or 'no array'}, got {', '.join(map(str, given)) or 'none'}",
+                f"takes {', '.join(names) or 'no array'}, got {', '.join(map(str, arrays)) or 'none'}",
                 at=wrong[0],
                 because=f"its inputs are {', '.join(names) or 'none'}",
             )
-        return tuple(map(given.__getitem__, self._names))
+        return tuple(map(arrays.__getitem__, self._names))
 
 
 @trim_traceback
@@ -354,20 +354,20 @@ def load(path: str | os.PathLike[str]) -> SavedKernel:
     return _loaded(where, saved, code, kernels, constants, [first for first, _ in places])
 
 
-def _texts(given: Any) -> tuple[str, ...]:
+def _texts(stored: Any) -> tuple[str, ...]:
     """Return a list of texts; raises TypeError for anything else."""
-    if not isinstance(given, list):
-        raise TypeError(f"{given!r} is no list")
-    return tuple(map(str, given))
+    if not isinstance(stored, list):
+        raise TypeError(f"{stored!r} is no list")
+    return tuple(map(str, stored))
 
 
-def _places(given: Any, count: int) -> Mapping[str, int]:
+def _places(stored: Any, count: int) -> Mapping[str, int]:
     """Return places below `count` by name; raises TypeError or ValueError for anything else."""
-    if not isinstance(given, dict):
-        raise TypeError(f"{given!r} is no mapping")
-    places = {str(name): int(place) for name, place in given.items()}
+    if not isinstance(stored, dict):
+        raise TypeError(f"{stored!r} is no mapping")
+    places = {str(name): int(place) for name, place in stored.items()}
     if any(not 0 <= place < count for place in places.values()):
-        raise ValueError(f"there are {count} arrays, and {given!r} names others")
+        raise ValueError(f"there are {count} arrays, and {stored!r} names others")
     return places
 
 

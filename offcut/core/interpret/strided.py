@@ -28,10 +28,10 @@ def strided(
     rank = len(shape)
     counts, steps = [1] * rank, [0] * rank
     for part, step in zip(parts, memory.strides, strict=False):
-        found = _progression(part, rank)
-        if found is None:
+        progression = _progression(part, rank)
+        if progression is None:
             return None
-        for axis, delta in found:
+        for axis, delta in progression:
             counts[axis] = shape[axis]
             steps[axis] += delta * step
     for k in range(own):

@@ -111,8 +111,8 @@ def _of_sum(data: Expr, axis: str, tap: str) -> Expr | None:
     """The data with the name of an axis for the sum of the axis and a tap; None where they are not read so."""
     if not {axis, tap} <= variables(data):
         return None
-    found = placed(data, {axis: ix.sub(Var(axis), Var(tap))})
-    return None if tap in variables(found) else found
+    placed_data = placed(data, {axis: ix.sub(Var(axis), Var(tap))})
+    return None if tap in variables(placed_data) else placed_data
 
 
 def placed(data: Expr, values: Mapping[str, Expr]) -> Expr:

@@ -109,14 +109,14 @@ class Model:
     def __init__(
         self,
         bound: Bound,
-        found: Stepped,
+        plan: Stepped,
         asked: Bound,
         how: Mapping[str, Any],
     ) -> None:
-        graph, steps, outputs = bound.graph, found.steps, found.outputs
+        graph, steps, outputs = bound.graph, plan.steps, plan.outputs
         self._memory = memory_of(resolved(how["target"]))
         steps = [for_memory(self._memory, step) for step in steps]
-        self.steps, self.notes, self._how, self._found = tuple(steps), found.notes, how, found
+        self.steps, self.notes, self._how, self._found = tuple(steps), plan.notes, how, plan
         roots = {one.root for step in steps for one in (*step.inputs, *step.outputs)}
         roots |= {place.root for place in outputs.values()}
         read = [value.name for value in graph.constants if value.name in roots]
@@ -183,15 +183,15 @@ class Model:
         self._as_written: Model | None = None
 
     @trim_traceback
-    def __call__(self, *given: Any, **sizes: int) -> Any:
+    def __call__(self, *arrays: Any, **sizes: int) -> Any:
         """The outputs.
 
-        given  a mapping with an array for each input, or the arrays in order
+        arrays  a mapping with an array for each input, or the arrays in order
         sizes  those that no shape determines
 
         Raises CallError where an array does not fit, or the graph does not run at these sizes.
         """
-        if not sizes and (results := self._by_name(*given)) is not None:
+        if not sizes and (results := self._by_name(*arrays)) is not None:
             return results
         for name, size in sizes.items():
             if whole(size) is None:
@@ -204,11 +204,11 @@ class Model:
                         "model(array, …), in the order of the inputs",
                     ),
                 )
-        feed = given[0] if len(given) == 1 else None
+        feed = arrays[0] if len(arrays) == 1 else None
         if isinstance(feed, Mapping):
             results = self.outputs(self._in_order(feed), sizes)
             return dict(zip(self._outputs, results, strict=True))
-        results = self.outputs(given, sizes)
+        results = self.outputs(arrays, sizes)
         return results[0] if len(results) == 1 else results
 
     def outputs(self, arrays: Sequence[Any], sizes: Mapping[str, int]) -> tuple[Any, ...]:
@@ -298,9 +298,9 @@ class Model:
         return tuple(host.convert_like(kind, arrays[0], array) for array in outputs)
 
     def __repr__(self) -> str:
-        given = ", ".join(value.name for value in self.bound.graph.inputs)
+        inputs = ", ".join(value.name for value in self.bound.graph.inputs)
         sizes = ", ".join(size.name for size in self.bound.graph.sizes)
-        return f"<model {self.bound.graph.name}({given}) for any {sizes or 'call'}>"
+        return f"<model {self.bound.graph.name}({inputs}) for any {sizes or 'call'}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """It is compiled again where it is read: its kernels come from the cache."""
@@ -316,16 +316,16 @@ class Model:
         return planned(self.bound.graph, self._shared, self.notes, sizes)
 
     @trim_traceback
-    def profile(self, *given: Any, calls: int = 20, **sizes: int) -> ModelProfile:
+    def profile(self, *arrays: Any, calls: int = 20, **sizes: int) -> ModelProfile:
         """Return what each kernel of a call takes, measured, with its share and what limits it by the cost model; it prints, plots, and is a
         trace for Chrome.
 
-        given, sizes  as a call has them
+        arrays, sizes  as a call has them
         calls         that are timed
 
         Raises what a call does.
         """
-        return profile_of(self.bound.graph.name, partial(self, *given, **sizes), calls)
+        return profile_of(self.bound.graph.name, partial(self, *arrays, **sizes), calls)
 
     def save(
         self,
@@ -439,10 +439,10 @@ class Model:
                 self._as_written = compiled(self.asked, **how)
             return self._as_written
 
-    def _in_order(self, given: Mapping[str, Any]) -> list[Any]:
-        if given.keys() != self._named:
-            checked_arrays(self.declared, given)
-        return [*map(given.__getitem__, self._inputs)]
+    def _in_order(self, arrays: Mapping[str, Any]) -> list[Any]:
+        if arrays.keys() != self._named:
+            checked_arrays(self.declared, arrays)
+        return [*map(arrays.__getitem__, self._inputs)]
 
     def _new(self, key: object, lent: Sequence[Lent], sizes: Mapping[str, int]) -> _SizedCall:
         """What is known of a call that is met for the first time, which is checked."""

@@ -53,17 +53,17 @@ def copy_as_asked(bound: Bound, asked: Mapping[str, tuple[int, ...]]) -> Bound:
     turned = {name for name, order in asked.items() if is_copied(name, order)}
     if not turned:
         return bound
-    made = rebuilt(graph, bound.arrays)
-    stored = {name: made.fresh(f"{name}_stored") for name in turned}
+    builder = rebuilt(graph, bound.arrays)
+    stored = {name: builder.fresh(f"{name}_stored") for name in turned}
     for node in graph.nodes:
         now = with_operands(node, stored)
         values = tuple(replace(one, name=stored.get(one.name, one.name)) for one in node.results)
-        made.nodes.append(replace(now, results=values))
-        made.values.update((value.name, value) for value in values)
+        builder.nodes.append(replace(now, results=values))
+        builder.values.update((value.name, value) for value in values)
         for value in node.results:
             if value.name in turned:
                 axes = tuple(range(len(value.shape)))
                 of = Ref(stored[value.name])
-                made.node("transpose", of, axes=axes, results=(value.name,))
-    made.output(*map(Ref, graph.outputs))
-    return made.bound
+                builder.node("transpose", of, axes=axes, results=(value.name,))
+    builder.output(*map(Ref, graph.outputs))
+    return builder.bound

@@ -49,15 +49,15 @@ def _sources_read(
     node: Node, sources: Mapping[str, str], shapes: Mapping[str, Shape]
 ) -> dict[str, str]:
     """Return what a node may read in place of operands: its result has its extents by those that are left."""
-    taken: dict[str, str] = {}
+    accepted: dict[str, str] = {}
     for name in node.operands:
         if name not in sources:
             continue
-        trial = {**taken, name: sources[name]}
+        trial = {**accepted, name: sources[name]}
         own = [shapes[trial.get(one, one)] for one in node.operands]
         if _has_extents(own, node.results[0].shape):
-            taken = trial
-    return taken
+            accepted = trial
+    return accepted
 
 
 def _has_extents(operands: Sequence[Shape], shape: Shape) -> bool:

@@ -31,34 +31,36 @@ def store_for_products(bound: Bound) -> Bound:
     """The graph in which convolutions read their operands with the axis that they sum along innermost."""
     graph, readings = bound.graph, Readings(bound.graph)
     known = frozenset(bound.arrays)
-    orders, made = orders_of(graph, readings), rebuilt(graph, bound.arrays)
+    orders, builder = orders_of(graph, readings), rebuilt(graph, bound.arrays)
     stored: dict[tuple[str, tuple[int, ...]], str] = {}
     lying = lying_of(graph, readings)
     for node in graph.nodes:
         now = node
-        asked, found = None, None if node.op in VIEWS else readings.of(node)
-        if found is not None and len(node.results) == 1:
-            asked = wanted(node, found, known, orders, lying)
+        asked, access = None, None if node.op in VIEWS else readings.of(node)
+        if access is not None and len(node.results) == 1:
+            asked = wanted(node, access, known, orders, lying)
         for name, order in asked[0].items() if asked is not None else ():
             if orders.get(name) == order or lying.get(name) == order:
                 continue
-            own = found.axes[name] if found is not None else None
+            own = access.axes[name] if access is not None else None
             summed = own is None or not own[order[-1]]
             if summed and _is_few(graph.values[name].shape[order[-1]]):
                 continue
             key = name, order
             if key not in stored:
                 inverse = tuple(order.index(axis) for axis in range(len(order)))
-                moved = made.node("transpose", Ref(name), axes=order, results=(f"{name}_stored",))
-                back = made.node("transpose", moved, axes=inverse, results=(f"{name}_seen",))
+                moved = builder.node(
+                    "transpose", Ref(name), axes=order, results=(f"{name}_stored",)
+                )
+                back = builder.node("transpose", moved, axes=inverse, results=(f"{name}_seen",))
                 stored[key] = back.name
             now = with_operands(now, {name: stored[key]})
-        made.nodes.append(now)
-        made.values.update((value.name, value) for value in now.results)
+        builder.nodes.append(now)
+        builder.values.update((value.name, value) for value in now.results)
     if not stored:
         return bound
-    made.output(*map(Ref, graph.outputs))
-    return made.bound
+    builder.output(*map(Ref, graph.outputs))
+    return builder.bound
 
 
 def _is_few(extent: Expr) -> bool:

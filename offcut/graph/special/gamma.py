@@ -56,13 +56,13 @@ def digamma(make: Make, x: Ref) -> Ref:
     for factor in _TAIL[1:]:
         series = make("multiply", make("add", series, factor), square)
     series = make("subtract", series, make("multiply", far, 0.5))
-    found = make("subtract", make("subtract", series, make("log", far)), gone)
+    value = make("subtract", make("subtract", series, make("log", far)), gone)
     rest = _rest(make, x)
     angle = make("multiply", rest, math.pi)
     slope = make("divide", make("multiply", make("cos", angle), math.pi), make("sin", angle))
-    found = make("where", low, make("subtract", found, slope), found)
+    value = make("where", low, make("subtract", value, slope), value)
     whole = make("logical_and", make("equal", rest, 0.0), make("less", x, 0.0))
-    return make("where", whole, math.nan, found)
+    return make("where", whole, math.nan, value)
 
 
 def _reflected(make: Make, x: Ref) -> tuple[Ref, Ref]:

@@ -36,10 +36,10 @@ def area_sine(make: Make, x: Ref) -> Ref:
     size = make("absolute", x)
     root = make("sqrt", make("add", make("square", size), 1.0))
     more = make("multiply", size, make("divide", size, make("add", root, 1.0)))
-    found = make(
+    value = make(
         "where", make("greater", size, _LARGE), _log_of_twice(make, size), _log1p(make, size, more)
     )
-    return odd(make, x, found)
+    return odd(make, x, value)
 
 
 def area_cosine(make: Make, x: Ref) -> Ref:

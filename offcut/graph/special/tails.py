@@ -17,16 +17,16 @@ _SERIES = (
 def complementary_error(make: Make, x: Ref) -> Ref:
     """The complementary error function, of which the digits of small results are kept: ``t * exp(P(t) - x**2)``, and 2 less that below 0."""
     t, series = _approximated(make, x)
-    found = make("multiply", t, make("exp", make("subtract", series, make("square", x))))
-    return make("where", make("less", x, 0.0), make("subtract", 2.0, found), found)
+    value = make("multiply", t, make("exp", make("subtract", series, make("square", x))))
+    return make("where", make("less", x, 0.0), make("subtract", 2.0, value), value)
 
 
 def scaled_complementary_error(make: Make, x: Ref) -> Ref:
     """It times ``exp(x**2)``: ``t * exp(P(t))``, and ``2 * exp(x**2)`` less that below 0."""
     t, series = _approximated(make, x)
-    found = make("multiply", t, make("exp", series))
+    value = make("multiply", t, make("exp", series))
     whole = make("multiply", make("exp", make("square", x)), 2.0)
-    return make("where", make("less", x, 0.0), make("subtract", whole, found), found)
+    return make("where", make("less", x, 0.0), make("subtract", whole, value), value)
 
 
 def _approximated(make: Make, x: Ref) -> tuple[Ref, Ref]:

@@ -29,7 +29,7 @@ def joined_products(dtype: str = "float32") -> tuple[Rule, ...]:
 
     dtype  of all of them
     """
-    made = []
+    rules = []
     for head, lead in ((_SIDE_BY_SIDE, "n"), (_LEADING, "n, m")):
         axis = lead.count(",") + 1
         for biased in (False, True):
@@ -45,8 +45,8 @@ def joined_products(dtype: str = "float32") -> tuple[Rule, ...]:
             )
             name = f"products of one operand{' with bias' if biased else ''}, {axis + 1} axes"
             texts = (head + inputs + part for part in (before, after))
-            made.append(rule(name, *(text.replace("float32", dtype) for text in texts)))
-    return tuple(made)
+            rules.append(rule(name, *(text.replace("float32", dtype) for text in texts)))
+    return tuple(rules)
 
 
 _IMAGE = "\n".join(

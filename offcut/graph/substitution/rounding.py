@@ -37,7 +37,7 @@ def part_of(dtypes: Iterable[str]) -> float:
 
 
 def swing(
-    graph: Graph, given: Mapping[str, Array], sizes: Mapping[str, int], part: float
+    graph: Graph, inputs: Mapping[str, Array], sizes: Mapping[str, int], part: float
 ) -> dict[str, Array]:
     """Of each element of the outputs how far it moves; infinitely far where it does not stay finite.
 
@@ -52,12 +52,12 @@ def swing(
 
     def outputs(by: float) -> dict[str, Array]:
         declared = {value.name: numpy_dtype(value.dtype) for value in graph.inputs}
-        held = {name: moved(array.astype(declared[name]), by) for name, array in given.items()}
+        arrays = {name: moved(array.astype(declared[name]), by) for name, array in inputs.items()}
         for node in graph.nodes:
             of = 0.0 if node.op in VIEWS else by
-            made = (moved(array, of) for array in ran(node, held, sizes))
-            held.update(zip((value.name for value in node.results), made, strict=True))
-        return {name: held[name].astype("f8") for name in graph.outputs}
+            results = (moved(array, of) for array in ran(node, arrays, sizes))
+            arrays.update(zip((value.name for value in node.results), results, strict=True))
+        return {name: arrays[name].astype("f8") for name in graph.outputs}
 
     def most(still: Mapping[str, Array], by: float) -> dict[str, Array]:
         off = {name: np.zeros(array.shape) for name, array in still.items()}

@@ -89,8 +89,8 @@ def substituted(
             groups = [places] if places else []
             groups += [(one,) for one in places] if 1 < len(places) <= FEW else []
             for group in groups:
-                made = applied(graph, rule, group)
-                now = None if made is None else improved(made, TIDIED)
+                rewritten = applied(graph, rule, group)
+                now = None if rewritten is None else improved(rewritten, TIDIED)
                 if now is None or str(now) in seen or count >= most:
                     continue
                 seen.add(str(now))

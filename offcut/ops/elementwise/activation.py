@@ -199,9 +199,9 @@ def elu(x: Tensor, alpha: float = 1.0, *, name: str | None = None) -> Tensor:
 
 
 def _factor(op: str, label: str, value: Any) -> float:
-    found = number(value)
-    if found is None:
+    factor = number(value)
+    if factor is None:
         raise DescribeError(
             op, f"cannot take {label}={value!r}", because=f"{label} is a finite number"
         )
-    return found
+    return factor

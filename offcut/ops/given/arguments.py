@@ -18,10 +18,10 @@ def number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
     try:
-        found = float(value)
+        as_float = float(value)
     except OverflowError:
         return None
-    return found if math.isfinite(found) else None
+    return as_float if math.isfinite(as_float) else None
 
 
 def several(value: Any) -> tuple[Any, ...] | None:

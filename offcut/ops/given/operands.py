@@ -49,11 +49,11 @@ def axis_letters(rank: int) -> tuple[str, ...]:
     return (*leading, "i", "j")
 
 
-def of_operands(made: Tensor, *operands: object) -> Tensor:
+def of_operands(tensor: Tensor, *operands: object) -> Tensor:
     """A result whose operands, the tensors among these, are a kernel's inputs in their order, where nobody says another."""
-    assert made.definition is not None
-    given = tuple(one for one in operands if isinstance(one, Tensor))
-    return replace(made, definition=replace(made.definition, operands=given))
+    assert tensor.definition is not None
+    tensors = tuple(one for one in operands if isinstance(one, Tensor))
+    return replace(tensor, definition=replace(tensor.definition, operands=tensors))
 
 
 def check_tensor(op: str, label: str, value: Any, *ranks: int, least: int = 0) -> Tensor:
@@ -135,12 +135,12 @@ def check_extent(op: str, one: tuple[Tensor, int], other: tuple[Tensor, int]) ->
 
 def check_shape(op: str, label: str, tensor: Tensor, shape: Sequence[Any]) -> None:
     """Raises DescribeError where `tensor` is not of `shape`."""
-    found = tensor.shape
-    equal = len(found) == len(shape) and all(map(same_extent, found, shape))
+    actual = tensor.shape
+    equal = len(actual) == len(shape) and all(map(same_extent, actual, shape))
     if not equal:
         raise DescribeError(
             op,
-            f"cannot take {label} of shape {_shown(found)}",
+            f"cannot take {label} of shape {_shown(actual)}",
             at=repr(tensor),
             because=f"{label} has the shape {_shown(shape)}",
         )
@@ -150,10 +150,10 @@ def _shown(shape: Sequence[Any]) -> str:
     return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
 
 
-def axis_number(op: str, tensor: Tensor, axis: Any, given: str | None = None) -> int:
+def axis_number(op: str, tensor: Tensor, axis: Any, written: str | None = None) -> int:
     """`axis` counted from the front, -1 being the last.
 
-    given   how the argument was written, where it is more than ``axis=…``
+    written   how the argument was written, where it is more than ``axis=…``
 
     Raises DescribeError where `tensor` has no such axis.
     """
@@ -161,7 +161,7 @@ def axis_number(op: str, tensor: Tensor, axis: Any, given: str | None = None) ->
     if number is None or not -rank <= number < rank:
         raise DescribeError(
             op,
-            f"cannot take {given or f'axis={axis!r}'}",
+            f"cannot take {written or f'axis={axis!r}'}",
             at=repr(tensor),
             because=f"the axes of {tensor.name} are {-rank}…{rank - 1}"
             if rank
@@ -177,8 +177,8 @@ def axis_numbers(op: str, tensor: Tensor, axes: Any) -> tuple[int, ...]:
     """
     if axes is None:
         return tuple(range(len(tensor.shape)))
-    given = several(axes)
-    each = (axes,) if given is None else given
+    listed = several(axes)
+    each = (axes,) if listed is None else listed
     numbers = sorted(axis_number(op, tensor, axis, f"axis={axes!r}") for axis in each)
     if len(set(numbers)) != len(numbers):
         raise DescribeError(

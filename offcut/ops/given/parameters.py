@@ -29,16 +29,16 @@ def scale_of(
     """
     if isinstance(value, Tensor):
         return _tensor(op, label, value, "float32", channels)
-    found = number(value)
+    scale_value = number(value)
     least = float(FLOAT32.smallest_subnormal) if positive else -float(FLOAT32.max)
-    if found is None or not least <= found <= float(FLOAT32.max):
+    if scale_value is None or not least <= scale_value <= float(FLOAT32.max):
         raise DescribeError(
             op,
             f"cannot take {label}={value!r}",
             because=f"{label} is a finite {'number above 0' if positive else 'number'}"
             " or a tensor of float32",
         )
-    return found
+    return scale_value
 
 
 def zero_of(op: str, label: str, value: Any, channels: Any | None) -> int | Tensor:
@@ -48,14 +48,14 @@ def zero_of(op: str, label: str, value: Any, channels: Any | None) -> int | Tens
     """
     if isinstance(value, Tensor):
         return _tensor(op, label, value, "int32", channels)
-    found = whole(value)
-    if found is None or not INT32.min <= found <= INT32.max:
+    zero_point = whole(value)
+    if zero_point is None or not INT32.min <= zero_point <= INT32.max:
         raise DescribeError(
             op,
             f"cannot take {label}={value!r}",
             because=f"{label} is an int that int32 holds or a tensor of int32",
         )
-    return found
+    return zero_point
 
 
 def parameter(value: float | Tensor, dtype: str, channel: tuple[Value, ...]) -> Value:

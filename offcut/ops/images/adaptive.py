@@ -78,12 +78,12 @@ class _Windows:
 
     def joined(self, kind: str, total: str) -> Tensor:
         """The sum or the greatest of each, in the type `total`: rows first, then columns."""
-        found, steps = self.x, window_names(2)[1]
+        partial_, steps = self.x, window_names(2)[1]
         for axis, part, step in zip(self.spatial, self.parts, steps, strict=True):
             last = kind == "max" and axis == self.spatial[-1]
             name = self.name if last else f"{self.name}_{self.letters[axis]}"
-            found = part.joined(kind, found, axis, name, self.letters, step, total)
-        return found
+            partial_ = part.joined(kind, partial_, axis, name, self.letters, step, total)
+        return partial_
 
 
 def _check_places(op: str, x: Tensor, sizes: tuple[int, ...], last: bool) -> None:

@@ -266,12 +266,12 @@ def window_sizes(op: str, w: Tensor, axes: range) -> tuple[int, ...]:
 
 
 def _group_count(
-    op: str, x: Tensor, w: Tensor, given: Any, channels: Any, inner: Any, outer: Any
+    op: str, x: Tensor, w: Tensor, requested: Any, channels: Any, inner: Any, outer: Any
 ) -> int:
-    groups = whole(given)
+    groups = whole(requested)
     if groups is None or groups < 1:
         raise DescribeError(
-            op, f"cannot take groups={given!r}", because="groups is an int, at least 1"
+            op, f"cannot take groups={requested!r}", because="groups is an int, at least 1"
         )
     if groups > 1:
         for label, extent in (("input", channels), ("output", outer)):

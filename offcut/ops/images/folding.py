@@ -85,17 +85,17 @@ def fold(
     Raises DescribeError where the rank or an argument does not fit.
     """
     op = "fold"
-    given = several(size)
-    if given is None or not 1 <= len(given) <= 3:
+    extents = several(size)
+    if extents is None or not 1 <= len(extents) <= 3:
         raise DescribeError(
             op,
             f"cannot take size={size!r}",
             because="there are one to three spatial axes",
             help=("size=(h, w)",),
         )
-    axes = len(given)
+    axes = len(extents)
     check_tensor(op, "x", x, 2 + 2 * axes)
-    image = tuple(size_expr(one, op) for one in given)
+    image = tuple(size_expr(one, op) for one in extents)
     steps = pair(op, "stride", stride, axes, 1)
     wide, edges = pair(op, "dilation", dilation, axes, 1), paddings(op, padding, axes)
     words = (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1))

@@ -44,10 +44,10 @@ def max_pool2d(
 
     Raises DescribeError where ranks or arguments do not fit.
     """
-    given = (window, stride, padding, dilation)
-    shape, letters, placed, steps, last = _placed("max_pool2d", x, *given, layout)
+    geometry = (window, stride, padding, dilation)
+    shape, letters, placed, steps, last = _placed("max_pool2d", x, *geometry, layout)
     check_dtype("max_pool2d", "x", x, NUMBERS)
-    name = named("max_pool2d", name, [x], *_options(*given, layout))
+    name = named("max_pool2d", name, [x], *_options(*geometry, layout))
 
     def greatest(*at: Value) -> Value:
         value = _read(x, placed, steps, at, last, x.dtype, reduction_start("max", x.dtype))
@@ -73,21 +73,21 @@ def max_pool2d_with_places(
 
     The places are called ``{name}_places``. Raises DescribeError as `max_pool2d` does.
     """
-    op, given = "max_pool2d_with_places", (window, stride, padding, dilation)
-    shape, letters, placed, steps, last = _placed(op, x, *given, layout)
+    op, geometry = "max_pool2d_with_places", (window, stride, padding, dilation)
+    shape, letters, placed, steps, last = _placed(op, x, *geometry, layout)
     check_dtype(op, "x", x, NUMBERS)
-    name = named(op, name, [x], *_options(*given, layout))
-    values, called = max_pool2d(x, *given, layout, name=name), f"{name}_places"
+    name = named(op, name, [x], *_options(*geometry, layout))
+    values, called = max_pool2d(x, *geometry, layout, name=name), f"{name}_places"
     most = int(reduction_start("min", "int64"))
 
     def first(*at: Value) -> Value:
         rows, columns = _positions(placed, steps, at, last)
         own = x[(at[0], rows, columns, at[-1]) if last else (*at[:2], rows, columns)]
         place = cast(rows, "int64") * cast(placed[1].extent, "int64") + cast(columns, "int64")
-        found = where(own == values[at], place, most)
+        first_place = where(own == values[at], place, most)
         if x.dtype in FLOATS:  # below all others, the last the lowest
-            found = where(own != own, -1 - place, found)
-        return min_over(within(placed, (rows, columns), found, most), axis=steps)
+            first_place = where(own != own, -1 - place, first_place)
+        return min_over(within(placed, (rows, columns), first_place, most), axis=steps)
 
     if x.dtype not in FLOATS:
         return values, compute(shape, first, called, letters)
@@ -123,12 +123,12 @@ def avg_pool2d(
     Raises DescribeError where ranks or arguments do not fit.
     """
     op = "avg_pool2d"
-    given = (window, stride, padding, 1)
-    shape, letters, placed, steps, last = _placed(op, x, *given, layout)
+    geometry = (window, stride, padding, 1)
+    shape, letters, placed, steps, last = _placed(op, x, *geometry, layout)
     check_floats(op, "x", x)
     total = wider(x.dtype)
     padded = flag(op, "count_include_pad", count_include_pad)
-    name = named(op, name, [x], *_options(*given, layout), ("inside", padded, True))
+    name = named(op, name, [x], *_options(*geometry, layout), ("inside", padded, True))
 
     def added(*at: Value) -> Value:
         return sum_over(_read(x, placed, steps, at, last, total, 0.0), axis=steps)

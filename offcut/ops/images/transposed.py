@@ -139,7 +139,7 @@ def _transposed(
     )
     count = _groups(op, x, w, groups, channels, inner)
     extents = x.shape[1:-1] if last else x.shape[2:]
-    given = zip(
+    per_axis = zip(
         extents,
         sizes,
         pair(op, "stride", stride, axes, 1),
@@ -148,7 +148,7 @@ def _transposed(
         pair(op, "output_padding", output_padding, axes, 0),
         strict=True,
     )
-    phases = tuple(_Phases(*one) for one in given)
+    phases = tuple(_Phases(*one) for one in per_axis)
     places = tuple(one.results for one in phases)
     filters = outer * count
     shape = (x.shape[0], *places, filters) if last else (x.shape[0], filters, *places)
@@ -310,11 +310,11 @@ class _Spread:
         return compute(shape, term, name, letters)
 
 
-def _groups(op: str, x: Tensor, w: Tensor, given: Any, channels: Any, inner: Any) -> int:
-    groups = whole(given)
+def _groups(op: str, x: Tensor, w: Tensor, requested: Any, channels: Any, inner: Any) -> int:
+    groups = whole(requested)
     if groups is None or groups < 1:
         raise DescribeError(
-            op, f"cannot take groups={given!r}", because="groups is an int, at least 1"
+            op, f"cannot take groups={requested!r}", because="groups is an int, at least 1"
         )
     if groups > 1 and (not channels.is_Integer or channels % groups):
         raise DescribeError(

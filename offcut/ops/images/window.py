@@ -58,9 +58,9 @@ def pair(op: str, label: str, value: Any, axes: int, least: int) -> tuple[int, .
     Raises DescribeError for anything else, or where one is below `least`.
     """
     each = several(value)
-    found = [whole(n) for n in ((value,) * axes if each is None else each)]
-    sizes = tuple(n for n in found if n is not None and n >= least)
-    if not len(sizes) == len(found) == axes:
+    integers = [whole(n) for n in ((value,) * axes if each is None else each)]
+    sizes = tuple(n for n in integers if n is not None and n >= least)
+    if not len(sizes) == len(integers) == axes:
         count = "one int" if axes == 1 else f"one int or {axes}"
         raise DescribeError(
             op,
@@ -90,7 +90,7 @@ def windows(
         pair(op, "stride", stride, axes, 1),
         pair(op, "dilation", dilation, axes, 1),
     )
-    made = []
+    window_list = []
     for n, (extent, size) in enumerate(zip(extents, sizes, strict=True)):
         reach = (size - 1) * dilations[n] + 1
         before, after = (
@@ -107,8 +107,8 @@ def windows(
                 because=f"it is longer than the {extent + before + after} elements",
                 help=("a larger padding",),
             )
-        made.append(window)
-    return tuple(made)
+        window_list.append(window)
+    return tuple(window_list)
 
 
 def paddings(op: str, padding: Any, axes: int) -> tuple[tuple[int, int], ...]:

@@ -49,7 +49,7 @@ def merged(
     key = "float64" if x.dtype in FLOATS else x.dtype
     own, new = (text.local(wish, key, (extent,)) for wish in ("own", "new"))
     from_, to = (text.local(wish, "int32", (extent,)) for wish in ("from", "to"))
-    left, right, middle, end, taken, behind, run = (
+    left, right, middle, end, chosen, behind, run = (
         f"{text.local(wish, 'int64', (1,))}[0]"
         for wish in ("left", "right", "middle", "end", "taken", "behind", "run")
     )
@@ -77,9 +77,9 @@ def merged(
         f"        {b} = {own}[index(min({right}, {last}))]",
         f"        {behind} = where({right} < {end}, where({left} >= {middle}, int64(1), "
         f"where({earlier}, int64(1), int64(0))), int64(0))",
-        f"        {taken} = where({behind} > int64(0), min({right}, {last}), min({left}, {last}))",
-        f"        {new}[$t] = {own}[index({taken})]",
-        f"        {to}[$t] = {from_}[index({taken})]",
+        f"        {chosen} = where({behind} > int64(0), min({right}, {last}), min({left}, {last}))",
+        f"        {new}[$t] = {own}[index({chosen})]",
+        f"        {to}[$t] = {from_}[index({chosen})]",
         f"        {left} += int64(1) - {behind}",
         f"        {right} += {behind}",
         f"    for $t in 0:{shown}",

@@ -134,10 +134,10 @@ def _one_by_one(x: Tensor, count: int, position: int, name: str) -> tuple[Tensor
 
         def first(*at: Value, value: Tensor = value) -> Value:
             own, after = left(at)
-            found = alike(own, value[at], nan)
+            is_equal = alike(own, value[at], nan)
             if after is not None:
-                found = found * after
-            return min_over(where(found > 0, cast(k, "int32"), 2**31 - 1), axis=k)
+                is_equal = is_equal * after
+            return min_over(where(is_equal > 0, cast(k, "int32"), 2**31 - 1), axis=k)
 
         place = compute(shape, first, f"{name}_place_{number}", letters)
         values.append(value)
@@ -247,20 +247,20 @@ def _extreme_place(
 
     def first(*at: Value) -> Value:
         own, best = along(at), extremes[at]
-        found = own == best
+        is_equal = own == best
         if x.dtype in FLOATS:
-            found = found | (own != own)  # where there is a NaN, the extreme is one
-        return min_over(where(found, cast(k, "int32"), 2**31 - 1), axis=k)
+            is_equal = is_equal | (own != own)  # where there is a NaN, the extreme is one
+        return min_over(where(is_equal, cast(k, "int32"), 2**31 - 1), axis=k)
 
     places = compute(shape, first, f"{name}_first", letters)
     if not keepdims:
         return compute(shape, lambda *at: cast(places[at], "int64"), name, letters)
-    kept = (*x.shape[:position], 1, *x.shape[position + 1 :])
+    kept_shape = (*x.shape[:position], 1, *x.shape[position + 1 :])
 
     def widened(*at: Value) -> Value:
         return cast(places[(*at[:position], *at[position + 1 :])], "int64")
 
-    return compute(kept, widened, name, axis_letters(rank))
+    return compute(kept_shape, widened, name, axis_letters(rank))
 
 
 def one(condition: Value) -> Value:
@@ -270,8 +270,8 @@ def one(condition: Value) -> Value:
 
 def alike(a: Value, b: Value, nan: bool) -> Value:
     """1 where two elements are equal, or, with `nan`, both NaN; else 0."""
-    found = one(a == b)
-    return found + one(a != a) * one(b != b) if nan else found
+    is_equal = one(a == b)
+    return is_equal + one(a != a) * one(b != b) if nan else is_equal
 
 
 def ahead(a: Value, b: Value, earlier: Value, nan: bool) -> Value:

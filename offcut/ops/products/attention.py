@@ -122,8 +122,8 @@ def attention(
             own = (*leading, h // shared, i * shared + h % shared, e)
         return cast(mix[own] * share[own[:-1]], q.dtype)
 
-    made = compute((*q.shape[:-1], v.shape[-1]), result, name, axis_letters(len(q.shape)))
-    return of_operands(made, q, k, v, mask)
+    result_tensor = compute((*q.shape[:-1], v.shape[-1]), result, name, axis_letters(len(q.shape)))
+    return of_operands(result_tensor, q, k, v, mask)
 
 
 def _side_by_side(q: Tensor, k: Tensor, shared: int, name: str) -> Tensor:
@@ -236,10 +236,10 @@ def _check(q: Tensor, k: Tensor, v: Tensor) -> str:
 def _check_mask(mask: Any, extents: tuple[Any, ...]) -> None:
     check_tensor("attention", "mask", mask)
     check_dtype("attention", "mask", mask, MASKS)
-    found = mask.shape
-    fits = len(found) <= len(extents) and all(
+    mask_shape = mask.shape
+    fits = len(mask_shape) <= len(extents) and all(
         is_one(one) or same_extent(one, other)
-        for one, other in zip(found[::-1], extents[::-1], strict=False)
+        for one, other in zip(mask_shape[::-1], extents[::-1], strict=False)
     )
     if not fits:
         raise DescribeError(
@@ -268,26 +268,26 @@ def _sharing(q: Tensor, k: Tensor) -> int:
 
 
 def _window(window: Any) -> int:
-    found = whole(window)
-    if found is None or found < 1:
+    extent = whole(window)
+    if extent is None or extent < 1:
         raise DescribeError(
             "attention",
             f"cannot take window={window!r}",
             because="window is an int, at least 1",
         )
-    return found
+    return extent
 
 
 def _scale(scale: Any) -> float:
-    found = number(scale)
-    if found is None:
+    scale_value = number(scale)
+    if scale_value is None:
         raise DescribeError(
             "attention",
             f"cannot take scale={scale!r}",
             because="scale is a finite number",
             help=("scale=0.125",),
         )
-    return found
+    return scale_value
 
 
 def _depth(q: Tensor) -> int:

@@ -54,7 +54,7 @@ def grouped_matmul(x: Tensor, w: Tensor, ends: Tensor, *, name: str | None = Non
     sums = compute((rows, columns), product, f"{name}_sum", ("i", "j"))
 
     def kept(i: Value, j: Value) -> Value:
-        found = where(own[i] < cast(groups, "int32"), sums[i, j], cast(0, total))
-        return cast(found, x.dtype)
+        value = where(own[i] < cast(groups, "int32"), sums[i, j], cast(0, total))
+        return cast(value, x.dtype)
 
     return of_operands(compute((rows, columns), kept, name, ("i", "j")), x, w, ends)

@@ -53,9 +53,9 @@ def repeat(x: Tensor, counts: int | Sequence[int], *, name: str | None = None) -
     check_tensor("repeat", "x", x)
     rank = len(x.shape)
     each = several(counts)
-    found = [whole(n) for n in ((counts,) * rank if each is None else each)]
-    times = tuple(n for n in found if n is not None and n >= 0)
-    if not len(times) == len(found) == rank:
+    integers = [whole(n) for n in ((counts,) * rank if each is None else each)]
+    times = tuple(n for n in integers if n is not None and n >= 0)
+    if not len(times) == len(integers) == rank:
         raise DescribeError(
             "repeat",
             f"cannot take counts={counts!r}",

@@ -20,9 +20,9 @@ def iota(extent: Any, dtype: str = "int64", *, name: str | None = None) -> Tenso
 
     Raises DescribeError where `extent` is no size or `dtype` no element type.
     """
-    made = check_result("iota", dtype, "int64")
-    name = named("iota", name, [], ("", extent, None), ("", made, "int64"))
-    return compute((extent,), lambda i: cast(i, made), name)
+    result_dtype = check_result("iota", dtype, "int64")
+    name = named("iota", name, [], ("", extent, None), ("", result_dtype, "int64"))
+    return compute((extent,), lambda i: cast(i, result_dtype), name)
 
 
 def one_hot(
@@ -38,12 +38,12 @@ def one_hot(
     """
     check_tensor("one_hot", "indices", indices)
     check_dtype("one_hot", "indices", indices, INDEX_DTYPES)
-    made = check_result("one_hot", dtype, "float32")
-    name = named("one_hot", name, [indices], ("", depth, None), ("", made, "float32"))
+    result_dtype = check_result("one_hot", dtype, "float32")
+    name = named("one_hot", name, [indices], ("", depth, None), ("", result_dtype, "float32"))
     compared = index_dtype(indices.dtype)
 
     def chosen(*at: Value) -> Value:
         here = cast(indices[at[:-1]], compared) == cast(at[-1], compared)
-        return where(here, cast(1, made), cast(0, made))
+        return where(here, cast(1, result_dtype), cast(0, result_dtype))
 
     return compute((*indices.shape, depth), chosen, name, axis_letters(len(indices.shape) + 1))

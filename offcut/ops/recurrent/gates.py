@@ -21,14 +21,16 @@ class Gates:
     """
 
     def __init__(self, op: str, names: Any, count: int, clip: Any = None) -> None:
-        found = several(names) or ()
-        if len(found) != count or not all(is_one_of(name, [*FUNCTIONS]) for name in found):
+        function_names = several(names) or ()
+        if len(function_names) != count or not all(
+            is_one_of(name, [*FUNCTIONS]) for name in function_names
+        ):
             raise DescribeError(
                 op,
                 f"cannot take activations={names!r}",
                 because=f"it has {count}, each of {', '.join(FUNCTIONS)}",
             )
-        self.texts = tuple(FUNCTIONS[name] for name in found)
+        self.texts = tuple(FUNCTIONS[name] for name in function_names)
         self.clip = None if clip is None else number(clip)
         if clip is not None and not (self.clip is not None and self.clip > 0):
             raise DescribeError(

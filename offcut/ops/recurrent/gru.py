@@ -64,21 +64,21 @@ def gru(
             because="what is reset before the product has no bias, and its part of x is the last",
         )
     seen, state = layer.local("Q", parts * width), f"{layer.results['h']}[$i, $j]"
-    given = {
+    terms = {
         gate: f"{layer.given['x']}[{layer.step}, $i, $j + {place * width}]"
         for gate, place in places.items()
     }
     product = {gate: f"{seen}[$i, $j + {place * width}]" for gate, place in places.items()}
-    reset, update = (act(0, f"{given[gate]} + {product[gate]}") for gate in "rz")
+    reset, update = (act(0, f"{terms[gate]} + {product[gate]}") for gate in "rz")
     layer.product(seen, None, layer.given["r"], layer.results["h"])
     if after is None:
         whole = product["n"] if bias is None else f"({product['n']} + {layer.given['bias']}[$j])"
         new = f"{reset} * {whole}"
     else:
-        kept, later = layer.local("K", width), layer.local("N", width)
-        layer.element((f"{kept}[$i, $j]", f"{reset} * {state}"))
-        layer.product(later, None, layer.given["after"], kept)
+        reset_state, later = layer.local("K", width), layer.local("N", width)
+        layer.element((f"{reset_state}[$i, $j]", f"{reset} * {state}"))
+        layer.product(later, None, layer.given["after"], reset_state)
         new = f"{later}[$i, $j]"
-    new = act(1, f"{given['n']} + {new}")
+    new = act(1, f"{terms['n']} + {new}")
     layer.element((state, f"(1.0 - {update}) * {new} + {update} * {state}"))
     return layer.program(layer.results["h"])

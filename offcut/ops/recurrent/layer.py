@@ -35,11 +35,11 @@ class Layer:
         states: Mapping[str, int],
     ) -> None:
         backwards, self.states = flag(op, "reverse", reverse), dict(states)
-        given = {label: one for label, (one, _) in operands.items() if one is not None}
-        self.x = given["x"]
-        for label, one in given.items():
+        arrays = {label: one for label, (one, _) in operands.items() if one is not None}
+        self.x = arrays["x"]
+        for label, one in arrays.items():
             _check(op, label, one, operands[label][1], self.x)
-        self.text = Written(op, name, given)
+        self.text = Written(op, name, arrays)
         self.given, rows = self.text.given, self.x.shape[:2]
         self.output = self.text.result(name, self.x.dtype, (*rows, states["h"]))
         self.results = {
@@ -54,15 +54,15 @@ class Layer:
         """An array of the step alone: so many columns for each row of the batch."""
         return self.text.local(wish, self.x.dtype, (self.x.shape[1], width), kind)
 
-    def product(self, into: str, given: str | None, weights: str, state: str) -> None:
-        """``into = given at the step + state @ weights.T``; without `given`, the product alone."""
+    def product(self, into: str, input_product: str | None, weights: str, state: str) -> None:
+        """``into = given at the step + state @ weights.T``; without `input_product`, the product alone."""
         inner, width = next(
             map(self.text.shown, reversed(tensor.shape))
             for tensor, name in self.text.called.items()
             if name == weights
         )
         sums = into
-        if given is not None:
+        if input_product is not None:
             sums = self.local(f"{into}_sum", int(width), Kind.PRIVATE)
         self.lines += [
             f"  for $i in 0:{self.batch}",
@@ -71,9 +71,9 @@ class Layer:
             f"      for $k in 0:{inner}",
             f"        {sums}[$i, $j] += {state}[$i, $k] * {weights}[$j, $k]",
         ]
-        if given is not None:
+        if input_product is not None:
             self.lines.append(
-                f"      {into}[$i, $j] = {given}[{self.step}, $i, $j] + {sums}[$i, $j]"
+                f"      {into}[$i, $j] = {input_product}[{self.step}, $i, $j] + {sums}[$i, $j]"
             )
 
     def element(self, *stores: tuple[str, str]) -> None:
@@ -91,8 +91,8 @@ class Layer:
         self.lines += [f"  for $i in 0:{self.batch}", f"    for $j in 0:{width}"]
         states = {f"{name}[$i, $j]" for name in self.results.values()}
         for into, value in stores:
-            kept = self._within(value, into) if into in states else value
-            self.lines.append(f"      {into} = {kept}")
+            stored = self._within(value, into) if into in states else value
+            self.lines.append(f"      {into} = {stored}")
 
     def _within(self, value: str, other: str) -> str:
         """A value; another past the length of a row."""
@@ -126,11 +126,11 @@ def width_of(op: str, r: Tensor, projection: Tensor | None = None) -> int:
 
     Raises DescribeError where they are no number.
     """
-    found = r if projection is None else projection
+    state_width = r if projection is None else projection
     check_tensor(op, "r", r, 2)
     if projection is not None:
         check_tensor(op, "projection", projection, 2)
-    for one in (r, found):
+    for one in (r, state_width):
         width = one.shape[1]
         if not (width.is_Integer and width >= 1):
             raise DescribeError(
@@ -139,12 +139,12 @@ def width_of(op: str, r: Tensor, projection: Tensor | None = None) -> int:
                 at=repr(one),
                 because="its extent is an int, at least 1",
             )
-    return int(found.shape[1])
+    return int(state_width.shape[1])
 
 
-def _check(op: str, label: str, given: Tensor, shape: Sequence[Any], x: Tensor) -> None:
-    check_tensor(op, label, given, len(shape))
-    check_dtype(op, label, given, COUNTS if label == "lengths" else STATES)
-    check_shape(op, label, given, shape)
+def _check(op: str, label: str, tensor: Tensor, shape: Sequence[Any], x: Tensor) -> None:
+    check_tensor(op, label, tensor, len(shape))
+    check_dtype(op, label, tensor, COUNTS if label == "lengths" else STATES)
+    check_shape(op, label, tensor, shape)
     if label != "lengths":
-        check_dtype(op, label, given, (x.dtype,))
+        check_dtype(op, label, tensor, (x.dtype,))

@@ -62,21 +62,21 @@ def lstm(
     layer = Layer("lstm", name, reverse, operands, {"h": columns, "c": width})
     sums, state = layer.local("G", 4 * width), layer.results["h"]
     cell = f"{layer.results['c']}[$i, $j]"
-    found = {gate: f"{sums}[$i, $j + {places[gate] * width}]" for gate in places}
+    sums_of_gate = {gate: f"{sums}[$i, $j + {places[gate] * width}]" for gate in places}
 
     def gate(letter: str, seen: int) -> str:
         if peepholes is None:
-            return act(0, found[letter])
+            return act(0, sums_of_gate[letter])
         weight = f"{layer.given['peepholes']}[$j + {seen * width}]"
-        return act(0, f"{found[letter]} + {weight} * {cell}")
+        return act(0, f"{sums_of_gate[letter]} + {weight} * {cell}")
 
     layer.product(sums, layer.given["x"], layer.given["r"], state)
-    kept = f"{gate('f', 2)} * {cell} + {gate('i', 0)} * {act(1, found['g'])}"
+    cell_value = f"{gate('f', 2)} * {cell} + {gate('i', 0)} * {act(1, sums_of_gate['g'])}"
     shown = f"{gate('o', 1)} * {act(2, cell)}"
     if projection is None:
-        layer.element((cell, kept), (f"{state}[$i, $j]", shown))
+        layer.element((cell, cell_value), (f"{state}[$i, $j]", shown))
     else:
         wide = layer.local("H", width)
-        layer.element((cell, kept), (f"{wide}[$i, $j]", shown))
+        layer.element((cell, cell_value), (f"{wide}[$i, $j]", shown))
         layer.projected(state, wide)
     return layer.program(state)

@@ -62,7 +62,7 @@ def fused(computation: Computation, limits: Sequence[int]) -> Shared:
     limits   of each group, how many of its first axes may be loops of their own
     """
     groups = computation.groups
-    taken = computation.names()
+    names = computation.names()
 
     def named(part: int | Shared, known: tuple[StageAxis, ...]) -> int | Shared:
         if isinstance(part, int):
@@ -75,7 +75,7 @@ def fused(computation: Computation, limits: Sequence[int]) -> Shared:
                 a.name for s in stages for a in (*s.axes[:k], *s.axes[k + 1 :], *s.reduce_axes)
             }
             free = axis.name not in others and axis.name not in {a.name for a in (*known, *axes)}
-            axes += (axis if free else replace(axis, name=taken.fresh(axis.label)),)
+            axes += (axis if free else replace(axis, name=names.fresh(axis.label)),)
         inside = tuple(named(inner, (*known, *axes)) for inner in part.parts)
         return replace(part, axes=axes, parts=inside)
 
@@ -127,17 +127,17 @@ def _runs(
     groups: Sequence[Sequence[Stage]], positions: Iterable[int], depth: int, limits: Sequence[int]
 ) -> list[int | Shared]:
     """Neighbours that share more loops than the `depth` around them, as far as each run goes."""
-    found: list[tuple[list[int], int]] = []
+    runs: list[tuple[list[int], int]] = []
     for position in positions:
-        if found:
-            run, length = found[-1]
+        if runs:
+            run, length = runs[-1]
             shares = min(length, _prefix(groups, run, position, limits))
             if shares > depth:
-                found[-1] = [*run, position], shares
+                runs[-1] = [*run, position], shares
                 continue
-        found.append(([position], limits[position]))
+        runs.append(([position], limits[position]))
     parts: list[int | Shared] = []
-    for run, length in found:
+    for run, length in runs:
         if len(run) == 1:
             parts += run
             continue
@@ -158,8 +158,8 @@ def _prefix(
     length = min(limits[position], len(lead.axes), len(mine.axes))
     alike = (a.extent == b.extent for a, b in zip(lead.axes, mine.axes, strict=False))
     length = min(length, next((k for k, same in enumerate(alike) if not same), length))
-    made = {stage.buffer for other in run for stage in groups[other]}
-    reads = [load for load in _loads(groups[position]) if load.buffer in made]
+    computed = {stage.buffer for other in run for stage in groups[other]}
+    reads = [load for load in _loads(groups[position]) if load.buffer in computed]
     for load in reads:
         own = [part == Var(axis.name) for part, axis in zip(load.index, mine.axes, strict=False)]
         length = min(length, next((k for k, same in enumerate(own) if not same), len(own)))
@@ -174,6 +174,6 @@ def _on(stage: Stage, axes: Sequence[StageAxis]) -> Stage:
     """`stage` with its first axes named as these are."""
     own = stage.axes[: len(axes)]
     renamed: dict[str, Expr] = {old.name: Var(new.name) for old, new in zip(own, axes, strict=True)}
-    kept = stage.axes[len(axes) :]
+    inner_axes = stage.axes[len(axes) :]
     named = tuple(replace(old, name=new.name) for old, new in zip(own, axes, strict=True))
-    return replace(stage, axes=(*named, *kept), body=substitute(stage.body, renamed))
+    return replace(stage, axes=(*named, *inner_axes), body=substitute(stage.body, renamed))

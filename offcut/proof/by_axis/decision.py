@@ -113,7 +113,7 @@ class _Line:
     def decide(self, strips: tuple[Strip, ...]) -> CoverageCounterexample | None:
         parts = self.named(strips)
         for value in dict.fromkeys(value for part in parts for value in part.values):
-            conditions = [self.condition(given) for given in value.given]
+            conditions = [self.condition(condition) for condition in value.given]
             broken = self.broken("bounded", (), [*conditions, self.leaves(value)])
             if broken is not None:
                 return broken
@@ -216,9 +216,9 @@ class _Line:
                 checks += [("late", mine & _above(self.space, earlier)) for earlier in behind]
                 behind.append(mine)
             covered = mine if covered is None else covered | mine
-            for what, found in checks:
-                if not found.is_empty():
-                    return self.witness(what, found)
+            for what, counterexamples in checks:
+                if not counterexamples.is_empty():
+                    return self.witness(what, counterexamples)
         if covered is None:
             return None if domain.is_empty() else self.witness("missing", domain)
         if covered.is_equal(domain):
@@ -273,11 +273,11 @@ class _Line:
     def broken(
         self, what: str, where: tuple[str, ...], conditions: Sequence[str]
     ) -> CoverageCounterexample | None:
-        found = self.space.set((), [*where, *conditions])
-        return None if found.is_empty() else self.witness(what, found)
+        broken_set = self.space.set((), [*where, *conditions])
+        return None if broken_set.is_empty() else self.witness(what, broken_set)
 
-    def witness(self, what: str, found: Set) -> CoverageCounterexample:
-        least = smallest_point(project_onto_sizes(found, len(self.sizes)))
+    def witness(self, what: str, counterexamples: Set) -> CoverageCounterexample:
+        least = smallest_point(project_onto_sizes(counterexamples, len(self.sizes)))
         assert least is not None
         sizes, point = least
         names = (size.name for size in self.sizes)

@@ -70,12 +70,14 @@ class _Matching:
 
     def candidates(self, statement: Statement) -> list[Match]:
         """The source statements that `statement` may be, those of its buffer first."""
-        found: list[Match] = []
+        candidate_matches: list[Match] = []
         for other in self.source.statements:
             match = self.match(statement, other)
             if match is not None:
-                found.append(match)
-        return sorted(found, key=lambda m: m.source.store.buffer != statement.store.buffer)
+                candidate_matches.append(match)
+        return sorted(
+            candidate_matches, key=lambda m: m.source.store.buffer != statement.store.buffer
+        )
 
     def match(self, statement: Statement, other: Statement) -> Match | None:
         mine, theirs = statement.store, other.store
@@ -96,15 +98,15 @@ class _Matching:
             for a, b in zip(other.predicates, statement.predicates, strict=True)
         ]
         for choice in product(values, *tests):
-            found = sum(choice, Unified())
-            equations = [(a, b) for a, b, _ in found.equal]
+            unified = sum(choice, Unified())
+            equations = [(a, b) for a, b, _ in unified.equal]
             if not renamed and len(theirs.index) == len(mine.index):
                 equations += zip(theirs.index, mine.index, strict=True)
-            for pair in found.pairs:
+            for pair in unified.pairs:
                 same = pair.source.buffer == pair.emitted.buffer
                 if same and len(pair.source.index) == len(pair.emitted.index):
                     equations += zip(pair.source.index, pair.emitted.index, strict=True)
-            for a, b, _ in found.alike:
+            for a, b, _ in unified.alike:
                 for inner in islice(unify(a, b, self.same), 1):
                     equations += [(x, y) for x, y, _ in inner.equal]
             if renamed and len(theirs.index) == len(mine.index):
@@ -115,8 +117,8 @@ class _Matching:
                 iters, equations, statement.iters, lambda: self.guesses(statement)
             ):
                 named = {f"{name}'": value for name, value in at.items()}
-                match = Match(other, named, found.pairs)
-                if self.agrees(statement, match, found) and self.meets(statement, match):
+                match = Match(other, named, unified.pairs)
+                if self.agrees(statement, match, unified) and self.meets(statement, match):
                     if not guessed or self.is_bijective(statement, match):
                         return match
                     fitting.append(match)
@@ -150,7 +152,7 @@ class _Matching:
         }
         return sorted(factor for factor in factors if factor > 1)
 
-    def agrees(self, statement: Statement, match: Match, found: Unified) -> bool:
+    def agrees(self, statement: Statement, match: Match, unified: Unified) -> bool:
         """Whether the values are equal on all of the domain."""
 
         def never(conditions: Sequence[Expr], path: Sequence[Expr]) -> bool:
@@ -162,18 +164,18 @@ class _Matching:
                 domain = here
             return bool(domain.is_empty())
 
-        for a, b, path in found.equal:
+        for a, b, path in unified.equal:
             a, b = match.of(a), ix.fold_indices(b)
             if a != b and not never([ix.compare("!=", a, b)], path):
                 return False
-        for a, b, path in found.alike:
+        for a, b, path in unified.alike:
             a, b = match.of(a), ix.fold_indices(b)
             if a != b and not (
                 never([a, Logic("not", (b,))], path) and never([b, Logic("not", (a,))], path)
             ):
                 return False
         return all(
-            never([Logic("not", (match.of(condition),))], path) for condition, path in found.holds
+            never([Logic("not", (match.of(condition),))], path) for condition, path in unified.holds
         )
 
     def meets(self, statement: Statement, match: Match) -> bool:
@@ -202,9 +204,9 @@ class _Matching:
             parts.append(
                 Part(replace(statement, name=name, domain=here.set_tuple_name(name)), match)
             )
-        found = self.flows.smallest(left)
-        if found is not None:
-            sizes, point = found
+        smallest = self.flows.smallest(left)
+        if smallest is not None:
+            sizes, point = smallest
             case = self.case(statement, sizes, point, "is no instance of the source")
             raise ProgramsDiffer(self.all.text(statement), [case])
         return parts
@@ -213,10 +215,10 @@ class _Matching:
         """The first sizes and instances of a statement that is none of the source's."""
         left = statement.domain
         for _ in range(_MOST_SIZES):
-            found = self.flows.smallest(left)
-            if found is None:
+            smallest = self.flows.smallest(left)
+            if smallest is None:
                 return
-            sizes, point = found
+            sizes, point = smallest
             yield self.case(statement, sizes, point, "matches no statement of the source")
             left = left - left.intersect_params(self.flows.at_sizes(sizes))
 
@@ -244,12 +246,12 @@ class _Matching:
             here = self.flows.restricted(domain, equal, statement.coordinates)
             domain = domain if here is None else here
         for _ in range(_MOST_INSTANCES):
-            found = self.flows.smallest(domain)
-            if found is None:
+            smallest = self.flows.smallest(domain)
+            if smallest is None:
                 return False
-            if self.all.at(statement, *found) == store:
+            if self.all.at(statement, *smallest) == store:
                 return True
-            domain = domain - self.flows.point(statement, found[1])
+            domain = domain - self.flows.point(statement, smallest[1])
         return True
 
 

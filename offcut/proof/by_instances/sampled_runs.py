@@ -29,15 +29,17 @@ def compare_sampled_runs(
     """
     seen, last = 0, ""
     for sizes in small_sizes(source):
-        given = ", ".join(f"{users.get(name, name)} = {value}" for name, value in sizes.items())
+        at_sizes = ", ".join(f"{users.get(name, name)} = {value}" for name, value in sizes.items())
         if elements(emitted, sizes) > _MOST_ELEMENTS:
             break
-        told = difference(source, emitted, sizes, free, _MOST_STATEMENTS)
-        if told is None:
+        shown = difference(source, emitted, sizes, free, _MOST_STATEMENTS)
+        if shown is None:
             break
-        if told:
-            return difference_error(emitted.name, f"with {given}, {told}" if given else str(told))
-        seen, last = seen + 1, given
+        if shown:
+            return difference_error(
+                emitted.name, f"with {at_sizes}, {shown}" if at_sizes else str(shown)
+            )
+        seen, last = seen + 1, at_sizes
     runs = {
         0: "it is too much to run",
         1: f"a run{' with ' * bool(last)}{last} shows no difference",

@@ -131,9 +131,9 @@ class Values:
         for part in self.parts:
             if part.match is not None:
                 name = part.match.source.name
-                found = self.flows.map(part.statement, name, part.match.point)
-                assert found is not None
-                values[part.statement.name] = found
+                matched_map = self.flows.map(part.statement, name, part.match.point)
+                assert matched_map is not None
+                values[part.statement.name] = matched_map
         return values
 
     def emitted_values(self) -> tuple[UnionMap, UnionMap]:
@@ -144,13 +144,13 @@ class Values:
         accesses = {}
         direct = []
         for read in self.reads:
-            found = flows.access(read.part.statement, read.load.buffer, read.load.index, read.own)
-            if found is None:
+            access = flows.access(read.part.statement, read.load.buffer, read.load.index, read.own)
+            if access is None:
                 text = format_expr(read.load)
                 raise undecided_error(
                     self.all.of, f"cannot follow the read {shown(text)}: not quasi-affine"
                 )
-            named = rename_domain(found, read.name)
+            named = rename_domain(access, read.name)
             if read.load.buffer in side.written:
                 accesses[read.name] = named
             else:
@@ -162,14 +162,14 @@ class Values:
             list(accesses.values()),
             self.free_here,
         )
-        given = self.given(side, initial)
+        initial_values = self.given(side, initial)
         copies = [
             (part.statement.name, f"{part.statement.name}r0")
             for part in self.parts
             if part.match is None
         ]
-        found = self.resolved(last, given, direct, self.matched, copies)
-        return found, self.all_terms(last, terms, copies)
+        access = self.resolved(last, initial_values, direct, self.matched, copies)
+        return access, self.all_terms(last, terms, copies)
 
     def source_values(self) -> tuple[UnionMap, UnionMap]:
         """The same of the source's reads, as the emitted program's."""
@@ -178,13 +178,13 @@ class Values:
         accesses: list[Map] = []
         direct: list[Map] = []
         for (of, load, path), name in self.there.items():
-            found = flows.access(statements[of], load.buffer, load.index, path)
-            if found is None:
+            access = flows.access(statements[of], load.buffer, load.index, path)
+            if access is None:
                 text = shown(format_expr(load))
                 raise undecided_error(
                     self.all.of, f"cannot follow the read {text}: not quasi-affine"
                 )
-            named = rename_domain(found, name)
+            named = rename_domain(access, name)
             (accesses if load.buffer in side.written else direct).append(named)
         last, initial, terms = self.flow(
             side,
@@ -198,7 +198,7 @@ class Values:
         for name, statement in self.copies.items():
             ((load, path),) = loads(statement.store.value)
             copies.append((name, self.there[name, load, path]))
-        found = self.resolved(last, self.given(side, initial), direct, values, copies)
+        access = self.resolved(last, self.given(side, initial), direct, values, copies)
         translated = []
         for read in self.reads:
             if read.source is None:
@@ -210,9 +210,9 @@ class Values:
             assert to is not None
             translated.append(rename_domain(to, read.name))
         results = [self.result(b.name).identity() for b in side.program.results]
-        to_source = union([*translated, *results], found)
+        to_source = union([*translated, *results], access)
         terms = self.all_terms(last, terms, copies)
-        return to_source.apply_range(found), to_source.apply_range(terms)
+        return to_source.apply_range(access), to_source.apply_range(terms)
 
     def flow(
         self,
@@ -251,13 +251,13 @@ class Values:
 
     def write(self, statement: Statement) -> Map:
         """``instance -> the element that it writes``."""
-        found = self.flows.access(statement, statement.store.buffer, statement.store.index)
-        if found is None:
+        access = self.flows.access(statement, statement.store.buffer, statement.store.index)
+        if access is None:
             raise undecided_error(
                 self.all.of,
                 f"cannot follow {self.all.text(statement)}: its index is not quasi-affine",
             )
-        return found
+        return access
 
     def times(
         self, side: Side, statements: Sequence[Statement], readers: Mapping[str, Statement]
@@ -281,8 +281,8 @@ class Values:
         xs = [f"x{k}" for k in range(len(shape))]
         inside = [f"0 <= {x} < {extent}" for x, extent in zip(xs, extents, strict=True)]
         text = f"F_{buffer}[{', '.join(xs)}] : {' and '.join(inside) or 'true'}"
-        found = Set(f"{self.flows.space.parameters}{{ {text} }}")
-        return found.intersect_params(self.flows.context)
+        result_set = Set(f"{self.flows.space.parameters}{{ {text} }}")
+        return result_set.intersect_params(self.flows.context)
 
     def end(self, buffer: str) -> Map:
         """``element -> itself`` of a result, read when all is done."""
@@ -292,21 +292,21 @@ class Values:
 
     def given(self, side: Side, initial: UnionMap) -> list[Map]:
         """What reads see of what the caller gave: the rest of it holds nothing."""
-        given = (Kind.INPUT, Kind.CONSTANT, Kind.INOUT)
-        names = {memory_name(b.name, None) for b in side.program.buffers if b.kind in given}
+        input_kinds = (Kind.INPUT, Kind.CONSTANT, Kind.INOUT)
+        names = {memory_name(b.name, None) for b in side.program.buffers if b.kind in input_kinds}
         return [each for each in map_pieces(initial) if out_name(each) in names]
 
     def resolved(
         self,
         last: UnionMap,
-        given: Sequence[Map],
+        initial_values: Sequence[Map],
         direct: Sequence[Map],
         values: Mapping[str, Map],
         copies: Sequence[tuple[str, str]],
     ) -> UnionMap:
         """``read -> value``, seen through the copies: (what writes, its read)."""
         base = last.apply_range(union(list(values.values()), last)).union(
-            union([*given, *direct], last)
+            union([*initial_values, *direct], last)
         )
         known = base
         through = self.all_through(copies)

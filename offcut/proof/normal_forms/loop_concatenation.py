@@ -46,14 +46,14 @@ def concatenate_loops(program: Program) -> Program:
         return try_isl(lambda: all(map(facts.holds, ordered)), False)
 
     def joined(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        found: list[Stmt] = []
+        statements: list[Stmt] = []
         for stmt in body:
-            last = found[-1] if found else None
+            last = statements[-1] if statements else None
             if isinstance(last, For) and isinstance(stmt, For) and follow(last, stmt):
-                found[-1] = replace(last, hi=stmt.hi)
+                statements[-1] = replace(last, hi=stmt.hi)
             else:
-                found.append(stmt)
-        return tuple(found)
+                statements.append(stmt)
+        return tuple(statements)
 
     plain = strip_annotations(program)
     return replace(plain, body=joined(plain.body))

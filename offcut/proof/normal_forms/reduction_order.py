@@ -39,8 +39,10 @@ def reorder_terms_like(emitted: Program, source: Program, reassociate: bool) -> 
             inner = inner.body[0]
         if not isinstance(inner, Store) or inner.reduce is None or not may_turn(chain, inner):
             return map_blocks(stmt, change)
-        held = set[str]().union(*map(variables, inner.index))
-        return _nested(_sorted(chain, held, orders.get((inner.buffer, inner.reduce), [])), inner)
+        index_names = set[str]().union(*map(variables, inner.index))
+        return _nested(
+            _sorted(chain, index_names, orders.get((inner.buffer, inner.reduce), [])), inner
+        )
 
     def may_turn(chain: list[For], store: Store) -> bool:
         """Whether each term is what it is whatever has been added."""
@@ -52,13 +54,13 @@ def reorder_terms_like(emitted: Program, source: Program, reassociate: bool) -> 
     return replace(source, body=change(source.body))
 
 
-def _sorted(chain: list[For], held: set[str], order: list[str]) -> list[For]:
+def _sorted(chain: list[For], index_names: set[str], order: list[str]) -> list[For]:
     """`chain` with the loops over terms, which are innermost, in `order` where they do not depend."""
-    first = next((p for p, loop in enumerate(chain) if loop.iter not in held), len(chain))
+    first = next((p for p, loop in enumerate(chain) if loop.iter not in index_names), len(chain))
     outer, terms = chain[:first], chain[first:]
     names = {loop.iter for loop in terms}
     bounds = {name for loop in terms for end in (loop.lo, loop.hi) for name in variables(end)}
-    if names & (held | bounds) or not names <= set(order):
+    if names & (index_names | bounds) or not names <= set(order):
         return chain
     return [*outer, *sorted(terms, key=lambda loop: order.index(loop.iter))]
 

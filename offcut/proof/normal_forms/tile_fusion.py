@@ -29,16 +29,16 @@ def fuse_tiles(program: Program) -> Program:
 
 
 def _fused(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    found: list[Stmt] = []
+    statements: list[Stmt] = []
     for stmt in body:
         stmt = map_blocks(stmt, _fused)
-        last = found[-1] if found else None
+        last = statements[-1] if statements else None
         joined = _joined(last, stmt) if isinstance(last, Tile) else None
         if joined is None:
-            found.append(stmt)
+            statements.append(stmt)
         else:
-            found[-1] = joined
-    return tuple(found)
+            statements[-1] = joined
+    return tuple(statements)
 
 
 def _joined(first: Tile, then: Stmt) -> Tile | None:

@@ -166,7 +166,7 @@ def _there(count: Expr, low: Sequence[Expr], high: Sequence[Expr]) -> Expr:
 
 
 def _product(parts: Sequence[Expr]) -> Expr:
-    made: Expr = ONE
+    product: Expr = ONE
     for part in parts:
-        made = ix.mul(made, part)
-    return made
+        product = ix.mul(product, part)
+    return product

@@ -25,11 +25,11 @@ def resources(of: Ran) -> Mapping[str, float]:
     and all that waits.
     """
     timed = of.timed
-    found = {
+    cycles_by_resource = {
         unit: timed.cycles if cycles >= (1.0 - HARDLY) * timed.cycles else cycles
         for unit, cycles in timed.alone.items()
     }
-    return {**found, "bus": timed.bus, "chain": timed.cycles}
+    return {**cycles_by_resource, "bus": timed.bus, "chain": timed.cycles}
 
 
 def formula(nest: LoweredNest) -> PeriodicFit:

@@ -33,9 +33,9 @@ class PerInstance:
 
 def per_instance(work: LoweredLeaf, largest: Instance) -> PerInstance:
     """Return what an instance takes."""
-    counts, made = largest
+    counts, instructions = largest
     if isinstance(work.does, Copy | Result):
-        moving = [one for one in made if isinstance(one, Load | Store)]
+        moving = [one for one in instructions if isinstance(one, Load | Store)]
         row = max((one.x for one in moving), default=0)
         across = _across(work, counts, row)
         column = next((axis for axis in across if counts[axis] != 1), None)
@@ -43,7 +43,7 @@ def per_instance(work: LoweredLeaf, largest: Instance) -> PerInstance:
         each = max(prod(counts[axis] for axis in apart), 1)
         return PerInstance(len(moving) // each, across=across, apart=apart)
     steps = pairs = resets = 0
-    own = [one for one in made if isinstance(one, Gemm | Alu)]
+    own = [one for one in instructions if isinstance(one, Gemm | Alu)]
     for one in own:
         visited = step_count(one)
         if isinstance(one, Gemm) and one.reset:

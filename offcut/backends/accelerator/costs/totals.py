@@ -114,22 +114,26 @@ class Totals:
 
 def totals(nest: LoweredNest, leaves: Sequence[Issued], overhead: Issued) -> Totals:
     """What a nest does in a call: of what its leaves issue and move, and of the overhead; nothing where no result runs."""
-    made = Totals(nest.spec)
+    nest_totals = Totals(nest.spec)
     results = [
         (work.leaf.store.buffer, one.runs)
         for work, one in zip(nest.work, leaves, strict=True)
         if isinstance(work.does, Result)
     ]
     arrays = len({buffer for buffer, _ in results})
-    made.runs = ix.floordiv(ix.add(*(runs for _, runs in results)), max(arrays, 1))
+    nest_totals.runs = ix.floordiv(ix.add(*(runs for _, runs in results)), max(arrays, 1))
     known = ScanContext.of(nest.program.sizes)
-    often = ix.const(1) if known.at_least_zero(ix.sub(made.runs, 1)) else ix.minimum(made.runs, 1)
+    often = (
+        ix.const(1)
+        if known.at_least_zero(ix.sub(nest_totals.runs, 1))
+        else ix.minimum(nest_totals.runs, 1)
+    )
 
     def where_any(count: Expr) -> Expr:
         """A count that does not ask for all sizes of the results."""
-        return ix.mul(often, count) if variables(made.runs) - variables(count) else count
+        return ix.mul(often, count) if variables(nest_totals.runs) - variables(count) else count
 
     for work, one in zip(nest.work, leaves, strict=True):
-        made.add(work, one.mapped(where_any))
-    made.add_overhead(overhead.mapped(where_any))
-    return made
+        nest_totals.add(work, one.mapped(where_any))
+    nest_totals.add_overhead(overhead.mapped(where_any))
+    return nest_totals

@@ -60,10 +60,10 @@ class _StatementSplitter:
         return tuple(new for stmt in body for new in self.statement(stmt))
 
     def statement(self, stmt: Stmt) -> tuple[Stmt, ...]:
-        found = box(stmt)
-        if found is None:
+        boxed = box(stmt)
+        if boxed is None:
             return (map_blocks(stmt, self.block),)
-        axes, store = found
+        axes, store = boxed
         if store.reduce is not None or not self.is_compound(store):
             return (stmt,)
         starts: dict[str, Expr] = {name: first for name, first, _ in axes}

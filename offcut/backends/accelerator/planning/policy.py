@@ -26,7 +26,7 @@ DEPTH = 2
 
 def choose_tilings(
     program: Program,
-    made: Operations,
+    operations: Operations,
     spec: AcceleratorSpec,
     turns: bool = True,
     tiles: Mapping[str, int] | None = None,
@@ -38,41 +38,43 @@ def choose_tilings(
     tiles  iterations of the tiles of some axes; of the others it is chosen
     most   tilings, at most; of one alone, it takes the fewest cycles in the mean of `sizes_around` the typical ones
     """
-    sizes = sizes_of(made, spec, nest_extents(program, made))
+    sizes = sizes_of(operations, spec, nest_extents(program, operations))
     sizes |= {axis: (size,) for axis, size in (tiles or {}).items()}
     alone = sizes_around(program)
     every = sizes_around(program, (*AROUND, *BETWEEN)) if most > 1 else alone
-    at = [tilings_at(program, made, spec, sizes, one) for one in every]
+    at = [tilings_at(program, operations, spec, sizes, one) for one in every]
     tilings = by_size(at, len(alone), DEPTH if turns else 1, most)
-    return tilings or (_smallest(made, spec),)
+    return tilings or (_smallest(operations, spec),)
 
 
 def tilings_at(
     program: Program,
-    made: Operations,
+    operations: Operations,
     spec: AcceleratorSpec,
     tiles: Mapping[str, Sequence[int]],
     at: Mapping[str, int],
 ) -> Tilings:
     """Return the tilings of a nest at sizes of its program."""
-    extents = typical_extents(at, (*made.axes, *made.terms))
+    extents = typical_extents(at, (*operations.axes, *operations.terms))
     shapes = {buffer.name: buffer.shape for buffer in program.buffers}
-    copies = [load_volume(copy, made, spec, at, shapes) for copy in made.copies]
-    return Tilings(made, spec, extents, copies, store_volume(made, spec, extents), tiles)
+    copies = [load_volume(copy, operations, spec, at, shapes) for copy in operations.copies]
+    return Tilings(
+        operations, spec, extents, copies, store_volume(operations, spec, extents), tiles
+    )
 
 
-def nest_extents(program: Program, made: Operations) -> dict[str, int]:
+def nest_extents(program: Program, operations: Operations) -> dict[str, int]:
     """Extents of the axes of a nest, at the sizes of a middle layer."""
-    return typical_extents(typical_sizes(program), (*made.axes, *made.terms))
+    return typical_extents(typical_sizes(program), (*operations.axes, *operations.terms))
 
 
-def _smallest(made: Operations, spec: AcceleratorSpec) -> Tiling:
+def _smallest(operations: Operations, spec: AcceleratorSpec) -> Tiling:
     """Return a word of results at a time, of all axes that are longer; windows of a sum whole."""
-    words = lanes(made, spec)
+    words = lanes(operations, spec)
     tiles = []
-    for axis in (*made.axes, *made.terms):
+    for axis in (*operations.axes, *operations.terms):
         known, count = ix.literal_value(axis.extent), words.get(axis.name, 1)
-        inside = axis in made.terms and axis.name not in words
+        inside = axis in operations.terms and axis.name not in words
         if known is None or (known > count and not inside):
             tiles.append((axis.name, count))
     order = tuple(axis for axis, _ in tiles)

@@ -42,14 +42,15 @@ class Step:
     over: str | None
 
 
-def steps_of(made: Operations, spec: AcceleratorSpec) -> list[Step]:
+def steps_of(operations: Operations, spec: AcceleratorSpec) -> list[Step]:
     """Return the operations of a nest on the chip, without its sum and its stores."""
-    own = {buffer.name: buffer.dtype for buffer in made.buffers}
+    own = {buffer.name: buffer.dtype for buffer in operations.buffers}
     reads = [
-        {node.buffer for node in walk(step.value) if isinstance(node, Load)} for step in made.steps
+        {node.buffer for node in walk(step.value) if isinstance(node, Load)}
+        for step in operations.steps
     ]
     steps = []
-    for at, step in enumerate(made.steps):
+    for at, step in enumerate(operations.steps):
         recipe = recipe_of(step, own[step.buffer], spec) if step.buffer in own else None
         if recipe is not None:
             base = recipe.base
@@ -61,36 +62,36 @@ def steps_of(made: Operations, spec: AcceleratorSpec) -> list[Step]:
     return steps
 
 
-def is_in_place(step: Step, made: Operations, beside: Set[str]) -> bool:
+def is_in_place(step: Step, operations: Operations, beside: Set[str]) -> bool:
     """Return whether a result lies over what it is computed from.
 
     beside  copies that stand in the loop of the tile, whose windows are as those of results
     """
     return step.over is not None and (
-        step.over in beside or all(step.over != copy.name for copy in made.copies)
+        step.over in beside or all(step.over != copy.name for copy in operations.copies)
     )
 
 
-def cost_behind(made: Operations, spec: AcceleratorSpec, beside: Set[str]) -> StepCost:
+def cost_behind(operations: Operations, spec: AcceleratorSpec, beside: Set[str]) -> StepCost:
     """Return the cost of the operations behind a sum; `beside` as in `is_in_place`."""
     total = NOTHING
-    for step in steps_of(made, spec):
-        total += _cost(step.recipe, spec, is_in_place(step, made, beside))
+    for step in steps_of(operations, spec):
+        total += _cost(step.recipe, spec, is_in_place(step, operations, beside))
     return total
 
 
-def start_cost(start: Store, made: Operations, spec: AcceleratorSpec) -> StepCost:
+def start_cost(start: Store, operations: Operations, spec: AcceleratorSpec) -> StepCost:
     """Return the cost of what a sum or a maximum begins with."""
-    dtype = next(buffer.dtype for buffer in made.buffers if buffer.name == start.buffer)
+    dtype = next(buffer.dtype for buffer in operations.buffers if buffer.name == start.buffer)
     recipe = recipe_of(start, dtype, spec)
     return StepCost(1, spec.gemm_cycles) if recipe is None else _cost(recipe, spec, False)
 
 
-def update_cost(update: Store, made: Operations, spec: AcceleratorSpec) -> StepCost:
+def update_cost(update: Store, operations: Operations, spec: AcceleratorSpec) -> StepCost:
     """Return the cost of a term of the sum or maximum, of a word of terms."""
-    if multiplies(made):
+    if multiplies(operations):
         return StepCost(1, spec.gemm_cycles)
-    dtype = next(buffer.dtype for buffer in made.buffers if buffer.name == update.buffer)
+    dtype = next(buffer.dtype for buffer in operations.buffers if buffer.name == update.buffer)
     recipe = recipe_of(update, dtype, spec)
     return StepCost(1, spec.operand_cycles) if recipe is None else _cost(recipe, spec, True)
 
@@ -107,14 +108,14 @@ def _cost(recipe: Recipe, spec: AcceleratorSpec, in_place: bool) -> StepCost:
     return total
 
 
-def multiplies(made: Operations) -> bool:
+def multiplies(operations: Operations) -> bool:
     """Return whether its sum is of products, which the matrix unit adds up."""
-    return made.roles.depth is not None or any(
-        copy.place is MemorySpace.WEIGHTS for copy in made.copies
+    return operations.roles.depth is not None or any(
+        copy.place is MemorySpace.WEIGHTS for copy in operations.copies
     )
 
 
-def windows_of_results(made: Operations, spec: AcceleratorSpec, beside: Set[str]) -> int:
+def windows_of_results(operations: Operations, spec: AcceleratorSpec, beside: Set[str]) -> int:
     """Return how many windows of results there are at most; `beside` as in `is_in_place`."""
-    own = sum(not is_in_place(step, made, beside) for step in steps_of(made, spec))
-    return own + (made.lead is not None)
+    own = sum(not is_in_place(step, operations, beside) for step in steps_of(operations, spec))
+    return own + (operations.lead is not None)

@@ -10,14 +10,14 @@ from offcut.core import index as ix
 
 
 def sizes_of(
-    made: Operations, spec: AcceleratorSpec, extents: Mapping[str, int]
+    operations: Operations, spec: AcceleratorSpec, extents: Mapping[str, int]
 ) -> dict[str, tuple[int, ...]]:
     """Return the tiles of each axis that may be cut; windows of a sum stay whole where their extent is known."""
-    words = lanes(made, spec)
+    words = lanes(operations, spec)
     sizes_by_axis = {}
-    for axis in (*made.axes, *made.terms):
+    for axis in (*operations.axes, *operations.terms):
         extent, count = ix.literal_value(axis.extent), words.get(axis.name, 1)
-        inside = axis in made.terms and axis.name not in words
+        inside = axis in operations.terms and axis.name not in words
         if extent is None or (extent > count and not inside):
             sizes_by_axis[axis.name] = sizes(extents[axis.name], count, extent is not None)
     return sizes_by_axis

@@ -46,20 +46,20 @@ def check(
 
 
 def check_steps(
-    position: int, instruction: Gemm | Alu, taken: Steps, spec: AcceleratorSpec
+    position: int, instruction: Gemm | Alu, word_steps: Steps, spec: AcceleratorSpec
 ) -> None:
     """Refuse an instruction whose micro-ops reach words that there are not.
 
     Raises StreamError.
     """
-    if not taken.dst.size:
+    if not word_steps.dst.size:
         return
-    touched = [(MemorySpace.ACCUMULATORS, taken.dst)]
+    touched = [(MemorySpace.ACCUMULATORS, word_steps.dst)]
     if isinstance(instruction, Gemm):
         if not instruction.reset:
-            touched += [(MemorySpace.INPUTS, taken.src), (MemorySpace.WEIGHTS, taken.wgt)]
+            touched += [(MemorySpace.INPUTS, word_steps.src), (MemorySpace.WEIGHTS, word_steps.wgt)]
     elif instruction.immediate is None:
-        touched.append((MemorySpace.ACCUMULATORS, taken.src))
+        touched.append((MemorySpace.ACCUMULATORS, word_steps.src))
     for place, words in touched:
         because = _outside(place, int(words.min()), int(words.max()) + 1, spec)
         _refuse(position, instruction, because)

@@ -75,13 +75,13 @@ def energy(done: OpCounts, spec: AcceleratorSpec) -> dict[str, float]:
     table = spec.energy
     if table is None:
         return {}
-    found = {
+    joules = {
         "multiply-adds": done.multiply_adds * (table.multiply_add("int8") or 0.0),
         "vector operations": done.vector_operations * table.add.int32,
     }
     for place, count in done.chip_bytes.items():
         memory = spec.words[place].memory
         each = table.on_chip(spec.memories[memory])
-        found[memory] = found.get(memory, 0.0) + count * each
-    found["main memory"] = sum(done.bus_bytes.values()) * table.dram
-    return {name: joules * _PICO for name, joules in found.items()}
+        joules[memory] = joules.get(memory, 0.0) + count * each
+    joules["main memory"] = sum(done.bus_bytes.values()) * table.dram
+    return {name: joules * _PICO for name, joules in joules.items()}

@@ -35,22 +35,22 @@ def variant_cost_model(families: Sequence[Family], isa: Isa, legible: bool = Tru
     def price(
         computation: Computation,
         group: Sequence[Stage],
-        found: Match | None,
+        match_: Match | None,
         way: Way,
         prepacked: frozenset[str],
     ) -> Expr:
-        if found is None:
+        if match_ is None:
             stages = tuple(group)
             if stages not in costs_by_key:
                 costs_by_key[stages] = reduce(
                     _plus, (_plain_seconds(stage, isa) for stage in group)
                 )
             return costs_by_key[stages]
-        packed, match = way.pack is not None, (found.microkernel.name, found.axes)
+        packed, match = way.pack is not None, (match_.microkernel.name, match_.axes)
         key = group[0], match, packed, way.splits, prepacked, computation.buffers
         if key not in costs_by_key:
-            how = "panels" if found.by_columns.buffer in prepacked else "direct"
-            operand = OperandChoice(found, "packed" if packed else how)
+            how = "panels" if match_.by_columns.buffer in prepacked else "direct"
+            operand = OperandChoice(match_, "packed" if packed else how)
             tiles = Tiles(computation, by_name, isa.machine, 1)
             seconds = tiles.seconds(group[0], operand, way)
             costs_by_key[key] = shortened(seconds) if legible else seconds

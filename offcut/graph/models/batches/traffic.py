@@ -57,8 +57,8 @@ class Traffic:
     def holds(self) -> Array:
         """Cycles in which each step reads its weights once."""
         caches, main = self._rates(self.weights.sum())
-        found: Array = self.weights * (caches + main)
-        return found
+        hits: Array = self.weights * (caches + main)
+        return hits
 
     def passes(self, counts: Array, total: int, caches: bool) -> tuple[Array, Array, Array]:
         """Cycles of what passes by each step, for each of some counts of a batch of `total` at a time; and of what it enters, and leaves.

@@ -109,48 +109,46 @@ def read(name: str, arrays: Mapping[str, Array], targets: Sequence[Target]) -> S
 
     targets  that run them, in order
     """
-    found = None if debug.verifies() else cache.read(name)
-    if found is None:
+    data = None if debug.verifies() else cache.read(name)
+    if data is None:
         return None
     with debug.timed("model"):
         try:
-            kept: _Kept = _Unpickler(io.BytesIO(found), targets).load()
+            entry: _Kept = _Unpickler(io.BytesIO(data), targets).load()
         except _UNTOLD:
             return None
         with suppress(DescribeError):  # their code is for finite ones
-            return Stepped(_bound(kept, arrays), kept.outputs, kept.notes, kept.regions)
+            return Stepped(_bound(entry, arrays), entry.outputs, entry.notes, entry.regions)
     return None
 
 
-def _bound(kept: _Kept, arrays: Mapping[str, Array]) -> list[Step]:
+def _bound(entry: _Kept, arrays: Mapping[str, Array]) -> list[Step]:
     """The steps with constants, which are computed and packed on as many cores as may compile.
 
     Raises DescribeError where their code is for finite ones, and these are not.
     """
-    for code in kept.codes:
+    for code in entry.codes:
         _ = code.loaded  # one that is gone is made here, and once
 
     def bind(context: Context, region: RegionSteps) -> list[Step]:
-        return context.run(lambda: [*region.bound(kept.codes, arrays)])
+        return context.run(lambda: [*region.bound(entry.codes, arrays)])
 
     with ThreadPoolExecutor(processes()) as pool:
-        contexts = [copy_context() for _ in kept.regions]  # in which arrays are lent
-        found = [*pool.map(bind, contexts, kept.regions)]
-    return [step for steps in found for step in steps]
+        contexts = [copy_context() for _ in entry.regions]  # in which arrays are lent
+        steps_of_regions = [*pool.map(bind, contexts, entry.regions)]
+    return [step for steps in steps_of_regions for step in steps]
 
 
-def write(
-    name: str, found: Stepped, codes: Iterable[KernelCode], targets: Sequence[Target]
-) -> None:
+def write(name: str, plan: Stepped, codes: Iterable[KernelCode], targets: Sequence[Target]) -> None:
     """Keep steps, where they depend on nothing but what they are known by, and a process can be told of them.
 
     targets  that run them, in order
     """
-    if all(call.binding.finite for region in found.regions for call in region.calls):
-        kept = _Kept(tuple(codes), found.outputs, found.notes, found.regions)
+    if all(call.binding.finite for region in plan.regions for call in region.calls):
+        entry = _Kept(tuple(codes), plan.outputs, plan.notes, plan.regions)
         file = io.BytesIO()
         try:
-            _Pickler(file, targets).dump(kept)
+            _Pickler(file, targets).dump(entry)
         except _UNTOLD:
             return
         cache.write(name, file.getvalue())

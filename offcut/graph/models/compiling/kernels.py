@@ -145,10 +145,10 @@ class Kernels:
                 continue
             constants = {name: zero(a.dtype.name, a.shape) for name, a in one.constants.items()}
             with suppress(OffcutError):  # it is refused where it is made
-                found, _ = wanted(
+                requests, _ = wanted(
                     one.asked, constants, self.distributive, Derived.zeros, self.memory.is_host
                 )
-                for each in found:
+                for each in requests:
                     kinds = {name: (a.dtype, a.shape) for name, a in each.constants.items()}
                     asked = each.output, each.inputs, kinds, self.threads, target
                     jobs.setdefault(each.key, Compilation(each.key, *asked))
@@ -167,15 +167,15 @@ class Kernels:
         """
         nodes, names = region.placed.region.nodes, {new: old for old, new in region.names.items()}
         try:
-            calls, held = self._held(region, ahead, priced)
+            calls, bound = self._held(region, ahead, priced)
         except OffcutError as error:
             operators = [node.op for node in nodes]
             raise of_node(error, nodes[-1].results[0].name, operators, names) from error
-        kernels = zip(calls, held.kernels, strict=True)
-        made = tuple(self._step(region, call, kernel) for call, kernel in kernels)
+        kernels = zip(calls, bound.kernels, strict=True)
+        kernel_steps = tuple(self._step(region, call, kernel) for call, kernel in kernels)
         constants = {name: names[name] for name in region.constants}
-        found = RegionSteps(constants, region.asked.orders, calls, made)
-        return found, [*found.steps(held, priced)]
+        plan = RegionSteps(constants, region.asked.orders, calls, kernel_steps)
+        return plan, [*plan.steps(bound, priced)]
 
     def _held(
         self, region: NamedRegion, ahead: Ahead, priced: bool
@@ -189,10 +189,10 @@ class Kernels:
             with suppress(DescribeError):  # their code is for finite ones
                 return known, holding(known, self.codes, constants, asked.orders)
         asks, arrays = wanted(asked, constants, self.distributive, Derived.run, self.memory.is_host)
-        made = [self.made(one, ahead) for one in asks]
-        pairs = zip(made, asks, strict=True)
+        kernels = [self.made(one, ahead) for one in asks]
+        pairs = zip(kernels, asks, strict=True)
         calls = self._known[asked.key] = tuple(Call(code, one.binding) for (code, _), one in pairs)
-        return calls, Held([kernel for _, kernel in made], arrays)
+        return calls, Held([kernel for _, kernel in kernels], arrays)
 
     def _step(self, region: NamedRegion, call: Call, kernel: Kernel) -> partial[Step]:
         """A step of a region, but for its kernel and what its constants say."""
@@ -242,10 +242,10 @@ class Kernels:
         if known is not None:
             kernel = self.compiled[known].kernel
             with suppress(DescribeError):  # its code is for finite ones
-                held = kernel.with_constants(asked.constants) if asked.constants else kernel
-                return known, held
+                bound_kernel = kernel.with_constants(asked.constants) if asked.constants else kernel
+                return known, bound_kernel
         with ahead.making(asked.key):
-            found = taken(
+            accepted = taken(
                 self.targets,
                 lambda target: compile(
                     asked.output,
@@ -256,9 +256,9 @@ class Kernels:
                 ),
                 self.least_filled,
             )
-        self.compiled.append(found)
+        self.compiled.append(accepted)
         number = self._numbers[asked.key] = len(self.compiled) - 1
-        return number, found.kernel
+        return number, accepted.kernel
 
 
 def _renamed(node: Node, names: Mapping[str, str]) -> Node:

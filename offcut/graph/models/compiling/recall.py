@@ -26,37 +26,37 @@ def from_kernels(
                 again.setdefault(
                     name, partial(_of_kernel, step, own_name, order, arrays[name].shape)
                 )
-    held = {name: settled(array) for name, array in arrays.items() if name not in again}
-    return Recalled(held, again)
+    own_arrays = {name: settled(array) for name, array in arrays.items() if name not in again}
+    return Recalled(own_arrays, again)
 
 
 def _of_kernel(step: Step, name: str, order: Sequence[int], shape: Sequence[int]) -> Array:
     """An array whose axes, in an order and some joined, are a kernel's constant."""
-    found = step.kernel.constants[name].reshape([shape[axis] for axis in order])
-    return own(found.transpose(np.argsort(order)))
+    array = step.kernel.constants[name].reshape([shape[axis] for axis in order])
+    return own(array.transpose(np.argsort(order)))
 
 
 def from_later(
-    before: Mapping[str, Array], after: Mapping[str, Array], found: Recalled
+    before: Mapping[str, Array], after: Mapping[str, Array], later_arrays: Recalled
 ) -> Recalled:
     """The constants of a graph before passes: views of those after them are made of these, others are held.
 
     after  the arrays of the graph after the passes; found: the same, from kernels
     """
     places = {array.__array_interface__["data"][0]: name for name, array in after.items()}
-    again, held = dict[str, partial[Array]](), dict[str, Array]()
+    again, own_arrays = dict[str, partial[Array]](), dict[str, Array]()
     for name, array in before.items():
         later = places.get(array.__array_interface__["data"][0], "")
         order = _order(array, after[later]) if later else None
         if order is None:
-            held[name] = settled(array)
+            own_arrays[name] = settled(array)
         else:
-            again[name] = partial(_turned, found, later, order)
-    return Recalled(held, again)
+            again[name] = partial(_turned, later_arrays, later, order)
+    return Recalled(own_arrays, again)
 
 
-def _turned(found: Recalled, name: str, order: Sequence[int]) -> Array:
-    return own(found[name].transpose(order))
+def _turned(arrays: Recalled, name: str, order: Sequence[int]) -> Array:
+    return own(arrays[name].transpose(order))
 
 
 def _order(array: Array, other: Array) -> tuple[int, ...] | None:

@@ -61,14 +61,14 @@ class RegionSteps:
         own = {name: arrays[of] for name, of in self.constants.items()}
         return self.steps(holding(self.calls, codes, own, self.orders))
 
-    def steps(self, held: Held, priced: bool = False) -> Iterator[Step]:
+    def steps(self, kernels_of: Held, priced: bool = False) -> Iterator[Step]:
         """The steps of kernels.
 
         priced  whether they are asked for their cost alone
         """
-        for call, make, kernel in zip(self.calls, self.made, held.kernels, strict=True):
+        for call, make, kernel in zip(self.calls, self.made, kernels_of.kernels, strict=True):
             limits = tuple(
-                0.0 if priced else one.limit(held.constants[one.points])
+                0.0 if priced else one.limit(kernels_of.constants[one.points])
                 for one in call.binding.assumed
             )
             yield make(kernel=kernel, entry=entry_of(kernel), limits=limits)
@@ -97,8 +97,8 @@ def holding(
     for code, binding in calls:
         read = {name: known[name] for name in binding.constants.values()}
         arrays = shaped(read, binding.runs, orders)
-        given = {own: arrays[name] for own, name in binding.constants.items()}
-        kernels.append(codes[code].with_constants(given))
+        bound_constants = {own: arrays[name] for own, name in binding.constants.items()}
+        kernels.append(codes[code].with_constants(bound_constants))
     return Held(kernels, known)
 
 

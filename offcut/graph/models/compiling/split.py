@@ -36,31 +36,31 @@ def every(targets: Targets) -> tuple[str | Target, ...]:
 
     Raises DescribeError where there is none.
     """
-    found = (targets,) if isinstance(targets, str | Target) else tuple(targets)
-    if not found:
+    all_targets = (targets,) if isinstance(targets, str | Target) else tuple(targets)
+    if not all_targets:
         raise DescribeError(
             "graph",
             "cannot compile for target=()",
             because="there is no target in it",
             help=('target="cpu"', 'target=("vta", "cpu")'),
         )
-    return found
+    return all_targets
 
 
 def taken(
-    targets: Targets, made: Callable[[str | Target], Kernel], least_filled: float = 0.0
+    targets: Targets, make: Callable[[str | Target], Kernel], least_filled: float = 0.0
 ) -> TargetKernel:
-    """The kernel of the first target that `made` makes one for, and that its unit is filled by.
+    """The kernel of the first target that `make` makes one for, and that its unit is filled by.
 
     least_filled  share of what microkernels compute that is asked for; the last target takes what is left
 
-    Raises what `made` does for the last target.
+    Raises what `make` does for the last target.
     """
     *before, last = every(targets)
     refused: list[tuple[str, str]] = []
     for target in before:
         try:
-            kernel = made(target)
+            kernel = make(target)
         except OffcutError as refusal:
             refused.append((name_of(target), refusal.because))
             continue
@@ -68,7 +68,7 @@ def taken(
         if not because:
             return TargetKernel(kernel, name_of(target), tuple(refused))
         refused.append((name_of(target), because))
-    return TargetKernel(made(last), name_of(last), tuple(refused))
+    return TargetKernel(make(last), name_of(last), tuple(refused))
 
 
 def spilt(kernel: Kernel, least: float) -> str:
