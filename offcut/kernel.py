@@ -41,7 +41,13 @@ from offcut.core.memo import lazy_property
 from offcut.core.program import Program
 from offcut.costmodel import Cost, Device, Formulas
 from offcut.describe.recalled import Recalled
-from offcut.describe.request import Array, array_of, checked_constants, kept, settled
+from offcut.describe.request import (
+    Array,
+    array_of,
+    checked_constants,
+    to_constant,
+    to_owned_constant,
+)
 from offcut.errors import (
     DescribeError,
     InternalError,
@@ -157,7 +163,7 @@ class KernelCode:
         if isinstance(loaded, HoldsConstants):
             arrays = loaded.constant_copies(arrays)
         else:
-            arrays = {name: settled(array) for name, array in arrays.items()}
+            arrays = {name: to_owned_constant(array) for name, array in arrays.items()}
         call = check_type(
             self.target, "load", loaded(arrays), Callable, "a function that is called"
         )
@@ -457,7 +463,7 @@ def _alike(name: str, value: Any, kind: tuple[Any, tuple[int, ...]]) -> Array:
             at=name,
             because=f"the kernel was compiled for {kind[0]}, shape {kind[1]}",
         )
-    return kept(array)
+    return to_constant(array)
 
 
 __all__ = ["Kernel", "kernel_of"]

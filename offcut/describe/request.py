@@ -109,7 +109,7 @@ def checked_constants(constants: Any, op: str) -> dict[str, Any]:
 
 
 def constants_of(inputs: Sequence[Tensor], constants: Any, op: str) -> dict[str, Array]:
-    """Return the constants as arrays of their placeholders' types and ranks, as `kept`."""
+    """Return the constants as arrays of their placeholders' types and ranks, as `to_constant`."""
     named = {tensor.name: tensor for tensor in inputs if isinstance(tensor, Tensor)}
     arrays: dict[str, Array] = {}
     for name, value in checked_constants(constants, op).items():
@@ -134,14 +134,14 @@ def constants_of(inputs: Sequence[Tensor], constants: Any, op: str) -> dict[str,
                 if array.ndim == len(tensor.shape)
                 else (),
             )
-        arrays[name] = kept(array)
+        arrays[name] = to_constant(array)
     return arrays
 
 
 _OWNED: WeakValueDictionary[int, Array] = WeakValueDictionary()
 
 
-def own(array: Array) -> Array:
+def take_ownership(array: Array) -> Array:
     """Return an array whose memory nobody else holds, marked as such: nobody may write to it from here on, and it is read where it is."""
     array.flags.writeable = False
     _OWNED[id(array)] = array
@@ -165,11 +165,11 @@ _LENT = ContextVar("lent", default=_NONE)
 
 
 @contextmanager
-def lent(
+def borrow(
     arrays: Iterable[Array], returned: Callable[[Array], None] | None = None
 ) -> Iterator[None]:
     """Inside, nobody writes to these arrays or to what they are views of: they are read where they are. Who holds one for longer
-    copies it (`settled`).
+    copies it (`to_owned_constant`).
 
     returned  is told of an array that was copied, and will hardly be read again
     """
@@ -196,16 +196,16 @@ def root_of(array: Array) -> Array:
     return array
 
 
-def kept(array: Array) -> Array:
+def to_constant(array: Array) -> Array:
     """Return a constant to compile with: a copy, but of an array that offcut made, or that is lent; its elements lie side by side."""
     if array.flags.c_contiguous and (is_owned(array) or id(root_of(array)) in _LENT.get()):
         return array
-    return own(np.array(array, order="C"))
+    return take_ownership(np.array(array, order="C"))
 
 
-def settled(array: Array) -> Array:
+def to_owned_constant(array: Array) -> Array:
     """Return a constant to hold for good: a copy, but of an array that offcut made."""
-    return array if is_owned(array) else own(np.array(array, order="C"))
+    return array if is_owned(array) else take_ownership(np.array(array, order="C"))
 
 
 def array_of(name: str, value: Any, op: str) -> Array:

@@ -14,7 +14,7 @@ from offcut.core.expr import Const, Expr, Var, variables
 from offcut.core.integers import whole
 from offcut.core.program import Program, Size
 from offcut.describe.computation import RESERVED
-from offcut.describe.request import Array, kept
+from offcut.describe.request import Array, to_constant
 from offcut.errors import DescribeError
 from offcut.graph.describing import inferred
 from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
@@ -114,7 +114,7 @@ class Builder:
 
         Raises DescribeError where there is no such element type, or the name is taken.
         """
-        copy = kept(np.asarray(array))
+        copy = to_constant(np.asarray(array))
         if str(copy.dtype) not in DTYPES:
             because = f"element types are {', '.join(DTYPES)}"
             raise DescribeError("graph", f"cannot hold {copy.dtype}", at=name, because=because)

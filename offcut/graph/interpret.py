@@ -39,7 +39,7 @@ def interpreted(bound: Bound, inputs: Mapping[str, Any], **sizes: int) -> dict[s
     known_arrays: dict[str, Array] = {**bound.arrays, **arrays}
     for node in graph.nodes:
         known_arrays.update(
-            zip((v.name for v in node.results), ran(node, known_arrays, known), strict=True)
+            zip((v.name for v in node.results), run_node(node, known_arrays, known), strict=True)
         )
     return {name: known_arrays[name] for name in graph.outputs}
 
@@ -50,15 +50,17 @@ def declaration_of(graph: Graph) -> Program:
     return Program(graph.name, graph.sizes, graph.assumptions, inputs, ())
 
 
-def ran(
+def run_node(
     node: Node, arrays_by_name: Mapping[str, Array], sizes: Mapping[str, int]
 ) -> tuple[Array, ...]:
     """The results of a node."""
     if node.op in VIEWS:
-        first, *rest = (concrete(one, arrays_by_name, sizes) for one in node.arguments)
-        options = {name: concrete(one, arrays_by_name, sizes) for name, one in node.options}
+        first, *rest = (evaluate_argument(one, arrays_by_name, sizes) for one in node.arguments)
+        options = {
+            name: evaluate_argument(one, arrays_by_name, sizes) for name, one in node.options
+        }
         if node.op == "reshape":  # of no element, what -1 stands for is in the result's shape alone
-            rest, options = [concrete(node.results[0].shape, arrays_by_name, sizes)], {}
+            rest, options = [evaluate_argument(node.results[0].shape, arrays_by_name, sizes)], {}
         return (VIEWS[node.op].apply(first, *rest, **options),)
     values = {
         name: Value(
@@ -98,10 +100,12 @@ def _fixed(argument: Argument, sizes: Mapping[str, int]) -> Argument:
     return argument
 
 
-def concrete(argument: Argument, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> Any:
+def evaluate_argument(
+    argument: Argument, arrays: Mapping[str, Array], sizes: Mapping[str, int]
+) -> Any:
     """An argument as numpy takes it: arrays for values, numbers for extents."""
     if isinstance(argument, Ref):
         return arrays[argument.name]
     if isinstance(argument, tuple):
-        return tuple(concrete(part, arrays, sizes) for part in argument)
+        return tuple(evaluate_argument(part, arrays, sizes) for part in argument)
     return _fixed(argument, sizes)

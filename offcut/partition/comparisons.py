@@ -53,7 +53,7 @@ def is_index(atom: Compare) -> bool:
     return no_loads and dtype_of(atom.a) == "index"
 
 
-def within(asked: Asked, inner: Facts) -> Facts:
+def facts_inside(asked: Asked, inner: Facts) -> Facts:
     """What is known where a comparison is asked, inside of a loop."""
     for name, lo, hi in asked.loops:
         inner = inner.loop(name, lo, hi)

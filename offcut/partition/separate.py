@@ -66,7 +66,7 @@ from offcut.core.text.printer import format_expr
 from offcut.core.traversal import canonicalize, expressions, substitute_coordinates, used_names
 from offcut.describe.computation import Names
 from offcut.partition.breaks import breaks, is_short
-from offcut.partition.comparisons import Asked, comparisons, decided, is_index, within
+from offcut.partition.comparisons import Asked, comparisons, decided, facts_inside, is_index
 from offcut.polyhedral import BudgetExceeded, Facts, Space, pass_budget
 
 COPIES = 64  # stores in the separated program, per store of the source, at most
@@ -289,7 +289,7 @@ class _Separation:
                 match node:
                     case Binary("%" | "//", dividend, Const(value, _)):
                         divisor = int(value)
-                        known = decided(dividend, within(one, inner))
+                        known = decided(dividend, facts_inside(one, inner))
                         step = dict(ix.to_linear(known).terms).get(Var(loop.iter), 0)
                         short = ix.compare("<", ix.sub(loop.hi, loop.lo), divisor)
                         if step % divisor == 0 or divisor > UNROLLED or inner.holds(short):
@@ -338,7 +338,7 @@ class _Separation:
 
     def open(self, asked: Asked, inner: Facts) -> bool:
         """Whether sets can answer a comparison, and have not yet."""
-        here, because = within(asked, inner), ""
+        here, because = facts_inside(asked, inner), ""
         if not is_index(asked.atom):
             because = "it depends on what is in memory"
         elif not here.expresses(asked.atom):

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from offcut.backends.abi import Signature
-from offcut.backends.accelerator.costs import cost_of, formulas_of, taken
+from offcut.backends.accelerator.costs import cost_of, formulas_of, run_streams
 from offcut.backends.accelerator.executor import AcceleratorExecutor
 from offcut.backends.accelerator.host_device_split import HostDeviceProgram
 from offcut.backends.accelerator.isa import Stream
@@ -342,7 +342,7 @@ class Accelerator(Target):
             sizes,
             lambda users: formulas_of(source, program, machine, users, typical_sizes(program)),
             lambda user_sizes, own_sizes: cost_of(
-                source, taken(program, self.spec, own_sizes), machine, user_sizes, own_sizes
+                source, run_streams(program, self.spec, own_sizes), machine, user_sizes, own_sizes
             ),
         )
 
@@ -376,7 +376,7 @@ class Accelerator(Target):
                     plan_program(program, computation, self.spec, schedule).program
                 )
                 return [
-                    cost_of(program, taken(staged, self.spec, at), self.machine, user, at)
+                    cost_of(program, run_streams(staged, self.spec, at), self.machine, user, at)
                     for at, user in sizes_at
                 ]
             except TargetError as refused:

@@ -32,12 +32,12 @@ from offcut.graph.models.compiling.kept import Stepped
 from offcut.graph.models.compiling.recall import from_kernels, from_later
 from offcut.graph.models.compiling.split import (
     memory_of,
-    resolved,
+    resolve_targets,
 )
 from offcut.graph.models.cost import ModelCost, cost_of
 from offcut.graph.models.known_calls import KnownCalls
 from offcut.graph.models.memory.arena import Arena, arena_of
-from offcut.graph.models.memory.call_memory import Blocks, Passage, held, rounded
+from offcut.graph.models.memory.call_memory import Blocks, Passage, copy_to_memory, rounded
 from offcut.graph.models.memory.calls import Calls
 from offcut.graph.models.memory.lending import Lent, lend, stream_of
 from offcut.graph.models.memory.operands import Operands
@@ -114,7 +114,7 @@ class Model:
         how: Mapping[str, Any],
     ) -> None:
         graph, steps, outputs = bound.graph, plan.steps, plan.outputs
-        self._memory = memory_of(resolved(how["target"]))
+        self._memory = memory_of(resolve_targets(how["target"]))
         steps = [for_memory(self._memory, step) for step in steps]
         self.steps, self.notes, self._how, self._found = tuple(steps), plan.notes, how, plan
         roots = {one.root for step in steps for one in (*step.inputs, *step.outputs)}
@@ -141,7 +141,7 @@ class Model:
         self._read = {name: arrays[name] for name in read}
         for name, array in self._read.items():
             check_constant(self._values[name], array)
-        self._constants = [held(self._memory, array) for array in self._read.values()]
+        self._constants = [copy_to_memory(self._memory, array) for array in self._read.values()]
         lasting = {place.root for place in outputs.values()}
         self.arena: Arena = arena_of(steps, self._values, set(self._bases), lasting, graph.sizes)
         self._inputs, self._outputs = [value.name for value in graph.inputs], graph.outputs

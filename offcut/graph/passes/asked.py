@@ -22,7 +22,7 @@ from offcut.graph.placing.places import is_written_by_programs, own_place, resha
 from offcut.graph.views import VIEWS
 
 
-def copy_as_asked(bound: Bound, asked: Mapping[str, tuple[int, ...]]) -> Bound:
+def insert_output_copies(bound: Bound, asked: Mapping[str, tuple[int, ...]]) -> Bound:
     """The graph in which such outputs are copies.
 
     asked  orders of the axes of outputs, outermost first

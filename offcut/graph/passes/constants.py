@@ -10,10 +10,10 @@ import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Const, Expr
-from offcut.describe.request import Array, own
+from offcut.describe.request import Array, take_ownership
 from offcut.graph.fusion.reading import Readings
 from offcut.graph.graph import Argument, Bound, Node
-from offcut.graph.interpret import ran
+from offcut.graph.interpret import run_node
 from offcut.graph.operators import Kind
 
 LARGEST = 1 << 26
@@ -33,8 +33,10 @@ def fold_constants(bound: Bound) -> Bound:
         if not _foldable(node, arrays, readings):
             remaining.append(node)
             continue
-        for value, array in zip(node.results, ran(node, arrays, {}), strict=True):
-            arrays[value.name] = own(np.array(array, numpy_dtype(value.dtype), order="C"))
+        for value, array in zip(node.results, run_node(node, arrays, {}), strict=True):
+            arrays[value.name] = take_ownership(
+                np.array(array, numpy_dtype(value.dtype), order="C")
+            )
         constants += node.results
     if len(remaining) == len(graph.nodes):
         return bound

@@ -43,7 +43,7 @@ class _Joinable:
     along: Mapping[str, int]
 
 
-def join_products(bound: Bound) -> Bound:
+def merge_products(bound: Bound) -> Bound:
     """The graph in which each operand is multiplied by one array where it was by several."""
     graph, together = bound.graph, dict[object, list[_Joinable]]()
     for one in _joinable(bound):

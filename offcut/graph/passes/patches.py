@@ -31,7 +31,7 @@ KEPT = ("activation", "bias")
 """Options that a product takes as a convolution does."""
 
 
-def patches_as_rows(bound: Bound) -> Bound:
+def convolution_to_matmul(bound: Bound) -> Bound:
     """The graph in which convolutions with windows side by side are products."""
     graph, values = bound.graph, bound.graph.values
     if not any(_window(node, values) for node in graph.nodes):

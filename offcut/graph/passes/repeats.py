@@ -13,7 +13,7 @@ from offcut import ops
 from offcut.core import index as ix
 from offcut.core.expr import Expr
 from offcut.graph.graph import Bound, Node
-from offcut.graph.passes.shared import drop_dead, with_operands
+from offcut.graph.passes.shared import eliminate_dead_code, with_operands
 
 Shape = tuple[Expr, ...]
 _MODULES = tuple(
@@ -42,7 +42,7 @@ def read_unrepeated(bound: Bound) -> Bound:
         nodes.append(now)
     if tuple(nodes) == graph.nodes:
         return bound
-    return drop_dead(Bound(replace(graph, nodes=tuple(nodes)), bound.arrays))
+    return eliminate_dead_code(Bound(replace(graph, nodes=tuple(nodes)), bound.arrays))
 
 
 def _sources_read(

@@ -12,7 +12,7 @@ from offcut.graph.describing import typed
 from offcut.graph.graph import Bound, Node, renamed
 
 
-def share_equal(bound: Bound) -> Bound:
+def eliminate_common_subexpressions(bound: Bound) -> Bound:
     """Return the graph in which each operator runs once on the same operands, with the same options.
 
     Before: ``a = relu(x)``, ``b = relu(x)``, ``y = add(a, b)``. After: ``a = relu(x)``, ``y = add(a, a)``.
@@ -75,7 +75,7 @@ def _same_bits(one: Array, other: Array) -> bool:
     return bool(np.array_equal(a, b))
 
 
-def drop_dead(bound: Bound) -> Bound:
+def eliminate_dead_code(bound: Bound) -> Bound:
     """Return the graph without what no output needs; inputs stay, since a call gives them."""
     graph = bound.graph
     needed, nodes = set(graph.outputs), []

@@ -16,7 +16,7 @@ from offcut.graph.build import rebuilt
 from offcut.graph.fusion.reading import Readings
 from offcut.graph.graph import Bound, Ref
 from offcut.graph.passes.shared import with_operands
-from offcut.graph.placing.layouts import lying_of, orders_of, wanted
+from offcut.graph.placing.layouts import lying_of, orders_of, preferred_orders
 from offcut.graph.views import VIEWS
 
 LINE = 64
@@ -27,7 +27,7 @@ they lie apart, over a copy of them: convolutions of 3x3 read 3 of them 1.0 to 1
 """
 
 
-def store_for_products(bound: Bound) -> Bound:
+def insert_layout_copies(bound: Bound) -> Bound:
     """The graph in which convolutions read their operands with the axis that they sum along innermost."""
     graph, readings = bound.graph, Readings(bound.graph)
     known = frozenset(bound.arrays)
@@ -38,7 +38,7 @@ def store_for_products(bound: Bound) -> Bound:
         now = node
         asked, access = None, None if node.op in VIEWS else readings.of(node)
         if access is not None and len(node.results) == 1:
-            asked = wanted(node, access, known, orders, lying)
+            asked = preferred_orders(node, access, known, orders, lying)
         for name, order in asked[0].items() if asked is not None else ():
             if orders.get(name) == order or lying.get(name) == order:
                 continue

@@ -105,7 +105,7 @@ def order_of(
 ) -> Order | None:
     """The order in which a node's result is stored; None: as it is."""
     rank = len(node.results[0].shape)
-    moved = wanted(node, access, known, orders, lying)
+    moved = preferred_orders(node, access, known, orders, lying)
     if moved is not None:
         (axis,) = moved[1]
         return last(rank, axis)
@@ -124,7 +124,7 @@ def order_of(
     return follows[0] if follows[0] != tuple(range(rank)) else None
 
 
-def wanted(
+def preferred_orders(
     node: Node,
     access: Reading,
     known: frozenset[str],
@@ -176,7 +176,7 @@ def _in_groups(
     return {x: last(len(axes), own[0])}, both
 
 
-def beside(
+def unpackable_constants(
     node: Node, access: Reading, known: frozenset[str], orders: Mapping[str, Order]
 ) -> frozenset[str]:
     """The constants of a product that have no axis innermost in its result: nothing is gained by packing them."""
@@ -192,7 +192,7 @@ def beside(
     )
 
 
-def turned(
+def depthwise_constants(
     node: Node, access: Reading, known: frozenset[str], orders: Mapping[str, Order]
 ) -> dict[str, Order]:
     """The constants of a product that are multiplied lane by lane, as in a depthwise convolution: held with that axis last."""

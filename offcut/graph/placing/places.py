@@ -214,7 +214,7 @@ class Laid:
     outputs: Mapping[str, Place]
 
 
-def laid(
+def place_graph(
     graph: Graph,
     fused: Sequence[Region | Node],
     readings: Readings,

@@ -18,7 +18,7 @@ from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.describe.request import Array
 from offcut.errors import OffcutError
 from offcut.graph.graph import Graph
-from offcut.graph.interpret import ran
+from offcut.graph.interpret import run_node
 from offcut.graph.views import VIEWS
 
 ULPS = 32
@@ -30,13 +30,13 @@ FURTHER = 16
 SMOOTH = 1e-3
 
 
-def part_of(dtypes: Iterable[str]) -> float:
+def rounding_unit(dtypes: Iterable[str]) -> float:
     """What of an element rounding may change: of the widest steps that one of some types has; 0 without floats."""
     every = (ml_dtypes.finfo(numpy_dtype(name)).eps for name in dtypes if name in FLOATS)
     return ULPS * max(map(float, every), default=0.0)
 
 
-def swing(
+def rounding_tolerance(
     graph: Graph, inputs: Mapping[str, Array], sizes: Mapping[str, int], part: float
 ) -> dict[str, Array]:
     """Of each element of the outputs how far it moves; infinitely far where it does not stay finite.
@@ -55,7 +55,7 @@ def swing(
         arrays = {name: moved(array.astype(declared[name]), by) for name, array in inputs.items()}
         for node in graph.nodes:
             of = 0.0 if node.op in VIEWS else by
-            results = (moved(array, of) for array in ran(node, arrays, sizes))
+            results = (moved(array, of) for array in run_node(node, arrays, sizes))
             arrays.update(zip((value.name for value in node.results), results, strict=True))
         return {name: arrays[name].astype("f8") for name in graph.outputs}
 

@@ -40,7 +40,7 @@ from offcut.graph.graph import Bound, Graph
 from offcut.graph.interpret import interpreted
 from offcut.graph.sizes.extent_values import Numbers
 from offcut.graph.substitution.described import NotDescribed, computation_of
-from offcut.graph.substitution.rounding import part_of, swing
+from offcut.graph.substitution.rounding import rounding_tolerance, rounding_unit
 from offcut.graph.substitution.trial_inputs import (
     Drawn,
     draw_input,
@@ -281,12 +281,12 @@ def _check_at(
         results = interpreted(Bound(candidate.after, {}), inputs, **sizes)
     except OffcutError as refused:
         raise DescribeError("rule", title, at=at, because=str(refused).splitlines()[0]) from refused
-    part = part_of(value.dtype for node in candidate.before.nodes for value in node.results)
+    part = rounding_unit(value.dtype for node in candidate.before.nodes for value in node.results)
 
     @cache
     def both() -> tuple[dict[str, Array], ...]:
         graphs = (exact.before, exact.after)
-        return tuple(swing(graph, inputs, sizes, part) for graph in graphs)
+        return tuple(rounding_tolerance(graph, inputs, sizes, part) for graph in graphs)
 
     def swings(name: str) -> Array:
         one, other = both()

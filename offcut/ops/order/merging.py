@@ -14,7 +14,7 @@ from offcut.ops.given.arguments import flag
 from offcut.ops.given.naming import named
 from offcut.ops.given.operands import axis_number, check_dtype, check_tensor
 from offcut.ops.order.lines import Lines
-from offcut.ops.order.ranking import ahead
+from offcut.ops.order.ranking import precedes
 from offcut.ops.programs.written import Written
 
 BLOCK = 64
@@ -109,7 +109,7 @@ def _ranked(text: Written, order: Lines, extent: Any, own: str, places: str) -> 
     its, mine = (Value(Load(keys, (Var("$q"), Var(name)), key)) for name in ("$r", "$c"))
     less, greater = (its, mine) if order.ascending else (mine, its)
     earlier = Value(Compare("<", Var("$r"), Var("$c")))
-    before = format_expr(ahead(less, greater, earlier, nan=dtype == "float64").node)
+    before = format_expr(precedes(less, greater, earlier, nan=dtype == "float64").node)
     place = f"{BLOCK}*$q + index({ranks}[$q, $c])"
     each = (f"for $q in 0:{text.shown(blocks)}", f"  for $c in 0:{BLOCK}")
     return [

@@ -122,7 +122,7 @@ def _one_by_one(x: Tensor, count: int, position: int, name: str) -> tuple[Tensor
         own = x[(*at[:position], k, *at[position:])]
         if not values:
             return own, None
-        return own, ahead(own, values[-1][at], cast(k, "int32") > places[-1][at], nan)
+        return own, precedes(own, values[-1][at], cast(k, "int32") > places[-1][at], nan)
 
     for number in range(count):
 
@@ -171,7 +171,7 @@ def _by_rank(
     def earlier(*at: Value) -> Value:
         one = moved(at, other)
         less, greater = (key(at), key(one)) if largest else (key(one), key(at))
-        return sum_over(ahead(less, greater, turn(one) < turn(at), nan=False), axis=other)
+        return sum_over(precedes(less, greater, turn(one) < turn(at), nan=False), axis=other)
 
     ranks = compute(x.shape, earlier, f"{name}_ranks", letters)
     shape = (*x.shape[:position], count, *x.shape[position + 1 :])
@@ -274,7 +274,7 @@ def alike(a: Value, b: Value, nan: bool) -> Value:
     return is_equal + one(a != a) * one(b != b) if nan else is_equal
 
 
-def ahead(a: Value, b: Value, earlier: Value, nan: bool) -> Value:
+def precedes(a: Value, b: Value, earlier: Value, nan: bool) -> Value:
     """1 where `a` is less than `b`, or alike and `earlier`; else 0. With `nan`, a NaN is greater than all else; without, there is none."""
     less = one(a < b)
     if nan:

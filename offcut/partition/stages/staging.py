@@ -211,7 +211,7 @@ def _by(value: Expr, axes: Sequence[_Axis], extents: Mapping[str, Expr]) -> Expr
     return ix.simplify(value)
 
 
-def turned(
+def reorder_storage(
     computation: Computation, position: int, order: Sequence[str], called: str | None = None
 ) -> Computation:
     """`computation` with a group computed into scratch whose axes have another order, then copied.

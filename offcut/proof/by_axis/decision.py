@@ -17,7 +17,7 @@ from offcut.polyhedral import Map, Set, Space, project_onto_sizes, smallest_poin
 from offcut.proof.by_axis.contiguity import are_contiguous
 from offcut.proof.by_axis.quotients import Quotients
 from offcut.proof.by_axis.strips import NotSeparable, Strip, Value, X
-from offcut.proof.by_axis.two_heights import Span, is_partition, joined
+from offcut.proof.by_axis.two_heights import Span, is_partition, join_spans
 
 _KEPT = 4096  # theorems
 
@@ -142,7 +142,7 @@ class _Line:
         one: dict[str, Expr] = {value.name: Var("#v")}
         same = strip.mapped(lambda expr: substitute(expr, one))
         least = {size.name: size.min for size in self.space.sizes} | {"#v": value.lo}
-        interval = joined(same.lower, same.upper, same.loops, least)
+        interval = join_spans(same.lower, same.upper, same.loops, least)
         local = {X.name, *(name for name, _, _ in strip.loops)}
         if interval is None or any(variables(condition) & local for condition in same.holds):
             return None

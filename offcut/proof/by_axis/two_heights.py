@@ -39,7 +39,7 @@ class Span:
     given: frozenset[Expr]
 
 
-def joined(
+def join_spans(
     lower: Expr, upper: Expr, loops: Sequence[tuple[str, Expr, Expr]], least: dict[str, int]
 ) -> tuple[Polynomial, Polynomial] | None:
     """A run of tiles ``s + c*t <= x < s + c*t + c`` as one interval, where ``c > 0`` is certain.

@@ -113,7 +113,7 @@ class _Copy:
         copied = self.copied(nest, around, held_elements)
         if copied is None or stored_arrays(after) & read_arrays((copied.value,)):
             return body
-        if self.asks_parts(copied, held_elements, after) and escaping_windows(
+        if self.reads_only_parts(copied, held_elements, after) and escaping_windows(
             self.program, frozenset((name,))
         ):
             return body
@@ -209,7 +209,7 @@ class _Copy:
             plain = (For(name, *loops[name], plain),)
         return plain
 
-    def asks_parts(self, copied: Store, held: Held, readers: tuple[Stmt, ...]) -> bool:
+    def reads_only_parts(self, copied: Store, held: Held, readers: tuple[Stmt, ...]) -> bool:
         """Return whether readers ask for coordinates of an axis of which only some are there."""
         asked = indices(readers, self.buffer.name)
         return any(

@@ -39,7 +39,7 @@ INSTRUCTION = 16
 """Bytes."""
 
 
-def taken(program: Program, spec: AcceleratorSpec, sizes: Mapping[str, int]) -> list[Ran]:
+def run_streams(program: Program, spec: AcceleratorSpec, sizes: Mapping[str, int]) -> list[Ran]:
     """What the streams of a program take at known sizes.
 
     Raises TargetError where windows do not fit.

@@ -79,7 +79,7 @@ def needed(host: Host, texts: Iterable[str]) -> tuple[str, ...]:
     return (*general, *special)
 
 
-def every(host: Host) -> tuple[str, ...]:
+def all_features(host: Host) -> tuple[str, ...]:
     """Return all features of the host that `supported` can ask."""
     return tuple(name for name in _PLACES if name in host.features)
 

@@ -16,22 +16,22 @@ from offcut.graph.graph import Node, Value, renamed
 from offcut.graph.models.compiling.ahead import Ahead, Compilation
 from offcut.graph.models.compiling.batch_strides import batch_strides
 from offcut.graph.models.compiling.node_errors import of_node, with_names
-from offcut.graph.models.compiling.region_steps import Call, Held, RegionSteps, holding
+from offcut.graph.models.compiling.region_steps import Call, Held, RegionSteps, bind_kernels
 from offcut.graph.models.compiling.split import (
     TargetKernel,
     Targets,
-    every,
+    as_targets,
+    first_accepting,
     has_packed_operands,
     memory_of,
-    resolved,
-    taken,
+    resolve_targets,
 )
 from offcut.graph.models.compiling.wanted import (
     Binding,
     CanonicalRegion,
     Derived,
     DescribedKernel,
-    wanted,
+    make_kernel_request,
     zero,
 )
 from offcut.graph.models.step import Operand, Step
@@ -77,7 +77,7 @@ class Kernels:
         self.sizes, self.values, self.arrays = tuple(sizes), values, arrays
         self.targets, self.threads, self.least_filled = targets, threads, least_filled
         self.distributive = distributive
-        run_by = resolved(every(targets))
+        run_by = resolve_targets(as_targets(targets))
         self.memory, self.packs = memory_of(run_by), has_packed_operands(run_by)
         self.takes_strides = all(one.takes_strides for one in run_by)
         self._known: dict[object, tuple[Call, ...]] = {} if like is None else like._known
@@ -137,7 +137,7 @@ class Kernels:
         count  of processes that may compile, this one among them
         """
         jobs = dict[str, Compilation]()
-        target, *others = every(self.targets)
+        target, *others = as_targets(self.targets)
         if others or count == 1:  # of several, which takes it is not known
             return Ahead((), 1)
         for one in regions:
@@ -145,7 +145,7 @@ class Kernels:
                 continue
             constants = {name: zero(a.dtype.name, a.shape) for name, a in one.constants.items()}
             with suppress(OffcutError):  # it is refused where it is made
-                requests, _ = wanted(
+                requests, _ = make_kernel_request(
                     one.asked, constants, self.distributive, Derived.zeros, self.memory.is_host
                 )
                 for each in requests:
@@ -187,8 +187,10 @@ class Kernels:
             return known, Held([self.compiled[call.code].kernel for call in known], constants)
         if known is not None:
             with suppress(DescribeError):  # their code is for finite ones
-                return known, holding(known, self.codes, constants, asked.orders)
-        asks, arrays = wanted(asked, constants, self.distributive, Derived.run, self.memory.is_host)
+                return known, bind_kernels(known, self.codes, constants, asked.orders)
+        asks, arrays = make_kernel_request(
+            asked, constants, self.distributive, Derived.run, self.memory.is_host
+        )
         kernels = [self.made(one, ahead) for one in asks]
         pairs = zip(kernels, asks, strict=True)
         calls = self._known[asked.key] = tuple(Call(code, one.binding) for (code, _), one in pairs)
@@ -245,7 +247,7 @@ class Kernels:
                 bound_kernel = kernel.with_constants(asked.constants) if asked.constants else kernel
                 return known, bound_kernel
         with ahead.making(asked.key):
-            accepted = taken(
+            accepted = first_accepting(
                 self.targets,
                 lambda target: compile(
                     asked.output,

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from offcut.describe.recalled import Recalled
-from offcut.describe.request import Array, own, settled
+from offcut.describe.request import Array, take_ownership, to_owned_constant
 from offcut.graph.models.step import Step
 
 
@@ -26,14 +26,16 @@ def from_kernels(
                 again.setdefault(
                     name, partial(_of_kernel, step, own_name, order, arrays[name].shape)
                 )
-    own_arrays = {name: settled(array) for name, array in arrays.items() if name not in again}
+    own_arrays = {
+        name: to_owned_constant(array) for name, array in arrays.items() if name not in again
+    }
     return Recalled(own_arrays, again)
 
 
 def _of_kernel(step: Step, name: str, order: Sequence[int], shape: Sequence[int]) -> Array:
     """An array whose axes, in an order and some joined, are a kernel's constant."""
     array = step.kernel.constants[name].reshape([shape[axis] for axis in order])
-    return own(array.transpose(np.argsort(order)))
+    return take_ownership(array.transpose(np.argsort(order)))
 
 
 def from_later(
@@ -49,14 +51,14 @@ def from_later(
         later = places.get(array.__array_interface__["data"][0], "")
         order = _order(array, after[later]) if later else None
         if order is None:
-            own_arrays[name] = settled(array)
+            own_arrays[name] = to_owned_constant(array)
         else:
             again[name] = partial(_turned, later_arrays, later, order)
     return Recalled(own_arrays, again)
 
 
 def _turned(arrays: Recalled, name: str, order: Sequence[int]) -> Array:
-    return own(arrays[name].transpose(order))
+    return take_ownership(arrays[name].transpose(order))
 
 
 def _order(array: Array, other: Array) -> tuple[int, ...] | None:

@@ -59,7 +59,7 @@ class RegionSteps:
         Raises DescribeError where the code is for finite ones, and these are not.
         """
         own = {name: arrays[of] for name, of in self.constants.items()}
-        return self.steps(holding(self.calls, codes, own, self.orders))
+        return self.steps(bind_kernels(self.calls, codes, own, self.orders))
 
     def steps(self, kernels_of: Held, priced: bool = False) -> Iterator[Step]:
         """The steps of kernels.
@@ -74,7 +74,7 @@ class RegionSteps:
             yield make(kernel=kernel, entry=entry_of(kernel), limits=limits)
 
 
-def holding(
+def bind_kernels(
     calls: Sequence[Call],
     codes: Sequence[KernelCode],
     constants: Mapping[str, Array],

@@ -31,7 +31,7 @@ class TargetKernel:
     refused: tuple[tuple[str, str], ...] = ()
 
 
-def every(targets: Targets) -> tuple[str | Target, ...]:
+def as_targets(targets: Targets) -> tuple[str | Target, ...]:
     """The targets, in order.
 
     Raises DescribeError where there is none.
@@ -47,7 +47,7 @@ def every(targets: Targets) -> tuple[str | Target, ...]:
     return all_targets
 
 
-def taken(
+def first_accepting(
     targets: Targets, make: Callable[[str | Target], Kernel], least_filled: float = 0.0
 ) -> TargetKernel:
     """The kernel of the first target that `make` makes one for, and that its unit is filled by.
@@ -56,7 +56,7 @@ def taken(
 
     Raises what `make` does for the last target.
     """
-    *before, last = every(targets)
+    *before, last = as_targets(targets)
     refused: list[tuple[str, str]] = []
     for target in before:
         try:
@@ -64,14 +64,14 @@ def taken(
         except OffcutError as refusal:
             refused.append((name_of(target), refusal.because))
             continue
-        because = spilt(kernel, least_filled) if least_filled > 0 else ""
+        because = underfill_reason(kernel, least_filled) if least_filled > 0 else ""
         if not because:
             return TargetKernel(kernel, name_of(target), tuple(refused))
         refused.append((name_of(target), because))
     return TargetKernel(make(last), name_of(last), tuple(refused))
 
 
-def spilt(kernel: Kernel, least: float) -> str:
+def underfill_reason(kernel: Kernel, least: float) -> str:
     """Why a kernel does not fill its unit, in words; "" where it does, or needs none."""
     cost = kernel.cost(**typical_sizes(kernel.signature.sizes))
     units = dict.fromkeys(piece.microkernel for piece in cost.pieces if piece.microkernel)
@@ -87,7 +87,7 @@ def name_of(target: str | Target) -> str:
     return target if isinstance(target, str) else target.name
 
 
-def resolved(targets: Sequence[str | Target]) -> tuple[Target, ...]:
+def resolve_targets(targets: Sequence[str | Target]) -> tuple[Target, ...]:
     """The targets, those that are named found.
 
     Raises TargetError as `offcut.compile` does.

@@ -18,7 +18,7 @@ from offcut.core.index import literal_value
 from offcut.core.program import Kind, Program, Size
 from offcut.describe.computation import computation
 from offcut.describe.reads import tensors_of
-from offcut.describe.request import Array, own
+from offcut.describe.request import Array, take_ownership
 from offcut.describe.source import source
 from offcut.describe.tensor import Tensor
 from offcut.graph.describing import Description, Dims, typed
@@ -64,7 +64,7 @@ class Derived:
             return {}
         result = self.program.run({b.name: constants[b.name] for b in given_to(self.program)})
         arrays = result if isinstance(result, tuple) else (result,)
-        return {name: own(array) for name, array in zip(self.names, arrays, strict=True)}
+        return {name: take_ownership(array) for name, array in zip(self.names, arrays, strict=True)}
 
     def zeros(self, constants: Mapping[str, Array]) -> dict[str, Array]:
         """In their place zeros that take no memory."""
@@ -183,7 +183,7 @@ class _Around:
     asked: CanonicalRegion
 
 
-def wanted(
+def make_kernel_request(
     asked: CanonicalRegion,
     constants: Mapping[str, Array],
     distributive: bool,
@@ -380,5 +380,5 @@ def shaped(
             at += count
         shaped_arrays[name] = array.reshape(shape)
         if not np.may_share_memory(shaped_arrays[name], constant):
-            own(shaped_arrays[name])
+            take_ownership(shaped_arrays[name])
     return shaped_arrays
