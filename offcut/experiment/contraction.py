@@ -243,14 +243,19 @@ def build(
     return Computation(inputs, result)
 
 
+EPILOGUES = ("bias", "residual", "relu", "gelu", "sigmoid", "silu", "tanh")
+"""Steps of an epilogue: `bias` is added along the last axis, `residual` has the result's shape."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A contraction at one point: its sizes and its operands.
 
     sizes      letter -> extent, for every letter
-    arrays     operand name -> values, C-contiguous
+    arrays     operand name -> values, C-contiguous; those that an epilogue reads are called as its steps are
     constant   names of the operands whose values never change, which may be packed beforehand
     kind       element types, as `ELEMENTS` has them
+    epilogue   what is done to each element of the sum, in order: names of `EPILOGUES`
     """
 
     contraction: Contraction
@@ -258,6 +263,7 @@ class Problem:
     arrays: Mapping[str, Array]
     constant: tuple[str, ...] = ()
     kind: str = "float32"
+    epilogue: tuple[str, ...] = ()
 
     @property
     def operands(self) -> tuple[Array, ...]:
@@ -285,7 +291,7 @@ class Problem:
         return poisoned(self.shape, ELEMENTS[self.kind][-1])
 
     def reference(self) -> Reference:
-        """The result in float64, with the error that float32 is allowed."""
+        """The sum in float64, with the error that float32 is allowed; an epilogue is left out."""
         operands = [self.arrays[name].astype(np.float64) for name in self.contraction.names]
         text = str(self.contraction)
         value = np.einsum(text, *operands, optimize=True)

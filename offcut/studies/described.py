@@ -35,7 +35,7 @@ class Described:
     output     what `oc.compile` takes; inputs: of tensors, in call order
     constants  names of inputs whose values are known beforehand
     values     how an input is drawn, by name
-    letters    of a contraction without epilogue, the text that it was written as
+    contraction  what an einsum computes: the contraction, its element types, the steps of its epilogue
     operator   the name in `oc.ops`, and its arguments
     """
 
@@ -123,13 +123,15 @@ class Described:
         return {size.name: sizes[size.name] for size in self.program.sizes}
 
     def _exact(self, arrays: Mapping[str, Any], known: Mapping[str, int], operator: Any) -> Exact:
-        """Return the results by numpy where the peers know the operator; else by the interpreter, with all floats in float64."""
+        """Return the results by numpy where it has a bound for each element, as of all operators that the peers know but epilogues;
+        else by the interpreter, with all floats in float64.
+        """
         results = [b for b in self.program.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT)]
         types = {b.dtype for b in self.program.buffers if b.dtype in FLOATS}
         tolerance = max((TOLERANCE[one] for one in types), default=0.0)
         if self.tolerance is not None:
             tolerance = self.tolerance
-        if operator is not None:
+        if operator is not None and not getattr(operator, "epilogue", ()):
             reference = operator.reference()
             bounds = () if self.tolerance is not None else (reference,)
             return Exact((reference.value,), tolerance, "numpy in float64", bounds)
@@ -160,8 +162,8 @@ class Described:
     def _known_operator(self, arrays: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
         """Return the task as the peers know it; None where they know no such operator."""
         if self.contraction is not None:
-            contraction, kind = self.contraction
-            return Problem(contraction, dict(sizes), arrays, tuple(self._constants), kind)
+            contraction, kind, epilogue = self.contraction
+            return Problem(contraction, dict(sizes), arrays, tuple(self._constants), kind, epilogue)
         name, arguments = self.operator
         operands = list(arrays.values())
         kinds = [array.dtype.name for array in operands]

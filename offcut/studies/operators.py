@@ -11,7 +11,7 @@ from typing import Any
 
 import offcut as oc
 from offcut.errors import OffcutError
-from offcut.experiment.contraction import ELEMENTS, build, parse_contraction
+from offcut.experiment.contraction import ELEMENTS, EPILOGUES, build, parse_contraction
 from offcut.studies.described import LARGEST, Described
 from offcut.studies.errors import check_keys, number_of, raised, refusal, text_of, texts_of
 from offcut.studies.models import model_workload
@@ -32,7 +32,6 @@ OWN_KEYS: Mapping[str, tuple[str, ...]] = {
     "describe": ("arguments",),
     "suite": ("only",),
 }
-EPILOGUES = ("bias", "residual", "relu", "gelu", "sigmoid", "silu", "tanh")
 
 
 def read_operators(tables: Sequence[Mapping[str, Any]], file: Path) -> tuple[Operator, ...]:
@@ -252,7 +251,7 @@ def _einsum(
         else:
             result = getattr(oc.ops, step)(result)
     constants = _constants(table, letters, axes, at)
-    known = None if epilogue else (contraction, kind)
+    known = (contraction, kind, tuple(epilogue))
     workload = Described(result, inputs, constants, table.get("values", {}), known)
     return workload, {
         "einsum": str(contraction),

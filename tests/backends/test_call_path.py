@@ -730,11 +730,13 @@ for t in 0:steps
         return count
 
     out = np.empty_like(given)
-    for sizes in ({"steps": 3, "shift": 2}, {"shift": 2, "steps": 3}):
+    computed = {"".join(["ste", "ps"]): 3, "".join(["sh", "ift"]): 2}
+    for sizes in ({"steps": 3, "shift": 2}, {"shift": 2, "steps": 3}, computed):
         assert np.array_equal(kernel(given, **sizes), given + 6)
         assert kernel(given, out=out, **sizes) is out
         assert np.array_equal(out, given + 6)
         assert steps(lambda sizes=sizes: kernel(given, **sizes)) == 1
+    assert kernel(given, **computed, **{"".join(["o", "ut"]): out}) is out
     assert np.array_equal(kernel(given, steps=np.int64(3), shift=2, n=5), given + 6)
     for wrong in ({"steps": 3}, {"steps": 9, "shift": 0}, {"steps": -1, "shift": 0}):
         with pytest.raises(CallError):

@@ -288,7 +288,7 @@ def test_what_is_no_file_of_this_version_or_machine_is_refused_in_words(
     path, other = file[0], tmp_path / "other.offcut"
     assert refusal(rewritten(path, other, format=7, offcut="3.0")) == (
         f"load: cannot read {other}\n"
-        f"  because  offcut 3.0 wrote it in format 7, and {oc.__version__} reads up to 1\n"
+        f"  because  offcut 3.0 wrote it in format 7, and {oc.__version__} reads up to 2\n"
         "  help     pip install 'offcut>=3.0'\n"
         "  help     saved again by this version"
     )

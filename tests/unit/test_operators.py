@@ -148,6 +148,44 @@ def test_every_way_of_a_peer_computes_the_task(name: str, peer: str) -> None:
             assert task.reference().mismatch(way.read(way.run())) == "", way.name
 
 
+EPILOGUES = {
+    "bias": ("mk,kn->mn", ["bias"], ["B", "bias"]),
+    "bias of a call": ("mk,kn->mn", ["bias", "relu"], []),
+    "bias, gelu": ("mk,nk->mn", ["bias", "gelu"], ["B", "bias"]),
+    "residual": ("mk,kn->mn", ["bias", "residual", "silu"], ["B", "bias"]),
+    "relu, bias": ("mk,kn->mn", ["relu", "bias", "tanh"], ["B", "bias"]),
+    "batched": ("bmk,bkn->bmn", ["bias", "sigmoid"], ["bias"]),
+    "rows last": ("mk,kn->nm", ["bias", "relu"], ["B", "bias"]),
+    "two columns": ("mk,kcn->mcn", ["bias", "relu"], ["B"]),
+    "no product": ("mij,jn->mn", ["bias", "relu"], []),
+}
+
+
+@pytest.mark.parametrize("peer", ["numpy", "torch", "torch.compile", "onnxruntime", "openvino"])
+@pytest.mark.parametrize("name", EPILOGUES)
+def test_every_way_of_a_peer_computes_an_epilogue(name: str, peer: str, tmp_path: Path) -> None:
+    text, epilogue, constants = EPILOGUES[name]
+    loaded = load_peers([peer])
+    if loaded.missing:
+        pytest.skip(f"{peer} is not installed")
+    extents = {"m": 5, "k": 7, "n": 9, "b": 3, "c": 2, "i": 2, "j": 4}
+    sizes = {letter: extents[letter] for letter in text if letter in extents}
+    table = {"einsum": text, "sizes": sizes, "epilogue": epilogue, "constants": constants}
+    (operator,) = read_operators([{"name": name, **table}], tmp_path / "study.toml")
+    task = operator.workload.task(sizes, 0)
+    lacks = {
+        "numpy": "gelu" in epilogue,
+        "torch.compile": "B" not in constants or name in ("rows last", "two columns"),
+        "onnxruntime": name in ("rows last", "two columns", "no product"),
+        "openvino": name in ("rows last", "two columns", "no product"),
+    }
+    with loaded.session():
+        ways = loaded.found[0].ways(task.for_peers)
+        assert bool(ways) != lacks.get(peer, False)
+        for way in ways:
+            assert task.exact().mismatch((way.read(way.run()),)) == "", way.name
+
+
 @pytest.mark.parametrize("name", TASKS)
 def test_a_result_never_written_is_a_mismatch(name: str) -> None:
     task = TASKS[name]

@@ -73,10 +73,13 @@ KEYWORD_FIELDS = ("int", "PyLong_AsLongLong")
 
 
 def keyword_words(names: Sequence[str]) -> list[int]:
-    """Return the last words of the table: those of `KEYWORD_FIELDS` and the names, which are interned; none without names."""
+    """Return the last words of the table: those of `KEYWORD_FIELDS`, the names, which are interned, and what compares texts; none
+    without names.
+    """
     if not names:
         return []
-    return [*field_words(KEYWORD_FIELDS, {"int": id(int)}), *map(id, names)]
+    fields = field_words(KEYWORD_FIELDS, {"int": id(int)})
+    return [*fields, *map(id, names), _python_function("PyUnicode_Compare")]
 
 
 def field_words(fields: Sequence[str], objects: Mapping[str, int]) -> list[int]:

@@ -225,11 +225,12 @@ def _keywords(text: _Entry, count: int, free: Sequence[str], words: int) -> list
     """Set ``%out`` to what is given for ``out=``, null without; return the values of the sizes that are given by keyword.
 
     count  of positional arguments
-    words  the word of the table from which on `KEYWORD_FIELDS` stand, then the names of these sizes, interned: what a caller
-           writes is that object
+    words  the word of the table from which on `keyword_words` stand. A name that a caller writes is the object there; one that he
+           reads or computes, as the keys of ``**sizes`` may be, is compared by its characters
     """
     kind, as_integer = range(words, words + len(KEYWORD_FIELDS))
     names = words + len(KEYWORD_FIELDS)
+    compare = names + len(free)
     text.f.do("%outs = alloca ptr")
     text.f.do("store ptr null, ptr %outs")
     if not free:
@@ -249,16 +250,25 @@ def _keywords(text: _Entry, count: int, free: Sequence[str], words: int) -> list
         text.f.start(f"%slot{slot}")
         name = text.f.let(f"call ptr {text.field('PyTuple_GetItem')}(ptr %kwnames, i64 {slot})")
         value = text.word("%args", count + slot, "ptr")
-        for position in range(len(free)):
-            same = text.f.let(f"icmp eq ptr {name}, {text.of_table(names + position)}")
-            text.f.do(f"br i1 {same}, label %size{slot}.{position}, label %other{slot}.{position}")
-            text.f.start(f"%size{slot}.{position}")
-            text.f.do(f"store ptr {value}, ptr {text.place('%values', position)}")
-            text.f.do(f"br label %next{slot}")
-            text.f.start(f"%other{slot}.{position}")
-        text.check("eq", "ptr", name, text.field("out_name"))
-        text.f.do(f"store ptr {value}, ptr %outs")
-        text.f.do(f"br label %next{slot}")
+        places = {text.of_table(names + i): text.place("%values", i) for i in range(len(free))}
+        places[text.field("out_name")] = "%outs"
+
+        def store_where(holds: str, place: str, label: str, value: str = value) -> None:
+            text.f.do(f"br i1 {holds}, label %is.{label}, label %not.{label}")
+            text.f.start(f"%is.{label}")
+            text.f.do(f"store ptr {value}, ptr {place}")
+            text.f.do(f"br label %next{label.partition('.')[0]}")
+            text.f.start(f"%not.{label}")
+
+        for number, (known, place) in enumerate(places.items()):
+            same = text.f.let(f"icmp eq ptr {name}, {known}")
+            store_where(same, place, f"{slot}.object{number}")
+        if free:
+            for number, (known, place) in enumerate(places.items()):
+                order = text.f.let(f"call i32 {text.of_table(compare)}(ptr {name}, ptr {known})")
+                same = text.f.let(f"icmp eq i32 {order}, 0")
+                store_where(same, place, f"{slot}.text{number}")
+        text.jump("%slow")
         text.f.start(f"%next{slot}")
     text.jump("%named")
     text.f.start("%named")

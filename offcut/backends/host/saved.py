@@ -55,7 +55,7 @@ from offcut.errors import (
     trim_tracebacks,
 )
 
-FORMAT = 1
+FORMAT = 2
 """The layout of the files that this version writes, and the last that it reads."""
 CODE, CONSTANTS, KERNELS = "code.o", "constants", "kernels"
 KERNEL_SYMBOL = "kernel{}"

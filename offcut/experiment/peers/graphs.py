@@ -119,6 +119,10 @@ def _matmul(task: Problem) -> tuple[Graph, ...]:
     product = as_matmul(task)
     if product is None or task.kind in ("float64", "float16"):
         return ()
+    if task.epilogue and not (task.kind == "float32" and product.is_in_order):
+        return ()
+    if "bias" in task.epilogue and not product.has_row_bias:
+        return ()
     integer = task.kind in ("int8", "uint8")
     operator = "MatMulInteger" if integer else "MatMul"
     a, b, lead = product.a, product.b, ["b"] if product.batched else []
@@ -141,19 +145,49 @@ def _matmul(task: Problem) -> tuple[Graph, ...]:
         ]
     first, other, _, _ = ELEMENTS[task.kind]
     types = {"A": _exchanged(first), "B": _exchanged(other)}
-    shapes = {"A": [*lead, "m", inner], "B": [*lead, *right]}
+    shapes: dict[str, list[object]] = {"A": [*lead, "m", inner], "B": [*lead, *right]}
+    constants = {"B": weight.astype(types["B"])} if product.constant_b else {}
+    for step in task.epilogue:
+        if step in task.arrays:
+            array = task.arrays[step]
+            types[step], shapes[step] = array.dtype, [*lead, "m", columns]
+            if step == "bias":
+                shapes[step] = [columns]
+            if step in task.constant:
+                constants[step] = array
+            else:
+                inputs[step] = array if step == "bias" else array.reshape(product.c.shape)
+    nodes = _with_epilogue(nodes, task.epilogue)
 
     def model() -> bytes:
         return serialised(
             nodes,
             {label: (types[label], shapes[label]) for label in inputs},
             (np.dtype(np.int32 if integer else np.float32), [*lead, "m", columns]),
-            {"B": weight.astype(types["B"])} if product.constant_b else {},
+            constants,
         )
 
-    keeps = (task.arrays[task.constant[0]],) if task.constant else ()
-    key = (operator, str(task.contraction), task.kind, turned, inner, columns)
+    keeps = tuple(task.arrays[name] for name in task.constant)
+    key = (operator, str(task.contraction), task.kind, turned, inner, columns, task.epilogue)
     return (Graph(operator, key, keeps, model, inputs, product.c, lambda: product.out),)
+
+
+def _with_epilogue(nodes: Sequence[Node], steps: Sequence[str]) -> list[Node]:
+    """Return the nodes of a model whose result, Y, goes through the steps of an epilogue."""
+    (operator, given, _, attributes), *before = reversed(nodes)
+    result = [*reversed(before), (operator, given, ["Y" if not steps else "sum"], attributes)]
+    value = "sum"
+    for number, step in enumerate(steps):
+        made = "Y" if number == len(steps) - 1 else f"Y{number}"
+        if step in ("bias", "residual"):
+            result.append(("Add", [value, step], [made], {}))
+        elif step == "silu":
+            result.append(("Sigmoid", [value], [f"S{number}"], {}))
+            result.append(("Mul", [value, f"S{number}"], [made], {}))
+        else:
+            result.append((step.capitalize(), [value], [made], {}))
+        value = made
+    return result
 
 
 def _exchanged(dtype: str) -> np.dtype[Any]:

@@ -15,6 +15,8 @@ class Matmul:
 
     The arrays are without the axis b when the contraction has no axis that both operands and the
     result share. `c` is a view of `out`, so writing the one writes the other.
+
+    columns  axes of the result that are n
     """
 
     a: Array
@@ -23,11 +25,22 @@ class Matmul:
     out: Array
     constant_b: bool
     kind: str
+    columns: int
 
     @property
     def batched(self) -> bool:
         """Whether there is an axis b."""
         return self.a.ndim == 3
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the result's axes lie as b, m, n do: steps of an epilogue then have the same rows and columns."""
+        return bool(self.c.flags.c_contiguous)
+
+    @property
+    def has_row_bias(self) -> bool:
+        """Whether what is added along the result's last axis is added along n."""
+        return self.is_in_order and self.columns == 1
 
 
 def as_matmul(problem: Problem) -> Matmul | None:
@@ -71,4 +84,4 @@ def as_matmul(problem: Problem) -> Matmul | None:
     c = grouped(out, result, (*batch, rows, columns), copy=False)
     if a is None or b is None or c is None:
         return None
-    return Matmul(a, b, c, out, name_b in problem.constant, problem.kind)
+    return Matmul(a, b, c, out, name_b in problem.constant, problem.kind, len(columns))

@@ -33,7 +33,7 @@ class Numpy:
         match task:
             case Problem(kind="float32" | "float64"):
                 product = () if self.einsum else self._matmul(task)
-                return product or self._einsum(task)
+                return _with_epilogue(product or self._einsum(task), task)
             case Attention(kind="float32") | Softmax() | LayerNorm():
                 out = task.result()
                 run = partial(_written(task), out)
@@ -52,6 +52,51 @@ class Numpy:
         operands = [problem.arrays[name] for name in problem.contraction.names]
         run = partial(np.einsum, str(problem.contraction), *operands, out=out, optimize=True)
         return (Way("numpy.einsum", run, lambda _: out),)
+
+
+def _with_epilogue(ways: tuple[Way, ...], problem: Problem) -> tuple[Way, ...]:
+    """Return ways whose result goes through the epilogue, in place; none with a step that numpy has no function for, as `gelu`."""
+    if not problem.epilogue:
+        return ways
+    steps = [_in_place(step, problem) for step in problem.epilogue]
+    if any(step is None for step in steps):
+        return ()
+
+    def finish(way: Way) -> Way:
+        def run() -> Array:
+            result = way.read(way.run())
+            for step in steps:
+                assert step is not None
+                step(result)
+            return result
+
+        return Way(way.name, run, lambda result: result)
+
+    return tuple(map(finish, ways))
+
+
+def _in_place(step: str, problem: Problem) -> Callable[[Array], object] | None:
+    """Return what does a step of an epilogue to an array, in place; None where numpy has no function for it."""
+    match step:
+        case "bias" | "residual":
+            other = problem.arrays[step]
+            return lambda x: np.add(x, other, out=x)
+        case "relu":
+            return lambda x: np.maximum(x, 0, out=x)
+        case "tanh":
+            return lambda x: np.tanh(x, out=x)
+        case "sigmoid":
+            return lambda x: np.reciprocal(_one_and_exp(x), out=x)
+        case "silu":
+            return lambda x: np.divide(x, _one_and_exp(x), out=x)
+    return None
+
+
+def _one_and_exp(x: Array) -> Array:
+    """Return ``1 + exp(-x)`` by element, in a new array."""
+    result: Array = np.negative(x)
+    np.exp(result, out=result)
+    return np.add(result, 1, out=result)
 
 
 def _written(task: Attention | Softmax | LayerNorm) -> Callable[[Array], object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -65,16 +65,24 @@ class Torch:
 
     def _contraction(self, problem: Problem) -> tuple[Way, ...]:
         product = as_matmul(problem)
+        if problem.epilogue and problem.kind != "float32":
+            return ()
         if product is not None:
-            return (*self._product(product), *self._constant(product))
+            return (*self._product(product, problem), *self._constant(product, problem))
         if problem.kind not in ("float32", "float64"):
             return ()
         names = problem.contraction.names
         operands = [torch_of(self.torch, problem.arrays[name]) for name in names]
-        run = partial(self.torch.einsum, str(problem.contraction), *operands)
+        finish = _epilogue(self.torch, problem.epilogue, self._read_by(problem))
+        run = _then(partial(self.torch.einsum, str(problem.contraction), *operands), finish)
         return (Way("torch.einsum", run, array_of),)
 
-    def _product(self, product: Matmul) -> tuple[Way, ...]:
+    def _read_by(self, problem: Problem) -> Mapping[str, Any]:
+        """Return the tensors that steps of an epilogue read, by step."""
+        steps = [step for step in problem.epilogue if step in problem.arrays]
+        return {step: torch_of(self.torch, problem.arrays[step]) for step in steps}
+
+    def _product(self, product: Matmul, problem: Problem) -> tuple[Way, ...]:
         torch = self.torch
         if product.kind == "uint8" or (product.kind == "int8" and product.batched):
             return ()
@@ -87,30 +95,48 @@ class Torch:
             ]
             return self._tried(iter(offers), lambda _: product.out)
         name, call = ("bmm", torch.bmm) if product.batched else ("mm", torch.mm)
-        return (Way(f"torch.{name}", partial(call, a, b, out=c), lambda _: product.out),)
+        run, steps, others = partial(call, a, b, out=c), problem.epilogue, self._read_by(problem)
+        if steps[:1] == ("bias",) and product.has_row_bias and not product.batched:
+            name, steps = "addmm", steps[1:]
+            run = partial(torch.addmm, others["bias"], a, b, out=c)
+        finish = _epilogue(torch, steps, others, torch_of(torch, product.out))
+        return (Way(f"torch.{name}", _then(run, finish), lambda _: product.out),)
 
-    def _constant(self, product: Matmul) -> tuple[Way, ...]:
-        """The ways that hold the second operand as a weight of shape (n, k)."""
+    def _constant(self, product: Matmul, problem: Problem) -> tuple[Way, ...]:
+        """The ways that hold the second operand as a weight of shape (n, k), and what is added along n as its bias."""
         if product.batched or not product.constant_b or product.kind in ("int8", "uint8"):
+            return ()
+        steps, others = problem.epilogue, dict(self._read_by(problem))
+        if steps and not product.is_in_order:
             return ()
         torch, ops = self.torch, self.torch.ops
         x, rows = torch_of(torch, product.a), product.a.shape[0]
         weight = torch_of(torch, np.ascontiguousarray(product.b.T))
+        if "residual" in others:
+            others["residual"] = others["residual"].reshape(product.c.shape)
+        bias = None
+        if steps[:1] == ("bias",) and product.has_row_bias:
+            bias, steps = others["bias"], steps[1:]
+        elif "bias" in steps and not product.has_row_bias:
+            return ()
+        fused = ONEDNN.get(steps[0]) if len(steps) == 1 else None
+        finish = _epilogue(torch, steps, others)
 
         def onednn() -> Run:
             packed = ops.mkldnn._reorder_linear_weight(weight, None)
-            return partial(ops.mkldnn._linear_pointwise, x, packed, None, "none", [], "")
+            call = partial(ops.mkldnn._linear_pointwise, x, packed, bias)
+            return partial(call, *fused) if fused else _then(partial(call, "none", [], ""), finish)
 
         def mkl() -> Run:
             packed = ops.mkl._mkl_reorder_linear_weight(weight, rows)
-            return partial(ops.mkl._mkl_linear, x, packed, weight, None, rows)
+            return _then(partial(ops.mkl._mkl_linear, x, packed, weight, bias, rows), finish)
 
         def read(value: Any) -> Array:
             product.c[...] = array_of(value)
             return product.out
 
         offers: list[Offer] = [
-            ("linear", lambda: partial(torch.nn.functional.linear, x, weight)),
+            ("linear", lambda: _then(partial(torch.nn.functional.linear, x, weight, bias), finish)),
             ("onednn", onednn),
             *([("mkl", mkl)] if product.kind == "float32" else []),
         ]
@@ -198,12 +224,26 @@ class TorchCompiled:
                 if product is None:
                     return ()
                 weight = task.arrays[task.constant[0]] if task.constant else None
+                if task.epilogue and not (product.is_in_order and weight is not None):
+                    return ()
                 arrays, key = (product.a, product.b), (task.kind, str(task.contraction), id(weight))
                 make = torch.matmul
                 if weight is not None:
-                    arrays = (product.a,)
                     turned = torch_of(torch, np.ascontiguousarray(product.b.T))
-                    make = _frozen(torch, lambda x, w: functional.linear(x, w), turned)
+                    steps = task.epilogue
+                    names = tuple(step for step in steps if step in task.arrays)
+                    if "bias" in steps and not product.has_row_bias:
+                        return ()
+                    shapes = {"bias": (-1,), "residual": product.c.shape}
+                    others = [task.arrays[name].reshape(shapes[name]) for name in names]
+                    arrays, key = (product.a, *others), (*key, steps)
+
+                    def linear(x: Any, w: Any, *others: Any) -> Any:
+                        finish = _epilogue(torch, steps, dict(zip(names, others, strict=True)))
+                        value = functional.linear(x, w)
+                        return value if finish is None else finish(value)
+
+                    make = _frozen(torch, linear, turned)
 
                 def read(value: Any) -> Array:
                     product.c[...] = array_of(value)
@@ -243,16 +283,61 @@ class TorchCompiled:
         return (Way("torch.compile", run, read),)
 
 
-def _frozen(torch: Any, call: Callable[[Any, Any], Any], weight: Any) -> Any:
-    """A module that applies `call` to its input and a constant."""
+ONEDNN: Mapping[str, tuple[str, list[Any], str]] = {
+    "relu": ("relu", [], ""),
+    "gelu": ("gelu", [], "none"),
+    "sigmoid": ("sigmoid", [], ""),
+    "silu": ("swish", [], ""),
+    "tanh": ("tanh", [], ""),
+}
+"""Steps of an epilogue that oneDNN computes with the product, as its call names them."""
+
+
+def _epilogue(
+    torch: Any, steps: Sequence[str], others: Mapping[str, Any], result: Any = None
+) -> Callable[[Any], Any] | None:
+    """Return what does the steps of an epilogue to a tensor, in place where torch can; None without steps.
+
+    others  the tensor that a step reads, by step
+    result  the tensor, where it is known beforehand: in place of what the call is given
+    """
+    if not steps:
+        return None
+    functional = torch.nn.functional
+    calls: Mapping[str, Callable[[Any], Any]] = {
+        "bias": lambda x: x.add_(others["bias"]),
+        "residual": lambda x: x.add_(others["residual"]),
+        "relu": torch.relu_,
+        "gelu": functional.gelu,
+        "sigmoid": torch.sigmoid_,
+        "silu": partial(functional.silu, inplace=True),
+        "tanh": torch.tanh_,
+    }
+
+    def finish(value: Any) -> Any:
+        tensor = value if result is None else result
+        for step in steps:
+            tensor = calls[step](tensor)
+        return tensor if result is None or tensor is result else result.copy_(tensor)
+
+    return finish
+
+
+def _then(run: Run, finish: Callable[[Any], Any] | None) -> Run:
+    """Return a call whose result goes through `finish`."""
+    return run if finish is None else lambda: finish(run())
+
+
+def _frozen(torch: Any, call: Callable[..., Any], weight: Any) -> Any:
+    """A module that applies `call` to its first input, a constant, and further inputs."""
 
     class Frozen(torch.nn.Module):  # type: ignore[misc]  # torch is loaded when it is wanted
         def __init__(self) -> None:
             super().__init__()
             self.weight = torch.nn.Parameter(weight, requires_grad=False)
 
-        def forward(self, x: Any) -> Any:
-            return call(x, self.weight)
+        def forward(self, x: Any, *others: Any) -> Any:
+            return call(x, self.weight, *others)
 
     return Frozen().eval()
 
