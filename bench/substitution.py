@@ -34,7 +34,7 @@ from offcut.graph import (
     substituted,
     widened_convolutions,
 )
-from offcut.graph.passes import DEFAULT, improved, join_products
+from offcut.graph.passes import DEFAULT, improved, merge_products
 from offcut.graph.substitution.matching import applied, matches
 from offcut.graph.substitution.substitute import TIDIED
 from offcut.studies.rows import Row
@@ -55,7 +55,7 @@ class Block:
     @cached_property
     def models(self) -> dict[str, Any]:
         """The compiled graphs."""
-        plain = tuple(one for one in DEFAULT if one is not join_products)
+        plain = tuple(one for one in DEFAULT if one is not merge_products)
         written = compiled(self.bound, 1, passes=plain)
         joined = compiled(everywhere(self.bound, self.rules), 1)
         return {FOUND: compiled(self.search.bound, 1), WRITTEN: written, JOINED: joined}

@@ -226,7 +226,7 @@ def _write(folder: Path, name: str, text: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         there = (NUMBERED.fullmatch(path.name) for path in folder.iterdir())
-        last = max((int(found[1]) for found in there if found), default=0)
+        last = max((int(match[1]) for match in there if match), default=0)
         for number in count(last + 1):
             try:
                 with (folder / f"{number:03}_{name}.offcut").open("x", encoding="utf-8") as file:

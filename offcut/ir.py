@@ -188,10 +188,10 @@ def _asked(op: str, rule: Callable[[Any], Any], *kinds: str) -> Callable[[Any], 
         )
 
     def answer(node: Any) -> Any:
-        found = rule(node)
-        if found is not None:
-            _check(f"{op}, by its rule", found, *kinds)
-        return found
+        replacement = rule(node)
+        if replacement is not None:
+            _check(f"{op}, by its rule", replacement, *kinds)
+        return replacement
 
     return answer
 

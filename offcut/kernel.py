@@ -40,7 +40,14 @@ from offcut.backends.typed_call import Result, TypedCall
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
 from offcut.costmodel import Cost, Device, Formulas
-from offcut.describe.request import Array, Recalled, array_of, checked_constants, kept, settled
+from offcut.describe.request import (
+    Array,
+    Recalled,
+    array_of,
+    checked_constants,
+    to_constant,
+    to_owned_constant,
+)
 from offcut.errors import (
     DescribeError,
     InternalError,
@@ -156,7 +163,7 @@ class KernelCode:
         if isinstance(loaded, HoldsConstants):
             arrays = loaded.constant_copies(arrays)
         else:
-            arrays = {name: settled(array) for name, array in arrays.items()}
+            arrays = {name: to_owned_constant(array) for name, array in arrays.items()}
         call = check_type(
             self.target, "load", loaded(arrays), Callable, "a function that is called"
         )
@@ -447,7 +454,7 @@ def first_kernel(
 
 
 def _alike(name: str, value: Any, kind: tuple[Any, tuple[int, ...]]) -> Array:
-    """Another value of a constant, as `kept`; refused where type or shape differ."""
+    """Another value of a constant, as `to_constant`; refused where type or shape differ."""
     array = array_of(name, value, "with_constants")
     if (array.dtype, array.shape) != kind:
         raise DescribeError(
@@ -456,4 +463,4 @@ def _alike(name: str, value: Any, kind: tuple[Any, tuple[int, ...]]) -> Array:
             at=name,
             because=f"the kernel was compiled for {kind[0]}, shape {kind[1]}",
         )
-    return kept(array)
+    return to_constant(array)

@@ -89,25 +89,25 @@ def failure(request: Request) -> Failure | None:
         runs = list(_runs(program))
         if request.tile:
             step = "cutting"
-            made = partition(program, request.tile, request.tail)
+            partition_ = partition(program, request.tile, request.tail)
             step = "the cut's values"
             for run in runs:
-                found = interpreted(made.loops, run.given, run.sizes)
-                if told := _difference(program, run, found):
-                    return Failure(step, "wrong values", told)
-            program = made.loops
+                results = interpreted(partition_.loops, run.given, run.sizes)
+                if shown := _difference(program, run, results):
+                    return Failure(step, "wrong values", shown)
+            program = partition_.loops
         step = "compiling"
         constants = [b.name for b in program.buffers if b.kind is Kind.CONSTANT]
         fixed = {name: runs[0].given[name] for name in constants} if runs else {}
         kernel = compile(program, constants=fixed or None, records=False)
         step = "the kernel's values"
         for run in runs:
-            given = (run.given[argument.name] for argument in kernel.signature.inputs)
-            result = kernel(*given, **run.sizes)
+            inputs = (run.given[argument.name] for argument in kernel.signature.inputs)
+            result = kernel(*inputs, **run.sizes)
             several = result if isinstance(result, tuple) else (result,)
             names = (buffer.name for buffer in program.results)
-            if told := _difference(program, run, dict(zip(names, several, strict=True))):
-                return Failure(step, "wrong values", told)
+            if shown := _difference(program, run, dict(zip(names, several, strict=True))):
+                return Failure(step, "wrong values", shown)
     except OffcutError as refused:
         message = (
             type(refused).__name__,
@@ -186,17 +186,17 @@ def _runs(program: Program) -> Iterator[_Run]:
         sizes = {size.name: size.at_or_above(value + k) for k, size in enumerate(program.sizes)}
         if not all(evaluate(fact, sizes) for fact in program.assumptions):
             continue
-        given: dict[str, Array] = {}
+        arrays: dict[str, Array] = {}
         for buffer in program.buffers:
             if buffer.kind not in (Kind.INPUT, Kind.CONSTANT, Kind.INOUT):
                 continue
             shape = [max(0, int(evaluate(extent, sizes))) for extent in buffer.shape]
             low = -3 if buffer.dtype in FLOATS else 0  # an integer may be an index
             array = rng.integers(low, 4, shape).astype(numpy_dtype(buffer.dtype))
-            kept = fixed.setdefault(buffer.name, array) if buffer.kind is Kind.CONSTANT else array
-            given[buffer.name] = kept
+            shared = fixed.setdefault(buffer.name, array) if buffer.kind is Kind.CONSTANT else array
+            arrays[buffer.name] = shared
         try:
-            yield _Run(sizes, given, interpreted(program, given, sizes))
+            yield _Run(sizes, arrays, interpreted(program, arrays, sizes))
         except (
             CallError,
             InternalError,
@@ -206,10 +206,10 @@ def _runs(program: Program) -> Iterator[_Run]:
             return
 
 
-def _difference(program: Program, run: _Run, found: Mapping[str, Any]) -> str:
+def _difference(program: Program, run: _Run, results: Mapping[str, Any]) -> str:
     """In words, the first result that is not what the program means; "" where each is."""
     for buffer in program.results:
-        wanted, mine = run.wanted[buffer.name], np.asarray(found[buffer.name])
+        wanted, mine = run.wanted[buffer.name], np.asarray(results[buffer.name])
         unwritten = poison_array((), buffer.dtype)
         if buffer.dtype == "bool":  # as a condition, what is not written is true
             wanted, mine, unwritten = (x.view(np.uint8) for x in (wanted, mine, unwritten))

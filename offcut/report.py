@@ -122,9 +122,9 @@ def _cache() -> Rows:
         return
     yield "folder", _short(folder)
     yield "writable", "yes" if os.access(folder, os.W_OK | os.X_OK) else "no"
-    found = [path for path in folder.iterdir() if path.is_file()]
-    size = sum(path.stat().st_size for path in found)
-    yield "entries", f"{len(found)}, {size / 1024:.0f} KiB"
+    files = [path for path in folder.iterdir() if path.is_file()]
+    size = sum(path.stat().st_size for path in files)
+    yield "entries", f"{len(files)}, {size / 1024:.0f} KiB"
 
 
 def _short(path: Path) -> str:

@@ -312,9 +312,9 @@ def _completed(
     notes: tuple[str, ...],
     complete: Callable[[TargetPlan], TargetPlan],
 ) -> TargetPlan:
-    made = draft()
-    plan = plans.plan(made.schedule, small)
-    return complete(replace(plan, notes=(*notes, *made.notes)))
+    drafted = draft()
+    plan = plans.plan(drafted.schedule, small)
+    return complete(replace(plan, notes=(*notes, *drafted.notes)))
 
 
 def _notes(what: str, refusals: Sequence[PartitionError]) -> tuple[str, ...]:

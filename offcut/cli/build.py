@@ -69,7 +69,7 @@ def build(
     with refusals():
         _check_alone(export, {"--shared": shared, "--output": output is not None})
         check_readable(model, "build")
-        made = from_onnx(
+        imported = from_onnx(
             model,
             sizes=bounds_of(size or ()),
             threads=threads,
@@ -79,12 +79,12 @@ def build(
             parts=False,
         )
         if export is not None:
-            files = made.export(export, name)
+            files = imported.export(export, name)
             for path in (files.object, files.header):
                 typer.echo(f"{path}: {path.stat().st_size:,} bytes")
             return
         path = output or Path(f"{model.stem}.offcut")
-        made.save(path, shared=shared)
+        imported.save(path, shared=shared)
         for one in (path, path.with_suffix(".so"))[: 1 + shared]:
             typer.echo(f"{one}: {one.stat().st_size:,} bytes")
 

@@ -59,7 +59,7 @@ def arrays_of(texts: Sequence[str], option: str = "--input") -> dict[str, Array]
 
     Raises DescribeError where there is no such array, or an input is given twice.
     """
-    found: dict[str, Array] = {}
+    arrays_by_name: dict[str, Array] = {}
     for text in texts:
         if text.endswith(".npz") and "=" not in text:
             arrays = _read(text)
@@ -67,18 +67,18 @@ def arrays_of(texts: Sequence[str], option: str = "--input") -> dict[str, Array]
             name, path = read_pair(
                 "run", option, text, (f"{option} x=x.npy", f"{option} inputs.npz")
             )
-            held = _read(path)
-            arrays = {name: held[""] if "" in held else _named_in(held, name, path)}
+            archive = _read(path)
+            arrays = {name: archive[""] if "" in archive else _named_in(archive, name, path)}
         for name, array in arrays.items():
-            if name in found:
+            if name in arrays_by_name:
                 raise DescribeError(
                     "run",
                     f"cannot read {option} {text}",
                     because=f"{name} is given twice",
                     help=(f"{option} {name}=… once",),
                 )
-            found[name] = array
-    return found
+            arrays_by_name[name] = array
+    return arrays_by_name
 
 
 def _read(path: str) -> dict[str, Array]:
@@ -177,9 +177,9 @@ def numbers_of(texts: Sequence[str]) -> dict[str, int]:
 
 
 def sizes_of(
-    call: ModelCall, given: Mapping[str, Array], asked: Mapping[str, int]
+    call: ModelCall, arrays: Mapping[str, Array], asked: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return the sizes of a call: those that `given` shows, those that are asked for, else 1, or the least there is.
+    """Return the sizes of a call: those that `arrays` shows, those that are asked for, else 1, or the least there is.
 
     Raises DescribeError for a size that the model has not, or that a given array has otherwise, CallError for an input that it has
     not, and a size that no call has.
@@ -195,7 +195,7 @@ def sizes_of(
                 help=tuple(f"--size {one}={max(size.min, 1)}" for one, size in declared.items()),
             )
     seen: dict[str, int] = {}
-    for name, array in given.items():
+    for name, array in arrays.items():
         if name not in call.inputs:
             listed = ", ".join(call.inputs) or "none"
             raise CallError(
@@ -216,12 +216,12 @@ def sizes_of(
             if extent in declared:
                 seen.setdefault(extent, actual)
     least = {size.name: max(size.min, min(1, size.max)) for size in call.sizes}
-    found = {**least, **seen, **asked}
-    return {name: checked_size(declared[name], value) for name, value in found.items()}
+    sizes = {**least, **seen, **asked}
+    return {name: checked_size(declared[name], value) for name, value in sizes.items()}
 
 
 def drawn(
-    call: ModelCall, given: Mapping[str, Array], sizes: Mapping[str, int], seed: int
+    call: ModelCall, arrays: Mapping[str, Array], sizes: Mapping[str, int], seed: int
 ) -> dict[str, Array]:
     """An array for each input: as given, else drawn; floats from the normal distribution, integers 0 or 1.
 
@@ -229,7 +229,7 @@ def drawn(
     """
     known = {name: Const(value, "index") for name, value in sizes.items()}
     generator = np.random.default_rng(seed)
-    feed: dict[str, Array] = dict(given)
+    feed: dict[str, Array] = dict(arrays)
     for name, value in call.inputs.items():
         if name in feed:
             continue

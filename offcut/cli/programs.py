@@ -42,12 +42,12 @@ def cut(
                 because="it is a size of the picture, and none is drawn",
                 help=(f"--png cut.png --at {' --at '.join(at)}",),
             )
-        made = cut_file(program, tile or (), tail or ())
+        partition = cut_file(program, tile or (), tail or ())
         if png is not None:
-            made.plot(png, axes=None, **sizes_at(at or (), made.source))
-    typer.echo(str(made))
+            partition.plot(png, axes=None, **sizes_at(at or (), partition.source))
+    typer.echo(str(partition))
     if explain:
-        typer.echo(made.explain(), err=True)
+        typer.echo(partition.explain(), err=True)
 
 
 @app.command()
@@ -88,11 +88,11 @@ def check(
         request = request_of(source, tile or (), tail or (), reassociate)
     from offcut.reduce import failure, smaller
 
-    found = failure(request)
-    if found is None:
+    failing = failure(request)
+    if failing is None:
         typer.echo(f"{request.program.name} is read back, compiled, and computes what it means")
         return
-    typer.echo(f"{found.step}: {found.told}", err=True)
+    typer.echo(f"{failing.step}: {failing.told}", err=True)
     if reduce:
-        typer.echo(str(smaller(request, found)))
-    raise typer.Exit(2 if found.refused else 1)
+        typer.echo(str(smaller(request, failing)))
+    raise typer.Exit(2 if failing.refused else 1)

@@ -36,13 +36,13 @@ def take_extents(arguments: Sequence[str]) -> tuple[dict[str, int], list[str]]:
             continue
         letter = match[1]
         value = next(rest, "") if match[2] is None else match[2]
-        given = f"--{letter} {value}".rstrip()
-        extent = read_number("sweep", given, value, f"--{letter} 768")
+        written = f"--{letter} {value}".rstrip()
+        extent = read_number("sweep", written, value, f"--{letter} 768")
         if letter in extents:
             raise DescribeError(
                 "sweep",
                 f"the axis {letter!r} has two sizes",
-                at=given,
+                at=written,
                 because=f"--{letter} {extents[letter]} came before",
                 help=(f"--sizes {letter}={extents[letter]},{value} sweeps both",),
             )

@@ -54,10 +54,10 @@ def show(
         from offcut.experiment.sheet import draw, sheet
         from offcut.pipeline import target as target_for
 
-        found = target_for("cpu").machine if machine is None else load(machine)
-        wide_console().print(sheet(found))
+        machine_shown = target_for("cpu").machine if machine is None else load(machine)
+        wide_console().print(sheet(machine_shown))
         if plot is not None:
-            draw(found, plot)
+            draw(machine_shown, plot)
 
 
 @target.command()
@@ -90,16 +90,16 @@ def probe(
         if out is not None:
             check_path(out)
             check_writable(out, "probe")
-        found = measured()
+        reading = measured()
         if not loaded:
-            check_idle(found)
-        text = described(found, "host" if out is None else out.stem)
+            check_idle(reading)
+        text = described(reading, "host" if out is None else out.stem)
         if out is None:
             typer.echo(text)
         else:
             written(text, out)
-        wide_console(stderr=out is None).print(found.table())
-        for line in complaints(found):
+        wide_console(stderr=out is None).print(reading.table())
+        for line in complaints(reading):
             typer.echo(line, err=True)
 
 
@@ -113,13 +113,13 @@ def _probe_gpu(out: Path | None) -> None:
     if out is not None:
         check_path(out)
         check_writable(out, "probe")
-    found = measured_device()
-    text = described_device(found, "gpu" if out is None else out.stem)
+    device = measured_device()
+    text = described_device(device, "gpu" if out is None else out.stem)
     if out is None:
         typer.echo(text)
     else:
         written(text, out)
     table = Table("measured", "median", "spread", box=None, padding=(0, 1))
-    for row in rows(found):
+    for row in rows(device):
         table.add_row(*row)
     wide_console(stderr=out is None).print(table)

@@ -71,7 +71,7 @@ def tune_command(
             )
         if out is not None:
             check_writable(out, "tune")
-        found = tune(
+        outcome = tune(
             source,
             constants=tuple(constants or ()),
             sizes=read_sizes(sizes) if sizes else None,
@@ -84,15 +84,15 @@ def tune_command(
             threads=threads,
             pool=None if pool is None else Pool(pool, certificates=certificates),
         )
-    typer.echo(str(found))
+    typer.echo(str(outcome))
     if out is not None:
         with refusals():
-            _keep(found, out)
+            _keep(outcome, out)
 
 
-def _keep(found: object, out: Path) -> None:
+def _keep(outcome: object, out: Path) -> None:
     try:
-        out.write_text(f"{found}\n", encoding="utf-8")
+        out.write_text(f"{outcome}\n", encoding="utf-8")
     except OSError as error:
         reason = error.strerror or str(error)
         raise OffcutError("tune", f"cannot write {out}", because=reason) from error

@@ -59,12 +59,14 @@ def windowed_arrays(body: tuple[Stmt, ...]) -> set[str]:
     } - unwindowed_arrays(body)
 
 
-def unwindowed_arrays(body: tuple[Stmt, ...], held: frozenset[str] = frozenset()) -> set[str]:
-    """Return the arrays that `body` touches outside of a window of theirs; those `held` are in one."""
+def unwindowed_arrays(
+    body: tuple[Stmt, ...], outer_windows: frozenset[str] = frozenset()
+) -> set[str]:
+    """Return the arrays that `body` touches outside of a window of theirs; those `outer_windows` are in one."""
     arrays: set[str] = set()
     for stmt in body:
-        inside = held | {stmt.buffer} if isinstance(stmt, Alloc) else held
-        arrays |= statement_arrays(stmt) - held
+        inside = outer_windows | {stmt.buffer} if isinstance(stmt, Alloc) else outer_windows
+        arrays |= statement_arrays(stmt) - outer_windows
         for block in blocks(stmt):
             arrays |= unwindowed_arrays(block, inside)
     return arrays

@@ -47,8 +47,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     if name == "bfloat16":
         import ml_dtypes
 
-        found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return found
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
     return np.dtype(name)
 
 
@@ -59,8 +59,8 @@ def to_dtype(name: object) -> str | None:
     ('float32', None)
     """
     if isinstance(name, np.dtype | type):
-        found = np.dtype(name)
-        name = found.name if found.isnative else None
+        dtype = np.dtype(name)
+        name = dtype.name if dtype.isnative else None
     return name if isinstance(name, str) and name in DTYPES else None
 
 
@@ -103,11 +103,13 @@ def in_range(value: float, dtype: str) -> bool:
     """Return whether a Python scalar is a value of `dtype`: a float rounds, but what is finite not to infinity."""
     if dtype in FLOATS:
         try:
-            given = float(value)
+            as_float = float(value)
         except OverflowError:
             return False
         with np.errstate(over="ignore"):
-            return not math.isfinite(given) or bool(np.isfinite(numpy_dtype(dtype).type(given)))
+            return not math.isfinite(as_float) or bool(
+                np.isfinite(numpy_dtype(dtype).type(as_float))
+            )
     least, most = finite_range(dtype)
     return least <= value <= most
 

@@ -194,11 +194,11 @@ class Layout:
         axis, count = self.shared_axis, self.per_byte
         if axis is None or self.bits is None:
             return array
-        held, free = np.moveaxis(array, axis, 0).view(np.uint8), 8 - self.bits
-        elements = np.empty((extent, *held.shape[1:]), dtype)
+        bytes_, free = np.moveaxis(array, axis, 0).view(np.uint8), 8 - self.bits
+        elements = np.empty((extent, *bytes_.shape[1:]), dtype)
         for place in range(count):
             part = elements[place::count]
-            part[...] = (held[: len(part)] >> (self.bits * place) << free).view(dtype) >> free
+            part[...] = (bytes_[: len(part)] >> (self.bits * place) << free).view(dtype) >> free
         return np.moveaxis(elements, 0, axis)
 
     def _digits(self) -> list[Digit]:

@@ -13,8 +13,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     from difflib import get_close_matches  # where something is misspelt
 
-    found = get_close_matches(name, known)
-    return f"did you mean {' or '.join(found)}?" if found else ""
+    matches = get_close_matches(name, known)
+    return f"did you mean {' or '.join(matches)}?" if matches else ""
 
 
 def meant(name: str, known: Iterable[str]) -> str:

@@ -45,7 +45,7 @@ def to_plain_loops(program: Program) -> Program:
     Each `choose` is its first option. Arrays that nothing touches any more are left out. Of a program
     that is plain, the same object.
     """
-    taken = {buffer.name for buffer in program.buffers}
+    used_names = {buffer.name for buffer in program.buffers}
     shared = _shared(program)
     added: list[Buffer] = []
 
@@ -65,9 +65,9 @@ def to_plain_loops(program: Program) -> Program:
             case Tile():
                 return tile_to_loops(stmt)
             case Alloc(name, _, body) if name in shared:
-                held = _fresh(f"{name}_window", taken)
-                added.append(replace(program.buffer(name), name=held))
-                return with_buffer_renamed(body, name, held)
+                window_name = _fresh(f"{name}_window", used_names)
+                added.append(replace(program.buffer(name), name=window_name))
+                return with_buffer_renamed(body, name, window_name)
             case Alloc():
                 return stmt.body
             case Choose(options):
@@ -77,15 +77,15 @@ def to_plain_loops(program: Program) -> Program:
             case _:
                 return None
 
-    made = rewrite(program, rule)
-    used = accessed_arrays(made.body)
+    rewritten = rewrite(program, rule)
+    used = accessed_arrays(rewritten.body)
     buffers = tuple(
         _bare(buffer)
-        for buffer in (*made.buffers, *added)
+        for buffer in (*rewritten.buffers, *added)
         if buffer.name in used or buffer.kind not in (Kind.LOCAL, Kind.PRIVATE)
     )
-    same = buffers == made.buffers and not made.tokens
-    return made if same else replace(made, buffers=buffers, tokens=())
+    same = buffers == rewritten.buffers and not rewritten.tokens
+    return rewritten if same else replace(rewritten, buffers=buffers, tokens=())
 
 
 def is_synchronized(program: Program) -> bool:
@@ -139,23 +139,23 @@ def _bare(buffer: Buffer) -> Buffer:
 def _shared(program: Program) -> set[str]:
     """The arrays that have windows and are accessed outside of them, or in windows within windows."""
     windows = [stmt for stmt in walk(program) if isinstance(stmt, Alloc)]
-    held = {stmt.buffer for stmt in windows}
+    windowed = {stmt.buffer for stmt in windows}
     within = {
         one.buffer
         for stmt in windows
         for one in walk(stmt.body)
         if isinstance(one, Alloc) and one.buffer == stmt.buffer
     }
-    return within | (unwindowed_arrays(program.body) & held)
+    return within | (unwindowed_arrays(program.body) & windowed)
 
 
-def _fresh(name: str, taken: set[str]) -> str:
+def _fresh(name: str, used_names: set[str]) -> str:
     """`name`, with a number where it is taken, which it is from now on."""
-    number, found = 1, name
-    while found in taken:
-        number, found = number + 1, f"{name}_{number + 1}"
-    taken.add(found)
-    return found
+    number, candidate = 1, name
+    while candidate in used_names:
+        number, candidate = number + 1, f"{name}_{number + 1}"
+    used_names.add(candidate)
+    return candidate
 
 
 def _reads(expr: Expr) -> bool:

@@ -390,11 +390,11 @@ class Program(CachedHash):
                 help=('run({"A": a}, n=12)',),
             )
         try:
-            found = run(self, inputs, sizes)
+            memory = run(self, inputs, sizes)
         except InterpreterFault as stopped:
             what = f"cannot run {self.name}: {stopped.what}"
             raise CallError("run", what, at=stopped.at, because=stopped.because) from None
-        results = tuple(found[buffer.name] for buffer in self.results)
+        results = tuple(memory[buffer.name] for buffer in self.results)
         return results[0] if len(results) == 1 else results
 
     def __str__(self) -> str:

@@ -16,5 +16,5 @@ def samples(size: Size, count: int, most: int = 2**31 - 1) -> npt.NDArray[np.int
     step = size.multiple_of
     first = max(size.at_or_above(1), step)
     last = max(min(size.max, most) // step * step, first)
-    found: npt.NDArray[np.int64] = np.geomspace(first, last, count).astype(np.int64)
-    return np.unique(found // step * step)
+    values: npt.NDArray[np.int64] = np.geomspace(first, last, count).astype(np.int64)
+    return np.unique(values // step * step)

@@ -86,19 +86,19 @@ class ScanContext:
 
     def greatest(self, bounds: Iterable[Expr]) -> tuple[Expr, ...]:
         """Those of `bounds` that no other one is known to reach."""
-        kept: list[Expr] = []
+        maximal: list[Expr] = []
         for bound in bounds:
-            if not any(self.at_least_zero(ix.sub(other, bound)) for other in kept):
-                kept = [o for o in kept if not self.at_least_zero(ix.sub(bound, o))] + [bound]
-        return tuple(kept)
+            if not any(self.at_least_zero(ix.sub(other, bound)) for other in maximal):
+                maximal = [o for o in maximal if not self.at_least_zero(ix.sub(bound, o))] + [bound]
+        return tuple(maximal)
 
     def least(self, bounds: Iterable[Expr]) -> tuple[Expr, ...]:
         """Those of `bounds` that are not known to reach another one."""
-        kept: list[Expr] = []
+        minimal: list[Expr] = []
         for bound in bounds:
-            if not any(self.at_least_zero(ix.sub(bound, other)) for other in kept):
-                kept = [o for o in kept if not self.at_least_zero(ix.sub(o, bound))] + [bound]
-        return tuple(kept)
+            if not any(self.at_least_zero(ix.sub(bound, other)) for other in minimal):
+                minimal = [o for o in minimal if not self.at_least_zero(ix.sub(o, bound))] + [bound]
+        return tuple(minimal)
 
 
 def scan_rectangle(

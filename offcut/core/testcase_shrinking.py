@@ -93,8 +93,8 @@ def shrink(
 
 def simpler_programs(program: Program) -> Iterator[Program]:
     """Programs with one thing less than `program`, the greatest steps first; each is read back from its text."""
-    found = (replace(program, body=body) for body in _bodies(program.body))
-    for candidate in chain(found, _declared(program)):
+    shorter = (replace(program, body=body) for body in _bodies(program.body))
+    for candidate in chain(shorter, _declared(program)):
         try:
             yield parse(str(candidate))
         except OffcutError:  # a place where only the replaced expression may stand

@@ -50,17 +50,19 @@ def at_most(extent: Expr) -> int | None:
     form = ix.to_linear(extent)
     if not form.terms:
         return form.const
-    found = []
+    bounds = []
     for atom, factor in form.terms:
         match atom, factor:
             case (Binary("min", a, b), 1) | (Binary("max", a, b), -1):
                 rest = ix.sub(extent, atom) if factor == 1 else ix.add(extent, atom)
                 for side in (a, b):
-                    found.append(at_most(ix.add(rest, side) if factor == 1 else ix.sub(rest, side)))
+                    bounds.append(
+                        at_most(ix.add(rest, side) if factor == 1 else ix.sub(rest, side))
+                    )
             case (Binary("%", _, Const(by, _)), _) if factor > 0:
                 most = ix.sub(int(by) - 1, atom)
-                found.append(at_most(ix.add(extent, ix.mul(factor, most))))
-    return min((value for value in found if value is not None), default=None)
+                bounds.append(at_most(ix.add(extent, ix.mul(factor, most))))
+    return min((value for value in bounds if value is not None), default=None)
 
 
 def _limited(tile: Tile, condition: Expr) -> str | None:

@@ -52,16 +52,18 @@ def rewrite(program: Program, rule: Rule) -> Program:
 
 def rewrite_body(body: tuple[Stmt, ...], rule: Rule) -> tuple[Stmt, ...]:
     """Statements with `rule` applied to each and to those inside, as `rewrite` does."""
-    made: list[Stmt] = []
+    statements: list[Stmt] = []
     for stmt in body:
         inside = map_blocks(stmt, partial(rewrite_body, rule=rule))
-        found = rule(inside)
-        if isinstance(found, tuple):
-            made += found
+        replacement = rule(inside)
+        if isinstance(replacement, tuple):
+            statements += replacement
         else:
-            made.append(inside if found is None else found)
-    same = len(made) == len(body) and all(a is b for a, b in zip(made, body, strict=True))
-    return body if same else tuple(made)
+            statements.append(inside if replacement is None else replacement)
+    same = len(statements) == len(body) and all(
+        a is b for a, b in zip(statements, body, strict=True)
+    )
+    return body if same else tuple(statements)
 
 
 def walk_with_parents(tree: Tree, path: Path = ()) -> Iterator[tuple[Stmt, Path]]:

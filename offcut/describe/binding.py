@@ -28,16 +28,16 @@ def bind_constants(
 
     Raises DescribeError where one is missing, or does not fit its declaration.
     """
-    given = checked_constants(constants, op)
+    checked = checked_constants(constants, op)
     known = {b.name: b for b in program.buffers if b.kind in (Kind.CONSTANT, Kind.INPUT)}
-    for name in given:
+    for name in checked:
         if name not in known:
             raise DescribeError(
                 op,
                 f"cannot take a constant for {name!r}",
                 because=f"the inputs are {', '.join(known) or 'none'}",
             )
-    missing = [b.name for b in known.values() if b.kind is Kind.CONSTANT and b.name not in given]
+    missing = [b.name for b in known.values() if b.kind is Kind.CONSTANT and b.name not in checked]
     if missing:
         raise DescribeError(
             op,
@@ -45,7 +45,7 @@ def bind_constants(
             because=f"the program declares constant {missing[0]}",
             help=(f'constants={{"{missing[0]}": …}}', f"input {missing[0]}: … in the program"),
         )
-    arrays = {name: _fitting(known[name], value, op) for name, value in given.items()}
+    arrays = {name: _fitting(known[name], value, op) for name, value in checked.items()}
     sizes = solved_sizes(
         {name: known[name].shape for name in arrays},
         arrays,
@@ -88,15 +88,15 @@ def bind_constants(
 
 def _reached(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Return `body` without what the sizes exclude: it may divide by one that is 0."""
-    found: list[Stmt] = []
+    statements: list[Stmt] = []
     for stmt in body:
         if isinstance(stmt, If) and any(map(_fails, conjuncts(stmt.condition))):
-            found += _reached(stmt.other)
+            statements += _reached(stmt.other)
         elif isinstance(stmt, If) and _fails(negate(stmt.condition)):
-            found += _reached(stmt.then)
+            statements += _reached(stmt.then)
         elif not (isinstance(stmt, For) and _fails(Compare("<", stmt.lo, stmt.hi))):
-            found.append(map_blocks(stmt, _reached))
-    return tuple(found)
+            statements.append(map_blocks(stmt, _reached))
+    return tuple(statements)
 
 
 def _fails(condition: Expr) -> bool:

@@ -52,8 +52,8 @@ RESERVED = frozenset(
 class Names:
     """Hands out identifiers that are not reserved and not taken."""
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self.taken = set(taken) | RESERVED
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self.taken = set(names) | RESERVED
 
     def fresh(self, wish: str) -> str:
         """`wish` itself, or with the first suffix that makes it new."""
@@ -179,17 +179,17 @@ def computation(
     """
     order = list(tensors_of(outputs))
     placeholders = [tensor for tensor in order if tensor.definition is None]
-    given = list(placeholders if inputs is None else inputs)
-    _check_inputs(order, placeholders, given)
+    inputs_in_order = list(placeholders if inputs is None else inputs)
+    _check_inputs(order, placeholders, inputs_in_order)
     inner = [t for t in order if t.definition is not None and t not in outputs]
-    tensors = [*given, *inner, *outputs]
+    tensors = [*inputs_in_order, *inner, *outputs]
     dims = sizes_of(tensors)
     names, fixed = Names(), known_sizes or {}
     size_names = {d.name: names.fresh(d.name) for d in dims}
     values: dict[str, Expr] = {d.name: Var(size_names[d.name]) for d in dims}
     values |= {name: ix.const(number) for name, number in fixed.items()}
     buffer_names = {t.name: names.fresh(t.name) for t in tensors}
-    held = set(constants)
+    constant_names = set(constants)
 
     def extent(size: Any) -> Expr:
         expr = index_of(size)
@@ -199,12 +199,12 @@ def computation(
     results = {t.name for t in outputs}
     stages = [_stage(t, extent, values, buffer_names, names) for t in order if t.definition]
     groups = grouped(stages)
-    kept = read_by_other_groups(groups)
+    shared_buffers = read_by_other_groups(groups)
     buffers = []
     for t in tensors:
-        kind = Kind.CONSTANT if t.name in held else Kind.INPUT
+        kind = Kind.CONSTANT if t.name in constant_names else Kind.INPUT
         if t.definition is not None:
-            local = Kind.LOCAL if buffer_names[t.name] in kept else Kind.PRIVATE
+            local = Kind.LOCAL if buffer_names[t.name] in shared_buffers else Kind.PRIVATE
             kind = Kind.OUTPUT if t.name in results else local
         shape = tuple(extent(size) for size in t.shape)
         buffers.append(Buffer(buffer_names[t.name], t.dtype, shape, kind))
@@ -221,13 +221,13 @@ def computation(
     )
 
 
-def _check_inputs(order: list[Tensor], placeholders: list[Tensor], given: list[Tensor]) -> None:
-    for position, tensor in enumerate(given):
-        if tensor in given[:position]:
+def _check_inputs(order: list[Tensor], placeholders: list[Tensor], inputs: list[Tensor]) -> None:
+    for position, tensor in enumerate(inputs):
+        if tensor in inputs[:position]:
             raise DescribeError(
                 "compile",
                 f"cannot take {tensor.name} twice",
-                because=f"inputs lists {', '.join(t.name for t in given)}",
+                because=f"inputs lists {', '.join(t.name for t in inputs)}",
             )
         if not isinstance(tensor, Tensor) or tensor.definition is not None:
             raise DescribeError(
@@ -235,16 +235,16 @@ def _check_inputs(order: list[Tensor], placeholders: list[Tensor], given: list[T
                 f"cannot take {tensor!r} as an input",
                 because="an input is a placeholder",
             )
-    missing = [t.name for t in placeholders if t not in given]
+    missing = [t.name for t in placeholders if t not in inputs]
     if missing:
         raise DescribeError(
             "compile",
             f"cannot compute without {', '.join(missing)}",
-            because=f"inputs lists {', '.join(t.name for t in given) or 'nothing'}",
+            because=f"inputs lists {', '.join(t.name for t in inputs) or 'nothing'}",
             help=("inputs=[" + ", ".join(t.name for t in placeholders) + "]",),
         )
     named: dict[str, Tensor] = {}
-    for tensor in [*order, *given]:
+    for tensor in [*order, *inputs]:
         if named.setdefault(tensor.name, tensor) is not tensor:
             raise DescribeError(
                 "compile",
@@ -335,10 +335,10 @@ def _on_axes_of(stage: Stage, lead: Stage) -> Stage:
 
 def read_by_other_groups(groups: tuple[tuple[Stage, ...], ...]) -> set[str]:
     """The buffers that a group other than the one that writes them reads."""
-    kept: set[str] = set()
+    shared: set[str] = set()
     for group in groups:
         own = {stage.buffer for stage in group}
         for stage in group:
             read = {n.buffer for n in walk(stage.value) if isinstance(n, Load)}
-            kept |= read - own
-    return kept
+            shared |= read - own
+    return shared

@@ -198,8 +198,8 @@ def blas(name: str) -> Routine:
             because="scipy, which carries a BLAS, is not installed",
             help=("pip install scipy",),
         ) from None
-    found = cython_blas.__pyx_capi__.get(name)
-    if found is None:
+    capsule = cython_blas.__pyx_capi__.get(name)
+    if capsule is None:
         raise TargetError(
             "blas",
             f"cannot find {name}",
@@ -211,7 +211,7 @@ def blas(name: str) -> Routine:
     get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", api)
     )
-    return Routine(name, int(get(found, get_name(found))))
+    return Routine(name, int(get(capsule, get_name(capsule))))
 
 
 def _check_routine(

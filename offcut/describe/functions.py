@@ -110,11 +110,11 @@ def where(condition: Value, a: Any, b: Any) -> Value:
     return combine(Select(condition.node, x.node, y.node), condition, x, y)
 
 
-def _as_condition(given: object) -> tuple[str, ...]:
+def _as_condition(condition: object) -> tuple[str, ...]:
     """What to write for a number, or a relation of sizes alone, that is to choose."""
-    if isinstance(given, Value):
-        return (f"where({given} != 0, a, b)",)
-    if isinstance(given, Relational):
+    if isinstance(condition, Value):
+        return (f"where({condition} != 0, a, b)",)
+    if isinstance(condition, Relational):
         return ('where(cast(n, "int64") > 3, a, b): of a size as an element',)
     return ()
 
@@ -130,15 +130,19 @@ def index(value: Any) -> Value:
 
     Raises DescribeError for floats and conditions.
     """
-    found = value if isinstance(value, Value) else size_value(value)
-    if found is None or found.dtype not in (*INTEGERS, "index"):
-        shown = repr(value) if found is None else f"{found.dtype} {found}"
+    index_value = value if isinstance(value, Value) else size_value(value)
+    if index_value is None or index_value.dtype not in (*INTEGERS, "index"):
+        shown = repr(value) if index_value is None else f"{index_value.dtype} {index_value}"
         raise DescribeError(
             "index",
             f"cannot take {shown} as an index",
             because=f"an index is made of {', '.join(INTEGERS)}",
         )
-    return found if found.dtype == "index" else combine(Cast(found.node, "index"), found)
+    return (
+        index_value
+        if index_value.dtype == "index"
+        else combine(Cast(index_value.node, "index"), index_value)
+    )
 
 
 def _reduce(op: str, value: Any, axis: Any) -> Value:

@@ -140,7 +140,7 @@ def decl_tensor_intrin(
     tile = TileShape(tuple(int(extent) for extent in computation.shape), cycles, startup)
     names = [instruction.name for instruction in three]
     reset, update = (names[1], names[2]) if len(names) == 3 else (None, None)
-    made = Microkernel(
+    microkernel = Microkernel(
         name=names[0],
         computes=computation,
         tiles=(tile,),
@@ -152,7 +152,7 @@ def decl_tensor_intrin(
         reset=reset,
         update=update,
     )
-    return declare(made)
+    return declare(microkernel)
 
 
 def _check_operands(
@@ -205,12 +205,12 @@ def _in_rows(operand: Tensor, computation: Tensor) -> Place:
     return Place(beside=last.name if isinstance(last, Var) else "")
 
 
-def _instructions(made: Any, computation: Tensor) -> Sequence[Instruction]:
-    listed = made if isinstance(made, tuple | list) else (made,)
+def _instructions(lowered: Any, computation: Tensor) -> Sequence[Instruction]:
+    listed = lowered if isinstance(lowered, tuple | list) else (lowered,)
     if len(listed) not in (1, 3) or not all(isinstance(one, Instruction) for one in listed):
         raise DescribeError(
             "decl_tensor_intrin",
-            f"cannot lower {computation.name} to {made!r}",
+            f"cannot lower {computation.name} to {lowered!r}",
             because="a lowering returns one instruction, or three: body, reset, update",
             help=('hardware_intrinsic("gemm8x8", inputs[0].access_ptr("r"), …)',),
         )

@@ -177,14 +177,14 @@ def recurrence(
             f"cannot run {time.extent} steps",
             because="a number of steps is at least 0",
         )
-    given = body(Value(Var(time.name), (), (time,)))
-    updates = (given,) if isinstance(given, Update) else given
+    step_updates = body(Value(Var(time.name), (), (time,)))
+    updates = (step_updates,) if isinstance(step_updates, Update) else step_updates
     if not (
         isinstance(updates, Sequence) and updates and all(isinstance(u, Update) for u in updates)
     ):
         raise DescribeError(
             "recurrence",
-            f"cannot run {given!r} in each step",
+            f"cannot run {step_updates!r} in each step",
             because="a step is an update or a list of updates, at least one",
             help=("lambda t: [update(B, lambda i: A[i]), update(A, lambda i: B[i])]",),
         )
@@ -273,8 +273,8 @@ def _refused(tensor: Tensor, refused: str, because: str, *help: str) -> Describe
 
 def _reductions(tensor: Tensor, value: Value) -> tuple[Reduce, ...]:
     """The different reductions of `value`, in order."""
-    found = tuple(dict.fromkeys(n for n in walk(value.node) if isinstance(n, Reduce)))
-    for node in found:
+    reductions = tuple(dict.fromkeys(n for n in walk(value.node) if isinstance(n, Reduce)))
+    for node in reductions:
         if any(isinstance(inner, Reduce) for inner in walk(node.value)):
             raise _refused(
                 tensor,
@@ -282,7 +282,7 @@ def _reductions(tensor: Tensor, value: Value) -> tuple[Reduce, ...]:
                 "each reduction is a value of its own",
                 "compute the inner one by an update before, and read it",
             )
-    return found
+    return reductions
 
 
 def _free(expr: Expr) -> Iterator[str]:
@@ -369,17 +369,17 @@ def _program(name: str, time: Axis, updates: Sequence[Update]) -> Program:
 
 def _tensors(updates: Sequence[Update]) -> tuple[Tensor, ...]:
     """Every tensor that is written or read, by first appearance."""
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for each in updates:
         for tensor in (each.tensor, *each.definition.reads):
-            if found.setdefault(tensor.name, tensor) is not tensor:
+            if tensors.setdefault(tensor.name, tensor) is not tensor:
                 raise DescribeError(
                     "recurrence",
                     f"cannot tell two tensors named {tensor.name} apart",
-                    because=f"one is {found[tensor.name]!r}, the other {tensor!r}",
+                    because=f"one is {tensors[tensor.name]!r}, the other {tensor!r}",
                     help=("give each tensor a name of its own",),
                 )
-    return tuple(found.values())
+    return tuple(tensors.values())
 
 
 def _partial(each: Update, names: Names, extent: Callable[[Any], Expr]) -> dict[Reduce, Buffer]:
@@ -387,12 +387,12 @@ def _partial(each: Update, names: Names, extent: Callable[[Any], Expr]) -> dict[
     body, shape = each.definition.body, tuple(map(extent, each.tensor.shape))
     if isinstance(body, Reduce) and each.tensor not in each.definition.reads:
         return {}
-    found = dict.fromkeys(node for node in walk(body) if isinstance(node, Reduce))
+    reductions = dict.fromkeys(node for node in walk(body) if isinstance(node, Reduce))
     return {
         node: Buffer(
             names.fresh(f"{each.tensor.name}_{node.op}"), dtype_of(node), shape, Kind.PRIVATE
         )
-        for node in found
+        for node in reductions
     }
 
 

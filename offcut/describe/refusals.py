@@ -151,8 +151,8 @@ class NoNumber(NoArray):
         return _refusal(f"take {written}", "a power is written as a function", help)
 
     def _no_product(self, written: str) -> DescribeError:
-        told = "sum(A[i, k] * B[k, j], axis=k) is a product of matrices"
-        return _refusal(f"take {written}", f"{self} is one element", told)
+        hint = "sum(A[i, k] * B[k, j], axis=k) is a product of matrices"
+        return _refusal(f"take {written}", f"{self} is one element", hint)
 
     def _no_number(self, kind: str, dtype: str) -> DescribeError:
         return _refusal(

@@ -75,7 +75,7 @@ def inputs_of(inputs: Any, outputs: Sequence[Tensor], op: str) -> tuple[Tensor, 
 
 
 def _read_by(outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    found: dict[Tensor, None] = {}
+    placeholders: dict[Tensor, None] = {}
     read, seen = {*tensors_of(outputs)}, set[Tensor]()
     pending = list(reversed(outputs))
     while pending:
@@ -84,10 +84,10 @@ def _read_by(outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
             continue
         seen.add(tensor)
         if tensor.definition is None:
-            found[tensor] = None
+            placeholders[tensor] = None
         else:
             pending += reversed((*tensor.definition.operands, *tensor.definition.reads))
-    return tuple(found)
+    return tuple(placeholders)
 
 
 def checked_constants(constants: Any, op: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def checked_constants(constants: Any, op: str) -> dict[str, Any]:
 
 
 def constants_of(inputs: Sequence[Tensor], constants: Any, op: str) -> dict[str, Array]:
-    """Return the constants as arrays of their placeholders' types and ranks, as `kept`."""
+    """Return the constants as arrays of their placeholders' types and ranks, as `to_constant`."""
     named = {tensor.name: tensor for tensor in inputs if isinstance(tensor, Tensor)}
     arrays: dict[str, Array] = {}
     for name, value in checked_constants(constants, op).items():
@@ -133,14 +133,14 @@ def constants_of(inputs: Sequence[Tensor], constants: Any, op: str) -> dict[str,
                 if array.ndim == len(tensor.shape)
                 else (),
             )
-        arrays[name] = kept(array)
+        arrays[name] = to_constant(array)
     return arrays
 
 
 _OWNED: WeakValueDictionary[int, Array] = WeakValueDictionary()
 
 
-def own(array: Array) -> Array:
+def take_ownership(array: Array) -> Array:
     """Return an array whose memory nobody else holds, marked as such: nobody may write to it from here on, and it is read where it is."""
     array.flags.writeable = False
     _OWNED[id(array)] = array
@@ -164,11 +164,11 @@ _LENT = ContextVar("lent", default=_NONE)
 
 
 @contextmanager
-def lent(
+def borrow(
     arrays: Iterable[Array], returned: Callable[[Array], None] | None = None
 ) -> Iterator[None]:
     """Inside, nobody writes to these arrays or to what they are views of: they are read where they are. Who holds one for longer
-    copies it (`settled`).
+    copies it (`to_owned_constant`).
 
     returned  is told of an array that was copied, and will hardly be read again
     """
@@ -195,16 +195,16 @@ def root_of(array: Array) -> Array:
     return array
 
 
-def kept(array: Array) -> Array:
+def to_constant(array: Array) -> Array:
     """Return a constant to compile with: a copy, but of an array that offcut made, or that is lent; its elements lie side by side."""
     if array.flags.c_contiguous and (is_owned(array) or id(root_of(array)) in _LENT.get()):
         return array
-    return own(np.array(array, order="C"))
+    return take_ownership(np.array(array, order="C"))
 
 
-def settled(array: Array) -> Array:
+def to_owned_constant(array: Array) -> Array:
     """Return a constant to hold for good: a copy, but of an array that offcut made."""
-    return array if is_owned(array) else own(np.array(array, order="C"))
+    return array if is_owned(array) else take_ownership(np.array(array, order="C"))
 
 
 def array_of(name: str, value: Any, op: str) -> Array:
@@ -281,19 +281,19 @@ def solved_sizes(
     for number, (extent, actual) in enumerate(extents):
         value = ix.literal_value(value_at(extent, known))
         if value not in (None, actual):
-            given = ", ".join(f"{name} = {known[name]}" for name in sorted(variables(extent)))
+            at_sizes = ", ".join(f"{name} = {known[name]}" for name in sorted(variables(extent)))
             because = f"its extent is {format_expr(extent)}" + (
-                f", with {given} {value}" if given else ""
+                f", with {at_sizes} {value}" if at_sizes else ""
             )
             shape = arrays[places[number][0]].shape
             raise refused(number, f"of shape {shape}", f"{because}, not {actual}")
     for called, fact in promised:
         if known and variables(fact) <= known.keys() and not evaluate(fact, known):
-            given = ", ".join(f"{name} = {value}" for name, value in known.items())
+            at_sizes = ", ".join(f"{name} = {value}" for name, value in known.items())
             raise DescribeError(
                 op,
                 "cannot take these constants",
-                because=f"their shapes give {given}, which breaks {called}",
+                because=f"their shapes give {at_sizes}, which breaks {called}",
             )
     return known
 

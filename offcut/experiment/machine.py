@@ -104,13 +104,13 @@ def _cache_bytes(caches: Path, level: int) -> int:
     """Return the bytes of the cache of `level` that holds data, as Linux's sysfs lists it, else 0."""
     for entry in sorted(caches.glob("index*")):
         try:
-            found = int((entry / "level").read_text())
+            cache_level = int((entry / "level").read_text())
             kind = (entry / "type").read_text().strip()
             text = (entry / "size").read_text().strip()
         except (OSError, ValueError):
             continue
         if (
-            found == level
+            cache_level == level
             and kind in ("Unified", "Data")
             and text[-1:] == "K"
             and text[:-1].isdigit()
@@ -131,8 +131,8 @@ def _size(count: int) -> str:
 def _blas() -> str:
     """Return the name and version of the matrix library that numpy was built with, and the kernels that it chose here."""
     built = np.show_config(mode="dicts")
-    found = (built or {}).get("Build Dependencies", {}).get("blas", {})
-    name = f"{found.get('name', 'unknown')} {found.get('version', '')}".strip()
+    blas = (built or {}).get("Build Dependencies", {}).get("blas", {})
+    name = f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
     return ", ".join((name, *_blas_kernels()))
 
 

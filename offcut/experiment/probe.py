@@ -85,13 +85,13 @@ class Measured:
 
     def table(self) -> Table:
         """Everything with its spread."""
-        made = Table(box=None, padding=(0, 1))
+        grid = Table(box=None, padding=(0, 1))
         for title in ("measured", "median", "unit", "spread"):
-            made.add_column(title, justify="left" if title in ("measured", "unit") else "right")
+            grid.add_column(title, justify="left" if title in ("measured", "unit") else "right")
         for name, reading, scale, unit in self._rows():
             value = f"{reading.value * scale:.3g}"
-            made.add_row(escape(name), value, unit, f"{100 * reading.spread:.1f} %")
-        return made
+            grid.add_row(escape(name), value, unit, f"{100 * reading.spread:.1f} %")
+        return grid
 
     def _rows(self) -> Iterator[tuple[str, Reading, float, str]]:
         yield "clock", self.clock, 1e-9, "GHz"
@@ -110,36 +110,36 @@ def measured() -> Measured:
 
     Features that are hidden from offcut are not used. Raises TargetError where a hidden name is none.
     """
-    host, told = isa.host(), describe()
+    host, description = isa.host(), describe()
     near = isa.nearest_machine(host.machine.architecture, host.features)
     wall, used = time.perf_counter(), time.process_time()
     clock = meter("clock", limits.clock_loop(), host)
     units, memories = _unit_meters(host, near.unit), _memory_meters(host)
-    found = in_rounds(
+    samples_by_name = in_rounds(
         {
             name: partial(_rate, one)
             for name, one in [("", clock), *units.items(), *memories.items()]
         },
         ROUNDS,
     )
-    clocks = found.pop("")
+    clocks = samples_by_name.pop("")
     by_cycle = {
         name: Reading.of([rate / hertz for rate, hertz in zip(samples, clocks, strict=True)])
-        for name, samples in found.items()
+        for name, samples in samples_by_name.items()
     }
     tiles = _tiles(host)
     calls = {name: Reading.of(samples) for name, samples in call_samples(ROUNDS).items()}
-    given = (time.process_time() - used) / (time.perf_counter() - wall)
+    core_share = (time.process_time() - used) / (time.perf_counter() - wall)
     halves = {name: Reading(by_cycle[name].value / 2, by_cycle[name].spread) for name in units}
     return Measured(
-        told.cpu,
+        description.cpu,
         host,
         near,
         Reading.of(clocks),
         halves,
         {name: by_cycle[name] for name in memories},
         tiles,
-        given,
+        core_share,
         calls,
     )
 
@@ -153,12 +153,12 @@ def _unit_meters(host: isa.Host, units: Sequence[Unit]) -> dict[str, Meter]:
     tiles = "amx-tile" in host.features and tiles_permitted()
     known = (loop for kind in KINDS for loop in limits.arithmetic_loops(kind, host, tiles))
     there = {loop.name: loop for loop in known}
-    found: dict[str, Meter] = {}
+    meters: dict[str, Meter] = {}
     for unit in units:
         loop = next((there[name] for name in there if name.startswith(unit.name)), None)
         if loop is not None:
-            found[unit.name] = meter(unit.name, loop, host)
-    return found
+            meters[unit.name] = meter(unit.name, loop, host)
+    return meters
 
 
 def _memory_meters(host: isa.Host) -> dict[str, Meter]:
@@ -175,7 +175,7 @@ def _tiles(host: isa.Host) -> dict[tuple[str, int, int], Reading]:
         for shape in shapes:
             calls[kernel.name, shape.rows, shape.columns] = _call(family, shape, host)
     alone = {key: partial(_cycles, host, call) for key, call in calls.items()}
-    rounds = in_rounds({repr(key): taken for key, taken in alone.items()}, ROUNDS)
+    rounds = in_rounds({repr(key): sampler for key, sampler in alone.items()}, ROUNDS)
     return {
         key: Reading.of([key[1] * key[2] * DEPTH / cycles for cycles in rounds[repr(key)]])
         for key in calls
@@ -217,14 +217,14 @@ def _call(family: Family, shape: TileShape, host: isa.Host) -> instruction_rates
 
 def _again(symbol: str, parameters: str) -> str:
     """LLVM IR of the function `again`, which calls another one `TIMES` times."""
-    taken = ", ".join(f"{kind} %p{at}" for at, kind in enumerate(parameters.split(", ")))
+    declared = ", ".join(f"{kind} %p{at}" for at, kind in enumerate(parameters.split(", ")))
     lines = [
-        f"define void @again({taken}) {{",
+        f"define void @again({declared}) {{",
         "entry:",
         "br label %next",
         "next:",
         f"%left = phi i64 [ {TIMES}, %entry ], [ %less, %next ]",
-        f"call void @{symbol}({taken})",
+        f"call void @{symbol}({declared})",
         "%less = sub i64 %left, 1",
         "%more = icmp ne i64 %less, 0",
         "br i1 %more, label %next, label %end",

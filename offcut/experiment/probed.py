@@ -19,12 +19,12 @@ APART = 0.1
 """How far the quartiles of the rounds may lie apart, over their median, where a number is sure."""
 
 
-def described(found: Measured, name: str, day: date | None = None) -> str:
+def described(measured: Measured, name: str, day: date | None = None) -> str:
     """A file that `oc.target(machine=…)` reads: like the nearest description, with what was measured.
 
     day  that the file says; None: today
     """
-    return "\n".join(_lines(found, name, day or date.today())) + "\n"
+    return "\n".join(_lines(measured, name, day or date.today())) + "\n"
 
 
 def check_path(path: Path) -> None:
@@ -68,59 +68,59 @@ def check_idle(measured: Measured) -> None:
         )
 
 
-def complaints(found: Measured) -> tuple[str, ...]:
+def complaints(measured: Measured) -> tuple[str, ...]:
     """Return what makes numbers of the measurement unsure, a line each; empty if they are sure."""
-    told = []
-    readings = {"the clock": found.clock, **found.units, **found.memories}
-    readings |= {f"{kernel} {rows}×{n}": it for (kernel, rows, n), it in found.tiles.items()}
-    if "call_seconds" in found.calls:
-        readings["a call"] = found.calls["call_seconds"]
+    problems = []
+    readings = {"the clock": measured.clock, **measured.units, **measured.memories}
+    readings |= {f"{kernel} {rows}×{n}": it for (kernel, rows, n), it in measured.tiles.items()}
+    if "call_seconds" in measured.calls:
+        readings["a call"] = measured.calls["call_seconds"]
     apart = {name: it.spread for name, it in readings.items() if it.spread > APART}
     if apart:
         worst = max(apart, key=lambda name: apart[name])
-        told.append(
+        problems.append(
             f"{len(apart)} of {len(readings)} numbers are unsure: the quartiles of their rounds lie more than "
             f"{100 * APART:.0f} % apart, those of {worst} {100 * apart[worst]:.0f} %"
         )
-    return tuple(told)
+    return tuple(problems)
 
 
-def _lines(found: Measured, name: str, day: date) -> Iterator[str]:
-    near, own = found.near, found.host.machine
+def _lines(measured: Measured, name: str, day: date) -> Iterator[str]:
+    near, own = measured.near, measured.host.machine
     by = f"measured by offcut target probe on {day.isoformat()}"
-    if found.given < LOADED:
-        by += f" under load (this process had its core {100 * found.given:.0f} % of the time)"
+    if measured.given < LOADED:
+        by += f" under load (this process had its core {100 * measured.given:.0f} % of the time)"
     yield f"name = {_text(name)}"
-    yield f"title = {_text(found.cpu)}"
+    yield f"title = {_text(measured.cpu)}"
     yield f"architecture = {_text(own.architecture)}"
     yield f"like = {_text(near.name)}"
-    yield f"features = {_texts(_features(found))}"
+    yield f"features = {_texts(_features(measured))}"
     for level, here in zip(near.memory, own.memory, strict=True):
         yield from ("", "[[memory]]", f"name = {_text(level.name)}")
         yield f"bytes = {here.bytes}"
         yield f"ways = {here.ways}"
         yield f"line = {here.line}"
-        yield from _rate("bytes_per_cycle", found.memories.get(level.name), near, by)
+        yield from _rate("bytes_per_cycle", measured.memories.get(level.name), near, by)
     yield from ("", "[dram]")
-    yield from _rate("bytes_per_cycle", found.memories.get("DRAM"), near, by)
+    yield from _rate("bytes_per_cycle", measured.memories.get("DRAM"), near, by)
     yield from ("", "[core]", f"count = {own.core.count}")
-    yield f"hertz = {found.clock.value:.4g}"
-    product = found.units.get("fma float32")
-    told = f"clock{_sure(found.clock)}"
+    yield f"hertz = {measured.clock.value:.4g}"
+    product = measured.units.get("fma float32")
+    spreads = f"clock{_sure(measured.clock)}"
     if product is not None:
-        yield f"multiply_adds = {product.value / found.host.isa.lanes('float32'):.4g}"
-        told += f", multiply_adds{_sure(product)}"
-    yield f"source = {_text(f'{by}: {told}; count: the system; the rest: as {near.name}')}"
+        yield f"multiply_adds = {product.value / measured.host.isa.lanes('float32'):.4g}"
+        spreads += f", multiply_adds{_sure(product)}"
+    yield f"source = {_text(f'{by}: {spreads}; count: the system; the rest: as {near.name}')}"
     for unit in near.unit:
-        if {in_llvm(one) for one in unit.needs} <= found.host.features:
+        if {in_llvm(one) for one in unit.needs} <= measured.host.features:
             yield from ("", "[[unit]]", f"name = {_text(unit.name)}")
-            yield from _rate("multiply_adds", found.units.get(unit.name), near, by)
-    if found.calls:
+            yield from _rate("multiply_adds", measured.units.get(unit.name), near, by)
+    if measured.calls:
         yield from ("", "[call]")
-        yield from (f"{field} = {reading.value:.3g}" for field, reading in found.calls.items())
-        told = ", ".join(f"{field}{_sure(reading)}" for field, reading in found.calls.items())
-        yield f"source = {_text(f'{by}: {told}')}"
-    for (kernel, rows, columns), reading in found.tiles.items():
+        yield from (f"{field} = {reading.value:.3g}" for field, reading in measured.calls.items())
+        spreads = ", ".join(f"{field}{_sure(reading)}" for field, reading in measured.calls.items())
+        yield f"source = {_text(f'{by}: {spreads}')}"
+    for (kernel, rows, columns), reading in measured.tiles.items():
         yield from ("", "[[microkernel]]", f"name = {_text(kernel)}")
         yield f"rows = {rows}"
         yield f"columns = {columns}"
@@ -139,12 +139,12 @@ def _sure(reading: Reading) -> str:
     return f" (spread {100 * reading.spread:.1f} %)"
 
 
-def _features(found: Measured) -> list[str]:
+def _features(measured: Measured) -> list[str]:
     """The features that any description of the architecture names, where this machine has them."""
     machines = [machine for machine in map(load, shipped()) if isinstance(machine, Machine)]
-    alike = [one for one in machines if one.architecture == found.host.machine.architecture]
+    alike = [one for one in machines if one.architecture == measured.host.machine.architecture]
     known = {name for machine in alike for name in machine.features}
-    return sorted(name for name in known if in_llvm(name) in found.host.features)
+    return sorted(name for name in known if in_llvm(name) in measured.host.features)
 
 
 def _texts(names: list[str]) -> str:

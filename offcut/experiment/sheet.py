@@ -96,25 +96,25 @@ def _core(device: Device) -> str:
 
 
 def _units(device: Device, units: Sequence[Unit]) -> Table:
-    made = _table("unit", "of", "operation", "multiply–adds/cycle", "latency, cycles")
+    grid = _table("unit", "of", "operation", "multiply–adds/cycle", "latency, cycles")
     for title in ("1e9 op/s", f"of all {device.cores}", "pJ per multiply–add"):
-        made.add_column(title, justify="right")
+        grid.add_column(title, justify="right")
     for unit, peak in roofline(device, units).peaks:
         picojoules = [device.energy.multiply_add(one) if device.energy else None for one in unit.of]
-        made.add_row(
+        grid.add_row(
             *(escape(unit.name), ", ".join(unit.of), f"{unit.rows}×{unit.columns}×{unit.terms}"),
             *(f"{unit.multiply_adds:g}", f"{unit.latency_cycles:g}"),
             *(f"{peak / 1e9:.4g}", f"{device.cores * peak / 1e9:.4g}"),
             next((f"{one:.3g}" for one in picojoules if one is not None), _NONE),
         )
-    return made
+    return grid
 
 
 def _memories(device: Device, units: Sequence[Unit]) -> Table:
-    made = _table("memory", "bytes", "ways", "line", "B/cycle", "GB/s", "latency, cycles", "ns")
-    made.add_column("pJ/byte", justify="right")
+    grid = _table("memory", "bytes", "ways", "line", "B/cycle", "GB/s", "latency, cycles", "ns")
+    grid.add_column("pJ/byte", justify="right")
     for unit in units:
-        made.add_column(f"op/byte, {escape(unit.name)}", justify="right")
+        grid.add_column(f"op/byte, {escape(unit.name)}", justify="right")
     roof = roofline(device, units)
     for level, (_, bandwidth) in zip(device.levels, roof.bandwidths, strict=True):
         size, ways, picojoules = "any", _NONE, device.energy.dram if device.energy else None
@@ -122,7 +122,7 @@ def _memories(device: Device, units: Sequence[Unit]) -> Table:
             size, ways = f"{level.bytes:,}", str(level.ways or _NONE)
             picojoules = device.energy.on_chip(level.bytes) if device.energy else None
         holds = level.holds if isinstance(level, Memory) and level.holds != (level.name,) else ()
-        made.add_row(
+        grid.add_row(
             escape(f"{level.name} of {', '.join(holds)}" if holds else level.name),
             *(size, ways, str(level.line)),
             *(f"{level.bytes_per_cycle:g}", f"{bandwidth / 1e9:.3g}"),
@@ -130,8 +130,8 @@ def _memories(device: Device, units: Sequence[Unit]) -> Table:
             _NONE if picojoules is None else f"{picojoules:g}",
             *(f"{ridge:.3g}" for ridge in roof.ridges(bandwidth)),
         )
-    made.caption = "op/byte: from how many operations on a byte on the memory no longer binds"
-    return made
+    grid.caption = "op/byte: from how many operations on a byte on the memory no longer binds"
+    return grid
 
 
 def _microkernels(machine: Machine) -> Table:
@@ -161,19 +161,19 @@ def _microkernels(machine: Machine) -> Table:
 
 
 def _queues(machine: Accelerator, control: Control, alu: Alu) -> Table:
-    made = _table("queue", "loads", "instructions", "cycles of one, beside its words")
+    grid = _table("queue", "loads", "instructions", "cycles of one, beside its words")
     for queue in machine.queue:
         loads = ", ".join(queue.loads) or _NONE
-        made.add_row(queue.name, loads, str(queue.depth), f"{queue.instruction_cycles:g}")
+        grid.add_row(queue.name, loads, str(queue.depth), f"{queue.instruction_cycles:g}")
     order = "queues wait for earlier instructions that touch the same words"
     if control.tokens:
         order = f"instructions wait for tokens, of which {control.token_depth} lie between two queues at most"
-    made.caption = (
+    grid.caption = (
         f"{order}; one is fetched every {control.fetch_cycles:g} cycles\n"
         f"{', '.join(alu.operations)} of accumulators: {alu.immediate_cycles:g} cycles a word, "
         f"{alu.operand_cycles:g} with a second word"
     )
-    return made
+    return grid
 
 
 def _host(machine: Machine) -> isa.Host:
@@ -183,11 +183,11 @@ def _host(machine: Machine) -> isa.Host:
 
 
 def _sources(device: Device) -> Table:
-    made = Table(box=None, show_header=False, padding=(0, 1), title="where the numbers are from")
-    made.title_justify = "left"
+    grid = Table(box=None, show_header=False, padding=(0, 1), title="where the numbers are from")
+    grid.title_justify = "left"
     for name, source in _told(device):
-        made.add_row(escape(name), escape(source))
-    return made
+        grid.add_row(escape(name), escape(source))
+    return grid
 
 
 def _told(device: Device) -> Iterator[tuple[str, str]]:
@@ -199,7 +199,7 @@ def _told(device: Device) -> Iterator[tuple[str, str]]:
 
 
 def _table(*columns: str) -> Table:
-    made = Table(box=None, padding=(0, 1), caption_justify="left")
+    grid = Table(box=None, padding=(0, 1), caption_justify="left")
     for position, title in enumerate(columns):
-        made.add_column(title, justify="right" if position else "left")
-    return made
+        grid.add_column(title, justify="right" if position else "left")
+    return grid

@@ -12,16 +12,16 @@ def sample(values: range, points: int) -> tuple[int, ...]:
     values   ascending, at least `points` members
     points   how many are returned; 2 or more, else 2
     """
-    taken = [values[0]]
+    sampled = [values[0]]
     inner = max(points, 2) - 2
     for position in range(inner):
         remaining = inner - position + 1
-        last = max(taken[-1], 1)
+        last = max(sampled[-1], 1)
         target = last * (values[-1] / last) ** (1 / remaining)
-        least = values.index(taken[-1]) + 1
+        least = values.index(sampled[-1]) + 1
         most = len(values) - remaining
         index = min(max(round((target - values.start) / values.step), least), most)
         if position % 2 == 0 and values[index] % 2 == 0 and index < most:
             index += values[index + 1] % 2
-        taken.append(values[index])
-    return (*taken, values[-1])
+        sampled.append(values[index])
+    return (*sampled, values[-1])

@@ -59,8 +59,8 @@ def restart_with_threads(threads: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         program = [sys.executable, *sys.orig_argv[1:]]
-        kept = {name: value for name, value in os.environ.items() if name not in forced}
-        os.execve(sys.executable, program, {**kept, **wanted})
+        environment = {name: value for name, value in os.environ.items() if name not in forced}
+        os.execve(sys.executable, program, {**environment, **wanted})
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ def measure(
     """
     order = random.Random(0)
     names = list(candidates)
-    taken: dict[str, list[float]] = {name: [] for name in candidates}
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
     places: dict[str, list[int]] = {name: [] for name in candidates}
     calls: dict[str, int] = {}
     left = dict.fromkeys(candidates, budget)
@@ -207,7 +207,7 @@ def measure(
             turn(name)
             calls[name], single = _calibrate(run, budget / rounds, clock)
             if single >= budget:
-                taken[name].append(single)
+                seconds[name].append(single)
                 places[name].append(place)
                 left[name] = 0.0
         for _ in range(rounds):
@@ -219,13 +219,13 @@ def measure(
                 if calls[name] > 1:
                     run()  # bring its operands back into the caches
                 elapsed = _elapsed(run, calls[name], clock)
-                taken[name].append(elapsed / calls[name])
+                seconds[name].append(elapsed / calls[name])
                 places[name].append(place)
                 if calls[name] == 1:
                     left[name] -= elapsed
     return {
         name: Timing(tuple(samples), calls[name], tuple(places[name]))
-        for name, samples in taken.items()
+        for name, samples in seconds.items()
     }
 
 
@@ -243,9 +243,9 @@ def in_rounds(
     samples: dict[str, list[float]] = {name: [] for name in names}
     for number in range(rounds):
         for name in order.sample(names, len(names)):
-            taken = samplers[name]()
-            if taken is not None:
-                samples[name].append(taken)
+            sample = samplers[name]()
+            if sample is not None:
+                samples[name].append(sample)
         done(number + 1)
     return samples
 

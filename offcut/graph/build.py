@@ -14,7 +14,7 @@ from offcut.core.expr import Const, Expr, Var, variables
 from offcut.core.integers import whole
 from offcut.core.program import Program, Size
 from offcut.describe.computation import RESERVED
-from offcut.describe.request import Array, kept
+from offcut.describe.request import Array, to_constant
 from offcut.errors import DescribeError
 from offcut.graph.describing import inferred
 from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
@@ -105,23 +105,23 @@ class Builder:
         if kind is None:
             because = f"element types are {', '.join(DTYPES)}"
             raise DescribeError("graph", f"cannot hold {dtype!r}", at=name, because=because)
-        made = self._value(name, kind, self._shape(name, shape))
-        self.inputs.append(made)
-        return Ref(made.name, self)
+        value = self._value(name, kind, self._shape(name, shape))
+        self.inputs.append(value)
+        return Ref(value.name, self)
 
     def constant(self, name: str, array: Any) -> Ref:
         """An array that is known: copied, where somebody might write to it.
 
         Raises DescribeError where there is no such element type, or the name is taken.
         """
-        found = kept(np.asarray(array))
-        if str(found.dtype) not in DTYPES:
+        copy = to_constant(np.asarray(array))
+        if str(copy.dtype) not in DTYPES:
             because = f"element types are {', '.join(DTYPES)}"
-            raise DescribeError("graph", f"cannot hold {found.dtype}", at=name, because=because)
-        made = self._value(name, str(found.dtype), tuple(normal(int(e)) for e in np.shape(array)))
-        self.constants[made.name] = made
-        self.arrays[made.name] = found.reshape(np.shape(array))
-        return Ref(made.name, self)
+            raise DescribeError("graph", f"cannot hold {copy.dtype}", at=name, because=because)
+        value = self._value(name, str(copy.dtype), tuple(normal(int(e)) for e in np.shape(array)))
+        self.constants[value.name] = value
+        self.arrays[value.name] = copy.reshape(np.shape(array))
+        return Ref(value.name, self)
 
     def node(
         self, op: str, *arguments: Argument, results: Iterable[str] = (), **options: Argument
@@ -136,15 +136,15 @@ class Builder:
             self._check_own(argument, op)
         arguments = tuple(map(plain, arguments))
         named = tuple(sorted((name, plain(value)) for name, value in options.items()))
-        found = inferred(op, arguments, named, self.values, tuple(self.sizes.values()))
-        wished, made = list(results), list[Value]()
-        for place, (dtype, shape) in enumerate(found):
+        types = inferred(op, arguments, named, self.values, tuple(self.sizes.values()))
+        wished, values = list(results), list[Value]()
+        for place, (dtype, shape) in enumerate(types):
             name = wished[place] if place < len(wished) else op
-            kept = place < len(wished) and name in self.later
-            made.append(self._value(name if kept else self.fresh(name), dtype, shape))
-        self.later.difference_update(value.name for value in made)
-        self.nodes.append(Node(tuple(made), op, arguments, named))
-        refs = tuple(Ref(value.name, self) for value in made)
+            is_wished = place < len(wished) and name in self.later
+            values.append(self._value(name if is_wished else self.fresh(name), dtype, shape))
+        self.later.difference_update(value.name for value in values)
+        self.nodes.append(Node(tuple(values), op, arguments, named))
+        refs = tuple(Ref(value.name, self) for value in values)
         return refs[0] if len(refs) == 1 else refs
 
     def shape(self, value: Ref) -> tuple[Expr, ...]:
@@ -200,12 +200,12 @@ class Builder:
         """An identifier like `name` that names nothing yet, and is no word of the loop syntax."""
         base = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
         base = base if base[:1].isalpha() or base[:1] == "_" else f"v{base}"
-        found, number = base, 1
-        taken = (self.values, self.sizes, self.later, RESERVED)
-        while any(found in names for names in taken):
+        candidate, number = base, 1
+        used_names = (self.values, self.sizes, self.later, RESERVED)
+        while any(candidate in names for names in used_names):
             number += 1
-            found = f"{base}_{number}"
-        return found
+            candidate = f"{base}_{number}"
+        return candidate
 
     @property
     def graph(self) -> Graph:
@@ -280,14 +280,14 @@ class Builder:
                 f"cannot name a value {name!r}",
                 because="it is not an identifier, a word of the syntax, or taken",
             )
-        made = Value(name, dtype, shape)
-        self.values[name] = made
-        return made
+        value = Value(name, dtype, shape)
+        self.values[name] = value
+        return value
 
 
 def _is_extent(one: object) -> bool:
-    found = whole(one)
-    return found is not None and found >= 0
+    extent = whole(one)
+    return extent is not None and extent >= 0
 
 
 def plain(argument: Argument) -> Argument:
@@ -312,19 +312,19 @@ def plain(argument: Argument) -> Argument:
     if isinstance(argument, Const):
         return int(argument.value)
     if isinstance(argument, Expr):
-        found = normal(argument)
-        return int(found.value) if isinstance(found, Const) else found
+        extent = normal(argument)
+        return int(extent.value) if isinstance(extent, Const) else extent
     return argument
 
 
 def rebuilt(graph: Graph, arrays: Mapping[str, Array]) -> Builder:
     """A builder that has the sizes, inputs and constants of a graph, and no node yet; the names of its values are kept for them."""
-    made = Builder(graph.name)
-    made.sizes = {size.name: size for size in graph.sizes}
-    made.assumptions = list(graph.assumptions)
-    made.inputs = list(graph.inputs)
-    made.constants = {value.name: value for value in graph.constants}
-    made.arrays = dict(arrays)
-    made.values = {value.name: value for value in (*graph.inputs, *graph.constants)}
-    made.later = {value.name for node in graph.nodes for value in node.results}
-    return made
+    builder = Builder(graph.name)
+    builder.sizes = {size.name: size for size in graph.sizes}
+    builder.assumptions = list(graph.assumptions)
+    builder.inputs = list(graph.inputs)
+    builder.constants = {value.name: value for value in graph.constants}
+    builder.arrays = dict(arrays)
+    builder.values = {value.name: value for value in (*graph.inputs, *graph.constants)}
+    builder.later = {value.name for node in graph.nodes for value in node.results}
+    return builder

@@ -122,11 +122,11 @@ def accumulated(
     """
     parts = (shape[:axis], [shape[axis]], shape[axis + 1 :])
     lines = make("reshape", x, tuple(numbers.product(part) for part in parts if part))
-    found = make("accumulated", lines, axis=min(axis, 1), reduction=reduction, places=places)
+    sums = make("accumulated", lines, axis=min(axis, 1), reduction=reduction, places=places)
     own = tuple(map(numbers.plain, shape))
     if places:
-        return tuple(make("reshape", one, own) for one in found)
-    return make("reshape", found, own)
+        return tuple(make("reshape", one, own) for one in sums)
+    return make("reshape", sums, own)
 
 
 def in_order(make: Several, x: Any, extent: Extent, axis: int, descending: bool) -> Any:
@@ -196,5 +196,5 @@ def determinant(make: Make, cut: Callable[..., Ref], x: Ref, shape: Sequence[Ext
 
 
 def _is_short(extent: Extent) -> bool:
-    found = numbers.plain(extent)
-    return isinstance(found, int) and found <= SHORT
+    number = numbers.plain(extent)
+    return isinstance(number, int) and number <= SHORT

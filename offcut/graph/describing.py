@@ -41,8 +41,8 @@ class Dims:
         if isinstance(extent, Const):
             return int(extent.value)
         if extent not in self.known:
-            made = self.known[extent] = self._made(extent)
-            self.extents[made.name] = extent
+            dim = self.known[extent] = self._made(extent)
+            self.extents[dim.name] = extent
         return self.known[extent]
 
     def learn(self, shape: Sequence[Any]) -> None:
@@ -74,10 +74,10 @@ class Dims:
 
     def extent(self, described: Any) -> Expr:
         """An extent of a description as one of the graph."""
-        found = index_of(described)
-        if found is None:
+        index = index_of(described)
+        if index is None:
             raise ValueError(f"no extent: {described}")
-        return extents.at(found, self.extents)
+        return extents.at(index, self.extents)
 
 
 def in_quotients(extent: Expr) -> Expr:
@@ -118,42 +118,42 @@ class Description:
         shape  another one for it; None: its own
         """
         own = value.shape if shape is None else shape
-        made = placeholder(tuple(map(self.dims.of, own)), value.dtype, value.name)
-        self.tensors[value.name] = made
-        return made
+        tensor = placeholder(tuple(map(self.dims.of, own)), value.dtype, value.name)
+        self.tensors[value.name] = tensor
+        return tensor
 
     def node(self, op: str, node: Node, names: Sequence[str]) -> tuple[Tensor, ...]:
         """The results of an operator whose operands are known, called `names`.
 
         Raises DescribeError for what it does not take.
         """
-        made = described(op)(
+        description = described(op)(
             *(self.argument(one) for one in node.arguments),
             **{name: self.argument(one) for name, one in node.options},
             name=names[0],
         )
-        if isinstance(made, Program):  # its sizes are called as those of the description
-            own = applied(made, {tensor.name: tensor for tensor in self.tensors.values()})
+        if isinstance(description, Program):  # its sizes are called as those of the description
+            own = applied(description, {tensor.name: tensor for tensor in self.tensors.values()})
             return self.called(self.call(own).with_own_sizes(), names)
-        if isinstance(made, Applied):
-            return self.called(self.call(made), names)
-        results = made if isinstance(made, tuple) else (made,)
+        if isinstance(description, Applied):
+            return self.called(self.call(description), names)
+        results = description if isinstance(description, tuple) else (description,)
         for result in results:
             self.dims.learn(result.shape)
         self.tensors.update(zip(names, results, strict=False))
         return results
 
-    def call(self, made: Applied) -> Call:
+    def call(self, applied_program: Applied) -> Call:
         """A loop program on tensors as one on values.
 
         Raises DescribeError where it does not take them.
         """
-        shapes = [tuple(map(self.dims.extent, tensor.shape)) for tensor in made.operands]
+        shapes = [tuple(map(self.dims.extent, tensor.shape)) for tensor in applied_program.operands]
         sizes = {
             name: ix.const(size) if isinstance(size, int) else self.dims.extent(size)
-            for name, size in made.sizes.items()
+            for name, size in applied_program.sizes.items()
         }
-        return call_of(made, shapes, sizes)
+        return call_of(applied_program, shapes, sizes)
 
     def called(self, call: Call, names: Sequence[str]) -> tuple[Tensor, ...]:
         """The results of a loop program."""
@@ -266,16 +266,16 @@ def _check_arguments(node: Node, values: Mapping[str, Value]) -> None:
                 "graph", f"cannot read the value {name}", because="nothing before gives it"
             )
     view = VIEWS.get(node.op)
-    taken = described(node.op) if view is None else view.shape
+    function = described(node.op) if view is None else view.shape
     options = dict(node.options)
     if "name" in options:
         raise DescribeError(
             "graph", f"cannot apply {node.op} so", because="results= names what a node gives"
         )
     try:
-        signature(taken).bind(*node.arguments, **options)
+        signature(function).bind(*node.arguments, **options)
     except TypeError as error:
-        names = ", ".join(name for name in signature(taken).parameters if name != "name")
+        names = ", ".join(name for name in signature(function).parameters if name != "name")
         raise DescribeError(
             "graph",
             f"cannot apply {node.op} so",

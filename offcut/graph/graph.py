@@ -86,17 +86,17 @@ class Graph:
     @lazy_property
     def values(self) -> Mapping[str, Value]:
         """All values by name."""
-        made = (value for node in self.nodes for value in node.results)
-        return {value.name: value for value in (*self.inputs, *self.constants, *made)}
+        results = (value for node in self.nodes for value in node.results)
+        return {value.name: value for value in (*self.inputs, *self.constants, *results)}
 
     @lazy_property
     def users(self) -> Mapping[str, tuple[Node, ...]]:
         """The nodes that read each value."""
-        found: dict[str, list[Node]] = {name: [] for name in self.values}
+        readers: dict[str, list[Node]] = {name: [] for name in self.values}
         for node in self.nodes:
             for name in node.operands:
-                found[name].append(node)
-        return {name: tuple(nodes) for name, nodes in found.items()}
+                readers[name].append(node)
+        return {name: tuple(nodes) for name, nodes in readers.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Graph, tuple(getattr(self, one.name) for one in fields(self))

@@ -34,12 +34,14 @@ def interpreted(bound: Bound, inputs: Mapping[str, Any], **sizes: int) -> dict[s
         )
     graph = bound.graph
     declared = declaration_of(graph)
-    given = checked_arrays(declared, inputs)
-    known = checked_sizes(declared, given, sizes)
-    held: dict[str, Array] = {**bound.arrays, **given}
+    arrays = checked_arrays(declared, inputs)
+    known = checked_sizes(declared, arrays, sizes)
+    known_arrays: dict[str, Array] = {**bound.arrays, **arrays}
     for node in graph.nodes:
-        held.update(zip((v.name for v in node.results), ran(node, held, known), strict=True))
-    return {name: held[name] for name in graph.outputs}
+        known_arrays.update(
+            zip((v.name for v in node.results), run_node(node, known_arrays, known), strict=True)
+        )
+    return {name: known_arrays[name] for name in graph.outputs}
 
 
 def declaration_of(graph: Graph) -> Program:
@@ -48,16 +50,22 @@ def declaration_of(graph: Graph) -> Program:
     return Program(graph.name, graph.sizes, graph.assumptions, inputs, ())
 
 
-def ran(node: Node, held: Mapping[str, Array], sizes: Mapping[str, int]) -> tuple[Array, ...]:
+def run_node(
+    node: Node, arrays_by_name: Mapping[str, Array], sizes: Mapping[str, int]
+) -> tuple[Array, ...]:
     """The results of a node."""
     if node.op in VIEWS:
-        first, *rest = (concrete(one, held, sizes) for one in node.arguments)
-        options = {name: concrete(one, held, sizes) for name, one in node.options}
+        first, *rest = (evaluate_argument(one, arrays_by_name, sizes) for one in node.arguments)
+        options = {
+            name: evaluate_argument(one, arrays_by_name, sizes) for name, one in node.options
+        }
         if node.op == "reshape":  # of no element, what -1 stands for is in the result's shape alone
-            rest, options = [concrete(node.results[0].shape, held, sizes)], {}
+            rest, options = [evaluate_argument(node.results[0].shape, arrays_by_name, sizes)], {}
         return (VIEWS[node.op].apply(first, *rest, **options),)
     values = {
-        name: Value(name, held[name].dtype.name, tuple(map(ix.const, held[name].shape)))
+        name: Value(
+            name, arrays_by_name[name].dtype.name, tuple(map(ix.const, arrays_by_name[name].shape))
+        )
         for name in node.operands
     }
     given_options = tuple((name, _fixed(one, sizes)) for name, one in node.options)
@@ -65,17 +73,22 @@ def ran(node: Node, held: Mapping[str, Array], sizes: Mapping[str, int]) -> tupl
     same = alike(fixed, values, ())
     description, results = description_of(same)
     operands = same.operands
-    given = tuple(description.tensors[value.name] for value in operands)
-    arrays = {value.name: held[name] for value, name in zip(operands, node.operands, strict=True)}
+    tensors = tuple(description.tensors[value.name] for value in operands)
+    arrays = {
+        value.name: arrays_by_name[name]
+        for value, name in zip(operands, node.operands, strict=True)
+    }
     for call in description.calls.values():
         inputs = zip(given_to(call.program), call.operands, strict=True)
         known = {name: int(evaluate(extent, {})) for name, extent in call.sizes.items()}
-        found = call.program.run({one.name: arrays[name] for one, name in inputs}, **known)
-        return found if isinstance(found, tuple) else (found,)
+        results_of_call = call.program.run(
+            {one.name: arrays[name] for one, name in inputs}, **known
+        )
+        return results_of_call if isinstance(results_of_call, tuple) else (results_of_call,)
     if any(result.definition is None for result in results):
-        return tuple(held[node.operands[given.index(result)]] for result in results)
-    made = source(computation(results, given)).run(arrays)
-    return made if isinstance(made, tuple) else (made,)
+        return tuple(arrays_by_name[node.operands[tensors.index(result)]] for result in results)
+    outputs = source(computation(results, tensors)).run(arrays)
+    return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
 def _fixed(argument: Argument, sizes: Mapping[str, int]) -> Argument:
@@ -87,10 +100,12 @@ def _fixed(argument: Argument, sizes: Mapping[str, int]) -> Argument:
     return argument
 
 
-def concrete(argument: Argument, held: Mapping[str, Array], sizes: Mapping[str, int]) -> Any:
+def evaluate_argument(
+    argument: Argument, arrays: Mapping[str, Array], sizes: Mapping[str, int]
+) -> Any:
     """An argument as numpy takes it: arrays for values, numbers for extents."""
     if isinstance(argument, Ref):
-        return held[argument.name]
+        return arrays[argument.name]
     if isinstance(argument, tuple):
-        return tuple(concrete(part, held, sizes) for part in argument)
+        return tuple(evaluate_argument(part, arrays, sizes) for part in argument)
     return _fixed(argument, sizes)

@@ -47,13 +47,13 @@ def described(op: str) -> Callable[..., Any]:
             because=f"operators are {', '.join(known)}",
             help=tuple(filter(None, [nearest(op, known)])),
         )
-    found: Callable[..., Any] = getattr(ops, op)
-    return found
+    operator: Callable[..., Any] = getattr(ops, op)
+    return operator
 
 
 def kind_of(results: tuple[Tensor, ...]) -> Kind:
     """The class of an operator, by what it describes: the tensors of its results."""
-    found, pending, seen = [Kind.INJECTIVE], list(results), set[int]()
+    kinds, pending, seen = [Kind.INJECTIVE], list(results), set[int]()
     while pending:
         tensor = pending.pop()
         if id(tensor) in seen or tensor.definition is None:
@@ -61,10 +61,10 @@ def kind_of(results: tuple[Tensor, ...]) -> Kind:
         seen.add(id(tensor))
         body = tensor.definition.body
         if isinstance(body, Reduce):
-            found.append(Kind.COMPLEX if _is_product(body.value) else Kind.REDUCTION)
+            kinds.append(Kind.COMPLEX if _is_product(body.value) else Kind.REDUCTION)
         pending += tensor.definition.reads
     order = (Kind.COMPLEX, Kind.REDUCTION, Kind.INJECTIVE)
-    return next(kind for kind in order if kind in found)
+    return next(kind for kind in order if kind in kinds)
 
 
 def _is_product(term: Expr) -> bool:

@@ -48,9 +48,9 @@ def format_value(value: Value) -> str:
 
 def format_node(node: Node) -> str:
     """``results = op(arguments)``."""
-    given = [*map(format_argument, node.arguments)]
-    given += [f"{name}={format_argument(value)}" for name, value in node.options]
-    return f"{', '.join(map(format_value, node.results))} = {node.op}({', '.join(given)})"
+    words = [*map(format_argument, node.arguments)]
+    words += [f"{name}={format_argument(value)}" for name, value in node.options]
+    return f"{', '.join(map(format_value, node.results))} = {node.op}({', '.join(words)})"
 
 
 def format_argument(argument: Argument) -> str:
@@ -79,15 +79,15 @@ def parse_graph(text: str) -> Graph:
     """
     if not isinstance(text, str):
         raise ParseError("parse", f"cannot read {text!r}", because="a graph is read from a text")
-    found = _Lines(read_lines(text)).graph()
-    if not found.outputs:
+    graph = _Lines(read_lines(text)).graph()
+    if not graph.outputs:
         raise ParseError(
             "parse",
-            f"cannot take the graph {found.name}",
+            f"cannot take the graph {graph.name}",
             because="it gives nothing back",
             help=("output y",),
         )
-    return found
+    return graph
 
 
 class _Lines(Declarations):
@@ -113,14 +113,14 @@ class _Lines(Declarations):
                 self.node(reader)
                 reader.finish()
             self.position += 1
-        given = self.values
+        values = self.values
         kinds = {name: buffer.kind for name, buffer in self.buffers.items()}
         return Graph(
             self.name or "graph",
             tuple(self.sizes.values()),
             tuple(self.assumptions),
-            tuple(given[name] for name, kind in kinds.items() if kind is Kind.INPUT),
-            tuple(given[name] for name, kind in kinds.items() if kind is Kind.CONSTANT),
+            tuple(values[name] for name, kind in kinds.items() if kind is Kind.INPUT),
+            tuple(values[name] for name, kind in kinds.items() if kind is Kind.CONSTANT),
             tuple(self.nodes),
             tuple(self.outputs),
         )
@@ -171,21 +171,21 @@ class _Lines(Declarations):
         named = tuple(sorted(options.items()))
         sizes = tuple(self.sizes.values())
         try:
-            found = inferred(op, tuple(arguments), named, self.values, sizes)
+            types = inferred(op, tuple(arguments), named, self.values, sizes)
         except DescribeError as refused:
             why = " ".join(str(refused).split())
             raise reader.refuse(f"cannot apply {op} so", why, column=column) from None
-        made = tuple(
+        typed_results = tuple(
             Value(value.name, dtype, shape)
-            for value, (dtype, shape) in zip(results, found, strict=False)
+            for value, (dtype, shape) in zip(results, types, strict=False)
         )
-        if made != tuple(results) or len(found) != len(results):
-            given = ", ".join(format_value(Value("", *one))[2:] for one in found)
+        if typed_results != tuple(results) or len(types) != len(results):
+            text = ", ".join(format_value(Value("", *one))[2:] for one in types)
             raise reader.refuse(
-                f"cannot take the result of {op} so", f"it is {given}", column=column
+                f"cannot take the result of {op} so", f"it is {text}", column=column
             )
-        self.values.update((value.name, value) for value in made)
-        self.nodes.append(Node(made, op, tuple(arguments), named))
+        self.values.update((value.name, value) for value in typed_results)
+        self.nodes.append(Node(typed_results, op, tuple(arguments), named))
 
     def result(self, reader: Reader) -> Value:
         """``y: float32[n]``."""
@@ -220,8 +220,8 @@ class _Lines(Declarations):
             reader.close(token, "]")
             return tuple(parts)
         if token.kind == "string":
-            found: str = json.loads(reader.advance().text)
-            return found
+            text: str = json.loads(reader.advance().text)
+            return text
         if token.text in _WORDS:
             return _WORDS[reader.advance().text]
         if token.kind == "name" and token.text in self.values:
@@ -237,12 +237,12 @@ class _Lines(Declarations):
         place = reader.position
         negative = reader.accept("-")
         token = reader.token
-        found: int | float | None = None
+        literal: int | float | None = None
         if token.text in ("inf", "nan"):
-            found = float(reader.advance().text) * (-1 if negative else 1)
+            literal = float(reader.advance().text) * (-1 if negative else 1)
         elif token.kind == "number":
-            found = reader.number(reader.advance(), negative, token.start)
-        if found is None or reader.token.text not in (",", ")", "]"):
+            literal = reader.number(reader.advance(), negative, token.start)
+        if literal is None or reader.token.text not in (",", ")", "]"):
             reader.position = place
             return None
-        return found
+        return literal

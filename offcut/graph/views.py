@@ -42,9 +42,9 @@ class View:
 
     def arguments(self, *arguments: Any, **options: Any) -> dict[str, Any]:
         """The arguments after the operand, by name."""
-        found = signature(self.shape).bind(*arguments, **options)
-        found.apply_defaults()
-        return dict([*found.arguments.items()][1:])
+        bound = signature(self.shape).bind(*arguments, **options)
+        bound.apply_defaults()
+        return dict([*bound.arguments.items()][1:])
 
 
 def reshaped(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
@@ -99,12 +99,12 @@ def sliced(x: Value, axis: int, start: Expr | int, stop: Expr | int, step: int =
     if not _ascending([0, first, last] if nothing else [0, first, last, extent]):
         shown = format_expr(extents.normal(x.shape[axis]))
         raise _refused(x, "slice", f"{start}:{stop} is not within 0:{shown}")
-    found = list(x.shape)
+    shape = list(x.shape)
     span: Expr = Binary("-", ix.index(stop), ix.index(start))
     if step > 1:
         span = Binary("//", Binary("+", span, ix.const(step - 1)), ix.const(step))
-    found[axis] = extents.normal(span)
-    return tuple(found)
+    shape[axis] = extents.normal(span)
+    return tuple(shape)
 
 
 def _unequal(x: Value, shape: tuple[Any, ...], because: str) -> DescribeError:

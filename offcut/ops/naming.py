@@ -31,17 +31,17 @@ def named(op: str, name: str | None, operands: Sequence[Tensor], *options: Optio
     if len(wish) > LONGEST:
         wish = f"{wish[: LONGEST - 9]}_{blake2s(wish.encode(), digest_size=4).hexdigest()}"
     read = [*operands, *(value for _, value, _ in options if isinstance(value, Tensor))]
-    taken = [tensor.name for tensor in tensors_of(read)]
-    made, count = wish, 0
-    while any(other == made or other.startswith(f"{made}_") for other in taken):
+    used_names = [tensor.name for tensor in tensors_of(read)]
+    candidate, count = wish, 0
+    while any(other == candidate or other.startswith(f"{candidate}_") for other in used_names):
         count += 1
-        made = f"{wish}_{count}"
-    return made
+        candidate = f"{wish}_{count}"
+    return candidate
 
 
 def _option(option: Option) -> str:
-    label, given, default = option
-    value = _shortest(given)
+    label, value_, default = option
+    value = _shortest(value_)
     if value is default or (type(value) is type(default) and value == default):
         return ""
     if isinstance(value, bool):
@@ -53,8 +53,8 @@ def _shortest(value: Any) -> Any:
     """One int for a sequence of equal ones, as ``stride=(2, 2)`` is ``stride=2``."""
     parts = several(value)
     if parts is None:
-        found = None if isinstance(value, bool) else whole(value)
-        return value if found is None else found
+        integer = None if isinstance(value, bool) else whole(value)
+        return value if integer is None else integer
     inner = tuple(map(_shortest, parts))
     same = bool(inner) and isinstance(inner[0], int) and len(set(inner)) == 1
     return inner[0] if same else inner

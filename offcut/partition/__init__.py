@@ -48,7 +48,7 @@ from offcut.partition.stages.staging import (
     extents_of,
     factor_copies,
     reading_value,
-    turned,
+    reorder_storage,
     with_value,
 )
 from offcut.partition.strategies.axis_proof import check_axis
@@ -137,13 +137,13 @@ __all__ = [
     "pieces_of_tiles",
     "reading",
     "reading_value",
+    "reorder_storage",
     "runs",
     "runs_of",
     "segments",
     "separate",
     "strategy",
     "tiles_alike",
-    "turned",
     "uncovered_notes",
     "users_of",
     "with_covers",

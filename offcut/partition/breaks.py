@@ -33,31 +33,35 @@ def breaks(loop: For, asked: Sequence[Asked], inner: Facts, sizes: Sequence[Size
 
     inner   what is known inside the loop
     """
-    found: dict[Expr, None] = {}
+    split_points: dict[Expr, None] = {}
     for one in asked:
         if loop.iter not in variables(one.atom):
             continue
         for form in _as_differences(one.atom, loop.iter):
-            held, never = (_first(form, one.loops, loop.iter, least) for least in (True, False))
-            if held is None or never is None:
+            first_true, never = (
+                _first(form, one.loops, loop.iter, least) for least in (True, False)
+            )
+            if first_true is None or never is None:
                 continue
-            further_in = held != never or one.in_bound
-            if further_in and _left_to_inner(held, never, loop, inner):
+            further_in = first_true != never or one.in_bound
+            if further_in and _left_to_inner(first_true, never, loop, inner):
                 continue
-            if one.tie_is_free and held == never:
-                held = never = _of_tie(one, held, loop, inner, sizes)
-            between = (held, never) if _smaller(held, never, sizes) else (never, held)
-            if held == never or _is_bounded(*between, loop, inner):
-                found |= dict.fromkeys(between)
-    inside = [b for b in found if _cuts(b, loop, inner)]
+            if one.tie_is_free and first_true == never:
+                first_true = never = _of_tie(one, first_true, loop, inner, sizes)
+            between = (
+                (first_true, never) if _smaller(first_true, never, sizes) else (never, first_true)
+            )
+            if first_true == never or _is_bounded(*between, loop, inner):
+                split_points |= dict.fromkeys(between)
+    inside = [b for b in split_points if _cuts(b, loop, inner)]
     return sorted(inside, key=lambda at: evaluate(at, _sample(sizes, at)))
 
 
-def _left_to_inner(held: Expr, never: Expr, loop: For, inner: Facts) -> bool:
+def _left_to_inner(first_true: Expr, never: Expr, loop: For, inner: Facts) -> bool:
     """Whether a loop of few iterations is better left whole: where its breaks depend on sizes,
     the loop inside that the condition depends on too can be cut instead, or asks for its bound once.
     """
-    literal = ix.literal_value(held) is not None and ix.literal_value(never) is not None
+    literal = ix.literal_value(first_true) is not None and ix.literal_value(never) is not None
     return not literal and is_short(loop, inner)
 
 
@@ -66,16 +70,20 @@ def is_short(loop: For, inner: Facts) -> bool:
     return inner.holds(ix.compare("<=", ix.sub(loop.hi, loop.lo), BORDER))
 
 
-def _of_tie(one: Asked, held: Expr, loop: For, inner: Facts, sizes: Sequence[Size]) -> Expr:
+def _of_tie(one: Asked, first_true: Expr, loop: For, inner: Facts, sizes: Sequence[Size]) -> Expr:
     """Where to cut for a comparison that may have either answer where its sides are equal: of both ends of these iterations, that which
     leaves most of the loop on one side.
 
-    held  the end of them at which the answer changes
+    first_true  the end of them at which the answer changes
     """
     strictly = replace(one.atom, op="<")
     forms = _as_differences(strictly, loop.iter)
-    also = next((_first(form, one.loops, loop.iter, least=True) for form in forms), None) or held
-    low, high = (held, also) if inner.holds(Compare("<=", held, also)) else (also, held)
+    also = (
+        next((_first(form, one.loops, loop.iter, least=True) for form in forms), None) or first_true
+    )
+    low, high = (
+        (first_true, also) if inner.holds(Compare("<=", first_true, also)) else (also, first_true)
+    )
     names = _sample(sizes, low, high, loop.lo, loop.hi)
     before, after = ix.sub(low, loop.lo), ix.sub(loop.hi, high)
     return low if evaluate(before, names) <= evaluate(after, names) else high
@@ -136,10 +144,10 @@ def _without_floor(form: Expr, x: str) -> Expr | None:
             divisor = int(value)
             rest = ix.sub(form, ix.mul(factor, floor))
             if factor == 1:
-                made = ix.add(inner, ix.mul(divisor, rest))
+                linear = ix.add(inner, ix.mul(divisor, rest))
             else:
-                made = ix.sub(ix.add(ix.mul(divisor, rest), divisor - 1), inner)
-            return _without_floor(made, x)
+                linear = ix.sub(ix.add(ix.mul(divisor, rest), divisor - 1), inner)
+            return _without_floor(linear, x)
         case _:
             return None
 

@@ -53,7 +53,7 @@ def is_index(atom: Compare) -> bool:
     return no_loads and dtype_of(atom.a) == "index"
 
 
-def within(asked: Asked, inner: Facts) -> Facts:
+def facts_inside(asked: Asked, inner: Facts) -> Facts:
     """What is known where a comparison is asked, inside of a loop."""
     for name, lo, hi in asked.loops:
         inner = inner.loop(name, lo, hi)
@@ -146,8 +146,8 @@ def decided(expr: Expr, at: Facts) -> Expr:
 
 
 def _rebuilt(expr: Expr, at: Facts) -> Expr:
-    made = rebuild(expr, tuple(decided(child, at) for child in children(expr)))
-    return made if made is expr else ix.fold_indices(made)
+    rebuilt_expr = rebuild(expr, tuple(decided(child, at) for child in children(expr)))
+    return rebuilt_expr if rebuilt_expr is expr else ix.fold_indices(rebuilt_expr)
 
 
 def _joined(op: str, args: Sequence[Expr], at: Facts) -> Expr:

@@ -129,9 +129,9 @@ class Cutting:
     @contextmanager
     def decided(self, mixed: Sequence[For], one: Strategy) -> Iterator[None]:
         """Take the loops in `mixed` in this sequence meanwhile."""
-        kept = self._sequences
-        self._sequences = kept | {(loop.iter, loop.lo, loop.hi): one for loop in mixed}
+        outer_sequences = self._sequences
+        self._sequences = outer_sequences | {(loop.iter, loop.lo, loop.hi): one for loop in mixed}
         try:
             yield
         finally:
-            self._sequences = kept
+            self._sequences = outer_sequences

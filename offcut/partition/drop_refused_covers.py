@@ -41,11 +41,11 @@ def without_covers(program: Program, refused: Mapping[int, str]) -> Settled:
         match stmt:
             case Tile():
                 reason = refused.get(position)
-                kept = stmt.cover if reason is None else None
+                cover = stmt.cover if reason is None else None
                 if reason is not None:
                     axes = ", ".join(axis.iter for axis in stmt.axes)
                     notes[f"tile {axes}: {stmt.microkernel} does not run it: {reason}"] = None
-                return replace(stmt, body=block(stmt.body), cover=kept)
+                return replace(stmt, body=block(stmt.body), cover=cover)
             case If(condition, then, other):
                 return If(condition, block(then), block(other))
             case Choose(options):
@@ -58,19 +58,19 @@ def without_covers(program: Program, refused: Mapping[int, str]) -> Settled:
     def block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(map(changed, body))
 
-    made = replace(program, body=block(program.body))
-    pairs = zip(walk(program.body), walk(made.body), strict=True)
-    return Settled(made, tuple(notes), {id(before): after for before, after in pairs})
+    stripped = replace(program, body=block(program.body))
+    pairs = zip(walk(program.body), walk(stripped.body), strict=True)
+    return Settled(stripped, tuple(notes), {id(before): after for before, after in pairs})
 
 
-def drop_refused_covers(made: Partition, refused: Mapping[int, str]) -> Partition:
-    """`made` whose tiles and pieces name the microkernels that run, and notes why others do not."""
+def drop_refused_covers(partition: Partition, refused: Mapping[int, str]) -> Partition:
+    """`partition` whose tiles and pieces name the microkernels that run, and notes why others do not."""
     if not refused:
-        return made
-    found = without_covers(made.loops, refused)
-    pieces = tuple(_piece(piece, found.by) for piece in made.pieces)
-    notes = tuple(dict.fromkeys((*made.notes, *found.notes)))
-    return replace(made, loops=found.program, pieces=pieces, notes=notes)
+        return partition
+    result = without_covers(partition.loops, refused)
+    pieces = tuple(_piece(piece, result.by) for piece in partition.pieces)
+    notes = tuple(dict.fromkeys((*partition.notes, *result.notes)))
+    return replace(partition, loops=result.program, pieces=pieces, notes=notes)
 
 
 def _piece(piece: Piece, by: Mapping[int, Stmt]) -> Piece:

@@ -84,13 +84,13 @@ def check_exact(
     known = known.where(Compare(">", extent, ix.const(0)))
     if known.holds(Compare("==", left, ix.const(0))):
         return
-    found = known.example(Compare("!=", left, ix.const(0)))
+    example = known.example(Compare("!=", left, ix.const(0)))
     because = f"{tile} does not divide the extent {format_expr(extent)}"
-    if found is None:
+    if example is None:
         because = f"nothing shows that {tile} divides the extent {format_expr(extent)}"
-    elif found:
+    elif example:
         because = (
-            f"with {', '.join(f'{users.get(n, n)} = {v}' for n, v in found.items())}, {because}"
+            f"with {', '.join(f'{users.get(n, n)} = {v}' for n, v in example.items())}, {because}"
         )
     help: tuple[str, ...] = (f'tail="cut" separates the last {format_expr(left)} iterations',)
     if ix.literal_value(left) is None:

@@ -81,10 +81,10 @@ def check_marks(
             reducing.add(one.path)
             continue
         if not one.certain:
-            told = _certainly(program, loop)
-            if told is None:
+            certain = _certainly(program, loop)
+            if certain is None:
                 continue
-            one = told
+            one = certain
         help: tuple[str, ...] = (f"the loop without {_mark(loop)}",)
         if reduces:
             help = (*help, "reassociate=True")
@@ -158,16 +158,16 @@ def check_tiles(program: Program) -> None:
         own = private | windowed_arrays(tile.body)
         if _is_apart(tile, own):
             continue
-        found = _needed(program, outer, tile, own)
-        if found is not None and not found.certain:
+        dependence = _needed(program, outer, tile, own)
+        if dependence is not None and not dependence.certain:
             each = (_needed(program, way, inner, own) for way, inner in _with_values(outer, tile))
-            found = next((one for one in each if one is not None), None)
-        if found is not None:
+            dependence = next((one for one in each if one is not None), None)
+        if dependence is not None:
             raise PartitionError(
                 "compile",
                 "cannot run a tile whose instances need each other",
                 at=f"tile {', '.join(axis.iter for axis in tile.axes)}",
-                because=carried(found, program, {}),
+                because=carried(dependence, program, {}),
                 help=("loops instead of the tile keep the order",),
             )
 
@@ -201,9 +201,9 @@ def _with_values(around: Sequence[Stmt], inner: Inner) -> Iterator[tuple[tuple[S
             if isinstance(fixed, Let):
                 fixed = If(conjunction(equal(fixed.value, values[fixed.name])), ())
             way.append(fixed)
-        (made,) = substitute_coordinates((inner,), values)
-        assert isinstance(made, type(inner))
-        yield tuple(way), made
+        (substituted,) = substitute_coordinates((inner,), values)
+        assert isinstance(substituted, type(inner))
+        yield tuple(way), substituted
 
 
 def _tiles(program: Program) -> Iterator[tuple[tuple[Stmt, ...], Tile]]:
@@ -261,7 +261,7 @@ def _is_apart(tile: Tile, own: set[str]) -> bool:
 def carried(one: Dependence, program: Program, sizes: Mapping[str, str]) -> str:
     """Return a dependence in words, at its smallest: the sizes, and the two instances."""
     values, first, second = one.witness
-    given = ", ".join(
+    at_sizes = ", ".join(
         f"{sizes.get(size.name, size.name)} = {value}"
         for size, value in zip(program.sizes, values, strict=True)
     )
@@ -273,4 +273,4 @@ def carried(one: Dependence, program: Program, sizes: Mapping[str, str]) -> str:
     then = {"flow": "reads", "anti": "overwrites", "output": "overwrites"}[one.kind]
     text = f"{format_stmt(one.source.store)} at {pair[0]} {says} the instance {pair[1]} {then}"
     text = text if one.certain else f"as far as sets tell, {text}"
-    return f"with {given}, {text}" if given else text
+    return f"with {at_sizes}, {text}" if at_sizes else text

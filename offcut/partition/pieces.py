@@ -78,12 +78,14 @@ class Piece:
         """Return the statement of it that lies in most loops, last, and all that encloses it, with the block
         of each that is entered.
         """
-        found = [
+        stores_inside = [
             (path, stmt)
             for stmt, path in walk_with_parents(self.path[-1])
             if isinstance(stmt, Store)
         ]
-        below, store = max(found, key=lambda one: sum(len(bound_names(stmt)) for stmt, _ in one[0]))
+        below, store = max(
+            stores_inside, key=lambda one: sum(len(bound_names(stmt)) for stmt, _ in one[0])
+        )
         return (*self.entered, *below, (store, 0))
 
     @property
@@ -149,7 +151,7 @@ class Piece:
                 case For(name, lo) if name == axis:
                     stmt = replace(stmt, lo=ix.add(lo, skipped))
                 case Tile(axes):
-                    kept = tuple(
+                    own_axes = tuple(
                         replace(
                             a,
                             start=ix.add(a.start, skipped),
@@ -159,7 +161,7 @@ class Piece:
                         else a
                         for a in axes
                     )
-                    stmt = replace(stmt, axes=kept)
+                    stmt = replace(stmt, axes=own_axes)
                 case _:
                     pass
         return stmt
@@ -281,10 +283,10 @@ class Partition:
     @lazy_property
     def size(self) -> Size:
         """Return how large the emitted program and its object code are; the code is made to be measured."""
-        made, given = _stores(self.loops), _stores(self.source)
+        emitted, source_stores = _stores(self.loops), _stores(self.source)
         lines = len(analysis(self.loops).statements)
         code = None if self.measure is None else self.measure(self)
-        return Size(made, lines, made / max(1, given), code)
+        return Size(emitted, lines, emitted / max(1, source_stores), code)
 
     def prove(self) -> Certificate:
         """What isl proved when the partition was made, and the emitted loops read back into sets.

@@ -65,10 +65,10 @@ def labelled(computation: Computation, users: Users) -> Computation:
     )
 
 
-def checked_tiles(name: str, given: object) -> tuple[int, ...]:
+def checked_tiles(name: str, value: object) -> tuple[int, ...]:
     """The tiles of an axis by level, outermost first; refused where they do not nest."""
     sizes = list[int]()
-    for one in (given if isinstance(given, tuple | list) else (given,)) or (given,):
+    for one in (value if isinstance(value, tuple | list) else (value,)) or (value,):
         size = whole(one)
         if size is None or not 1 <= size < 2**31:
             raise PartitionError(
@@ -95,13 +95,13 @@ def checked_request(
     tile: Mapping[str, Tiles], tail: Mapping[str, StrategyLike] | StrategyLike
 ) -> dict[str, LoopCut]:
     """How each axis is to be cut, by the name that the user gave."""
-    for what, given in (("tile", tile), ("tail", tail)):
-        if not isinstance(given, Mapping) and not (
-            what == "tail" and isinstance(given, str | tuple | Strategy)
+    for what, requested in (("tile", tile), ("tail", tail)):
+        if not isinstance(requested, Mapping) and not (
+            what == "tail" and isinstance(requested, str | tuple | Strategy)
         ):
             raise PartitionError(
                 "partition",
-                f"cannot take {what}={given!r}",
+                f"cannot take {what}={requested!r}",
                 because="a cut is given by axis",
                 help=('tile={"i": 14, "j": 32}, tail={"i": "balance", "j": "mask"}',),
             )
@@ -125,13 +125,13 @@ def checked_request(
                 because="no tile is given for it, so it is not cut",
                 help=(f'tile={{"{name}": 16}}',),
             )
-    found: dict[str, LoopCut] = {}
+    cuts: dict[str, LoopCut] = {}
     for name, size in tile.items():
         sizes = checked_tiles(name, size)
         asked = tails.get(name, CUT)
         strategy = parse_strategy(asked, at=f"axis {name}", tiles=sizes[-1:])
-        found[name] = LoopCut(sizes, strategy)
-    return found
+        cuts[name] = LoopCut(sizes, strategy)
+    return cuts
 
 
 def _resolve(
@@ -143,18 +143,18 @@ def _resolve(
     if isinstance(tail, Mapping) and isinstance(tile, Mapping):
         for name in [*tile, *tail]:
             axis_named(computation, name)
-    found: dict[tuple[int, str], LoopCut] = {}
+    choices: dict[tuple[int, str], LoopCut] = {}
     for name, choice in checked_request(tile, tail).items():
         home = axis_named(computation, name)
-        if home in found:
+        if home in choices:
             raise PartitionError(
                 "partition",
                 f"cannot cut {name} twice",
                 at=f"axis {name}",
                 because="two of the names given are this axis",
             )
-        found[home] = choice
-    return found
+        choices[home] = choice
+    return choices
 
 
 def axis_named(computation: Computation, name: str) -> tuple[int, str]:

@@ -66,7 +66,7 @@ from offcut.core.text.printer import format_expr
 from offcut.core.traversal import canonicalize, expressions, substitute_coordinates, used_names
 from offcut.describe.computation import Names
 from offcut.partition.breaks import breaks, is_short
-from offcut.partition.comparisons import Asked, comparisons, decided, is_index, within
+from offcut.partition.comparisons import Asked, comparisons, decided, facts_inside, is_index
 from offcut.polyhedral import BudgetExceeded, Facts, Space, pass_budget
 
 COPIES = 64  # stores in the separated program, per store of the source, at most
@@ -115,13 +115,13 @@ def separate(program: Program, copies: int = COPIES) -> Separated:
 
 
 @memo(32)
-def _separated(given: Program, copies: int) -> Separated:
-    program = canonicalize(given)
+def _separated(source: Program, copies: int) -> Separated:
+    program = canonicalize(source)
     limit = copies * max(1, _stores(program.body))
     worker = _Separation(Space(program.sizes, program.assumptions), program, 2 * limit)
     body = worker.block(program.body, Facts(worker.space), limit)
-    made = program if body == program.body else replace(program, body=body)
-    return Separated(made, tuple(worker.told(body)))
+    separated = program if body == program.body else replace(program, body=body)
+    return Separated(separated, tuple(worker.told(body)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +149,13 @@ class _Separation:
     def block(self, body: Sequence[Stmt], at: Facts, limit: int) -> tuple[Stmt, ...]:
         """`body`, in which at most `limit` stores may come out."""
         left = limit - _stores(body)
-        found: list[Stmt] = []
+        statements: list[Stmt] = []
         for stmt in body:
             own = _stores((stmt,))
-            made = self.statement(stmt, at, own + max(left, 0))
-            left -= _stores(made) - own
-            found += made
-        return tuple(found)
+            pieces = self.statement(stmt, at, own + max(left, 0))
+            left -= _stores(pieces) - own
+            statements += pieces
+        return tuple(statements)
 
     def statement(self, stmt: Stmt, at: Facts, limit: int) -> tuple[Stmt, ...]:
         match stmt:
@@ -233,12 +233,12 @@ class _Separation:
         if places:
             return self.cut_at(loop, places[0], at, limit)
         if modulus := self.modulus(loop, asked, inner):
-            made = self.strided(loop, modulus, at)
-            if own * len(made) <= limit:
+            pieces = self.strided(loop, modulus, at)
+            if own * len(pieces) <= limit:
                 text = f"in steps of {modulus}, which a condition inside distinguishes"
                 self.note(loop.iter, text, modulus)
-                return self.block(made, at, limit)
-            self.too_many(loop, asked, own * len(made), limit)
+                return self.block(pieces, at, limit)
+            self.too_many(loop, asked, own * len(pieces), limit)
         body = self.block(loop.body, inner, limit)
         return (replace(loop, body=body),) if body else ()
 
@@ -291,7 +291,7 @@ class _Separation:
                 match node:
                     case Binary("%" | "//", dividend, Const(value, _)):
                         divisor = int(value)
-                        known = decided(dividend, within(one, inner))
+                        known = decided(dividend, facts_inside(one, inner))
                         step = dict(ix.to_linear(known).terms).get(Var(loop.iter), 0)
                         short = ix.compare("<", ix.sub(loop.hi, loop.lo), divisor)
                         if step % divisor == 0 or divisor > UNROLLED or inner.holds(short):
@@ -340,7 +340,7 @@ class _Separation:
 
     def open(self, asked: Asked, inner: Facts) -> bool:
         """Whether sets can answer a comparison, and have not yet."""
-        here, because = within(asked, inner), ""
+        here, because = facts_inside(asked, inner), ""
         if not is_index(asked.atom):
             because = "it depends on what is in memory"
         elif not here.expresses(asked.atom):
@@ -377,8 +377,8 @@ class _Separation:
         for note in self.notes:
             if isinstance(note, Note):
                 yield note
-            elif kept := [format_expr(atom) for atom in note.atoms if atom in left]:
-                yield Note(note.loop, f"keeps {', '.join(kept)}: {note.because}")
+            elif remaining := [format_expr(atom) for atom in note.atoms if atom in left]:
+                yield Note(note.loop, f"keeps {', '.join(remaining)}: {note.because}")
 
 
 def _stores(body: Sequence[Stmt]) -> int:

@@ -183,10 +183,10 @@ def _proved_as_written(
         requests=several,
         otherwise=otherwise,
     ):
-        made = _theorems(source, emitted, reassociate, dict(names), through, inside)
+        theorems = _theorems(source, emitted, reassociate, dict(names), through, inside)
         if inside or all(one.sizes is not None for one in accesses_outside(source)):
-            return made
-    return tuple(replace(t, statement=_AS_FAR) if t.name == "in bounds" else t for t in made)
+            return theorems
+    return tuple(replace(t, statement=_AS_FAR) if t.name == "in bounds" else t for t in theorems)
 
 
 def _theorems(
@@ -264,9 +264,9 @@ def _theorems(
             continue
         try:
             _by_instances(plain, whole, reassociate, users, of)
-        except ProgramsDiffer as found:
+        except ProgramsDiffer as differing:
             flows = ProgramSets(source.sizes, source.assumptions, users)
-            raise confirm_difference(found, plain, whole, flows, reassociate, of) from None
+            raise confirm_difference(differing, plain, whole, flows, reassociate, of) from None
         except NotRepresentable as why:
             raise undecided_error(of, f"{why.refused}: {why.because}") from None
     return tuple(theorems)

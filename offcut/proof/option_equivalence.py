@@ -90,9 +90,9 @@ def check_options(program: Program, op: str) -> str:
 
 def _lines(program: Program, label: str) -> Iterator[str]:
     """How the options of a combination are written, but for those that are the first of their choice."""
-    taken = set(label.split(" "))
+    label_words = set(label.split(" "))
     for stmt in statements(program.body):
         if isinstance(stmt, Choose):
             for option in islice(stmt.options, 1, None):
-                if option.label in taken:
+                if option.label in label_words:
                     yield f"option {option.label} costs {format_expr(option.cost)}"

@@ -27,7 +27,7 @@ from offcut.partition import (
     is_read_once,
     normal_form,
     reading_value,
-    turned,
+    reorder_storage,
     with_value,
 )
 from offcut.schedule.apply.axes import check_new
@@ -47,7 +47,7 @@ def restaged(computation: Computation, step: Step) -> Computation:
         if one.how == "write":
             order = [axis for axis, _ in one.axes]
             position = position_of(computation, one.what)
-            computation = turned(computation, position, order, one.name)
+            computation = reorder_storage(computation, position, order, one.name)
         else:
             computation = _with_value(computation, one)
     return computation
@@ -66,7 +66,7 @@ def whole_stagings(computation: Computation, step: Step) -> tuple[Staging, ...]:
             if sorted(order) != sorted(known):
                 raise not_applied(f"cannot turn {stage}", f"its axes are {', '.join(known)}")
             if name == ANY:
-                name = turned(computation, position, order).groups[position][0].buffer
+                name = reorder_storage(computation, position, order).groups[position][0].buffer
             return (Staging("write", stage, name, (), tuple((axis, Var(axis)) for axis in order)),)
         case Staging("value", what, name, (stage,)) if name == ANY:
             return tuple(_by_what(computation, position_of(computation, stage), stage, what))

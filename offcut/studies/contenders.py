@@ -115,10 +115,10 @@ class Ours:
                 self._compiled[operator.name] = operator.workload.compiled(self.make(operator))
             except OffcutError as error:
                 self._compiled[operator.name] = error
-        made = self._compiled[operator.name]
-        if isinstance(made, OffcutError):
-            raise made
-        return made
+        cached = self._compiled[operator.name]
+        if isinstance(cached, OffcutError):
+            raise cached
+        return cached
 
 
 @dataclass
@@ -192,8 +192,8 @@ class Own:
 
     def ready(self, operator: Operator, task: Task) -> Ready:
         """Return what the function gives for the task."""
-        given = {name: x.copy() for name, x in {**task.operands, **task.constants}.items()}
-        return Ready(self.function(given, dict(task.sizes)), results_of, self.name)
+        arrays = {name: x.copy() for name, x in {**task.operands, **task.constants}.items()}
+        return Ready(self.function(arrays, dict(task.sizes)), results_of, self.name)
 
 
 @dataclass
@@ -216,8 +216,8 @@ class Elsewhere:
         program = operator.workload.program
         if operator.name not in self._compiled:
             self._compiled[operator.name] = compiled_elsewhere(self.peer, program)
-        given, bound = {**task.operands, **task.constants}, self._compiled[operator.name]
-        run, results = loops_call(bound, program, given, task.sizes)
+        arrays, bound = {**task.operands, **task.constants}, self._compiled[operator.name]
+        run, results = loops_call(bound, program, arrays, task.sizes)
         return Ready(run, lambda _: results, self.peer)
 
 
@@ -230,20 +230,20 @@ def read_contenders(
 
     Raises DescribeError for what is none, with its place in the file.
     """
-    found = [
+    contenders = [
         _contender(table, threads, f"{file.name}, contenders[{number}]", file.parent)
         for number, table in enumerate(tables)
     ]
-    for number, one in enumerate(found):
-        before = sum(1 for other in found[:number] if other.identity == one.identity)
+    for number, one in enumerate(contenders):
+        before = sum(1 for other in contenders[:number] if other.identity == one.identity)
         if before:  # measured for itself, so that the two say what noise is
             one.identity = {**one.identity, "again": before}
-    _check_strategies(found, file.name)
-    names = [one.name for one in found]
+    _check_strategies(contenders, file.name)
+    names = [one.name for one in contenders]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise refusal(file.name, f"two contenders are called {twice!r}", 'name = "…"')
-    return tuple(found)
+    return tuple(contenders)
 
 
 def _contender(
@@ -298,10 +298,10 @@ def _contender(
     return Ours(name, identity, partial(compile_options.compile_options, options, table, folder))
 
 
-def _check_strategies(found: Sequence[Contender], at: str) -> None:
+def _check_strategies(contenders: Sequence[Contender], at: str) -> None:
     """Refuse two strategies of a user's with one name, of which the second would take the place of the first."""
     registered: dict[str, str] = {}
-    for one in found:
+    for one in contenders:
         for label, own in one.identity.get("strategy_digests", {}).items():
             if registered.setdefault(label, own) != own:
                 texts = " and ".join(text.split()[0] for text in (registered[label], own))
@@ -313,20 +313,20 @@ def threads_of(table: Mapping[str, Any], threads: int, at: str) -> int:
     return whole_of(table, "threads", at, threads, 1)
 
 
-def _strategy(given: Any, identity: dict[str, Any], at: str, folder: Path) -> Any:
+def _strategy(strategy: Any, identity: dict[str, Any], at: str, folder: Path) -> Any:
     """Return the strategy, or the strategies among which ``auto`` chooses, with those of the user's own registered."""
     known = {"auto", "mix", *(one.name for one in STRATEGIES)}
-    if isinstance(given, Mapping):
-        return {axis: _strategy(one, identity, at, folder) for axis, one in given.items()}
+    if isinstance(strategy, Mapping):
+        return {axis: _strategy(one, identity, at, folder) for axis, one in strategy.items()}
     names = []
-    for one in texts_of(given, f"{at}.strategy", 'strategy = "auto"'):
+    for one in texts_of(strategy, f"{at}.strategy", 'strategy = "auto"'):
         if one.partition("(")[0] not in known:
             own = named(one, "offcut.strategies", folder, f"{at}.strategy")
             names.append(_registered(own, at))
             identity.setdefault("strategy_digests", {})[names[-1]] = f"{own.name} {own.digest}"
         else:
             names.append(one)
-    return names if isinstance(given, list) else names[0]
+    return names if isinstance(strategy, list) else names[0]
 
 
 def _registered(own: Named, at: str) -> str:

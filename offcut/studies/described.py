@@ -81,8 +81,8 @@ class Described:
                     self._constants[name] = drawn(shape, element, own, how)
             else:
                 operands[name] = at_page_offset(drawn(shape, element, rng, how), len(operands))
-        held = {**operands, **self._constants}
-        arrays = {name: held[name] for name, _, _ in shapes}
+        arrays_by_name = {**operands, **self._constants}
+        arrays = {name: arrays_by_name[name] for name, _, _ in shapes}
         results = [b for b in program.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT)]
         moved = sum(array.nbytes for array in arrays.values())
         for result in results:
@@ -137,24 +137,27 @@ class Described:
             return Exact((reference.value,), tolerance, "numpy in float64", bounds)
         text = re.sub(r"\b(bfloat16|float16|float32)\b", "float64", str(self.program))
         wide = oc.parse(text)
-        given = {
+        wide_arrays = {
             name: array.astype(np.float64) if array.dtype.name in FLOATS else array
             for name, array in arrays.items()
         }
         try:
-            made = run(wide, given, known, most=MOST)
-            values, by = tuple(made[b.name] for b in results), "the interpreter in float64"
+            results_by_name = run(wide, wide_arrays, known, most=MOST)
+            values, by = (
+                tuple(results_by_name[b.name] for b in results),
+                "the interpreter in float64",
+            )
         except StepLimitError:
             kernel = oc.compile(wide, reassociate=False, records=False)
             free = {name: extent for name, extent in known.items() if not self._in_a_shape(name)}
-            answer = kernel(**given, **free)
+            answer = kernel(**wide_arrays, **free)
             values = answer if isinstance(answer, tuple) else (answer,)
             by = "offcut in float64"
         return Exact(values, tolerance, by)
 
     def _in_a_shape(self, size: str) -> bool:
-        given = (b for b in self.program.buffers if b.kind in (Kind.INPUT, Kind.INOUT))
-        return any(Var(size) in buffer.shape for buffer in given)
+        inputs = (b for b in self.program.buffers if b.kind in (Kind.INPUT, Kind.INOUT))
+        return any(Var(size) in buffer.shape for buffer in inputs)
 
     def _known_operator(self, arrays: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
         """Return the task as the peers know it; None where they know no such operator."""
@@ -162,24 +165,24 @@ class Described:
             contraction, kind, epilogue = self.contraction
             return Problem(contraction, dict(sizes), arrays, tuple(self._constants), kind, epilogue)
         name, arguments = self.operator
-        given = list(arrays.values())
-        kinds = [array.dtype.name for array in given]
+        operands = list(arrays.values())
+        kinds = [array.dtype.name for array in operands]
         single = set(kinds) == {"float32"}
-        match name, [array.ndim for array in given]:
+        match name, [array.ndim for array in operands]:
             case "softmax", [2] if single and not arguments:
-                return Softmax(given[0])
+                return Softmax(operands[0])
             case "layernorm", [2, 1, 1] if single and not arguments:
-                return LayerNorm(*given)
-            case "attention", [4, 4, 4] if not arguments and given[0].shape == given[1].shape:
-                q, k, v = given
+                return LayerNorm(*operands)
+            case "attention", [4, 4, 4] if not arguments and operands[0].shape == operands[1].shape:
+                q, k, v = operands
                 return Attention(q, k, v, q.dtype.name)
             case "conv2d", [4, 4] if single and set(arguments) <= {"stride", "padding"}:
-                x, w = given
+                x, w = operands
                 return Convolution(x, w, arguments.get("stride", 1), arguments.get("padding", 0))
             case "dense_quantized", [2, 2, 1] if kinds == ["uint8", "int8", "float32"] and set(
                 arguments
             ) == {"x_scale", "x_zero"}:
-                x, w, scales = given
+                x, w, scales = operands
                 return Dequantized(x, w, arguments["x_zero"], arguments["x_scale"], scales)
         return None
 

@@ -52,7 +52,7 @@ def environment() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "llvm": ".".join(map(str, llvm.llvm_version_info)),
-        "libraries": {name: found for name in LIBRARIES if (found := _version(name))},
+        "libraries": {name: version for name in LIBRARIES if (version := _version(name))},
         "blas": machine.blas,
         "governor": GOVERNOR.read_text().strip() if GOVERNOR.exists() else "unknown",
         "offcut": machine.offcut,
@@ -152,13 +152,13 @@ def watched(run: Callable[[], Any], threads: int) -> tuple[Any, Load]:
     threads  that the process keeps busy
     """
     wall, cpu, before = time.perf_counter(), time.process_time(), _ticks()
-    made = run()
+    result = run()
     seconds, used, after = time.perf_counter() - wall, time.process_time() - cpu, _ticks()
     total = sum(after) - sum(before)
     steal = (after[7] - before[7]) / total if total > 0 and len(after) > 7 else 0.0
     share = min(used / seconds / (threads if threads > 1 else 1), 1.0) if seconds > 0 else 1.0
     average = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    return made, Load(round(share, 4), round(steal, 4), round(average, 2))
+    return result, Load(round(share, 4), round(steal, 4), round(average, 2))
 
 
 def _ticks() -> tuple[int, ...]:

@@ -233,10 +233,10 @@ def compiled_elsewhere(
     def bound(arrays: Sequence[Array], sizes: Mapping[str, int]) -> Callable[[], None]:
         pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
         values = (ctypes.c_int64 * len(sizes))(*(sizes[size.name] for size in program.sizes))
-        held = tuple(arrays)  # their addresses are what a call takes
+        arrays_alive = tuple(arrays)  # their addresses are what a call takes
 
         def call() -> None:
-            assert held
+            assert arrays_alive
             run(pointers, values)
 
         return call
@@ -247,7 +247,7 @@ def compiled_elsewhere(
 def loops_call(
     bound: Callable[[Sequence[Array], Mapping[str, int]], Callable[[], None]],
     program: Program,
-    given: Mapping[str, Array],
+    inputs: Mapping[str, Array],
     sizes: Mapping[str, int],
 ) -> tuple[Callable[[], None], tuple[Array, ...]]:
     """Return a call that runs a program as a kernel of offcut's does, and the arrays of its results: what is updated is copied first."""
@@ -255,12 +255,12 @@ def loops_call(
     copies: list[tuple[Array, Array]] = []
     for buffer in program.buffers:
         if buffer.kind in _GIVEN and buffer.kind is not Kind.INOUT:
-            arrays.append(np.ascontiguousarray(given[buffer.name]))
+            arrays.append(np.ascontiguousarray(inputs[buffer.name]))
             continue
         shape = tuple(int(evaluate(extent, sizes)) for extent in buffer.shape)
         arrays.append(np.zeros(shape or (1,), numpy_dtype(buffer.dtype)))
         if buffer.kind is Kind.INOUT:
-            copies.append((arrays[-1], given[buffer.name]))
+            copies.append((arrays[-1], inputs[buffer.name]))
     call = bound(arrays, sizes)
     results = tuple(
         array.reshape(array.shape if buffer.shape else ())

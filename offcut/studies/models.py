@@ -51,16 +51,16 @@ def model_workload(
     return OnnxWorkload(file, dict(values)), {"model": digest_of_file(file)}
 
 
-def _options(options: Mapping[str, Any], taken: Sequence[str] = MODEL_OPTIONS) -> dict[str, Any]:
+def _options(options: Mapping[str, Any], allowed: Sequence[str] = MODEL_OPTIONS) -> dict[str, Any]:
     """Return those arguments that a model takes.
 
     Raises DescribeError for another one.
     """
     for name in options:
-        if name not in taken and (name, options[name]) != ("strategy", "auto"):
-            because = f"a model takes {' and '.join(taken)}"
+        if name not in allowed and (name, options[name]) != ("strategy", "auto"):
+            because = f"a model takes {' and '.join(allowed)}"
             raise DescribeError("study", f"cannot give {name}= to a model", because=because)
-    return {name: options[name] for name in taken if name in options}
+    return {name: options[name] for name in allowed if name in options}
 
 
 @dataclass
@@ -148,8 +148,8 @@ class OnnxWorkload:
         """Return an array for each input."""
         inputs, rng = self.model.inputs, np.random.default_rng(seed)
         known = {size.name: self._size(sizes, size.name) for size in self.model.sizes}
-        for given, names in ((sizes, known), (self.values, inputs)):
-            for name in given:
+        for group, names in ((sizes, known), (self.values, inputs)):
+            for name in group:
                 if name not in names:
                     what = f"cannot measure {self.label}"
                     because = f"it has no {name!r}, but {', '.join(names) or 'none'}"
@@ -171,8 +171,8 @@ class OnnxWorkload:
 
     def compiled(self, options: Mapping[str, Any]) -> CompiledModel:
         """Return the model, compiled."""
-        taken = _options(options)
-        return CompiledModel(oc.from_onnx(self._given, **taken) if taken else self.model)
+        accepted = _options(options)
+        return CompiledModel(oc.from_onnx(self._given, **accepted) if accepted else self.model)
 
     def _exact(self, task: ModelTask) -> Exact:
         """Return the results in float64 where onnx's reference evaluator has the operators; the answer says by what."""
@@ -260,16 +260,16 @@ class TorchWorkload:
         import torch
 
         torch.manual_seed(seed)
-        given = tuple(self.inputs(**sizes))
-        operands = {name: one.numpy() for name, one in zip(self.names, given, strict=False)}
-        every = (*self.module.state_dict().values(), *given)
+        group = tuple(self.inputs(**sizes))
+        operands = {name: one.numpy() for name, one in zip(self.names, group, strict=False)}
+        every = (*self.module.state_dict().values(), *group)
         moved = sum(one.nbytes for one in every)
         kind = next(
             (one.dtype.name for one in operands.values() if one.dtype.kind == "f"), "float32"
         )
-        model = TorchTask(self.module, given, lambda: ModelTask(self.file(), operands))
-        flop = _flop_of(self.module.eval(), given)
-        return Task(dict(sizes), operands, {}, kind, flop, moved, lambda: self.exact(given), model)
+        model = TorchTask(self.module, group, lambda: ModelTask(self.file(), operands))
+        flop = _flop_of(self.module.eval(), group)
+        return Task(dict(sizes), operands, {}, kind, flop, moved, lambda: self.exact(group), model)
 
     def compiled(self, options: Mapping[str, Any]) -> CompiledModel:
         """Return the module, imported by one of `FRONTENDS`, with each axis that varies with the sizes dynamic."""
@@ -285,7 +285,7 @@ class TorchWorkload:
             )
         return CompiledModel(model, self.names)
 
-    def exact(self, given: Sequence[Any]) -> Exact:
+    def exact(self, inputs: Sequence[Any]) -> Exact:
         """Return what a call of these tensors must give, by the module in float64."""
         import copy
 
@@ -295,7 +295,7 @@ class TorchWorkload:
             self._wide = copy.deepcopy(self.module).double().eval()
         with torch.no_grad():
             results = self._wide(
-                *(one.double() if one.is_floating_point() else one for one in given)
+                *(one.double() if one.is_floating_point() else one for one in inputs)
             )
         results = results if isinstance(results, tuple | list) else (results,)
         tolerance = TOLERANCE["float32"] * 10 if self.tolerance is None else self.tolerance
@@ -340,14 +340,14 @@ def _exported(
                 raise error from None
 
 
-def _flop_of(module: Any, given: Sequence[Any]) -> int:
+def _flop_of(module: Any, inputs: Sequence[Any]) -> int:
     """Return the operations of the products that a module does on these tensors."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
     known = {torch.ops.aten.mkldnn_rnn_layer: _recurrent_flop}
     with FlopCounterMode(display=False, custom_mapping=known) as counter, torch.no_grad():
-        module(*given)
+        module(*inputs)
     return int(counter.get_total_flops())
 
 
@@ -379,10 +379,10 @@ class CompiledModel:
 
     def call(self, task: Task) -> tuple[Callable[[], Any], Callable[[Any], tuple[Array, ...]]]:
         """Return a call on the task's inputs."""
-        given: tuple[Any, ...] = (dict(task.operands),)
+        arguments: tuple[Any, ...] = (dict(task.operands),)
         if self.arguments:
-            given = tuple(task.for_peers.given)
-        return (lambda: self.model(*given)), results_of
+            arguments = tuple(task.for_peers.given)
+        return (lambda: self.model(*arguments)), results_of
 
     @property
     def way(self) -> str:
@@ -409,11 +409,11 @@ class CompiledModel:
         return {name: shapes[one][int(axis)] for name, (one, _, axis) in parts.items()}
 
 
-def results_of(made: Any) -> tuple[Array, ...]:
+def results_of(outputs: Any) -> tuple[Array, ...]:
     """Return the arrays of what a model gave."""
-    if isinstance(made, Mapping):
-        made = tuple(made.values())
-    made = made if isinstance(made, tuple | list) else (made,)
+    if isinstance(outputs, Mapping):
+        outputs = tuple(outputs.values())
+    outputs = outputs if isinstance(outputs, tuple | list) else (outputs,)
     return tuple(
-        one.detach().numpy() if hasattr(one, "detach") else np.asarray(one) for one in made
+        one.detach().numpy() if hasattr(one, "detach") else np.asarray(one) for one in outputs
     )

@@ -72,10 +72,10 @@ def _module(name: str, folder: Path) -> ModuleType:
         spec = importlib.util.spec_from_file_location(own, file)
         assert spec is not None
         assert spec.loader is not None
-        made = importlib.util.module_from_spec(spec)
-        sys.modules[own] = made
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[own] = module
         try:
-            spec.loader.exec_module(made)
+            spec.loader.exec_module(module)
         except BaseException:
             del sys.modules[own]
             raise

@@ -118,7 +118,7 @@ def warnings(results: Results, samples: Mapping[str, Sample]) -> list[str]:
 
 def _page(
     results: Results,
-    made: Sequence[Table],
+    tables: Sequence[Table],
     pictures: Sequence[Path],
     facts: Sequence[str],
     folder: Path,
@@ -133,7 +133,7 @@ def _page(
         warned += f'<p class="warn">no pictures: {html.escape(absent("matplotlib"))}</p>'
     images = "".join(_image(file) for file in pictures)
     where = html.escape(json.dumps(environments(results, folder), indent=1, ensure_ascii=False))
-    shown = "\n".join(as_html(one) for one in made)
+    shown = "\n".join(as_html(one) for one in tables)
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{html.escape(definition.name)}</title><style>{_STYLE}</style></head>
 <body><h1>{html.escape(definition.name)}</h1>

@@ -53,8 +53,10 @@ class Results:
 
     def times(self, contender: str, rows: Sequence[Row] | None = None) -> dict[str, float]:
         """Return a contender's medians by row."""
-        found = {row.label: row.seconds(contender) for row in (self.rows if rows is None else rows)}
-        return {label: seconds for label, seconds in found.items() if seconds is not None}
+        seconds = {
+            row.label: row.seconds(contender) for row in (self.rows if rows is None else rows)
+        }
+        return {label: seconds for label, seconds in seconds.items() if seconds is not None}
 
     def mean_over(
         self, contender: str, baseline: str, rows: Sequence[Row] | None = None
@@ -106,10 +108,10 @@ class Results:
 
     def predicted(self, contender: str) -> list[tuple[float, float]]:
         """Return pairs of predicted and measured seconds."""
-        found = (row.samples.get(contender) for row in self.rows)
+        samples = (row.samples.get(contender) for row in self.rows)
         return [
             (one.predicted, median(one))
-            for one in found
+            for one in samples
             if one is not None and one.predicted and one.seconds
         ]
 

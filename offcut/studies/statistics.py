@@ -85,15 +85,15 @@ def percentiles(seconds: Iterable[tuple[float, float]]) -> dict[int, float]:
     """
     ordered = sorted(seconds)
     total = sum(weight for _, weight in ordered)
-    found: dict[int, float] = {}
+    values_by_percent: dict[int, float] = {}
     for percent in PERCENTILES:
         passed = 0.0
         for value, weight in ordered:
             passed += weight
             if passed >= total * percent / 100 * (1 - 1e-12):
-                found[percent] = value
+                values_by_percent[percent] = value
                 break
-    return found
+    return values_by_percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +135,10 @@ def profile(
     """
     cells = sorted({cell for one in times.values() for cell in one})
     least = {cell: min(one[cell] for one in times.values() if cell in one) for cell in cells}
-    found: dict[str, list[tuple[float, float]]] = {}
+    curves: dict[str, list[tuple[float, float]]] = {}
     for name, one in times.items():
         slower = sorted(one[cell] / least[cell] for cell in one)
         points = [(1.0, sum(1 for x in slower if x <= 1.0) / len(cells))]
         points += [(x, (k + 1) / len(cells)) for k, x in enumerate(slower) if 1.0 < x <= most]
-        found[name] = [*points, (most, sum(1 for x in slower if x <= most) / len(cells))]
-    return found
+        curves[name] = [*points, (most, sum(1 for x in slower if x <= most) / len(cells))]
+    return curves

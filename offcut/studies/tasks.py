@@ -83,8 +83,8 @@ def _distance(result: Array, value: NDArray[Any]) -> float:
     off[(wide == value) | (np.isnan(wide) & np.isnan(value))] = 0.0
     finite = np.abs(value[np.isfinite(value)])
     largest = float(finite.max()) if finite.size else 0.0
-    found = float(off.max()) / (largest or 1.0)
-    return math.inf if math.isnan(found) else found
+    distance = float(off.max()) / (largest or 1.0)
+    return math.inf if math.isnan(distance) else distance
 
 
 @dataclass(frozen=True)

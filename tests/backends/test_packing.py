@@ -19,7 +19,7 @@ from offcut.backends.cpu.lowering.call_layout import PANEL_SLACK
 from offcut.backends.cpu.packed_constants import pack, unpack
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.panels import panels
-from offcut.describe.request import own
+from offcut.describe.request import take_ownership
 from tests.agree import agree, computed, exact_matmul, nearly
 
 # Around one panel and around two, of 16 columns and of 4.
@@ -156,7 +156,7 @@ def test_a_constant_that_is_not_packed_is_read_in_place_where_offcut_owns_it(dty
     assert (
         pack(inside, None, dtype).address != inside.ctypes.data
     )  # its caller may hold another way to it
-    own(block)
+    take_ownership(block)
     held = pack(inside, None, dtype)
     assert held.address == inside.ctypes.data
     assert bytes(held.owner) == inside.tobytes()
@@ -253,7 +253,7 @@ def test_a_packed_constant_is_held_once_and_its_array_is_made_again_bit_for_bit(
     )
     bits = rng.integers(0, 2**32, (33, 50), np.uint32)  # NaN of any payload among them
     b = rng.standard_normal(50).astype("f")
-    w = own(bits.view("f").copy())
+    w = take_ownership(bits.view("f").copy())
     seen = weakref.ref(w)
     kernel = oc.compile(ops.dense(A, W, B), inputs=[A, W, B], constants={"W": w, "B": b})
     a = rng.standard_normal((5, 33)).astype("f")

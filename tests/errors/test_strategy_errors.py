@@ -287,7 +287,7 @@ def test_a_kernel_that_asks_for_a_larger_tile_than_it_took_along_is_refused() ->
         "  because  it is known for tiles of 1…256 here\n"
         '  help     tail="cut" and tail="ladder" are for tiles of any size'
     )
-    assert refusal(lambda: segments(one.only(257), EXTENT, 257)).splitlines()[2] == (
+    assert refusal(lambda: segments(one.for_tile(257), EXTENT, 257)).splitlines()[2] == (
         "  because  it is known for tiles of 1…256 here"
     )
-    assert segments(one, EXTENT, 256) == segments(one.only(256), EXTENT, 256)
+    assert segments(one, EXTENT, 256) == segments(one.for_tile(256), EXTENT, 256)

@@ -122,7 +122,7 @@ for i in 0:n
 
 def test_a_copy_that_both_programs_have_stays() -> None:
     copied = oc.parse(HEAD + LOCAL + COPY + READS)
-    assert forward_copies(copied, kept=["S"]) == copied
+    assert forward_copies(copied, live_buffers=["S"]) == copied
     oc.prove_equal(copied, oc.parse(HEAD + LOCAL + PIECES + READS))
 
 

@@ -12,7 +12,7 @@ from offcut.backends.cpu.planning.policy import unblock_shared_loops
 from offcut.describe.computation import computation
 from offcut.errors import PartitionError
 from offcut.ir import Alloc, Choose, For, Stmt, Tile, blocks
-from offcut.partition import turned
+from offcut.partition import reorder_storage
 from offcut.schedule import ANY, NARROW, Nest, Staging, Together, fused, restaged, with_shared
 from tests.agree import agree
 from tests.facade import Computation, format_expr
@@ -157,7 +157,7 @@ def test_a_turned_group_is_copied_back() -> None:
     x, w = oc.placeholder((n, 4), name="X"), oc.placeholder((8, 4), name="W")
     k = oc.reduce_axis(4, name="k")
     c = oc.compute((8, n), lambda o, i: oc.sum(x[i, k] * w[o, k], axis=k), name="C")
-    (lead,), (copy,) = turned(described(c), 0, ("i", "o")).groups
+    (lead,), (copy,) = reorder_storage(described(c), 0, ("i", "o")).groups
     assert [axis.name for axis in lead.axes] == ["i", "o"]
     assert format_expr(copy.value) == "C_turned[i, o]"
     assert [axis.name for axis in copy.axes] == ["o", "i"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from offcut.backends.host import cache
-from offcut.graph.models import model as models
+from offcut.graph.models import compile_graph as models
 from tests.compiled import floats
 from tests.facade import Bound, Builder, Cpu, compiled, interpreted
 from tests.graphs import arrays

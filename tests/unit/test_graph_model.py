@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from offcut.core import index as ix
-from offcut.describe.request import lent
+from offcut.describe.request import borrow
 from offcut.errors import CallError, DescribeError
 from offcut.ir import Binary, Kind
 from tests.agree import nearly
@@ -402,7 +402,7 @@ def test_lent_constants_are_copied_before_they_are_given_back() -> None:
     made = Builder("lent")
     n = made.size("n", 1, 8)
     w, b = np.ones((5, 24), "f"), np.ones(24, "f")
-    with lent((w, b)):
+    with borrow((w, b)):
         x = made.input("x", "float32", (n, 5))
         y = made.node("dense", x, made.constant("w", w[:, 1:20:2]), made.constant("b", b[:10]))
         made.output(made.node("add", y, made.constant("v", w[0, :10])))

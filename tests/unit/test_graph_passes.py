@@ -5,12 +5,12 @@ import pytest
 
 from offcut.graph.passes import (
     DEFAULT,
-    drop_dead,
+    convolution_to_matmul,
+    eliminate_common_subexpressions,
+    eliminate_dead_code,
     fold_constants,
-    join_products,
-    patches_as_rows,
+    merge_products,
     read_unrepeated,
-    share_equal,
     sink_reshapes,
 )
 from offcut.ir import Binary
@@ -51,7 +51,7 @@ def mlp() -> Bound:
 
 
 def test_what_no_output_needs_is_left_out() -> None:
-    assert "dead" not in drop_dead(mlp()).graph.values
+    assert "dead" not in eliminate_dead_code(mlp()).graph.values
 
 
 def test_what_depends_on_constants_alone_is_a_constant() -> None:
@@ -61,12 +61,14 @@ def test_what_depends_on_constants_alone_is_a_constant() -> None:
 
 
 def test_equal_operators_on_equal_operands_are_one() -> None:
-    made = share_equal(mlp())
+    made = eliminate_common_subexpressions(mlp())
     assert [node.op for node in made.graph.nodes].count("gelu") == 1
 
 
 def test_reshapes_sink_below_operators_on_rows_until_they_cancel() -> None:
-    made = drop_dead(sink_reshapes(share_equal(drop_dead(fold_constants(mlp())))))
+    made = eliminate_dead_code(
+        sink_reshapes(eliminate_common_subexpressions(eliminate_dead_code(fold_constants(mlp()))))
+    )
     assert [node.op for node in made.graph.nodes] == ["dense", "gelu", "add"]
 
 
@@ -143,7 +145,7 @@ def test_windows_side_by_side_are_rows_of_a_product(before: bool) -> None:
     bias = made.constant("bias", generator.standard_normal(5, np.float32))
     y = made.node("conv2d", x, w, bias=bias, activation="relu", stride=(3, 2))
     made.output(y)
-    after = patches_as_rows(made.bound)
+    after = convolution_to_matmul(made.bound)
     assert [node.op for node in after.graph.nodes].count("conv2d") == int(before)
     model = compiled(made.bound)
     for count, rows in ((2, 9), (1, 11), (3, 4), (0, 5)):
@@ -162,7 +164,7 @@ def test_windows_that_overlap_or_are_padded_stay_convolutions() -> None:
         made.output(made.node("conv2d", x, w, **given))
     made.output(made.node("conv2d", x, narrow, stride=2, groups=2))
     bound = made.bound
-    assert patches_as_rows(bound) is bound
+    assert convolution_to_matmul(bound) is bound
 
 
 @pytest.mark.parametrize(
@@ -175,7 +177,7 @@ def test_windows_along_a_line_and_in_a_volume_are_rows(
     x = made.input("x", "float32", shape)
     w = made.constant("w", generator.standard_normal((3, shape[1], *window), np.float32))
     made.output(made.node(op, x, w, stride=window))
-    after = patches_as_rows(made.bound)
+    after = convolution_to_matmul(made.bound)
     assert "dense" in [node.op for node in after.graph.nodes]
     given = {"x": generator.standard_normal(shape, np.float32)}
     near(interpreted(after, given)[op], interpreted(made.bound, given)[op])
@@ -195,7 +197,7 @@ def test_queries_keys_and_values_are_one_product(biased: bool) -> None:
             made.node("transpose", made.node("reshape", d, [b, n, 4, -1]), axes=(0, 2, 1, 3))
         )
     bound = made.bound
-    after = join_products(bound)
+    after = merge_products(bound)
     assert [node.op for node in after.graph.nodes].count("dense") == 1
     model = compiled(bound)
     for sizes in ((2, 3), (1, 1), (0, 4), (5, 9)):
@@ -219,7 +221,7 @@ def test_convolutions_of_one_image_that_views_read_are_one() -> None:
         w = made.constant(name, generator.standard_normal((4, 2, 3, 3), np.float32))
         y = made.node("conv2d", x, w, padding=1, groups=2)
         made.output(made.node("transpose", y, axes=(0, 2, 3, 1)))
-    after = join_products(made.bound)
+    after = merge_products(made.bound)
     assert [node.op for node in after.graph.nodes].count("conv2d") == 3
     for n in (0, 1, 3):
         given = {"x": generator.standard_normal((n, 4, 5, 5), np.float32)}
@@ -235,7 +237,7 @@ def test_a_product_that_is_followed_point_by_point_or_given_back_keeps_its_kerne
     gate, up = made.node("dense", x, u), made.node("dense", x, v)
     made.output(made.node("multiply", made.node("silu", gate), up), up)
     bound = made.bound
-    assert join_products(bound) is bound
+    assert merge_products(bound) is bound
 
 
 def test_products_with_matrices_of_other_types_stay_apart() -> None:

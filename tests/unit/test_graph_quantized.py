@@ -11,7 +11,7 @@ import pytest
 from offcut.graph import Builder, Ref
 from offcut.graph.graph import Bound
 from offcut.graph.interpret import interpreted
-from offcut.graph.passes import drop_dead, integer_products
+from offcut.graph.passes import eliminate_dead_code, integer_products
 from tests.agree import agree, of_peer
 
 Array = np.ndarray[Any, Any]
@@ -30,7 +30,7 @@ def both(
     made: Builder, feed: dict[str, Array], **sizes: int
 ) -> tuple[Bound, dict[str, Array], dict[str, Array]]:
     """Return the graph after the pass, and what both graphs give in the reference interpreter."""
-    after = drop_dead(integer_products(made.bound))
+    after = eliminate_dead_code(integer_products(made.bound))
     return after, interpreted(made.bound, feed, **sizes), interpreted(after, feed, **sizes)
 
 
@@ -128,7 +128,7 @@ def test_a_bias_in_units_of_the_sums_is_added_to_them() -> None:
         "dense", dequantized(made, x, 0.5, 0), dequantized(made, w, 0.25, 0), bias=bias
     )
     made.output(made.node("quantize", real, 3.0, 1, dtype="int8"))
-    after = drop_dead(integer_products(made.bound))
+    after = eliminate_dead_code(integer_products(made.bound))
     (product,) = [node for node in after.graph.nodes if node.op == "dense"]
     assert product.option("bias") == Ref("b")
     multiplied = [node for node in after.graph.nodes if node.op == "multiply"]

@@ -128,7 +128,7 @@ def drawn(piece: Piece, sizes: Mapping[str, int], kept: bool) -> Counter[tuple[i
     """The points of the plane of i and j, by how many tiles of a piece have them."""
     return Counter(
         (y, x)
-        for tile in tiles(piece, ("i", "j"), sizes, kept=kept)
+        for tile in tiles(piece, ("i", "j"), sizes, wanted_only=kept)
         for top, bottom, left, right in tile.shape
         for y in range(top, bottom)
         for x in range(left, right)

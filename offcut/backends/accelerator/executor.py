@@ -49,7 +49,7 @@ class AcceleratorExecutor:
 
     def named(self, sizes: Values) -> list[tuple[Stream, Names]]:
         """Return the streams of a call, in order, with the names of their arrays in main memory."""
-        found: list[tuple[Stream, Names]] = []
+        named_streams: list[tuple[Stream, Names]] = []
         for at, phase in enumerate(self.phases.each):
             if not isinstance(phase, NestPhase):
                 continue
@@ -57,8 +57,8 @@ class AcceleratorExecutor:
             names: dict[MemorySpace, dict[int, str]] = {}
             for name, image in stream.images.items():
                 names.setdefault(image.place, {})[image.base] = stream.nest.images[name].buffer
-            found.append((stream.stream, names))
-        return found
+            named_streams.append((stream.stream, names))
+        return named_streams
 
     def orders(self, sizes: Values) -> list[Program]:
         """What units run of each nest of a call, with their tokens."""
@@ -101,24 +101,24 @@ class AcceleratorExecutor:
         return {name: run_host_copies(self.program, stmt, {**known, name: before}, sizes)}
 
     def run_stream(
-        self, made: EmittedStream, known: Mapping[str, Array], sizes: Values
+        self, emitted: EmittedStream, known: Mapping[str, Array], sizes: Values
     ) -> dict[str, Array]:
         """Return the results of one stream."""
-        dram = self.main_memory(made.images)
-        for name, image in made.images.items():
-            of = made.nest.images[name]
+        dram = self.main_memory(emitted.images)
+        for name, image in emitted.images.items():
+            of = emitted.nest.images[name]
             if image.place is not MemorySpace.OUTPUTS or of.buffer in known:
                 words = self.words(of, known)
                 dram[image.place][image.base : image.base + image.words] = words
-        simulate(made.stream, dram, self.spec)
-        found: dict[str, Array] = {}
-        for name, image in made.images.items():
-            of = made.nest.images[name]
+        simulate(emitted.stream, dram, self.spec)
+        arrays: dict[str, Array] = {}
+        for name, image in emitted.images.items():
+            of = emitted.nest.images[name]
             if image.place is MemorySpace.OUTPUTS:
                 words = dram[image.place][image.base : image.base + image.words]
                 array = from_words(words, of.lanes, self.shape(of.buffer, sizes))
-                found[of.buffer] = array.view(numpy_dtype(self.program.buffer(of.buffer).dtype))
-        return found
+                arrays[of.buffer] = array.view(numpy_dtype(self.program.buffer(of.buffer).dtype))
+        return arrays
 
     def main_memory(self, images: Mapping[str, Image]) -> dict[MemorySpace, Array]:
         """Room for the words of all places."""

@@ -220,8 +220,8 @@ def _products(
         accumulate="both",
         reset=None,
     )
-    held = dict(zip("ABC", memories, strict=True))
-    return _issued(whole, held), _issued(alone, held)
+    memory_of = dict(zip("ABC", memories, strict=True))
+    return _issued(whole, memory_of), _issued(alone, memory_of)
 
 
 @cache
@@ -235,8 +235,8 @@ def _operations(
     """
     wide = TYPES[::-1] if name == "alu_cut" else (dtype,)
     every = product(wide, _pairs(name)[:1] if of_terms else _pairs(name))
-    made = (_operation(name, *one, dtype, by, shape) for one in every)
-    return tuple(_issued(one, dict.fromkeys("ABC", memory)) for one in made)
+    declared = (_operation(name, *one, dtype, by, shape) for one in every)
+    return tuple(_issued(one, dict.fromkeys("ABC", memory)) for one in declared)
 
 
 def _pairs(name: str) -> tuple[str, ...]:
@@ -271,14 +271,14 @@ def _operation(
         first, *others = (values[one] for one in pair)
         return _OPERATIONS[name](first, others[0] if others else by, dtype)
 
-    made = compute(shape, at, name="C")
-    assert made.definition is not None
+    tensor = compute(shape, at, name="C")
+    assert tensor.definition is not None
     lanes = Place(layout=words((0, shape[0]), (1, shape[1])))
     read = replace(lanes, types=TYPES if of == "int32" else (), repeated=frozenset("ij"))
     places = {"A": read, "B": read, "constant": Place(by="immediate"), "C": lanes}
-    names = {"C", *(tensor.name for tensor in made.definition.reads)}
+    names = {"C", *(tensor.name for tensor in tensor.definition.reads)}
     operands = {name: place for name, place in places.items() if name in names}
-    return Microkernel(name, made, (TileShape(shape, cycles, 0.0),), operands=operands, unit=unit)
+    return Microkernel(name, tensor, (TileShape(shape, cycles, 0.0),), operands=operands, unit=unit)
 
 
 @cache
@@ -292,12 +292,12 @@ def _copy(
 ) -> Microkernel:
     """Return ``C[i, j] = A[i, j]`` of words, as `dtype`."""
     a = placeholder(shape, source, name="A")
-    made = compute(
+    tensor = compute(
         shape, lambda i, j: a[i, j] if source == dtype else cast(a[i, j], dtype), name="C"
     )
     tiles = (TileShape(shape, 0.0, 0.0),)
     operands = dict(zip("AC", ends, strict=True))
-    return _issued(Microkernel(name, made, tiles, operands=operands), {}, unit)
+    return _issued(Microkernel(name, tensor, tiles, operands=operands), {}, unit)
 
 
 def _issued(one: Microkernel, memories: Mapping[str, str], unit: str = "compute") -> Microkernel:

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from offcut.backends.abi import Signature
-from offcut.backends.accelerator.costs import cost_of, formulas_of, taken
+from offcut.backends.accelerator.costs import cost_of, formulas_of, run_streams
 from offcut.backends.accelerator.executor import AcceleratorExecutor
 from offcut.backends.accelerator.host_device_split import HostDeviceProgram
 from offcut.backends.accelerator.isa import Stream
@@ -128,8 +128,8 @@ class Accelerator(Target):
         schedule: Schedule | None = None,
     ) -> Options:
         """Return the options: `strategy` is of tails, `schedule` decides everything; sums are of integers, in any order."""
-        made = super().options(op, "auto", reassociate, microkernels, threads)
-        return replace(made, strategy=strategy, schedule=schedule)
+        options_ = super().options(op, "auto", reassociate, microkernels, threads)
+        return replace(options_, strategy=strategy, schedule=schedule)
 
     def cache_key_parts(self, options: Options) -> tuple[str, ...]:
         """Return the machine, and what is asked of the plan."""
@@ -203,9 +203,9 @@ class Accelerator(Target):
         steps = list(each_decision(schedule.steps))
         if computation is None or any(isinstance(step, RFactor) for step in steps):
             return False
-        made = {step.name for step in steps if isinstance(step, Staging)}
+        staged = {step.name for step in steps if isinstance(step, Staging)}
         nests = prepare_computation(computation)[-1].groups
-        stages = {ANY} | made | {stage.buffer for group in nests for stage in group}
+        stages = {ANY} | staged | {stage.buffer for group in nests for stage in group}
         return all(stages_in(step) <= stages for step in steps)
 
     def unsynchronized(self, output: Any, op: str) -> Any:
@@ -307,8 +307,10 @@ class Accelerator(Target):
         """Return each nest with its tiles, what its stream is predicted to take, and what competed with it."""
         plan = super().describe_plan(planned, request, options, sizes)
         names = dict(request.users.sizes)
-        given = {names[user]: size for user, size in plan.sizes.items()}
-        streams = streams_of(HostDeviceProgram(planned.program, self.spec, has_tokens=False), given)
+        own_sizes = {names[user]: size for user, size in plan.sizes.items()}
+        streams = streams_of(
+            HostDeviceProgram(planned.program, self.spec, has_tokens=False), own_sizes
+        )
         users, considered = request.users.names, list[PlanAlternative]()
         for stream in streams:
             considered += (replace(o, stage=users.get(o.stage, o.stage)) for o in stream.options)
@@ -319,7 +321,7 @@ class Accelerator(Target):
                 tile={users.get(axis, axis): extent for axis, extent in piece.tile.items()},
                 ranges={users.get(axis, axis): ends for axis, ends in piece.ranges.items()},
             )
-            for piece in pieces_of(planned.program, streams, self.spec, given)
+            for piece in pieces_of(planned.program, streams, self.spec, own_sizes)
         )
         return replace(plan, pieces=tuple(pieces), considered=tuple(considered))
 
@@ -339,8 +341,8 @@ class Accelerator(Target):
             request,
             sizes,
             lambda users: formulas_of(source, program, machine, users, typical_sizes(program)),
-            lambda user_sizes, given: cost_of(
-                source, taken(program, self.spec, given), machine, user_sizes, given
+            lambda user_sizes, own_sizes: cost_of(
+                source, run_streams(program, self.spec, own_sizes), machine, user_sizes, own_sizes
             ),
         )
 
@@ -374,7 +376,7 @@ class Accelerator(Target):
                     plan_program(program, computation, self.spec, schedule).program
                 )
                 return [
-                    cost_of(program, taken(staged, self.spec, at), self.machine, user, at)
+                    cost_of(program, run_streams(staged, self.spec, at), self.machine, user, at)
                     for at, user in sizes_at
                 ]
             except TargetError as refused:
@@ -397,8 +399,10 @@ class Accelerator(Target):
     ) -> float:
         """Cycles of the streams at the machine's clock."""
         names = dict(request.users.sizes)
-        given = {names[user]: size for user, size in sizes.items()}
-        return sum(simulate_timing(one, self.spec).seconds for one in self.streams(planned, given))
+        own_sizes = {names[user]: size for user, size in sizes.items()}
+        return sum(
+            simulate_timing(one, self.spec).seconds for one in self.streams(planned, own_sizes)
+        )
 
     def streams(self, planned: TargetPlan, sizes: Mapping[str, int]) -> tuple[Stream, ...]:
         """Return the instruction streams of a call in the order in which they run, for `Kernel.streams`."""
@@ -432,8 +436,8 @@ def target(name: str) -> Callable[[Device | None], Accelerator]:
                 because="it is of any machine of queues that is described",
                 help=('oc.target("accelerator", machine="mine.toml")', 'oc.target("vta")'),
             )
-        found = Accelerator(name, load(name) if machine is None else machine)
-        AcceleratorSpec.of(found.described)  # a machine without queues is refused here
-        return found
+        accelerator = Accelerator(name, load(name) if machine is None else machine)
+        AcceleratorSpec.of(accelerator.described)  # a machine without queues is refused here
+        return accelerator
 
     return made

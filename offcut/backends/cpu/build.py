@@ -129,17 +129,17 @@ class ForeignKernel:
         return PackedConstants.of(constants, self.layouts)
 
 
-def lower_kernel(made: CpuPlan, signature: Signature, host: Host) -> Lowered:
+def lower_kernel(plan: CpuPlan, signature: Signature, host: Host) -> Lowered:
     """LLVM IR of a kernel: its entry and the fast call; its microkernels are modules of their own."""
-    program, chains = made.program, host.machine.loops.chains
-    work = ix.const(0) if made.work is None else made.work
-    run, lent = made.shares, families(host)
+    program, chains = plan.program, host.machine.loops.chains
+    work = ix.const(0) if plan.work is None else plan.work
+    run, lent = plan.shares, families(host)
     if host.threads > 1 and run.loops:
         check_race_free(run, host.machine.threads.chunk, host.threads)
-        low = lower_spmd(run, host.isa, lent, work, chains, host.threads, made.seconds)
+        low = lower_spmd(run, host.isa, lent, work, chains, host.threads, plan.seconds)
     else:
         low = lower(program, host.isa, lent, work, chains)
-    fastcall = fast_entry_ir(signature, constants=len(constants(made)), work=made.work is not None)
+    fastcall = fast_entry_ir(signature, constants=len(constants(plan)), work=plan.work is not None)
     return replace(low, fastcall=DECLARED + fastcall)
 
 
@@ -150,10 +150,10 @@ def code_bytes(program: Program, host: Host) -> int:
     return jit.text_bytes(jit.object_code(low.text, host, passes=True, loops=low.loops))
 
 
-def compile_kernel(made: CpuPlan, signature: Signature, host: Host) -> bytes:
+def compile_kernel(plan: CpuPlan, signature: Signature, host: Host) -> bytes:
     """Return a kernel's object files, and how its constants lie."""
     with debug.timed("lower"):
-        low = lower_kernel(made, signature, host)
+        low = lower_kernel(plan, signature, host)
     debug.note(4, low.text + low.loops + low.fastcall, "lower")
     with debug.timed("microkernels"):
         parts = [*compile_microkernels(low, replace(host, threads=1))]
@@ -161,14 +161,14 @@ def compile_kernel(made: CpuPlan, signature: Signature, host: Host) -> bytes:
         modules = {"loops": low.loops, "fastcall": low.fastcall}
         parts.append(jit.object_code(low.text, host, passes=True, **modules))
     layouts = [
-        [b.name, format_layout(b.layout) if b.layout else None, b.dtype] for b in constants(made)
+        [b.name, format_layout(b.layout) if b.layout else None, b.dtype] for b in constants(plan)
     ]
     return _framed([json.dumps(layouts).encode(), *parts])
 
 
-def constants(made: CpuPlan) -> list[Buffer]:
+def constants(plan: CpuPlan) -> list[Buffer]:
     """Return the constants that the code of a plan reads, in the order of the entry's pointers."""
-    return [buffer for buffer in made.program.buffers if buffer.kind is Kind.CONSTANT]
+    return [buffer for buffer in plan.program.buffers if buffer.kind is Kind.CONSTANT]
 
 
 def _framed(parts: Sequence[bytes]) -> bytes:

@@ -26,7 +26,15 @@ from offcut.backends.llvm.loader import JitModule
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.layout import Layout
 from offcut.core.panels import as_panels
-from offcut.describe.request import Array, Recalled, give_back, is_owned, own, root_of, settled
+from offcut.describe.request import (
+    Array,
+    Recalled,
+    give_back,
+    is_owned,
+    root_of,
+    take_ownership,
+    to_owned_constant,
+)
 
 _LINE = 64  # bytes of a cache line
 _HUGE = 2 << 20  # bytes of a large page: packed weights are read in streams
@@ -74,7 +82,9 @@ class PackedConstants(Recalled):
             packed = self._packed[layout] = _packed(array, lies, dtype)
             if array.dtype == numpy_dtype(dtype):
                 again[name] = partial(unpack, packed, lies, dtype, array.shape)
-        held = {name: settled(array) for name, array in constants.items() if name not in again}
+        held = {
+            name: to_owned_constant(array) for name, array in constants.items() if name not in again
+        }
         super().__init__(held, again)
 
     @classmethod
@@ -137,14 +147,14 @@ def unpack(packed: PackedBuffer, layout: Layout | None, dtype: str, shape: Seque
         array = layout.split_bytes(
             unpack(packed, layout.of_bytes(), dtype, byte_extents), shape[axis], kind
         )
-        return own(np.ascontiguousarray(array))
+        return take_ownership(np.ascontiguousarray(array))
     if layout is None:
         payload = packed.memory[: prod(shape) * kind.itemsize]
-        return own(payload.view(kind).reshape(shape))
+        return take_ownership(payload.view(kind).reshape(shape))
     extents = layout.extents(shape, kind.itemsize)
     view = packed.memory[: prod(extents) * kind.itemsize].view(f"u{kind.itemsize}")
     array = layout.taken(view.reshape(extents), shape)
-    return own(np.ascontiguousarray(array).view(kind))
+    return take_ownership(np.ascontiguousarray(array).view(kind))
 
 
 def _fill_words(panels: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> int:

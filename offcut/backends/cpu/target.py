@@ -306,7 +306,7 @@ def portable_code(
                 texts.append(str(optimized))
             jit.link(module, texts[-1], partial(_prefix_symbols, part.symbol))
         texts += microkernel_ir(lowered, host)
-        features = cpuid.needed(host, texts) if parts else cpuid.every(host)
+        features = cpuid.needed(host, texts) if parts else cpuid.all_features(host)
         supported = cpuid.supported(_SUPPORTED, features, host.triple)
         pools = [pool_ir.text(host.machine.threads)] if has_pool else []
         for text in (*texts[len(parts) :], *pools, *glue, supported):

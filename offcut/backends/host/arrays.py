@@ -235,12 +235,12 @@ def allocate(
     if kind == "torch":
         torch = sys.modules["torch"]
         element = _torch_types()[dtype]
-        made: Any = (
+        tensor: Any = (
             torch.empty(shape, dtype=element)
             if strides is None
             else torch.empty_strided(shape, strides, dtype=element)
         )
-        return made, made.data_ptr()
+        return tensor, tensor.data_ptr()
     flat = np.empty(shape if strides is None else math.prod(shape), numpy_dtype(dtype))
     address = address_of(flat)
     if strides is None:

@@ -344,7 +344,7 @@ def _bind_outs(
     if out is None:
         return ()
     name, labels = signature.name, out_names(signature)
-    given = (out,)
+    out_arrays = (out,)
     if len(labels) > 1:
         if not isinstance(out, tuple) or len(out) != len(labels):
             got = f"a tuple of {len(out)}" if isinstance(out, tuple) else f"a {type(out).__name__}"
@@ -355,9 +355,11 @@ def _bind_outs(
                 because=f"the kernel has {len(labels)} results, out is {got}",
                 help=(f"out=({', '.join(each.name for each in signature.outputs)})",),
             )
-        given = out
+        out_arrays = out
     views: list[ArrayView] = []
-    for array, label, output, shape in zip(given, labels, signature.outputs, shapes, strict=True):
+    for array, label, output, shape in zip(
+        out_arrays, labels, signature.outputs, shapes, strict=True
+    ):
         view = _check_array(output, arrays.view(array, label, op=name, cuda=cuda), label, name)
         if view.shape != shape:
             raise CallError(
@@ -427,8 +429,8 @@ def _refuse_overlap(
 
 
 def _integer(signature: Signature, name: str, value: object) -> int:
-    found = whole(value)
-    if found is None:
+    integer = whole(value)
+    if integer is None:
         raise CallError(
             signature.name,
             f"{name} is not an integer",
@@ -436,7 +438,7 @@ def _integer(signature: Signature, name: str, value: object) -> int:
             because=f"got {value!r}, a {type(value).__name__}",
             help=(f"{name}=12",),
         )
-    return found
+    return integer
 
 
 def out_names(signature: Signature) -> tuple[str, ...]:

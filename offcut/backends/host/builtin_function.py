@@ -139,15 +139,15 @@ def layout_holds() -> bool:
         return False
     dtype = np.dtype(np.float32)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))  # PyArray_Empty takes the reference over
-    made = empty(2, (ctypes.c_int64 * 2)(4, 6), dtype, 0)
+    empty_array = empty(2, (ctypes.c_int64 * 2)(4, 6), dtype, 0)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(dtype))
     shape, strides = (ctypes.c_int64 * 2)(4, 6), (ctypes.c_int64 * 2)(4, 16)
     columns = strided(np.ndarray, dtype, 2, shape, strides, None, 0, None)
     return (
         _is_laid_out(array)
-        and made.shape == columns.shape == (4, 6)
-        and made.dtype == columns.dtype == dtype
-        and made.flags.c_contiguous
+        and empty_array.shape == columns.shape == (4, 6)
+        and empty_array.dtype == columns.dtype == dtype
+        and empty_array.flags.c_contiguous
         and columns.flags.f_contiguous
         and columns.flags.owndata
     )
@@ -213,8 +213,8 @@ def _array_functions() -> tuple[Callable[..., Any], Callable[..., Any]]:
 def _new_bytes(size: int) -> bytes:
     """A bytes object of its own, yet to be filled."""
     kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t)
-    made: bytes = kind(("PyBytes_FromStringAndSize", ctypes.pythonapi))(None, size)
-    return made
+    buffer: bytes = kind(("PyBytes_FromStringAndSize", ctypes.pythonapi))(None, size)
+    return buffer
 
 
 def _new_function(method: int, holder: bytes, module: str) -> Callable[..., Any]:

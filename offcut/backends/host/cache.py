@@ -169,11 +169,11 @@ def read(name: str) -> bytes | None:
 
 def get_or_build(name: str, make: Callable[[], bytes]) -> bytes:
     """The entry; what `make` gives, which is kept, where there is none."""
-    found = read(name)
-    if found is None:
-        found = make()
-        write(name, found)
-    return found
+    data = read(name)
+    if data is None:
+        data = make()
+        write(name, data)
+    return data
 
 
 def write(name: str, payload: bytes) -> None:

@@ -72,11 +72,11 @@ class SlowPath:
             for result, label in zip(results, out_names(signature), strict=True)
         ]
         self.run(inputs, call.sizes, views)
-        given = tuple(
+        converted = tuple(
             arrays.convert_like(kind, call.arrays[0] if call.arrays else None, each)
             for each in results
         )
-        return given if len(given) > 1 else given[0]
+        return converted if len(converted) > 1 else converted[0]
 
     def _allocated(self, kind: str, shape: tuple[int, ...], dtype: str) -> object:
         try:
@@ -184,7 +184,7 @@ def make_callable(
     arguments alone, without the instance.
     """
     addresses = tuple(address for address, _ in constants)
-    owners = (owner, *(held for _, held in constants))
+    owners = (owner, *(owner_of for _, owner_of in constants))
     native = Native(signature, entry_address, workspace_address, addresses, owners, faults or {})
     slow = SlowPath(signature, native if faults is None else DenseArrays(native))
     if fastcall_address is None or not builtin_function.layout_holds():
@@ -223,22 +223,22 @@ def python_callable(
     def run(
         inputs: Sequence[ArrayView], sizes: Mapping[str, int], outs: Sequence[ArrayView]
     ) -> None:
-        given = [arrays.window(view).view() for view in inputs]
-        for array in given:
+        arguments = [arrays.window(view).view() for view in inputs]
+        for array in arguments:
             array.flags.writeable = False
-        found = function(given, sizes)
-        results = found if isinstance(found, tuple | list) else (found,)
+        returned = function(arguments, sizes)
+        results = returned if isinstance(returned, tuple | list) else (returned,)
         if len(results) != len(outs):
             raise _no_result(
                 signature, f"it gives {len(results)} arrays, and there are {len(outs)}"
             )
         for target, result, label in zip(outs, results, out_names(signature), strict=True):
-            held = arrays.window(target)
-            if not isinstance(result, np.ndarray) or result.shape != held.shape:
+            window = arrays.window(target)
+            if not isinstance(result, np.ndarray) or result.shape != window.shape:
                 shape = getattr(result, "shape", type(result).__name__)
-                raise _no_result(signature, f"{label} is {shape}, and the result is {held.shape}")
-            if result.dtype != held.dtype:
-                raise _no_result(signature, f"{label} is {result.dtype}, the result {held.dtype}")
-            held[...] = result
+                raise _no_result(signature, f"{label} is {shape}, and the result is {window.shape}")
+            if result.dtype != window.dtype:
+                raise _no_result(signature, f"{label} is {result.dtype}, the result {window.dtype}")
+            window[...] = result
 
     return SlowPath(signature, run)

@@ -137,12 +137,12 @@ def _member(where: Path, whole: Bytes, entry: zipfile.ZipInfo) -> Bytes:
         raise _unreadable(where, f"it is damaged: {entry.filename} has no header")
     *_, name, extra = _LOCAL_HEADER.unpack(header)
     start = begin + _LOCAL_HEADER.size + name + extra
-    found = whole[start : start + entry.file_size]
+    data = whole[start : start + entry.file_size]
     stored = entry.compress_type == zipfile.ZIP_STORED and start % PAGE == 0
     stored &= whole[start - name - extra : start - extra].tobytes() == entry.filename.encode()
-    if len(found) < entry.file_size or not stored or zlib.crc32(found.data) != entry.CRC:
+    if len(data) < entry.file_size or not stored or zlib.crc32(data.data) != entry.CRC:
         raise _unreadable(where, f"it is damaged: {entry.filename} is not what was written")
-    return found
+    return data
 
 
 def _unreadable(where: Path, because: str) -> DescribeError:

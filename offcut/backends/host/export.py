@@ -50,11 +50,11 @@ def export(
     """
     where = _folder(folder)
     facts = Facts(name, code.triple, code.features, constants, code.provided, is_dense)
-    made = Exported(where / f"{name}.o", where / f"{name}.h")
+    exported = Exported(where / f"{name}.o", where / f"{name}.h")
     try:
         where.mkdir(parents=True, exist_ok=True)
-        made.object.write_bytes(code.object)
-        made.header.write_text(header(signature, facts), encoding="utf-8")
+        exported.object.write_bytes(code.object)
+        exported.header.write_text(header(signature, facts), encoding="utf-8")
     except OSError as error:
         raise DescribeError(
             "export",
@@ -63,7 +63,7 @@ def export(
             because=error.strerror or "the system refuses",
             help=("a folder that is yours, or that can be made",),
         ) from None
-    return made
+    return exported
 
 
 def _folder(folder: object) -> Path:

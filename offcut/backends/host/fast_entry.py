@@ -33,16 +33,16 @@ RELEASE_ABOVE = 200_000
 
 
 def solving_order(
-    signature: Signature, given: Collection[str] = ()
+    signature: Signature, known: Collection[str] = ()
 ) -> tuple[tuple[str, int, int], ...]:
     """Which input's extent gives which size: (size, input, axis), in an order that can be followed.
 
-    An extent gives a size when it is affine in that one unknown, the others being `given` or
+    An extent gives a size when it is affine in that one unknown, the others being `known` or
     solved before. Sizes that do not occur in the result are determined by no shape.
     """
     places = [(n, axis) for n, one in enumerate(signature.inputs) for axis in range(len(one.shape))]
     shapes = [signature.inputs[number].shape[axis] for number, axis in places]
-    return tuple((name, *places[number]) for name, number in order_of_sizes(shapes, given))
+    return tuple((name, *places[number]) for name, number in order_of_sizes(shapes, known))
 
 
 def free_sizes(signature: Signature) -> tuple[str, ...]:
@@ -136,13 +136,13 @@ def _fast_body(
         text.f.do(f"%{name} = alloca [{max(words, 1)} x i64]")
     text.check("eq", "i64", "%nargs", len(inputs))
     free = free_sizes(signature)
-    given = _keywords(text, len(inputs), free, len(FIELDS) + len(arguments) + constants)
+    keyword_values = _keywords(text, len(inputs), free, len(FIELDS) + len(arguments) + constants)
 
     rows = []
     for number, argument in enumerate(inputs):
         array = text.word("%args", number, "ptr")
         rows.append(_read(text, argument, number, array, first[number], ALIGNED))
-    sizes = dict(zip(free, given, strict=True))
+    sizes = dict(zip(free, keyword_values, strict=True))
     solved = set()
     for name, number, axis in order:
         extent = inputs[number].shape[axis]

@@ -161,7 +161,7 @@ class _Writer(BuiltinWriter):
         f = self.f
         place, differs = f.slot("ptr"), f.slot("i64")
         f.do(f"store ptr {self._of_head('first', 'ptr')}, ptr {place}")
-        search, compare, following, found = (
+        search, compare, following, label_found = (
             f.name(stem) for stem in ("search", "compare", "following", "found")
         )
         f.block(search)
@@ -176,11 +176,11 @@ class _Writer(BuiltinWriter):
                 others = f.let(f"load i64, ptr {differs}")
                 f.do(f"store i64 {f.let(f'or i64 {bits}, {others}')}, ptr {differs}")
             same = f.let(f"icmp eq i64 {f.let(f'load i64, ptr {differs}')}, 0")
-            f.do(f"br i1 {same}, label {found}, label {following}")
+            f.do(f"br i1 {same}, label {label_found}, label {following}")
         with f.within(following):
             f.do(f"store ptr {self._of_record(record, 'next', 'ptr')}, ptr {place}")
             f.do(f"br label {search}")
-        f.start(found)
+        f.start(label_found)
         return record
 
     def _check_arena(self, record: str) -> None:
@@ -266,7 +266,7 @@ class _Writer(BuiltinWriter):
             own = self.place(shape, result_axes)
             rank32 = f.let(f"trunc i64 {rank} to i32")
             result, address = self.place(results, number), self.place(bases, number)
-            numpy, other, made = f.name("numpy"), f.name("other"), f.name("made")
+            numpy, other, label_made = f.name("numpy"), f.name("other"), f.name("made")
             f.do(f"br i1 {is_numpy}, label {numpy}, label {other}")
             with f.within(numpy):
                 with f.loop("0", rank) as axis:
@@ -280,7 +280,7 @@ class _Writer(BuiltinWriter):
                 self.require(f.let(f"icmp ne ptr {array}, null"), self.failed)
                 f.do(f"store ptr {array}, ptr {result}")
                 f.do(f"store i64 {self.word(array, DATA // 8)}, ptr {address}")
-                f.do(f"br label {made}")
+                f.do(f"br label {label_made}")
             with f.within(other):
                 status = f.let(
                     f"call i32 @offcut_allocate(ptr {self.table}, ptr {row}, ptr {descr}, i32 {rank32}, i32 {code}, "
@@ -291,14 +291,14 @@ class _Writer(BuiltinWriter):
                     alike = f.let(f"icmp eq i64 {self.word(widest, axis)}, {self.word(own, axis)}")
                     single = f.let(f"icmp sle i64 {self.word(shape, axis)}, 1")
                     self.require(f.let(f"or i1 {alike}, {single}"), self.failed)
-                f.do(f"br label {made}")
-            f.start(made)
+                f.do(f"br label {label_made}")
+            f.start(label_made)
             f.do(f"store i64 {f.let(f'add i64 {begin}, {rank}')}, ptr {at}")
 
     def _call(self, record: str, scratch: str) -> str:
         """Return the status of the calls."""
         f = self.f
-        given = ", ".join(
+        arguments = ", ".join(
             f"{kind} {self._of_record(record, name, kind)}"
             for name, kind in (
                 ("pointers", "ptr"),
@@ -309,16 +309,21 @@ class _Writer(BuiltinWriter):
             )
         )
         room = f.let(f"inttoptr i64 {scratch} to ptr")
-        call = f"call i32 @{self.in_turn}({given}, ptr {room})"
+        call = f"call i32 @{self.in_turn}({arguments}, ptr {room})"
         unlocked = f.let(f"icmp ne i64 {self._of_record(record, 'unlocked')}, 0")
-        status, apart, held, done = f.slot("i32"), f.name("apart"), f.name("held"), f.name("done")
-        f.do(f"br i1 {unlocked}, label {apart}, label {held}")
+        status, apart, label_held, done = (
+            f.slot("i32"),
+            f.name("apart"),
+            f.name("held"),
+            f.name("done"),
+        )
+        f.do(f"br i1 {unlocked}, label {apart}, label {label_held}")
         with f.within(apart):
             state = f.let(f"call ptr {self.field('PyEval_SaveThread')}()")
             f.do(f"store i32 {f.let(call)}, ptr {status}")
             f.do(f"call void {self.field('PyEval_RestoreThread')}(ptr {state})")
             f.do(f"br label {done}")
-        with f.within(held):
+        with f.within(label_held):
             f.do(f"store i32 {f.let(call)}, ptr {status}")
             f.do(f"br label {done}")
         f.start(done)

@@ -183,7 +183,7 @@ class Elements:
         signed = copied(arguments=f"{kind} {rest}, {kind} {a}")
         other = self.f.let(f"fcmp une {kind} {signed}, {rest}")
         moved = self.f.let(f"fadd {kind} {rest}, {copied(arguments=f'{kind} {b}, {kind} {a}')}")
-        found = self.f.let(f"select {bits} {other}, {kind} {moved}, {kind} {rest}")
+        selected = self.f.let(f"select {bits} {other}, {kind} {moved}, {kind} {rest}")
         size = self.f.call(kind, f"llvm.fabs.{suffix}", f"{kind} {whole}", kind)
         # A quotient of a bit less than its mantissa is an integer, or one too large.
         small = word == "float"
@@ -193,7 +193,7 @@ class Elements:
         far = self.f.let(f"or {bits} {large}, {none}")
         some = self.f.call("i1", f"llvm.vector.reduce.or.v{self.lanes}i1", f"{bits} {far}", bits)
         slot = self.f.slot(kind)
-        self.f.do(f"store {kind} {found}, ptr {slot}")
+        self.f.do(f"store {kind} {selected}, ptr {slot}")
         with self.f.when(some):
             self.f.do(f"store {kind} {self.f.let(f'frem {kind} {a}, {b}')}, ptr {slot}")
         return self.f.let(f"load {kind}, ptr {slot}")
@@ -262,9 +262,9 @@ class Elements:
         kind, result = self.kind(dtype), "poison"
         for lane in range(self.lanes):
             elements = [self.f.let(f"extractelement {kind} {a}, i32 {lane}") for a in arguments]
-            given = ", ".join(f"double {element}" for element in elements)
+            arguments_text = ", ".join(f"double {element}" for element in elements)
             one = self.f.call(
-                "double", FUNCTIONS[op].libm, given, ", ".join("double" for _ in arguments)
+                "double", FUNCTIONS[op].libm, arguments_text, ", ".join("double" for _ in arguments)
             )
             result = self.f.let(f"insertelement {kind} {result}, double {one}, i32 {lane}")
         return result
@@ -330,9 +330,9 @@ class Elements:
             f"select <{self.lanes} x i1> {low}, <{self.lanes} x i1> zeroinitializer, <{self.lanes} x i1> {inside}"
         )
         fits = self.select(inside, a, self.constant(0, wide), wide)
-        made = self.f.let(f"{word} {self.kind(wide)} {fits} to {self.kind(new)}")
-        made = self.select(high, self.constant(above - 1, new), made, new)
-        return self.select(low, self.constant(least, new), made, new)
+        converted = self.f.let(f"{word} {self.kind(wide)} {fits} to {self.kind(new)}")
+        converted = self.select(high, self.constant(above - 1, new), converted, new)
+        return self.select(low, self.constant(least, new), converted, new)
 
     def _to_odd(self, a: str) -> str:
         """float64 as float32, an inexact one with its last bit set, so that it may be rounded again."""

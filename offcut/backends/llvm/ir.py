@@ -55,12 +55,12 @@ class FunctionWriter:
     def ahead(self) -> Iterator[None]:
         """Inside, instructions are written at the place of what is computed ahead of all else."""
         assert self.early is not None
-        kept, self.lines, self.early = self.lines, self.early, None
+        outer_lines, self.lines, self.early = self.lines, self.early, None
         try:
             with self.knowing(self._early_numbers):
                 yield
         finally:
-            self.early, self.lines = self.lines, kept
+            self.early, self.lines = self.lines, outer_lines
 
     def begin(self) -> None:
         """What is written so far is ahead of all that follows, and what is computed ahead comes behind it."""
@@ -77,11 +77,11 @@ class FunctionWriter:
     @contextmanager
     def knowing(self, numbers: dict[str, str]) -> Iterator[None]:
         """Inside, these instructions and no others are known to be computed already."""
-        kept, self.numbers = self.numbers, numbers
+        outer_numbers, self.numbers = self.numbers, numbers
         try:
             yield
         finally:
-            self.numbers = kept
+            self.numbers = outer_numbers
 
     def name(self, stem: str = "t") -> str:
         """A new local name."""

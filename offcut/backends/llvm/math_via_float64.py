@@ -78,14 +78,14 @@ _EXP2 = (
 
 def declarations(name: str, lanes: int, fma: bool) -> frozenset[str]:
     """Return the ``declare`` lines that a function needs, for a set over a whole module."""
-    found = vector_math.declarations("float64", lanes, fma)
+    lines = vector_math.declarations("float64", lanes, fma)
     if name not in _NEAR:
-        return found
+        return lines
     kind, suffix = ("float", "f32") if lanes == 1 else (f"<{lanes} x float>", f"v{lanes}f32")
-    found |= {f"declare {kind} @llvm.{name}.{suffix}({kind})"}
+    lines |= {f"declare {kind} @llvm.{name}.{suffix}({kind})"}
     if lanes > 1:
-        found |= {f"declare i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1>)"}
-    return found
+        lines |= {f"declare i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1>)"}
+    return lines
 
 
 def define(name: str, lanes: int, fma: bool) -> str:

@@ -106,14 +106,14 @@ class Outliner:
         inside = self.in_loops
         if self._open and (loops or not inside):
             raise InternalError("a piece of code inside another")
-        written, kept = FunctionWriter(), (f.lines, f.slots)
+        written, outer = FunctionWriter(), (f.lines, f.slots)
         f.lines, f.slots = written.lines, written.slots
         self._open.append(loops)
         try:
             with f.knowing({}):
                 yield
         finally:
-            f.lines, f.slots = kept
+            f.lines, f.slots = outer
             self._open.pop()
         short = not written.slots if loops else len(written.lines) < MIN_REPEATS
         if short and not any(line.startswith(_PLACE) for line in written.lines):
@@ -145,8 +145,8 @@ class Outliner:
         for members in alike.values():
             if loops or len(members) > 1:
                 in_loops = loops or self._pieces[min(members)].inside
-                found = self._outlined(list(members.values()), in_loops, loops)
-                calls |= zip(members, found, strict=True)
+                calls_ = self._outlined(list(members.values()), in_loops, loops)
+                calls |= zip(members, calls_, strict=True)
 
     def _put(self, f: FunctionWriter, calls: Mapping[int, str]) -> None:
         """Replace the places of pieces in `f` by their calls, or by what they say."""
@@ -179,8 +179,8 @@ class Outliner:
         text = "\n".join(re.sub(_HOLE, lambda _: next(filled), line) for line in form)
         symbol = f"{LOOPS if loops else '@offcut_tile'}{len(self.functions) + len(self.loops)}"
         linkage = "" if loops else "internal "
-        taken = _typed([*self._taken(pieces), *kinds[len(numbers) :]], names)
-        head = f"define {linkage}void {symbol}({taken}) noinline nounwind"
+        parameters = _typed([*self._taken(pieces), *kinds[len(numbers) :]], names)
+        head = f"define {linkage}void {symbol}({parameters}) noinline nounwind"
         where = self.loops if in_loops else self.functions
         where[symbol] = f"{head} {{\nentry:\n{text}\n  ret void\n}}"
         if loops:
@@ -226,10 +226,10 @@ def _read(written: FunctionWriter) -> _Form:
         else:
             tokens = _OF_INTEGERS if _INTEGERS.match(line) else _TOKENS
             form.append(tokens.sub(marked, line))
-    given = {number: name for name, number in numbers.items() if name not in own}
-    kinds = _kinds(lines, set(given.values()))
-    types = tuple(kinds[name] for name in given.values())
-    return _Form(tuple(form), given, types, tuple(literals))
+    outer_names = {number: name for name, number in numbers.items() if name not in own}
+    kinds = _kinds(lines, set(outer_names.values()))
+    types = tuple(kinds[name] for name in outer_names.values())
+    return _Form(tuple(form), outer_names, types, tuple(literals))
 
 
 def _defined(lines: Iterable[str]) -> Iterator[str]:

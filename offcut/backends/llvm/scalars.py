@@ -151,10 +151,10 @@ class Scalars:
     @contextmanager
     def ahead(self) -> Iterator[None]:
         """Inside, what is written is computed ahead of all else: no condition around holds there."""
-        kept, self.bounds = self.bounds, dict(self.of_sizes)
+        outer_bounds, self.bounds = self.bounds, dict(self.of_sizes)
         with self.f.ahead():
             yield
-        self.bounds = kept
+        self.bounds = outer_bounds
 
     def can_go_ahead(self, expr: Expr) -> bool:
         """Return whether there is a place ahead of all else, and `expr` is of what is known there."""

@@ -212,17 +212,17 @@ def declarations(dtype: str, lanes: int, fma: bool, scalef: bool = False) -> fro
     >>> declarations("float64", 1, fma=False)
     frozenset()
     """
-    format, found = _format(dtype), set[str]()
+    format, lines = _format(dtype), set[str]()
     if fma:
         kind = Body(format, lanes, fma).float_type
-        found.add(f"declare {kind} @{_fma(format, lanes)}({kind}, {kind}, {kind})")
+        lines.add(f"declare {kind} @{_fma(format, lanes)}({kind}, {kind}, {kind})")
     if scalef:
         width = _scalef_lanes(format, lanes)
         called, mask, rounding = _scalef(format, width)
         kind = f"<{width} x {format.scalar}>"
         last = ", i32 immarg" if rounding else ""
-        found.add(f"declare {kind} @{called}({kind}, {kind}, {kind}, {mask}{last})")
-    return frozenset(found)
+        lines.add(f"declare {kind} @{called}({kind}, {kind}, {kind}, {mask}{last})")
+    return frozenset(lines)
 
 
 def define(name: str, dtype: str, lanes: int, fma: bool, scalef: bool = False) -> str:

@@ -296,11 +296,11 @@ class Machine(Values):
             extents = [extent for _, extent in stmt.axes]
         elif isinstance(stmt, Tile):
             extents = [axis.extent for axis in stmt.axes]
-        found = 1
+        volume_ = 1
         for extent in extents:
             known = variables(extent) <= set(lanes.values)
-            found *= max(1, int(np.max(self.value(extent, lanes)))) if known else 64
-        return found
+            volume_ *= max(1, int(np.max(self.value(extent, lanes)))) if known else 64
+        return volume_
 
     def window(self, stmt: Alloc, lanes: Lanes) -> None:
         """Run the body of `stmt` with poisoned memory for its buffer, of its own for each lane."""
@@ -314,11 +314,11 @@ class Machine(Values):
         starts = tuple(self.value(start, lanes) for start, _ in stmt.axes)
         extents = tuple(self.value(extent, lanes) for _, extent in stmt.axes)
         shape = tuple(max(0, _range_of(zero, extent, lanes)[1]) for extent in extents)
-        kept, around = self.memory[buffer.name], self.windows.get(buffer.name)
+        outer_memory, around = self.memory[buffer.name], self.windows.get(buffer.name)
         self.memory[buffer.name] = poison_array((*shape, *lanes.shape), buffer.dtype)
         self.windows[buffer.name] = Window(starts, extents, len(lanes.shape))
         self.block(stmt.body, lanes)
-        self.memory[buffer.name] = kept
+        self.memory[buffer.name] = outer_memory
         del self.windows[buffer.name]
         if around is not None:
             self.windows[buffer.name] = around

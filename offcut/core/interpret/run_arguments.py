@@ -25,8 +25,8 @@ def checked_arrays(program: Program, inputs: Mapping[str, npt.ArrayLike]) -> dic
 
     Raises CallError for one that is missing, or of another kind.
     """
-    given = (*GIVEN, Kind.INOUT)
-    wanted = {buffer.name: buffer for buffer in program.buffers if buffer.kind in given}
+    input_kinds = (*GIVEN, Kind.INOUT)
+    wanted = {buffer.name: buffer for buffer in program.buffers if buffer.kind in input_kinds}
     listed = (f"inputs: {', '.join(wanted) or 'none'}",)
     for name in inputs:
         if name not in wanted:
@@ -65,12 +65,12 @@ def checked_arrays(program: Program, inputs: Mapping[str, npt.ArrayLike]) -> dic
 
 
 def checked_sizes(
-    program: Program, arrays: dict[str, Array], given: dict[str, int]
+    program: Program, arrays: dict[str, Array], sizes: dict[str, int]
 ) -> dict[str, int]:
     """Return every size of the program: as given, else solved from the shapes, then checked."""
     declared = {size.name: size for size in program.sizes}
     known: dict[str, int] = {}
-    for name, value in given.items():
+    for name, value in sizes.items():
         if name not in declared:
             raise CallError(
                 "run",
@@ -127,7 +127,7 @@ def _extents(program: Program, arrays: dict[str, Array]) -> Iterator[tuple[Buffe
 
 
 def given_sizes(
-    op: str, of: str, declared: Sequence[Size], given: Mapping[str, int]
+    op: str, of: str, declared: Sequence[Size], sizes: Mapping[str, int]
 ) -> dict[str, int]:
     """What a user gave for each size, as Python ints, in the user's order.
 
@@ -136,8 +136,8 @@ def given_sizes(
     Raises CallError for a size that is missing, unknown, or outside its facts.
     """
     known = {size.name: size for size in declared}
-    missing = [name for name in known if name not in given]
-    unknown = [name for name in given if name not in known]
+    missing = [name for name in known if name not in sizes]
+    unknown = [name for name in sizes if name not in known]
     if missing or unknown:
         what = f"take {', '.join(unknown)}" if unknown else f"do without {', '.join(missing)}"
         raise CallError(
@@ -146,7 +146,7 @@ def given_sizes(
             because=f"the sizes of {of} are {', '.join(known) or 'none'}",
             help=(f"{op}({', '.join(f'{name}=…' for name in known)})",),
         )
-    return {name: checked_size(known[name], value, op) for name, value in given.items()}
+    return {name: checked_size(known[name], value, op) for name, value in sizes.items()}
 
 
 def checked_size(size: Size, value: int, op: str = "run", at: str = "") -> int:
@@ -155,15 +155,15 @@ def checked_size(size: Size, value: int, op: str = "run", at: str = "") -> int:
     op  what is refused: ``run``, ``plan``
     at  what the value was read from, where the user did not give it
     """
-    found, because = whole(value), ""
-    if found is None:
+    number, because = whole(value), ""
+    if number is None:
         because = "a size is an integer"
-    elif not size.min <= found <= size.max or found % size.multiple_of:
+    elif not size.min <= number <= size.max or number % size.multiple_of:
         multiple = f", a multiple of {size.multiple_of}" if size.multiple_of > 1 else ""
         because = f"{size.name} is in {size.min}…{size.max}{multiple}"
-    if found is None or because:
+    if number is None or because:
         raise CallError(op, f"cannot take {size.name} = {value!r}", at=at, because=because)
-    return found
+    return number
 
 
 def _check_shapes(program: Program, arrays: dict[str, Array], known: dict[str, int]) -> None:

@@ -122,8 +122,8 @@ class Lanes:
         """Return the first running lane at which `bad` holds."""
         if not bad.any():
             return None
-        found = np.argwhere(np.broadcast_to(self.mask & bad, self.shape))
-        return tuple(map(int, found[0])) if len(found) else None
+        places = np.argwhere(np.broadcast_to(self.mask & bad, self.shape))
+        return tuple(map(int, places[0])) if len(places) else None
 
     def describe(self, lane: tuple[int, ...]) -> str:
         """Return the coordinates of a lane, for a message."""
@@ -191,8 +191,8 @@ class Values:
                 holds = self.value(condition, lanes)
                 if holds.ndim == 0:
                     return self.value(then if holds else other, lanes)
-                taken = self.value(then, lanes.where(holds))
-                return np.where(holds, taken, self.value(other, lanes.where(~holds)))
+                then_value = self.value(then, lanes.where(holds))
+                return np.where(holds, then_value, self.value(other, lanes.where(~holds)))
             case Compare(op, a, b):
                 return NUMPY[op](self.value(a, lanes), self.value(b, lanes))
             case Logic("not", (arg,)):
@@ -299,10 +299,10 @@ def cast_values(values: Array, dtype: np.dtype[Any]) -> Array:
     """Return `values` as `dtype`; floats become integers toward zero, the nearest there is, NaN 0; bool is what is not 0."""
     if values.dtype.kind in "biu" or dtype.kind not in "iu":
         return values.astype(dtype)
-    whole, held = np.nan_to_num(np.trunc(values.astype(np.float64)), nan=0.0), np.iinfo(dtype)
-    above, below = whole >= float(held.max), whole <= float(held.min)
+    whole, limits = np.nan_to_num(np.trunc(values.astype(np.float64)), nan=0.0), np.iinfo(dtype)
+    above, below = whole >= float(limits.max), whole <= float(limits.min)
     inside = np.where(above | below, 0.0, whole).astype(dtype)
-    return np.where(above, dtype.type(held.max), np.where(below, dtype.type(held.min), inside))
+    return np.where(above, dtype.type(limits.max), np.where(below, dtype.type(limits.min), inside))
 
 
 def _numpy(dtype: str) -> np.dtype[Any]:

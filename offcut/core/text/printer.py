@@ -112,9 +112,9 @@ def _reads_otherwise(*parts: Expr) -> bool:
 
     The 0.1 of ``float64(float32(0.1))`` would be a float64 without its type.
     """
-    found = [_literals(part) for part in parts]
-    literals = [one for some in found if some is not None for one in some]
-    if None in found or not literals:
+    literal_lists = [_literals(part) for part in parts]
+    literals = [one for some in literal_lists if some is not None for one in some]
+    if None in literal_lists or not literals:
         return False
     has_point = any(isinstance(one.value, float) for one in literals)
     return literals[0].dtype != ("float64" if has_point else "index")

@@ -108,10 +108,10 @@ class Tokens:
 
     def expected(self, what: str) -> ParseError:
         """Return the error that something other than `what` stands here."""
-        found = self.token.text if self.token.kind == "end" else f"`{_visible(self.token.text)}`"
+        actual = self.token.text if self.token.kind == "end" else f"`{_visible(self.token.text)}`"
         ours = [_FOREIGN[self.token.text]] if self.token.text in _FOREIGN else []
         return self.refuse(
-            "cannot read this line", f"found {found}", f"{what} is expected here", *ours
+            "cannot read this line", f"found {actual}", f"{what} is expected here", *ours
         )
 
     def advance(self) -> Token:
@@ -126,9 +126,9 @@ class Tokens:
 
     def accept(self, text: str) -> bool:
         """Take this word or operator where it comes next; say whether it did."""
-        if found := self.at(text):
+        if is_accepted := self.at(text):
             self.advance()
-        return found
+        return is_accepted
 
     def expect(self, text: str) -> Token:
         """Take this word or operator, refuse any other."""

@@ -71,7 +71,7 @@ def load_peers(names: Iterable[str], threads: int = 1) -> Peers:
 
     Raises DescribeError when a name is not known.
     """
-    found: list[Contender] = []
+    contenders: list[Contender] = []
     missing: list[str] = []
     versions: list[str] = []
     session: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -90,11 +90,11 @@ def load_peers(names: Iterable[str], threads: int = 1) -> Peers:
             continue
         library = importlib.import_module(package)
         versions.append(f"{package} {_version(library)}")
-        found.append(_contender(name, library, threads))
+        contenders.append(_contender(name, library, threads))
         if package == "torch":
             library.set_num_threads(threads)
             session = library.inference_mode
-    return Peers(tuple(found), tuple(missing), tuple(dict.fromkeys(versions)), session)
+    return Peers(tuple(contenders), tuple(missing), tuple(dict.fromkeys(versions)), session)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,11 +101,11 @@ def _simple(
     out: Array,
 ) -> Graph:
     """A model of one operator with one input that is no constant."""
-    operator, given, attributes = node
+    operator, operands, attributes = node
 
     def model() -> bytes:
         return serialised(
-            [(operator, given, ["Y"], attributes)],
+            [(operator, operands, ["Y"], attributes)],
             {label: (array.dtype, dims[0]) for label, array in inputs.items()},
             (out.dtype, dims[1]),
             constants,
@@ -209,7 +209,7 @@ def _attention(task: Attention) -> tuple[Graph, ...]:
         ("Softmax", ["R"], ["P"], {"axis": -1}),
         ("MatMul", ["P", "V"], ["Y"], {}),
     ]
-    found = []
+    graphs = []
     for name, nodes, constants in (
         ("Attention", [("Attention", ["Q", "K", "V"], ["Y"], {})], {}),
         ("parts", parts, scale),
@@ -222,12 +222,12 @@ def _attention(task: Attention) -> tuple[Graph, ...]:
             )
 
         read = lambda out=out: out  # noqa: E731
-        found.append(Graph(name, (name, heads, d), (), model, inputs, out, read))
+        graphs.append(Graph(name, (name, heads, d), (), model, inputs, out, read))
     if task.kind == "float32":
         wide = ["b", "s", heads * d]
         together = np.full((batch, s, heads * d), np.nan, np.float32)
         node = ("MultiHeadAttention", ["Q", "K", "V"], ["Y"], {"num_heads": heads})
-        found.append(
+        graphs.append(
             Graph(
                 "MultiHeadAttention",
                 ("MultiHeadAttention", heads, d),
@@ -244,7 +244,7 @@ def _attention(task: Attention) -> tuple[Graph, ...]:
                 contrib=True,
             )
         )
-    return tuple(found)
+    return tuple(graphs)
 
 
 def _dequantized(task: Dequantized) -> tuple[Graph, ...]:
@@ -263,20 +263,20 @@ def _dequantized(task: Dequantized) -> tuple[Graph, ...]:
         ("DequantizeLinear", ["W", "scales"], ["B"], {"axis": 1}),
         ("MatMul", ["A", "B"], ["Y"], {}),
     ]
-    found = []
+    graphs = []
     for name, nodes in (("MatMulIntegerToFloat", whole), ("DequantizeLinear", parts)):
         out = task.result()
 
         def model(nodes: Any = nodes) -> bytes:
-            given = {"X": (np.dtype(np.uint8), dims)}
-            return serialised(nodes, given, (np.dtype(np.float32), wide), constants)
+            declared_inputs = {"X": (np.dtype(np.uint8), dims)}
+            return serialised(nodes, declared_inputs, (np.dtype(np.float32), wide), constants)
 
         read = lambda out=out: out  # noqa: E731
         key = (name, inner, columns, task.zero, task.scale)
         keeps = (task.w, task.scales)
         contrib = name in CONTRIBUTED
-        found.append(Graph(name, key, keeps, model, {"X": task.x}, out, read, contrib))
-    return tuple(found)
+        graphs.append(Graph(name, key, keeps, model, {"X": task.x}, out, read, contrib))
+    return tuple(graphs)
 
 
 def serialised(

@@ -118,8 +118,8 @@ def _written(task: Attention | Softmax | LayerNorm) -> Callable[[Array], object]
             return normalize
 
 
-def _softmax(x: Array, given: Array | None = None) -> Array:
-    out: Array = np.subtract(x, x.max(-1, keepdims=True), out=given)
+def _softmax(x: Array, out_array: Array | None = None) -> Array:
+    out: Array = np.subtract(x, x.max(-1, keepdims=True), out=out_array)
     np.exp(out, out=out)
     np.divide(out, out.sum(-1, keepdims=True), out=out)
     return out

@@ -24,15 +24,15 @@ class Onnxruntime:
         """A way for each model of `task` that this build accepts."""
         if task.kind == "bfloat16":
             return ()
-        found = []
+        graph_ways = []
         for graph in graphs(task):
             try:
                 run = self._bound(graph)
                 run()
             except self.onnxruntime.capi.onnxruntime_pybind11_state.OrtException:
                 continue  # this build lacks an operator, or it refuses the element types
-            found.append(Way(f"onnxruntime.{graph.name}", run, partial(_read, graph)))
-        return tuple(found)
+            graph_ways.append(Way(f"onnxruntime.{graph.name}", run, partial(_read, graph)))
+        return tuple(graph_ways)
 
     def _bound(self, graph: Graph) -> Any:
         session = self._session(graph)

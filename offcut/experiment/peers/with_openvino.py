@@ -28,7 +28,7 @@ class Openvino:
 
     def ways(self, task: Any, /) -> tuple[Way, ...]:
         """A way for each model of `task` that has operators which OpenVINO knows."""
-        found = []
+        graph_ways = []
         for graph in graphs(task):
             if graph.contrib or graph.name in INTEGER_OPERATORS:
                 continue
@@ -39,8 +39,8 @@ class Openvino:
                 except RuntimeError:
                     continue  # this version lacks an operator
                 name = f"openvino.{graph.name}{'' if hint == 'f32' else f'.{hint}'}"
-                found.append(Way(name, run, partial(_read, graph)))
-        return tuple(found)
+                graph_ways.append(Way(name, run, partial(_read, graph)))
+        return tuple(graph_ways)
 
     def _hints(self, kind: str) -> tuple[str, ...]:
         """The precisions to compute in; a processor without bfloat16 would only emulate it."""

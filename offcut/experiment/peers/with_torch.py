@@ -49,14 +49,14 @@ class Torch:
             case Convolution():
                 return self._tried(self._convolution(task))
             case Softmax(x):
-                given, out = torch_of(self.torch, x), task.result()
+                tensors, out = torch_of(self.torch, x), task.result()
                 into = torch_of(self.torch, out)
-                run = partial(self.torch.softmax, given, -1, out=into)
+                run = partial(self.torch.softmax, tensors, -1, out=into)
                 return (Way("torch.softmax", run, lambda _: out),)
             case LayerNorm(x, gain, bias):
-                given = [torch_of(self.torch, array) for array in (gain, bias)]
+                tensors = [torch_of(self.torch, array) for array in (gain, bias)]
                 call = self.torch.nn.functional.layer_norm
-                run = partial(call, torch_of(self.torch, x), (x.shape[-1],), *given, EPSILON)
+                run = partial(call, torch_of(self.torch, x), (x.shape[-1],), *tensors, EPSILON)
                 return (Way("torch.layer_norm", run, array_of),)
             case Dequantized():
                 return self._tried(self._dequantized(task))
@@ -179,8 +179,8 @@ class Torch:
             scales = torch_of(torch, task.scales)
             zeros = torch.zeros(len(task.scales), dtype=torch.int64)
             fixed: tuple[Any, ...] = (None, 1.0, 0, torch.float32, "none", [], "")
-            given = (task.scale, task.zero, weight, scales, zeros, *fixed)
-            return partial(ops.qlinear_pointwise, x, *given)
+            arguments = (task.scale, task.zero, weight, scales, zeros, *fixed)
+            return partial(ops.qlinear_pointwise, x, *arguments)
 
         yield "onednn.qlinear", packed
 
@@ -265,8 +265,8 @@ class TorchCompiled:
                 make = partial(torch.softmax, dim=-1)
             case LayerNorm(x, gain, bias):
                 arrays, key, keeps = (x,), ("layer norm", id(gain)), (gain, bias)
-                given = [torch_of(torch, array) for array in (gain, bias)]
-                make = lambda x: functional.layer_norm(x, (x.shape[-1],), *given, EPSILON)  # noqa: E731
+                tensors = [torch_of(torch, array) for array in (gain, bias)]
+                make = lambda x: functional.layer_norm(x, (x.shape[-1],), *tensors, EPSILON)  # noqa: E731
             case _:
                 return ()
         if key not in self._modules:

@@ -54,25 +54,25 @@ def with_folded_factors(
     folds = dict[str, _Fold]()
     for tensor in order:
         if tensor not in results and len(readers[tensor.name]) == 1:
-            found = _found(tensor, readers[tensor.name][0], fixed)
-            if found is not None and len(readers[found.weights.name]) == 1:
-                folds[tensor.name] = folds[found.reader] = found
+            fold = _found(tensor, readers[tensor.name][0], fixed)
+            if fold is not None and len(readers[fold.weights.name]) == 1:
+                folds[tensor.name] = folds[fold.reader] = fold
     if not folds:
         return described
 
-    def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
+    def change(tensor: Tensor, rewritten: Mapping[str, Tensor]) -> Tensor:
         definition, fold = tensor.definition, folds.get(tensor.name)
         if definition is None or tensor.name in fixed:
             return tensor
         if fold is None:
-            reads = tuple(made[one.name] for one in definition.reads)
+            reads = tuple(rewritten[one.name] for one in definition.reads)
             return replace(tensor, definition=replace(definition, reads=reads))
         if tensor.name == fold.sum:
-            return _summed(tensor, definition, fold, made)
-        return _shifted(tensor, definition, fold, made[fold.sum])
+            return _summed(tensor, definition, fold, rewritten)
+        return _shifted(tensor, definition, fold, rewritten[fold.sum])
 
-    made = rebuilt(results, change)
-    return tuple(made[tensor.name] for tensor in results)
+    rewritten = rebuilt(results, change)
+    return tuple(rewritten[tensor.name] for tensor in results)
 
 
 def _around(
@@ -183,10 +183,10 @@ def _affine(expr: Expr, total: Load) -> Affine | None:
     inner, other = expr.a, expr.b
     if expr.op in "+*" and not _reads(inner, total.buffer):
         inner, other = other, inner
-    found = None if _reads(other, total.buffer) else _affine(inner, total)
-    if found is None:
+    inner_form = None if _reads(other, total.buffer) else _affine(inner, total)
+    if inner_form is None:
         return None
-    factor, shift = found
+    factor, shift = inner_form
     if expr.op in "+-":
         return factor, Binary(expr.op, shift, other)
     return _times(expr.op, factor, other), _times(expr.op, shift, other)
@@ -225,7 +225,9 @@ def _weights(
     return None
 
 
-def _summed(total: Tensor, definition: Compute, fold: _Fold, made: Mapping[str, Tensor]) -> Tensor:
+def _summed(
+    total: Tensor, definition: Compute, fold: _Fold, rewritten: Mapping[str, Tensor]
+) -> Tensor:
     """The sum, of weights that the factor was multiplied into."""
     old = fold.weights
     axes = tuple(Axis(f"w{place}", extent) for place, extent in enumerate(old.shape))
@@ -239,7 +241,7 @@ def _summed(total: Tensor, definition: Compute, fold: _Fold, made: Mapping[str, 
             return None
         return replace(expr, buffer=new.name)
 
-    reads = tuple(new if one.name == old.name else made[one.name] for one in definition.reads)
+    reads = tuple(new if one.name == old.name else rewritten[one.name] for one in definition.reads)
     body = rewrite(definition.body, rule)
     return replace(total, definition=replace(definition, body=body, reads=reads))
 

@@ -112,24 +112,24 @@ def with_fewer_products(
         if reads and all(one.name in fixed for one in reads) and tensor not in results:
             fixed.add(tensor.name)
 
-    def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
+    def change(tensor: Tensor, rewritten: Mapping[str, Tensor]) -> Tensor:
         definition = tensor.definition
         if definition is None:
             return tensor
-        reads = tuple(made[one.name] for one in definition.reads)
+        reads = tuple(rewritten[one.name] for one in definition.reads)
         now = replace(tensor, definition=replace(definition, reads=reads))
         window = None if tensor.name in fixed else window_of(now, fixed, TAPS)
         if window is None or not _worth(window):
             return now
         minimal = _Minimal(window)
-        found, points = minimal.made()
+        transformed, points = minimal.made()
         largest = replace(minimal.largest(), name=f"largest_{len(assumed)}")
         limit = MagnitudeLimit(largest.dtype, points.name, minimal.terms)
         assumed.append(Assumed(largest, limit))
-        return found
+        return transformed
 
-    made = rebuilt(results, change)
-    return tuple(made[tensor.name] for tensor in results), tuple(assumed)
+    rewritten = rebuilt(results, change)
+    return tuple(rewritten[tensor.name] for tensor in results), tuple(assumed)
 
 
 def _worth(window: Window) -> bool:
@@ -227,29 +227,29 @@ class _Minimal:
             ) -> Expr:
                 return placed(of, {name: ix.add(start, place)})
 
-            made = self._tensor(
+            tensor = self._tensor(
                 f"data_{moved.name}",
                 (*of.lead, *before, *after, *of.depth),
                 _data_at(Var(point.name), neighbour),
                 reads,
                 sizes=(*of.definition.sizes, *sizes),
             )
-            body, reads, sizes = _element(made), (made,), ()
-        return made
+            body, reads, sizes = _element(tensor), (tensor,), ()
+        return tensor
 
     def _weights(self, points: Sequence[Axis]) -> Tensor:
         """What the products read of the weights: for each point a matrix, which lies by itself."""
         of = self.window
-        found, planes = of.weights, [*of.taps]
+        weights, planes = of.weights, [*of.taps]
         axes = {part.name: part for part in (*of.depth, *of.lanes)}
         matrix = [axes[x.name] for x in of.at if isinstance(x, Var) and x.name in axes]
-        body: Expr = Load(found.name, of.at, found.dtype)
+        body: Expr = Load(weights.name, of.at, weights.dtype)
         for n, (point, tap) in enumerate(zip(points, of.taps, strict=True)):
             planes[n] = point
             body = _weights_at(Var(point.name), _at(body, tap))
-            found = self._tensor(f"weights_{tap.name}", (*planes, *matrix), body, (found,))
-            body = _element(found)
-        return found
+            weights = self._tensor(f"weights_{tap.name}", (*planes, *matrix), body, (weights,))
+            body = _element(weights)
+        return weights
 
     def _inside(self) -> tuple[Expr, tuple[Dim, ...]]:
         """The data, and 0 behind the last window, since the last tile may be of one result alone; and the sizes that this names."""
@@ -285,17 +285,17 @@ class _Minimal:
         reduced: Sequence[Axis] = (),
         sizes: Sequence[Dim] = (),
     ) -> Tensor:
-        made = Compute(tuple(axes), tuple(reduced), body, tuple(reads), tuple(sizes))
+        definition = Compute(tuple(axes), tuple(reduced), body, tuple(reads), tuple(sizes))
         shape = tuple(axis.extent for axis in axes)
         total = self.window.total
-        return Tensor(f"{total.name}_{word}", shape, total.dtype, made)
+        return Tensor(f"{total.name}_{word}", shape, total.dtype, definition)
 
 
 def _size(extent: Any) -> tuple[Expr, tuple[Dim, ...]]:
     """An extent in an expression over elements, and the sizes that it names."""
-    found = size_value(extent)
-    assert found is not None, "an extent is a size"
-    return found.node, found.sizes
+    size = size_value(extent)
+    assert size is not None, "an extent is a size"
+    return size.node, size.sizes
 
 
 def _filled(axis: Axis) -> float:
@@ -324,10 +324,10 @@ def _plus(*parts: Expr) -> Expr:
 
 def _by(point: Expr, *values: Expr) -> Expr:
     """The value of that number."""
-    *others, found = values
+    *others, selected = values
     for number in reversed(range(len(others))):
-        found = Select(Compare("<", point, ix.const(number + 1)), others[number], found)
-    return found
+        selected = Select(Compare("<", point, ix.const(number + 1)), others[number], selected)
+    return selected
 
 
 def _data_at(point: Expr, d: Point) -> Expr:

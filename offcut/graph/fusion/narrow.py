@@ -29,17 +29,17 @@ def with_lanes_over_groups(
         one.name for tensor in tensors if tensor.definition for one in tensor.definition.reads
     ]
 
-    def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
+    def change(tensor: Tensor, rewritten: Mapping[str, Tensor]) -> Tensor:
         if tensor.definition is None:
             return tensor
-        reads = tuple(made[one.name] for one in tensor.definition.reads)
-        found = replace(tensor.definition, reads=reads)
-        alone = isinstance(found.body, Load) and readers.count(found.body.buffer) == 1
+        reads = tuple(rewritten[one.name] for one in tensor.definition.reads)
+        definition = replace(tensor.definition, reads=reads)
+        alone = isinstance(definition.body, Load) and readers.count(definition.body.buffer) == 1
         if alone and reads[0].definition is not None and reads[0] not in results:
             rank = len(tensor.shape)
-            lane = found.axes[orders.get(tensor.name, tuple(range(rank)))[-1]].name
-            found = _over_groups(found, reads[0].definition, lane) or found
-        return replace(tensor, definition=found)
+            lane = definition.axes[orders.get(tensor.name, tuple(range(rank)))[-1]].name
+            definition = _over_groups(definition, reads[0].definition, lane) or definition
+        return replace(tensor, definition=definition)
 
     made = rebuilt(results, change)
     return tuple(made[tensor.name] for tensor in results)

@@ -54,25 +54,29 @@ def _axes(size: Dim, tensors: Sequence[Tensor]) -> dict[str, int] | Coupling:
             axes[tensor.name] = axis
     for tensor in tensors:
         if tensor.definition is not None:
-            found = _coupling(tensor.name, tensor.definition, size, axes)
-            if found is not None:
-                return found
+            coupling = _coupling(tensor.name, tensor.definition, size, axes)
+            if coupling is not None:
+                return coupling
     return axes
 
 
-def _coupling(name: str, made: Compute, size: Dim, axes: Mapping[str, int]) -> Coupling | None:
+def _coupling(
+    name: str, definition: Compute, size: Dim, axes: Mapping[str, int]
+) -> Coupling | None:
     """What an element asks for beside its own place of what is read; None where it is nothing."""
-    own = Var(made.axes[axes[name]].name) if name in axes else None
-    read = [load for load in all_loads(made.body) if load.buffer in axes]
+    own = Var(definition.axes[axes[name]].name) if name in axes else None
+    read = [load for load in all_loads(definition.body) if load.buffer in axes]
     for load in read:
         at = load.index[axes[load.buffer]]
         if at != own:
             return Coupling(name, read=load.buffer, at=at)
-    if size in made.sizes:
+    if size in definition.sizes:
         return Coupling(name, "computes with its value")
-    if any(size in getattr(axis.extent, "free_symbols", ()) for axis in made.reduce_axes):
+    if any(size in getattr(axis.extent, "free_symbols", ()) for axis in definition.reduce_axes):
         return Coupling(name, "adds up as many")
-    asked = sum(node == own for node in walk(made.body))  # by each read once, and by nothing else
+    asked = sum(
+        node == own for node in walk(definition.body)
+    )  # by each read once, and by nothing else
     if own is not None and asked != len(read):
         return Coupling(name, "computes with the index along it")
     return None

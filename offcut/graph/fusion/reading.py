@@ -33,11 +33,17 @@ class Strided:
     @property
     def order(self) -> tuple[int, ...] | None:
         """Which axis of x each axis of the result is, where it is a permutation of all of x."""
-        found = [row.index(1) for row in self.steps if sorted(row) == [0] * (len(row) - 1) + [1]]
+        unit_axes = [
+            row.index(1) for row in self.steps if sorted(row) == [0] * (len(row) - 1) + [1]
+        ]
         whole = all(one == ix.const(0) for one in self.offset)
-        if not whole or len(found) < len(self.steps) or sorted(found) != [*range(len(found))]:
+        if (
+            not whole
+            or len(unit_axes) < len(self.steps)
+            or sorted(unit_axes) != [*range(len(unit_axes))]
+        ):
             return None
-        return tuple(found.index(axis) for axis in range(len(found)))
+        return tuple(unit_axes.index(axis) for axis in range(len(unit_axes)))
 
 
 @dataclass(frozen=True)
@@ -82,10 +88,10 @@ class Readings:
 
     def of(self, node: Node) -> Reading:
         """What a node is like, its operands by the graph's names; not for views."""
-        found = self._known.get(node)
-        if found is None:
-            found = self._known[node] = self._of(node)
-        return found
+        access = self._known.get(node)
+        if access is None:
+            access = self._known[node] = self._of(node)
+        return access
 
     def _of(self, node: Node) -> Reading:
         same = alike(node, self.values, self.graph.sizes)
@@ -115,26 +121,26 @@ class Readings:
 def _found(same: Alike) -> Reading:
     """What such nodes are like, by the names of their operands."""
     description, results = description_of(same)
-    given = {value.name: description.tensors[value.name] for value in same.operands}
+    tensors = {value.name: description.tensors[value.name] for value in same.operands}
     if description.calls:
-        return _opaque(given)
+        return _opaque(tensors)
     simple = without_single_terms(results)
     stages = [tensor for tensor in tensors_of(simple) if tensor.definition is not None]
-    read: dict[str, int] = dict.fromkeys(given, 0)
+    read: dict[str, int] = dict.fromkeys(tensors, 0)
     apart, inside, beside, there = set[str](), set[str](), set[str](), set[str]()
     gathered = set[str]()
-    reach: dict[str, frozenset[str]] = {name: frozenset((name,)) for name in given}
+    reach: dict[str, frozenset[str]] = {name: frozenset((name,)) for name in tensors}
     for stage in stages:
         assert stage.definition is not None
         parts = (reach[one.name] for one in stage.definition.reads)
         reach[stage.name] = frozenset[str]().union(*parts)
         for load, reduces in _loads(stage):
             whole = not reduces and _at_own_place(stage, load)
-            if load.buffer in given:
+            if load.buffer in tensors:
                 read[load.buffer] += 1
                 if not whole or stage.shape != results[-1].shape:
                     apart.add(load.buffer)
-                alike = whole and given[load.buffer].shape == results[-1].shape
+                alike = whole and tensors[load.buffer].shape == results[-1].shape
                 if alike and stage is simple[-1]:
                     there.add(load.buffer)
                 if not alike:
@@ -146,18 +152,18 @@ def _found(same: Alike) -> Reading:
             elif not whole:
                 beside |= reach[load.buffer]
     kind = kind_of(simple)
-    own = frozenset(name for name in given if name not in apart and read[name])
+    own = frozenset(name for name in tensors if name not in apart and read[name])
     pointwise = not beside & own and kind is Kind.INJECTIVE and len(results) == 1
     strided = None
-    if results[-1].definition is None and len(given) == 1:
+    if results[-1].definition is None and len(tensors) == 1:
         rank = len(results[-1].shape)
         steps = tuple(tuple(int(a == b) for b in range(rank)) for a in range(rank))
         strided = Strided((ix.const(0),) * rank, steps)
     elif len(stages) == 1:
-        strided = _strided(stages[0], given, description)
+        strided = _strided(stages[0], tensors, description)
     through = _through(stages, results[-1]) if kind is Kind.COMPLEX and len(results) == 1 else {}
-    axes = {name: _axes(name, stages, results[-1], through) for name in given}
-    alone = {name: _alone(name, stages) for name in given}
+    axes = {name: _axes(name, stages, results[-1], through) for name in tensors}
+    alone = {name: _alone(name, stages) for name in tensors}
     return Reading(
         kind,
         strided,
@@ -169,7 +175,7 @@ def _found(same: Alike) -> Reading:
         axes,
         {name: sums for name, (sums, _) in alone.items()},
         {name: plain for name, (_, plain) in alone.items()},
-        {name: _leaps(name, stages, reach, through) for name in given},
+        {name: _leaps(name, stages, reach, through) for name in tensors},
         frozenset(gathered),
     )
 
@@ -211,7 +217,7 @@ def _axes(
 
     through  of the axes of stages, which axes of the result they are made of, where that is known
     """
-    found: list[set[int]] | None = None
+    axes_of_part: list[set[int]] | None = None
     for stage in stages:
         assert stage.definition is not None
         own_place = {axis.name: {n} for n, axis in enumerate(stage.definition.axes)}
@@ -223,27 +229,27 @@ def _axes(
                 if stage.name not in through:
                     return None
                 place = through[stage.name]
-            found = found or [set() for _ in load.index]
-            for own, part in zip(found, load.index, strict=True):
+            axes_of_part = axes_of_part or [set() for _ in load.index]
+            for own, part in zip(axes_of_part, load.index, strict=True):
                 own |= {n for one in variables(part) for n in place.get(one, ())}
-    return None if found is None else tuple(map(frozenset, found))
+    return None if axes_of_part is None else tuple(map(frozenset, axes_of_part))
 
 
 def _through(stages: Sequence[Tensor], result: Tensor) -> dict[str, dict[str, frozenset[int]]]:
     """The axes of the result that the axes of each stage come from, by the names of the latter."""
     assert result.definition is not None
     own = {axis.name: frozenset((n,)) for n, axis in enumerate(result.definition.axes)}
-    found = {result.name: own}
+    sources_of = {result.name: own}
     for reader in reversed(stages):
-        for load, _ in _loads(reader) if reader.name in found else ():
-            made = next((one for one in stages if one.name == load.buffer), None)
-            if made is None or made.definition is None:
+        for load, _ in _loads(reader) if reader.name in sources_of else ():
+            source_stage = next((one for one in stages if one.name == load.buffer), None)
+            if source_stage is None or source_stage.definition is None:
                 continue
-            known = found.setdefault(made.name, {})
-            for axis, part in zip(made.definition.axes, load.index, strict=True):
-                sources = (found[reader.name].get(one, frozenset()) for one in variables(part))
+            known = sources_of.setdefault(source_stage.name, {})
+            for axis, part in zip(source_stage.definition.axes, load.index, strict=True):
+                sources = (sources_of[reader.name].get(one, frozenset()) for one in variables(part))
                 known[axis.name] = known.get(axis.name, frozenset()).union(*sources)
-    return found
+    return sources_of
 
 
 def _alone(name: str, stages: Sequence[Tensor]) -> tuple[frozenset[int], frozenset[int]]:
@@ -286,11 +292,11 @@ def _at_own_place(stage: Tensor, load: Load) -> bool:
     return load.index == tuple(Var(axis.name) for axis in stage.definition.axes)
 
 
-def _strided(stage: Tensor, given: dict[str, Tensor], description: Description) -> Strided | None:
+def _strided(stage: Tensor, tensors: dict[str, Tensor], description: Description) -> Strided | None:
     definition = stage.definition
     assert definition is not None
     body = definition.body
-    if not isinstance(body, Load) or body.buffer not in given or len(given) != 1:
+    if not isinstance(body, Load) or body.buffer not in tensors or len(tensors) != 1:
         return None
     axes = [axis.name for axis in definition.axes]
     own = {size_var(name): extent for name, extent in description.dims.extents.items()}

@@ -43,10 +43,10 @@ def rebuilt(results: Sequence[Tensor], change: Changed) -> dict[str, Tensor]:
 
     change  from a tensor and those that it reads, changed, to what stands for it
     """
-    made: dict[str, Tensor] = {}
+    rewritten: dict[str, Tensor] = {}
     for tensor in tensors_of(results):
-        made[tensor.name] = change(tensor, made)
-    return made
+        rewritten[tensor.name] = change(tensor, rewritten)
+    return rewritten
 
 
 def written_in(results: Sequence[Tensor], names: Collection[str]) -> tuple[Tensor, ...]:
@@ -59,10 +59,14 @@ def written_in(results: Sequence[Tensor], names: Collection[str]) -> tuple[Tenso
     inner = tensors_of([tensor for tensor in tensors_of(results) if tensor.name in names])
     allowed = {tensor.name for tensor in inner} - {tensor.name for tensor in results}
 
-    def plain(name: str, found: Compute) -> bool:
-        if name not in allowed or found.reduce_axes or any(one.definition for one in found.reads):
+    def plain(name: str, definition: Compute) -> bool:
+        if (
+            name not in allowed
+            or definition.reduce_axes
+            or any(one.definition for one in definition.reads)
+        ):
             return False
-        return sum(1 for _ in walk(found.body)) <= LARGEST
+        return sum(1 for _ in walk(definition.body)) <= LARGEST
 
     return written_where(results, plain)
 
@@ -76,7 +80,7 @@ def written_where(
     """
     written: dict[str, Compute] = {}
 
-    def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
+    def change(tensor: Tensor, rewritten: Mapping[str, Tensor]) -> Tensor:
         definition = tensor.definition
         if definition is None:
             return tensor
@@ -91,17 +95,17 @@ def written_where(
         read, sizes = list[Tensor](), [*definition.sizes]
         for one in definition.reads:
             inlined = written.get(one.name)
-            read += (made[one.name],) if inlined is None else inlined.reads
+            read += (rewritten[one.name],) if inlined is None else inlined.reads
             sizes += () if inlined is None else inlined.sizes
         reads, known = tuple(dict.fromkeys(read)), tuple(dict.fromkeys(sizes))
         body = rewrite(definition.body, rule)
-        found = replace(definition, body=body, reads=reads, sizes=known)
-        if may(tensor.name, found):
-            written[tensor.name] = found
-        return replace(tensor, definition=found)
+        new_definition = replace(definition, body=body, reads=reads, sizes=known)
+        if may(tensor.name, new_definition):
+            written[tensor.name] = new_definition
+        return replace(tensor, definition=new_definition)
 
-    made = rebuilt(results, change)
-    return tuple(made[tensor.name] for tensor in results)
+    rewritten = rebuilt(results, change)
+    return tuple(rewritten[tensor.name] for tensor in results)
 
 
 def with_known(
@@ -121,7 +125,7 @@ def with_known(
                 fixed.add(tensor.name)
     stand_for: dict[str, Tensor] = {}
 
-    def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
+    def change(tensor: Tensor, rewritten: Mapping[str, Tensor]) -> Tensor:
         definition = tensor.definition
         if definition is None:
             return tensor
@@ -130,11 +134,11 @@ def with_known(
         for one in definition.reads:
             if one.name in fixed and one.definition is not None:
                 stand_for[one.name] = one
-        reads = tuple(made[one.name] for one in definition.reads)
+        reads = tuple(rewritten[one.name] for one in definition.reads)
         return replace(tensor, definition=replace(definition, reads=reads))
 
-    made = rebuilt(results, change)
-    return tuple(made[tensor.name] for tensor in results), tuple(stand_for.values())
+    rewritten = rebuilt(results, change)
+    return tuple(rewritten[tensor.name] for tensor in results), tuple(stand_for.values())
 
 
 def without_single_terms(results: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -144,11 +148,11 @@ def without_single_terms(results: Sequence[Tensor]) -> tuple[Tensor, ...]:
     Before: ``sum over c, r of x[y + r, c]`` with one ``r``. After: ``sum over c of x[y, c]``; with one ``c`` as well, ``x[y, 0]``.
     """
 
-    def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
+    def change(tensor: Tensor, rewritten: Mapping[str, Tensor]) -> Tensor:
         definition = tensor.definition
         if definition is None:
             return tensor
-        reads = tuple(made[one.name] for one in definition.reads)
+        reads = tuple(rewritten[one.name] for one in definition.reads)
         single = [axis for axis in definition.reduce_axes if axis.extent == 1]
         body, left = definition.body, definition.reduce_axes
         if single and isinstance(body, Reduce):
@@ -156,11 +160,11 @@ def without_single_terms(results: Sequence[Tensor]) -> tuple[Tensor, ...]:
             left = tuple(axis for axis in left if axis not in single)
             value = rewrite(substitute(body.value, names), simpler)
             body = Reduce(body.op, value, tuple(axis.name for axis in left)) if left else value
-        found = replace(definition, reads=reads, reduce_axes=left, body=body)
-        return replace(tensor, definition=found)
+        new_definition = replace(definition, reads=reads, reduce_axes=left, body=body)
+        return replace(tensor, definition=new_definition)
 
-    made = rebuilt(results, change)
-    return tuple(made[tensor.name] for tensor in results)
+    rewritten = rebuilt(results, change)
+    return tuple(rewritten[tensor.name] for tensor in results)
 
 
 def simpler(expr: Expr) -> Expr | None:
@@ -183,16 +187,16 @@ def ordered(results: Sequence[Tensor], orders: Mapping[str, tuple[int, ...]]) ->
             return None
         return replace(expr, index=tuple(expr.index[axis] for axis in wanted[expr.buffer]))
 
-    def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
+    def change(tensor: Tensor, rewritten: Mapping[str, Tensor]) -> Tensor:
         order = wanted.get(tensor.name, tuple(range(len(tensor.shape))))
         shape = tuple(tensor.shape[axis] for axis in order)
         if tensor.definition is None:
             return replace(tensor, shape=shape)
         axes = tuple(tensor.definition.axes[axis] for axis in order)
         body = rewrite(tensor.definition.body, rule)
-        reads = tuple(made[one.name] for one in tensor.definition.reads)
-        found = replace(tensor.definition, axes=axes, body=body, reads=reads)
-        return replace(tensor, shape=shape, definition=_as_read(found))
+        reads = tuple(rewritten[one.name] for one in tensor.definition.reads)
+        new_definition = replace(tensor.definition, axes=axes, body=body, reads=reads)
+        return replace(tensor, shape=shape, definition=_as_read(new_definition))
 
     return rebuilt(results, change)
 
@@ -201,24 +205,25 @@ def with_followers(
     results: Sequence[Tensor], orders: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[int, ...]]:
     """Orders of the axes of tensors, and of those that these read axis by axis and that are computed as well."""
-    found = dict(orders)
+    followed = dict(orders)
     for tensor in reversed(tensors_of(results)):
-        definition, order = tensor.definition, found.get(tensor.name)
+        definition, order = tensor.definition, followed.get(tensor.name)
         if definition is None or order is None:
             continue
         own = [axis.name for axis in definition.axes]
         computed = {one.name for one in definition.reads if one.definition is not None}
         for load, _ in loads(definition.body):
             if load.buffer in computed and _axis_by_axis(load.index, own):
-                found.setdefault(load.buffer, order)
-    return found
+                followed.setdefault(load.buffer, order)
+    return followed
 
 
 def _axis_by_axis(index: Sequence[Expr], own: Sequence[str]) -> bool:
     """Whether each index depends on the axis of that number alone, among these, or on nothing."""
     names = [variables(part) for part in index]
     return len(index) == len(own) and all(
-        found & {*own} == {axis} or not found for axis, found in zip(own, names, strict=True)
+        axis_names & {*own} == {axis} or not axis_names
+        for axis, axis_names in zip(own, names, strict=True)
     )
 
 
@@ -279,7 +284,7 @@ def joined_rows(
             return None
         return replace(expr, index=tuple(_first(expr.index, counts[expr.buffer])))
 
-    def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
+    def change(tensor: Tensor, rewritten: Mapping[str, Tensor]) -> Tensor:
         runs = counts[tensor.name]
         shape, axes, at = list[Any](), list[Axis](), 0
         for count in runs:
@@ -290,10 +295,10 @@ def joined_rows(
         if tensor.definition is None:
             return replace(tensor, shape=tuple(shape))
         body = rewrite(tensor.definition.body, rule)
-        reads = tuple(made[one.name] for one in tensor.definition.reads)
-        found = replace(tensor.definition, body=body, reads=reads)
-        found = replace(sought(found, tensor.name), axes=tuple(axes))
-        return replace(tensor, shape=tuple(shape), definition=found)
+        reads = tuple(rewritten[one.name] for one in tensor.definition.reads)
+        new_definition = replace(tensor.definition, body=body, reads=reads)
+        new_definition = replace(sought(new_definition, tensor.name), axes=tuple(axes))
+        return replace(tensor, shape=tuple(shape), definition=new_definition)
 
     return rebuilt(results, change), counts
 
@@ -324,13 +329,13 @@ class _Pairs:
 
     def runs(self, tensor: str, rank: int, first: int = 0) -> tuple[int, ...]:
         """How many axes, of so many from the first on, become one each time."""
-        found = [1] if rank else []
+        lengths = [1] if rank else []
         for axis in range(first, first + rank - 1):
             if self.join((tensor, axis)):
-                found[-1] += 1
+                lengths[-1] += 1
             else:
-                found.append(1)
-        return tuple(found)
+                lengths.append(1)
+        return tuple(lengths)
 
     def root(self, pair: Pair) -> Pair:
         """The pair that stands for its class."""
@@ -374,14 +379,14 @@ class _Pairs:
     ) -> None:
         """Pairs of what is read are pairs of the reader, or none."""
         shape = self.shapes[load.buffer]
-        found = [place.get(part.name) if isinstance(part, Var) else None for part in load.index]
+        positions = [place.get(part.name) if isinstance(part, Var) else None for part in load.index]
         for axis, part in enumerate(load.index):
-            if found[axis] is None:
+            if positions[axis] is None:
                 split |= {place[name] for name in variables(part) if name in place}
-        used = {number for number in found if number is not None}
+        used = {number for number in positions if number is not None}
         paired = set[int]()
         for axis in range(len(load.index) - 1):
-            one, other = found[axis], found[axis + 1]
+            one, other = positions[axis], positions[axis + 1]
             inner = (load.buffer, axis)
             alike = one is not None and other == one + 1
             if (
@@ -409,20 +414,20 @@ def _outside_of_loads(expr: Expr) -> set[str]:
 
 
 def with_own_sizes(
-    tensors: Mapping[str, Tensor], results: Sequence[Tensor], given: Sequence[Tensor]
+    tensors: Mapping[str, Tensor], results: Sequence[Tensor], operands: Sequence[Tensor]
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     """All tensors by name, their sizes called ``s0, s1, …`` by first appearance, their axes ``a0, a1, …``; and what each
     size was called.
 
-    given  operands, which may be read by nothing
+    operands  operands, which may be read by nothing
     """
-    order = [*given, *(tensors[tensor.name] for tensor in tensors_of(results))]
+    order = [*operands, *(tensors[tensor.name] for tensor in tensors_of(results))]
     sizes = sizes_of(order)
     names = {size.name: f"s{number}" for number, size in enumerate(sizes)}
     now = {size: Dim(names[size.name], size.min, size.max, size.multiple_of) for size in sizes}
     named: dict[str, Expr] = {size_var(old): Var(size_var(new)) for old, new in names.items()}
 
-    def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
+    def change(tensor: Tensor, rewritten: Mapping[str, Tensor]) -> Tensor:
         shape = tuple(with_sizes(extent, now) for extent in tensor.shape)
         if tensor.definition is None:
             return replace(tensor, shape=shape)
@@ -436,14 +441,18 @@ def with_own_sizes(
             for number, axis in enumerate(part):
                 letters[axis.name] = Var(f"{prefix}{number}")
                 made_axes.append(Axis(f"{prefix}{number}", with_sizes(axis.extent, now)))
-        reads = tuple(made[one.name] for one in definition.reads)
+        reads = tuple(rewritten[one.name] for one in definition.reads)
         own = tuple(now[size] for size in definition.sizes)
         body = substitute(definition.body, letters)
         if isinstance(body, Reduce):
             body = replace(body, axes=tuple(axis.name for axis in reduce_axes))
-        found = Compute(tuple(axes), tuple(reduce_axes), body, reads, own)
-        return replace(tensor, shape=shape, definition=found)
+        new_definition = Compute(tuple(axes), tuple(reduce_axes), body, reads, own)
+        return replace(tensor, shape=shape, definition=new_definition)
 
-    made = rebuilt(results, change)
-    made |= {tensor.name: change(tensor, made) for tensor in given if tensor.name not in made}
-    return made, {new: old for old, new in names.items()}
+    rewritten = rebuilt(results, change)
+    rewritten |= {
+        tensor.name: change(tensor, rewritten)
+        for tensor in operands
+        if tensor.name not in rewritten
+    }
+    return rewritten, {new: old for old, new in names.items()}

@@ -74,8 +74,8 @@ def stored_anew(graph: Graph, readings: Readings) -> Iterator[int]:
 
 
 def _order(node: Node, readings: Readings) -> tuple[int, ...] | None:
-    found = readings.of(node).strided
-    order = None if found is None else found.order
+    strided_view = readings.of(node).strided
+    order = None if strided_view is None else strided_view.order
     return None if order is None or order == tuple(range(len(order))) else order
 
 
@@ -120,10 +120,10 @@ class _Growing:
             return
         region, open_ = [first], {self.nodes[first].results[0].name}
         while len(region) < LONGEST:
-            found = self.closed(region, open_)
-            if found is None:
+            closure = self.closed(region, open_)
+            if closure is None:
                 break
-            region += found
+            region += closure
             open_ = {self.nodes[region[-1]].results[0].name}
         if len(region) > 1:
             self.join(region)
@@ -160,8 +160,8 @@ class _Growing:
         """Whether a node works point by point on what it reads of a region, and is of no other yet."""
         if self.views[number] or self.homes[number] != (number,):
             return False
-        found = self.readings.of(self.nodes[number])
-        return found.pointwise and (inside & set(self.nodes[number].operands)) <= found.own
+        access = self.readings.of(self.nodes[number])
+        return access.pointwise and (inside & set(self.nodes[number].operands)) <= access.own
 
     def precede(self, number: int) -> None:
         """Let the nodes that make what a region reads be written into it, where they work point by point."""
@@ -212,11 +212,14 @@ class _Growing:
 
     def is_bounded(self, name: str, region: Sequence[int]) -> bool:
         """Whether a region that gives a value reads an array of elsewhere, of its shape, at the place of each element."""
-        values, made = self.graph.values, {v.name for n in region for v in self.nodes[n].results}
+        values, computed = (
+            self.graph.values,
+            {v.name for n in region for v in self.nodes[n].results},
+        )
         return any(
             values[one].shape == values[name].shape
             for number in region
-            for one in self.readings.of(self.nodes[number]).there - made
+            for one in self.readings.of(self.nodes[number]).there - computed
         )
 
     def join(self, numbers: Sequence[int]) -> tuple[int, ...]:

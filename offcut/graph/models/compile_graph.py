@@ -10,11 +10,11 @@ from offcut.graph.graph import Bound, Graph
 from offcut.graph.models.batches.parts import Parts, check_parts
 from offcut.graph.models.compiling import kept
 from offcut.graph.models.compiling.kernels import Kernels
-from offcut.graph.models.compiling.split import Targets, every, resolved, texts_of
+from offcut.graph.models.compiling.split import Targets, as_targets, resolve_targets, texts_of
 from offcut.graph.models.compiling.stepping import steps_of_bound
 from offcut.graph.models.model import Model
 from offcut.graph.passes import DEFAULT, Pass, improved
-from offcut.graph.passes.storing import copy_as_asked
+from offcut.graph.passes.storing import insert_output_copies
 
 
 @freeze_gc()
@@ -56,7 +56,7 @@ def compiled(
             because="it is no graph with its constants",
             help=("Builder().bound", "Bound(parse_graph(text), arrays)"),
         )
-    targets = every(target)
+    targets = as_targets(target)
     if not isinstance(distributive, bool):
         raise DescribeError("graph", f"cannot take {distributive=}", because="it is True or False")
     check_parts("graph", parts)
@@ -65,7 +65,7 @@ def compiled(
             "graph", f"cannot take {least_filled=}", because="it is a share, from 0 to 1"
         )
     _check_orders(bound.graph, orders or {})
-    improved_bound = copy_as_asked(improved(bound, passes), orders or {})
+    improved_bound = insert_output_copies(improved(bound, passes), orders or {})
     graph = improved_bound.graph
     kernels = Kernels(
         graph.sizes,
@@ -85,7 +85,7 @@ def compiled(
         "orders": orders,
         "parts": parts,
     }
-    run_by = resolved(targets)
+    run_by = resolve_targets(targets)
     name = kept.name_of(
         improved_bound, (texts_of(run_by, threads), least_filled, distributive, orders)
     )

@@ -79,10 +79,10 @@ class ModelCost:
     @property
     def bytes(self) -> dict[str, int]:
         """From each memory, by kernels alone: what lies between them is taken to be as near as what one reads in a call by itself."""
-        found = Counter[str]()
+        totals = Counter[str]()
         for one in self.kernels:
-            found.update({name: one.times * count for name, count in one.each.bytes.items()})
-        return dict(found)
+            totals.update({name: one.times * count for name, count in one.each.bytes.items()})
+        return dict(totals)
 
     @property
     def energy(self) -> float:
@@ -122,8 +122,8 @@ def cost_of(graph: Graph, shared: Prepared, sizes: Mapping[str, int]) -> ModelCo
     for run in runs:
         full, *rest = run.numbers
         count, left = divmod(run.total, run.part.count)
-        found = (count, full, 1 - left / run.total), *((1, one, left / run.total) for one in rest)
-        times |= dict.fromkeys(range(run.first, run.end), found)
+        shares = (count, full, 1 - left / run.total), *((1, one, left / run.total) for one in rest)
+        times |= dict.fromkeys(range(run.first, run.end), shares)
 
     def kernel(place: int, step: Step, count: int, at: Numbers, share: float) -> KernelCost:
         each: Cost = step.kernel.cost(**{name: at(extent) for name, extent in step.sizes})
@@ -134,7 +134,7 @@ def cost_of(graph: Graph, shared: Prepared, sizes: Mapping[str, int]) -> ModelCo
                 for stage in each.stages.values()
             )
             alone = count * sum(near) / each.hertz
-            weights, passing = (share * float(found[place]) / each.hertz for found in cycles)
+            weights, passing = (share * float(values[place]) / each.hertz for values in cycles)
         operators = " ".join(step.nodes)
         return KernelCost(step.name, operators, count, each, alone, weights, passing)
 

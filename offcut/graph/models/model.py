@@ -31,7 +31,7 @@ from offcut.graph.models.batches.parts import Parts, check_parts
 from offcut.graph.models.compiling.kept import Stepped, from_kernels, from_later
 from offcut.graph.models.compiling.split import (
     memory_of,
-    resolved,
+    resolve_targets,
 )
 from offcut.graph.models.cost import ModelCost, cost_of
 from offcut.graph.models.known_calls import KnownCalls
@@ -41,8 +41,8 @@ from offcut.graph.models.memory.call_memory import (
     Lent,
     Passage,
     check_constant,
+    copy_to_memory,
     fresh_outputs,
-    held,
     lend,
     output_operand,
     rounded,
@@ -115,7 +115,7 @@ class Model:
         how: Mapping[str, Any],
     ) -> None:
         graph, steps, outputs = bound.graph, found.steps, found.outputs
-        self._memory = memory_of(resolved(how["target"]))
+        self._memory = memory_of(resolve_targets(how["target"]))
         steps = [for_memory(self._memory, step) for step in steps]
         self.steps, self.notes, self._how, self._found = tuple(steps), found.notes, how, found
         roots = {one.root for step in steps for one in (*step.inputs, *step.outputs)}
@@ -142,7 +142,7 @@ class Model:
         self._read = {name: arrays[name] for name in read}
         for name, array in self._read.items():
             check_constant(self._values[name], array)
-        self._constants = [held(self._memory, array) for array in self._read.values()]
+        self._constants = [copy_to_memory(self._memory, array) for array in self._read.values()]
         lasting = {place.root for place in outputs.values()}
         self.arena: Arena = arena_of(steps, self._values, set(self._bases), lasting, graph.sizes)
         self._inputs, self._outputs = [value.name for value in graph.inputs], graph.outputs

@@ -80,8 +80,8 @@ def entry_ir(
         beyond = faults.status("data are too large for fewer products")
     writers = [_Body(one, faults, f"body{number}", beyond) for number, one in enumerate(bodies)]
     parameters = "ptr %pointers, ptr %sizes, ptr %strides, ptr %workspace"
-    given = "ptr %pointers, ptr %sizes, ptr %workspace"
-    lines = [f"  %status = call i32 @body0({given})"]
+    arguments = "ptr %pointers, ptr %sizes, ptr %workspace"
+    lines = [f"  %status = call i32 @body0({arguments})"]
     if plain is None:
         lines.append("  ret i32 %status")
     else:
@@ -89,7 +89,7 @@ def entry_ir(
             f"  %more = icmp eq i32 %status, {_UNBOUNDED}",
             "  br i1 %more, label %plain, label %end",
             "plain:",
-            f"  %again = call i32 @body1({given})",
+            f"  %again = call i32 @body1({arguments})",
             "  ret i32 %again",
             "end:",
             "  ret i32 %status",
@@ -274,8 +274,8 @@ class _Body(Scalars):
         for place, constant in enumerate(model.constants[number], len(step.arrays)):
             self._store(pointers, place, self._word("%pointers", constant, "ptr"), "ptr")
         self._store_sizes(step, sizes)
-        given = f"ptr {pointers}, ptr {sizes}, ptr {strides}, ptr {scratch}"
-        status = f.let(f"call i32 @{model.symbols[number]}_entry({given})")
+        arguments = f"ptr {pointers}, ptr {sizes}, ptr {strides}, ptr {scratch}"
+        status = f.let(f"call i32 @{model.symbols[number]}_entry({arguments})")
         self._stop(f.let(f"icmp ne i32 {status}, 0"), status)
 
     def _stop(self, condition: str, status: str | int) -> None:

@@ -96,9 +96,9 @@ def planned(
         return step.name, " ".join(step.nodes), step.target, shape, lies
 
     if layout is None:
-        held = tuple(map(str, arena.slots))
+        slots = tuple(map(str, arena.slots))
     else:
-        held = tuple(f"{rounded(need):,}" for need in layout.slots or (layout.bytes,))
+        slots = tuple(f"{rounded(need):,}" for need in layout.slots or (layout.bytes,))
     split = tuple(
         f"{step.name}: runs on {step.target}, since {name} refuses it: {because}"
         for step in steps
@@ -109,7 +109,7 @@ def planned(
         dict(sizes),
         rows=tuple(map(line, steps)),
         kernels=len({step.code for step in steps}),
-        arena=held,
+        arena=slots,
         parts=tuple(run.part for run in runs),
         split=split,
         distributed=tuple(step.name for step in steps if step.distributed),

@@ -124,9 +124,9 @@ class Frame:
         self.bases = (ctypes.c_int64 * len(bases))(*bases)
         self._measured = list[tuple[Array, Array]]()
         for dtype, limits in limits_of(shared.steps).items():
-            found = np.zeros(len(limits), numpy_dtype(dtype))
-            self._measured.append((found, np.array([*limits.values()])))
-            for address, root in zip(_addresses(found), limits, strict=True):
+            maxima = np.zeros(len(limits), numpy_dtype(dtype))
+            self._measured.append((maxima, np.array([*limits.values()])))
+            for address, root in zip(_addresses(maxima), limits, strict=True):
                 self.bases[shared.bases[root]] = address
         self._given = ctypes.addressof(self.bases)
 
@@ -223,12 +223,12 @@ class Frame:
         moving = [(at, *key) for key, at in self._moving.items()]  # those of parts before it, too
         total, count = steps.total, steps.part.count
 
-        def run(given: int, scratch: int) -> int:
+        def run(bases: int, scratch: int) -> int:
             for start in range(0, total, count):
                 for at, base, each in moving:
                     self.bases[at] = self.bases[base] + start * each
                 run_part = whole if start + count <= total else last
-                status = run_part(given, scratch)
+                status = run_part(bases, scratch)
                 if status:
                     return status
             return 0
@@ -251,20 +251,20 @@ class Frame:
         Raises CallError where one reaches outside of its memory, InternalError where it is not what its kernel takes.
         """
         shared, operands = self._shared, self._shared.calls.operands
-        found = self._laid.get(id(number))
-        if found is None:
-            found = shared.calls.laid(self._values(number), shared.numbers, self._starts)
-            self._laid[id(number)] = found
-        for n in found.outside.tolist():
+        records = self._laid.get(id(number))
+        if records is None:
+            records = shared.calls.laid(self._values(number), shared.numbers, self._starts)
+            self._laid[id(number)] = records
+        for n in records.outside.tolist():
             if arrays.start <= n < arrays.stop:
                 one = operands.arrays[n]
                 shape = tuple(map(number, one.shape))
                 because = f"an array of shape {shape} reaches outside of {one.root}"
                 raise refusal(shared.name, self._sizes, one.value, because)
         in_arena = shared.numbers[arrays] == ARENA
-        beyond = np.flatnonzero(in_arena & (found.ends[arrays] > self._plan.bytes)) + arrays.start
-        self._check_kernels([*found.unlike.tolist(), *beyond.tolist()], arrays)
-        return found
+        beyond = np.flatnonzero(in_arena & (records.ends[arrays] > self._plan.bytes)) + arrays.start
+        self._check_kernels([*records.unlike.tolist(), *beyond.tolist()], arrays)
+        return records
 
     def _values(self, number: Numbers) -> Values:
         return Values(number.array, self._number.array, self._inner)
@@ -288,8 +288,8 @@ class Frame:
             self._observed(steps[n], self._sequence(n, n + 1, laid)) for n in range(first, end)
         ]
 
-        def run(given: int, scratch: int) -> int:
-            return next((status for call in calls if (status := call(given, scratch))), 0)
+        def run(bases: int, scratch: int) -> int:
+            return next((status for call in calls if (status := call(bases, scratch))), 0)
 
         return run
 
@@ -297,9 +297,9 @@ class Frame:
         """Return a run of one kernel that the observer of the frame is told of."""
         memory = self._shared.memory
 
-        def observed(given: int, scratch: int) -> int:
+        def observed(bases: int, scratch: int) -> int:
             with self.observer.kernel(step):
-                status = run(given, scratch)
+                status = run(bases, scratch)
                 if not memory.is_host:
                     memory.wait(self.stream)
             return status
@@ -406,11 +406,11 @@ class Frame:
 
 def limits_of(steps: Sequence[Step]) -> dict[str, dict[str, float]]:
     """Of each element type, the values that are measured, and how large each may be."""
-    found: dict[str, dict[str, float]] = {}
+    limits_by_type: dict[str, dict[str, float]] = {}
     for step in steps:
         for one, limit in zip(step.outputs, step.limits, strict=False):
-            found.setdefault(one.dtype, {})[one.root] = limit
-    return found
+            limits_by_type.setdefault(one.dtype, {})[one.root] = limit
+    return limits_by_type
 
 
 def _addresses(array: Array) -> range:

@@ -122,7 +122,7 @@ def renamed(
     """Return a signature whose arguments have other names: each is given with the one that it has; those without keep theirs."""
 
     def by(names: Mapping[str, str], arguments: Iterable[Argument]) -> tuple[Argument, ...]:
-        own = {name: given for given, name in reversed([*names.items()])}
+        own = {name: user_name for user_name, name in reversed([*names.items()])}
         return tuple(replace(one, name=own.get(one.name, one.name)) for one in arguments)
 
     return replace(
@@ -189,8 +189,8 @@ def _native(model: GraphSteps, symbols: Mapping[int, str], memories: _Memories) 
         if dense and place.root in computed and place.root not in bases:
             bases[place.root] = number
     measured = {o.root for step in steps for o, _ in zip(step.outputs, step.limits, strict=False)}
-    kept = {place.root for place, _ in outputs}
-    arena = arena_of(steps, graph.values, {*bases, *measured}, kept, graph.sizes)
+    lasting = {place.root for place, _ in outputs}
+    arena = arena_of(steps, graph.values, {*bases, *measured}, lasting, graph.sizes)
     entries = [_entry(step) for step in steps]
     constants = [[memories.pointer(one) for one in entry.memories] for entry in entries]
     own = [symbols[id(step.kernel.code)] for step in steps]

@@ -94,14 +94,14 @@ class Step:
 
         number  the values of extents there
         """
-        found = {name: number(extent) for name, extent in self.sizes}
+        extents = {name: number(extent) for name, extent in self.sizes}
         for facts in self.kernel.signature.sizes:
-            value = found[facts.name]
+            value = extents[facts.name]
             if not facts.min <= value <= facts.max or value % facts.multiple_of:
                 of = f", multiples of {facts.multiple_of}" if facts.multiple_of > 1 else ""
                 return f"an extent is {value}, and its kernel takes {facts.min}…{facts.max}{of}"
         for relation in self.kernel.signature.relations:
-            if not relation.holds(found):
+            if not relation.holds(extents):
                 return f"it assumes {relation.text}"
         return ""
 

@@ -8,30 +8,30 @@ from typing import TypeAlias
 from offcut.errors import DescribeError
 from offcut.graph.graph import Bound
 from offcut.graph.passes.constants import fold_constants
-from offcut.graph.passes.joined import join_products
+from offcut.graph.passes.joined import merge_products
 from offcut.graph.passes.masks import masks_as_domains
-from offcut.graph.passes.patches import patches_as_rows
+from offcut.graph.passes.patches import convolution_to_matmul
 from offcut.graph.passes.quantized import integer_products
 from offcut.graph.passes.repeats import read_unrepeated
 from offcut.graph.passes.reshapes import sink_reshapes
-from offcut.graph.passes.shared import drop_dead, share_equal
-from offcut.graph.passes.storing import store_for_products
+from offcut.graph.passes.shared import eliminate_common_subexpressions, eliminate_dead_code
+from offcut.graph.passes.storing import insert_layout_copies
 
 Pass: TypeAlias = Callable[[Bound], Bound]
 
 DEFAULT: tuple[Pass, ...] = (
-    drop_dead,
+    eliminate_dead_code,
     integer_products,
-    patches_as_rows,
+    convolution_to_matmul,
     fold_constants,
     read_unrepeated,
-    share_equal,
+    eliminate_common_subexpressions,
     masks_as_domains,
-    join_products,
+    merge_products,
     sink_reshapes,
-    drop_dead,
-    share_equal,
-    store_for_products,
+    eliminate_dead_code,
+    eliminate_common_subexpressions,
+    insert_layout_copies,
 )
 """In the order in which they run."""
 
@@ -46,7 +46,7 @@ def improved(bound: Bound, passes: Sequence[Pass] = DEFAULT) -> Bound:
             "graph",
             f"cannot take passes={passes!r}",
             because="passes are functions, in the order in which they run",
-            help=("passes=(drop_dead, fold_constants)",),
+            help=("passes=(eliminate_dead_code, fold_constants)",),
         )
     if not bound.graph.outputs:
         raise DescribeError(
@@ -73,15 +73,15 @@ def improved(bound: Bound, passes: Sequence[Pass] = DEFAULT) -> Bound:
 __all__ = [
     "DEFAULT",
     "Pass",
-    "drop_dead",
+    "convolution_to_matmul",
+    "eliminate_common_subexpressions",
+    "eliminate_dead_code",
     "fold_constants",
     "improved",
+    "insert_layout_copies",
     "integer_products",
-    "join_products",
     "masks_as_domains",
-    "patches_as_rows",
+    "merge_products",
     "read_unrepeated",
-    "share_equal",
     "sink_reshapes",
-    "store_for_products",
 ]

@@ -10,10 +10,10 @@ import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Const, Expr
-from offcut.describe.request import Array, own
+from offcut.describe.request import Array, take_ownership
 from offcut.graph.fusion.reading import Readings
 from offcut.graph.graph import Argument, Bound, Node
-from offcut.graph.interpret import ran
+from offcut.graph.interpret import run_node
 from offcut.graph.operators import Kind
 
 LARGEST = 1 << 26
@@ -28,38 +28,40 @@ def fold_constants(bound: Bound) -> Bound:
     """
     graph, arrays = bound.graph, dict(bound.arrays)
     readings = Readings(graph)
-    constants, kept = list(graph.constants), list[Node]()
+    constants, remaining = list(graph.constants), list[Node]()
     for node in graph.nodes:
         if not _foldable(node, arrays, readings):
-            kept.append(node)
+            remaining.append(node)
             continue
-        for value, array in zip(node.results, ran(node, arrays, {}), strict=True):
-            arrays[value.name] = own(np.array(array, numpy_dtype(value.dtype), order="C"))
+        for value, array in zip(node.results, run_node(node, arrays, {}), strict=True):
+            arrays[value.name] = take_ownership(
+                np.array(array, numpy_dtype(value.dtype), order="C")
+            )
         constants += node.results
-    if len(kept) == len(graph.nodes):
+    if len(remaining) == len(graph.nodes):
         return bound
-    return Bound(replace(graph, constants=tuple(constants), nodes=tuple(kept)), arrays)
+    return Bound(replace(graph, constants=tuple(constants), nodes=tuple(remaining)), arrays)
 
 
 def _foldable(node: Node, arrays: Mapping[str, Array], readings: Readings) -> bool:
     shapes = [value.shape for value in node.results]
-    given = (*node.arguments, *(one for _, one in node.options), *shapes)
-    if not all(name in arrays for name in node.operands) or any(map(_symbolic, given)):
+    arguments = (*node.arguments, *(one for _, one in node.options), *shapes)
+    if not all(name in arrays for name in node.operands) or any(map(_symbolic, arguments)):
         return False
-    taken = sum(arrays[name].nbytes for name in node.operands)
-    made = sum(
+    input_bytes = sum(arrays[name].nbytes for name in node.operands)
+    output_bytes = sum(
         _elements(shape) * numpy_dtype(v.dtype).itemsize
         for shape, v in zip(shapes, node.results, strict=True)
     )
     if readings.is_view(node):
-        return made <= taken
+        return output_bytes <= input_bytes
     pairs, kind = 0, readings.of(node).kind
     if kind is Kind.OPAQUE:
         return False
     if kind is Kind.COMPLEX:
         most = max((arrays[name].size for name in node.operands), default=0)
         pairs = most * max(map(_elements, shapes))
-    return max(made, pairs) <= LARGEST
+    return max(output_bytes, pairs) <= LARGEST
 
 
 def _elements(shape: tuple[Expr, ...]) -> int:

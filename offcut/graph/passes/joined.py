@@ -43,7 +43,7 @@ class _Joinable:
     along: Mapping[str, int]
 
 
-def join_products(bound: Bound) -> Bound:
+def merge_products(bound: Bound) -> Bound:
     """The graph in which each operand is multiplied by one array where it was by several."""
     graph, together = bound.graph, dict[object, list[_Joinable]]()
     for one in _joinable(bound):
@@ -51,21 +51,21 @@ def join_products(bound: Bound) -> Bound:
     groups = {parts[0].node: parts for parts in together.values() if len(parts) > 1}
     if not groups:
         return bound
-    made, places = rebuilt(graph, bound.arrays), dict[Node, tuple[Ref, int, int, int]]()
+    builder, places = rebuilt(graph, bound.arrays), dict[Node, tuple[Ref, int, int, int]]()
     for node in graph.nodes:
         if node in groups:
-            joined = _product(bound, made, groups[node])
+            joined = _product(bound, builder, groups[node])
             widths = (_width(bound, part) for part in groups[node])
             ends = pairwise(accumulate(widths, initial=0))
             for part, of in zip(groups[node], ends, strict=True):
                 places[part.node] = joined, part.axis, *of
         if node in places:
-            made.node("slice", *places[node], results=(node.results[0].name,))
+            builder.node("slice", *places[node], results=(node.results[0].name,))
         else:
-            made.nodes.append(node)
-            made.values.update((value.name, value) for value in node.results)
-    made.output(*map(Ref, graph.outputs))
-    return made.bound
+            builder.nodes.append(node)
+            builder.values.update((value.name, value) for value in node.results)
+    builder.output(*map(Ref, graph.outputs))
+    return builder.bound
 
 
 def _joinable(bound: Bound) -> Iterator[_Joinable]:
@@ -81,17 +81,17 @@ def _joinable(bound: Bound) -> Iterator[_Joinable]:
         read = users[result.name]
         if result.name in graph.outputs or not read or not all(map(readings.is_view, read)):
             continue
-        found = _along(readings.of(node), x)
-        if found is not None:
-            yield _Joinable(node, *found)
+        axis_and_partners = _along(readings.of(node), x)
+        if axis_and_partners is not None:
+            yield _Joinable(node, *axis_and_partners)
 
 
-def _along(found: Reading, x: str) -> tuple[int, dict[str, int]] | None:
+def _along(access: Reading, x: str) -> tuple[int, dict[str, int]] | None:
     """The axis of a product's result that its constants have, and `x` has not; the axis of each that is indexed by it."""
-    own = found.axes[x]
-    if found.kind is not Kind.COMPLEX or own is None:
+    own = access.axes[x]
+    if access.kind is not Kind.COMPLEX or own is None:
         return None
-    read = {name: axes for name, axes in found.axes.items() if name != x}
+    read = {name: axes for name, axes in access.axes.items() if name != x}
     apart = [frozenset().union(*(axes or ())) - frozenset().union(*own) for axes in read.values()]
     if len(set(apart)) != 1 or len(apart[0]) != 1:
         return None
@@ -99,7 +99,7 @@ def _along(found: Reading, x: str) -> tuple[int, dict[str, int]] | None:
     along = dict[str, int]()
     for name, axes in read.items():
         places = [place for place, of in enumerate(axes or ()) if axis in of]
-        if len(places) != 1 or places[0] not in found.plain[name]:
+        if len(places) != 1 or places[0] not in access.plain[name]:
             return None
         along[name] = places[0]
     return axis, along
@@ -115,8 +115,8 @@ def _alike(bound: Bound, one: _Joinable) -> object:
             names[name] = f"constant {number}"
             shape = np.delete(bound.arrays[name].shape, one.along[name])
             types.append((bound.arrays[name].dtype.name, one.along[name], *map(int, shape)))
-    given = renamed(node.arguments, names), renamed(node.options, names)
-    return node.op, given, tuple(types), one.axis, node.results[0].dtype
+    renamed_arguments = renamed(node.arguments, names), renamed(node.options, names)
+    return node.op, renamed_arguments, tuple(types), one.axis, node.results[0].dtype
 
 
 def _width(bound: Bound, one: _Joinable) -> int:
@@ -125,7 +125,7 @@ def _width(bound: Bound, one: _Joinable) -> int:
     return int(bound.arrays[name].shape[axis])
 
 
-def _product(bound: Bound, made: Builder, parts: Sequence[_Joinable]) -> Ref:
+def _product(bound: Bound, builder: Builder, parts: Sequence[_Joinable]) -> Ref:
     """One product with the constants of several side by side."""
     first, names = parts[0], dict[str, str]()
     for number, name in enumerate(first.node.operands):
@@ -133,8 +133,8 @@ def _product(bound: Bound, made: Builder, parts: Sequence[_Joinable]) -> Ref:
         if name in first.along:
             arrays = [bound.arrays[part.node.operands[number]] for part in parts]
             whole = np.concatenate(arrays, first.along[name])
-            names[name] = made.constant(made.fresh(f"{name}_joined"), whole).name
+            names[name] = builder.constant(builder.fresh(f"{name}_joined"), whole).name
     arguments = [renamed(one, names) for one in first.node.arguments]
     options: dict[str, Any] = {n: renamed(one, names) for n, one in first.node.options}
-    result: Ref = made.node(first.node.op, *arguments, **options)
+    result: Ref = builder.node(first.node.op, *arguments, **options)
     return result

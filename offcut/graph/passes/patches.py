@@ -31,21 +31,21 @@ KEPT = ("activation", "bias")
 """Options that a product takes as a convolution does."""
 
 
-def patches_as_rows(bound: Bound) -> Bound:
+def convolution_to_matmul(bound: Bound) -> Bound:
     """The graph in which convolutions with windows side by side are products."""
     graph, values = bound.graph, bound.graph.values
     if not any(_window(node, values) for node in graph.nodes):
         return bound
-    made, orders = rebuilt(graph, bound.arrays), orders_of(graph, Readings(graph))
+    builder, orders = rebuilt(graph, bound.arrays), orders_of(graph, Readings(graph))
     for node in graph.nodes:
         window = _window(node, values)
         if window:
-            _product(made, node, window, node.operands[0] in orders)
+            _product(builder, node, window, node.operands[0] in orders)
         else:
-            made.nodes.append(node)
-            made.values.update((value.name, value) for value in node.results)
-    made.output(*map(Ref, graph.outputs))
-    return made.bound
+            builder.nodes.append(node)
+            builder.values.update((value.name, value) for value in node.results)
+    builder.output(*map(Ref, graph.outputs))
+    return builder.bound
 
 
 def _window(node: Node, values: Mapping[str, Value]) -> tuple[int, ...]:
@@ -54,17 +54,19 @@ def _window(node: Node, values: Mapping[str, Value]) -> tuple[int, ...]:
     if not rank or len(node.arguments) != 2:
         return ()
     x, w = node.operands[:2] if len(node.operands) >= 2 else ("", "")
-    given = dict(node.options)
-    if node.arguments != (Ref(x), Ref(w)) or not set(given) <= {*PLAIN, *KEPT}:
+    options = dict(node.options)
+    if node.arguments != (Ref(x), Ref(w)) or not set(options) <= {*PLAIN, *KEPT}:
         return ()
     window = tuple(extent.value for extent in values[w].shape[2:] if isinstance(extent, Const))
-    stride, padding = (_each(given.get(name, PLAIN[name]), rank) for name in ("stride", "padding"))
+    stride, padding = (
+        _each(options.get(name, PLAIN[name]), rank) for name in ("stride", "padding")
+    )
     close = (
         len(window) == rank
         and window == stride
         and padding == (0,) * rank
-        and _each(given.get("dilation", 1), rank) == (1,) * rank
-        and given.get("groups", 1) == 1
+        and _each(options.get("dilation", 1), rank) == (1,) * rank
+        and options.get("groups", 1) == 1
         and values[x].dtype == values[w].dtype == values[node.results[0].name].dtype
     )
     return tuple(map(int, window)) if close and prod(map(int, window)) > 1 else ()
@@ -75,7 +77,7 @@ def _each(argument: object, rank: int) -> tuple[object, ...]:
     return argument if isinstance(argument, tuple) else (argument,) * rank
 
 
-def _product(made: Builder, node: Node, window: tuple[int, ...], last: bool) -> None:
+def _product(builder: Builder, node: Node, window: tuple[int, ...], last: bool) -> None:
     """The nodes that stand for a convolution.
 
     last  whether the channels of x lie side by side in memory: then they go last in a row, too
@@ -83,25 +85,25 @@ def _product(made: Builder, node: Node, window: tuple[int, ...], last: bool) -> 
     x, w = (Ref(name) for name in node.operands[:2])
     rank, rows = len(window), list[Expr]()
     for axis, step in enumerate(window, 2):
-        extent = made.shape(x)[axis]
+        extent = builder.shape(x)[axis]
         rows.append(normal(Binary("//", extent, Const(step, "index"))))
         whole = normal(Binary("*", rows[-1], Const(step, "index")))
         if whole != extent:
-            x = made.node("slice", x, axis, 0, whole)
-    count, channels = made.shape(x)[:2]
+            x = builder.node("slice", x, axis, 0, whole)
+    count, channels = builder.shape(x)[:2]
     outer, inner = (tuple(range(first, first + 2 * rank, 2)) for first in (2, 3))
     pairs = (extent for pair in zip(rows, window, strict=True) for extent in pair)
-    split = made.node("reshape", x, (count, channels, *pairs))
+    split = builder.node("reshape", x, (count, channels, *pairs))
     terms = (*inner, 1) if last else (1, *inner)
-    laid = made.node("transpose", split, axes=(0, *outer, *terms))
-    depth = made.shape(w)[1]
+    laid = builder.node("transpose", split, axes=(0, *outer, *terms))
+    depth = builder.shape(w)[1]
     long = normal(Binary("*", depth, Const(prod(window), "index")))
-    lines = made.node("reshape", laid, (count, *rows, long))
+    lines = builder.node("reshape", laid, (count, *rows, long))
     if last:
-        w = made.node("transpose", w, axes=(0, *range(2, 2 + rank), 1))
-    weights = made.node("reshape", w, (made.shape(w)[0], long))
+        w = builder.node("transpose", w, axes=(0, *range(2, 2 + rank), 1))
+    weights = builder.node("reshape", w, (builder.shape(w)[0], long))
     options: dict[str, Any] = {name: one for name, one in node.options if name in KEPT}
-    product = made.node("dense", lines, weights, transpose_w=True, **options)
+    product = builder.node("dense", lines, weights, transpose_w=True, **options)
     (result,) = node.results
     back = (0, rank + 1, *range(1, rank + 1))
-    made.node("transpose", product, axes=back, results=(result.name,))
+    builder.node("transpose", product, axes=back, results=(result.name,))

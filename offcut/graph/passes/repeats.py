@@ -13,7 +13,7 @@ from offcut import ops
 from offcut.core import index as ix
 from offcut.core.expr import Expr
 from offcut.graph.graph import Bound, Node
-from offcut.graph.passes.shared import drop_dead, with_operands
+from offcut.graph.passes.shared import eliminate_dead_code, with_operands
 
 Shape = tuple[Expr, ...]
 _MODULES = tuple(
@@ -42,22 +42,22 @@ def read_unrepeated(bound: Bound) -> Bound:
         nodes.append(now)
     if tuple(nodes) == graph.nodes:
         return bound
-    return drop_dead(Bound(replace(graph, nodes=tuple(nodes)), bound.arrays))
+    return eliminate_dead_code(Bound(replace(graph, nodes=tuple(nodes)), bound.arrays))
 
 
 def _sources_read(
     node: Node, sources: Mapping[str, str], shapes: Mapping[str, Shape]
 ) -> dict[str, str]:
     """Return what a node may read in place of operands: its result has its extents by those that are left."""
-    taken: dict[str, str] = {}
+    accepted: dict[str, str] = {}
     for name in node.operands:
         if name not in sources:
             continue
-        trial = {**taken, name: sources[name]}
+        trial = {**accepted, name: sources[name]}
         own = [shapes[trial.get(one, one)] for one in node.operands]
         if _has_extents(own, node.results[0].shape):
-            taken = trial
-    return taken
+            accepted = trial
+    return accepted
 
 
 def _has_extents(operands: Sequence[Shape], shape: Shape) -> bool:

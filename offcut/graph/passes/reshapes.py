@@ -36,8 +36,8 @@ def sink_reshapes(bound: Bound) -> Bound:
     """The graph in which operators on rows come before the reshapes of what they read."""
     if not any(node.op == "reshape" for node in bound.graph.nodes):
         return bound
-    made = _Sinking(bound).bound()
-    return bound if made.graph.nodes == bound.graph.nodes else made
+    sunk = _Sinking(bound).bound()
+    return bound if sunk.graph.nodes == bound.graph.nodes else sunk
 
 
 class _Sinking:
@@ -87,8 +87,8 @@ class _Sinking:
         if node.op in VIEWS:
             follows = any(name in self.products for name in node.operands)
         else:
-            found = self.readings.of(node)
-            follows = found.kind is Kind.COMPLEX or any(n in self.products for n in found.own)
+            access = self.readings.of(node)
+            follows = access.kind is Kind.COMPLEX or any(n in self.products for n in access.own)
         if follows:
             self.products.update(value.name for value in node.results)
 
@@ -112,18 +112,18 @@ class _Sinking:
         text = _row_text(node, self.made, len(before))
         if text is None or result.shape[: len(before)] != before:
             return False
-        kept = len(self.made.nodes)
+        old_count = len(self.made.nodes)
         names = {name: self.moved(name, text, before, after) for name in node.operands}
-        found = None if None in names.values() else self.again(node, names, result.name)
-        now = None if found is None else _row_text(self.made.nodes[-1], self.made, len(after))
+        twin = None if None in names.values() else self.again(node, names, result.name)
+        now = None if twin is None else _row_text(self.made.nodes[-1], self.made, len(after))
         wanted = (*after, *result.shape[len(before) :])
-        if found is None or now is None or now.text != text.text or found.shape != wanted:
-            for extra in self.made.nodes[kept:]:
+        if twin is None or now is None or now.text != text.text or twin.shape != wanted:
+            for extra in self.made.nodes[old_count:]:
                 values.pop(extra.results[0].name)
-            del self.made.nodes[kept:]
+            del self.made.nodes[old_count:]
             return False
-        self.made.node("reshape", Ref(found.name), result.shape, results=(result.name,))
-        self.source[result.name] = found.name
+        self.made.node("reshape", Ref(twin.name), result.shape, results=(result.name,))
+        self.source[result.name] = twin.name
         return True
 
     def moved(self, name: str, text: _Rows, before: Shape, after: Shape) -> str | None:
@@ -141,14 +141,14 @@ class _Sinking:
 
     def as_shape(self, name: str, shape: Shape) -> str:
         """A reshape of a value."""
-        made: Ref = self.made.node("reshape", Ref(name), shape)
-        return made.name
+        reshaped: Ref = self.made.node("reshape", Ref(name), shape)
+        return reshaped.name
 
     def again(self, node: Node, names: Mapping[str, str | None], name: str) -> Value | None:
         """A node of other operands; None where its operator does not take them."""
         now = with_operands(node, {old: new for old, new in names.items() if new is not None})
         try:
-            made = self.made.node(
+            repeated = self.made.node(
                 now.op,
                 *now.arguments,
                 results=(f"{name}_rows",),
@@ -156,7 +156,7 @@ class _Sinking:
             )
         except (DescribeError, TypeError):
             return None
-        return self.made.values[made.name] if isinstance(made, Ref) else None
+        return self.made.values[repeated.name] if isinstance(repeated, Ref) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +186,14 @@ def _ones(shape: Shape, most: int) -> int:
     return count
 
 
-def _row_text(node: Node, made: Builder, rows: int) -> _Rows | None:
+def _row_text(node: Node, builder: Builder, rows: int) -> _Rows | None:
     """What a node does with each row of `rows` leading axes; None where rows are not apart."""
-    same = alike(node, made.values, tuple(made.sizes.values()))
-    found = _rows_of(same, rows)
-    if found is None:
+    same = alike(node, builder.values, tuple(builder.sizes.values()))
+    row_form = _rows_of(same, rows)
+    if row_form is None:
         return None
     names = dict(zip((value.name for value in same.operands), node.operands, strict=True))
-    return _Rows(found.text, frozenset(names[name] for name in found.leading))
+    return _Rows(row_form.text, frozenset(names[name] for name in row_form.leading))
 
 
 @lru_cache(maxsize=1024)

@@ -12,14 +12,14 @@ from offcut.graph.describing import typed
 from offcut.graph.graph import Bound, Node, renamed
 
 
-def share_equal(bound: Bound) -> Bound:
+def eliminate_common_subexpressions(bound: Bound) -> Bound:
     """Return the graph in which each operator runs once on the same operands, with the same options.
 
     Before: ``a = relu(x)``, ``b = relu(x)``, ``y = add(a, b)``. After: ``a = relu(x)``, ``y = add(a, a)``.
     Names of outputs stay.
     """
     graph = bound.graph
-    names, kept = _equal_constants(bound), list[Node]()
+    names, remaining = _equal_constants(bound), list[Node]()
     known: dict[object, Node] = {}
     for node in graph.nodes:
         now = with_operands(node, names)
@@ -27,15 +27,15 @@ def share_equal(bound: Bound) -> Bound:
         twin = known.get(key)
         if twin is None or any(value.name in graph.outputs for value in now.results):
             known.setdefault(key, now)
-            kept.append(now)
+            remaining.append(now)
         else:
             pairs = zip(now.results, twin.results, strict=True)
             names.update((value.name, other.name) for value, other in pairs)
     if not names:
         return bound
     constants = tuple(v for v in graph.constants if v.name not in names or v.name in graph.outputs)
-    made = replace(graph, nodes=tuple(kept), constants=constants)
-    return Bound(made, {value.name: bound.arrays[value.name] for value in constants})
+    shared = replace(graph, nodes=tuple(remaining), constants=constants)
+    return Bound(shared, {value.name: bound.arrays[value.name] for value in constants})
 
 
 def with_operands(node: Node, names: Mapping[str, str]) -> Node:
@@ -49,11 +49,11 @@ def with_operands(node: Node, names: Mapping[str, str]) -> Node:
 
 def _equal_constants(bound: Bound) -> dict[str, str]:
     """Names of constants by those of earlier ones of the same type, shape and bits."""
-    found: dict[object, list[str]] = {}
+    by_sample: dict[object, list[str]] = {}
     names: dict[str, str] = {}
     for value in bound.graph.constants:
         array = bound.arrays[value.name]
-        alike = found.setdefault(_sample(array), [])
+        alike = by_sample.setdefault(_sample(array), [])
         twin = next((name for name in alike if _same_bits(array, bound.arrays[name])), None)
         if twin is None:
             alike.append(value.name)
@@ -75,7 +75,7 @@ def _same_bits(one: Array, other: Array) -> bool:
     return bool(np.array_equal(a, b))
 
 
-def drop_dead(bound: Bound) -> Bound:
+def eliminate_dead_code(bound: Bound) -> Bound:
     """Return the graph without what no output needs; inputs stay, since a call gives them."""
     graph = bound.graph
     needed, nodes = set(graph.outputs), []

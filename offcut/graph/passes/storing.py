@@ -20,7 +20,7 @@ from offcut.graph.fusion.reading import Readings
 from offcut.graph.graph import Bound, Node, Ref
 from offcut.graph.operators import Kind
 from offcut.graph.passes.shared import with_operands
-from offcut.graph.placing.layouts import lying_of, orders_of, wanted
+from offcut.graph.placing.layouts import lying_of, orders_of, preferred_orders
 from offcut.graph.placing.places import is_written_by_programs, own_place, reshaped
 from offcut.graph.views import VIEWS
 
@@ -32,7 +32,7 @@ they lie apart, over a copy of them: convolutions of 3x3 read 3 of them 1.0 to 1
 """
 
 
-def store_for_products(bound: Bound) -> Bound:
+def insert_layout_copies(bound: Bound) -> Bound:
     """The graph in which convolutions read their operands with the axis that they sum along innermost."""
     graph, readings = bound.graph, Readings(bound.graph)
     known = frozenset(bound.arrays)
@@ -43,7 +43,7 @@ def store_for_products(bound: Bound) -> Bound:
         now = node
         asked, found = None, None if node.op in VIEWS else readings.of(node)
         if found is not None and len(node.results) == 1:
-            asked = wanted(node, found, known, orders, lying)
+            asked = preferred_orders(node, found, known, orders, lying)
         for name, order in asked[0].items() if asked is not None else ():
             if orders.get(name) == order or lying.get(name) == order:
                 continue
@@ -79,7 +79,7 @@ def _is_few(extent: Expr) -> bool:
 # program reads, or what is reshaped, where it is asked for in an order that these cannot read.
 
 
-def copy_as_asked(bound: Bound, asked: Mapping[str, tuple[int, ...]]) -> Bound:
+def insert_output_copies(bound: Bound, asked: Mapping[str, tuple[int, ...]]) -> Bound:
     """The graph in which such outputs are copies.
 
     asked  orders of the axes of outputs, outermost first

@@ -56,7 +56,7 @@ def lying_of(graph: Graph, readings: Readings) -> dict[str, Order]:
     """The orders in which views of values that are stored as they are lie in memory: transpositions, also of other shape. Of windows, whose
     elements do not lie side by side, the axis that is innermost goes last.
     """
-    places, found = dict[str, Place](), dict[str, Order]()
+    places, orders_by_name = dict[str, Place](), dict[str, Order]()
     for node in graph.nodes:
         if len(node.results) != 1:
             continue
@@ -64,17 +64,17 @@ def lying_of(graph: Graph, readings: Readings) -> dict[str, Order]:
         of = places.get(node.operands[0]) if node.operands else None
         if node.op == "reshape":
             place = None if of is None else reshaped(of, value.shape)
-        elif node.op not in VIEWS and (taken := readings.of(node).strided) is not None:
+        elif node.op not in VIEWS and (view := readings.of(node).strided) is not None:
             (name,) = node.operands
-            place = strided(of or own_place(name, graph.values[name].shape), taken, value.shape)
+            place = strided(of or own_place(name, graph.values[name].shape), view, value.shape)
         if place is not None:
             places[value.name] = place
             order, rank = place.lying, len(value.shape)
             if order is None and place.unit is not None:
                 order = last(rank, place.unit)
             if order is not None and order != tuple(range(len(order))):
-                found[value.name] = order
-    return found
+                orders_by_name[value.name] = order
+    return orders_by_name
 
 
 def _carry_back(graph: Graph, readings: Readings, orders: dict[str, Order]) -> None:
@@ -86,47 +86,47 @@ def _carry_back(graph: Graph, readings: Readings, orders: dict[str, Order]) -> N
         order = orders.get(node.results[0].name) if len(node.results) == 1 else None
         if order is None or node.op in VIEWS:
             continue
-        found = readings.of(node)
-        for name in node.operands if found.pointwise else ():
-            made = maker.get(name)
-            alone = len(users[name]) == 1 and name not in graph.outputs and name in found.own
-            if made is None or not alone or name in orders or readings.is_view(made):
+        access = readings.of(node)
+        for name in node.operands if access.pointwise else ():
+            producer = maker.get(name)
+            alone = len(users[name]) == 1 and name not in graph.outputs and name in access.own
+            if producer is None or not alone or name in orders or readings.is_view(producer):
                 continue
-            if readings.of(made).kind is not Kind.OPAQUE or is_written_by_programs(order):
+            if readings.of(producer).kind is not Kind.OPAQUE or is_written_by_programs(order):
                 orders[name] = order
 
 
 def order_of(
     node: Node,
-    found: Reading,
+    access: Reading,
     known: frozenset[str],
     orders: Mapping[str, Order],
     lying: Mapping[str, Order],
 ) -> Order | None:
     """The order in which a node's result is stored; None: as it is."""
     rank = len(node.results[0].shape)
-    moved = wanted(node, found, known, orders, lying)
+    moved = preferred_orders(node, access, known, orders, lying)
     if moved is not None:
         (axis,) = moved[1]
         return last(rank, axis)
-    there = {**lying, **orders} if found.kind is Kind.COMPLEX else orders
+    there = {**lying, **orders} if access.kind is Kind.COMPLEX else orders
     follows = [there[n] for n in node.operands if n in there and len(there[n]) == rank]
     if not follows:
         return None
     for name in node.operands:
-        axes = found.axes[name]
+        axes = access.axes[name]
         if name in known or (axes is not None and len(axes) < rank):
             continue
-        if found.kind is Kind.REDUCTION and name in found.there:
+        if access.kind is Kind.REDUCTION and name in access.there:
             continue
         if axes is None or any(not own <= {axis} for axis, own in enumerate(axes)):
             return None
     return follows[0] if follows[0] != tuple(range(rank)) else None
 
 
-def wanted(
+def preferred_orders(
     node: Node,
-    found: Reading,
+    access: Reading,
     known: frozenset[str],
     orders: Mapping[str, Order],
     lying: Mapping[str, Order],
@@ -136,26 +136,26 @@ def wanted(
 
     lying  as `lying_of` finds
     """
-    if found.kind is not Kind.COMPLEX:
+    if access.kind is not Kind.COMPLEX:
         return None
     rank = len(node.results[0].shape)
-    parts = {name: _of(found, name) for name in found.inside}
+    parts = {name: _of(access, name) for name in access.inside}
     fixed = [name for name in parts if name in known]
     others = [name for name in parts if name not in known]
     if len(fixed) != 1 or len(others) != 1 or rank < 3:
         return None
     (x,) = others
-    axes = found.axes[x]
+    axes = access.axes[x]
     lanes = parts[fixed[0]] - parts[x]
-    if axes is not None and not lanes and rank - 1 in found.leaps[x]:
+    if axes is not None and not lanes and rank - 1 in access.leaps[x]:
         return _in_groups(x, axes, parts[fixed[0]] & parts[x])
     if axes is None or len(axes) != rank or len(lanes) != 1 or lanes == {rank - 1}:
         return None
-    if len(found.sums[x]) != 1 or len(found.sums[x]) == rank:
+    if len(access.sums[x]) != 1 or len(access.sums[x]) == rank:
         return None
-    (summed,) = found.sums[x]
+    (summed,) = access.sums[x]
     order = last(rank, summed)
-    whole = found.plain[x] | found.sums[x] == frozenset(range(rank))
+    whole = access.plain[x] | access.sums[x] == frozenset(range(rank))
     as_it_is = x not in orders and lying.get(x) != order and node.results[0].dtype != "int32"
     if as_it_is and whole and axes[rank - 1] == {rank - 1}:
         return None
@@ -176,15 +176,15 @@ def _in_groups(
     return {x: last(len(axes), own[0])}, both
 
 
-def beside(
-    node: Node, found: Reading, known: frozenset[str], orders: Mapping[str, Order]
+def unpackable_constants(
+    node: Node, access: Reading, known: frozenset[str], orders: Mapping[str, Order]
 ) -> frozenset[str]:
     """The constants of a product that have no axis innermost in its result: nothing is gained by packing them."""
-    if found.kind is not Kind.COMPLEX:
+    if access.kind is not Kind.COMPLEX:
         return frozenset()
     rank = len(node.results[0].shape)
     order = orders.get(node.results[0].name, tuple(range(rank)))
-    parts = {name: _of(found, name) for name in found.inside}
+    parts = {name: _of(access, name) for name in access.inside}
     moving = frozenset[int]().union(*(axes for name, axes in parts.items() if name not in known))
     fixed = {name for name in parts if name in known}
     return frozenset(
@@ -192,23 +192,23 @@ def beside(
     )
 
 
-def turned(
-    node: Node, found: Reading, known: frozenset[str], orders: Mapping[str, Order]
+def depthwise_constants(
+    node: Node, access: Reading, known: frozenset[str], orders: Mapping[str, Order]
 ) -> dict[str, Order]:
     """The constants of a product that are multiplied lane by lane, as in a depthwise convolution: held with that axis last."""
-    if found.kind is not Kind.COMPLEX:
+    if access.kind is not Kind.COMPLEX:
         return {}
     rank = len(node.results[0].shape)
     lane = orders.get(node.results[0].name, tuple(range(rank)))[-1]
-    parts = {name: _of(found, name) for name in found.inside}
+    parts = {name: _of(access, name) for name in access.inside}
     moving = frozenset[int]().union(*(axes for name, axes in parts.items() if name not in known))
-    made: dict[str, Order] = {}
-    for name in found.inside & known if lane in moving else ():
-        axes = found.axes[name]
+    constant_orders: dict[str, Order] = {}
+    for name in access.inside & known if lane in moving else ():
+        axes = access.axes[name]
         own = [axis for axis, of in enumerate(axes or ()) if of == {lane}]
         if axes is not None and len(own) == 1 and own[0] != len(axes) - 1:
-            made[name] = last(len(axes), own[0])
-    return made
+            constant_orders[name] = last(len(axes), own[0])
+    return constant_orders
 
 
 def last(rank: int, axis: int) -> Order:
@@ -216,6 +216,6 @@ def last(rank: int, axis: int) -> Order:
     return (*(one for one in range(rank) if one != axis), axis)
 
 
-def _of(found: Reading, name: str) -> frozenset[int]:
-    axes = found.axes[name]
+def _of(access: Reading, name: str) -> frozenset[int]:
+    axes = access.axes[name]
     return frozenset() if axes is None else frozenset().union(*axes)

@@ -39,13 +39,13 @@ class Place:
     @property
     def unit(self) -> int | None:
         """The last axis of stride 1, or of one element; None where there is none and there are axes."""
-        found = [
+        units = [
             n
             for n, (e, s) in enumerate(zip(self.shape, self.strides, strict=True))
             if s == ONE and e != ONE
         ]
         ones = [n for n, extent in enumerate(self.shape) if extent == ONE]
-        return found[-1] if found else ones[-1] if ones else None
+        return units[-1] if units else ones[-1] if ones else None
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -60,21 +60,21 @@ class Place:
 
         An axis of one element lies with any.
         """
-        found = list[int]()
+        separate_axes = list[int]()
         run: Expr = ONE
         for at in reversed(range(len(axes))):
             axis = axes[at]
             if self.shape[axis] == ONE:
                 continue
             if self.strides[axis] != run and at < len(axes) - 1:
-                found.append(at)
+                separate_axes.append(at)
             run = extents.product((self.strides[axis], self.shape[axis]))
-        return tuple(reversed(found))
+        return tuple(reversed(separate_axes))
 
     @property
     def lying(self) -> tuple[int, ...] | None:
         """The axes as they lie, outermost first, where the elements lie side by side; None where they do not."""
-        left, found = list(range(len(self.shape))), list[int]()
+        left, ordered_axes = list(range(len(self.shape))), list[int]()
         run: Expr = ONE
         while left:
             next_ = [axis for axis in left if self.strides[axis] == run]
@@ -83,9 +83,9 @@ class Place:
                 return None
             axis = max(next_, key=lambda one: (self.shape[one] != ONE, one)) if next_ else ones[-1]
             left.remove(axis)
-            found.append(axis)
+            ordered_axes.append(axis)
             run = extents.product((run, self.shape[axis]))
-        return tuple(reversed(found))
+        return tuple(reversed(ordered_axes))
 
     def lies(self, order: Sequence[int]) -> bool:
         """Whether the elements lie side by side, the axes in that order, outermost first."""
@@ -120,13 +120,12 @@ def is_written_by_programs(order: Sequence[int]) -> bool:
     return len(order) == 0 or order[-1] == len(order) - 1
 
 
-def strided(place: Place, found: Strided, shape: tuple[Expr, ...]) -> Place:
+def strided(place: Place, view: Strided, shape: tuple[Expr, ...]) -> Place:
     """The place of the elements that a strided node picks."""
-    offset = _total([place.offset, *map(_times, found.offset, place.strides)])
+    offset = _total([place.offset, *map(_times, view.offset, place.strides)])
     strides = tuple(
         _total(
-            _times(ix.const(row[axis]), s)
-            for row, s in zip(found.steps, place.strides, strict=True)
+            _times(ix.const(row[axis]), s) for row, s in zip(view.steps, place.strides, strict=True)
         )
         for axis in range(len(shape))
     )
@@ -162,10 +161,10 @@ def reshaped(place: Place, shape: tuple[Expr, ...]) -> Place | None:
         cut = _cut([place.shape[a] for a in old[left:]], [shape[a] for a in new[right:]])
         if cut is None:
             return None
-        own, made = old[left : left + cut[0]], new[right : right + cut[1]]
+        own, new_axes = old[left : left + cut[0]], new[right : right + cut[1]]
         if place.apart(own):
             return None
-        for axis, step in zip(made, steps_of([shape[a] for a in made]), strict=True):
+        for axis, step in zip(new_axes, steps_of([shape[a] for a in new_axes]), strict=True):
             strides[axis] = _times(step, place.strides[own[-1]])
         left, right = left + cut[0], right + cut[1]
     if left < len(old) or right < len(new):
@@ -215,7 +214,7 @@ class Laid:
     outputs: Mapping[str, Place]
 
 
-def laid(
+def place_graph(
     graph: Graph,
     fused: Sequence[Region | Node],
     readings: Readings,
@@ -238,9 +237,9 @@ def laid(
         before.append(laying.state())
         try:
             laying.place(fused[number])
-        except _Transposed as found:
-            number = maker[found.name]
-            laying.take_back(before[number], found)
+        except _Transposed as transposed:
+            number = maker[transposed.name]
+            laying.take_back(before[number], transposed)
         else:
             number += 1
     for name, order in (asked or {}).items():
@@ -292,8 +291,8 @@ class _Laying:
         self.graph, self.readings, self.orders = graph, readings, orders
         self.maker = {value.name: node for node in graph.nodes for value in node.results}
         self.shapes = {name: value.shape for name, value in graph.values.items()}
-        given = (*graph.inputs, *graph.constants)
-        self.places = {value.name: own_place(value.name, value.shape) for value in given}
+        values = (*graph.inputs, *graph.constants)
+        self.places = {value.name: own_place(value.name, value.shape) for value in values}
         self.computed: set[str] = set()
         self.steps: list[Placed] = []
 
@@ -301,12 +300,12 @@ class _Laying:
         """What is known now."""
         return _State(dict(self.places), set(self.computed), len(self.steps))
 
-    def take_back(self, state: _State, found: _Transposed) -> None:
+    def take_back(self, state: _State, transposed: _Transposed) -> None:
         """Know what was known before the region that computes a value, which is stored in another order from there on."""
         self.places, self.computed = dict(state.places), set(state.computed)
         del self.steps[state.steps :]
-        self.orders[found.name] = found.order
-        self.settled.add(found.name)
+        self.orders[transposed.name] = transposed.order
+        self.settled.add(transposed.name)
 
     def place(self, one: Region | Node) -> None:
         """Place what a region or a view gives."""
@@ -314,12 +313,12 @@ class _Laying:
             self.region(one)
         elif one.op == "reshape":
             (name,), (value,) = one.operands, one.results
-            found = reshaped(self.places[name], value.shape)
-            if found is None:
+            reshaped_place = reshaped(self.places[name], value.shape)
+            if reshaped_place is None:
                 self.copy(name)
-                found = reshaped(self.places[name], value.shape)
-            assert found is not None
-            self.places[value.name] = found
+                reshaped_place = reshaped(self.places[name], value.shape)
+            assert reshaped_place is not None
+            self.places[value.name] = reshaped_place
         else:
             self.places[one.results[0].name] = self.view(one)
 
@@ -328,14 +327,14 @@ class _Laying:
         (name,), (value,) = node.operands, node.results
         place = self.places[name]
         if node.op not in VIEWS:
-            found = self.readings.of(node).strided
-            assert found is not None
-            return strided(place, found, value.shape)
-        given = VIEWS[node.op].arguments(*node.arguments, **dict(node.options))
+            strided_view = self.readings.of(node).strided
+            assert strided_view is not None
+            return strided(place, strided_view, value.shape)
+        arguments = VIEWS[node.op].arguments(*node.arguments, **dict(node.options))
         if node.op == "broadcast_to":
             return broadcasted(place, value.shape)
-        axis = given["axis"] % len(place.shape)
-        return sliced(place, axis, given["start"], given["step"], value.shape)
+        axis = arguments["axis"] % len(place.shape)
+        return sliced(place, axis, arguments["start"], arguments["step"], value.shape)
 
     def region(self, region: Region) -> None:
         """Place what a region gives; what it reads is readable from here on."""

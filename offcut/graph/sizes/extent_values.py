@@ -40,10 +40,10 @@ class Numbers:
         place = self._places.get(id(extent))
         if place is not None:
             return self.values[place]
-        found = self.known.get(extent)
-        if found is None:
-            found = self.known[extent] = self._found(extent)
-        return found
+        value = self.known.get(extent)
+        if value is None:
+            value = self.known[extent] = self._found(extent)
+        return value
 
     def _found(self, extent: Expr) -> int:
         match extent:

@@ -32,9 +32,9 @@ def normal(expr: Expr | int) -> Expr:
 
 @lru_cache(maxsize=1 << 14)
 def _normal(expr: Expr) -> Expr:
-    made = _written(_fewest(_terms(expr)))
+    shorter = _written(_fewest(_terms(expr)))
     return (
-        made if made == expr else _normal(made)
+        shorter if shorter == expr else _normal(shorter)
     )  # what is written with fewer terms may have a shorter form
 
 
@@ -62,7 +62,7 @@ def quotient(extent: Expr, by: Expr) -> Expr | None:
     if not divisor or (len(divisor) > 1 and not left):
         return None
     factors = _ordered(divisor)[0]
-    found: dict[tuple[Expr, ...], int] = {}
+    parts: dict[tuple[Expr, ...], int] = {}
     while left:  # a division of polynomials: the first term goes each time
         own = _ordered(left)[0]
         rest = Counter(own)
@@ -71,9 +71,9 @@ def quotient(extent: Expr, by: Expr) -> Expr | None:
         if over or any(times < 0 for times in rest.values()):
             return None
         part = tuple(sorted(rest.elements(), key=_text_of))
-        _join(found, {part: count})
+        _join(parts, {part: count})
         _join(left, _beside(divisor, part), -count)
-    return _written(found)
+    return _written(parts)
 
 
 def balanced(difference: Expr) -> tuple[Expr, Expr] | None:
@@ -135,16 +135,16 @@ def _terms(expr: Expr) -> Terms:
         case Const(value, _):
             return {(): int(value)} if value else {}
         case Binary("+" | "-" as op, a, b):
-            found = dict(_terms(a))
-            _join(found, _terms(b), 1 if op == "+" else -1)
-            return found
+            total = dict(_terms(a))
+            _join(total, _terms(b), 1 if op == "+" else -1)
+            return total
         case Binary("*", a, b):
-            found = {}
+            total = {}
             for left, x in _terms(a).items():
                 for right, y in _terms(b).items():
                     key = tuple(sorted((*left, *right), key=_text_of))
-                    found[key] = found.get(key, 0) + x * y
-            return {factors: count for factors, count in found.items() if count}
+                    total[key] = total.get(key, 0) + x * y
+            return {factors: count for factors, count in total.items() if count}
         case Var():
             return {(expr,): 1}
         case _:
@@ -238,18 +238,18 @@ def _join(total: dict[tuple[Expr, ...], int], terms: Terms, times: int = 1) -> N
 
 def _fewest(terms: Terms) -> Terms:
     """Return the same with ``e % k`` as ``e - k*(e//k)``, or the other way round, where that has fewer terms; one term is the fewest."""
-    for found in _rewritten(terms) if len(terms) > 1 else ():
-        if len(found) < len(terms):
-            return _fewest(found)
+    for rewritten in _rewritten(terms) if len(terms) > 1 else ():
+        if len(rewritten) < len(terms):
+            return _fewest(rewritten)
     return terms
 
 
 def _rewritten(terms: Terms) -> Iterator[Terms]:
     for factors, count in terms.items():
         for place, atom in enumerate(factors):
-            for found in _instead(atom, count):
+            for alternative in _instead(atom, count):
                 rest = (*factors[:place], *factors[place + 1 :])
-                yield _with(terms, {factors: -count}, _beside(found, rest))
+                yield _with(terms, {factors: -count}, _beside(alternative, rest))
         joined = _extreme_of_sums(terms, factors, count)
         if joined is not None:
             yield joined
@@ -277,8 +277,8 @@ def _extreme_of_sums(terms: Terms, factors: tuple[Expr, ...], count: int) -> Ter
 def _one_term(terms: frozenset[tuple[tuple[Expr, ...], int]]) -> Expr | None:
     """Return a sum as one term or 0; None for what has more. Kept, since a sum of extremes comes to the same sides in any order."""
     counts = dict(terms)
-    found = _fewest({factors: counts[factors] for factors in _ordered(counts)})
-    return _written(found) if len(found) <= 1 else None
+    fewest = _fewest({factors: counts[factors] for factors in _ordered(counts)})
+    return _written(fewest) if len(fewest) <= 1 else None
 
 
 def _without_equal_extremes(terms: Terms, factors: tuple[Expr, ...], count: int) -> Iterator[Terms]:
@@ -328,17 +328,17 @@ def _times(terms: Terms, number: int) -> Terms:
 
 def _beside(terms: Terms, rest: tuple[Expr, ...]) -> Terms:
     """Terms with more factors."""
-    found: dict[tuple[Expr, ...], int] = {}
+    products: dict[tuple[Expr, ...], int] = {}
     for factors, count in terms.items():
-        _join(found, {tuple(sorted((*factors, *rest), key=_text_of)): count})
-    return found
+        _join(products, {tuple(sorted((*factors, *rest), key=_text_of)): count})
+    return products
 
 
 def _with(terms: Terms, *more: Terms) -> Terms:
-    found = dict(terms)
+    total = dict(terms)
     for one in more:
-        _join(found, one)
-    return found
+        _join(total, one)
+    return total
 
 
 def _ordered(terms: Terms) -> list[tuple[Expr, ...]]:

@@ -59,8 +59,8 @@ def spread(expr: Expr) -> Spread | None:
             if inner is None:
                 return None
             by = Fraction(1, int(value))
-            made = inner.times(by)
-            return Spread(made.factors, made.low - 1 + by, made.high)
+            scaled = inner.times(by)
+            return Spread(scaled.factors, scaled.low - 1 + by, scaled.high)
         case _:
             return None
 
@@ -70,11 +70,11 @@ def of_floors(expr: Expr, sizes: Mapping[str, tuple[int, int]]) -> tuple[int, in
 
     sizes  the least and the greatest value of each
     """
-    found = spread(expr)
-    if found is None:
+    form = spread(expr)
+    if form is None:
         return None
-    low, high = found.low, found.high
-    for name, factor in found.factors.items():
+    low, high = form.low, form.high
+    for name, factor in form.factors.items():
         ends = sorted((factor * sizes[name][0], factor * sizes[name][1]))
         low, high = low + ends[0], high + ends[1]
     return ceil(low), floor(high)

@@ -17,7 +17,7 @@ from offcut.describe.tensor import Tensor, compute
 from offcut.errors import DescribeError, OffcutError
 from offcut.graph.describing import Description, Dims, in_quotients, is_affine
 from offcut.graph.graph import Graph, Node, Ref
-from offcut.graph.interpret import ran
+from offcut.graph.interpret import run_node
 from offcut.graph.sizes import extents
 from offcut.graph.views import VIEWS
 from offcut.ops.checks import axis_letters
@@ -138,13 +138,13 @@ FURTHER = 16
 SMOOTH = 1e-3
 
 
-def part_of(dtypes: Iterable[str]) -> float:
+def rounding_unit(dtypes: Iterable[str]) -> float:
     """What of an element rounding may change: of the widest steps that one of some types has; 0 without floats."""
     every = (ml_dtypes.finfo(numpy_dtype(name)).eps for name in dtypes if name in FLOATS)
     return ULPS * max(map(float, every), default=0.0)
 
 
-def swing(
+def rounding_tolerance(
     graph: Graph, given: Mapping[str, Array], sizes: Mapping[str, int], part: float
 ) -> dict[str, Array]:
     """Of each element of the outputs how far it moves; infinitely far where it does not stay finite.
@@ -163,7 +163,7 @@ def swing(
         held = {name: moved(array.astype(declared[name]), by) for name, array in given.items()}
         for node in graph.nodes:
             of = 0.0 if node.op in VIEWS else by
-            made = (moved(array, of) for array in ran(node, held, sizes))
+            made = (moved(array, of) for array in run_node(node, held, sizes))
             held.update(zip((value.name for value in node.results), made, strict=True))
         return {name: held[name].astype("f8") for name in graph.outputs}
 

@@ -32,13 +32,13 @@ class Match:
 
 def matches(rule: Rule, graph: Graph) -> tuple[Match, ...]:
     """Where a rule fits, no node in two places; the first places first."""
-    found, taken = list[Match](), set[int]()
+    disjoint, covered = list[Match](), set[int]()
     searching = _Searching(rule, graph)
     for one in searching.every():
-        if not one.nodes & taken and applied(Bound(graph), rule, (one,), typed=True) is not None:
-            found.append(one)
-            taken |= one.nodes
-    return tuple(found)
+        if not one.nodes & covered and applied(Bound(graph), rule, (one,), typed=True) is not None:
+            disjoint.append(one)
+            covered |= one.nodes
+    return tuple(disjoint)
 
 
 @dataclass
@@ -109,8 +109,8 @@ class _Searching:
             if not self.value(result.name, other.name, binding):
                 return None
         mine = (*pattern.arguments, *wanted.values())
-        given = (*node.arguments, *options.values())
-        pending = [*zip(mine, given, strict=True)]
+        arguments = (*node.arguments, *options.values())
+        pending = [*zip(mine, arguments, strict=True)]
         while pending:
             a, b = pending.pop()
             if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
@@ -129,23 +129,23 @@ class _Searching:
         """Whether a value of the rule may be this one of the graph."""
         if binding.values.setdefault(name, other) != other:
             return False
-        mine, given = self.wanted[name], self.known[other]
-        if mine.dtype != given.dtype or len(mine.shape) != len(given.shape):
+        mine, actual = self.wanted[name], self.known[other]
+        if mine.dtype != actual.dtype or len(mine.shape) != len(actual.shape):
             return False
-        pairs = zip(mine.shape, given.shape, strict=True)
+        pairs = zip(mine.shape, actual.shape, strict=True)
         return all(self.extent(a, b, binding) for a, b in pairs)
 
-    def extent(self, mine: Expr, given: Expr, binding: _Binding) -> bool:
+    def extent(self, mine: Expr, actual: Expr, binding: _Binding) -> bool:
         """Whether an extent of the rule may be this one."""
         new = variables(mine) - binding.sizes.keys()
         if len(new) != 1:
-            return not new and extents.at(mine, binding.sizes) == given
+            return not new and extents.at(mine, binding.sizes) == actual
         (name,) = new
         # The size is what is left of the extent: ``b`` of ``a + b``.
         without = extents.at(mine, {**binding.sizes, name: ix.const(0)})
         if extents.at(mine, binding.sizes) != extents.normal(Binary("+", without, Var(name))):
             return False
-        left = extents.normal(Binary("-", given, without))
+        left = extents.normal(Binary("-", actual, without))
         size = next(size for size in self.rule.before.sizes if size.name == name)
         low, high = extents.span(left, self.graph.sizes)
         by = extents.divisor(left, self.graph.sizes)
@@ -174,49 +174,51 @@ def _settled(node: Node) -> dict[str, Argument]:
     """The options of a node that say something: not those that are as they are where nothing is said, and one number where
     all axes of a window have it, for an operator that takes either.
     """
-    taken = signature(VIEWS[node.op].shape if node.op in VIEWS else described(node.op)).parameters
-    found: dict[str, Argument] = {}
+    parameters = signature(
+        VIEWS[node.op].shape if node.op in VIEWS else described(node.op)
+    ).parameters
+    defaults: dict[str, Argument] = {}
     for name, one in node.options:
-        own = taken[name].default
+        own = parameters[name].default
         if isinstance(own, int) and isinstance(one, tuple) and len(set(one)) == 1:
             one = one[0]
         if type(one) is not type(own) or one != own:
-            found[name] = one
-    return found
+            defaults[name] = one
+    return defaults
 
 
-def applied(bound: Bound, rule: Rule, found: Sequence[Match], typed: bool = False) -> Bound | None:
+def applied(bound: Bound, rule: Rule, group: Sequence[Match], typed: bool = False) -> Bound | None:
     """The graph with a rule applied at several places; None where what it gives is of other types, or a place would read itself.
 
     typed  whether it is asked for that alone: constants may be missing
     """
     graph = bound.graph
-    replaced = frozenset[int]().union(*(one.nodes for one in found))
-    made = rebuilt(graph, bound.arrays)
+    replaced = frozenset[int]().union(*(one.nodes for one in group))
+    builder = rebuilt(graph, bound.arrays)
     for node in graph.nodes:
-        made.values.update((value.name, value) for value in node.results)
+        builder.values.update((value.name, value) for value in node.results)
     added = list[Node]()
-    for one in found:
+    for one in group:
         names = {value.name: one.values[value.name] for value in rule.after.inputs}
         for node in rule.after.nodes:
             for value in node.results:
                 out = value.name in rule.after.outputs
-                names[value.name] = one.values[value.name] if out else made.fresh(value.name)
+                names[value.name] = one.values[value.name] if out else builder.fresh(value.name)
                 shape = tuple(extents.at(extent, one.sizes) for extent in value.shape)
                 now = Value(names[value.name], value.dtype, shape)
                 if out and (now.dtype, now.shape) != _type(graph.values[now.name]):
                     return None
-                made.values[now.name] = now
-            added.append(_instance(node, names, one.sizes, made.values))
+                builder.values[now.name] = now
+            added.append(_instance(node, names, one.sizes, builder.values))
     left = [node for number, node in enumerate(graph.nodes) if number not in replaced]
     order = _sorted(
         [*left, *added], {*(v.name for v in graph.inputs), *(v.name for v in graph.constants)}
     )
     if order is None:
         return None
-    made.nodes = order
-    made.output(*map(Ref, graph.outputs))
-    return Bound(made.graph, dict(bound.arrays)) if not typed else Bound(made.graph)
+    builder.nodes = order
+    builder.output(*map(Ref, graph.outputs))
+    return Bound(builder.graph, dict(bound.arrays)) if not typed else Bound(builder.graph)
 
 
 def _type(value: Value) -> tuple[str, tuple[Expr, ...]]:
@@ -240,17 +242,17 @@ def _instance(
 
 def _sorted(nodes: Sequence[Node], ready: set[str]) -> list[Node] | None:
     """Nodes, each after what it reads, otherwise in their order; None where some read themselves."""
-    made, waiting = list[Node](), list(nodes)
+    ordered, waiting = list[Node](), list(nodes)
     known = set(ready)
     while waiting:
         left = list[Node]()
         for node in waiting:
             if all(name in known for name in node.operands):
-                made.append(node)
+                ordered.append(node)
                 known.update(value.name for value in node.results)
             else:
                 left.append(node)
         if len(left) == len(waiting):
             return None
         waiting = left
-    return made
+    return ordered

@@ -39,7 +39,12 @@ from offcut.errors import DescribeError, OffcutError, PartitionError, trim_trace
 from offcut.graph.graph import Bound, Graph
 from offcut.graph.interpret import interpreted
 from offcut.graph.sizes.extent_values import Numbers
-from offcut.graph.substitution.described import NotDescribed, computation_of, part_of, swing
+from offcut.graph.substitution.described import (
+    NotDescribed,
+    computation_of,
+    rounding_tolerance,
+    rounding_unit,
+)
 from offcut.graph.substitution.trial_inputs import (
     Drawn,
     draw_input,
@@ -279,12 +284,12 @@ def _check_at(
         found = interpreted(Bound(made.after, {}), given, **sizes)
     except OffcutError as refused:
         raise DescribeError("rule", title, at=at, because=str(refused).splitlines()[0]) from refused
-    part = part_of(value.dtype for node in made.before.nodes for value in node.results)
+    part = rounding_unit(value.dtype for node in made.before.nodes for value in node.results)
 
     @cache
     def both() -> tuple[dict[str, Array], ...]:
         graphs = (exact.before, exact.after)
-        return tuple(swing(graph, given, sizes, part) for graph in graphs)
+        return tuple(rounding_tolerance(graph, given, sizes, part) for graph in graphs)
 
     def swings(name: str) -> Array:
         one, other = both()

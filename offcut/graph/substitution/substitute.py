@@ -19,7 +19,13 @@ from offcut.graph.graph import Bound
 from offcut.graph.models.compiling.kernels import Kernels
 from offcut.graph.models.compiling.split import Targets
 from offcut.graph.models.compiling.stepping import steps_of_bound
-from offcut.graph.passes import Pass, drop_dead, fold_constants, improved, share_equal
+from offcut.graph.passes import (
+    Pass,
+    eliminate_common_subexpressions,
+    eliminate_dead_code,
+    fold_constants,
+    improved,
+)
 from offcut.graph.sizes.extent_values import Numbers
 from offcut.graph.sizes.numbers import typical_sizes
 from offcut.graph.substitution.matching import applied, matches
@@ -29,7 +35,7 @@ CallPrice: TypeAlias = tuple[float, int]
 """Predicted seconds of a call, and its kernels: of two graphs of one time, fewer are cheaper."""
 FEW = 3
 """Places of a rule that are tried one by one."""
-TIDIED: tuple[Pass, ...] = (drop_dead, fold_constants, share_equal)
+TIDIED: tuple[Pass, ...] = (eliminate_dead_code, fold_constants, eliminate_common_subexpressions)
 """What is done to graphs before rules are looked for in them; they are priced after all passes."""
 
 

@@ -64,13 +64,13 @@ def trial_sizes(sizes: tuple[Size, ...]) -> list[dict[str, int]]:
     far = [
         next(iter(_allowed(size, LONG)), few[-1]) for size, few in zip(sizes, first, strict=True)
     ]
-    found = sorted(pairs(*first), key=lambda values: (sum(values), values))[:TRIALS]
-    found.append(tuple(few[0] for few in some))
+    vectors = sorted(pairs(*first), key=lambda values: (sum(values), values))[:TRIALS]
+    vectors.append(tuple(few[0] for few in some))
     for turn in range(3):
-        found.append(tuple(few[(at + turn) % min(len(few), 3)] for at, few in enumerate(some)))
+        vectors.append(tuple(few[(at + turn) % min(len(few), 3)] for at, few in enumerate(some)))
     for at, long in enumerate(far):
-        found.append(tuple(long if n == at else few[0] for n, few in enumerate(some)))
-    every = sorted(dict.fromkeys(found), key=lambda values: (sum(values), values))
+        vectors.append(tuple(long if n == at else few[0] for n, few in enumerate(some)))
+    every = sorted(dict.fromkeys(vectors), key=lambda values: (sum(values), values))
     return [{size.name: n for size, n in zip(sizes, values, strict=True)} for values in every]
 
 
@@ -87,7 +87,7 @@ def sizes_at_named_numbers(
     near = {int(n) + off for n in every for off in (-1, 0, 1)}
     shapes = {value.shape for graph in graphs for value in graph.values.values()}
     least = {size.name: next(iter(_allowed(size, 1)), size.min) for size in before.sizes}
-    found = []
+    sizes_list = []
     for size in before.sizes:
         known = {sizes[size.name] for sizes in tried if all(sizes.values())} | {0}
         last = {next(iter(_allowed(size, size.max - size.multiple_of + 1)), size.min)}
@@ -97,8 +97,8 @@ def sizes_at_named_numbers(
                 continue
             extent = Numbers(sizes)
             if all(prod(extent(axis) for axis in shape) <= ROOM for shape in shapes):
-                found.append(sizes)
-    return sorted(found, key=lambda sizes: sum(sizes.values()))
+                sizes_list.append(sizes)
+    return sorted(sizes_list, key=lambda sizes: sum(sizes.values()))
 
 
 def _lengths(graph: Graph) -> Iterator[int]:
@@ -148,12 +148,12 @@ def near_named_numbers(
     """
     near = [by * float(n) + off for off in (0, 0.5) for by in (1, -1, 2, -2) for n in named]
     every = np.array([*near, 0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0])
-    made = np.asarray(generator.choice(every, shape))
-    if made.size >= every.size:
-        made.flat[generator.permutation(made.size)[: every.size]] = every
+    elements = np.asarray(generator.choice(every, shape))
+    if elements.size >= every.size:
+        elements.flat[generator.permutation(elements.size)[: every.size]] = every
     elif turn % 2 == 0:
-        made.flat[:] = np.roll(every, -(turn // 2) * made.size)[: made.size]
-    return made
+        elements.flat[:] = np.roll(every, -(turn // 2) * elements.size)[: elements.size]
+    return elements
 
 
 def large_floats(generator: np.random.Generator, shape: list[int]) -> Array:
@@ -197,9 +197,9 @@ def with_nonfinite(generator: np.random.Generator, shape: list[int]) -> Array:
 
 def infinite_first_row(generator: np.random.Generator, shape: list[int]) -> Array:
     """Numbers near 0, and all elements of the first row infinite."""
-    made = np.asarray(generator.uniform(-2.0, 2.0, shape))
-    made[slice(1) if shape else ...] = generator.choice([np.inf, -np.inf])
-    return made
+    elements = np.asarray(generator.uniform(-2.0, 2.0, shape))
+    elements[slice(1) if shape else ...] = generator.choice([np.inf, -np.inf])
+    return elements
 
 
 def _integers(
@@ -215,17 +215,17 @@ def _integers(
     info = np.iinfo(dtype)
     if number % 2 == 0:
         return generator.integers(max(info.min, -2), 2, shape, dtype, endpoint=True)
-    made = generator.integers(info.min, info.max, shape, dtype, endpoint=True)
+    elements = generator.integers(info.min, info.max, shape, dtype, endpoint=True)
     centres = {info.min, info.max, 0} | {
         by * int(n) for n in named if isfinite(n) for by in (1, -1)
     }
     near = {centre + off for centre in centres for off in (-1, 0, 1)}
     special = np.array(sorted(n for n in near if info.min <= n <= info.max), dtype)
-    if made.size >= special.size:
-        made.flat[generator.permutation(made.size)[: special.size]] = special
+    if elements.size >= special.size:
+        elements.flat[generator.permutation(elements.size)[: special.size]] = special
     elif number % 8 > 1:
-        made.flat[:] = np.roll(special, -(number // 2) * made.size)[: made.size]
-    return made
+        elements.flat[:] = np.roll(special, -(number // 2) * elements.size)[: elements.size]
+    return elements
 
 
 def draw_input(

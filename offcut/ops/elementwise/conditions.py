@@ -101,12 +101,12 @@ def where(
     check_tensor("where", "condition", condition, dtypes=("bool",))
     options: list[tuple[str, Any, Any]] = []
     if isinstance(x, Tensor) or isinstance(y, Tensor):
-        made, alike = checked("where", {"x": x, "y": y}, DTYPES)
-        if dtype not in (None, made):
+        common, operands = checked("where", {"x": x, "y": y}, DTYPES)
+        if dtype not in (None, common):
             raise DescribeError(
                 "where",
                 f"cannot give {dtype!r}",
-                because=f"it chooses between elements of {made}",
+                because=f"it chooses between elements of {common}",
                 help=(f'cast(…, "{dtype}")',),
             )
     else:
@@ -117,16 +117,18 @@ def where(
                 because="neither is a tensor",
                 help=('dtype="float32"',),
             )
-        made = check_result("where", dtype, dtype)
-        alike = {label: number_of("where", label, one, made) for label, one in (("x", x), ("y", y))}
-        options.append(("", made, None))
-    tensors = [one for one in (condition, *alike.values()) if isinstance(one, Tensor)]
+        common = check_result("where", dtype, dtype)
+        operands = {
+            label: number_of("where", label, one, common) for label, one in (("x", x), ("y", y))
+        }
+        options.append(("", common, None))
+    tensors = [one for one in (condition, *operands.values()) if isinstance(one, Tensor)]
     shape = joined("where", tensors)
 
     def at(*axes: Value) -> Value:
         holds = element_of(condition, shape, axes, "bool")
-        first, second = (element_of(one, shape, axes, made) for one in alike.values())
+        first, second = (element_of(one, shape, axes, common) for one in operands.values())
         return functions.where(holds, first, second)
 
-    named = name_of("where", name, {"condition": condition, **alike}, *options)
+    named = name_of("where", name, {"condition": condition, **operands}, *options)
     return compute(shape, at, named, axis_letters(len(shape)))

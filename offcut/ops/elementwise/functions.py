@@ -96,12 +96,12 @@ def clip(
 
 
 def _end(label: str, end: Any, x: Tensor) -> float:
-    found = number_of("clip", label, end, x.dtype, x)
-    if found != found:
+    end_value = number_of("clip", label, end, x.dtype, x)
+    if end_value != end_value:
         raise DescribeError(
             "clip", f"cannot take {label}={end!r}", at=repr(x), because="NaN is not an end"
         )
-    return found
+    return end_value
 
 
 def cast(x: Tensor, dtype: str, *, name: str | None = None) -> Tensor:
@@ -112,9 +112,9 @@ def cast(x: Tensor, dtype: str, *, name: str | None = None) -> Tensor:
     Raises DescribeError where `dtype` is no element type.
     """
     check_tensor("cast", "x", x)
-    made = check_result("cast", dtype, x.dtype)
-    name, axes = named("cast", name, [x], ("", made, None)), axis_letters(len(x.shape))
-    return compute(x.shape, lambda *at: converted(x[at], made), name, axes)
+    result_dtype = check_result("cast", dtype, x.dtype)
+    name, axes = named("cast", name, [x], ("", result_dtype, None)), axis_letters(len(x.shape))
+    return compute(x.shape, lambda *at: converted(x[at], result_dtype), name, axes)
 
 
 def of_each(

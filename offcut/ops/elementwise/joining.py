@@ -38,8 +38,8 @@ def pointwise(
     def at(*axes: Value) -> Value:
         return of(*(element_of(one, shape, axes, dtype) for one in alike.values()))
 
-    made = compute(shape, at, name_of(op, name, alike), axis_letters(len(shape)))
-    return of_operands(made, *alike.values())
+    result = compute(shape, at, name_of(op, name, alike), axis_letters(len(shape)))
+    return of_operands(result, *alike.values())
 
 
 def name_of(op: str, name: str | None, operands: Mapping[str, Operand], *options: Option) -> str:
@@ -58,10 +58,10 @@ def checked(
     """
     tensors = {label: one for label, one in operands.items() if isinstance(one, Tensor)}
     if not tensors:
-        given = " and ".join(f"{label} = {one!r}" for label, one in operands.items())
+        shown = " and ".join(f"{label} = {one!r}" for label, one in operands.items())
         raise DescribeError(
             op,
-            f"cannot take {given}",
+            f"cannot take {shown}",
             because="none is a tensor",
             help=('placeholder((n, 768), "float32", name="A")', "compute(…)"),
         )
@@ -87,22 +87,26 @@ def number_of(op: str, label: str, value: Any, dtype: str, beside: Tensor | None
 
     Raises DescribeError where it is none, or the type does not hold it.
     """
-    found: int | float | None = whole(value)
+    number: int | float | None = whole(value)
     if dtype == "bool":
-        found = bool(value) if isinstance(value, bool | np.bool_) else None
+        number = bool(value) if isinstance(value, bool | np.bool_) else None
     if dtype in FLOATS and isinstance(value, Real) and not isinstance(value, bool):
-        found = _float(value)
-    if found is None or not in_range(found, dtype):
-        given = isinstance(value, float) and beside is not None and dtype not in FLOATS
+        number = _float(value)
+    if number is None or not in_range(number, dtype):
+        is_float_beside_integers = (
+            isinstance(value, float) and beside is not None and dtype not in FLOATS
+        )
         raise DescribeError(
             op,
             f"cannot take {label}={value!r}",
             at="" if beside is None else repr(beside),
             because=f"it is not a value of {dtype}"
             + ("" if beside is None else ", and a number takes the element type of the tensor"),
-            help=(f'cast({beside.name}, "float32")',) if given and beside is not None else (),
+            help=(f'cast({beside.name}, "float32")',)
+            if is_float_beside_integers and beside is not None
+            else (),
         )
-    return found
+    return number
 
 
 def _float(value: Real) -> float | None:

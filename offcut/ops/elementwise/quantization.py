@@ -113,8 +113,8 @@ def dequantize(
             cast(apart, "float32") * parameter(scale, "float32", at[position : position + 1]), dtype
         )
 
-    made = compute(x.shape, result, name, axis_letters(len(x.shape)))
-    return of_operands(made, x, scale, zero)
+    dequantized = compute(x.shape, result, name, axis_letters(len(x.shape)))
+    return of_operands(dequantized, x, scale, zero)
 
 
 def requantize(
@@ -157,15 +157,15 @@ def requantize(
     return compute(x.shape, result, name, axis_letters(len(x.shape)))
 
 
-def _between(op: str, label: str, given: Any, low: int, high: int) -> int:
-    found = whole(given)
-    if found is None or not low <= found <= high:
+def _between(op: str, label: str, value: Any, low: int, high: int) -> int:
+    number = whole(value)
+    if number is None or not low <= number <= high:
         raise DescribeError(
             op,
-            f"cannot take {label}={given!r}",
+            f"cannot take {label}={value!r}",
             because=f"{label} is an int in {low}…{high}",
         )
-    return found
+    return number
 
 
 def _range(dtype: Any) -> tuple[int, int]:

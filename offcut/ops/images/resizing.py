@@ -95,17 +95,17 @@ def interpolate(
             return x[tuple(nearest[n](i) if n in nearest else i for n, i in enumerate(at))]
 
         return compute(shape, moved, name, letters)
-    total, made = wider(x.dtype), x
+    total, resized = wider(x.dtype), x
     order = [*zip(spatial, stretched, strict=True)]
     if mode == "cubic":  # elements that lie anywhere are read of the smaller image
         order.reverse()
     for n, one in order:
         final = n == order[-1][0] and total == x.dtype
         between = one.cubic if mode == "cubic" else one.between
-        made = between(made, n, corners, total, name if final else f"{name}_{letters[n]}")
+        resized = between(resized, n, corners, total, name if final else f"{name}_{letters[n]}")
     if total == x.dtype:
-        return made
-    return compute(made.shape, lambda *at: cast(made[at], x.dtype), name, letters)
+        return resized
+    return compute(resized.shape, lambda *at: cast(resized[at], x.dtype), name, letters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +184,10 @@ class _Stretched:
             share = position - floor(position)
             away = share - step if step < 1 else step - share
             if step in (0, 1):
-                found = ((CUBIC + 2) * away - (CUBIC + 3)) * away * away + 1.0
+                value = ((CUBIC + 2) * away - (CUBIC + 3)) * away * away + 1.0
             else:
-                found = ((CUBIC * away - 5 * CUBIC) * away + 8 * CUBIC) * away - 4 * CUBIC
-            return cast(found, total)
+                value = ((CUBIC * away - 5 * CUBIC) * away + 8 * CUBIC) * away - 4 * CUBIC
+            return cast(value, total)
 
         tables = [
             tuple(
@@ -236,8 +236,8 @@ class _Stretched:
         """The element before each place, and the share of the one after it."""
 
         def position(i: Value) -> Value:
-            found = self._position(i, corners)
-            return minimum(maximum(found, 0.0), cast(self.extent, "float64") - 1.0)
+            exact = self._position(i, corners)
+            return minimum(maximum(exact, 0.0), cast(self.extent, "float64") - 1.0)
 
         before = compute((self.places,), lambda i: cast(position(i), "int32"), f"{name}_before")
         share = compute(
@@ -256,26 +256,26 @@ def _stretched(op: str, extents: list[Any], size: Any, scale: Any) -> list[_Stre
             because="either size or scale is given",
             help=("scale=2", "size=(64, 48)"),
         )
-    given = scale if size is None else size
-    each = several(given)
-    parts = (given,) * len(extents) if each is None else each
+    requested = scale if size is None else size
+    each = several(requested)
+    parts = (requested,) * len(extents) if each is None else each
     if len(parts) != len(extents):
         raise DescribeError(
             op,
-            f"cannot take {'scale' if size is None else 'size'}={given!r}",
+            f"cannot take {'scale' if size is None else 'size'}={requested!r}",
             because=f"there are {len(extents)} spatial axes",
         )
-    found = []
+    stretched = []
     for extent, part in zip(extents, parts, strict=True):
         if size is None:
             ratio = _ratio(op, part)
             over, under = size_expr(ratio.numerator, op), size_expr(ratio.denominator, op)
             places = extent * over // under
-            found.append(_Stretched(extent, places, (over, under)))
+            stretched.append(_Stretched(extent, places, (over, under)))
         else:
             places = size_expr(part, op)
-            found.append(_Stretched(extent, places, (places, extent)))
-    return found
+            stretched.append(_Stretched(extent, places, (places, extent)))
+    return stretched
 
 
 def _ratio(op: str, scale: Any) -> Fraction:

@@ -14,7 +14,7 @@ from offcut.describe.tensor import Tensor
 from offcut.describe.value import Value
 from offcut.ops.checks import axis_number, check_tensor, flag
 from offcut.ops.naming import named
-from offcut.ops.order.ranking import ahead
+from offcut.ops.order.ranking import precedes
 from offcut.ops.programs.written import Written
 
 BLOCK = 64
@@ -108,7 +108,7 @@ def _ranked(text: Written, order: Lines, extent: Any, own: str, places: str) -> 
     its, mine = (Value(Load(keys, (Var("$q"), Var(name)), key)) for name in ("$r", "$c"))
     less, greater = (its, mine) if order.ascending else (mine, its)
     earlier = Value(Compare("<", Var("$r"), Var("$c")))
-    before = format_expr(ahead(less, greater, earlier, nan=dtype == "float64").node)
+    before = format_expr(precedes(less, greater, earlier, nan=dtype == "float64").node)
     place = f"{BLOCK}*$q + index({ranks}[$q, $c])"
     each = (f"for $q in 0:{text.shown(blocks)}", f"  for $c in 0:{BLOCK}")
     return [

@@ -117,7 +117,7 @@ def _one_by_one(x: Tensor, count: int, position: int, name: str) -> tuple[Tensor
         own = x[(*at[:position], k, *at[position:])]
         if not values:
             return own, None
-        return own, ahead(own, values[-1][at], cast(k, "int32") > places[-1][at], nan)
+        return own, precedes(own, values[-1][at], cast(k, "int32") > places[-1][at], nan)
 
     for number in range(count):
 
@@ -129,10 +129,10 @@ def _one_by_one(x: Tensor, count: int, position: int, name: str) -> tuple[Tensor
 
         def first(*at: Value, value: Tensor = value) -> Value:
             own, after = left(at)
-            found = alike(own, value[at], nan)
+            is_equal = alike(own, value[at], nan)
             if after is not None:
-                found = found * after
-            return min_over(where(found > 0, cast(k, "int32"), 2**31 - 1), axis=k)
+                is_equal = is_equal * after
+            return min_over(where(is_equal > 0, cast(k, "int32"), 2**31 - 1), axis=k)
 
         place = compute(shape, first, f"{name}_place_{number}", letters)
         values.append(value)
@@ -166,7 +166,7 @@ def _by_rank(
     def earlier(*at: Value) -> Value:
         one = moved(at, other)
         less, greater = (key(at), key(one)) if largest else (key(one), key(at))
-        return sum_over(ahead(less, greater, turn(one) < turn(at), nan=False), axis=other)
+        return sum_over(precedes(less, greater, turn(one) < turn(at), nan=False), axis=other)
 
     ranks = compute(x.shape, earlier, f"{name}_ranks", letters)
     shape = (*x.shape[:position], count, *x.shape[position + 1 :])
@@ -242,20 +242,20 @@ def _extreme_place(
 
     def first(*at: Value) -> Value:
         own, best = along(at), extremes[at]
-        found = own == best
+        is_equal = own == best
         if x.dtype in FLOATS:
-            found = found | (own != own)  # where there is a NaN, the extreme is one
-        return min_over(where(found, cast(k, "int32"), 2**31 - 1), axis=k)
+            is_equal = is_equal | (own != own)  # where there is a NaN, the extreme is one
+        return min_over(where(is_equal, cast(k, "int32"), 2**31 - 1), axis=k)
 
     places = compute(shape, first, f"{name}_first", letters)
     if not keepdims:
         return compute(shape, lambda *at: cast(places[at], "int64"), name, letters)
-    kept = (*x.shape[:position], 1, *x.shape[position + 1 :])
+    kept_shape = (*x.shape[:position], 1, *x.shape[position + 1 :])
 
     def widened(*at: Value) -> Value:
         return cast(places[(*at[:position], *at[position + 1 :])], "int64")
 
-    return compute(kept, widened, name, axis_letters(rank))
+    return compute(kept_shape, widened, name, axis_letters(rank))
 
 
 def one(condition: Value) -> Value:
@@ -265,11 +265,11 @@ def one(condition: Value) -> Value:
 
 def alike(a: Value, b: Value, nan: bool) -> Value:
     """1 where two elements are equal, or, with `nan`, both NaN; else 0."""
-    found = one(a == b)
-    return found + one(a != a) * one(b != b) if nan else found
+    is_equal = one(a == b)
+    return is_equal + one(a != a) * one(b != b) if nan else is_equal
 
 
-def ahead(a: Value, b: Value, earlier: Value, nan: bool) -> Value:
+def precedes(a: Value, b: Value, earlier: Value, nan: bool) -> Value:
     """1 where `a` is less than `b`, or alike and `earlier`; else 0. With `nan`, a NaN is greater than all else; without, there is none."""
     less = one(a < b)
     if nan:

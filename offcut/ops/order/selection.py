@@ -164,16 +164,19 @@ def leading(
     places = text.result(f"{name}_places", "int64", shape)
     lines, extent = Lines(x, position, not largest), text.shown(x.shape[position])
     kind = _key_type(x.dtype)
-    taken = text.local("taken", "int32", (count + 1,))
+    picked = text.local("taken", "int32", (count + 1,))
     first, turn, ranks = (
         text.local(wish, "int32", (count,)) for wish in ("first", "turn", "ranks")
     )
-    key, held = text.local("key", kind, (x.shape[position],)), text.local("held", kind, (count,))
+    key, picked_keys = (
+        text.local("key", kind, (x.shape[position],)),
+        text.local("held", kind, (count,)),
+    )
     bound = f"{text.local('bound', kind, (1,))}[0]"
     number, some, equal = (
         f"{text.local(wish, 'int32', (1,))}[0]" for wish in ("number", "some", "equal")
     )
-    given, is_float = text.given["x"], x.dtype in FLOATS
+    source, is_float = text.given["x"], x.dtype in FLOATS
     its, there = text.given["last"] + lines.at("0"), f"int32({text.given['place']}{lines.at('0')})"
     least, most = (str(reduction_start(op, kind)) for op in ("max", "min"))
     before = [f"{bound} = {_key(its, lines)}", f"{equal} = {there}"]
@@ -187,7 +190,7 @@ def leading(
             f"{equal} = where({mine} == {mine}, {there}, int32({ends[1]}))",
             f"{nan} = where({mine} == {mine}, int32({ends[2]}), {there})",
         ]
-    own, element = f"{key}[$r]", f"{given}{lines.at('$r')}"
+    own, element = f"{key}[$r]", f"{source}{lines.at('$r')}"
     chosen = f"{_one(f'{own} > {bound}')} + {_one(f'{own} == {bound}')} * {_one(f'int32($r) <= {equal}')}"
     if is_float:
         chosen += f" + {_one(f'{own} != {own}')} * {_one(f'int32($r) <= {nan}')}"
@@ -204,37 +207,37 @@ def leading(
         f"    {some} += where({own} < {bound}, int32(0), int32(1))",
         f"  if {some} > 0",
         f"    {block}",
-        f"      {taken}[index(max(min({number}, int32({count})), int32(0)))] = int32($r)",
+        f"      {picked}[index(max(min({number}, int32({count})), int32(0)))] = int32($r)",
         f"      {number} += {chosen}",
         f"for $t in 0:{count}",
-        f"  {held}[$t] = {key}[index({taken}[$t])]",
+        f"  {picked_keys}[$t] = {key}[index({picked}[$t])]",
         f"  {turn}[$t] = int32($t)",
         *(
-            [f"  {line}" for line in _with_nan(held, turn, largest, least, most)]
+            [f"  {line}" for line in _with_nan(picked_keys, turn, largest, least, most)]
             if is_float
             else []
         ),
         f"for $t in 0:{count}",
         f"  {ranks}[$t] = int32(0)",
         f"  for $s in 0:{count}",
-        f"    {ranks}[$t] += {_one(f'{held}[$s] > {held}[$t]')}"
-        f" + {_one(f'{held}[$s] == {held}[$t]')} * {_one(f'{turn}[$s] < {turn}[$t]')}",
+        f"    {ranks}[$t] += {_one(f'{picked_keys}[$s] > {picked_keys}[$t]')}"
+        f" + {_one(f'{picked_keys}[$s] == {picked_keys}[$t]')} * {_one(f'{turn}[$s] < {turn}[$t]')}",
         f"for $t in 0:{count}",
-        f"  {first}[index({ranks}[$t])] = {taken}[$t]",
+        f"  {first}[index({ranks}[$t])] = {picked}[$t]",
         f"for $t in 0:{count}",
-        f"  {values}{lines.at('$t')} = {given}{lines.at(f'index({first}[$t])')}",
+        f"  {values}{lines.at('$t')} = {source}{lines.at(f'index({first}[$t])')}",
         f"  {places}{lines.at('$t')} = int64({first}[$t])",
     )
     return text.made()
 
 
-def _with_nan(held: str, turn: str, first: bool, least: str, most: str) -> list[str]:
+def _with_nan(keys: str, turn: str, first: bool, least: str, most: str) -> list[str]:
     """Return the lines that write, of a key that is NaN, one beside which it is before all others or behind them, and that turn."""
-    number = f"{held}[$t] == {held}[$t]"
+    number = f"{keys}[$t] == {keys}[$t]"
     end, away = (most, -_BEHIND) if first else (least, _BEHIND)
     return [
         f"{turn}[$t] += where({number}, int32(0), int32({away}))",
-        f"{held}[$t] = where({number}, {held}[$t], {end})",
+        f"{keys}[$t] = where({number}, {keys}[$t], {end})",
     ]
 
 

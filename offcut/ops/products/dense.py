@@ -129,8 +129,8 @@ def dense_quantized(
         scale = parameter(x_scale, "float32", at[-1:]) * parameter(w_scale, "float32", at[-1:])
         return cast(corrected(*at), "float32") * scale
 
-    made = end.after(compute(shape, scaled, end.name_of_total(name), letters), name)
-    return of_operands(made, x, w, x_scale, w_scale, bias, residual, x_zero, w_zero)
+    result = end.after(compute(shape, scaled, end.name_of_total(name), letters), name)
+    return of_operands(result, x, w, x_scale, w_scale, bias, residual, x_zero, w_zero)
 
 
 def dense_blockwise(x: Tensor, w: Tensor, scale: Tensor, *, name: str | None = None) -> Tensor:

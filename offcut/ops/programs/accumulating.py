@@ -163,8 +163,8 @@ class _Lines:
         return _Totals(total, self.text.local("at", "int32", shape) + own if with_places else "")
 
     def _first(self, totals: _Totals) -> list[str]:
-        found = [f"{totals.total} = {self.nothing}"]
-        return [*found, f"{totals.at} = 0"] if totals.at else found
+        lines = [f"{totals.total} = {self.nothing}"]
+        return [*lines, f"{totals.at} = 0"] if totals.at else lines
 
     def _join(self, totals: _Totals, before: Sequence[str]) -> list[str]:
         element, total = self.text.given["x"] + self._place(before), totals.total
@@ -181,8 +181,8 @@ class _Lines:
         own = zip(self.text.outputs, (self.total, "int32"), totals, strict=False)
         return [
             f"{into.name}{self._place(before)} = "
-            + (one if into.dtype == held else f"{into.dtype}({one})")
-            for into, held, one in own
+            + (one if into.dtype == dtype else f"{into.dtype}({one})")
+            for into, dtype, one in own
         ]
 
     def _place(self, before: Sequence[str]) -> str:

@@ -103,12 +103,12 @@ def scatter_nd(
     options = (("", reduction, None), *places.options)
     name = named(op, name, [x, indices, updates], *options)
     into = _Copy(op, name, x, indices, updates, reduction)
-    found = [into.place(f"[$update, {n}]", x.shape[n], places) for n in range(count)]
-    is_inside = f"if {' and '.join(condition for condition, _ in found)}"
+    places_of = [into.place(f"[$update, {n}]", x.shape[n], places) for n in range(count)]
+    is_inside = f"if {' and '.join(condition for condition, _ in places_of)}"
     into.text.nest(0, ("update",), indices.shape[:1], *([is_inside] if drop else []))
     letters = axis_letters(rank - count)
     rest = [f"${letter}" for letter in letters]
-    put = into.put([*(place for _, place in found), *rest], ["$update", *rest])
+    put = into.put([*(place for _, place in places_of), *rest], ["$update", *rest])
     into.text.nest(1 + drop, letters, x.shape[count:], put)
     return into.made()
 

@@ -65,9 +65,9 @@ class Written:
         """An extent in the names of the program."""
         if isinstance(size, int):
             return ix.const(size)
-        found = index_of(size)
-        assert found is not None
-        return ix.simplify(substitute(found, self.sizes))
+        index = index_of(size)
+        assert index is not None
+        return ix.simplify(substitute(index, self.sizes))
 
     def shown(self, size: Any) -> str:
         """An extent as text."""
@@ -84,9 +84,9 @@ class Written:
     def _declared(
         self, among: list[Buffer], wish: str, dtype: str, shape: Sequence[Any], kind: Kind
     ) -> str:
-        made = Buffer(self.names.fresh(wish), dtype, tuple(map(self.extent, shape)), kind)
-        among.append(made)
-        return made.name
+        buffer = Buffer(self.names.fresh(wish), dtype, tuple(map(self.extent, shape)), kind)
+        among.append(buffer)
+        return buffer.name
 
     def nest(self, depth: int, letters: Sequence[str], shape: Sequence[Any], *body: str) -> None:
         """Write loops over the places of an array around some lines.

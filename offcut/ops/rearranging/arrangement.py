@@ -35,11 +35,11 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None, *, name: str | None 
     """
     check_tensor("transpose", "x", x)
     rank = len(x.shape)
-    given: Any = range(rank)[::-1] if axes is None else axes
-    each = several(given)
+    requested: Any = range(rank)[::-1] if axes is None else axes
+    each = several(requested)
     order = [
         axis_number("transpose", x, axis, f"axes={axes!r}")
-        for axis in ((given,) if each is None else each)
+        for axis in ((requested,) if each is None else each)
     ]
     if sorted(order) != list(range(rank)):
         raise DescribeError(

@@ -51,8 +51,8 @@ def pad(
     choice("pad", "mode", mode, MODES)
     symbolic = mode == "constant"
     starts, ends = (
-        _amounts("pad", label, given, rank, symbolic)
-        for label, given in (("before", before), ("after", after))
+        _amounts("pad", label, amounts, rank, symbolic)
+        for label, amounts in (("before", before), ("after", after))
     )
     if isinstance(value, Tensor):
         check_dtype("pad", "value", value, (x.dtype,))
@@ -76,8 +76,8 @@ def pad(
         return pieced(x, at, [_around(n, start, end, mode) for n, start, end in around])
 
     options = (("", starts, None), ("", ends, None), ("value", value, 0.0), ("", mode, "constant"))
-    made = compute(shape, surrounded, named("pad", name, [x], *options), axis_letters(rank))
-    return of_operands(made, x, value) if symbolic and isinstance(value, Tensor) else made
+    result = compute(shape, surrounded, named("pad", name, [x], *options), axis_letters(rank))
+    return of_operands(result, x, value) if symbolic and isinstance(value, Tensor) else result
 
 
 def pieced(x: Tensor, at: Sequence[Value], axes: Sequence[Pieces]) -> Value:
@@ -88,10 +88,10 @@ def pieced(x: Tensor, at: Sequence[Value], axes: Sequence[Pieces]) -> Value:
         if axis == len(axes):
             return x[done]
         *first, (_, last) = axes[axis]
-        found = read((*done, last(at[axis])))
+        element = read((*done, last(at[axis])))
         for end, place in reversed(first):
-            found = where(at[axis] < end, read((*done, place(at[axis]))), found)
-        return found
+            element = where(at[axis] < end, read((*done, place(at[axis]))), element)
+        return element
 
     return read(())
 
@@ -115,35 +115,35 @@ def _may_add(amount: Any) -> bool:
 
 
 def _around(extent: Any, start: int, end: int, mode: str) -> Pieces:
-    found: Pieces = [(extent + start, lambda i: i - start)]
+    pieces: Pieces = [(extent + start, lambda i: i - start)]
     if start > 0:
-        found.insert(0, (start, (lambda i: 0) if mode == "edge" else (lambda i: start - i)))
+        pieces.insert(0, (start, (lambda i: 0) if mode == "edge" else (lambda i: start - i)))
     if end > 0:
         mirrored = 2 * (extent - 1) + start
         edge = extent - 1
-        found.append((None, (lambda i: edge) if mode == "edge" else (lambda i: mirrored - i)))
-    return found
+        pieces.append((None, (lambda i: edge) if mode == "edge" else (lambda i: mirrored - i)))
+    return pieces
 
 
-def _amounts(op: str, label: str, given: Any, rank: int, symbolic: bool) -> tuple[Any, ...]:
-    each = several(given)
-    found = [_amount(op, n, symbolic) for n in ((given,) * rank if each is None else each)]
-    amounts = tuple(n for n in found if n is not None)
-    if not len(amounts) == len(found) == rank:
+def _amounts(op: str, label: str, value: Any, rank: int, symbolic: bool) -> tuple[Any, ...]:
+    each = several(value)
+    checked = [_amount(op, n, symbolic) for n in ((value,) * rank if each is None else each)]
+    amounts = tuple(n for n in checked if n is not None)
+    if not len(amounts) == len(checked) == rank:
         raise DescribeError(
             op,
-            f"cannot take {label}={given!r}",
+            f"cannot take {label}={value!r}",
             because=f"{label} is an int, or one for each of the {rank} axes",
         )
     return amounts
 
 
-def _amount(op: str, given: Any, symbolic: bool) -> Any:
+def _amount(op: str, value: Any, symbolic: bool) -> Any:
     """An int, or an expression in sizes where these are taken; None for anything else."""
-    found = whole(given)
-    if found is None and symbolic and getattr(given, "free_symbols", None):
-        return size_expr(given, op)
-    return found
+    integer = whole(value)
+    if integer is None and symbolic and getattr(value, "free_symbols", None):
+        return size_expr(value, op)
+    return integer
 
 
 def _element(op: str, value: Any, dtype: str) -> Value:

@@ -107,8 +107,8 @@ def _normalized(
         if tensor is not None:
             check_parameter(op, label, tensor, extent, total)
     epsilon = check_epsilon(op, epsilon)
-    given = (("", gain, None), ("bias" if gain is None else "", bias, None))
-    name = named(op, name, [x], *options, *given, ("epsilon", epsilon, 1e-5))
+    affine_options = (("", gain, None), ("bias" if gain is None else "", bias, None))
+    name = named(op, name, [x], *options, *affine_options, ("epsilon", epsilon, 1e-5))
     inner = 1 if groups is None else int(extent) // groups
     rows = (x.shape[0], extent if groups is None else groups)
     pixels = {n: reduce_axis(x.shape[n], f"r{n}") for n in range(1, rank) if n != channels}

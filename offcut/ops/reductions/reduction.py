@@ -29,8 +29,8 @@ def sum(x: Tensor, axis: Axes = None, keepdims: bool = False, *, name: str | Non
 
     Raises DescribeError where there is no such axis, or one is named twice.
     """
-    made = _sum_of(x.dtype) if _is_integer(x) else None
-    return _reduced("sum", x, axis, keepdims, name, functions.sum, result=made)
+    sum_dtype = _sum_of(x.dtype) if _is_integer(x) else None
+    return _reduced("sum", x, axis, keepdims, name, functions.sum, result=sum_dtype)
 
 
 def mean(
@@ -111,15 +111,15 @@ def _reduced(
     total = _sum_of(x.dtype) if total is None else total
     result = x.dtype if result is None else result
     reduced = {n: reduce_axis(x.shape[n], f"r{n}") for n in numbers}
-    kept = [n for n in range(len(x.shape)) if keepdims or n not in reduced]
-    shape = tuple(1 if n in reduced else x.shape[n] for n in kept)
+    kept_axes = [n for n in range(len(x.shape)) if keepdims or n not in reduced]
+    shape = tuple(1 if n in reduced else x.shape[n] for n in kept_axes)
     options = (("axis", None if axis is None else numbers, None), ("kept", keepdims, False))
     name = named(op, name, [x], *options)
     letters = axis_letters(len(shape))
     number = count_of([x.shape[n] for n in numbers], "float64" if total == "float64" else "float32")
 
     def term(*at: Value) -> Value:
-        own = dict(zip(kept, at, strict=True)) | reduced
+        own = dict(zip(kept_axes, at, strict=True)) | reduced
         value = element(x, [own[n] for n in range(len(x.shape))], total)
         return over(value, axis=tuple(reduced.values())) if reduced else value
 

@@ -90,10 +90,10 @@ def _wide(op: str, x: Tensor, axis: int, join: _Join, name: str | None) -> Tenso
         wide = compute(x.shape, lambda *at: cast(x[at], total), f"{name}_wide", letters)
     result = x.dtype if total == "float32" else total
     last = name if result == total else f"{name}_sum"
-    found = _scanned(wide, position, _most(x.shape[position]), join, last, name)
+    scanned = _scanned(wide, position, _most(x.shape[position]), join, last, name)
     if result == total:
-        return found
-    return compute(x.shape, lambda *at: cast(found[at], result), name, letters)
+        return scanned
+    return compute(x.shape, lambda *at: cast(scanned[at], result), name, letters)
 
 
 def _extremes(op: str, x: Tensor, axis: int, end: str, name: str | None) -> Tensor:
@@ -126,19 +126,19 @@ def _scanned(x: Tensor, axis: int, most: int, join: _Join, name: str, inner: str
         place = at[axis] * BLOCK + at[axis + 1]
         return where(place < extent, x[(*at[:axis], place, *at[axis + 2 :])], nothing)
 
-    found, step = compute(split, element, f"{inner}_1", axis_letters(len(split))), 1
+    doubled_sums, step = compute(split, element, f"{inner}_1", axis_letters(len(split))), 1
     while step < min(BLOCK, most):
-        found = _doubled(found, axis + 1, step, join, f"{inner}_{2 * step}")
+        doubled_sums = _doubled(doubled_sums, axis + 1, step, join, f"{inner}_{2 * step}")
         step *= 2
 
     def within(at: tuple[Value, ...]) -> Value:
-        return found[(*at[:axis], at[axis] // BLOCK, at[axis] % BLOCK, *at[axis + 1 :])]
+        return doubled_sums[(*at[:axis], at[axis] // BLOCK, at[axis] % BLOCK, *at[axis + 1 :])]
 
     if most <= BLOCK:
         return compute(x.shape, lambda *at: within(at), name, letters)
     blocks = compute(
         (*x.shape[:axis], count, *x.shape[axis + 1 :]),
-        lambda *at: found[(*at[: axis + 1], BLOCK - 1, *at[axis + 1 :])],
+        lambda *at: doubled_sums[(*at[: axis + 1], BLOCK - 1, *at[axis + 1 :])],
         f"{inner}_blocks",
         letters,
     )

@@ -391,16 +391,18 @@ class _Judge:
 
     def own_axes(self, store: Store) -> tuple[tuple[str, str | None], ...]:
         """Return the axes of a tile that starts sums: those that the cover says, else in the order of the result."""
-        said = dict(self.wanted.axes)
+        named_axes = dict(self.wanted.axes)
         free = [
             part.name
             for part in store.index
-            if isinstance(part, Var) and part.name in self.axes and part.name not in said.values()
+            if isinstance(part, Var)
+            and part.name in self.axes
+            and part.name not in named_axes.values()
         ]
-        names = [name for name in self.kernel.axes if name not in said]
+        names = [name for name in self.kernel.axes if name not in named_axes]
         free = free[len(free) - len(names) :] if len(free) > len(names) else free
         late = dict(zip(reversed(names), reversed(free), strict=False))
-        return tuple((name, said.get(name, late.get(name))) for name in self.kernel.axes)
+        return tuple((name, named_axes.get(name, late.get(name))) for name in self.kernel.axes)
 
     def as_cover(self, covered: Sequence[Covered]) -> Cover:
         """What is kept on the tile."""

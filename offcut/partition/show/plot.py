@@ -197,7 +197,7 @@ class _Panel:
             shapes = tuple(tiles(piece, nest.plane, values, self.at))
             ran: Sequence[TileShape] = shapes
             if any(segment.form is Form.PAD for _, segment in piece.segments):
-                ran = tiles(piece, nest.plane, values, self.at, kept=False)
+                ran = tiles(piece, nest.plane, values, self.at, wanted_only=False)
             operator = piece.store.reduce
             if not shapes or (operator, shapes) in drawn_shapes:
                 continue  # nothing runs, or the same tiles at another place of an axis not drawn

@@ -63,7 +63,7 @@ def tiles(
     plane: Sequence[str],
     sizes: Mapping[str, int],
     at: Mapping[str, int] | None = None,
-    kept: bool = True,
+    wanted_only: bool = True,
 ) -> list[TileShape]:
     """Return the tiles of `piece` that run, in the plane of one or two of its axes.
 
@@ -71,13 +71,13 @@ def tiles(
     sizes  by their names in the program
     at     the iteration that is drawn of loops that move the tiles and are no axis of the plane, as
            `first` finds them; by default the first one in which a tile runs
-    kept   whether the shapes are of the instances that are wanted; else of all that run, those among them that a padded
+    wanted_only   whether the shapes are of the instances that are wanted; else of all that run, those among them that a padded
            tile does not keep
 
     Raises TooMany where they are no product, and more than 200,000.
     """
     every = steps_of(piece, plane)
-    ways = every if kept else [without_padding_tests(steps) for steps in every]
+    ways = every if wanted_only else [without_padding_tests(steps) for steps in every]
     return [tile for way in ways for tile in _Walk(way, plane, sizes, at or {}).tile_shapes()]
 
 

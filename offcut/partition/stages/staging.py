@@ -111,8 +111,8 @@ def _apart(lead: Stage) -> Expr:
     """Return the body of a stage; of a negated product, ``-(a * b)``, with the negation in a factor: ``(-a) * b``."""
     match lead.value:
         case Unary("neg", Binary("*", a, b)) if lead.reducer == "sum":
-            value, made = lead.value, Binary("*", Unary("neg", a), b)
-            return rewrite(lead.body, lambda node: made if node == value else None)
+            value, separated = lead.value, Binary("*", Unary("neg", a), b)
+            return rewrite(lead.body, lambda node: separated if node == value else None)
         case _:
             return lead.body
 
@@ -211,7 +211,7 @@ def _by(value: Expr, axes: Sequence[_Axis], extents: Mapping[str, Expr]) -> Expr
     return ix.simplify(value)
 
 
-def turned(
+def reorder_storage(
     computation: Computation, position: int, order: Sequence[str], called: str | None = None
 ) -> Computation:
     """`computation` with a group computed into scratch whose axes have another order, then copied.
@@ -223,31 +223,31 @@ def turned(
     group = computation.groups[position]
     buffers = {buffer.name: buffer for buffer in computation.buffers}
     places = [[axis.name for axis in group[0].axes].index(name) for name in order]
-    held: dict[str, str] = {}
+    turned_names: dict[str, str] = {}
     copies: list[tuple[Stage, ...]] = []
     for stage in group:
-        kept = buffers[stage.buffer]
-        name, kind = kept.name, kept.kind
-        shape = tuple(kept.shape[place] for place in places)
+        buffer = buffers[stage.buffer]
+        name, kind = buffer.name, buffer.kind
+        shape = tuple(buffer.shape[place] for place in places)
         if kind is not Kind.PRIVATE:
-            free = called if called is not None and stage is group[0] else f"{kept.name}_turned"
+            free = called if called is not None and stage is group[0] else f"{buffer.name}_turned"
             name, kind = names.fresh(free), Kind.LOCAL
             point = tuple(Var(axis) for axis in order)
-            body = Load(name, point, kept.dtype)
-            copies.append((Stage(kept.name, f"{stage.label} in order", stage.axes, (), body),))
-        held[kept.name] = name
-        buffers[name] = Buffer(name, kept.dtype, shape, kind)
+            body = Load(name, point, buffer.dtype)
+            copies.append((Stage(buffer.name, f"{stage.label} in order", stage.axes, (), body),))
+        turned_names[buffer.name] = name
+        buffers[name] = Buffer(name, buffer.dtype, shape, kind)
 
     def rule(node: Expr) -> Expr | None:
-        if not isinstance(node, Load) or node.buffer not in held:
+        if not isinstance(node, Load) or node.buffer not in turned_names:
             return None
         index = tuple(node.index[place] for place in places)
-        return Load(held[node.buffer], index, node.dtype)
+        return Load(turned_names[node.buffer], index, node.dtype)
 
-    made = tuple(
+    turned_group = tuple(
         replace(
             stage,
-            buffer=held[stage.buffer],
+            buffer=turned_names[stage.buffer],
             axes=tuple(stage.axes[place] for place in places),
             body=rewrite(stage.body, rule),
         )
@@ -257,5 +257,5 @@ def turned(
     return replace(
         computation,
         buffers=tuple(buffers.values()),
-        groups=(*before, made, *copies, *after),
+        groups=(*before, turned_group, *copies, *after),
     )

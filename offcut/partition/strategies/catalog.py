@@ -86,7 +86,7 @@ class Strategy:
         takes = self.name in (BALANCE.name, EVEN.name, RESIDUE.name, MIX.name)
         return replace(self, arguments=(of,)) if takes and not self.arguments and of > 1 else self
 
-    def only(self, tile: int) -> Strategy:
+    def for_tile(self, tile: int) -> Strategy:
         """Return the strategy, restricted to tiles of this size."""
         if self.user_defined is None:
             return self

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import onnx
 
-from offcut.describe.request import Array, lent
+from offcut.describe.request import Array, borrow
 from offcut.errors import DescribeError
 from offcut.graph import Model, compiled
 from offcut.plugins.onnx.importing import Imported, imported
@@ -40,7 +40,7 @@ def compile_file(
     key      by which the cache keeps it; None: it does not
     """
     proto, weights = _proto(source, content)
-    with lent(weights.values(), let_go):
+    with borrow(weights.values(), let_go):
         weights = arrays_in(proto, weights)
         graph = imported(proto, sizes, constants, weights)
         model = compiled(graph.bound, **how)

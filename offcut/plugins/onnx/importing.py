@@ -20,7 +20,7 @@ from offcut.core.expr import variables
 from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError, OffcutError
 from offcut.graph import Bound, Model, Ref, extents
-from offcut.graph.passes import drop_dead
+from offcut.graph.passes import eliminate_dead_code
 from offcut.graph.sizes.numbers import arithmetic, plain
 from offcut.plugins.onnx.checking import check_consistent, check_proto, in_order
 from offcut.plugins.onnx.making.context import Context
@@ -237,7 +237,9 @@ class _Import:
             raise _refusal(self.proto, self.complaints)
         builder = self.context.builder
         builder.output(*(Ref(name) for name in outputs.values()))
-        return Imported(drop_dead(builder.bound), self.inputs, outputs, FileFacts.of(self.proto))
+        return Imported(
+            eliminate_dead_code(builder.bound), self.inputs, outputs, FileFacts.of(self.proto)
+        )
 
     def output(self, name: str, operand: Operand | None) -> str:
         """Return an output as a value of the graph."""

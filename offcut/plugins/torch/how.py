@@ -10,7 +10,7 @@ from offcut.backends.target import Target
 from offcut.errors import TargetError
 from offcut.graph import Targets
 from offcut.graph.models.batches.parts import Parts
-from offcut.graph.models.compiling.split import every, memory_of, resolved
+from offcut.graph.models.compiling.split import as_targets, memory_of, resolve_targets
 from offcut.pipeline import targets
 
 
@@ -40,14 +40,16 @@ class How:
         if self.target is not None:
             return self
         own = (
-            kind for kind in targets() if kind in kinds and resolved((kind,))[0].memory.kind == kind
+            kind
+            for kind in targets()
+            if kind in kinds and resolve_targets((kind,))[0].memory.kind == kind
         )
         return replace(self, target=(next(own, "cpu"),))
 
     @property
     def devices(self) -> frozenset[str]:
         """Return the kinds of devices whose tensors its targets take, as torch calls them."""
-        kind = memory_of(resolved(every(self.target or "cpu"))).kind
+        kind = memory_of(resolve_targets(as_targets(self.target or "cpu"))).kind
         return frozenset(("cpu", kind)) if kind else frozenset(("cpu",))
 
 
@@ -70,7 +72,7 @@ def how_of(op: str, options: Mapping[str, Any], others: Mapping[str, Any]) -> Ho
         left.pop("threads", None),
         left.pop("distributive", True),
         left.pop("parts", True),
-        every(target) if target is not None and _are_targets(target) else None,
+        as_targets(target) if target is not None and _are_targets(target) else None,
     )
     unknown = [f"{name}={value!r}" for name, value in others.items()]
     unknown += [f"options={left}"] if left else []
@@ -89,7 +91,7 @@ def how_of(op: str, options: Mapping[str, Any], others: Mapping[str, Any]) -> Ho
             "target, which runs them: one, or several in order",
             help=tuple(f"options={{{one}}}" for one in _EXAMPLES),
         )
-    for one in resolved(every(how.target or "cpu")):
+    for one in resolve_targets(as_targets(how.target or "cpu")):
         one.options(op, threads=how.threads)  # they are checked there
     return how
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from offcut.describe.request import lent
+from offcut.describe.request import borrow
 from offcut.errors import DescribeError, OffcutError
 from offcut.graph import Model, ModelCost, ModelPlan, compiled
 from offcut.plugins.torch.conditions import Conditions
@@ -88,7 +88,7 @@ class Program:
         self.called = {name: one.called for name, one in solutions.items()}
         self.called |= {one.name: f"{node.name}_{one.name}" for node, one in _extents_found(graph)}
         self.quotients = tuple(one for one in facts.quotients if one[1] in solutions)
-        with lent(fixed.values()):
+        with borrow(fixed.values()):
             while True:
                 parts = split(graph, facts, fixed, refused, how.devices, how.views)
                 self.left = list(parts.left)

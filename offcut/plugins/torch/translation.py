@@ -21,7 +21,7 @@ from offcut.errors import DescribeError
 from offcut.graph import Builder, Ref
 from offcut.graph.composed import of_size, restated
 from offcut.graph.graph import Argument, Bound, Node, Value
-from offcut.graph.passes import drop_dead
+from offcut.graph.passes import eliminate_dead_code
 from offcut.graph.sizes.extents import normal, span
 from offcut.graph.sizes.numbers import plain, product
 from offcut.graph.views import VIEWS
@@ -449,7 +449,7 @@ class Translation:
 
 def pruned(bound: Bound, outputs: tuple[str, ...]) -> Bound:
     """Return a graph without what its outputs do not need; inputs and sizes that nothing names are left out, too."""
-    live = drop_dead(Bound(replace(bound.graph, outputs=outputs), bound.arrays))
+    live = eliminate_dead_code(Bound(replace(bound.graph, outputs=outputs), bound.arrays))
     graph = live.graph
     read = {*outputs, *(name for node in graph.nodes for name in node.operands)}
     inputs = tuple(value for value in graph.inputs if value.name in read)

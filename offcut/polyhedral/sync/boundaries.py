@@ -46,14 +46,14 @@ def is_barrier(stmt: Stmt, unit: str) -> bool:
 
 def windows_in_step(body: Sequence[Stmt], unit: str) -> set[str]:
     """Return the buffers of windows around loops that are bound to a unit, which all of its agents reach together, and share."""
-    found: set[str] = set()
+    windows: set[str] = set()
     for stmt in body:
         if isinstance(stmt, For) and stmt.unit == unit:
             continue
-        found |= {stmt.buffer} if isinstance(stmt, Alloc) and has_loops_of(unit, stmt) else set()
+        windows |= {stmt.buffer} if isinstance(stmt, Alloc) and has_loops_of(unit, stmt) else set()
         for block in blocks(stmt):
-            found |= windows_in_step(block, unit)
-    return found
+            windows |= windows_in_step(block, unit)
+    return windows
 
 
 def own_of(program: Program, unit: str) -> frozenset[str]:
@@ -318,11 +318,11 @@ def missing_barrier(program: Program, unit: str, own: frozenset[str]) -> Partiti
 
     Raises PartitionError for a barrier that not all agents reach.
     """
-    found = _Intervals(program, own).boundaries(program, unit)
-    if sum(is_barrier(stmt, unit) for stmt in walk(program)) > len(found.reached):
+    intervals = _Intervals(program, own).boundaries(program, unit)
+    if sum(is_barrier(stmt, unit) for stmt in walk(program)) > len(intervals.reached):
         because = f"it stands where not every {unit} comes: the others would wait for ever"
         raise refused(program, f"`barrier {unit}`", because)
-    for earlier, one in (*found.before.values(), *found.ends.values()):
+    for earlier, one in (*intervals.before.values(), *intervals.ends.values()):
         heads = format_head(earlier.stmt), format_head(one.stmt)
         because = f"it touches what `{heads[0]}` touches, which others may still run: they must meet in between"
         at = f"`{heads[1]}`" if earlier.carried is None else f"the next iteration of `{heads[1]}`"

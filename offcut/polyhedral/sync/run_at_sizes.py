@@ -115,14 +115,14 @@ def values_of(events: Events, sizes: Values) -> dict[str, int]:
 
 def with_sizes(sizes: Values) -> str:
     """Return sizes as the beginning of a reason: ``with n = 2, ``."""
-    given = ", ".join(f"{name} = {value}" for name, value in sizes.items())
-    return f"with {given}, " if given else ""
+    at_sizes = ", ".join(f"{name} = {value}" for name, value in sizes.items())
+    return f"with {at_sizes}, " if at_sizes else ""
 
 
 def at_values(event: Event, values: Values) -> str:
     """Return a statement and the values of the iterators around it, for the text of an error."""
-    given = ", ".join(f"{loop.name} = {values[loop.name]}" for loop in event.loops)
-    return f"`{event.head}`" + (f" at {given}" if given else "")
+    at_values_text = ", ".join(f"{loop.name} = {values[loop.name]}" for loop in event.loops)
+    return f"`{event.head}`" + (f" at {at_values_text}" if at_values_text else "")
 
 
 class _Run:
@@ -286,7 +286,7 @@ class _Run:
         """Add that the k-th wait comes after the k-th arrivals; return a wait for one that never comes, or a token left."""
         blocks = self.events.agents.blocks
         for token in self.events.program.tokens:
-            taken = dict.fromkeys(self.arrivals[token.name], 0)
+            arrivals_taken = dict.fromkeys(self.arrivals[token.name], 0)
             for waiter, waits in self.waits[token.name].items():
                 arriving = self.arriving(token, waiter)
                 for number, wait in enumerate(waits):
@@ -302,10 +302,12 @@ class _Run:
                             for node in later:
                                 self.before[node] += wait.begins.values()
                 for agent in arriving:
-                    taken[agent] = max(taken[agent], len(waits))
+                    arrivals_taken[agent] = max(arrivals_taken[agent], len(waits))
             for agent, some in self.arrivals[token.name].items():
-                if blocks and len(some) > taken[agent]:
-                    return Fault(str(some[taken[agent]]), f"no wait of {token.target} takes it")
+                if blocks and len(some) > arrivals_taken[agent]:
+                    return Fault(
+                        str(some[arrivals_taken[agent]]), f"no wait of {token.target} takes it"
+                    )
         return None
 
     def arriving(self, token: Token, waiter: Agent) -> dict[Agent, list[Instance]]:

@@ -157,14 +157,14 @@ def check(program: Program, agents: Agents) -> None:
 
 def _check_arguments(op: str, program: object, agents: object) -> None:
     """Refuse what is no program, and what are no agents."""
-    for given, kind, what, help in (
+    for argument, kind, what, help in (
         (program, Program, "a program", "oc.parse(text)"),
         (agents, Agents, "agents", 'oc.target("cpu").agents'),
     ):
-        if not isinstance(given, kind):
-            because = f"it is of type {type(given).__name__}, not {what}"
+        if not isinstance(argument, kind):
+            because = f"it is of type {type(argument).__name__}, not {what}"
             raise DescribeError(
-                f"sync.{op}", f"cannot take {shown(given)}", because=because, help=(help,)
+                f"sync.{op}", f"cannot take {shown(argument)}", because=because, help=(help,)
             )
 
 

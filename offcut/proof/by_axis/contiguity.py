@@ -35,10 +35,10 @@ def are_contiguous(
     for strip in strips:
         if strip.loops or strip.values or strip.repeats:
             return False
-        found = sums.end_from(end, strip)
-        if found is None:
+        next_end = sums.end_from(end, strip)
+        if next_end is None:
             return False
-        end = found
+        end = next_end
     return end == sums.of(extent)
 
 
@@ -52,15 +52,15 @@ class _Sums:
         for (a, divisor), (q, r) in quotients.known.items():
             self.most[r.name] = divisor - 1
             if isinstance(a, Var):
-                made = constant(divisor) * variable(q.name) + variable(r.name)
-                self.parts.setdefault(a.name, made)
+                value = constant(divisor) * variable(q.name) + variable(r.name)
+                self.parts.setdefault(a.name, value)
 
     def of(self, expr: Expr) -> Polynomial | None:
         """An expression over what is left of the sizes; None where it is no sum of products."""
-        found = polynomial(expr)
-        while found is not None and any(n in self.parts for names, _ in found.terms for n in names):
-            found = found.at(self.parts)
-        return found
+        sum_ = polynomial(expr)
+        while sum_ is not None and any(n in self.parts for names, _ in sum_.terms for n in names):
+            sum_ = sum_.at(self.parts)
+        return sum_
 
     def end_from(self, start: Polynomial, strip: Strip) -> Polynomial | None:
         """The end of a strip that is exactly what lies from `start` to there; None: it is not known to be that."""

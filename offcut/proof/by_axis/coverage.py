@@ -108,9 +108,9 @@ def _in_extent(extent: Expr, strips: tuple[Strip, ...]) -> tuple[Strip, ...] | N
                 return ix.compare(expanded.op, ix.sub(expanded.a, expanded.b), 0)
             return expanded
 
-        made = tuple(strip.mapped(by_extent) for strip in strips)
-        if all(variables(expr) <= local for strip in made for expr in strip.exprs()):
-            return made
+        renamed = tuple(strip.mapped(by_extent) for strip in strips)
+        if all(variables(expr) <= local for strip in renamed for expr in strip.exprs()):
+            return renamed
     return None
 
 
@@ -140,32 +140,32 @@ def _of_sizes(
     length = _rename(extent, names)
     used = [name for name in names if name not in bound]
     plain = tuple(Size(names[name], min(0, known[name].min)) for name in used)
-    found = ask(length, canonical, plain, (), ordered)
-    if found is None:
+    decision = ask(length, canonical, plain, (), ordered)
+    if decision is None:
         return None
     used = _connected(used, space.assumptions)
     names |= {name: f"s{name}" for name in used if name not in names}
     sizes = tuple(replace(known[name], name=names[name]) for name in used)
     facts = tuple(_rename(f, names) for f in space.assumptions if variables(f) <= set(used))
     if sizes != plain or facts:
-        found = ask(length, canonical, sizes, facts, ordered)
-    if found is None:
+        decision = ask(length, canonical, sizes, facts, ordered)
+    if decision is None:
         return None
     back = {new: old for old, new in names.items()}
-    return replace(found, sizes=tuple((back[name], value) for name, value in found.sizes))
+    return replace(decision, sizes=tuple((back[name], value) for name, value in decision.sizes))
 
 
 def _connected(names: Sequence[str], facts: Iterable[Expr]) -> list[str]:
     """`names` and the sizes that `facts` tie them to."""
-    found, pending = list(names), [variables(fact) for fact in facts]
+    connected, pending = list(names), [variables(fact) for fact in facts]
     grown = True
     while grown:
         grown = False
         for tied in pending:
-            new = sorted(tied - set(found)) if tied & set(found) else []
-            found += new
+            new = sorted(tied - set(connected)) if tied & set(connected) else []
+            connected += new
             grown = grown or bool(new)
-    return found
+    return connected
 
 
 def _rename(expr: Expr, names: Mapping[str, str]) -> Expr:

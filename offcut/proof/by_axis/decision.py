@@ -16,7 +16,7 @@ from offcut.core.program import Size
 from offcut.polyhedral import Set, Space, parse_map, project_onto_sizes, smallest_point
 from offcut.proof.by_axis.contiguity import Quotients, are_contiguous
 from offcut.proof.by_axis.strips import NotSeparable, Strip, Value, X
-from offcut.proof.by_axis.two_heights import Span, is_partition, joined
+from offcut.proof.by_axis.two_heights import Span, is_partition, join_spans
 
 _KEPT = 4096  # theorems
 
@@ -112,7 +112,7 @@ class _Line:
     def decide(self, strips: tuple[Strip, ...]) -> CoverageCounterexample | None:
         parts = self.named(strips)
         for value in dict.fromkeys(value for part in parts for value in part.values):
-            conditions = [self.condition(given) for given in value.given]
+            conditions = [self.condition(condition) for condition in value.given]
             broken = self.broken("bounded", (), [*conditions, self.leaves(value)])
             if broken is not None:
                 return broken
@@ -141,7 +141,7 @@ class _Line:
         one: dict[str, Expr] = {value.name: Var("#v")}
         same = strip.mapped(lambda expr: substitute(expr, one))
         least = {size.name: size.min for size in self.space.sizes} | {"#v": value.lo}
-        interval = joined(same.lower, same.upper, same.loops, least)
+        interval = join_spans(same.lower, same.upper, same.loops, least)
         local = {X.name, *(name for name, _, _ in strip.loops)}
         if interval is None or any(variables(condition) & local for condition in same.holds):
             return None
@@ -215,9 +215,9 @@ class _Line:
                 checks += [("late", mine & _above(self.space, earlier)) for earlier in behind]
                 behind.append(mine)
             covered = mine if covered is None else covered | mine
-            for what, found in checks:
-                if not found.is_empty():
-                    return self.witness(what, found)
+            for what, counterexamples in checks:
+                if not counterexamples.is_empty():
+                    return self.witness(what, counterexamples)
         if covered is None:
             return None if domain.is_empty() else self.witness("missing", domain)
         if covered.is_equal(domain):
@@ -272,11 +272,11 @@ class _Line:
     def broken(
         self, what: str, where: tuple[str, ...], conditions: Sequence[str]
     ) -> CoverageCounterexample | None:
-        found = self.space.set((), [*where, *conditions])
-        return None if found.is_empty() else self.witness(what, found)
+        broken_set = self.space.set((), [*where, *conditions])
+        return None if broken_set.is_empty() else self.witness(what, broken_set)
 
-    def witness(self, what: str, found: Set) -> CoverageCounterexample:
-        least = smallest_point(project_onto_sizes(found, len(self.sizes)))
+    def witness(self, what: str, counterexamples: Set) -> CoverageCounterexample:
+        least = smallest_point(project_onto_sizes(counterexamples, len(self.sizes)))
         assert least is not None
         sizes, point = least
         names = (size.name for size in self.sizes)

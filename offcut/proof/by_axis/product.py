@@ -138,7 +138,7 @@ def product_of(leaf: Leaf, axes: Sequence[StageAxis], space: Space) -> dict[str,
         if not variables(entry) & set(bound):
             axis_name = _nearest(entry, terms, _inside(entry, path, classes, home))
             where[axis_name].append(entry)
-    found = {"": Strip(ix.const(0), ix.const(1), repeats=leaf.tile.form is Form.SHIFT)}
+    strips = {"": Strip(ix.const(0), ix.const(1), repeats=leaf.tile.form is Form.SHIFT)}
     for name in names:
         to_x: dict[str, Expr] = {name: X}
 
@@ -147,7 +147,7 @@ def product_of(leaf: Leaf, axes: Sequence[StageAxis], space: Space) -> dict[str,
 
         root = classes.root(name)
         start, end = windows[name]
-        found[name] = Strip(
+        strips[name] = Strip(
             start,
             end,
             tuple(
@@ -165,7 +165,7 @@ def product_of(leaf: Leaf, axes: Sequence[StageAxis], space: Space) -> dict[str,
     for let in lets:
         if let.name not in used:
             raise NotSeparable("a value that nothing uses")
-    return _canonical(found)
+    return _canonical(strips)
 
 
 def _check_scopes(leaf: Leaf, sizes: set[str]) -> None:
@@ -197,8 +197,8 @@ def _value(
     if variables(let.value) & bound:
         raise NotSeparable("a bounded value of other than sizes")
     around = path[: next(k for k, entry in enumerate(path) if entry is let)]
-    given = tuple(c for c in mine if not variables(c) & bound and any(c is e for e in around))
-    return Value(let.name, let.lo, let.hi, let.value, given)
+    conditions = tuple(c for c in mine if not variables(c) & bound and any(c is e for e in around))
+    return Value(let.name, let.lo, let.hi, let.value, conditions)
 
 
 def _inside(
@@ -225,10 +225,10 @@ def _nearest(condition: Expr, terms: dict[str, list[Expr]], inside: str | None) 
     return max(sorted(terms), key=shared)
 
 
-def _canonical(found: dict[str, Strip]) -> dict[str, Strip]:
+def _canonical(strips: dict[str, Strip]) -> dict[str, Strip]:
     """Counters and values named by position, so that equal strips are equal as nodes."""
     result = {}
-    for name, strip in found.items():
+    for name, strip in strips.items():
         local = [*(n for n, _, _ in strip.loops), *(v.name for v in strip.values)]
         new: dict[str, Expr] = {old: Var(f"#{k}") for k, old in enumerate(local)}
 

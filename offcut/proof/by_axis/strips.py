@@ -127,14 +127,14 @@ class Strip:
             lower = ix.simplify(ix.add(start, ix.mul(step, lo)))
             upper = ix.simplify(ix.add(start, ix.mul(step, hi)))
             loops.pop()
-        kept: list[Expr] = []
+        conditions_: list[Expr] = []
         for condition in holds:
             folded = condition
             if isinstance(condition, Compare):
                 folded = ix.compare(condition.op, condition.a, condition.b)
             if folded != Const(1, "bool"):
-                kept.append(folded)
-        return replace(self, lower=lower, upper=upper, loops=tuple(loops), holds=tuple(kept))
+                conditions_.append(folded)
+        return replace(self, lower=lower, upper=upper, loops=tuple(loops), holds=tuple(conditions_))
 
 
 def _step(upper: Expr, lower: Expr) -> int | None:

@@ -39,7 +39,7 @@ class Span:
     given: frozenset[Expr]
 
 
-def joined(
+def join_spans(
     lower: Expr, upper: Expr, loops: Sequence[tuple[str, Expr, Expr]], least: dict[str, int]
 ) -> tuple[Polynomial, Polynomial] | None:
     """A run of tiles ``s + c*t <= x < s + c*t + c`` as one interval, where ``c > 0`` is certain.
@@ -117,11 +117,11 @@ def _chain(
     left = {span.lower.at(substitution): span for span in reversed(spans)}
     if len(left) != len({(span.lower, span.upper) for span in spans}):
         return None
-    end, found = constant(0), []
+    end, chain = constant(0), []
     while end in left:
-        found.append(left.pop(end))
-        end = found[-1].upper.at(substitution)
-    return found if not left and end == whole.at(substitution) else None
+        chain.append(left.pop(end))
+        end = chain[-1].upper.at(substitution)
+    return chain if not left and end == whole.at(substitution) else None
 
 
 def _alternate(spans: Sequence[Span], name: str, literals: Iterable[int]) -> bool:

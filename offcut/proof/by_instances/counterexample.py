@@ -62,7 +62,7 @@ class Difference:
 
 
 def confirm_difference(
-    found: ProgramsDiffer,
+    error: ProgramsDiffer,
     source: Program,
     emitted: Program,
     flows: ProgramSets,
@@ -78,23 +78,23 @@ def confirm_difference(
     def ran(sizes: Sequence[int]) -> Difference | None:
         nonlocal seen
         at = dict(zip((size.name for size in source.sizes), sizes, strict=True))
-        told = difference(source, emitted, at, reassociate)
-        nothing = "it is too much to run" if told is None else "runs show no difference"
+        shown = difference(source, emitted, at, reassociate)
+        nothing = "it is too much to run" if shown is None else "runs show no difference"
         seen = seen or f"{flows.given(sizes)}{nothing}"
-        return told or None
+        return shown or None
 
-    for case in found.cases:
-        told = ran(case.sizes)
-        if told and case.because and (case.element is None or told.is_at(*case.element)):
+    for case in error.cases:
+        shown = ran(case.sizes)
+        if shown and case.because and (case.element is None or shown.is_at(*case.element)):
             return difference_error(of, case.because)
-        vague += [f"{flows.given(case.sizes)}{told}"] if told else []
+        vague += [f"{flows.given(case.sizes)}{shown}"] if shown else []
     for sizes in islice(flows.all_sizes(), _MOST_SIZES):
-        told = ran(sizes)
-        if told:
-            return difference_error(of, f"{flows.given(sizes)}{told}")
+        shown = ran(sizes)
+        if shown:
+            return difference_error(of, f"{flows.given(sizes)}{shown}")
     if vague:
         return difference_error(of, vague[0])
-    return undecided_error(of, f"the proof does not see through {found.what}: {seen}")
+    return undecided_error(of, f"the proof does not see through {error.what}: {seen}")
 
 
 def difference(
@@ -117,8 +117,8 @@ def difference(
     try:
         for change, what in ways:
             one, other = change(source), change(emitted)
-            for given in _samples(one, sizes):
-                where = _where(one, other, sizes, given, free, most)
+            for arrays in _samples(one, sizes):
+                where = _where(one, other, sizes, arrays, free, most)
                 if where is None or any(here.any() for here in where.values()):
                     return Difference(where or {}, what)
     except StepLimitError:
@@ -135,7 +135,7 @@ def _where(
     source: Program,
     emitted: Program,
     sizes: Mapping[str, int],
-    given: Mapping[str, Array],
+    arrays: Mapping[str, Array],
     free: bool,
     most: int,
 ) -> dict[str, npt.NDArray[np.bool_]] | None:
@@ -143,19 +143,19 @@ def _where(
     wanted; None where `emitted` breaks.
     """
     try:
-        wanted = run(source, given, sizes, most=most)
+        wanted = run(source, arrays, sizes, most=most)
     except (CallError, InternalError):
         return {}
     try:
-        found = run(emitted, given, sizes, most=most)
+        actual = run(emitted, arrays, sizes, most=most)
     except InternalError:
         return None
-    return {name: ~_same(values, found[name], free) for name, values in wanted.items()}
+    return {name: ~_same(values, actual[name], free) for name, values in wanted.items()}
 
 
-def _same(wanted: Array, found: Array, free: bool) -> npt.NDArray[np.bool_]:
+def _same(wanted: Array, actual: Array, free: bool) -> npt.NDArray[np.bool_]:
     """Which elements have the same bits, or nearly where order is free; any NaN is any other."""
-    a, b = wanted.astype(np.float64), found.astype(np.float64)
+    a, b = wanted.astype(np.float64), actual.astype(np.float64)
     if free:
         return np.isclose(a, b, _CLOSE, _CLOSE, equal_nan=True)
     equal = (a == b) & (np.signbit(a) == np.signbit(b))
@@ -168,7 +168,7 @@ def _samples(program: Program, sizes: Mapping[str, int]) -> Iterator[dict[str, A
     random = np.random.default_rng(0)
     kinds = (Kind.INPUT, Kind.CONSTANT, Kind.INOUT)
     for least, end in _WHOLE:
-        given: dict[str, Array] = {}
+        arrays: dict[str, Array] = {}
         for buffer in program.buffers:
             if buffer.kind in kinds:
                 shape = tuple(int(evaluate(extent, sizes)) for extent in buffer.shape)
@@ -178,8 +178,8 @@ def _samples(program: Program, sizes: Mapping[str, int]) -> Iterator[dict[str, A
                     values = random.integers(0, 2, shape)
                 elif buffer.dtype not in FLOATS:
                     values = random.integers(max(least, int(np.iinfo(dtype).min)), end, shape)
-                given[buffer.name] = values.astype(dtype)
-        yield given
+                arrays[buffer.name] = values.astype(dtype)
+        yield arrays
 
 
 def _itself(program: Program) -> Program:

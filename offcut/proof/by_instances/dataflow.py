@@ -60,7 +60,7 @@ class DataFlow:
         wanted |= {f"F_{b.name}" for b in self.all.source.program.results}
         mine = union([m for m in map_pieces(here) if in_name(m) in wanted], here)
         broken = [m.domain() for m in map_pieces(mine.subtract(there).union(there.subtract(mine)))]
-        points = [(found, each) for each in broken if (found := self.flows.smallest(each))]
+        points = [(smallest, each) for each in broken if (smallest := self.flows.smallest(each))]
         if not points:
             return
         order = {read.name: k for k, read in enumerate(self.reads)}
@@ -97,9 +97,9 @@ class DataFlow:
         here = here.intersect_params(self.flows.at_sizes(sizes))
         for each in map_pieces(values):
             if in_name(each) == name:
-                found = self.flows.smallest(each.intersect_domain(here).range())
-                if found is not None:
-                    return out_name(each), found[1]
+                smallest = self.flows.smallest(each.intersect_domain(here).range())
+                if smallest is not None:
+                    return out_name(each), smallest[1]
         return None
 
     def message(
@@ -111,13 +111,13 @@ class DataFlow:
         actual: tuple[str, tuple[int, ...]] | None,
     ) -> str:
         """What a reader or a result sees, and what it should see."""
-        given = self.flows.given(sizes)
+        at_sizes = self.flows.given(sizes)
         want, have = self.described(expected, sizes), self.described(actual, sizes)
         if name.startswith("F_"):
             element = f"{name[2:]}[{', '.join(map(str, point))}]"
             if expected is not None and actual is None and not self.is_memory(expected):
-                return f"{given}{element} has no value: {want} is not run"
-            return f"{given}{element} is left by {have}, not by {want}"
+                return f"{at_sizes}{element} has no value: {want} is not run"
+            return f"{at_sizes}{element} is left by {have}, not by {want}"
         read = next(read for read in self.reads if read.name == name)
         statement = read.part.statement
         who = self.run(read.part, sizes, point)
@@ -127,10 +127,10 @@ class DataFlow:
         if expected is not None and not self.is_memory(expected):
             runs = self.runs_of(expected, sizes)
             if not runs:
-                return f"{given}{want} is never run, and {who} reads it"
+                return f"{at_sizes}{want} is never run, and {who} reads it"
             if all(self.is_later(part, when, read.part, point) for part, when in runs):
-                return f"{given}{who} runs before {want}"
-        return f"{given}{who} reads {element} of {have}, not of {want}"
+                return f"{at_sizes}{who} runs before {want}"
+        return f"{at_sizes}{who} reads {element} of {have}, not of {want}"
 
     def is_memory(self, value: tuple[str, tuple[int, ...]]) -> bool:
         """Return whether a value is one that the caller gave."""
@@ -169,9 +169,9 @@ class DataFlow:
             if part.match is not None and part.match.source.name == name:
                 to = self.flows.map(part.statement, name, part.match.point)
                 assert to is not None
-                found = self.flows.smallest(to.intersect_range(here).domain())
-                if found is not None:
-                    runs.append((part, found[1]))
+                smallest = self.flows.smallest(to.intersect_range(here).domain())
+                if smallest is not None:
+                    runs.append((part, smallest[1]))
         return runs
 
     def is_later(self, one: Part, when: Sequence[int], other: Part, then: Sequence[int]) -> bool:
@@ -202,9 +202,9 @@ class DataFlow:
             (reached_twice(counted, mapped), "has twice"),
         ):
             points = [
-                (found, in_name(each), out_name(each), len_in(each))
+                (smallest, in_name(each), out_name(each), len_in(each))
                 for each in map_pieces(broken)
-                if (found := self.flows.smallest(each.wrap()))
+                if (smallest := self.flows.smallest(each.wrap()))
             ]
             if not points:
                 continue
@@ -250,9 +250,9 @@ def check_lanes(both: Sides, free: frozenset[str]) -> None:
                 pairs = first.apply_range(second.reverse())
                 wrong = cross_lane_pairs(pairs, timing(one), timing(other))
                 for each in wrong:
-                    found = flows.smallest(each.wrap())
-                    if found is not None:
-                        sizes, point = found
+                    smallest = flows.smallest(each.wrap())
+                    if smallest is not None:
+                        sizes, point = smallest
                         rank = len(one.iters)
                         i = both.instance(one, sizes, point[:rank])
                         j = both.instance(other, sizes, point[rank:])
@@ -266,9 +266,9 @@ def check_lanes(both: Sides, free: frozenset[str]) -> None:
 def _touched(statement: Statement) -> list[tuple[str, tuple[Expr, ...], bool, bool]]:
     """(buffer, index, whether it writes, whether it is an update) of every access."""
     store = statement.store
-    found = [(store.buffer, store.index, True, store.reduce is not None)]
-    found += [(load.buffer, load.index, False, False) for load, _ in reads_of(statement)]
-    return list(dict.fromkeys(found))
+    accesses = [(store.buffer, store.index, True, store.reduce is not None)]
+    accesses += [(load.buffer, load.index, False, False) for load, _ in reads_of(statement)]
+    return list(dict.fromkeys(accesses))
 
 
 def _says_the_same(one: Statement, other: Statement) -> bool:
@@ -280,13 +280,13 @@ def _says_the_same(one: Statement, other: Statement) -> bool:
 
 def _shared_lanes(one: Statement, other: Statement) -> tuple[str, ...]:
     """Return the axes of the tiles that both are in."""
-    found: tuple[str, ...] = ()
+    lanes_: tuple[str, ...] = ()
     for a, b in zip(one.time, other.time, strict=False):
         if a != b:
             break
         if isinstance(a, tuple):
-            found += a
-    return found
+            lanes_ += a
+    return lanes_
 
 
 def _may_conflict(one: Statement, other: Statement, lanes: Sequence[str]) -> bool:

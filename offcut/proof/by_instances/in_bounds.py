@@ -19,9 +19,9 @@ def check_program_inside(emitted: Program, users: Mapping[str, str]) -> None:
     for one in accesses_outside(emitted):
         if one.sizes is None:
             continue
-        given = one.given(emitted, users)
+        at_sizes = one.given(emitted, users)
         text = f"{one.access} is [{one.element}], which lies outside of its array"
-        raise difference_error(emitted.name, given + text)
+        raise difference_error(emitted.name, at_sizes + text)
 
 
 def check_source_inside(both: Sides) -> None:
@@ -80,10 +80,10 @@ def _check_access(
         broken = both.flows.outside(statement, index, limits, path)
         if broken is None:
             continue
-        found = both.flows.smallest(broken)
-        if found is None:
+        smallest = both.flows.smallest(broken)
+        if smallest is None:
             continue
-        sizes, point = found
+        sizes, point = smallest
         at = both.values(statement, sizes, point)
         element = ", ".join(format_expr(ix.fold_indices(substitute(part, at))) for part in index)
         whose = "the source: " if source else ""

@@ -81,16 +81,16 @@ def check_written(program: Program, op: str, users: Mapping[str, str]) -> None:
     )
     if not asked:
         return
-    found = try_isl(lambda: _smallest(program, asked, users), None)
-    if found is None:
+    unwritten_read = try_isl(lambda: _smallest(program, asked, users), None)
+    if unwritten_read is None:
         return
     raise PartitionError(
         op,
-        f"cannot read {found.access} before it is written",
-        at=found.at,
-        because=f"{found.given}nothing has written {found.element} before",
+        f"cannot read {unwritten_read.access} before it is written",
+        at=unwritten_read.at,
+        because=f"{unwritten_read.given}nothing has written {unwritten_read.element} before",
         help=(
-            f"a statement before it that writes {found.buffer}",
+            f"a statement before it that writes {unwritten_read.buffer}",
             "an if around the statement, or where(condition, …) around the access",
         ),
     )
@@ -112,23 +112,23 @@ def _smallest(
 ) -> _Unwritten | None:
     try:
         flow = _Flow(program, asked)
-        found = list(flow.unwritten(certain=True))
+        unwritten = list(flow.unwritten(certain=True))
     except NotRepresentable:
         return None
     points = [
         (sum(least[0]), *least, number)
-        for number, (_, _, where) in enumerate(found)
+        for number, (_, _, where) in enumerate(unwritten)
         if (least := flow.sets.smallest(where)) is not None
     ]
     if not points:
         return None
     _, sizes, point, number = min(points)
-    one, load, _ = found[number]
+    one, load, _ = unwritten[number]
     known = [
         *zip((users.get(s.name, s.name) for s in program.sizes), sizes, strict=True),
         *zip(one.iters, point, strict=True),
     ]
-    given = ", ".join(f"{name} = {value}" for name, value in known)
+    at_sizes = ", ".join(f"{name} = {value}" for name, value in known)
     names = [*(size.name for size in program.sizes), *one.iters]
     values = map(ix.const, (*sizes, *point))
     literals: dict[str, Expr] = dict(zip(names, values, strict=True))
@@ -142,7 +142,7 @@ def _smallest(
         load.buffer,
         at,
         f"{load.buffer}[{index}]",
-        f"with {given}, " if given else "",
+        f"with {at_sizes}, " if at_sizes else "",
         f"{load.buffer}[{', '.join(element)}]",
     )
 

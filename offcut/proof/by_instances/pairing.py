@@ -144,16 +144,16 @@ class Sides:
         if letter == "S":
             statements = [_primed(statement) for statement in statements]
         zero = _zero_sums(program)
-        kept = [self.effective(statement, zero) for statement in statements]
+        effective_statements = [self.effective(statement, zero) for statement in statements]
         written = frozenset(
             stmt.buffer for stmt in statements_of(program.body) if isinstance(stmt, Store)
         )
         return Side(
             program,
-            tuple(s for s in kept if not s.domain.is_empty()),
+            tuple(s for s in effective_statements if not s.domain.is_empty()),
             {s.name: s.domain for s in statements},
             written,
-            _copies(kept),
+            _copies(effective_statements),
         )
 
     def effective(self, statement: Statement, zero: frozenset[str]) -> Statement:
@@ -162,12 +162,12 @@ class Sides:
         while store.reduce is not None and isinstance(store.value, Select):
             condition, then, other = store.value.condition, store.value.then, store.value.other
             if _changes_nothing(store, other, zero):
-                kept, value = condition, then
+                holding, value = condition, then
             elif _changes_nothing(store, then, zero):
-                kept, value = Logic("not", (condition,)), other
+                holding, value = Logic("not", (condition,)), other
             else:
                 break
-            restricted = self.flows.restricted(domain, kept, statement.coordinates)
+            restricted = self.flows.restricted(domain, holding, statement.coordinates)
             if restricted is None:
                 break
             store, domain = replace(store, value=value), restricted
@@ -201,11 +201,13 @@ class Sides:
         self, statement: Statement, sizes: Sequence[int], point: Sequence[int]
     ) -> dict[str, Expr]:
         """What the iterators, the sizes and the quotients are at an instance."""
-        found: dict[str, Expr] = {
+        values_by_name: dict[str, Expr] = {
             name: ix.const(x) for name, x in zip(statement.iters, point, strict=True)
         }
-        found |= {s.name: ix.const(x) for s, x in zip(self.flows.sizes, sizes, strict=True)}
-        return found | self.flows.quotients_at(sizes)
+        values_by_name |= {
+            s.name: ix.const(x) for s, x in zip(self.flows.sizes, sizes, strict=True)
+        }
+        return values_by_name | self.flows.quotients_at(sizes)
 
 
 def _taken(node: Expr) -> Expr | None:
@@ -284,14 +286,14 @@ def _copies(statements: Sequence[Statement]) -> frozenset[str]:
     """Statements that store what they read, at an index that no array says, and reads do not lead back
     to what they store.
     """
-    found = [
+    copy_loads = [
         (s, s.store.value)
         for s in statements
         if isinstance(s.store.value, Load) and s.store.reduce is None and not s.predicates
         if not read_arrays(s.store.value.index)
     ]
     edges: dict[str, set[str]] = {}
-    for statement, load in found:
+    for statement, load in copy_loads:
         edges.setdefault(statement.store.buffer, set()).add(load.buffer)
 
     def leads(start: str) -> set[str]:
@@ -303,7 +305,7 @@ def _copies(statements: Sequence[Statement]) -> frozenset[str]:
                 todo.append(name)
         return seen
 
-    return frozenset(s.name for s, _ in found if s.store.buffer not in leads(s.store.buffer))
+    return frozenset(s.name for s, _ in copy_loads if s.store.buffer not in leads(s.store.buffer))
 
 
 def reorderable_buffers(side: Side, reassociate: bool) -> frozenset[str]:
@@ -331,12 +333,12 @@ def _zero_sums(program: Program) -> frozenset[str]:
             stores.setdefault(stmt.buffer, []).append(stmt)
     return frozenset(
         name
-        for name, found in stores.items()
+        for name, sums in stores.items()
         if program.buffer(name).kind is not Kind.INOUT
         and all(
             s.reduce == "sum"
             or (s.reduce is None and isinstance(s.value, Const) and repr(s.value.value) == "0.0")
-            for s in found
+            for s in sums
         )
     )
 

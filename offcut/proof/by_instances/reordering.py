@@ -154,15 +154,15 @@ class Order:
     def accesses(self, statement: Statement) -> list[tuple[str, tuple[Expr, ...], bool, bool]]:
         """(buffer, index, whether it writes, whether it is an update)."""
         store = statement.store
-        found = [(store.buffer, store.index, True, store.reduce is not None)]
+        touched = [(store.buffer, store.index, True, store.reduce is not None)]
         for load, _ in reads_of(statement):
             if (load.buffer in self.all.source.written and load.index != store.index) or (
                 load.buffer in self.all.source.written and load.buffer != store.buffer
             ):
-                found.append((load.buffer, load.index, False, False))
+                touched.append((load.buffer, load.index, False, False))
             elif load.buffer == store.buffer and store.reduce is not None:
-                found[0] = (store.buffer, store.index, True, False)
-        return list(dict.fromkeys(found))
+                touched[0] = (store.buffer, store.index, True, False)
+        return list(dict.fromkeys(touched))
 
 
 def _precedes(one: Statement, other: Statement) -> bool:

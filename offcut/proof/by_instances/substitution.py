@@ -198,8 +198,8 @@ def _resolved(
     """A select of the source whose condition is decided wherever the emitted statement runs."""
     for branch, value in ((then, True), (other, False)):
         for known in _deciders(condition, value):
-            for found in unify(branch, emitted, same, path, own):
-                yield Unified(holds=((known, path),)) + found
+            for unified in unify(branch, emitted, same, path, own):
+                yield Unified(holds=((known, path),)) + unified
 
 
 def _deciders(condition: Expr, value: bool) -> Iterator[Expr]:
@@ -254,10 +254,10 @@ def _solve(iters: Sequence[str], equations: Sequence[tuple[Expr, Expr]]) -> dict
         progress = False
         for strict in (True, False):
             for place, (source, emitted) in enumerate(left):
-                found = _one(source, emitted, unknown, known, strict)
-                if found is None:
+                solution = _one(source, emitted, unknown, known, strict)
+                if solution is None:
                     continue
-                name, value = found
+                name, value = solution
                 known = {n: ix.simplify(substitute(v, {name: value})) for n, v in known.items()}
                 known[name] = value
                 del left[place]

@@ -71,10 +71,10 @@ def check_in_any_order(chain: Sequence[For], places: Sequence[Place], at: Facts)
     axes = tuple(StageAxis(o.iter, ix.sub(o.hi, o.lo), o.iter) for o in chain)
     products = []
     for place in places:
-        found = product_of(place.leaf, axes, space)
+        strips = product_of(place.leaf, axes, space)
         for one in chain:
-            found[one.iter] = _from(found[one.iter], one.lo)
-        products.append(found)
+            strips[one.iter] = _from(strips[one.iter], one.lo)
+        products.append(strips)
     if not fills(space, axes, products):
         raise NotStructural("the tiles of a band are not its points")
 

@@ -180,24 +180,24 @@ class Steps:
 
     def counts(self) -> tuple[int, ...]:
         """The divisors that the body of the loop mentions."""
-        found: dict[int, None] = {}
+        divisors: dict[int, None] = {}
         exprs = (expr for stmt in statements(self.loop.body) for expr in expressions(stmt))
         for node in (node for expr in exprs for node in walk(expr)):
             if isinstance(node, Binary) and node.op in ("//", "%"):
                 divisor = ix.literal_value(node.b)
                 if divisor is not None and 1 < divisor <= _MOST_STEPS:
-                    found[divisor] = None
-        return tuple(found)
+                    divisors[divisor] = None
+        return tuple(divisors)
 
     def starts(self, stepped: For, count: int) -> tuple[Expr, ...]:
         """The coordinate where the counter of `stepped` is 0, if it runs from the start of the loop on,
         after another part of it, or before one.
         """
-        found: dict[Expr, None] = {self.loop.lo: None}
+        first_values: dict[Expr, None] = {self.loop.lo: None}
         before, length = ix.mul(count, stepped.lo), ix.mul(count, stepped.hi)
         for first, end in _ranges(self.emitted, self.loop.iter, {}, {}):
-            found |= dict.fromkeys((end, ix.sub(end, before), ix.sub(first, length)))
-        return tuple(found)
+            first_values |= dict.fromkeys((end, ix.sub(end, before), ix.sub(first, length)))
+        return tuple(first_values)
 
 
 def _ranges(

@@ -176,12 +176,12 @@ class _SideBySide:
     ) -> list[Stmt]:
         """What is left when `stmt` has run, whichever option runs: of the options, and then of `rest`."""
         ends = [self.statement(stmt, after, [*o.body, *rest], at) for o in first.options]
-        kept = [len(end) - len(rest) for end in ends]
-        if max(kept) <= 0 and min(kept) == max(kept):
+        own_counts = [len(end) - len(rest) for end in ends]
+        if max(own_counts) <= 0 and min(own_counts) == max(own_counts):
             return ends[0]
-        if min(kept) < 0:
+        if min(own_counts) < 0:
             raise NotStructural("options that run different statements")
-        parts = zip(first.options, ends, kept, strict=True)
+        parts = zip(first.options, ends, own_counts, strict=True)
         return [Choose(tuple(replace(o, body=tuple(end[:n])) for o, end, n in parts)), *rest]
 
     def inline(self, branch: Sequence[Stmt], left: list[Stmt], at: Facts) -> list[Stmt]:
@@ -344,10 +344,10 @@ class _SideBySide:
     def line(self, loop: For, places: Sequence[Place], at: Facts) -> None:
         """One loop, as nests that run its coordinates in its order."""
         places = [without_guard(place, loop) for place in places]
-        kept = [without_mask(place, at) for place in places]
-        self.masked |= any(one is not other for one, other in zip(kept, places, strict=True))
-        check_in_turn(loop, kept, at, self.starts, ordered=self.carries(loop))
-        for place in kept:
+        unmasked = [without_mask(place, at) for place in places]
+        self.masked |= any(one is not other for one, other in zip(unmasked, places, strict=True))
+        check_in_turn(loop, unmasked, at, self.starts, ordered=self.carries(loop))
+        for place in unmasked:
             self.inner(place, (loop,), at)
 
     def band(self, chain: Sequence[For], places: Sequence[Place], at: Facts) -> None:
@@ -394,18 +394,18 @@ class _SideBySide:
         ]
         if set(fresh) & known or len(set(fresh)) != len(fresh):
             raise NotStructural("a name that is bound twice")
-        found = place.inside(at, values)
+        facts = place.inside(at, values)
         for one in chain:
-            found = found.where(Compare("<=", one.lo, Var(one.iter)))
-            found = found.where(Compare("<", Var(one.iter), one.hi))
-        return found
+            facts = facts.where(Compare("<=", one.lo, Var(one.iter)))
+            facts = facts.where(Compare("<", Var(one.iter), one.hi))
+        return facts
 
 
 @memo(64)
 def _carried(source: Program) -> tuple[tuple[int, str, str], ...]:
     """(top-level statement, iterator, array) of the dependences that loops carry."""
-    found = (one for one in dependences(source) if not _says_the_same(one))
-    return tuple({(one.path[0], one.loop, one.buffer): None for one in found})
+    carried_dependences = (one for one in dependences(source) if not _says_the_same(one))
+    return tuple({(one.path[0], one.loop, one.buffer): None for one in carried_dependences})
 
 
 def _says_the_same(one: Dependence) -> bool:
@@ -430,10 +430,10 @@ def _chain(loop: For) -> list[For]:
 
 def _around(chain: Sequence[For], stmt: Stmt) -> For:
     """Return the loops of `chain` around one statement."""
-    made = replace(chain[-1], body=(stmt,))
+    wrapped = replace(chain[-1], body=(stmt,))
     for loop in reversed(chain[:-1]):
-        made = replace(loop, body=(made,))
-    return made
+        wrapped = replace(loop, body=(wrapped,))
+    return wrapped
 
 
 def _is_one(name: str, first: Expr, end: Expr, inside: Facts) -> bool:

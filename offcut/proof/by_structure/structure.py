@@ -19,11 +19,11 @@ from offcut.proof.by_structure.structural_match import check_structural_match
 
 def check_structure(source: Program, emitted: Program) -> None:
     """Prove that `emitted` computes what `source` does; raises NotStructural where it cannot."""
-    given = source
+    declared = source
     source, emitted = (strip_annotations(canonicalize(program)) for program in (source, emitted))
     if _declared(source) != _declared(emitted):
         raise NotStructural("other declarations")
-    if any(one.sizes is not None for one in accesses_outside(given)):
+    if any(one.sizes is not None for one in accesses_outside(declared)):
         raise NotStructural("accesses that may lie outside")
     if source.body == emitted.body:
         return

@@ -210,5 +210,5 @@ def _label(expr: Expr) -> tuple[object, ...]:
         case Const() | Var():
             return (expr,)
         case _:
-            found = (getattr(expr, name, None) for name in ("op", "dtype", "values", "axes"))
-            return tuple(found)
+            parts = (getattr(expr, name, None) for name in ("op", "dtype", "values", "axes"))
+            return tuple(parts)

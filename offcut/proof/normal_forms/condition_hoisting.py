@@ -114,13 +114,17 @@ def _limited(loop: For, atom: Expr, at: Facts) -> For | None:
     if limit is None:
         return None
     if limit.op == ">=":
-        made = replace(loop, lo=ix.maximum(loop.lo, limit.b))
+        limited = replace(loop, lo=ix.maximum(loop.lo, limit.b))
     else:
-        made = replace(loop, hi=ix.minimum(loop.hi, limit.b))
+        limited = replace(loop, hi=ix.minimum(loop.hi, limit.b))
     name = Var(loop.iter)
-    held = at.loop(loop.iter, loop.lo, loop.hi).where(atom)
-    kept = held.holds(Compare(">=", name, made.lo)) and held.holds(Compare("<", name, made.hi))
-    return made if kept and at.loop(loop.iter, made.lo, made.hi).holds(atom) else None
+    known = at.loop(loop.iter, loop.lo, loop.hi).where(atom)
+    is_implied = known.holds(Compare(">=", name, limited.lo)) and known.holds(
+        Compare("<", name, limited.hi)
+    )
+    return (
+        limited if is_implied and at.loop(loop.iter, limited.lo, limited.hi).holds(atom) else None
+    )
 
 
 def _limit(atom: Expr, axes: Set[str], at: Facts) -> Expr:

@@ -41,16 +41,16 @@ _MOST_FORMS = 4  # of the statement of one copy, in its pieces
 _MOST_NODES = 200  # of what an element is: copies of copies grow
 
 
-def forward_copies(program: Program, kept: Collection[str] = ()) -> Program:
+def forward_copies(program: Program, live_buffers: Collection[str] = ()) -> Program:
     """`program` with the readers of each copy reading what was copied, and without the copies.
 
     program   all that it accesses lies inside of its buffers
-    kept      arrays that stay, copies or not
+    live_buffers      arrays that stay, copies or not
 
     An array of which anything is left stays as it was; `program` itself comes back where all do.
     """
     for buffer in program.buffers:
-        if buffer.kind is Kind.LOCAL and buffer.name not in kept:
+        if buffer.kind is Kind.LOCAL and buffer.name not in live_buffers:
             whole = (None,) * len(buffer.shape)
             body = _Copy(program, buffer).without(program.body, (), whole)
             windows = {stmt.buffer for stmt in statements(body) if isinstance(stmt, Alloc)}
@@ -90,12 +90,12 @@ class _Copy:
         self.program, self.buffer = program, buffer
 
     def without(
-        self, body: tuple[Stmt, ...], around: tuple[For | If, ...], held: Held
+        self, body: tuple[Stmt, ...], around: tuple[For | If, ...], held_elements: Held
     ) -> tuple[Stmt, ...]:
         """`body` without the array, where that can be told; else with all or some of it.
 
         around   the loops and conditions that it stands in, outermost first
-        held     what there is of the array
+        held_elements     what there is of the array
         """
         name = self.buffer.name
         storing = [p for p, stmt in enumerate(body) if name in stored_arrays((stmt,))]
@@ -106,20 +106,23 @@ class _Copy:
         if name not in accessed_arrays(after):
             if len(nest) > 1 and name not in windowed_arrays(nest):
                 return body
-            parts = (part for stmt in nest for part in self.inside(stmt, around, held))
+            parts = (part for stmt in nest for part in self.inside(stmt, around, held_elements))
             return (*before, *parts, *after)
         if any(isinstance(s, Alloc) and s.buffer == name for s in statements((*nest, *after))):
             return body  # what another window holds is no element of this one
-        copied = self.copied(nest, around, held)
+        copied = self.copied(nest, around, held_elements)
         if copied is None or stored_arrays(after) & read_arrays((copied.value,)):
             return body
-        if self.asks_parts(copied, held, after) and escaping_windows(
+        if self.reads_only_parts(copied, held_elements, after) and escaping_windows(
             self.program, frozenset((name,))
         ):
             return body
         return (
             *before,
-            *(map_expressions(one, lambda e: self.read(e, held, copied, around)) for one in after),
+            *(
+                map_expressions(one, lambda e: self.read(e, held_elements, copied, around))
+                for one in after
+            ),
         )
 
     def inside(self, stmt: Stmt, around: tuple[For | If, ...], held: Held) -> tuple[Stmt, ...]:
@@ -193,10 +196,10 @@ class _Copy:
             there = Part(ix.const(0), extent) if one is None else one
             if there.names(own):
                 continue
-            found = _counted(own, names)
-            if found is None or found[0] in loops:
+            counted = _counted(own, names)
+            if counted is None or counted[0] in loops:
                 return None
-            name, first = found
+            name, first = counted
             start = ix.sub(there.start, first)
             loops[name] = start, ix.add(start, there.count)
         if variables(form.value) - names - loops.keys() or not loops.keys() <= set(order):
@@ -206,7 +209,7 @@ class _Copy:
             plain = (For(name, *loops[name], plain),)
         return plain
 
-    def asks_parts(self, copied: Store, held: Held, readers: tuple[Stmt, ...]) -> bool:
+    def reads_only_parts(self, copied: Store, held: Held, readers: tuple[Stmt, ...]) -> bool:
         """Return whether readers ask for coordinates of an axis of which only some are there."""
         asked = indices(readers, self.buffer.name)
         return any(
@@ -240,9 +243,9 @@ class _Copy:
             for own, one, asked in zip(copied.index, held, node.index, strict=True):
                 if one is not None and one.names(own):
                     continue  # there is no other
-                found = _counted(own, names)
-                assert found is not None
-                at[found[0]] = ix.sub(asked, found[1])
+                counted = _counted(own, names)
+                assert counted is not None
+                at[counted[0]] = ix.sub(asked, counted[1])
             return ix.fold_indices(substitute(copied.value, at))
 
         return rewrite(expr, rule)

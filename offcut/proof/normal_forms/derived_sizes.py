@@ -96,7 +96,7 @@ def find_broken_range(program: Program) -> tuple[Let, dict[str, int]] | None:
     for values in sorted(product(*each), key=lambda one: (sum(one), one)):
         at = dict(zip(names, values, strict=True))
         if all(evaluate(fact, at) for fact in program.assumptions):
-            let = _find_in_block(program.body, at)
+            let = _find_broken_value(program.body, at)
             if let is not None:
                 return let, at
     return None
@@ -112,7 +112,7 @@ def _sample_values(size: Size, count: int) -> list[int]:
     return list(dict.fromkeys((*values, size.last)))
 
 
-def _find_in_block(body: Iterable[Stmt], at: Mapping[str, int]) -> Let | None:
+def _find_broken_value(body: Iterable[Stmt], at: Mapping[str, int]) -> Let | None:
     """Return the first bounded value in a block that leaves its range, with these values of what is around.
 
     What depends on anything else, as a counter, is not looked at, and neither is what it is around.
@@ -125,15 +125,15 @@ def _find_in_block(body: Iterable[Stmt], at: Mapping[str, int]) -> Let | None:
                 number = evaluate(value, at) if _divides(value, at) else hi
                 if not lo <= number < hi:
                     return stmt
-                let = _find_in_block(stmt.body, {**at, name: int(number)})
+                let = _find_broken_value(stmt.body, {**at, name: int(number)})
             case For(name, lo, hi) if _is_of(lo, known) and _is_of(hi, known):
                 if _divides(lo, at) and _divides(hi, at) and evaluate(lo, at) < evaluate(hi, at):
-                    let = _find_in_block(stmt.body, at)
+                    let = _find_broken_value(stmt.body, at)
             case If(condition, then, other) if _is_of(condition, known):
                 if _divides(condition, at):
-                    let = _find_in_block(then if evaluate(condition, at) else other, at)
+                    let = _find_broken_value(then if evaluate(condition, at) else other, at)
             case Alloc():
-                let = _find_in_block(stmt.body, at)
+                let = _find_broken_value(stmt.body, at)
         if let is not None:
             return let
     return None

@@ -254,7 +254,7 @@ def with_opaque_tiles(programs: Sequence[Program], whole: Program) -> tuple[Prog
     """Return the programs of an iteration of `whole` with the begin and the length of each range as sizes."""
     ranges = _Ranges(programs[0], whole)
     for one in programs:
-        ranges.note(one)
+        ranges.add(one)
     return tuple(map(ranges.program, programs))
 
 
@@ -289,7 +289,7 @@ class _Ranges:
         key = ix.add(*(ix.mul(factor, atom) for atom, factor in terms)) if terms else ix.const(0)
         return key, ix.sub(expr, key)
 
-    def note(self, program: Program) -> None:
+    def add(self, program: Program) -> None:
         """Add the ranges of a program whose begin is neither a size nor a constant."""
         for stmt in walk(program.body):
             for begin, length in _ranges(stmt):

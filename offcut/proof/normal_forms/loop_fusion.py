@@ -34,7 +34,7 @@ def fuse_loops_like(emitted: Program, source: Program) -> Program:
 
     def as_one(first: For, second: For) -> For | None:
         both = stored_arrays((first, second))
-        holding = [loop for loop, held in stores if both <= held]
+        holding = [loop for loop, loops_of_store in stores if both <= loops_of_store]
         alike = [loop for loop in holding if (loop.lo, loop.hi) == (first.lo, first.hi)]
         for name in dict.fromkeys(loop.iter for loop in (*alike, *reversed(holding))):
             one, other = _called(first, name), _called(second, name)
@@ -68,15 +68,15 @@ def fuse_ranges(program: Program) -> Program:
 
 def _joined(body: tuple[Stmt, ...], as_one: Callable[[For, For], For | None]) -> tuple[Stmt, ...]:
     """Return `body` with the loops that stand side by side as one, where `as_one` makes one of them."""
-    made: list[Stmt] = []
+    statements: list[Stmt] = []
     for stmt in body:
-        before = made[-1] if made else None
+        before = statements[-1] if statements else None
         joined = as_one(before, stmt) if isinstance(before, For) and isinstance(stmt, For) else None
         if joined is not None:
-            made[-1] = joined
+            statements[-1] = joined
         else:
-            made.append(stmt)
-    return tuple(map_blocks(stmt, lambda inner: _joined(inner, as_one)) for stmt in made)
+            statements.append(stmt)
+    return tuple(map_blocks(stmt, lambda inner: _joined(inner, as_one)) for stmt in statements)
 
 
 def _called(loop: For, name: str) -> For | None:

@@ -44,13 +44,13 @@ def normalize_reductions(
     return source, emitted
 
 
-def normalize_init(program: Program, kept: Collection[str]) -> Program:
+def normalize_init(program: Program, live_buffers: Collection[str]) -> Program:
     """Return `program` with its sums starting from what they are added to, where a local array held them.
 
-    kept   arrays that stay
+    live_buffers   arrays that stay
     """
     for buffer in program.buffers:
-        if buffer.kind not in (Kind.PRIVATE, Kind.LOCAL) or buffer.name in kept:
+        if buffer.kind not in (Kind.PRIVATE, Kind.LOCAL) or buffer.name in live_buffers:
             continue
         body = _started(program.body, buffer.name)
         if not indices(body, buffer.name):

@@ -31,14 +31,14 @@ from offcut.proof.by_instances.pairing import SCRATCH
 from offcut.proof.normal_forms.copy_forwarding import find_whole_copy
 
 
-def undo_relayout(program: Program, kept: Collection[str] = ()) -> Program:
+def undo_relayout(program: Program, live_buffers: Collection[str] = ()) -> Program:
     """Return `program` with each result, and each array that stays, stored where it ends, in place of the local
     array it is a copy of.
 
     program   all that it accesses lies inside of its buffers
-    kept      arrays that stay, copied or not
+    live_buffers      arrays that stay, copied or not
     """
-    staying = [b for b in program.buffers if b.kind is Kind.LOCAL and b.name in kept]
+    staying = [b for b in program.buffers if b.kind is Kind.LOCAL and b.name in live_buffers]
     window_buffers = analysis(program).windows
     for result in (*program.results, *(one for one in staying if one.name not in window_buffers)):
         storing = [k for k, s in enumerate(program.body) if result.name in stored_arrays((s,))]
@@ -53,7 +53,7 @@ def undo_relayout(program: Program, kept: Collection[str] = ()) -> Program:
         if result.name in accessed_arrays(before):
             continue
         form = find_whole_copy(program, result, copy)
-        if form is None or not isinstance(form.value, Load) or form.value.buffer in kept:
+        if form is None or not isinstance(form.value, Load) or form.value.buffer in live_buffers:
             continue
         source = program.buffer(form.value.buffer)
         names = [part.name for part in form.index if isinstance(part, Var)]

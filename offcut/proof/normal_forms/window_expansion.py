@@ -117,24 +117,24 @@ def _without(
     shapes    of all arrays of the program, by name
     accesses  how many there are in the program, by array
     """
-    made: list[Stmt] = []
+    statements: list[Stmt] = []
     for stmt in body:
         if isinstance(stmt, Tile) and stmt.axes:
-            made.append(stmt)  # whose lanes share what is in it
+            statements.append(stmt)  # whose lanes share what is in it
             continue
         inner = around | _iterators(stmt)
         inside = partial(_without, around=inner, shapes=shapes, accesses=accesses)
         changed = map_blocks(stmt, inside)
         match changed:
             case Alloc(name) if not accesses[name]:
-                made += changed.body
+                statements += changed.body
             case Alloc(name) if _is_rows(changed, around, shapes[name], accesses[name]):
-                made += changed.body
+                statements += changed.body
             case Tile((), once, None):
-                made += once
+                statements += once
             case _:
-                made.append(changed)
-    return tuple(made)
+                statements.append(changed)
+    return tuple(statements)
 
 
 def _iterators(stmt: Stmt) -> frozenset[str]:

@@ -59,9 +59,9 @@ def guard_zero_terms(
             axes |= {axis.iter for axis in stmt.axes}
         if not isinstance(stmt, Store):
             return map_blocks(stmt, lambda inner: tuple(rule(one, axes) for one in inner))
-        held = conjuncts(asked[stmt]) if stmt in asked else ()
-        held = tuple(one for one in held if not variables(one) & axes)
-        return If(conjunction(held), (stmt,)) if held else stmt
+        atoms = conjuncts(asked[stmt]) if stmt in asked else ()
+        atoms = tuple(one for one in atoms if not variables(one) & axes)
+        return If(conjunction(atoms), (stmt,)) if atoms else stmt
 
     return (
         replace(program, body=tuple(rule(stmt, frozenset()) for stmt in program.body))
@@ -86,14 +86,18 @@ def conditions(program: Program, finite: bool = False) -> dict[Store, Expr]:
     if [(s.buffer, s.index) for s in before] != [(s.buffer, s.index) for s in after]:
         return {}
     starts, other = analysis(program).starts, _otherwise_reduced(program)
-    found: dict[Store, Expr | None] = {}
+    conditions_by_store: dict[Store, Expr | None] = {}
     for stmt, shown in zip(before, after, strict=True):
-        held = _held(program, shown.value)
+        condition = _held(program, shown.value)
         first = starts.get(stmt.buffer)
         if first is None or not all(map(_is_zero, first)) or stmt.buffer in other:
-            held = None
-        found[stmt] = held if found.get(stmt, held) == held else None
-    return {stmt: held for stmt, held in found.items() if held is not None}
+            condition = None
+        conditions_by_store[stmt] = (
+            condition if conditions_by_store.get(stmt, condition) == condition else None
+        )
+    return {
+        stmt: condition for stmt, condition in conditions_by_store.items() if condition is not None
+    }
 
 
 def _padded(program: Program) -> set[str]:
@@ -101,10 +105,10 @@ def _padded(program: Program) -> set[str]:
     own = {buffer.name for buffer in program.buffers if buffer.kind is Kind.LOCAL}
     stores = analysis(program).of(Store)
     copies = [stmt for stmt in stores if stmt.buffer in own and stmt.reduce is None]
-    found: set[str] = set()
-    while more := {one.buffer for one in copies if _pads(one.value, found)} - found:
-        found |= more
-    return found
+    padded: set[str] = set()
+    while more := {one.buffer for one in copies if _pads(one.value, padded)} - padded:
+        padded |= more
+    return padded
 
 
 def _pads(value: Expr, padded: set[str]) -> bool:

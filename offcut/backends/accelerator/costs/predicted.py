@@ -48,7 +48,7 @@ INSTRUCTION = 16
 """Bytes."""
 
 
-def taken(program: Program, spec: AcceleratorSpec, sizes: Mapping[str, int]) -> list[Ran]:
+def run_streams(program: Program, spec: AcceleratorSpec, sizes: Mapping[str, int]) -> list[Ran]:
     """What the streams of a program take at known sizes.
 
     Raises TargetError where windows do not fit.
@@ -68,10 +68,12 @@ def cost_of(
 
     named  the sizes, by the user's names; sizes: the same, by the program's
     """
-    made = [_piece(one) for one in streams]
-    memories = tuple(dict.fromkeys(name for piece in made for name in piece.bytes))
-    pieces = [replace(p, bytes={name: p.bytes.get(name, 0) for name in memories}) for p in made]
-    kept = _kept([one.kept for one in streams], machine)
+    piece_costs = [_piece(one) for one in streams]
+    memories = tuple(dict.fromkeys(name for piece in piece_costs for name in piece.bytes))
+    pieces = [
+        replace(p, bytes={name: p.bytes.get(name, 0) for name in memories}) for p in piece_costs
+    ]
+    kept_words = _kept([one.kept for one in streams], machine)
     operations = flop(described, sizes)
     return Cost(
         kernel=described.name,
@@ -88,8 +90,10 @@ def cost_of(
             cycles=Exactness.EXACT,
             energy=Exactness.ESTIMATE,
         ),
-        kept=kept,
-        occupancy={memory.name: kept[memory.name] / memory.bytes for memory in machine.memory},
+        kept=kept_words,
+        occupancy={
+            memory.name: kept_words[memory.name] / memory.bytes for memory in machine.memory
+        },
         code_bytes=INSTRUCTION * int(sum(piece.instructions for piece in pieces)),
         compile_seconds=0.0,
     )
@@ -151,15 +155,15 @@ def formulas_of(
                 flop=least_exact(exactness.flop, counts.exact_counts),
                 bytes=least_exact(exactness.bytes, bytes_are),
             )
-            made, cycles = totals(nest, counts.leaves, overhead), formula(nest)
+            nest_totals, cycles = totals(nest, counts.leaves, overhead), formula(nest)
             choice = (len(choices), number) if len(phase.options) > 1 else None
-            runs = Compare(">", made.runs, ZERO)
+            runs = Compare(">", nest_totals.runs, ZERO)
             call = shortened(Select(runs, cycles.formula, real(0.0)))
-            pieces.append(_predicted(nest, made, {"call": call}, choice))
+            pieces.append(_predicted(nest, nest_totals, {"call": call}, choice))
             ways.append(Way(option.label, option.cost if by_cost else cycles.formula))
             filled.append(counts.kept)
             within = max(within, cycles.within)
-            most = max(most, int(evaluate(made.instructions, dict(typical))))
+            most = max(most, int(evaluate(nest_totals.instructions, dict(typical))))
         issued_ += most
         if len(ways) > 1:
             choices.append(tuple(ways))
@@ -190,22 +194,26 @@ def _with_tails(ran: Ran, typical: Mapping[str, int]) -> Ran:
 
 
 def _piece(of: Ran) -> PieceCost:
-    made = totals(of.nest, of.leaves, of.overhead)
+    nest_totals = totals(of.nest, of.leaves, of.overhead)
     cycles = {name: real(count) for name, count in resources(of).items()}
-    return piece_at(_predicted(of.nest, made, cycles, None), {})
+    return piece_at(_predicted(of.nest, nest_totals, cycles, None), {})
 
 
 def _predicted(
-    nest: LoweredNest, made: Totals, cycles: Mapping[str, Expr], way: tuple[int, int] | None
+    nest: LoweredNest, nest_totals: Totals, cycles: Mapping[str, Expr], way: tuple[int, int] | None
 ) -> Predicted:
     piece = Piece(nest.stage, "whole", (), _microkernel(nest) or None, way)
     counts = Counts(
-        runs=made.runs,
-        flop=ix.mul(2, made.multiply_adds),
-        instructions=ix.mul(THOUSANDTHS, made.instructions),
+        runs=nest_totals.runs,
+        flop=ix.mul(2, nest_totals.multiply_adds),
+        instructions=ix.mul(THOUSANDTHS, nest_totals.instructions),
     )
-    bytes_ = {place.value: made.bytes[place] for place in made.spec.words if place in made.bytes}
-    return Predicted(piece, counts, cycles, bytes_, made.joules)
+    bytes_ = {
+        place.value: nest_totals.bytes[place]
+        for place in nest_totals.spec.words
+        if place in nest_totals.bytes
+    }
+    return Predicted(piece, counts, cycles, bytes_, nest_totals.joules)
 
 
 def _microkernel(nest: LoweredNest) -> str:

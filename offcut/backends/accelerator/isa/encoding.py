@@ -81,10 +81,10 @@ def decode(word: int, spec: AcceleratorSpec) -> Instruction:
     tokens = Tokens(
         *(bool(field[name]) for name in ("pop_prev", "pop_next", "push_prev", "push_next"))
     )
-    found: Instruction
+    instruction: Instruction
     match opcode:
         case "load" if field["place"] < 4:
-            found = Load(
+            instruction = Load(
                 place=_PLACES[field["place"]],
                 sram=field["sram"],
                 dram=field["dram"],
@@ -96,14 +96,14 @@ def decode(word: int, spec: AcceleratorSpec) -> Instruction:
             )
         case "store":
             size = field["y"], field["x"], field["stride"]
-            found = Store(field["sram"], field["dram"], *size, tokens=tokens)
+            instruction = Store(field["sram"], field["dram"], *size, tokens=tokens)
         case "gemm":
             outer, inner = (
                 Loop(*(field[name] for name in (loop, f"{loop}_dst", f"{loop}_src", f"{loop}_wgt")))
                 for loop in ("outer", "inner")
             )
             reset = bool(field["reset"])
-            found = Gemm(field["begin"], field["end"], outer, inner, reset, tokens)
+            instruction = Gemm(field["begin"], field["end"], outer, inner, reset, tokens)
         case "alu" if field["op"] < len(_OPERATIONS):
             outer, inner = (
                 Loop(*(field[name] for name in (loop, f"{loop}_dst", f"{loop}_src")))
@@ -112,14 +112,14 @@ def decode(word: int, spec: AcceleratorSpec) -> Instruction:
             half = 1 << layout["immediate"][1] - 1
             immediate = (field["immediate"] ^ half) - half if field["use_immediate"] else None
             op = _OPERATIONS[field["op"]]
-            found = Alu(op, field["begin"], field["end"], outer, inner, immediate, tokens)
+            instruction = Alu(op, field["begin"], field["end"], outer, inner, immediate, tokens)
         case "finish":
-            found = Finish(tokens)
+            instruction = Finish(tokens)
         case _:
             raise _meaningless(word, f"no {opcode} has such fields")
-    if encode(found, spec) != word:
+    if encode(instruction, spec) != word:
         raise _meaningless(word, "bits are set that no field has")
-    return found
+    return instruction
 
 
 def encode_micro_op(op: MicroOp, spec: AcceleratorSpec) -> int:
@@ -141,10 +141,10 @@ def decode_micro_op(word: int, spec: AcceleratorSpec) -> MicroOp:
     Raises StreamError for bits that are none.
     """
     layout = _placed(micro_op(dict(_depths(spec))), 0)
-    found = MicroOp(**{name: word >> at & (1 << bits) - 1 for name, (at, bits) in layout.items()})
-    if encode_micro_op(found, spec) != word:
+    decoded = MicroOp(**{name: word >> at & (1 << bits) - 1 for name, (at, bits) in layout.items()})
+    if encode_micro_op(decoded, spec) != word:
         raise _meaningless(word, "bits are set that no field of a micro-op has")
-    return found
+    return decoded
 
 
 _Depths = tuple[tuple[str, int], ...]
@@ -164,11 +164,11 @@ def _layout(name: str, depths: _Depths) -> _Layout:
 
 
 def _placed(fields: Fields, at: int) -> dict[str, tuple[int, int]]:
-    found = {}
+    positions = {}
     for name, bits in fields:
-        found[name] = (at, bits)
+        positions[name] = (at, bits)
         at += bits
-    return found
+    return positions
 
 
 def _format(instruction: Instruction) -> str:
@@ -178,7 +178,7 @@ def _format(instruction: Instruction) -> str:
 
 def _values(instruction: Instruction) -> dict[str, int]:
     tokens = instruction.tokens
-    found = {
+    values = {
         "opcode": _OPCODES[type(instruction).__name__.lower()],
         "pop_prev": int(tokens.pop_prev),
         "pop_next": int(tokens.pop_next),
@@ -194,24 +194,24 @@ def _values(instruction: Instruction) -> dict[str, int]:
                     at=summary(instruction),
                     because="outputs are stored, never loaded",
                 )
-            found |= {"place": _PLACES.index(place), "sram": sram, "dram": dram}
-            found |= {"y": y, "x": x, "stride": stride, **dict(zip(_PADS, pad, strict=True))}
+            values |= {"place": _PLACES.index(place), "sram": sram, "dram": dram}
+            values |= {"y": y, "x": x, "stride": stride, **dict(zip(_PADS, pad, strict=True))}
         case Store(sram, dram, y, x, stride):
-            found |= {"place": _PLACES.index(MemorySpace.OUTPUTS), "sram": sram, "dram": dram}
-            found |= {"y": y, "x": x, "stride": stride}
+            values |= {"place": _PLACES.index(MemorySpace.OUTPUTS), "sram": sram, "dram": dram}
+            values |= {"y": y, "x": x, "stride": stride}
         case Gemm(begin, end, outer, inner, reset):
-            found |= {"reset": int(reset), "begin": begin, "end": end}
-            found |= _looped("outer", outer) | _looped("inner", inner)
+            values |= {"reset": int(reset), "begin": begin, "end": end}
+            values |= _looped("outer", outer) | _looped("inner", inner)
         case Alu(op, begin, end, outer, inner, immediate):
-            found |= {"begin": begin, "end": end, "op": _OPERATIONS.index(op)}
-            found |= _looped("outer", outer) | _looped("inner", inner)
+            values |= {"begin": begin, "end": end, "op": _OPERATIONS.index(op)}
+            values |= _looped("outer", outer) | _looped("inner", inner)
             if immediate is not None:
-                found |= {"use_immediate": 1, "immediate": _unsigned(instruction, immediate)}
+                values |= {"use_immediate": 1, "immediate": _unsigned(instruction, immediate)}
         case Finish():
             pass
         case _:
             assert_never(instruction)
-    return found
+    return values
 
 
 def _looped(name: str, loop: Loop) -> dict[str, int]:

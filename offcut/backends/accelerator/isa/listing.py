@@ -50,10 +50,10 @@ def listing(stream: Stream, spec: AcceleratorSpec, names: Names | None = None) -
     check_spec("listing", spec)
     check_stream("listing", stream)
     rows = list(_rows(stream, spec, names or {}))
-    width = max((len(said) for _, _, said, _ in rows), default=0)
+    width = max((len(token_text) for _, _, token_text, _ in rows), default=0)
     return "\n".join(
-        f"{position:4}  {unit.value:7}  {said:{width}}  {does}"
-        for position, unit, said, does in rows
+        f"{position:4}  {unit.value:7}  {token_text:{width}}  {does}"
+        for position, unit, token_text, does in rows
     )
 
 
@@ -191,9 +191,9 @@ def _said(unit: Unit, tokens: Tokens) -> str:
     before, after = _NEIGHBOURS[unit]
     waits = [(tokens.pop_prev, before), (tokens.pop_next, after)]
     tells = [(tokens.push_prev, before), (tokens.push_next, after)]
-    said = []
+    phrases = []
     for verb, pairs in (("wait", waits), ("tell", tells)):
         whom = [one.value if one else "nobody" for asked, one in pairs if asked]
         if whom:
-            said.append(f"{verb} {', '.join(whom)}")
-    return "; ".join(said)
+            phrases.append(f"{verb} {', '.join(whom)}")
+    return "; ".join(phrases)

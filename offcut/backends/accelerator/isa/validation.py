@@ -90,12 +90,12 @@ def check_stream(op: str, stream: object) -> None:
             because=f"it is of type {type(stream).__name__}, not Stream",
             help=("Stream((Load(…), …, Finish()), micro_ops=(MicroOp(…), …))",),
         )
-    for name, given in (("instructions", stream.instructions), ("micro_ops", stream.micro_ops)):
-        if not isinstance(given, Sequence) or isinstance(given, str):
+    for name, sequence in (("instructions", stream.instructions), ("micro_ops", stream.micro_ops)):
+        if not isinstance(sequence, Sequence) or isinstance(sequence, str):
             raise StreamError(
                 op,
-                f"cannot take {shown(given)} as {name}",
-                because=f"it is of type {type(given).__name__}, not a tuple",
+                f"cannot take {shown(sequence)} as {name}",
+                because=f"it is of type {type(sequence).__name__}, not a tuple",
             )
     for position, one in enumerate(stream.instructions):
         check_instruction(op, one, f"instruction {position}")

@@ -130,9 +130,9 @@ def check_fits(
         because = f"they take up to {total:,} words, and stores read {depth:,}"
         raise too_many("results", spec.words[MemorySpace.OUTPUTS].memory, because, results)
     _, ends = allocate_regions(room, place_of, stored, spec)
-    held = spec.words[MemorySpace.ACCUMULATORS]
+    accumulators = spec.words[MemorySpace.ACCUMULATORS]
     if constant is not None:
-        ends[held.memory] = (first_free_word(ends, spec) + 1) * held.bytes
+        ends[accumulators.memory] = (first_free_word(ends, spec) + 1) * accumulators.bytes
     for memory, total in ends.items():
         if total <= spec.memories[memory]:
             continue
@@ -142,8 +142,8 @@ def check_fits(
             for name in regions
             for turns in [f"{slots[name]} x " if slots[name] > 1 else ""]
         ]
-        if constant is not None and memory == held.memory:
-            shown.append(f"the constant {constant} {held.bytes:,}")
+        if constant is not None and memory == accumulators.memory:
+            shown.append(f"the constant {constant} {accumulators.bytes:,}")
         because = f"they take up to {total:,} bytes ({', '.join(shown)}), and there are {spec.memories[memory]:,}"
         raise too_many("windows", memory, because, regions)
 

@@ -134,9 +134,11 @@ class Emitter:
         work = self.nest.work[number]
         for side, at in work.sides:
             if side.buffer in work.places:
-                _, _, held = side.words(values[at : at + len(side.asked)], work.counts_of(values))
+                _, _, word_counts = side.words(
+                    values[at : at + len(side.asked)], work.counts_of(values)
+                )
                 region = work.places[side.buffer].region
-                self.room[region] = max(self.room.get(region, 0), prod(held))
+                self.room[region] = max(self.room.get(region, 0), prod(word_counts))
 
     def allocate(self) -> None:
         """Give each region its words: those of its largest window for each slot."""
@@ -151,17 +153,17 @@ class Emitter:
         total: dict[str, int] = {}
         for region, words in self.room.items():
             of = self.spec.words[self.nest.place_of[region]]
-            taken = words * self.nest.slots[region] * of.bytes
-            total[of.memory] = total.get(of.memory, 0) + taken
+            bytes_ = words * self.nest.slots[region] * of.bytes
+            total[of.memory] = total.get(of.memory, 0) + bytes_
         return total
 
     def issue(self, number: int, shape: Shape, values: Callable[[], Sequence[int]]) -> None:
         """The instructions of one instance: those of another one of its shape, but for where main memory has its words."""
         work, key = self.nest.work[number], (number, shape)
         if key in self.known:
-            source, made = self.known[key]
+            source, emitted = self.known[key]
             more = self.source(work, values()) - source if work.moves else 0
-            self.stream += [_moved(one, more) for one in made] if more else made
+            self.stream += [_moved(one, more) for one in emitted] if more else emitted
             return
         asked, first, fills = values(), len(self.stream), len(self.ops.starts)
         self.issue_as(number, asked)
@@ -204,9 +206,9 @@ class Emitter:
         pushes = Tokens(last.pop_prev, last.pop_next, tokens.push_prev, tokens.push_next)
         self.stream[-1] = replace(self.stream[-1], tokens=pushes)
 
-    def put(self, made: Iterator[Instruction]) -> None:
+    def put(self, instructions: Iterator[Instruction]) -> None:
         """Instructions of one instance."""
-        self.stream.extend(made)
+        self.stream.extend(instructions)
 
     def at(self, work: LoweredLeaf, buffer: str, values: Sequence[int]) -> int:
         """Return the first word of the window of a buffer."""
@@ -217,20 +219,20 @@ class Emitter:
         """A copy to the chip."""
         assert isinstance(work.does, Copy)
         place, fill = work.does.place, work.does.fill
-        made: list[Instruction] = []
+        instructions: list[Instruction] = []
         for rows in self.rows_of(work, values):
             top, bottom, left, right = rows.pad
             wide, high = left + rows.x + right, top + rows.y + bottom
             padded = any(rows.pad)
             if padded and (fill or max(rows.pad) > self.pad or not rows.x or not self.is_one(rows)):
-                made += self.filled(place, rows.chip, high, wide, fill)
+                instructions += self.filled(place, rows.chip, high, wide, fill)
                 for row in range(rows.y):
                     at = rows.chip + (top + row) * wide + left
                     there = rows.dram + row * rows.stride
-                    made += self.row_loads(place, RowTransfer(at, there, 1, rows.x, rows.x))
+                    instructions += self.row_loads(place, RowTransfer(at, there, 1, rows.x, rows.x))
                 continue
-            made += self.row_loads(place, rows)
-        self.stream += made
+            instructions += self.row_loads(place, rows)
+        self.stream += instructions
 
     def is_one(self, rows: RowTransfer) -> bool:
         """Return whether the fields of one instruction hold how many rows there are, how long, how far apart."""

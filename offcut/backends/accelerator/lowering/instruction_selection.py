@@ -159,8 +159,8 @@ class InstructionSelection:
         value = leaf.store.value
         match value:
             case Select(_, Load() as load, Const()) | (Load() as load):
-                found = leaf.store.reduce is None and load.buffer not in self.scoped
-                return load if found else None
+                is_input = leaf.store.reduce is None and load.buffer not in self.scoped
+                return load if is_input else None
         return None
 
     def of(self, leaves: Sequence[Leaf], ranges: ValueRanges) -> None:
@@ -218,13 +218,13 @@ class InstructionSelection:
 
     def product(self, leaf: Leaf) -> Product:
         """Return a sum of products by the matrix unit."""
-        found, match = self.judged(leaf, leaf.store, product_name(self.spec))
+        judgement, match = self.judged(leaf, leaf.store, product_name(self.spec))
         inputs, weights = match.operand("A"), match.operand("B")
         (row, column), depth = self.lanes_of(match), match.axis("p")
         self.put(leaf, leaf.store, MemorySpace.ACCUMULATORS, (row, column))
         self.put(leaf, inputs, MemorySpace.INPUTS, (row, depth))
         self.put(leaf, weights, MemorySpace.WEIGHTS, (column, depth))
-        return Product(inputs, weights, found)
+        return Product(inputs, weights, judgement)
 
     def operation(self, leaf: Leaf) -> Operation:
         """Return an operation of the vector unit."""
@@ -232,18 +232,20 @@ class InstructionSelection:
         read = [load for load, _ in loads(store.value) if load.buffer in self.scoped]
         every: tuple[Load | Store, ...] = (store, *read)
         bound = [one for one in every if self.holds_accumulators(one.buffer)]
-        found, match = self.judged(leaf, store, own, bound)
+        judgement, match = self.judged(leaf, store, own, bound)
         dtype = self.program.buffer(store.buffer).dtype
-        made = recipe(match.microkernel.name, dict(match.operands), store, dtype, self.ranges.of)
-        if made is None:
+        selected = recipe(
+            match.microkernel.name, dict(match.operands), store, dtype, self.ranges.of
+        )
+        if selected is None:
             raise self.inexact(leaf, match)
-        missing = sorted({op.value for op, _ in made.steps} - self.spec.alu)
+        missing = sorted({op.value for op, _ in selected.steps} - self.spec.alu)
         if missing:
             raise self.refuse(leaf, f"its vector unit lacks {', '.join(missing)}")
-        every = (store, *made.reads)
+        every = (store, *selected.reads)
         for element in every:
             self.put(leaf, element, MemorySpace.ACCUMULATORS, self.lanes_of(match))
-        return Operation(made, found)
+        return Operation(selected, judgement)
 
     def judged(
         self,
@@ -251,39 +253,47 @@ class InstructionSelection:
         store: Store,
         own: str,
         bound: Sequence[Load | Store] = (),
-        made: Sequence[Microkernel] = (),
+        own_kernels: Sequence[Microkernel] = (),
     ) -> tuple[Cover, Match]:
         """Return the cover of a leaf by one issue of the microkernel that its tile names, and how that lies over its statement.
 
         store  the statement as one instruction runs it
         own    the microkernel of a tile that names none, or one of another machine
         bound  elements along whose lanes it has to lie
-        made   the instructions of `own`; none: those of its statement
+        own_kernels   the instructions of `own`; none: those of its statement
         """
-        given = None if leaf.tile is None else leaf.tile.cover
-        name = own if given is None else given.microkernel
+        requested = None if leaf.tile is None else leaf.tile.cover
+        name = own if requested is None else requested.microkernel
         dtype = self.program.buffer(store.buffer).dtype
-        kernels = made if made and name == own else instructions_of(store, name, dtype, self.spec)
-        if given is not None and not kernels and name != own and declared(name):
-            return given, self.judged(replace(leaf, source=leaf.store), store, own, bound, made)[1]
+        kernels = (
+            own_kernels
+            if own_kernels and name == own
+            else instructions_of(store, name, dtype, self.spec)
+        )
+        if requested is not None and not kernels and name != own and declared(name):
+            return requested, self.judged(
+                replace(leaf, source=leaf.store), store, own, bound, own_kernels
+            )[1]
         buffer, lanes = self.bound_lanes(bound)
-        said = () if given is None or not kernels else _in_words(kernels[0], given.axes)
-        if said and lanes is not None and {*said} != {*lanes}:
+        named_axes = (
+            () if requested is None or not kernels else _in_words(kernels[0], requested.axes)
+        )
+        if named_axes and lanes is not None and {*named_axes} != {*lanes}:
             because = f"it has other elements of {buffer} in a word than another statement"
             raise self.refuse(leaf, because, f"@cover({own})", cover=name)
-        lanes = said or lanes
-        wanted = Cover(name, lanes or (), () if given is None else given.operands)
+        lanes = named_axes or lanes
+        wanted = Cover(name, lanes or (), () if requested is None else requested.operands)
         tile, refusals = _tile_of(leaf, store, lanes), list[Refusal]()
         for kernel in kernels:
-            found = cover(tile, self.program, kernel, wanted, at=_ANYWHERE, undecided=_DECIDED)
-            if isinstance(found, Refusal):
-                refusals.append(found)
-            elif found.cover.microkernel == name:  # the start of a sum is not what adds to it
-                (covered,) = found.covered
-                axes = _in_words(kernel, found.cover.axes)
-                return replace(found.cover, axes=axes), covered.match
+            coverage = cover(tile, self.program, kernel, wanted, at=_ANYWHERE, undecided=_DECIDED)
+            if isinstance(coverage, Refusal):
+                refusals.append(coverage)
+            elif coverage.cover.microkernel == name:  # the start of a sum is not what adds to it
+                (covered,) = coverage.covered
+                axes = _in_words(kernel, coverage.cover.axes)
+                return replace(coverage.cover, axes=axes), covered.match
         refusal = max(refusals, key=lambda one: _QUESTIONS.index(one.question), default=None)
-        if given is not None and (name != own or given.axes or given.operands):
+        if requested is not None and (name != own or requested.axes or requested.operands):
             runs = f"{own} of {self.spec.name} runs it"
             raise self.refuse(leaf, str(refusal or runs), f"@cover({own})", cover=name)
         if refusal is None:
@@ -405,8 +415,8 @@ class InstructionSelection:
                 "has no token of that",
             )
         own = load_of(place, load.dtype, self.spec)
-        found, _ = self.judged(leaf, replace(store, value=load), own.name, (store,), (own,))
-        return Copy(place, load, tuple(bounds), fill, found)
+        judgement, _ = self.judged(leaf, replace(store, value=load), own.name, (store,), (own,))
+        return Copy(place, load, tuple(bounds), fill, judgement)
 
     def result(self, leaf: Leaf) -> Result:
         """Return a copy of results to main memory."""
@@ -423,9 +433,11 @@ class InstructionSelection:
         assert isinstance(source, Load)
         value = source if source.dtype == dtype else Cast(source, dtype)
         own = store_of(source.dtype, dtype, self.spec)
-        found, match = self.judged(leaf, replace(store, value=value), own.name, (source,), (own,))
+        judgement, match = self.judged(
+            leaf, replace(store, value=value), own.name, (source,), (own,)
+        )
         self.put(leaf, source, MemorySpace.ACCUMULATORS, self.lanes_of(match))
-        return Result(source, found)
+        return Result(source, judgement)
 
 
 def _in_words(kernel: Microkernel, axes: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -459,8 +471,8 @@ def main_lanes(chip: LaneLayout, inside: Sequence[Expr], outside: Sequence[Expr]
     """Return the lanes of an array in main memory whose element `outside` is the chip's element `inside`."""
     axis_of: dict[int, int] = {}
     for at, part in enumerate(inside):
-        for other, found in enumerate(outside):
-            if isinstance(part, Var) and part.name in variables(found):
+        for other, outer_part in enumerate(outside):
+            if isinstance(part, Var) and part.name in variables(outer_part):
                 axis_of[at] = other
     axes = tuple(None if axis is None else axis_of.get(axis) for axis in chip.axes)
     order = [axis_of[axis] for axis in chip.order if axis in axis_of]

@@ -74,10 +74,10 @@ def _fits(axis: Steps, limits: Limits) -> bool:
 
 def _merged(axes: Sequence[Steps]) -> list[Steps]:
     """Neighbours as one loop where all operands go on as they did."""
-    made: list[Steps] = []
+    merged: list[Steps] = []
     for extent, steps in axes:
-        if made and made[-1][1] == tuple(extent * step for step in steps):
-            made[-1] = made[-1][0] * extent, steps
+        if merged and merged[-1][1] == tuple(extent * step for step in steps):
+            merged[-1] = merged[-1][0] * extent, steps
         else:
-            made.append((extent, steps))
-    return made
+            merged.append((extent, steps))
+    return merged

@@ -410,9 +410,9 @@ def _own_place(region: str, window: Window | None) -> WindowPlace:
 
 def _placed(work: LoweredLeaf, places: Mapping[str, WindowPlace]) -> LoweredLeaf:
     """Return a leaf whose operands have places, and which asks for their slots."""
-    taken = {buffer: place.slot for buffer, place in places.items() if place.slots > 1}
-    asked = (*work.asked, *dict.fromkeys(taken.values()))
-    slots = {buffer: asked.index(slot, len(work.asked)) for buffer, slot in taken.items()}
+    slot_of = {buffer: place.slot for buffer, place in places.items() if place.slots > 1}
+    asked = (*work.asked, *dict.fromkeys(slot_of.values()))
+    slots = {buffer: asked.index(slot, len(work.asked)) for buffer, slot in slot_of.items()}
     return replace(work, places=places, slots=slots, asked=asked)
 
 

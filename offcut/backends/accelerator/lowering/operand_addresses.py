@@ -65,13 +65,13 @@ class OperandAddress:
             starts, extents = values[rank : 3 * rank : 2], values[rank + 1 : 3 * rank : 2]
         else:
             starts, extents = (0,) * rank, values[rank : 2 * rank]
-        held = [-(-extent // lanes) for extent, lanes in zip(extents, along, strict=True)]
-        strides = self.lanes.strides(held)
+        word_counts = [-(-extent // lanes) for extent, lanes in zip(extents, along, strict=True)]
+        strides = self.lanes.strides(word_counts)
         base = 0
         for axis in range(rank):
             base += (values[axis] - starts[axis]) // along[axis] * strides[axis]
         moved = [sum([by * strides[axis] for axis, by in steps]) for steps in self.moves]
-        return base, moved, held
+        return base, moved, word_counts
 
 
 def operand_address(

@@ -34,8 +34,8 @@ def compile_walker(
     _write(nodes, shapes, asked, "  ", lines)
     scope: dict[str, Any] = {}
     exec("\n".join(lines), {"true": True, "false": False, "promised": _promised}, scope)
-    made: Callable[[Issue, Values], None] = scope["issue"]
-    return made
+    walker: Callable[[Issue, Values], None] = scope["issue"]
+    return walker
 
 
 def _write(

@@ -43,11 +43,11 @@ class LaneLayout:
 
     def strides(self, extents: Sequence[int]) -> list[int]:
         """Words from one to the next along each axis, by words along each axis."""
-        found, step = [0] * len(extents), 1
+        steps, step = [0] * len(extents), 1
         for axis in reversed(self.order):
-            found[axis] = step
+            steps[axis] = step
             step *= extents[axis]
-        return found
+        return steps
 
 
 @cache

@@ -44,7 +44,7 @@ from offcut.schedule.decisions import (
 def decisions(
     computation: Computation,
     group: Sequence[Stage],
-    made: Operations,
+    operations: Operations,
     tiling: Tiling,
     spec: AcceleratorSpec,
     tails: Mapping[str, Strategy],
@@ -53,12 +53,12 @@ def decisions(
 
     tails  the strategy of an axis; `guard` of the others: one loop, whose last tile is as high as what is left
     """
-    return tuple(_Deciding(computation, group, made, tiling, spec, tails).each())
+    return tuple(_Deciding(computation, group, operations, tiling, spec, tails).each())
 
 
-def tiling_of(group: Sequence[Stage], made: Operations, steps: Sequence[object]) -> Tiling:
+def tiling_of(group: Sequence[Stage], operations: Operations, steps: Sequence[object]) -> Tiling:
     """Return the tiling of a group that decisions say: those that `decisions` writes, in which case they are of no other."""
-    own = (group[-1].buffer, *(store.buffer for store in (made.lead or ())[:1]))
+    own = (group[-1].buffer, *(store.buffer for store in (operations.lead or ())[:1]))
     splits = [step for step in steps if isinstance(step, Split) and step.stage in own]
     orders = {step.stage: step.loops for step in steps if isinstance(step, Order)}
     inside = {step.stage: step.axis for step in steps if isinstance(step, Cover)}
@@ -174,11 +174,11 @@ class _Deciding:
 
     def ordered(self, inner: Sequence[str], parts: Sequence[Staging]) -> list[str]:
         """Return the stages on the chip in the order in which they are computed."""
-        found = []
+        ordered_parts = []
         for stage in (*inner, self.last):
-            found += [part.name for part in parts if part.readers == (stage,)]
-            found += [stage] if stage != self.last else []
-        return found
+            ordered_parts += [part.name for part in parts if part.readers == (stage,)]
+            ordered_parts += [stage] if stage != self.last else []
+        return ordered_parts
 
     def readers(self, copy: Staged) -> Iterator[str]:
         """Yield the stages that read what a copy holds: where an array has several copies, those that have its own load."""

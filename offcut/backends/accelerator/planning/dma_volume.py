@@ -92,7 +92,7 @@ class Transfer:
 
 def load_volume(
     copy: Staged,
-    made: Operations,
+    operations: Operations,
     spec: AcceleratorSpec,
     sizes: Mapping[str, int],
     shapes: Mapping[str, Sequence[Expr]],
@@ -101,8 +101,8 @@ def load_volume(
 
     shapes  of arrays in main memory
     """
-    held, reached = lanes(made, spec), typical_extents(sizes, copy.axes)
-    loops = {axis.name for axis in (*made.axes, *made.terms)}
+    lane_counts, reached = lanes(operations, spec), typical_extents(sizes, copy.axes)
+    loops = {axis.name for axis in (*operations.axes, *operations.terms)}
     known: dict[str, Expr] = {name: ix.const(size) for name, size in sizes.items()}
     parts = []
     for axis, part in zip(copy.axes, copy.index, strict=True):
@@ -115,7 +115,7 @@ def load_volume(
                     hi = min(hi, int(end))
         form = ix.to_linear(part)
         terms = tuple((a.name, k) for a, k in form.terms if isinstance(a, Var) and a.name in loops)
-        lane = held.get(part.name, 1) if isinstance(part, Var) else 1
+        lane = lane_counts.get(part.name, 1) if isinstance(part, Var) else 1
         padded = (lo, hi) != (0, reached[axis.name])
         length = reached[axis.name] if copy.by_host else _length(copy, axis.name, shapes, known)
         parts.append(Part(terms, form.const, lane, lo, hi, padded, -(-length // lane)))
@@ -134,12 +134,14 @@ def _length(
     return TYPICAL if known is None else known
 
 
-def store_volume(made: Operations, spec: AcceleratorSpec, extents: Mapping[str, int]) -> Transfer:
+def store_volume(
+    operations: Operations, spec: AcceleratorSpec, extents: Mapping[str, int]
+) -> Transfer:
     """Results, at these extents of the axes."""
-    held = lanes(made, spec)
+    lane_counts = lanes(operations, spec)
     parts = (
         Part(((axis.name, 1),), 0, lane, 0, extent, padded=False, whole=-(-extent // lane))
-        for axis in made.axes
-        for lane, extent in [(held.get(axis.name, 1), extents[axis.name])]
+        for axis in operations.axes
+        for lane, extent in [(lane_counts.get(axis.name, 1), extents[axis.name])]
     )
-    return Transfer(made.label, MemorySpace.OUTPUTS, tuple(parts), spec)
+    return Transfer(operations.label, MemorySpace.OUTPUTS, tuple(parts), spec)

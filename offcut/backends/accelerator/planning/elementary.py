@@ -73,9 +73,9 @@ class Operations:
     buffers: tuple[Buffer, ...]
 
 
-def lanes(made: Operations, spec: AcceleratorSpec) -> dict[str, int]:
+def lanes(operations: Operations, spec: AcceleratorSpec) -> dict[str, int]:
     """Return the elements of a word along each axis that runs in lanes."""
-    roles = made.roles
+    roles = operations.roles
     pairs = (roles.rows, spec.rows), (roles.columns, spec.columns), (roles.depth, spec.terms)
     return {axis: count for axis, count in pairs if axis is not None}
 
@@ -184,12 +184,12 @@ class _Operations:
     def elements(self) -> list[Element]:
         """All that the group reads of main memory, but for what a product multiplies."""
         written = {stage.buffer for stage in self.group}
-        found: list[Element] = []
+        unique: list[Element] = []
 
         def look(expr: Expr) -> None:
             element = element_of(expr)
             if element is not None and element.load.buffer not in written:
-                found.append(element)
+                unique.append(element)
                 return
             for child in children(expr):
                 look(child)
@@ -197,7 +197,7 @@ class _Operations:
         for number, stage in enumerate(self.group):
             if number or stage.reducer is None or _factors(stage.value) is None:
                 look(stage.value)
-        return found
+        return unique
 
     def started(self, lead: Stage, swapped: bool) -> tuple[Store, Store]:
         """Return the start and the update of the sum, maximum or minimum.
@@ -235,8 +235,8 @@ class _Operations:
     def buffer_of(self, stage: Stage, dtype: str) -> str:
         """Return the accumulators that a stage is computed in."""
         own = self.computation.buffer(stage.buffer)
-        kept = own.kind in (Kind.OUTPUT, Kind.INOUT) or self.is_read_elsewhere(stage)
-        name = self.names.fresh(f"{stage.buffer}_acc") if kept else stage.buffer
+        is_kept = own.kind in (Kind.OUTPUT, Kind.INOUT) or self.is_read_elsewhere(stage)
+        name = self.names.fresh(f"{stage.buffer}_acc") if is_kept else stage.buffer
         self.buffers.append(Buffer(name, dtype, self.extents, Kind.LOCAL))
         return name
 
@@ -279,11 +279,11 @@ class _Operations:
 
     def named(self, value: Expr, stage: Stage) -> Load:
         """Return the value of a stage that is no result, in accumulators of its name."""
-        made = self.steps[-1] if self.steps else None
-        if made is not None and isinstance(value, Load) and value.buffer == made.buffer:
+        last_step = self.steps[-1] if self.steps else None
+        if last_step is not None and isinstance(value, Load) and value.buffer == last_step.buffer:
             self.steps.pop()
             old = self.buffers.pop()
-            value, dtype = made.value, old.dtype
+            value, dtype = last_step.value, old.dtype
         else:
             dtype = dtype_of(value)
         self.buffers.append(Buffer(stage.buffer, dtype, self.extents, Kind.LOCAL))

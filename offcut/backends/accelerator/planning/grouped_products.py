@@ -40,14 +40,14 @@ Group = tuple[Stage, ...]
 def split_groups(computation: Computation) -> tuple[Computation, ...]:
     """The computation with an axis for groups, behind a step on the way to it; itself alone where nothing is grouped."""
     read = _with_groups(computation, list(map(_without_names(computation), computation.groups)), ())
-    made = _Regrouped(read)
+    regrouped = _Regrouped(read)
     groups: list[Group] = []
     for group in read.groups:
-        groups += made.parted(group)
-    groups = made.joined(groups)
-    if not made.added:
+        groups += regrouped.parted(group)
+    groups = regrouped.joined(groups)
+    if not regrouped.added:
         return (computation,)
-    return read, _with_groups(read, groups, made.added)
+    return read, _with_groups(read, groups, regrouped.added)
 
 
 def _without_names(computation: Computation) -> Callable[[Group], Group]:
@@ -56,7 +56,7 @@ def _without_names(computation: Computation) -> Callable[[Group], Group]:
 
     def without(group: Group) -> Group:
         named: dict[str, Expr] = {}
-        found: list[Stage] = []
+        stages: list[Stage] = []
 
         def rule(node: Expr) -> Expr | None:
             return named.get(node.buffer) if isinstance(node, Load) else None
@@ -66,8 +66,8 @@ def _without_names(computation: Computation) -> Callable[[Group], Group]:
             if isinstance(body, Load) and kinds[stage.buffer] is Kind.PRIVATE:
                 named[stage.buffer] = body
             else:
-                found.append(replace(stage, body=body))
-        return tuple(found)
+                stages.append(replace(stage, body=body))
+        return tuple(stages)
 
     return without
 
@@ -76,11 +76,13 @@ def _with_groups(
     computation: Computation, groups: Sequence[Group], added: Sequence[Buffer]
 ) -> Computation:
     """The computation of these groups, with the arrays that they need."""
-    kept = read_by_other_groups(tuple(groups))
+    shared = read_by_other_groups(tuple(groups))
     shapes = {s.buffer: tuple(a.extent for a in s.axes) for group in groups for s in group}
     inner = (Kind.LOCAL, Kind.PRIVATE)
     buffers = [
-        replace(one, shape=shapes[one.name], kind=Kind.LOCAL if one.name in kept else Kind.PRIVATE)
+        replace(
+            one, shape=shapes[one.name], kind=Kind.LOCAL if one.name in shared else Kind.PRIVATE
+        )
         if one.kind in inner
         else one
         for one in (*computation.buffers, *added)
@@ -128,18 +130,18 @@ class _Regrouped:
             both &= {name for part in factor.index for name in variables(part)}
         every = (*lead.axes, *lead.reduce_axes)
         copies: dict[Load, Load] = {}
-        made: list[Group] = []
+        parts: list[Group] = []
         for factor in factors:
             pairs = [_of_two(part, every) for part in factor.index]
             pairs = [pair if pair is not None and pair[0].name in both else None for pair in pairs]
             if factor not in copies and any(pairs) and self.is_whole(factor, pairs):
                 copy, copies[factor] = self.copied(factor, pairs)
-                made.append((copy,))
+                parts.append((copy,))
 
         def rule(node: Expr) -> Expr | None:
             return copies.get(node) if isinstance(node, Load) else None
 
-        return [*made, (replace(lead, body=rewrite(lead.body, rule)), *rest)]
+        return [*parts, (replace(lead, body=rewrite(lead.body, rule)), *rest)]
 
     def is_whole(self, factor: Load, pairs: Sequence[tuple[StageAxis, StageAxis] | None]) -> bool:
         """Whether the parts of an index are all that there is along its axis."""
@@ -155,7 +157,7 @@ class _Regrouped:
     ) -> tuple[Stage, Load]:
         """The copy of an array with two axes for each index of two parts, and how it is read."""
         axes: list[StageAxis] = []
-        taken: list[Expr] = []
+        index: list[Expr] = []
         read: list[Expr] = []
         shape = self.computation.buffer(factor.buffer).shape
         for part, pair, extent in zip(factor.index, pairs, shape, strict=True):
@@ -166,24 +168,24 @@ class _Regrouped:
             here: Expr = Var(names[-1])
             if pair is not None:
                 here = ix.add(ix.mul(extents[-1], Var(names[0])), here)
-            taken.append(here)
+            index.append(here)
         name = self.array(factor.buffer, axes)
-        body = Load(factor.buffer, tuple(taken), factor.dtype)
+        body = Load(factor.buffer, tuple(index), factor.dtype)
         return Stage(name, name, tuple(axes), (), body), Load(name, tuple(read), factor.dtype)
 
     def joined(self, groups: Sequence[Group]) -> list[Group]:
         """Groups, where one that reads sums at parts of its indices runs along these parts, and is joined behind."""
-        found: list[Group] = []
+        joined_groups: list[Group] = []
         for group in groups:
-            for sums in found:
+            for sums in joined_groups:
                 read = self.read_in_parts(group, sums, groups)
                 if read is not None:
-                    found.remove(sums)
-                    found += self.along_parts(group, sums, read)
+                    joined_groups.remove(sums)
+                    joined_groups += self.along_parts(group, sums, read)
                     break
             else:
-                found.append(group)
-        return found
+                joined_groups.append(group)
+        return joined_groups
 
     def read_in_parts(self, group: Group, sums: Group, groups: Sequence[Group]) -> Load | None:
         """The element that `group`, point by point, reads of sums, where it reads one alone, nobody else reads any, and
@@ -194,8 +196,12 @@ class _Regrouped:
         others = (one for one in groups if one is not group and own.isdisjoint(_stored(one)))
         crossing = any(node.buffer in own for one in others for node in _loads(one))
         *inner, last = (self.kinds.get(stage.buffer) for stage in group)
-        kept = last in (Kind.OUTPUT, Kind.LOCAL) and all(one is Kind.PRIVATE for one in inner)
-        plain = kept and all(s.reducer is None and _bounds(s) == _bounds(group[0]) for s in group)
+        has_private_stages = last in (Kind.OUTPUT, Kind.LOCAL) and all(
+            one is Kind.PRIVATE for one in inner
+        )
+        plain = has_private_stages and all(
+            s.reducer is None and _bounds(s) == _bounds(group[0]) for s in group
+        )
         if sums[0].reducer is None or len(reads) != 1 or crossing or not plain:
             return None
         (read,) = reads
@@ -256,7 +262,7 @@ def _in_parts(
 
     of  the axes of the array; None: any of its shape
     """
-    found: dict[str, Expr] = {}
+    values: dict[str, Expr] = {}
     used: list[int] = []
     for axis in axes:
         here = Var(axis.name)
@@ -269,7 +275,7 @@ def _in_parts(
         match alone, sorted(parts, key=lambda one: one[1] == "%"):
             case [at], []:
                 used.append(at)
-                found[axis.name] = here if of is None else Var(of[at].name)
+                values[axis.name] = here if of is None else Var(of[at].name)
             case [], [(a, "//", Const(k) as m), (b, "%", same)] if m == same:
                 used += [a, b]
                 if of is not None:
@@ -280,10 +286,10 @@ def _in_parts(
                         or ix.literal_value(axis.extent) != outer * int(k)
                     ):
                         return None
-                    found[axis.name] = ix.add(ix.mul(int(k), Var(of[a].name)), Var(of[b].name))
+                    values[axis.name] = ix.add(ix.mul(int(k), Var(of[a].name)), Var(of[b].name))
                 else:
-                    found[axis.name] = here
+                    values[axis.name] = here
             case _:
                 return None
     whole = sorted(used) == list(range(len(index))) and len(index) > len(axes)
-    return found if whole else None
+    return values if whole else None

@@ -71,7 +71,7 @@ def pieces_of(
 
     sizes  by the program's names
     """
-    found: list[PlannedPiece] = []
+    pieces: list[PlannedPiece] = []
     products = {one.name for one in microkernels(spec) if one.reduce_axes}
     for top in program.body:
         stored = stored_arrays((top,))
@@ -92,7 +92,7 @@ def pieces_of(
         for tile in of:
             run = runs[id(tile)]
             if run.instances:
-                found.append(
+                pieces.append(
                     PlannedPiece(
                         stage="".join(sorted(stream.stored)[:1]),
                         role=tile.role.value,
@@ -104,7 +104,7 @@ def pieces_of(
                         seconds=stream.chosen_option.seconds * run.instances / total,
                     )
                 )
-    return found
+    return pieces
 
 
 @dataclass

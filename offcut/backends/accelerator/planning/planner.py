@@ -80,9 +80,9 @@ def plan_program(
     Raises TargetError for what no instruction does, PartitionError for a schedule that is none of it.
     """
     steps = prepare_computation(computation)
-    said = () if schedule is None else migrate_schedule(schedule, program, steps[-1], spec)
-    rest = policy_decisions(program, steps[-1], spec, request, said)
-    whole = Schedule(program.name, (*said, *rest))
+    requested = () if schedule is None else migrate_schedule(schedule, program, steps[-1], spec)
+    rest = policy_decisions(program, steps[-1], spec, request, requested)
+    whole = Schedule(program.name, (*requested, *rest))
     check_units(whole, spec)
     unfused, kernels = tuple(map(unfuse_stages, steps)), microkernels(spec)
     by_hand = create_schedule(unfused[-1]).with_microkernels(kernels).apply(whole)
@@ -147,11 +147,11 @@ def migrate_schedule(
                 cover = way.cover
                 depth = None if cover is None or not cover.depth else cover.depth
                 roles = Roles(cover.rows, cover.columns, depth) if cover is not None else None
-                made = operations(computation, one.group, spec, names, roles)
+                group_operations = operations(computation, one.group, spec, names, roles)
                 tiles = {cut.axis: cut.tile for cut in way.splits}
                 order = ((axis, tiles.get(axis, 1)) for axis in way.loops)
                 tiling = Tiling(tuple(order), way.loops, way.depth)
-                options.append((way.label, one.written(made, tiling)))
+                options.append((way.label, one.written(group_operations, tiling)))
             steps += chosen_among(options)
     return tuple(steps)
 
@@ -201,10 +201,12 @@ def policy_decisions(
     computation: Computation,
     spec: AcceleratorSpec,
     request: PlanRequest = NO_REQUEST,
-    said: Sequence[object] = (),
+    requested: Sequence[object] = (),
 ) -> tuple[Primitive, ...]:
-    """Return what the policy decides of the nests of a computation that `said` says nothing of."""
-    decided = {name for step in said if isinstance(step, Primitive) for name in stages_in(step)}
+    """Return what the policy decides of the nests of a computation that `requested` says nothing of."""
+    decided = {
+        name for step in requested if isinstance(step, Primitive) for name in stages_in(step)
+    }
     steps: list[Primitive] = []
     budget, number = request.tilings, count()
     for one, ways in stage_groups(program, computation, spec, request):
@@ -336,26 +338,26 @@ class GroupDecisions:
             )
         return None
 
-    def written(self, made: Operations, tiling: Tiling) -> tuple[Primitive, ...]:
+    def written(self, operations: Operations, tiling: Tiling) -> tuple[Primitive, ...]:
         """Return the decisions that a tiling is.
 
         Raises PartitionError for tiles that begin inside of a word.
         """
-        error = self.word_error(made, tiling)
+        error = self.word_error(operations, tiling)
         if error is not None:
             raise error
-        return self.decisions(made, tiling)
+        return self.decisions(operations, tiling)
 
-    def decisions(self, made: Operations, tiling: Tiling) -> tuple[Primitive, ...]:
+    def decisions(self, operations: Operations, tiling: Tiling) -> tuple[Primitive, ...]:
         """Return the decisions that a tiling is, whose tiles begin where words do."""
         lead = self.group[0].buffer
         tails: dict[str, Strategy] = {} if tiling.tail is None else {tiling.tail: CUT}
         tails |= {axis: tail for (stage, axis), tail in self.request.tails.items() if stage == lead}
-        return decisions(self.computation, self.group, made, tiling, self.spec, tails)
+        return decisions(self.computation, self.group, operations, tiling, self.spec, tails)
 
-    def tiling(self, made: Operations, steps: Sequence[object]) -> Tiling:
+    def tiling(self, operations: Operations, steps: Sequence[object]) -> Tiling:
         """Return the tiling that decisions are."""
-        return tiling_of(self.group, made, steps)
+        return tiling_of(self.group, operations, steps)
 
 
 def layout_labels(ways: Sequence[Roles]) -> list[str]:
@@ -363,9 +365,9 @@ def layout_labels(ways: Sequence[Roles]) -> list[str]:
     if len(ways) == 1:
         return [LABEL]
     lanes = ((roles.rows, roles.columns, roles.depth) for roles in ways)
-    found = ["_".join((LABEL, *(axis for axis in one if axis is not None))) for one in lanes]
+    labels = ["_".join((LABEL, *(axis for axis in one if axis is not None))) for one in lanes]
     return [
-        one if found.count(one) == 1 else f"{one}_{number}" for number, one in enumerate(found, 1)
+        one if labels.count(one) == 1 else f"{one}_{number}" for number, one in enumerate(labels, 1)
     ]
 
 

@@ -84,8 +84,8 @@ class Layouts:
 
     def taken(self, wished: Roles | None) -> Laid:
         """Return `wished` where it is among them, else the best."""
-        found = None if wished is None else self.every.get(wished)
-        return self.every[self.chosen[0]] if found is None else found
+        wished_layout = None if wished is None else self.every.get(wished)
+        return self.every[self.chosen[0]] if wished_layout is None else wished_layout
 
 
 def product_layouts(
@@ -103,7 +103,7 @@ def product_layouts(
     others      what operations behind the sum read
     """
     symbolic = {axis.name for axis in axes if ix.literal_value(axis.extent) is None}
-    found: list[Laid] = []
+    candidates: list[Laid] = []
     for swapped in (False, True):
         inputs, weights = factors[::-1] if swapped else factors
         for roles in _product_roles(inputs, weights, axes, terms, spec):
@@ -115,11 +115,11 @@ def product_layouts(
             unlike = int(weights.load.buffer not in constants)
             open_ = 2 if roles.columns is None else int(roles.columns in symbolic)
             spread = sum(_is_spread(one, roles) for one in (inputs, weights, *others))
-            found.append(Laid(roles, lanes, swapped, (unlike, open_), spread, int(swapped)))
+            candidates.append(Laid(roles, lanes, swapped, (unlike, open_), spread, int(swapped)))
     ends = _ends(sizes, (*axes, *terms))
-    best = min(found, key=lambda one: (one.before, one.waste(ends[1]), one.spread, one.late))
-    rivals = [one for one in found if one.before[0] == best.before[0]]
-    return _with_rivals(found, best, rivals, ends)
+    best = min(candidates, key=lambda one: (one.before, one.waste(ends[1]), one.spread, one.late))
+    rivals = [one for one in candidates if one.before[0] == best.before[0]]
+    return _with_rivals(candidates, best, rivals, ends)
 
 
 def _product_roles(
@@ -169,20 +169,22 @@ def word_layouts(
     names = [axis.name for axis in axes]
     free = {name for name in names if not any(_is_gathered(one, name) for one in elements)}
     alone = [(name,) for name in names if spec.rows == 1 or not free - {name}]
-    found: list[Laid] = []
+    candidates: list[Laid] = []
     for order in (*alone, *permutations(names, 2), ()):
         roles = Roles(*lane_axes(order, spec.rows, spec.columns))
         spread = sum(_is_spread(one, roles) for one in elements)
         late = sum(-names.index(a) for a in (roles.rows, roles.columns) if a is not None)
         lanes = (roles.rows, spec.rows), (roles.columns, spec.columns)
-        found.append(Laid(roles, lanes, spread=spread, late=late))
+        candidates.append(Laid(roles, lanes, spread=spread, late=late))
     ends = _ends(sizes, axes)
 
     def price(one: Laid) -> tuple[float, int, int]:
         return (1 + one.spread) * sqrt(prod(map(one.waste, ends))), one.spread, one.late
 
-    best = min(found, key=price)
-    return _with_rivals(found, best, [one for one in found if one.spread <= best.spread], ends)
+    best = min(candidates, key=price)
+    return _with_rivals(
+        candidates, best, [one for one in candidates if one.spread <= best.spread], ends
+    )
 
 
 Ends = tuple[Mapping[str, int], Mapping[str, int]]

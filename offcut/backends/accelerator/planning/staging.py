@@ -74,13 +74,13 @@ def staged(
 ) -> Staged:
     """The copy of `element`, read in a nest over `axes`, in words whose lanes run along `lanes`."""
     extents = {axis.name: axis.extent for axis in axes}
-    made = _along_sums(name, element, extents, place, names)
-    if made is None or any(a in variables_of(element) and made.along(a) is None for a in lanes):
-        made = _along_loops(name, element, extents, place)
-    loadable = _is_loadable(made, lanes) and (
+    window = _along_sums(name, element, extents, place, names)
+    if window is None or any(a in variables_of(element) and window.along(a) is None for a in lanes):
+        window = _along_loops(name, element, extents, place)
+    loadable = _is_loadable(window, lanes) and (
         element.fill == 0 or place is MemorySpace.ACCUMULATORS
     )
-    return replace(made, by_host=not loadable)
+    return replace(window, by_host=not loadable)
 
 
 def is_laid_by_loops(element: Element, axes: Sequence[StageAxis]) -> bool:
@@ -149,13 +149,13 @@ def _along_sums(
 
 def _steps(part: Expr, extents: Mapping[str, Expr]) -> dict[str, int] | None:
     """By how much an index moves with each loop; None where it is no sum of their multiples."""
-    found: dict[str, int] = {}
+    factors: dict[str, int] = {}
     for atom, factor in ix.to_linear(part).terms:
         if isinstance(atom, Var) and atom.name in extents:
-            found[atom.name] = factor
+            factors[atom.name] = factor
         elif variables(atom) & extents.keys():
             return None
-    return found
+    return factors
 
 
 def _total(steps: Mapping[str, int]) -> Expr:

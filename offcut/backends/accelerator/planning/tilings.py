@@ -78,7 +78,7 @@ class Tilings(NestAtSizes):
         for number, one in enumerate(ranked):
             if one.least >= limit:
                 break
-            near += [(taken, number, one.tiling(at)) for taken, at in one.below(limit)]
+            near += [(cost, number, one.tiling(at)) for cost, at in one.below(limit)]
             near = sorted(near, key=lambda candidate: candidate[:2])[:most]
             if near:
                 limit = NEAR * near[0][0] if len(near) < most else near[-1][0]
@@ -238,11 +238,11 @@ class SameLoops(TileWork):
             bytes_in[of.memory] = bytes_in[of.memory] + bytes_
         return [results, *bytes_in.values()]
 
-    def fits(self, held: Sequence[Counts]) -> Truths:
-        """Return, for each tiling, whether its windows fit the memories; `held` as that method returns it."""
+    def fits(self, word_counts: Sequence[Counts]) -> Truths:
+        """Return, for each tiling, whether its windows fit the memories; `word_counts` as that method returns it."""
         spec = self.of.spec
         room = spec.words[MemorySpace.OUTPUTS].depth, *spec.memories.values()
-        each = [words <= most for words, most in zip(held, room, strict=True)]
+        each = [words <= most for words, most in zip(word_counts, room, strict=True)]
         return np.asarray(np.broadcast_to(reduce(np.logical_and, each), (self.count,)))
 
 

@@ -76,10 +76,10 @@ class MachineState:
             each = Steps(steps.dst[one], steps.src[one], steps.wgt[one])
             multiply(operands[0], operands[1], operands[2], each)
 
-    def _load(self, load: Load, kept: Array, array: Array) -> None:
+    def _load(self, load: Load, memory: Array, array: Array) -> None:
         top, bottom, left, right = load.pad
-        into = kept[load.sram : load.sram + load.words]
-        into = into.reshape(top + load.y + bottom, left + load.x + right, *kept.shape[1:])
+        into = memory[load.sram : load.sram + load.words]
+        into = into.reshape(top + load.y + bottom, left + load.x + right, *memory.shape[1:])
         if any(load.pad):
             into[:] = 0
         if load.y and load.x:

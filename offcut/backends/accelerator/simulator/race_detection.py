@@ -58,16 +58,16 @@ class AccessHistory:
     """Who touched what last, of instructions that are told of in the order of the stream."""
 
     def __init__(self, spec: AcceleratorSpec) -> None:
-        kept = {
+        shapes = {
             place: words for place, words in spec.words.items() if place is not MemorySpace.OUTPUTS
         }
         granule: dict[str, int] = {}  # bytes that the words of a memory have in common
         extents: dict[str, int] = {}
-        for words in kept.values():
+        for words in shapes.values():
             granule[words.memory] = gcd(granule.get(words.memory, 0), words.bytes)
         self._parts: dict[MemorySpace, tuple[str, int]] = {
             place: (words.memory, words.bytes // granule[words.memory])
-            for place, words in kept.items()
+            for place, words in shapes.items()
         }
         for place, (memory, parts) in self._parts.items():
             extents[memory] = max(extents.get(memory, 0), spec.words[place].depth * parts)
@@ -120,7 +120,7 @@ class AccessHistory:
 
     def _later(
         self,
-        found: dict[int, Predecessor],
+        predecessors: dict[int, Predecessor],
         other: int,
         kind: Conflict,
         one: Touched,
@@ -132,8 +132,8 @@ class AccessHistory:
             return
         at = int(last.argmax())
         sequence = int(last[at]) - 1
-        if sequence >= 0 and (other not in found or sequence > found[other].sequence):
-            found[other] = Predecessor(other, sequence, kind, one.place, self._word(one, at))
+        if sequence >= 0 and (other not in predecessors or sequence > predecessors[other].sequence):
+            predecessors[other] = Predecessor(other, sequence, kind, one.place, self._word(one, at))
 
     def _check_written(
         self, position: int, one: Touched, memory: str, words: slice | Words

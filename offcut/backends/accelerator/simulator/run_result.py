@@ -102,20 +102,20 @@ class SimulationResult:
     @property
     def busy(self) -> Mapping[Unit, float]:
         """Cycles for which each unit ran an instruction."""
-        found = dict.fromkeys(Unit, 0.0)
+        cycles_by_unit = dict.fromkeys(Unit, 0.0)
         for event in self.events:
-            found[event.unit] += event.end - event.start
-        return found
+            cycles_by_unit[event.unit] += event.end - event.start
+        return cycles_by_unit
 
     @property
     def stalls(self) -> Mapping[Unit, Mapping[Stall, float]]:
         """Cycles for which each unit had an instruction to come and did nothing, by what it waited for."""
-        found: dict[Unit, dict[Stall, float]] = {unit: {} for unit in Unit}
+        stalls_by_unit: dict[Unit, dict[Stall, float]] = {unit: {} for unit in Unit}
         for event in self.events:
             for stall, waited in event.waits:
-                of_unit = found[event.unit]
+                of_unit = stalls_by_unit[event.unit]
                 of_unit[stall] = of_unit.get(stall, 0.0) + waited
-        return found
+        return stalls_by_unit
 
     @property
     def bytes(self) -> Mapping[MemorySpace, int]:

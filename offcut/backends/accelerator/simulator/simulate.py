@@ -68,19 +68,19 @@ def simulate(
     order, after = AccessHistory(spec), []
     for position, instruction in enumerate(stream.instructions):
         check(position, instruction, spec, extents)
-        taken = None
+        word_steps = None
         if isinstance(instruction, Gemm | Alu):
-            taken = steps(instruction, buffer)
-            check_steps(position, instruction, taken, spec)
+            word_steps = steps(instruction, buffer)
+            check_steps(position, instruction, word_steps, spec)
         unit = UNITS.index(spec.unit(instruction))
         if isinstance(instruction, Store):
             order.stores(instruction)
-        follows = order.next(position, unit, footprint(instruction, taken, depths))
+        follows = order.next(position, unit, footprint(instruction, word_steps, depths))
         after.append(order.end() if isinstance(instruction, Finish) else follows)
         if isinstance(instruction, Load) and instruction.place is MemorySpace.MICRO_OPS:
             _fetch(instruction, loaded, buffer)
         elif chip is not None:
-            chip.run(instruction, taken)
+            chip.run(instruction, word_steps)
     timing = Timing(stream.instructions, spec, after)
     races = _races(stream.instructions, spec, timing, after) if spec.tokens else ()
     return _run(stream, spec, timing, races, tuple(order.unwritten))
@@ -117,8 +117,8 @@ def _run(
 
 
 def _table(micro_ops: Sequence[MicroOp]) -> Words:
-    found = np.array([(op.dst, op.src, op.wgt) for op in micro_ops], np.int64)
-    return found.reshape(len(micro_ops), 3)
+    rows = np.array([(op.dst, op.src, op.wgt) for op in micro_ops], np.int64)
+    return rows.reshape(len(micro_ops), 3)
 
 
 def _fetch(load: Load, loaded: Words, buffer: Words) -> None:

@@ -257,12 +257,12 @@ class Timing:
 
     def _deadlock(self) -> StreamError:
         """Who waits for whom, where nothing can go on."""
-        said = [self._standing(unit) for unit in range(3)]
+        reasons = [self._standing(unit) for unit in range(3)]
         fetched = len(self._arrival)
         if fetched < len(self._instructions):
             unit = self._unit[fetched]
             room = f"the queue of {UNITS[unit].value}, of {self._depth[unit]}"
-            said.append(f"instruction {fetched} waits for room in {room}")
+            reasons.append(f"instruction {fetched} waits for room in {room}")
         stuck = min(
             self._queue[unit][len(self._started[unit]) - (self._pushing[unit] is not None)]
             for unit in range(3)
@@ -272,7 +272,7 @@ class Timing:
             "simulate",
             "the stream comes to a standstill",
             at=f"instruction {stuck}: {summary(self._instructions[stuck])}",
-            because="; ".join(said),
+            because="; ".join(reasons),
         )
 
     def _standing(self, unit: int) -> str:

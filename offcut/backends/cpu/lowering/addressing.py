@@ -95,10 +95,10 @@ class Addressing(Scalars, ABC):
     @contextmanager
     def placed(self, memory: Mapping[str, Memory]) -> Iterator[None]:
         """Inside, these buffers lie elsewhere, or exist at all."""
-        kept = self.memory
-        self.memory = {**kept, **memory}
+        outer_memory = self.memory
+        self.memory = {**outer_memory, **memory}
         yield
-        self.memory = kept
+        self.memory = outer_memory
 
     def address(self, memory: Memory, index: Sequence[Expr]) -> str:
         """The address of one element, the lane axis at its first lane."""
@@ -161,9 +161,9 @@ class Addressing(Scalars, ABC):
             return SAME if lanes.axis is None else NEXT
         layout = memory.layout
         if layout is None:
-            found = row_spacing(index, lanes.axis, lanes.width, lanes.multiple)
+            row = row_spacing(index, lanes.axis, lanes.width, lanes.multiple)
             item = str(item_bytes(memory.dtype))
-            return found if found == SAME or memory.strides[-1] == item else None
+            return row if row == SAME or memory.strides[-1] == item else None
         spaced = (spacing(part, lanes.axis, lanes.width, lanes.multiple) for part in index)
         moving = [axis for axis, one in enumerate(spaced) if one != SAME]
         if not moving:
@@ -255,7 +255,7 @@ class Addressing(Scalars, ABC):
         """
         f, width, item = self.f, lanes.width, item_bytes(dtype)
         stored, bits = self.elements(width).stored(dtype), f"<{width} x i1>"
-        found = "poison"
+        permuted = "poison"
         for part in range(step):
             address = f.let(f"getelementptr i8, ptr {first}, i64 {part * width * item}")
             places = [part * width + lane for lane in range(width)]
@@ -268,15 +268,17 @@ class Addressing(Scalars, ABC):
                 there = _listed("i1", (str(at <= step * (width - 1)).lower() for at in places))
             vector = self.beside(address, dtype, there, width)
             # Lanes that earlier parts filled stay as they are; of those behind, this part fills the first.
-            taken = (
+            lanes_of_half = (
                 lane
                 if lane * step < part * width
                 else min(width + lane * step - part * width, 2 * width - 1)
                 for lane in range(width)
             )
-            both = f"{stored} {found}, {stored} {vector}"
-            found = f.let(f"shufflevector {both}, <{width} x i32> {_listed('i32', taken)}")
-        return found
+            both = f"{stored} {permuted}, {stored} {vector}"
+            permuted = f.let(
+                f"shufflevector {both}, <{width} x i32> {_listed('i32', lanes_of_half)}"
+            )
+        return permuted
 
     def spread(self, share: int, first: str, dtype: str, mask: str | None, lanes: Lanes) -> str:
         """Elements from `first` on, each in `share` lanes side by side; nothing is read for lanes that are off."""
@@ -336,8 +338,8 @@ class Addressing(Scalars, ABC):
     def shuffled(self, kind: str, vector: str, width: int, lanes: Iterable[int]) -> str:
         """Lanes of a vector of so many elements, in an order."""
         places, source = [*lanes], f"<{width} x {kind}>"
-        taken = f"<{len(places)} x i32> {_listed('i32', places)}"
-        return self.f.let(f"shufflevector {source} {vector}, {source} poison, {taken}")
+        mask = f"<{len(places)} x i32> {_listed('i32', places)}"
+        return self.f.let(f"shufflevector {source} {vector}, {source} poison, {mask}")
 
     def beside(self, first: str, dtype: str, mask: str | None, width: int) -> str:
         """A vector of elements side by side from `first` on, as they lie in memory; of lanes that are off nothing is read."""

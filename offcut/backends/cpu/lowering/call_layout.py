@@ -94,9 +94,9 @@ class Storage(Vectors):
             if buffer.kind is Kind.LOCAL or buffer.name in outside:
                 self.memory[buffer.name] = self.dense(buffer, self.home(buffer))
 
-    def updated(self, given: Mapping[str, Memory]) -> None:
+    def updated(self, memories: Mapping[str, Memory]) -> None:
         """Copy what the program updates from the arrays that are given to its results."""
-        for name, memory in given.items():
+        for name, memory in memories.items():
             self.copy(self.program.buffer(name), memory, self.memory[name])
 
     def home(self, buffer: Buffer) -> str:

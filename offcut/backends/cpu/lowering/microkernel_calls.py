@@ -80,7 +80,7 @@ class _KernelTile:
         others = [axis for axis in self.tile.axes if axis.iter not in mapped]
         self.over(others, plan)
 
-    def scratch_for(self, buffer: str, found: Match) -> dict[str, Memory]:
+    def scratch_for(self, buffer: str, match: Match) -> dict[str, Memory]:
         """Memory of the sum, where it is private to the tile or the tile is padded."""
         low = self.low
         is_in_memory = buffer in low.memory
@@ -91,8 +91,8 @@ class _KernelTile:
         names = list(self.axes)
         strides = dict.fromkeys(names, 0)
         step = item
-        order = [n for n in names if n not in (found.rows, found.columns)]
-        order += [n for n in (found.rows, found.columns) if n is not None]
+        order = [n for n in names if n not in (match.rows, match.columns)]
+        order += [n for n in (match.rows, match.columns) if n is not None]
         for name in reversed(order):
             strides[name] = step
             extent = low.range_of(self.axes[name].extent)[1]

@@ -79,7 +79,7 @@ def needed(host: Host, texts: Iterable[str]) -> tuple[str, ...]:
     return (*general, *special)
 
 
-def every(host: Host) -> tuple[str, ...]:
+def all_features(host: Host) -> tuple[str, ...]:
     """Return all features of the host that `supported` can ask."""
     return tuple(name for name in _PLACES if name in host.features)
 
@@ -106,8 +106,8 @@ def supported(symbol: str, features: Sequence[str], triple: str) -> str:
         for register in range(4):
             mask = sum(1 << bit for *at, bit in places if at == [leaf, subleaf, register])
             if mask:
-                found = f.let(f"and i32 {_register(f, leaf, subleaf, register)}, {mask}")
-                good = _both(f, good, f.let(f"icmp eq i32 {found}, {mask}"))
+                bits = f.let(f"and i32 {_register(f, leaf, subleaf, register)}, {mask}")
+                good = _both(f, good, f.let(f"icmp eq i32 {bits}, {mask}"))
     state = _state(features)
     if state:
         used = f.let(f"and i32 {_register(f, 1, 0, 2)}, {1 << 27}")  # xgetbv is enabled

@@ -42,7 +42,10 @@ class Bound:
     ) -> None:
         self._held = loaded, arguments
         kinds = [ctypes.c_void_p if p == "ptr" else ctypes.c_int64 for p in parameters.split(", ")]
-        values = [given if isinstance(given, int) else given.ctypes.data for given in arguments]
+        values = [
+            argument if isinstance(argument, int) else argument.ctypes.data
+            for argument in arguments
+        ]
         self._call = partial(ctypes.CFUNCTYPE(None, *kinds)(loaded.address(symbol)), *values)
 
     def __call__(self) -> None:

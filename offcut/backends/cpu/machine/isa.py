@@ -180,24 +180,24 @@ def detect_machine(architecture: str, features: frozenset[str], named: str = "")
 def _kept_nearest(architecture: str, features: frozenset[str]) -> Machine:
     """`nearest_machine`, from the disk where it was asked before: to read every description takes longer than to load a kernel."""
     name = objects.key("nearest", architecture, *sorted(features))
-    kept = objects.get_or_build(name, lambda: pickle.dumps(nearest_machine(architecture, features)))
+    data = objects.get_or_build(name, lambda: pickle.dumps(nearest_machine(architecture, features)))
     try:
-        found: Machine = unpickle(kept)
+        machine: Machine = unpickle(data)
     except pickle.UnpicklingError:  # somebody else wrote it
         return nearest_machine(architecture, features)
-    return found
+    return machine
 
 
 def nearest_machine(architecture: str, features: frozenset[str]) -> Machine:
     """The shipped description whose features, in LLVM's names, differ least from these."""
     there = [(name, features_of(name)) for name in shipped()]
     lists = {
-        name: frozenset(map(in_llvm, said[1]))
-        for name, said in there
-        if said is not None and said[0] == architecture
+        name: frozenset(map(in_llvm, architecture_and_features[1]))
+        for name, architecture_and_features in there
+        if architecture_and_features is not None and architecture_and_features[0] == architecture
     }
-    told = features & frozenset().union(*lists.values())
-    best = min(lists, key=lambda name: len(lists[name] ^ told), default="cascade-lake")
+    known_features = features & frozenset().union(*lists.values())
+    best = min(lists, key=lambda name: len(lists[name] ^ known_features), default="cascade-lake")
     return processor(load(best))
 
 

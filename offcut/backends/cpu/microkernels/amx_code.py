@@ -157,8 +157,8 @@ def _configuration() -> Iterator[str]:
     yield "  %heights_low = or i64 %heights_05, %heights_5"
     yield f"  %heights = or i64 %heights_low, {TILE_ROWS << 48 | TILE_ROWS << 56}"
     words = (1, 0, _COLUMN_BYTES, _COLUMN_BYTES, 0, 0, 0, 0)
-    given = ", ".join(f"i64 {word}" for word in words)
-    yield f"  %configured = insertelement <8 x i64> <{given}>, i64 %heights, i32 6"
+    words_text = ", ".join(f"i64 {word}" for word in words)
+    yield f"  %configured = insertelement <8 x i64> <{words_text}>, i64 %heights, i32 6"
     yield "  store <8 x i64> %configured, ptr %config, align 64"
     yield "  call void @llvm.x86.ldtilecfg(ptr %config)"
 

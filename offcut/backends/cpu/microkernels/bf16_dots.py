@@ -100,8 +100,10 @@ def issue(host: Host) -> float:
     """The time of the instruction over that of a multiply–add, to a power of two: 1, 2, 4; 1 where
     this machine cannot tell.
     """
-    found = instruction_rates.cached_measurement(("vdpbf16ps",), FEATURES, partial(_measured, host))
-    return 1.0 if found is None else found[0]
+    measured = instruction_rates.cached_measurement(
+        ("vdpbf16ps",), FEATURES, partial(_measured, host)
+    )
+    return 1.0 if measured is None else measured[0]
 
 
 def _measured(host: Host) -> list[float]:

@@ -62,7 +62,7 @@ def check_external(
     """
     if not isinstance(microkernels, Sequence):
         microkernels = (microkernels,)
-    taken = {kernel.name for kernel in own}
+    used_names = {kernel.name for kernel in own}
     for kernel in microkernels:
         called = isinstance(kernel, Microkernel) and isinstance(kernel.lowering, Foreign)
         seen = declared and isinstance(kernel, Microkernel) and kernel.unit != "core"
@@ -75,14 +75,14 @@ def check_external(
                 because="the CPU calls functions: its own, and those that are declared external",
                 help=("microkernels=[external_microkernel(…)]",),
             )
-        if kernel.name in taken:
+        if kernel.name in used_names:
             raise DescribeError(
                 op,
                 f"cannot take two microkernels named {kernel.name}",
                 because="a cut names the microkernel of a tile",
                 help=("another name for one of them",),
             )
-        taken.add(kernel.name)
+        used_names.add(kernel.name)
     return tuple(microkernels)
 
 
@@ -143,8 +143,8 @@ def _fitted(kernel: Microkernel, host: Host) -> tuple[float, ...]:
         calls[0]()
         if time.perf_counter() - start > _LONG:
             break
-    found = _fit(shapes, instruction_rates.cycles(host, calls))
-    return tuple(2.0 ** (round(4 * log2(max(cost, _LEAST))) / 4) for cost in found)
+    fitted = _fit(shapes, instruction_rates.cycles(host, calls))
+    return tuple(2.0 ** (round(4 * log2(max(cost, _LEAST))) / 4) for cost in fitted)
 
 
 def _call(
@@ -165,12 +165,12 @@ def _fit(shapes: Sequence[tuple[int, int, int]], cycles: Sequence[float]) -> tup
     weight = 1.0 / (np.asarray(cycles) + _UNSURE)
     terms = np.array([(n * k * m, n * k, 1.0) for m, n, k in shapes]) * weight[:, None]
     wanted, least, best = np.asarray(cycles) * weight, np.inf, np.zeros(3)
-    for kept in ([0, 1, 2], [0, 1], [0, 2], [0]):
-        solved = np.linalg.lstsq(terms[:, kept], wanted, rcond=None)[0]
-        error = float(np.sum((terms[:, kept] @ solved - wanted) ** 2))
+    for columns in ([0, 1, 2], [0, 1], [0, 2], [0]):
+        solved = np.linalg.lstsq(terms[:, columns], wanted, rcond=None)[0]
+        error = float(np.sum((terms[:, columns] @ solved - wanted) ** 2))
         if np.all(solved >= 0) and error < least:
             least, best = error, np.zeros(3)
-            best[kept] = solved
+            best[columns] = solved
     return tuple(map(float, best))
 
 

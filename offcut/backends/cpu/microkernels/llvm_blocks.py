@@ -322,7 +322,7 @@ class RowBlock:
     def b_values(self, label: str, step: int, b_now: str) -> Generator[str, None, list[str]]:
         """The vectors of B of one step of k, as `multiply_add` takes them."""
         b_offset = step * self.lanes * self.item if self.variant.panels else 0
-        found = []
+        operands = []
         for p in range(self.vectors):
             address, value = self.temp(), self.temp()
             if self.variant.panels:
@@ -336,8 +336,8 @@ class RowBlock:
                     yield self.masked_load(value, address)
                 else:
                     yield f"  {value} = load {self.v}, ptr {address}, align {self.item}"
-            found.append((yield from self.b_operand(value)))
-        return found
+            operands.append((yield from self.b_operand(value)))
+        return operands
 
     def fetch_ahead(self, now: str, after: str) -> Iterator[str]:
         """Ask for what panels that are used later hold at `now`; `after` is where the next step does."""

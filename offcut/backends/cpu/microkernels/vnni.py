@@ -137,9 +137,9 @@ class _Dots(DotBlock):
         self.bytes = f"<{4 * self.lanes} x i8>"
 
     def opening(self) -> Generator[str, None, tuple[str, str]]:
-        found = yield from super().opening()
+        values = yield from super().opening()
         if not self.signed:
-            return found
+            return values
         yield "  br label %sums"
         yield "sums:"
         yield "  %sums_k = phi i64 [ 0, %entry ], [ %sums_next, %sums ]"

@@ -369,7 +369,7 @@ class _Planner:
         if cut.strategy.among:
             return replace(cut, strategy=cut.strategy.among[0])
         if not cut.strategy.divides:
-            return replace(cut, strategy=cut.strategy.only(cut.tile))
+            return replace(cut, strategy=cut.strategy.for_tile(cut.tile))
         axis = next(a for a in (*lead.axes, *lead.reduce_axes) if a.name == cut.axis)
         facts = Facts(self.space)
         tiles = range(cut.tile, 1, -1)

@@ -26,9 +26,9 @@ from offcut.costmodel.closed.summation import is_longer
 from offcut.schedule import Applied
 
 
-def seconds_of_choices(made: Applied) -> Expr:
+def seconds_of_choices(applied: Applied) -> Expr:
     """Predicted seconds of a scheduled computation, over its sizes."""
-    ways = ((choice.cost for choice in choices) for choices in made.choices)
+    ways = ((choice.cost for choice in choices) for choices in applied.choices)
     return reduce(_plus, (reduce(_least, costs) for costs in ways), real(0.0))
 
 
@@ -49,7 +49,7 @@ def threads_at(seconds: Expr, most: int, sizes: Mapping[str, int], machine: Mach
 
 def threads_note(
     seconds: Expr,
-    made: Parallel,
+    parallel: Parallel,
     most: int,
     sizes: Mapping[str, int],
     machine: Machine,
@@ -64,25 +64,25 @@ def threads_note(
     if foreign:
         runs = "runs" if len(foreign) == 1 else "run"
         return (f"one thread: {', '.join(foreign)} {runs} on the caller's thread",)
-    if not made.loops:
-        why = f": {'; '.join(made.open)}" if made.open else ""
+    if not parallel.loops:
+        why = f": {'; '.join(parallel.open)}" if parallel.open else ""
         return (f"one thread: no loop is known to have iterations that may run side by side{why}",)
     count = threads_at(seconds, most, sizes, machine)
     if count == 1:
         grain = machine.threads.grain_seconds * 1e6
         return (f"one thread: less than {grain:.0f} µs of work for each of two",)
-    trips = _trips(made, sizes)
+    trips = _trips(parallel, sizes)
     if trips is not None and trips < 2:
-        return (f"one thread: of {', '.join(made.loops)} there is one iteration",)
-    return (f"{count} threads share the iterations of {', '.join(made.loops)}",)
+        return (f"one thread: of {', '.join(parallel.loops)} there is one iteration",)
+    return (f"{count} threads share the iterations of {', '.join(parallel.loops)}",)
 
 
-def _trips(made: Parallel, sizes: Mapping[str, int]) -> int | None:
+def _trips(parallel: Parallel, sizes: Mapping[str, int]) -> int | None:
     """The most iterations that a shared loop has at `sizes`; None where a bound is no expression in them."""
     shared = [
         stmt
-        for stmt in statements(made.program.body)
-        if isinstance(stmt, For) and stmt.iter in made.loops
+        for stmt in statements(parallel.program.body)
+        if isinstance(stmt, For) and stmt.iter in parallel.loops
     ]
     if any(not variables(bound) <= set(sizes) for loop in shared for bound in (loop.lo, loop.hi)):
         return None

@@ -317,14 +317,14 @@ class _Nest:
         if not _takes_lanes(loop):
             self.notes[noted] = f"loop {loop.iter} sequential: it allocates inside"
             return cycles, vector
-        taken = any(self.reduces(stmt) for stmt in statements(loop.body))
+        is_reduced = any(self.reduces(stmt) for stmt in statements(loop.body))
         if loop.unit != LANE and not self.binds.take(loop):
             self.notes[noted] = (
                 f"loop {loop.iter} one by one: its schedule does not bind it to {LANE}"
             )
             return cycles, vector
         forced = loop.unit == LANE or self.binds.force(loop)
-        if not taken and (as_lanes < cycles or forced):
+        if not is_reduced and (as_lanes < cycles or forced):
             del self.notes[noted:], self.bound_loops[before:]
             self.bound_loops.append(loop)
             self.notes.append(f"loop {loop.iter} as lanes of vectors")
@@ -332,7 +332,7 @@ class _Nest:
             return as_lanes, self.lanes(loop, path)
         self.notes[noted] = f"loop {loop.iter} one by one: " + (
             "a loop inside runs as lanes"
-            if taken or any(isinstance(stmt, Tile) for stmt in statements((vector,)))
+            if is_reduced or any(isinstance(stmt, Tile) for stmt in statements((vector,)))
             else "as lanes it is predicted to take longer"
         )
         return cycles, vector

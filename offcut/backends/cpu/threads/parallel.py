@@ -97,25 +97,25 @@ def is_decided_by_memory(stmt: Stmt) -> bool:
     return any(map(reads_memory, expressions(stmt)))
 
 
-def check_race_free(made: Parallel, chunk: int, threads: int) -> None:
-    """Prove that threads may share the loops of `made` as it is marked, and meet wherever they must.
+def check_race_free(parallel: Parallel, chunk: int, threads: int) -> None:
+    """Prove that threads may share the loops of `parallel` as it is marked, and meet wherever they must.
 
     Raises PartitionError for a loop that carries a dependence, an array of which each thread needs one of
     its own, or a meeting that is missing.
     """
-    name = cache.key("threads", repr(made))
+    name = cache.key("threads", repr(parallel))
     if not debug.verifies() and cache.read(name) is not None:
         return
-    check_parallel_loops(unsynchronized(made.program), True, set())
-    again = mark_parallel_loops(made.program, chunk, threads, NO_LOOP)
-    for buffer in sorted(again.own ^ made.own):
+    check_parallel_loops(unsynchronized(parallel.program), True, set())
+    again = mark_parallel_loops(parallel.program, chunk, threads, NO_LOOP)
+    for buffer in sorted(again.own ^ parallel.own):
         own = buffer in again.own
         raise _not_shared(
-            made.program,
+            parallel.program,
             f"{buffer} is {'what each thread writes before it reads' if own else 'shared'}",
             f"each thread {'needs one of its own' if own else 'has one of its own'}",
         )
-    check_barriers(made.program, THREAD, made.own)
+    check_barriers(parallel.program, THREAD, parallel.own)
     cache.write(name, b"proved")
 
 

@@ -36,7 +36,7 @@ from offcut.polyhedral.sync import has_loops_of, is_barrier
 
 
 def lower_spmd(
-    made: Parallel,
+    parallel: Parallel,
     isa: Isa,
     families: Sequence[Family],
     work: Expr,
@@ -49,7 +49,7 @@ def lower_spmd(
     seconds   of a call on one thread, predicted: a float64 expression in the sizes. A call runs on
               as many threads as have a grain of it each
     """
-    return _Threaded(made, isa, families, work, chains, threads, seconds).lowered()
+    return _Threaded(parallel, isa, families, work, chains, threads, seconds).lowered()
 
 
 class _Threaded(Lowering):
@@ -61,7 +61,7 @@ class _Threaded(Lowering):
 
     def __init__(
         self,
-        made: Parallel,
+        parallel: Parallel,
         isa: Isa,
         families: Sequence[Family],
         work: Expr,
@@ -69,8 +69,8 @@ class _Threaded(Lowering):
         threads: int,
         seconds: Expr,
     ) -> None:
-        super().__init__(made.program, isa, families, work, chains)
-        self.own, self.most, self.seconds = made.own, threads, seconds
+        super().__init__(parallel.program, isa, families, work, chains)
+        self.own, self.most, self.seconds = parallel.own, threads, seconds
         self.common: set[str] = set()
         self.team: tuple[str, str] | None = ("%thread", "%threads")
         self.steps = True
@@ -182,11 +182,11 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
                 return super().home(buffer)
         return self.scratch_of(buffer_bytes(buffer, self.row_bytes(buffer)))
 
-    def updated(self, given: Mapping[str, Memory]) -> None:
+    def updated(self, memories: Mapping[str, Memory]) -> None:
         """Copy what the program updates, once."""
-        if given:
+        if memories:
             with self.last(), self.alone():
-                super().updated(given)
+                super().updated(memories)
             self.meet()
 
     def block(self, body: Sequence[Stmt]) -> None:

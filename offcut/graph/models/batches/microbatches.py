@@ -117,7 +117,7 @@ class MicroBatches:
 
         Raises what making this does, where a rule gives a text that is refused.
         """
-        found, notes = list[Run](), list[str]()
+        batch_runs, notes = list[Run](), list[str]()
         numbers: dict[tuple[str, int], Numbers] = {}
         refused: dict[tuple[str, int], list[tuple[int, str]]] = {}
         for first, end, part in self._parts(number, sizes):
@@ -139,8 +139,8 @@ class MicroBatches:
             if why:
                 notes.append(f"{part}: not so, since {why[0]}")
             else:
-                found.append(Run(part, first, end, total, own))
-        return found, notes
+                batch_runs.append(Run(part, first, end, total, own))
+        return batch_runs, notes
 
     @property
     def whole(self) -> WholeBatches | None:
@@ -207,7 +207,7 @@ class MicroBatches:
 
         Raises ParseError for a text that says none, PartitionError for parts that may not run.
         """
-        found = list[tuple[int, int, Part]]()
+        ranges = list[tuple[int, int, Part]]()
         for part in parse_parts(text):
             for name in (part.first, part.last):
                 if name not in self._place:
@@ -230,13 +230,13 @@ class MicroBatches:
                 raise _refused(
                     part, self._steps[wrong].name, why[wrong - first], *(help or [alone])
                 )
-            found.append((first, end, part))
-        found.sort(key=lambda one: one[0])
-        for (_, end, before), (first, _, part) in pairwise(found):
+            ranges.append((first, end, part))
+        ranges.sort(key=lambda one: one[0])
+        for (_, end, before), (first, _, part) in pairwise(ranges):
             if first < end:
                 because = f"it runs in another part: {before}"
                 raise _refused(part, part.first, because, "leave one of the two out")
-        return tuple(found)
+        return tuple(ranges)
 
     def _check_count(self, part: Part) -> None:
         """Raises PartitionError where the size of a part is none, or is never so many."""
@@ -253,9 +253,9 @@ class MicroBatches:
         best, most = "", np.zeros(len(self._steps), np.bool_)
         for size in self._sizes:
             why = couplings(self._steps, size, self._lengths)
-            found = np.array([not because for because in why], np.bool_)
-            if found.sum() > max(most.sum(), 1):
-                best, most = size, found
+            is_batched = np.array([not because for because in why], np.bool_)
+            if is_batched.sum() > max(most.sum(), 1):
+                best, most = size, is_batched
         return best, most
 
     def _counts(self, total: int) -> Iterator[int]:
@@ -305,8 +305,8 @@ def _cheapest(
 
 def _weights(step: Step, values: Mapping[str, Value]) -> int:
     """Bytes of the constants that a kernel holds."""
-    held = (values[name] for name, _, _ in step.constants)
-    return sum(Numbers({})(product(one.shape)) * ITEM_BYTES[one.dtype] for one in held)
+    constants = (values[name] for name, _, _ in step.constants)
+    return sum(Numbers({})(product(one.shape)) * ITEM_BYTES[one.dtype] for one in constants)
 
 
 def _kernels(name: str, known: Iterable[str]) -> str:

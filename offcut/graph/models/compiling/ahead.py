@@ -175,8 +175,8 @@ def helper_in_advance(kernels: int) -> Iterator[None]:
 
 def _may_help(count: int) -> bool:
     """Whether helpers may be started: what they make is found in the cache, and nobody looks at how it is made."""
-    told = any(os.environ.get(name) for name in ("OFFCUT_DEBUG", "OFFCUT_DUMP"))
-    return count > 1 and cache.cache_dir() is not None and not debug.verifies() and not told
+    is_observed = any(os.environ.get(name) for name in ("OFFCUT_DEBUG", "OFFCUT_DUMP"))
+    return count > 1 and cache.cache_dir() is not None and not debug.verifies() and not is_observed
 
 
 def _started() -> subprocess.Popen[bytes]:

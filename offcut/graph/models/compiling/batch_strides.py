@@ -32,14 +32,14 @@ def batch_strides(
     """
     sizes = frozenset[str]().union(*map(variables, binding.sizes.values()))
     operands = {**inputs, **results}
-    found = {size: _strides(size, binding, operands, names) for size in sorted(sizes)}
-    for size, strides in found.items():
+    strides_by_size = {size: _strides(size, binding, operands, names) for size in sorted(sizes)}
+    for size, strides in strides_by_size.items():
         if not isinstance(strides, str):
             every = zip(results.values(), strides[len(inputs) :], strict=True)
             same = [one.value for one, stride in every if stride == ZERO]
             if same:
-                found[size] = f"{same[0]} is one for all of {size}"
-    return found
+                strides_by_size[size] = f"{same[0]} is one for all of {size}"
+    return strides_by_size
 
 
 def _strides(
@@ -70,13 +70,13 @@ def _strides(
     return tuple(strides.values())
 
 
-def _in_words(found: Coupling, along: str, binding: Binding, names: Mapping[str, str]) -> str:
+def _in_words(coupling: Coupling, along: str, binding: Binding, names: Mapping[str, str]) -> str:
     """What couples the elements along an extent."""
-    one = names.get(found.tensor, "a stage of it")
-    if found.at is None:
-        return f"along {along}, {one} {found.how}"
-    at = format_expr(substitute(found.at, dict(binding.sizes)))
-    read = names.get(found.read, "another")
+    one = names.get(coupling.tensor, "a stage of it")
+    if coupling.at is None:
+        return f"along {along}, {one} {coupling.how}"
+    at = format_expr(substitute(coupling.at, dict(binding.sizes)))
+    read = names.get(coupling.read, "another")
     return f"along {along}, {one} reads {read} at {at}, which is not its own place"
 
 
@@ -89,24 +89,25 @@ def couplings(steps: Sequence[Step], size: str, lengths: Mapping[str, Expr]) -> 
     What one of them gives lies in blocks, one for each of the size, side by side; and what another of them reads of that are
     the blocks of the same places: not the first image for all, nor the images in reverse.
     """
-    found, given = list[str](), set[str]()
+    reasons, split_roots = list[str](), set[str]()
     for step in steps:
         if step.entry is None:
-            found.append(f"{step.target} makes no machine code of it")
+            reasons.append(f"{step.target} makes no machine code of it")
             continue
         strides = step.batch_strides.get(size, f"it knows nothing of {size}")
         if isinstance(strides, str):
-            found.append(strides)
+            reasons.append(strides)
             continue
         results = {one.root for one in step.outputs}
         across = [
             one.value
             for one, stride in zip(step.arrays, strides, strict=True)
-            if one.root in given | results and not _in_blocks(one, stride, size, lengths[one.root])
+            if one.root in split_roots | results
+            and not _in_blocks(one, stride, size, lengths[one.root])
         ]
-        found.append(f"{across[0]} does not lie in a block for each of {size}" if across else "")
-        given |= set() if across else results
-    return found
+        reasons.append(f"{across[0]} does not lie in a block for each of {size}" if across else "")
+        split_roots |= set() if across else results
+    return reasons
 
 
 def _in_blocks(one: Operand, stride: Expr, size: str, length: Expr) -> bool:

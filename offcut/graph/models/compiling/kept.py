@@ -26,7 +26,7 @@ from offcut.backends.host import cache
 from offcut.backends.target import Target
 from offcut.core.records_path import records_fingerprint
 from offcut.core.unpickle import DataUnpickler
-from offcut.describe.request import Array, Recalled, give_back, own, settled
+from offcut.describe.request import Array, Recalled, give_back, take_ownership, to_owned_constant
 from offcut.errors import DescribeError, TargetError
 from offcut.graph.graph import Bound
 from offcut.graph.models.compiling.ahead import processes
@@ -112,48 +112,46 @@ def read(name: str, arrays: Mapping[str, Array], targets: Sequence[Target]) -> S
 
     targets  that run them, in order
     """
-    found = None if debug.verifies() else cache.read(name)
-    if found is None:
+    data = None if debug.verifies() else cache.read(name)
+    if data is None:
         return None
     with debug.timed("model"):
         try:
-            kept: _Kept = _Unpickler(io.BytesIO(found), targets).load()
+            entry: _Kept = _Unpickler(io.BytesIO(data), targets).load()
         except _UNTOLD:
             return None
         with suppress(DescribeError):  # their code is for finite ones
-            return Stepped(_bound(kept, arrays), kept.outputs, kept.notes, kept.regions)
+            return Stepped(_bound(entry, arrays), entry.outputs, entry.notes, entry.regions)
     return None
 
 
-def _bound(kept: _Kept, arrays: Mapping[str, Array]) -> list[Step]:
+def _bound(entry: _Kept, arrays: Mapping[str, Array]) -> list[Step]:
     """The steps with constants, which are computed and packed on as many cores as may compile.
 
     Raises DescribeError where their code is for finite ones, and these are not.
     """
-    for code in kept.codes:
+    for code in entry.codes:
         _ = code.loaded  # one that is gone is made here, and once
 
     def bind(context: Context, region: RegionSteps) -> list[Step]:
-        return context.run(lambda: [*region.bound(kept.codes, arrays)])
+        return context.run(lambda: [*region.bound(entry.codes, arrays)])
 
     with ThreadPoolExecutor(processes()) as pool:
-        contexts = [copy_context() for _ in kept.regions]  # in which arrays are lent
-        found = [*pool.map(bind, contexts, kept.regions)]
-    return [step for steps in found for step in steps]
+        contexts = [copy_context() for _ in entry.regions]  # in which arrays are lent
+        steps_of_regions = [*pool.map(bind, contexts, entry.regions)]
+    return [step for steps in steps_of_regions for step in steps]
 
 
-def write(
-    name: str, found: Stepped, codes: Iterable[KernelCode], targets: Sequence[Target]
-) -> None:
+def write(name: str, plan: Stepped, codes: Iterable[KernelCode], targets: Sequence[Target]) -> None:
     """Keep steps, where they depend on nothing but what they are known by, and a process can be told of them.
 
     targets  that run them, in order
     """
-    if all(call.binding.finite for region in found.regions for call in region.calls):
-        kept = _Kept(tuple(codes), found.outputs, found.notes, found.regions)
+    if all(call.binding.finite for region in plan.regions for call in region.calls):
+        entry = _Kept(tuple(codes), plan.outputs, plan.notes, plan.regions)
         file = io.BytesIO()
         try:
-            _Pickler(file, targets).dump(kept)
+            _Pickler(file, targets).dump(entry)
         except _UNTOLD:
             return
         cache.write(name, file.getvalue())
@@ -183,14 +181,14 @@ def from_kernels(
                 again.setdefault(
                     name, partial(_of_kernel, step, own_name, order, arrays[name].shape)
                 )
-    held = {name: settled(array) for name, array in arrays.items() if name not in again}
+    held = {name: to_owned_constant(array) for name, array in arrays.items() if name not in again}
     return Recalled(held, again)
 
 
 def _of_kernel(step: Step, name: str, order: Sequence[int], shape: Sequence[int]) -> Array:
     """An array whose axes, in an order and some joined, are a kernel's constant."""
     found = step.kernel.constants[name].reshape([shape[axis] for axis in order])
-    return own(found.transpose(np.argsort(order)))
+    return take_ownership(found.transpose(np.argsort(order)))
 
 
 def from_later(
@@ -206,14 +204,14 @@ def from_later(
         later = places.get(array.__array_interface__["data"][0], "")
         order = _order(array, after[later]) if later else None
         if order is None:
-            held[name] = settled(array)
+            held[name] = to_owned_constant(array)
         else:
             again[name] = partial(_turned, found, later, order)
     return Recalled(held, again)
 
 
 def _turned(found: Recalled, name: str, order: Sequence[int]) -> Array:
-    return own(found[name].transpose(order))
+    return take_ownership(found[name].transpose(order))
 
 
 def _order(array: Array, other: Array) -> tuple[int, ...] | None:
@@ -275,7 +273,7 @@ class RegionSteps:
         Raises DescribeError where the code is for finite ones, and these are not.
         """
         own = {name: arrays[of] for name, of in self.constants.items()}
-        return self.steps(holding(self.calls, codes, own, self.orders))
+        return self.steps(bind_kernels(self.calls, codes, own, self.orders))
 
     def steps(self, held: Held, priced: bool = False) -> Iterator[Step]:
         """The steps of kernels.
@@ -290,7 +288,7 @@ class RegionSteps:
             yield make(kernel=kernel, entry=entry_of(kernel), limits=limits)
 
 
-def holding(
+def bind_kernels(
     calls: Sequence[Call],
     codes: Sequence[KernelCode],
     constants: Mapping[str, Array],

@@ -17,22 +17,22 @@ from offcut.graph.fusion.folding import scaled
 from offcut.graph.graph import Node, Value, renamed
 from offcut.graph.models.compiling.ahead import Ahead, Compilation
 from offcut.graph.models.compiling.batch_strides import batch_strides
-from offcut.graph.models.compiling.kept import Call, Held, RegionSteps, holding
+from offcut.graph.models.compiling.kept import Call, Held, RegionSteps, bind_kernels
 from offcut.graph.models.compiling.split import (
     TargetKernel,
     Targets,
-    every,
+    as_targets,
+    first_accepting,
     has_packed_operands,
     memory_of,
-    resolved,
-    taken,
+    resolve_targets,
 )
 from offcut.graph.models.compiling.wanted import (
     Binding,
     CanonicalRegion,
     Derived,
     DescribedKernel,
-    wanted,
+    make_kernel_request,
     zero,
 )
 from offcut.graph.models.step import Operand, Step
@@ -78,7 +78,7 @@ class Kernels:
         self.sizes, self.values, self.arrays = tuple(sizes), values, arrays
         self.targets, self.threads, self.least_filled = targets, threads, least_filled
         self.distributive = distributive
-        run_by = resolved(every(targets))
+        run_by = resolve_targets(as_targets(targets))
         self.memory, self.packs = memory_of(run_by), has_packed_operands(run_by)
         self.takes_strides = all(one.takes_strides for one in run_by)
         self._known: dict[object, tuple[Call, ...]] = {} if like is None else like._known
@@ -138,7 +138,7 @@ class Kernels:
         count  of processes that may compile, this one among them
         """
         jobs = dict[str, Compilation]()
-        target, *others = every(self.targets)
+        target, *others = as_targets(self.targets)
         if others or count == 1:  # of several, which takes it is not known
             return Ahead((), 1)
         for one in regions:
@@ -146,7 +146,7 @@ class Kernels:
                 continue
             constants = {name: zero(a.dtype.name, a.shape) for name, a in one.constants.items()}
             with suppress(OffcutError):  # it is refused where it is made
-                found, _ = wanted(
+                found, _ = make_kernel_request(
                     one.asked, constants, self.distributive, Derived.zeros, self.memory.is_host
                 )
                 for each in found:
@@ -188,8 +188,10 @@ class Kernels:
             return known, Held([self.compiled[call.code].kernel for call in known], constants)
         if known is not None:
             with suppress(DescribeError):  # their code is for finite ones
-                return known, holding(known, self.codes, constants, asked.orders)
-        asks, arrays = wanted(asked, constants, self.distributive, Derived.run, self.memory.is_host)
+                return known, bind_kernels(known, self.codes, constants, asked.orders)
+        asks, arrays = make_kernel_request(
+            asked, constants, self.distributive, Derived.run, self.memory.is_host
+        )
         made = [self.made(one, ahead) for one in asks]
         pairs = zip(made, asks, strict=True)
         calls = self._known[asked.key] = tuple(Call(code, one.binding) for (code, _), one in pairs)
@@ -246,7 +248,7 @@ class Kernels:
                 held = kernel.with_constants(asked.constants) if asked.constants else kernel
                 return known, held
         with ahead.making(asked.key):
-            found = taken(
+            found = first_accepting(
                 self.targets,
                 lambda target: compile(
                     asked.output,

@@ -31,47 +31,47 @@ class TargetKernel:
     refused: tuple[tuple[str, str], ...] = ()
 
 
-def every(targets: Targets) -> tuple[str | Target, ...]:
+def as_targets(targets: Targets) -> tuple[str | Target, ...]:
     """The targets, in order.
 
     Raises DescribeError where there is none.
     """
-    found = (targets,) if isinstance(targets, str | Target) else tuple(targets)
-    if not found:
+    all_targets = (targets,) if isinstance(targets, str | Target) else tuple(targets)
+    if not all_targets:
         raise DescribeError(
             "graph",
             "cannot compile for target=()",
             because="there is no target in it",
             help=('target="cpu"', 'target=("vta", "cpu")'),
         )
-    return found
+    return all_targets
 
 
-def taken(
-    targets: Targets, made: Callable[[str | Target], Kernel], least_filled: float = 0.0
+def first_accepting(
+    targets: Targets, make: Callable[[str | Target], Kernel], least_filled: float = 0.0
 ) -> TargetKernel:
-    """The kernel of the first target that `made` makes one for, and that its unit is filled by.
+    """The kernel of the first target that `make` makes one for, and that its unit is filled by.
 
     least_filled  share of what microkernels compute that is asked for; the last target takes what is left
 
-    Raises what `made` does for the last target.
+    Raises what `make` does for the last target.
     """
-    *before, last = every(targets)
+    *before, last = as_targets(targets)
     refused: list[tuple[str, str]] = []
     for target in before:
         try:
-            kernel = made(target)
+            kernel = make(target)
         except OffcutError as refusal:
             refused.append((name_of(target), refusal.because))
             continue
-        because = spilt(kernel, least_filled) if least_filled > 0 else ""
+        because = underfill_reason(kernel, least_filled) if least_filled > 0 else ""
         if not because:
             return TargetKernel(kernel, name_of(target), tuple(refused))
         refused.append((name_of(target), because))
-    return TargetKernel(made(last), name_of(last), tuple(refused))
+    return TargetKernel(make(last), name_of(last), tuple(refused))
 
 
-def spilt(kernel: Kernel, least: float) -> str:
+def underfill_reason(kernel: Kernel, least: float) -> str:
     """Why a kernel does not fill its unit, in words; "" where it does, or needs none."""
     cost = kernel.cost(**typical_sizes(kernel.signature.sizes))
     units = dict.fromkeys(piece.microkernel for piece in cost.pieces if piece.microkernel)
@@ -87,7 +87,7 @@ def name_of(target: str | Target) -> str:
     return target if isinstance(target, str) else target.name
 
 
-def resolved(targets: Sequence[str | Target]) -> tuple[Target, ...]:
+def resolve_targets(targets: Sequence[str | Target]) -> tuple[Target, ...]:
     """The targets, those that are named found.
 
     Raises TargetError as `offcut.compile` does.

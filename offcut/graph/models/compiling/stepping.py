@@ -12,8 +12,8 @@ from offcut.graph.models.compiling.ahead import processes
 from offcut.graph.models.compiling.kept import RegionSteps, Stepped
 from offcut.graph.models.compiling.kernels import Kernels, NamedRegion
 from offcut.graph.models.step import Step
-from offcut.graph.placing.layouts import beside, orders_of, turned
-from offcut.graph.placing.places import laid
+from offcut.graph.placing.layouts import depthwise_constants, orders_of, unpackable_constants
+from offcut.graph.placing.places import place_graph
 from offcut.graph.views import VIEWS
 
 
@@ -33,7 +33,7 @@ def steps_of_bound(
     requested, orders = orders or {}, {**(orders or {}), **orders_of(graph, readings)}
     count = processes()
     while True:
-        placed = laid(graph, fused, readings, orders, requested, kernels.takes_strides)
+        placed = place_graph(graph, fused, readings, orders, requested, kernels.takes_strides)
         try:
             steps, regions, regions_by_name = list[Step](), list[RegionSteps](), list[NamedRegion]()
             for step in placed.steps:
@@ -78,8 +78,10 @@ def _constants(
     for node in region.nodes:
         if node.op not in VIEWS:
             reading = readings.of(node)
-            unpacked |= beside(node, reading, constants, orders) if packs else frozenset()
-            turns |= turned(node, reading, constants, orders)
+            unpacked |= (
+                unpackable_constants(node, reading, constants, orders) if packs else frozenset()
+            )
+            turns |= depthwise_constants(node, reading, constants, orders)
     return unpacked, turns
 
 

@@ -17,7 +17,7 @@ from offcut.core.expr import Expr
 from offcut.core.index import literal_value
 from offcut.core.program import Kind, Program, Size
 from offcut.describe.computation import computation
-from offcut.describe.request import Array, own
+from offcut.describe.request import Array, take_ownership
 from offcut.describe.source import source
 from offcut.describe.tensor import Tensor, tensors_of
 from offcut.graph.describing import Description, Dims, typed
@@ -63,7 +63,7 @@ class Derived:
             return {}
         made = self.program.run({b.name: constants[b.name] for b in given_to(self.program)})
         arrays = made if isinstance(made, tuple) else (made,)
-        return {name: own(array) for name, array in zip(self.names, arrays, strict=True)}
+        return {name: take_ownership(array) for name, array in zip(self.names, arrays, strict=True)}
 
     def zeros(self, constants: Mapping[str, Array]) -> dict[str, Array]:
         """In their place zeros that take no memory."""
@@ -182,7 +182,7 @@ class _Around:
     asked: CanonicalRegion
 
 
-def wanted(
+def make_kernel_request(
     asked: CanonicalRegion,
     constants: Mapping[str, Array],
     distributive: bool,
@@ -377,5 +377,5 @@ def shaped(
             at += count
         made[name] = array.reshape(shape)
         if not np.may_share_memory(made[name], held):
-            own(made[name])
+            take_ownership(made[name])
     return made

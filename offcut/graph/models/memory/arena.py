@@ -53,18 +53,18 @@ def arena_of(
     steps: Sequence[Step],
     values: Mapping[str, Value],
     elsewhere: set[str],
-    kept: set[str],
+    lasting: set[str],
     sizes: Sequence[Size],
 ) -> Arena:
     """An arena for the values that steps compute.
 
     elsewhere  values whose memory is not here
-    kept       values that are read after the last step
+    lasting       values that are read after the last step
     """
     last: dict[str, int] = {}
     for number, step in enumerate(steps):
         last.update((one.root, number) for one in (*step.inputs, *step.outputs))
-    last.update(dict.fromkeys(kept, len(steps)))
+    last.update(dict.fromkeys(lasting, len(steps)))
     typical = Numbers(typical_sizes(sizes))
     slots, free, of = list[list[Expr]](), list[int](), dict[str, int]()
     needs, lives = dict[str, Expr](), dict[str, tuple[int, int]]()
@@ -75,15 +75,15 @@ def arena_of(
             value = values[name]
             need = extents.product((*value.shape, ix.const(ITEM_BYTES[value.dtype])))
             needs[name], lives[name] = need, (number, last[name])
-            found = _fitting(need, slots, free, typical)
-            if found is None:
-                found = len(slots)
+            slot = _fitting(need, slots, free, typical)
+            if slot is None:
+                slot = len(slots)
                 slots.append([])
             else:
-                free.remove(found)
-            if need not in slots[found]:
-                slots[found].append(need)
-            of[name] = found
+                free.remove(slot)
+            if need not in slots[slot]:
+                slots[slot].append(need)
+            of[name] = slot
         ended = (name for name in of if last[name] == number)
         free += [of[name] for name in ended]
     return Arena(tuple(Slot(tuple(_greatest(needed))) for needed in slots), of, needs, lives)

@@ -110,7 +110,7 @@ def rounded(count: int) -> int:
     return -(-count // SLOT) * SLOT
 
 
-def held(memory: Memory, array: Array) -> Block:
+def copy_to_memory(memory: Memory, array: Array) -> Block:
     """Return a constant, whose elements lie row by row, in a memory: in its own, if that is the process's."""
     address: int = array.__array_interface__["data"][0]
     if memory.is_host:

@@ -85,8 +85,8 @@ class Calls:
         number  the values of extents there
         """
         _, places, least, most, multiple = self._sizes
-        found = number.array[places]
-        wrong = np.flatnonzero((found < least) | (found > most) | (found % multiple != 0))
+        extents = number.array[places]
+        wrong = np.flatnonzero((extents < least) | (extents > most) | (extents % multiple != 0))
         steps = np.searchsorted(self._first_size, wrong, side="right") - 1
         doubtful = sorted({*steps.tolist(), *self._related})
         because = ((n, self.operands.steps[n].refuses(number)) for n in doubtful)
