@@ -3,150 +3,77 @@
 ``offcut.partition(…)`` is a call of `offcut.pipeline.partition`, which says what it takes.
 """
 
-from offcut.partition.cutting import AxisCut, EmittedTile, LoopCut, tiles_alike
-from offcut.partition.drop_refused_covers import drop_refused_covers, without_covers
-from offcut.partition.judge import (
-    BEFORE_STAGING,
-    Coverage,
-    Covered,
-    Match,
-    Parts,
-    Question,
-    Refusal,
-    Surroundings,
-    all_matches,
-    cover,
-    first_cover,
-    is_multiple,
-    is_run,
-    matches,
-    uncovered_notes,
-    with_covers,
-)
-from offcut.partition.legality import check_exact, check_layouts, check_narrow, check_windows
-from offcut.partition.parallel_legality import check_marks, check_tiles
-from offcut.partition.pieces import Partition, Piece, Users, pieces_of, pieces_of_tiles
-from offcut.partition.requested_cuts import (
-    Tiles,
-    axis_named,
-    checked_request,
-    checked_tiles,
-    cuts_of,
-    labelled,
-    users_of,
-)
-from offcut.partition.separate import separate
-from offcut.partition.stages.conversion import (
-    conversion_value,
-    conversions,
-    is_read_once,
-    reading,
-)
-from offcut.partition.stages.staged_value import StagedValue, normal_form
-from offcut.partition.stages.staging import (
-    element_copy,
-    extents_of,
-    factor_copies,
-    reading_value,
-    turned,
-    with_value,
-)
-from offcut.partition.strategies.axis_proof import check_axis
-from offcut.partition.strategies.catalog import (
-    BALANCE,
-    CUT,
-    EXACT,
-    GUARD,
-    LADDER,
-    MASK,
-    MIX,
-    PAD,
-    RESIDUE,
-    STRATEGIES,
-    Strategy,
-    StrategyLike,
-    parse_strategy,
-    runs,
-    runs_of,
-    segments,
-    strategy,
-)
-from offcut.partition.strategies.segment_placement import Segment
-from offcut.partition.strategies.tiled_axis import TiledAxis, TileRun
-
-__all__ = [
-    "BALANCE",
-    "BEFORE_STAGING",
-    "CUT",
-    "EXACT",
-    "GUARD",
-    "LADDER",
-    "MASK",
-    "MIX",
-    "PAD",
-    "RESIDUE",
-    "STRATEGIES",
-    "AxisCut",
-    "Coverage",
-    "Covered",
-    "EmittedTile",
-    "LoopCut",
-    "Match",
-    "Partition",
-    "Parts",
-    "Piece",
-    "Question",
-    "Refusal",
-    "Segment",
-    "StagedValue",
-    "Strategy",
-    "StrategyLike",
-    "Surroundings",
-    "TileRun",
-    "TiledAxis",
-    "Tiles",
-    "Users",
-    "all_matches",
-    "axis_named",
-    "check_axis",
-    "check_exact",
-    "check_layouts",
-    "check_marks",
-    "check_narrow",
-    "check_tiles",
-    "check_windows",
-    "checked_request",
-    "checked_tiles",
-    "conversion_value",
-    "conversions",
-    "cover",
-    "cuts_of",
-    "drop_refused_covers",
-    "element_copy",
-    "extents_of",
-    "factor_copies",
-    "first_cover",
-    "is_multiple",
-    "is_read_once",
-    "is_run",
-    "labelled",
-    "matches",
-    "normal_form",
-    "parse_strategy",
-    "pieces_of",
-    "pieces_of_tiles",
-    "reading",
-    "reading_value",
-    "runs",
-    "runs_of",
-    "segments",
-    "separate",
-    "strategy",
-    "tiles_alike",
-    "turned",
-    "uncovered_notes",
-    "users_of",
-    "with_covers",
-    "with_value",
-    "without_covers",
-]
+from offcut.partition.cutting import AxisCut as AxisCut
+from offcut.partition.cutting import EmittedTile as EmittedTile
+from offcut.partition.cutting import LoopCut as LoopCut
+from offcut.partition.cutting import tiles_alike as tiles_alike
+from offcut.partition.drop_refused_covers import drop_refused_covers as drop_refused_covers
+from offcut.partition.drop_refused_covers import without_covers as without_covers
+from offcut.partition.judge import BEFORE_STAGING as BEFORE_STAGING
+from offcut.partition.judge import Coverage as Coverage
+from offcut.partition.judge import Covered as Covered
+from offcut.partition.judge import Match as Match
+from offcut.partition.judge import Parts as Parts
+from offcut.partition.judge import Question as Question
+from offcut.partition.judge import Refusal as Refusal
+from offcut.partition.judge import Surroundings as Surroundings
+from offcut.partition.judge import all_matches as all_matches
+from offcut.partition.judge import cover as cover
+from offcut.partition.judge import first_cover as first_cover
+from offcut.partition.judge import is_multiple as is_multiple
+from offcut.partition.judge import is_run as is_run
+from offcut.partition.judge import matches as matches
+from offcut.partition.judge import uncovered_notes as uncovered_notes
+from offcut.partition.judge import with_covers as with_covers
+from offcut.partition.legality import check_exact as check_exact
+from offcut.partition.legality import check_layouts as check_layouts
+from offcut.partition.legality import check_narrow as check_narrow
+from offcut.partition.legality import check_windows as check_windows
+from offcut.partition.parallel_legality import check_marks as check_marks
+from offcut.partition.parallel_legality import check_tiles as check_tiles
+from offcut.partition.pieces import Partition as Partition
+from offcut.partition.pieces import Piece as Piece
+from offcut.partition.pieces import Users as Users
+from offcut.partition.pieces import pieces_of as pieces_of
+from offcut.partition.pieces import pieces_of_tiles as pieces_of_tiles
+from offcut.partition.requested_cuts import Tiles as Tiles
+from offcut.partition.requested_cuts import axis_named as axis_named
+from offcut.partition.requested_cuts import checked_request as checked_request
+from offcut.partition.requested_cuts import checked_tiles as checked_tiles
+from offcut.partition.requested_cuts import cuts_of as cuts_of
+from offcut.partition.requested_cuts import labelled as labelled
+from offcut.partition.requested_cuts import users_of as users_of
+from offcut.partition.separate import separate as separate
+from offcut.partition.stages.conversion import conversion_value as conversion_value
+from offcut.partition.stages.conversion import conversions as conversions
+from offcut.partition.stages.conversion import is_read_once as is_read_once
+from offcut.partition.stages.conversion import reading as reading
+from offcut.partition.stages.staged_value import StagedValue as StagedValue
+from offcut.partition.stages.staged_value import normal_form as normal_form
+from offcut.partition.stages.staging import element_copy as element_copy
+from offcut.partition.stages.staging import extents_of as extents_of
+from offcut.partition.stages.staging import factor_copies as factor_copies
+from offcut.partition.stages.staging import reading_value as reading_value
+from offcut.partition.stages.staging import turned as turned
+from offcut.partition.stages.staging import with_value as with_value
+from offcut.partition.strategies.axis_proof import check_axis as check_axis
+from offcut.partition.strategies.catalog import BALANCE as BALANCE
+from offcut.partition.strategies.catalog import CUT as CUT
+from offcut.partition.strategies.catalog import EXACT as EXACT
+from offcut.partition.strategies.catalog import GUARD as GUARD
+from offcut.partition.strategies.catalog import LADDER as LADDER
+from offcut.partition.strategies.catalog import MASK as MASK
+from offcut.partition.strategies.catalog import MIX as MIX
+from offcut.partition.strategies.catalog import PAD as PAD
+from offcut.partition.strategies.catalog import RESIDUE as RESIDUE
+from offcut.partition.strategies.catalog import STRATEGIES as STRATEGIES
+from offcut.partition.strategies.catalog import Strategy as Strategy
+from offcut.partition.strategies.catalog import StrategyLike as StrategyLike
+from offcut.partition.strategies.catalog import parse_strategy as parse_strategy
+from offcut.partition.strategies.catalog import runs as runs
+from offcut.partition.strategies.catalog import runs_of as runs_of
+from offcut.partition.strategies.catalog import segments as segments
+from offcut.partition.strategies.catalog import strategy as strategy
+from offcut.partition.strategies.segment_placement import Segment as Segment
+from offcut.partition.strategies.tiled_axis import TiledAxis as TiledAxis
+from offcut.partition.strategies.tiled_axis import TileRun as TileRun

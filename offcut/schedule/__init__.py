@@ -1,161 +1,88 @@
 """Schedules: decisions as data and their text, what applies them, and the primitives by hand."""
 
-from offcut.schedule.applied import Applied, Choice
-from offcut.schedule.apply.axes import Axis
-from offcut.schedule.apply.covering import find_intrinsic
-from offcut.schedule.apply.cut_program import LESS_TO_COMPARE, cut, cut_program
-from offcut.schedule.apply.group_loops import ResolvedWay, min_nest_block_bytes
-from offcut.schedule.apply.hand_schedule import HandSchedule, create_schedule, replay
-from offcut.schedule.apply.hand_stage import Stage
-from offcut.schedule.apply.strategy_options import with_strategy_options
-from offcut.schedule.apply_ways import WayPrice, apply
-from offcut.schedule.decisions import (
-    ANY,
-    ANY_LANES,
-    ANY_PRODUCTS,
-    ANY_THREADS,
-    ANY_TREE,
-    VECTORS,
-    Alternative,
-    At,
-    Bind,
-    Choose,
-    Cover,
-    Fuse,
-    Inline,
-    Level,
-    Order,
-    Primitive,
-    RFactor,
-    Schedule,
-    Separate,
-    Split,
-    SplitPair,
-    Staging,
-    Step,
-    each_decision,
-    is_of_loops,
-    loop_cuts,
-    loop_name,
-    schedule_of,
-    split_names,
-    split_of,
-    stages_in,
-    unit_splits,
-)
-from offcut.schedule.loop_names import EVERY, NO_LOOP, Binds, LoopNames, stages_of
-from offcut.schedule.nest_decisions import decisions_of, in_loops, with_parts
-from offcut.schedule.nest_reader import decisions_about, hand_steps, nests_of, parts_of
-from offcut.schedule.nests import (
-    KernelAxes,
-    Nest,
-    NestView,
-    Pack,
-    Together,
-    Way,
-    label_of,
-    nests_in,
-    nests_with_axes,
-)
-from offcut.schedule.old_nests import FACTORS, NARROW
-from offcut.schedule.packing import beside, pack_of
-from offcut.schedule.priced import OwnPrice, priced
-from offcut.schedule.refusing import at_decision, at_line, check_once
-from offcut.schedule.resolving import Resolving
-from offcut.schedule.restaging import (
-    conversion_stagings,
-    position_of,
-    restaged,
-    value_staging,
-    whole_stagings,
-)
-from offcut.schedule.shared_loops import fused, with_shared
-
-__all__ = [
-    "ANY",
-    "ANY_LANES",
-    "ANY_PRODUCTS",
-    "ANY_THREADS",
-    "ANY_TREE",
-    "EVERY",
-    "FACTORS",
-    "LESS_TO_COMPARE",
-    "NARROW",
-    "NO_LOOP",
-    "VECTORS",
-    "Alternative",
-    "Applied",
-    "At",
-    "Axis",
-    "Bind",
-    "Binds",
-    "Choice",
-    "Choose",
-    "Cover",
-    "Fuse",
-    "HandSchedule",
-    "Inline",
-    "KernelAxes",
-    "Level",
-    "LoopNames",
-    "Nest",
-    "NestView",
-    "Order",
-    "OwnPrice",
-    "Pack",
-    "Primitive",
-    "RFactor",
-    "ResolvedWay",
-    "Resolving",
-    "Schedule",
-    "Separate",
-    "Split",
-    "SplitPair",
-    "Stage",
-    "Staging",
-    "Step",
-    "Together",
-    "Way",
-    "WayPrice",
-    "apply",
-    "at_decision",
-    "at_line",
-    "beside",
-    "check_once",
-    "conversion_stagings",
-    "create_schedule",
-    "cut",
-    "cut_program",
-    "decisions_about",
-    "decisions_of",
-    "each_decision",
-    "find_intrinsic",
-    "fused",
-    "hand_steps",
-    "in_loops",
-    "is_of_loops",
-    "label_of",
-    "loop_cuts",
-    "loop_name",
-    "min_nest_block_bytes",
-    "nests_in",
-    "nests_of",
-    "nests_with_axes",
-    "pack_of",
-    "parts_of",
-    "position_of",
-    "priced",
-    "replay",
-    "restaged",
-    "schedule_of",
-    "split_names",
-    "split_of",
-    "stages_in",
-    "stages_of",
-    "unit_splits",
-    "value_staging",
-    "whole_stagings",
-    "with_parts",
-    "with_shared",
-    "with_strategy_options",
-]
+from offcut.schedule.applied import Applied as Applied
+from offcut.schedule.applied import Choice as Choice
+from offcut.schedule.apply.axes import Axis as Axis
+from offcut.schedule.apply.covering import find_intrinsic as find_intrinsic
+from offcut.schedule.apply.cut_program import LESS_TO_COMPARE as LESS_TO_COMPARE
+from offcut.schedule.apply.cut_program import cut as cut
+from offcut.schedule.apply.cut_program import cut_program as cut_program
+from offcut.schedule.apply.group_loops import ResolvedWay as ResolvedWay
+from offcut.schedule.apply.group_loops import min_nest_block_bytes as min_nest_block_bytes
+from offcut.schedule.apply.hand_schedule import HandSchedule as HandSchedule
+from offcut.schedule.apply.hand_schedule import create_schedule as create_schedule
+from offcut.schedule.apply.hand_schedule import replay as replay
+from offcut.schedule.apply.hand_stage import Stage as Stage
+from offcut.schedule.apply.strategy_options import with_strategy_options as with_strategy_options
+from offcut.schedule.apply_ways import WayPrice as WayPrice
+from offcut.schedule.apply_ways import apply as apply
+from offcut.schedule.decisions import ANY as ANY
+from offcut.schedule.decisions import ANY_LANES as ANY_LANES
+from offcut.schedule.decisions import ANY_PRODUCTS as ANY_PRODUCTS
+from offcut.schedule.decisions import ANY_THREADS as ANY_THREADS
+from offcut.schedule.decisions import ANY_TREE as ANY_TREE
+from offcut.schedule.decisions import VECTORS as VECTORS
+from offcut.schedule.decisions import Alternative as Alternative
+from offcut.schedule.decisions import At as At
+from offcut.schedule.decisions import Bind as Bind
+from offcut.schedule.decisions import Choose as Choose
+from offcut.schedule.decisions import Cover as Cover
+from offcut.schedule.decisions import Fuse as Fuse
+from offcut.schedule.decisions import Inline as Inline
+from offcut.schedule.decisions import Level as Level
+from offcut.schedule.decisions import Order as Order
+from offcut.schedule.decisions import Primitive as Primitive
+from offcut.schedule.decisions import RFactor as RFactor
+from offcut.schedule.decisions import Schedule as Schedule
+from offcut.schedule.decisions import Separate as Separate
+from offcut.schedule.decisions import Split as Split
+from offcut.schedule.decisions import SplitPair as SplitPair
+from offcut.schedule.decisions import Staging as Staging
+from offcut.schedule.decisions import Step as Step
+from offcut.schedule.decisions import each_decision as each_decision
+from offcut.schedule.decisions import is_of_loops as is_of_loops
+from offcut.schedule.decisions import loop_cuts as loop_cuts
+from offcut.schedule.decisions import loop_name as loop_name
+from offcut.schedule.decisions import schedule_of as schedule_of
+from offcut.schedule.decisions import split_names as split_names
+from offcut.schedule.decisions import split_of as split_of
+from offcut.schedule.decisions import stages_in as stages_in
+from offcut.schedule.decisions import unit_splits as unit_splits
+from offcut.schedule.loop_names import EVERY as EVERY
+from offcut.schedule.loop_names import NO_LOOP as NO_LOOP
+from offcut.schedule.loop_names import Binds as Binds
+from offcut.schedule.loop_names import LoopNames as LoopNames
+from offcut.schedule.loop_names import stages_of as stages_of
+from offcut.schedule.nest_decisions import decisions_of as decisions_of
+from offcut.schedule.nest_decisions import in_loops as in_loops
+from offcut.schedule.nest_decisions import with_parts as with_parts
+from offcut.schedule.nest_reader import decisions_about as decisions_about
+from offcut.schedule.nest_reader import hand_steps as hand_steps
+from offcut.schedule.nest_reader import nests_of as nests_of
+from offcut.schedule.nest_reader import parts_of as parts_of
+from offcut.schedule.nests import KernelAxes as KernelAxes
+from offcut.schedule.nests import Nest as Nest
+from offcut.schedule.nests import NestView as NestView
+from offcut.schedule.nests import Pack as Pack
+from offcut.schedule.nests import Together as Together
+from offcut.schedule.nests import Way as Way
+from offcut.schedule.nests import label_of as label_of
+from offcut.schedule.nests import nests_in as nests_in
+from offcut.schedule.nests import nests_with_axes as nests_with_axes
+from offcut.schedule.old_nests import FACTORS as FACTORS
+from offcut.schedule.old_nests import NARROW as NARROW
+from offcut.schedule.packing import beside as beside
+from offcut.schedule.packing import pack_of as pack_of
+from offcut.schedule.priced import OwnPrice as OwnPrice
+from offcut.schedule.priced import priced as priced
+from offcut.schedule.refusing import at_decision as at_decision
+from offcut.schedule.refusing import at_line as at_line
+from offcut.schedule.refusing import check_once as check_once
+from offcut.schedule.resolving import Resolving as Resolving
+from offcut.schedule.restaging import conversion_stagings as conversion_stagings
+from offcut.schedule.restaging import position_of as position_of
+from offcut.schedule.restaging import restaged as restaged
+from offcut.schedule.restaging import value_staging as value_staging
+from offcut.schedule.restaging import whole_stagings as whole_stagings
+from offcut.schedule.shared_loops import fused as fused
+from offcut.schedule.shared_loops import with_shared as with_shared
