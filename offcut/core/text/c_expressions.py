@@ -101,6 +101,8 @@ class CExpressions:
                 return UNARY, f"{self.function(op, dtype_of(a))}({self.text(a)})"
             case Binary(op, a, b):
                 return self.binary(op, a, b)
+            case Compare(op, a, b) if dtype_of(a) in HALVES:
+                return COMPARISON, f"to_float({self.text(a)}) {op} to_float({self.text(b)})"
             case Compare(op, a, b):
                 return COMPARISON, f"{self.text(a, SUM)} {op} {self.text(b, SUM)}"
             case Logic(op, args):

@@ -42,11 +42,15 @@ def looked_up() -> Described:
 
 
 def halves() -> Described:
-    """Differences in bfloat16, their greatest by column in float16, whole numbers of what is scaled."""
+    """Differences in bfloat16, whole numbers of those of elements that are greater than the first of their row."""
     n = rows()
     a = oc.placeholder((n, 40), "bfloat16", "A")
     d = oc.compute((n, 40), lambda i, j: (a[i, j] - a[i, 0]) * 8.0, name="D")
-    c = oc.compute((n, 40), lambda i, j: oc.cast(oc.round(d[i, j]), "int8"), name="C")
+
+    def whole(i: Any, j: Any) -> Any:
+        return oc.cast(oc.round(oc.where(a[i, j] > a[i, 0], d[i, j], a[i, j])), "int8")
+
+    c = oc.compute((n, 40), whole, name="C")
     return c, [a]
 
 
