@@ -239,10 +239,10 @@ class Translation:
         try:
             return self._noted(op, arguments, given)
         except DescribeError as rejected:
-            aligned = [self._aligned(one) for one in arguments]
-            if aligned == [*arguments]:
-                raise
             try:
+                aligned = [self._aligned(one) for one in arguments]
+                if aligned == [*arguments]:
+                    raise rejected
                 found = self._noted(op, aligned, given)
             except DescribeError:
                 raise rejected from None  # which says why the operands themselves are not taken

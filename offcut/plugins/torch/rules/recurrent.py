@@ -30,6 +30,7 @@ class Layer:
 
     def multiplied(self, x: Ref, bias: Ref | None, turned: bool) -> Ref:
         """The input times its weights, for all steps: (steps, batch, columns); `turned`: of (batch, steps, e)."""
+        x = self.t.restated(x, (*self.t.shape(x)[:-1], self.t.shape(self.w)[1]))  # as torch says
         made: Ref = self.t.node("dense", x, self.w, bias=bias, transpose_w=True)
         return self.t.transpose(made, (1, 0, 2)) if turned else made
 
