@@ -457,6 +457,3 @@ def _alike(name: str, value: Any, kind: tuple[Any, tuple[int, ...]]) -> Array:
             because=f"the kernel was compiled for {kind[0]}, shape {kind[1]}",
         )
     return kept(array)
-
-
-__all__ = ["Kernel", "kernel_of"]

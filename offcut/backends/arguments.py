@@ -212,15 +212,3 @@ def check_price(price: object, schedule: Schedule | None) -> None:
         because=because,
         help=("lambda loops: 2e-9 * n",),
     )
-
-
-__all__ = [
-    "check_price",
-    "check_program",
-    "check_records",
-    "checked_copies",
-    "checked_schedule",
-    "checked_strategy",
-    "checked_target",
-    "first_decision",
-]

@@ -47,6 +47,3 @@ def check_type(target: Any, member: str, value: Any, kind: Any, expected: str) -
         at=f"{type(target).__name__}.{member}",
         because=f"it gives {value!r}, not {expected}",
     )
-
-
-__all__ = ["RESULTS", "check_result", "check_type"]

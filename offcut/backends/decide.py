@@ -238,18 +238,3 @@ def with_whole_covers(planner: Planner, plan: TargetPlan, options: Options) -> T
         raise unknown_microkernel_error(*next(iter(unknown.items())), own, "compile")
     program = complete_covers(plan.program, own, "compile")
     return plan if program == plan.program else replace(plan, program=program)
-
-
-__all__ = [
-    "Candidates",
-    "Plans",
-    "attempt",
-    "candidates",
-    "changed_plans",
-    "check_schedule_of",
-    "first_proved",
-    "forget_plans",
-    "lowered_by_hand",
-    "proved_plan",
-    "with_whole_covers",
-]

@@ -414,6 +414,3 @@ def _levels(plans: Plans, strategy: Strategies) -> dict[tuple[str, str], Level]:
                 at = stage.buffer, axis
                 levels[at] = plans.level(at, sizes[at], tail)
     return levels
-
-
-__all__ = ["Plans", "cut", "policy", "space"]

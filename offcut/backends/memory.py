@@ -110,5 +110,3 @@ class HostMemory(Memory):
 
 
 HOST = HostMemory()
-
-__all__ = ["ALIGNMENT", "HOST", "Block", "HostMemory", "Memory"]

@@ -83,6 +83,3 @@ def with_priced_options(
     if len(priced) == 1:
         return Schedule(schedule.name, priced[0].steps)
     return Schedule(schedule.name, (Choose(tuple(priced)),))
-
-
-__all__ = ["is_mixed", "with_priced_options"]

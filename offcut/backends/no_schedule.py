@@ -28,6 +28,3 @@ def no_schedule_error(op: str, refused: str, program: Program, target: str) -> T
             "what it computes as tensors, or as loops without tiles, units and windows",
         ),
     )
-
-
-__all__ = ["no_schedule_error"]

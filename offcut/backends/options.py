@@ -106,14 +106,3 @@ def checked_options(
                 because = f"it takes decisions by hand, and `{line}` is not one of these"
             raise TargetError(op, f"cannot take {option}= for target={target!r}", because=because)
     return Options(strategy, reassociate, schedule=schedule)
-
-
-__all__ = [
-    "DEFAULT",
-    "KernelPart",
-    "Loaded",
-    "Options",
-    "Strategies",
-    "TargetPlan",
-    "checked_options",
-]

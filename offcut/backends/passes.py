@@ -139,6 +139,3 @@ def walk(passes: Sequence[Pass[Any, Any]], state: Any, log: Log, goal: str) -> A
         if one.gives in needed and not hasattr(state, one.gives):
             setattr(state, one.gives, one(state, log))
     return getattr(state, goal)
-
-
-__all__ = ["Log", "Pass", "Step", "walk"]

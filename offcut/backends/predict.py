@@ -161,14 +161,3 @@ def choice_notes(
     calls = sampled(request.program.sizes, request.program.assumptions)
     prices = SchedulePrices(target.hardware(options), calls, resolving)
     return tuple(map(str, choice_errors(planned.schedule, prices)))
-
-
-__all__ = [
-    "choice_notes",
-    "cost_at",
-    "cost_of",
-    "explain_plan",
-    "hardware_of",
-    "plan_of",
-    "pricing",
-]

@@ -58,6 +58,3 @@ def _are_equal(source: Program, emitted: Program, reassociate: bool) -> bool:
     except PartitionError:
         return False
     return True
-
-
-__all__ = ["prove_equal"]

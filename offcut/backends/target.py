@@ -8,7 +8,7 @@
     Resources  describe_plan, predict_cost   what a call takes, predicted
 
 One object may be all four (`Target`). What is common to all targets is not here: requests and texts are checked in
-`compile_request` and `text_checks`, plans are chosen and proved in `decide`, and priced in `predict`. Nothing here says how a machine is built:
+`compile_request` and `verify`, plans are chosen and proved in `decide`, and priced in `predict`. Nothing here says how a machine is built:
 a processor, a scratchpad with one unit, and a device with memory of its own answer the same questions.
 """
 

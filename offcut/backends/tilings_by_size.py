@@ -74,6 +74,3 @@ def competing(plans: Plans, price: Price, complete: Callable[[TargetPlan], Targe
         options.append(Alternative(label, cost, tuple(each_decision(schedules[at].steps))))
     note = f"{len(options)} of {len(programs)} tilings, by size: {selection}"
     return Draft(Schedule(plans.name, (Choose(tuple(options)),)), (note,))
-
-
-__all__ = ["Draft", "Price", "competing"]

@@ -288,6 +288,3 @@ def check_covers(planner: Planner, program: Program, options: Options, op: str) 
         return ()
     because = f"target={planner.name!r} knows no microkernel of that name"  # type: ignore[attr-defined]
     return tuple(f"{name} stays a name, and is not checked: {because}" for name in unknown)
-
-
-__all__ = ["check_covers", "without_synchronization"]

@@ -9,6 +9,3 @@ def warn_renamed(old: str, new: str, stacklevel: int = 3) -> None:
     """Warn that `old` is now called `new`, at the line that uses it."""
     message = f"{old} is now {new}; the old name will be removed in offcut 0.4"
     warnings.warn(message, DeprecationWarning, stacklevel=stacklevel)
-
-
-__all__ = ["warn_renamed"]

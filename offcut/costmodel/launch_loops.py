@@ -104,10 +104,10 @@ def inner_statements(
         case For(name, lo, _, inner):
             return inner, {**values, name: substitute(lo, values)}
         case If(condition, then, other):
-            holds = decided(condition)
-            return (*then, *other) if not isinstance(
-                holds, Const
-            ) else then if holds.value else other, values
+            match decided(condition):
+                case Const(holds):
+                    return then if holds else other, values
+            return (*then, *other), values
         case Let(name, _, _, value, inner):
             return inner, {**values, name: substitute(value, values)}
         case Alloc(body=inner):

@@ -15,8 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from offcut.experiment.contraction import Array, poisoned
-from offcut.experiment.reference import HALF_ULP, Reference
+from offcut.experiment.contraction import HALF_ULP, Array, Reference, poisoned
 
 Wide = NDArray[np.float64]
 EPSILON = 1e-5

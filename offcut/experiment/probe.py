@@ -25,7 +25,7 @@ from offcut.backends.cpu.microkernels.family import WIDE_PARAMETERS, Family, Var
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.costmodel import Machine, Unit
 from offcut.describe.tile_shapes import TileShape
-from offcut.experiment import loops
+from offcut.experiment import limits
 from offcut.experiment.limits import Meter, levels, meter, tiles_permitted
 from offcut.experiment.machine import describe
 from offcut.experiment.timing import in_rounds
@@ -113,7 +113,7 @@ def measured() -> Measured:
     host, told = isa.host(), describe()
     near = isa.nearest_machine(host.machine.architecture, host.features)
     wall, used = time.perf_counter(), time.process_time()
-    clock = meter("clock", loops.clock_loop(), host)
+    clock = meter("clock", limits.clock_loop(), host)
     units, memories = _unit_meters(host, near.unit), _memory_meters(host)
     found = in_rounds(
         {
@@ -151,7 +151,7 @@ def _rate(one: Meter) -> float:
 def _unit_meters(host: isa.Host, units: Sequence[Unit]) -> dict[str, Meter]:
     """The loop of each unit that this machine has, by the unit's name, with which the loop's begins."""
     tiles = "amx-tile" in host.features and tiles_permitted()
-    known = (loop for kind in KINDS for loop in loops.arithmetic_loops(kind, host, tiles))
+    known = (loop for kind in KINDS for loop in limits.arithmetic_loops(kind, host, tiles))
     there = {loop.name: loop for loop in known}
     found: dict[str, Meter] = {}
     for unit in units:

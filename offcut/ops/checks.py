@@ -130,17 +130,23 @@ def same_extent(a: Any, b: Any) -> bool:
     return bool(a == b or (a - b).expand() == 0)
 
 
+SAME_SIZE = "one size for both: a size is known by its name and facts"
+
+
+def pair_error(op: str, a: Tensor, b: Tensor, because: str, *help: str) -> DescribeError:
+    """Return the error for two tensors that do not fit each other."""
+    at = f"{a!r} and {b!r}"
+    return DescribeError(
+        op, f"cannot pair {a.name} with {b.name}", at=at, because=because, help=help
+    )
+
+
 def check_extent(op: str, one: tuple[Tensor, int], other: tuple[Tensor, int]) -> None:
     """Raises DescribeError where two axes, each (tensor, position), differ in extent."""
     (a, i), (b, j) = one, other
     if not same_extent(a.shape[i], b.shape[j]):
-        raise DescribeError(
-            op,
-            f"cannot pair {a.name} with {b.name}",
-            at=f"{a!r} and {b!r}",
-            because=f"axis {i} of {a.name} is {a.shape[i]}, axis {j} of {b.name} is {b.shape[j]}",
-            help=("one size for both: a size is known by its name and facts",),
-        )
+        because = f"axis {i} of {a.name} is {a.shape[i]}, axis {j} of {b.name} is {b.shape[j]}"
+        raise pair_error(op, a, b, because, SAME_SIZE)
 
 
 def check_shape(op: str, label: str, tensor: Tensor, shape: Sequence[Any]) -> None:

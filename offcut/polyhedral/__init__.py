@@ -36,7 +36,6 @@ from offcut.polyhedral.dependences import (
 )
 from offcut.polyhedral.divisors import check_divisors, unsafe_divisor
 from offcut.polyhedral.facts import Facts
-from offcut.polyhedral.in_bounds_sizes import in_bounds_sizes
 from offcut.polyhedral.index_maximum import INDEX_LIMIT, interval_maximum, maximum, quotient_range
 from offcut.polyhedral.isl_budget import (
     PASS,
@@ -47,7 +46,11 @@ from offcut.polyhedral.isl_budget import (
     request_budget,
     try_isl,
 )
-from offcut.polyhedral.iteration_domains import find_unbounded_lets, iteration_domain
+from offcut.polyhedral.iteration_domains import (
+    find_unbounded_lets,
+    in_bounds_sizes,
+    iteration_domain,
+)
 from offcut.polyhedral.witness import project_onto_sizes, smallest_point
 
 __all__ = [

@@ -15,7 +15,7 @@ itself an index of the element, in both accesses and of one axis, carries none o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -137,14 +137,18 @@ def _between(lo: Expr, x: Expr, hi: Expr) -> tuple[Expr, Expr]:
     return Compare("<=", lo, x), Compare("<", x, hi)
 
 
-def dependences(program: Program) -> Iterator[Dependence]:
-    """Yield every dependence of `program` that a loop carries, by pairs of accesses, one for each loop."""
+def dependences(program: Program, buffers: Set[str] | None = None) -> Iterator[Dependence]:
+    """Yield every dependence of `program` that a loop carries, by pairs of accesses, one for each loop; if `buffers` are given, those on
+    these alone.
+    """
     space = Space(program.sizes, program.assumptions)
     accesses = [(one, _accesses(space, one)) for one in statements(program)]
     for (one, mine), (other, theirs) in product(accesses, accesses):
         common = tuple(_common(one, other))
         for a, b in product(mine, theirs):
             if a.buffer != b.buffer or not (a.writes or b.writes):
+                continue
+            if buffers is not None and a.buffer not in buffers:
                 continue
             levels = [
                 (n, path)

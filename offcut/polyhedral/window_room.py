@@ -136,6 +136,3 @@ class _Rooms:
         """Return an upper bound of an extent, at least 0; None if there is none that is known."""
         bound = upper_bound(extent, self.program, loops, conditions)
         return None if bound is None else max(bound, 0)
-
-
-__all__ = ["WindowRoom", "agent_count", "window_rooms"]

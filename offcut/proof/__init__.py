@@ -4,9 +4,9 @@ from offcut.proof.by_instances.initialization import check_written
 from offcut.proof.by_instances.pairing import UNDECIDED
 from offcut.proof.certificate import Certificate, Theorem
 from offcut.proof.equivalence import check_equal
-from offcut.proof.normal_forms.converted_constants import with_constants_of
 from offcut.proof.normal_forms.iterations import count_from_elements, stored_offset
 from offcut.proof.normal_forms.loop_fusion import concatenate_loops, unequal_pairs
+from offcut.proof.normal_forms.unpacked_reads import with_constants_of
 from offcut.proof.option_equivalence import (
     check_options,
     check_throughout,

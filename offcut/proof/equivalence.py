@@ -2,7 +2,7 @@
 
 Most cuts are proved by reading the two texts side by side (`structure`). Where that fails it is
 tried once more: each program without the copies that the other one has not (`copy_forwarding`) and
-without windows (`window_expansion`), the source with loops joined (`loop_fusion`) and sums ordered (`reduction_order`) as
+without windows (`window_expansion`), the source with loops joined (`loop_fusion`) and sums ordered (`reduction_init`) as
 they are there. Where they differ in shape all the same, both programs are read back into statement
 instances. Each store of the emitted program is matched to a store of the source (`matching`),
 which says of which source instance an emitted one is. Then
@@ -89,7 +89,6 @@ from offcut.proof.shape_equality import (
     is_same_shape,
     is_separated,
     is_unpadded,
-    is_unswitched,
 )
 
 _MOST_ALTERNATIVES = 256
@@ -207,10 +206,9 @@ def _theorems(
     if _is_narrowed(source, emitted, reassociate, inside):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if (
-        is_read_alone(source, emitted)
-        or is_separated(source, emitted)
+        is_separated(source, emitted)
+        or is_read_alone(source, emitted)
         or is_hoisted(source, emitted)
-        or is_unswitched(source, emitted)
         or _is_unpacked(source, emitted, reassociate)
     ) and (inside or not accesses_outside(source)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)

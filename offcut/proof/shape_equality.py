@@ -56,8 +56,10 @@ def _is_inside(program: Program, shaped: Program) -> bool:
 
 
 def is_read_alone(source: Program, emitted: Program) -> bool:
-    """Return whether `emitted` is `source` without tiles, or blocks, of elements that no term with a condition reads."""
-    forms = (without_unread_elements, without_unread_blocks)
+    """Return whether `emitted` is `source` without tiles, or blocks, of elements that no term with a condition reads, or without loops of
+    terms whose condition fails.
+    """
+    forms = (without_unread_elements, without_unread_blocks, unswitch)
     alone = (try_isl(partial(form, source), source) for form in forms)
     body = strip_annotations(emitted).body
     return any(one is not source and strip_annotations(one).body == body for one in alone)
@@ -80,12 +82,6 @@ def is_hoisted(source: Program, emitted: Program) -> bool:
         return False
     one, other = (try_isl(partial(hoist_conditions, each), each) for each in (source, emitted))
     return strip_annotations(one).body == strip_annotations(other).body
-
-
-def is_unswitched(source: Program, emitted: Program) -> bool:
-    """Return whether `emitted` is `source` with loops over conditional terms inside of their invariant conditions."""
-    body = strip_annotations(unswitch(source)).body
-    return body != source.body and body == strip_annotations(emitted).body
 
 
 def is_unpadded(source: Program, emitted: Program, reassociate: bool) -> bool:

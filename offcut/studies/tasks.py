@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from offcut.core.dtypes import FLOATS
 from offcut.errors import DescribeError
-from offcut.experiment.contraction import Array
-from offcut.experiment.reference import Reference
+from offcut.experiment.contraction import Array, Reference
 from offcut.studies.errors import refusal
 from offcut.studies.sizes import Point, Values
 

@@ -134,7 +134,7 @@ def test_a_constant_of_integers_stays_so_and_gives_the_bits_of_a_converted_one(
 @pytest.mark.every(6)
 @pytest.mark.parametrize("machine", [None, "avx2"])
 @pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 7, 20), (2, 32, 33), (5, 16, 130)])
+@pytest.mark.parametrize("shape", [(1, 1, 1), slow((3, 7, 20)), (2, 32, 33), slow((5, 16, 130))])
 def test_a_block_is_added_up_in_registers_and_then_scaled(
     machine: str | None, bits: int, shape: tuple[int, int, int]
 ) -> None:
@@ -168,6 +168,25 @@ def test_a_block_is_added_up_in_registers_and_then_scaled(
     in_order = compiled(y, reassociate=False)
     assert microkernels(in_order, m=20) == set()
     agree(in_order(rows), exact)
+
+
+@pytest.mark.parametrize("machine", [None, "avx2"])
+@pytest.mark.parametrize("columns", [1, 16, 40, 130])
+def test_integers_of_a_call_are_read_where_they_lie(machine: str | None, columns: int) -> None:
+    """Weights of int8 that are no constant, and have no panels."""
+    rng = np.random.default_rng(columns)
+    x, w = oc.placeholder((oc.dim("m"), 24), name="x"), oc.placeholder((24, columns), "int8", "w")
+    s = oc.placeholder((3, columns), name="s")
+    values = rng.integers(-128, 128, (24, columns)).astype(np.int8)
+    scales = rng.uniform(0.5, 2, (3, columns)).astype(np.float32)
+    target = oc.target("cpu") if machine is None else oc.target("cpu", machine=machine)
+    dense = oc.compile(oc.ops.dense(x, w), inputs=[x, w], target=target)
+    scaled = oc.compile(oc.ops.dense_blockwise(x, w, s), inputs=[x, w, s], target=target)
+    wide = values * np.repeat(scales.astype(np.float64), 8, 0)
+    for rows in (1, 5, 14, 15):
+        a = floats(rng, "float32", rows, 24)
+        agree(dense(a, values), exact_matmul(a, values))
+        agree(scaled(a, values, scales), exact_matmul(a, wide))
 
 
 def test_elements_of_four_bits_share_bytes_and_others_are_refused() -> None:

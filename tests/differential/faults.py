@@ -815,7 +815,7 @@ FAULTS = (
     Fault(
         "terms that begin inside a group are taken for those of its start",
         "places",
-        "whole = is_multiple(loop.lo, kernel.multiple)",
+        "whole = is_multiple(first, kernel.multiple)",
         "whole = True",
     ),
     Fault(

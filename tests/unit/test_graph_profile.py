@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.graph.models.observing import Observed, observed_by
-from offcut.graph.models.step import Step
+from offcut.graph.models.step import Observed, Step, observed_by
 from tests.agree import nearly
 from tests.facade import Builder, Model, compiled
 from tests.graphs import arrays, drawn

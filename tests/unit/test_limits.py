@@ -9,7 +9,7 @@ import pytest
 from conftest import slow
 
 from offcut.backends.cpu.machine import isa, jit
-from offcut.experiment import limits, loops
+from offcut.experiment import limits
 from offcut.experiment.limits import Bound, Level, Limits, Meter, Rate
 from tests.agree import nearly
 
@@ -67,7 +67,7 @@ def test_the_loops_of_every_kind_are_code_of_this_host(
     monkeypatch.setenv("OFFCUT_HIDE_FEATURES", hidden)
     host = isa.host()
 
-    for loop in loops.arithmetic_loops(kind, host, tiles=False):
+    for loop in limits.arithmetic_loops(kind, host, tiles=False):
         assert loop.work > 0
         assert jit.object_code(loop.text, host, passes=False)
 
@@ -82,20 +82,20 @@ def test_tiles_are_used_where_they_may_be(kind: str, instruction: str) -> None:
     tiles = {"amx-tile", "amx-int8", "amx-bf16"}
     with_tiles = dataclasses.replace(host, features=host.features | tiles)
 
-    chosen = loops.arithmetic_loops(kind, with_tiles, tiles=True)[0]
+    chosen = limits.arithmetic_loops(kind, with_tiles, tiles=True)[0]
 
     assert chosen.name == f"amx {instruction}"
     assembly = jit.assembly(chosen.text, with_tiles, passes=False)
     assert assembly.count(f"\t{instruction}\t") == 32
-    assert "tile" not in loops.arithmetic_loops(kind, with_tiles, tiles=False)[0].text
+    assert "tile" not in limits.arithmetic_loops(kind, with_tiles, tiles=False)[0].text
 
 
 def test_a_reading_loop_reads_its_bytes_and_no_others() -> None:
     host = isa.host()
-    block = loops.STREAM_VECTORS * host.isa.register_bytes
+    block = limits.STREAM_VECTORS * host.isa.register_bytes
     data = np.arange(4 * block, dtype=np.uint8)
     start = -data.ctypes.data % 64
-    loop = loops.reading_loop(host, blocks=2)
+    loop = limits.reading_loop(host, blocks=2)
     seen = data[start : start + 2 * block]
     seen[:] = 0
     seen[-1] = 7

@@ -18,7 +18,7 @@ from offcut.backends.cpu.microkernels import fma
 from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.microkernels.family import TILES, Variant
 from offcut.backends.cpu.microkernels.llvm_blocks import LLVM_TYPE
-from offcut.backends.host import machine_facts
+from offcut.backends.host import cache
 from offcut.costmodel.description import SHIPPED
 from tests.agree import agree, exact_matmul, nearly
 from tests.facade import load_machine, processor, shipped
@@ -309,7 +309,7 @@ def test_the_order_of_features_hides_none_of_a_described_machine() -> None:
 def test_a_cache_is_shared_by_the_processors_that_the_system_lists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: str | None, count: int
 ) -> None:
-    monkeypatch.setattr(machine_facts, "_CACHES", str(tmp_path))
+    monkeypatch.setattr(cache, "_CACHES", str(tmp_path))
     if listed is not None:
         (tmp_path / "index3").mkdir()
         (tmp_path / "index3" / "shared_cpu_list").write_text(listed)

@@ -9,6 +9,7 @@ from conftest import slow
 import offcut as oc
 from offcut.errors import PartitionError
 from offcut.proof import check_equal
+from offcut.proof.normal_forms.iterations import bodies
 from offcut.proof.normal_forms.launch_fission import separate_launches
 from offcut.proof.normal_forms.narrowed_blocks import without_unread_blocks
 from offcut.proof.normal_forms.narrowing import narrow_terms, without_unread_elements
@@ -175,3 +176,86 @@ def test_statements_of_independent_blocks_run_in_launches_of_their_own() -> None
     )
     with pytest.raises(PartitionError):
         check_equal(oc.parse(carried), separate_launches(oc.parse(carried)), inside=True)
+
+
+WINDOWS = """program w
+size n in 0:60
+input X: float32[n]
+local A: float32[n]
+local B: float32[n]
+local S: float32[n]
+output Y: float32[n]
+for b in 0:(n + 3)//4  @block
+  alloc A[4*b +: min(4, n - 4*b)]
+    tile i in 4*b +: min(4, n - 4*b)
+      A[i] = X[i]
+    tile i in 4*b +: min(4, n - 4*b)
+      S[i] = A[i] + 1.0
+for b in 0:(n + 3)//4  @block
+  alloc B[4*b +: min(4, n - 4*b)]
+    tile i in 4*b +: min(4, n - 4*b)
+      B[i] = S[i]
+    tile i in 4*b +: min(4, n - 4*b)
+      Y[i] = B[i]
+  if b < 1
+    X_
+"""
+"""Two launches whose loops over blocks have one name, and windows of their own."""
+
+
+def test_windows_of_launches_whose_loops_have_one_name_are_each_their_own() -> None:
+    later = "tile i in 0 +: min(1, n)\n      Y[i] = S[i]"
+    whole = oc.parse(WINDOWS.replace("X_", later))
+    parts = separate_launches(whole)
+    assert len(parts.body) == 3
+    check_equal(whole, parts, inside=True)
+
+
+STAGED = """program s
+size n in 0:600
+input X: float32[n, n]
+local S: float32[n, n]
+output Y: float32[n, n]
+for b in 0:2  @block
+  for c in 0:n//128  @block
+    tile i in 0 +: n, j in 128*c +: 128
+      S[i, j] = 0.0
+    tile i in 0 +: n, j in 128*c +: 128
+      for k in 0:n
+        S[i, j] += X[i, k] * X[j, k]
+    tile i in 0 +: n, j in 128*c +: 128
+      Y[i, j] = S[i, j]
+  tile i in 0 +: n, j in 128*(n//128) +: n - 128*(n//128)
+    S[i, j] = 0.0
+  tile i in 0 +: n, j in 128*(n//128) +: n - 128*(n//128)
+    for k in 0:n
+      S[i, j] += X[i, k] * X[j, k]
+  tile i in 0 +: n, j in 128*(n//128) +: n - 128*(n//128)
+    Y[i, j] = S[i, j]
+"""
+"""Sums that are copied out by each tile: in a loop, and in what is left behind it."""
+
+
+def unstaged() -> oc.Program:
+    """Return `STAGED` with its sums in the array that they are copied to."""
+    text = STAGED.replace("local S: float32[n, n]\n", "")
+    for where in ("128*c +: 128", "128*(n//128) +: n - 128*(n//128)"):
+        for indent in ("    ", "  "):
+            copy = f"{indent}tile i in 0 +: n, j in {where}\n{indent}  Y[i, j] = S[i, j]"
+            text = text.replace(copy, "")
+    return oc.parse(text.replace("S[i, j]", "Y[i, j]"))
+
+
+def test_a_loop_with_copies_and_what_follows_it_with_copies_are_compared_apart() -> None:
+    pairs = bodies(unstaged(), oc.parse(STAGED))
+    assert pairs is not None
+    assert len(pairs) == 2
+    check_equal(unstaged(), oc.parse(STAGED), inside=True)
+
+
+@pytest.mark.slow
+def test_a_copy_of_another_element_is_refused() -> None:
+    planted = STAGED.replace("Y[i, j] = S[i, j]\n  tile", "Y[i, j] = S[j, i]\n  tile")
+    assert planted != STAGED
+    with pytest.raises(PartitionError):
+        check_equal(unstaged(), oc.parse(planted), inside=True)

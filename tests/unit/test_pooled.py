@@ -38,7 +38,7 @@ Fate = Callable[[Device, Parcel], TaskResult[Parcel]]
 
 @dataclass
 class Fake:
-    """Flights that land at once, in the order in which they were sent.
+    """Tasks that end at once, in the order in which they were sent.
 
     fate   of a parcel
     admit  what a device says to a campaign

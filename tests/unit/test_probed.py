@@ -10,7 +10,7 @@ import pytest
 
 from offcut.backends.cpu.machine import isa
 from offcut.errors import BusyError, TargetError
-from offcut.experiment.loops import CLOCK_STEPS, clock_loop
+from offcut.experiment.limits import CLOCK_STEPS, clock_loop
 from offcut.experiment.probe import Measured, Reading
 from offcut.experiment.probed import check_idle, check_path, complaints, described, written
 from tests.facade import load_machine

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offcut.core.interpret.strided import distinct, strided
+from offcut.core.interpret.values import distinct, strided
 
 MEMORY = np.arange(7 * 11).reshape(7, 11)
 

@@ -105,7 +105,7 @@ class FakeDevices:
 
 @dataclass
 class FakeFlights:
-    """Flights that land at once: each group comes back measured, or its device goes.
+    """Tasks that end at once: each group comes back measured, or its device goes.
 
     lost  how often a group with this cell ends its device
     """

@@ -15,9 +15,8 @@ from offcut.cli import take_extents
 from offcut.core.extras import is_installed
 from offcut.errors import DescribeError
 from offcut.experiment import plots
-from offcut.experiment.contraction import Problem, parse_contraction
+from offcut.experiment.contraction import Problem, Reference, parse_contraction
 from offcut.experiment.peers import load_peers
-from offcut.experiment.reference import Reference
 from offcut.experiment.sizes import sample
 from offcut.studies.sweep import read_sizes
 from tests.facade import app

@@ -24,7 +24,7 @@ from offcut.backends.accelerator.isa import (
 from offcut.backends.accelerator.lowering.emit import Emitter, brings_micro_ops
 from offcut.backends.accelerator.lowering.nest import LoweredNest
 from offcut.backends.accelerator.lowering.python_codegen import Shape
-from offcut.backends.accelerator.simulator.cycles import cycles, moved_bytes, step_count
+from offcut.backends.accelerator.simulator.timing import cycles, moved_bytes, step_count
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Expr

@@ -129,5 +129,3 @@ define internal void @offcut_ignore(ptr %context, ptr %kind, ptr %message) {{
   ret void
 }}
 """
-
-__all__ = ["ALLOCATE_ARRAY"]

@@ -59,6 +59,3 @@ def call_by_name(
         words += (id(result), place)
     owners = (call, names, [*outputs], owner)
     return builtin_callable(name, names, address, words, owners)
-
-
-__all__ = ["FIELDS", "PAIR_WORDS", "SYMBOL", "call_by_name"]

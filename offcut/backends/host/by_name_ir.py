@@ -6,8 +6,8 @@ does; what that raises, it raises. Saved models hold its code: the table stays a
 
 from __future__ import annotations
 
+from offcut.backends.host.array_access_ir import BuiltinWriter
 from offcut.backends.host.builtin_function import TYPE_OF
-from offcut.backends.host.builtin_ir import BuiltinWriter
 from offcut.backends.host.by_name import FIELDS, PAIR_WORDS, SYMBOL
 
 
@@ -124,6 +124,3 @@ def by_name_ir() -> str:
     f.do(f"call void {incref}(ptr {none})")
     f.do(f"ret ptr {none}")
     return w.function(SYMBOL)
-
-
-__all__ = ["by_name_ir"]

@@ -17,7 +17,7 @@ from typing import Any
 from offcut import debug
 from offcut.backends.abi import PortableCode
 from offcut.backends.host import cache
-from offcut.backends.host.machine_facts import machine_facts
+from offcut.backends.host.cache import machine_facts
 from offcut.backends.host.saved import SavedCode, SavedModel, load, write_saved
 from offcut.core.records_path import records_fingerprint
 from offcut.errors import OffcutError
@@ -92,6 +92,3 @@ def _remove_oldest(folder: Path) -> None:
                 return
             path.unlink(missing_ok=True)
             total -= status.st_size
-
-
-__all__ = ["model_key", "read_model", "write_model"]

@@ -180,6 +180,3 @@ def lacks_package(where: Path, name: str, because: str, package: str, *others: s
 def _not_runnable(where: Path, name: str, because: str, *help: str) -> TargetError:
     refused = f"cannot run {name} of {where.name} here"
     return TargetError("load", refused, because=because, help=help)
-
-
-__all__ = ["lacks_package", "other_processor", "unreadable"]

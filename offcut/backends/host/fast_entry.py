@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 
 from offcut.backends.abi import Argument, Signature
 from offcut.backends.host import scratch
-from offcut.backends.host.array_access_ir import READ_ARRAY, dlpack_code
+from offcut.backends.host.array_access_ir import READ_ARRAY, BuiltinWriter, dlpack_code
 from offcut.backends.host.array_allocation_ir import ALLOCATE_ARRAY
 from offcut.backends.host.builtin_function import (
     ALIGNED,
@@ -23,7 +23,6 @@ from offcut.backends.host.builtin_function import (
     TYPE_OF,
     WRITEABLE,
 )
-from offcut.backends.host.builtin_ir import BuiltinWriter
 from offcut.backends.llvm.ir import FunctionWriter, affine, extent_of
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.extents import factor_of, is_checked

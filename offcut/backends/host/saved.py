@@ -490,14 +490,3 @@ def _address(module: Any, symbol: str) -> int:
         return int(module.address(symbol))
     except (RuntimeError, InternalError):
         return 0
-
-
-__all__ = [
-    "FIRST_FAULT",
-    "KERNEL_SYMBOL",
-    "SavedCode",
-    "SavedKernel",
-    "SavedModel",
-    "load",
-    "write_saved",
-]

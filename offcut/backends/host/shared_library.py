@@ -133,6 +133,3 @@ def _linkers(architecture: str, is_own: bool) -> Iterator[Sequence[str]]:
             yield (path,)
     if is_installed(_PACKAGE):
         yield sys.executable, "-m", _PACKAGE, "ld.lld"
-
-
-__all__ = ["LibraryFile", "LoadedLibrary", "is_own_architecture", "link", "open_library"]

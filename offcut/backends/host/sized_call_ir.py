@@ -18,10 +18,9 @@ at a time has the arena and the records: a second, where the first lets other th
 
 from __future__ import annotations
 
-from offcut.backends.host.array_access_ir import READ_ARRAY
+from offcut.backends.host.array_access_ir import READ_ARRAY, BuiltinWriter
 from offcut.backends.host.array_allocation_ir import ALLOCATE_ARRAY
 from offcut.backends.host.builtin_function import ALIGNED, DATA, FIELDS
-from offcut.backends.host.builtin_ir import BuiltinWriter
 
 SYMBOL = "offcut_sized_call"
 HEAD = (
@@ -351,14 +350,3 @@ class _Writer(BuiltinWriter):
             before = f.let(f"load i1, ptr {holds}")
             f.do(f"store i1 {f.let(f'and i1 {before}, {within}')}, ptr {holds}")
         return f.let(f"load i1, ptr {holds}")
-
-
-__all__ = [
-    "ARGUMENT_WORDS",
-    "FIRST_BASE",
-    "HEAD",
-    "LIMIT_WORDS",
-    "RECORD",
-    "SYMBOL",
-    "sized_call_ir",
-]

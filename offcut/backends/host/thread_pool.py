@@ -36,6 +36,3 @@ def open_pool(code: Any) -> bool:
 def usable_processors() -> int:
     """Return how many threads of this process can run at once."""
     return min(len(os.sched_getaffinity(os.getpid())), MOST)
-
-
-__all__ = ["FORGET", "MOST", "OPEN", "open_pool", "usable_processors"]

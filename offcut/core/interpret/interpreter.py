@@ -31,8 +31,7 @@ from offcut.core.interpret.run_arguments import (
     checked_sizes,
     declaration,
 )
-from offcut.core.interpret.strided import distinct
-from offcut.core.interpret.values import Array, Lanes, Values, Window, evaluate, lane_of
+from offcut.core.interpret.values import Array, Lanes, Values, Window, distinct, evaluate, lane_of
 from offcut.core.loop_independence import is_independent
 from offcut.core.program import (
     Alloc,

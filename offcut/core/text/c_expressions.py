@@ -307,6 +307,3 @@ class CStatements:
 def braces(opening: str, lines: list[str]) -> list[str]:
     """Return lines in braces behind `opening`."""
     return [f"{opening} {{".lstrip(), *("  " + line for line in lines), "}"]
-
-
-__all__ = ["CExpressions", "CStatements", "Dialect", "braces", "parenthesize", "signed_names"]

@@ -316,9 +316,7 @@ def decided(expr: Expr) -> Expr:
             )
         case Compare(op, a, _), (x, y) if dtype_of(a) == "index":
             return ix.compare(op, x, y)
-        case Compare("!=", a, b), _ if (
-            a == b
-        ):  # NaN: as rare as LLVM's BranchProbabilityInfo takes it to be
+        case Compare("!=", a, b), _ if a == b:  # NaN is as rare as LLVM's branch probabilities say
             return Const(0, "bool")
         case Logic("not"), (Const(value),):
             return Const(int(not value), "bool")

@@ -14,7 +14,7 @@ from offcut.graph.models.compiling.split import Targets, every, resolved, texts_
 from offcut.graph.models.compiling.stepping import steps_of_bound
 from offcut.graph.models.model import Model
 from offcut.graph.passes import DEFAULT, Pass, improved
-from offcut.graph.passes.asked import copy_as_asked
+from offcut.graph.passes.storing import copy_as_asked
 
 
 @freeze_gc()

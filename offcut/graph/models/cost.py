@@ -4,7 +4,7 @@
 
 A kernel alone is one that was called before, and finds near what fits near. In a model its weights come from where those of all kernels
 fit, while it computes; what kernels hand on and main memory gives and takes comes on top, since a kernel waits for it: convolutions of
-eight images of a MobileNet do, products of a transformer do not wait for weights (`traffic` has the formulas of both).
+eight images of a MobileNet do, products of a transformer do not wait for weights (`batches.microbatches` has the formulas of both).
 """
 
 from __future__ import annotations

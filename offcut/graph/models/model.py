@@ -48,10 +48,8 @@ from offcut.graph.models.memory.call_memory import (
     rounded,
     stream_of,
 )
-from offcut.graph.models.memory.calls import Calls
-from offcut.graph.models.memory.operands import Operands
+from offcut.graph.models.memory.calls import Calls, Operands
 from offcut.graph.models.memory.results import OutputArrays
-from offcut.graph.models.observing import OBSERVER, Observer
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.profile import ModelProfile, profile_of
 from offcut.graph.models.running import ARENA, Frame, Prepared, extents_of, limits_of, refusal
@@ -64,7 +62,7 @@ from offcut.graph.models.saving import (
     saved_code,
     with_names,
 )
-from offcut.graph.models.step import for_memory, open_slices
+from offcut.graph.models.step import OBSERVER, Observer, for_memory, open_slices
 from offcut.graph.placing.places import ONE
 from offcut.graph.sizes import extents
 from offcut.graph.sizes.extent_values import Numbers, Valued

@@ -21,8 +21,7 @@ from offcut.core.integers import whole
 from offcut.costmodel import quantity, table
 from offcut.errors import CallError, OffcutError
 from offcut.graph.models.cost import ModelCost
-from offcut.graph.models.observing import Observed, observed_by
-from offcut.graph.models.step import Step
+from offcut.graph.models.step import Observed, Step, observed_by
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -257,6 +256,3 @@ def _cost(model: Observed, sizes: Mapping[str, int]) -> Iterator[_Predicted]:
     for value, own in parts.items():
         most = max(own, key=lambda one: float(one.seconds))
         yield _Predicted(value, sum(one.seconds for one in own), most.bound_by)
-
-
-__all__ = ["KernelProfile", "ModelProfile", "profile_of"]

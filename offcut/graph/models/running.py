@@ -28,10 +28,8 @@ from offcut.graph.models.batches.arena_plan import ArenaPlan
 from offcut.graph.models.batches.microbatches import MicroBatches, Run
 from offcut.graph.models.compiling.kernels import of_node
 from offcut.graph.models.memory.arena import Arena
-from offcut.graph.models.memory.calls import Calls, Laid
-from offcut.graph.models.memory.operands import Values
-from offcut.graph.models.observing import Observer
-from offcut.graph.models.step import Step
+from offcut.graph.models.memory.calls import Calls, Laid, Values
+from offcut.graph.models.step import Observer, Step
 from offcut.graph.placing.places import ONE, ZERO
 from offcut.graph.sizes.extent_values import Numbers, Valued
 

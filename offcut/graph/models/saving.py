@@ -245,14 +245,3 @@ def _positions(names: Mapping[str, str] | None, of_graph: Sequence[str]) -> dict
 def options_of(steps: Iterable[Step]) -> Options:
     """Return the options of the kernels of a model: those of the first."""
     return next(iter(steps)).kernel.code.options
-
-
-__all__ = [
-    "GraphSteps",
-    "NativeCode",
-    "native_code",
-    "options_of",
-    "renamed",
-    "saved_code",
-    "with_names",
-]

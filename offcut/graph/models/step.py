@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from offcut.backends.abi import DeviceEntry, Entry
 from offcut.backends.memory import Memory
 from offcut.core.expr import Binary, Expr
 from offcut.core.memo import lazy_property
 from offcut.errors import InternalError
-from offcut.graph.graph import Graph
+from offcut.graph.graph import Bound, Graph
 from offcut.graph.sizes import extents
 from offcut.graph.sizes.extent_values import Numbers
 from offcut.graph.views import VIEWS, is_within
@@ -149,3 +152,36 @@ def open_slices(graph: Graph) -> Iterator[OpenSlice]:
         ends = start, Binary("-", stop, start), Binary("-", value.shape[axis], stop)
         if any(extents.span(extents.normal(end), graph.sizes)[0] < 0 for end in ends):
             yield OpenSlice(node.results[0].name, axis, start, stop, value.shape[axis])
+
+
+class Observed(Protocol):
+    """A model that is called."""
+
+    bound: Bound
+    steps: tuple[Step, ...]
+
+    def cost(self, **sizes: int) -> Any:
+        """Return what its kernels are predicted to cost: a `ModelCost`."""
+
+
+class Observer(Protocol):
+    """Watches calls of models in a context."""
+
+    def model(self, model: Observed, sizes: Mapping[str, int]) -> AbstractContextManager[Any]:
+        """Return what is around a call of a model at these sizes."""
+
+    def kernel(self, step: Step) -> AbstractContextManager[Any]:
+        """Return what is around each run of a kernel, which is over at its end, on a device too."""
+
+
+OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
+
+
+@contextmanager
+def observed_by(observer: Observer) -> Iterator[None]:
+    """Let `observer` watch the calls of models inside of the context."""
+    token = OBSERVER.set(observer)
+    try:
+        yield
+    finally:
+        OBSERVER.reset(token)

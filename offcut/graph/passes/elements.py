@@ -378,6 +378,3 @@ def _band(mask: Array, row: Expr, column: Expr) -> Expr | None:
         expected &= j <= i + most
         conditions.append(_compare("<=", column, ix.add(row, most)))
     return _and(conditions) if np.array_equal(mask, expected) else None
-
-
-__all__ = ["Elements", "TooManyError", "element_of_array", "folded", "is_index"]

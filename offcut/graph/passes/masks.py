@@ -242,6 +242,3 @@ def _extreme(every: Sequence[Expr], least: bool) -> Expr | None:
         if extreme is None or (difference < 0) == least:
             extreme = one
     return extreme
-
-
-__all__ = ["masks_as_domains"]

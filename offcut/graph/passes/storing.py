@@ -10,13 +10,18 @@ line for each place; reading it where it lies takes as many lines as there are e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Const, Expr
 from offcut.graph.build import rebuilt
 from offcut.graph.fusion.reading import Readings
-from offcut.graph.graph import Bound, Ref
+from offcut.graph.graph import Bound, Node, Ref
+from offcut.graph.operators import Kind
 from offcut.graph.passes.shared import with_operands
 from offcut.graph.placing.layouts import lying_of, orders_of, wanted
+from offcut.graph.placing.places import is_written_by_programs, own_place, reshaped
 from offcut.graph.views import VIEWS
 
 LINE = 64
@@ -63,3 +68,59 @@ def store_for_products(bound: Bound) -> Bound:
 
 def _is_few(extent: Expr) -> bool:
     return isinstance(extent, Const) and int(extent.value) < FEW
+
+
+# An output that is stored otherwise than it is asked for is a value of its own, which is copied from what is stored.
+#
+# Before: ``y = conv2d(x, w)``, stored with its channels innermost and asked for by rows. After: ``y_stored = conv2d(x, w)``,
+# ``y = transpose(y_stored, axes=[0, 1, 2, 3])``.
+#
+# So is the result of a loop program that is asked for with another axis innermost than its last, which no program writes; and what a loop
+# program reads, or what is reshaped, where it is asked for in an order that these cannot read.
+
+
+def copy_as_asked(bound: Bound, asked: Mapping[str, tuple[int, ...]]) -> Bound:
+    """The graph in which such outputs are copies.
+
+    asked  orders of the axes of outputs, outermost first
+    """
+    graph = bound.graph
+    readings = Readings(graph)
+    orders, users = orders_of(graph, readings), graph.users
+    maker = {value.name: node for node in graph.nodes for value in node.results}
+
+    def is_program(node: Node) -> bool:
+        return node.op not in VIEWS and readings.of(node).kind is Kind.OPAQUE
+
+    def reads(node: Node, name: str, order: tuple[int, ...]) -> bool:
+        """Whether a node reads a value that lies in that order, without a copy of it."""
+        if node.op == "reshape":
+            place = own_place(name, graph.values[name].shape, order)
+            return reshaped(place, node.results[0].shape) is not None
+        return is_written_by_programs(order) or not is_program(node)
+
+    def is_copied(name: str, order: tuple[int, ...]) -> bool:
+        if name not in maker:
+            return False
+        if name in orders:
+            return orders[name] != order
+        written = is_written_by_programs(order) or not is_program(maker[name])
+        return not (written and all(reads(node, name, order) for node in users[name]))
+
+    turned = {name for name, order in asked.items() if is_copied(name, order)}
+    if not turned:
+        return bound
+    made = rebuilt(graph, bound.arrays)
+    stored = {name: made.fresh(f"{name}_stored") for name in turned}
+    for node in graph.nodes:
+        now = with_operands(node, stored)
+        values = tuple(replace(one, name=stored.get(one.name, one.name)) for one in node.results)
+        made.nodes.append(replace(now, results=values))
+        made.values.update((value.name, value) for value in values)
+        for value in node.results:
+            if value.name in turned:
+                axes = tuple(range(len(value.shape)))
+                of = Ref(stored[value.name])
+                made.node("transpose", of, axes=axes, results=(value.name,))
+    made.output(*map(Ref, graph.outputs))
+    return made.bound

@@ -17,7 +17,7 @@ same at all sizes is proved in exact arithmetic (`offcut.proof.by_algebra`). Ari
     floats    in the types that it names, near 0 and further away; then with all floats in float64, where rounding is next to nothing: 0, equal
               elements, equal rows, the numbers that the graphs name, large and small ones, denormals, infinities and NaN
 
-Floats that differ are the same where `rounding` may have parted them. Of huge elements in the types that it names, what is finite before
+Floats that differ are the same where rounding (`described`) may have parted them. Of huge elements in the types that it names, what is finite before
 must be finite after.
 """
 
@@ -216,7 +216,7 @@ def _in_float64(made: Rule) -> Rule:
 
 
 def _alike(before: Array, after: Array, part: float, swing: Callable[[], Array]) -> Array:
-    """For each element whether it is the same, but for rounding (`rounding`), and never further off than `TOLERANCE` and `IN_FLOAT64`."""
+    """For each element whether it is the same, but for rounding (`described`), and never further off than `TOLERANCE` and `IN_FLOAT64`."""
     if before.dtype.kind in "biu":
         return np.asarray(before == after)
     dtype, one, other = before.dtype.name, before.astype("f8"), after.astype("f8")

@@ -17,6 +17,7 @@ from offcut.ops.checks import (
     choice,
     element,
     integer,
+    pair_error,
     same_extent,
     wider,
 )
@@ -284,11 +285,7 @@ def check_channels(op: str, x: Tensor, w: Tensor, inner: Any, groups: int, chann
     """Raises DescribeError where the `inner` channels of `w` are not those of a group of the `channels` of `x`."""
     own = channels if groups == 1 else channels // groups
     if not same_extent(own, inner):
-        raise DescribeError(
-            op,
-            f"cannot pair {x.name} with {w.name}",
-            at=f"{x!r} and {w!r}",
-            because=f"{channels} channels in {groups} groups are {own} each, and w has {inner}"
-            if groups > 1
-            else f"x has {channels} channels, and w {inner}",
-        )
+        because = f"x has {channels} channels, and w {inner}"
+        if groups > 1:
+            because = f"{channels} channels in {groups} groups are {own} each, and w has {inner}"
+        raise pair_error(op, x, w, because)

@@ -19,7 +19,7 @@ from offcut.ops.checks import check_dtype, check_tensor, element, flag, integers
 from offcut.ops.images.convolution import check_layout, window_names, within
 from offcut.ops.images.window import Padding, Pair, Window, windows
 from offcut.ops.naming import Option, named
-from offcut.ops.rearranging.copies import MOST_ALONG
+from offcut.ops.rearranging.arrangement import MOST_ALONG
 from offcut.ops.reductions.reduction import mean
 
 LAYOUTS = ("NCHW", "NHWC")

@@ -28,6 +28,7 @@ from offcut.ops.checks import (
     integer,
     is_one,
     of_operands,
+    pair_error,
     same_extent,
     wider,
 )
@@ -283,12 +284,13 @@ def _sharing(q: Tensor, k: Tensor) -> int:
         return 1
     own, other = q.shape[-3], k.shape[-3]
     if not (own.is_Integer and other.is_Integer and other > 0 and own % other == 0):
-        raise DescribeError(
+        because = f"the {own} heads of one are not a multiple of the {other} of the other"
+        raise pair_error(
             "attention",
-            f"cannot pair {q.name} with {k.name}",
-            at=f"{q!r} and {k!r}",
-            because=f"the {own} heads of one are not a multiple of the {other} of the other",
-            help=("ints, or one size for both: a size is known by its name and facts",),
+            q,
+            k,
+            because,
+            "ints, or one size for both: a size is known by its name and facts",
         )
     return int(own) // int(other)
 

@@ -160,7 +160,7 @@ def dense_blockwise(x: Tensor, w: Tensor, scale: Tensor, *, name: str | None = N
             help=("ops.pad(x, …) and zeros in w, up to a whole block",),
         )
     block = int(inner) // int(blocks)
-    b, p = reduce_axis(blocks, "b"), reduce_axis(block, "p")
+    b, p = reduce_axis(blocks, "block"), reduce_axis(block, "p")
 
     def term(*at: Value) -> Value:
         *rows, j = at

@@ -8,8 +8,8 @@ from offcut.describe.functions import index, minimum, reduce_axis, where
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
-from offcut.errors import DescribeError
 from offcut.ops.checks import (
+    SAME_SIZE,
     axis_letters,
     beside,
     check_extent,
@@ -20,6 +20,7 @@ from offcut.ops.checks import (
     flag,
     is_one,
     of_operands,
+    pair_error,
     same_extent,
     wider,
 )
@@ -96,13 +97,8 @@ def broadcast(
     joined = []
     for x, y in zip(*padded, strict=True):
         if not (is_one(x) or is_one(y) or same_extent(x, y)):
-            raise DescribeError(
-                op,
-                f"cannot pair {a.name} with {b.name}",
-                at=f"{a!r} and {b!r}",
-                because=f"leading axes of {x} and {y} are neither equal nor 1",
-                help=("one size for both: a size is known by its name and facts",),
-            )
+            because = f"leading axes of {x} and {y} are neither equal nor 1"
+            raise pair_error(op, a, b, because, SAME_SIZE)
         joined.append(y if is_one(x) else x)
     return tuple(joined)
 

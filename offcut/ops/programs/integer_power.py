@@ -5,8 +5,7 @@ from __future__ import annotations
 from offcut.core.dtypes import INTEGERS, ITEM_BYTES, UNSIGNED
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor
-from offcut.errors import DescribeError
-from offcut.ops.checks import axis_letters, check_tensor, same_extent
+from offcut.ops.checks import axis_letters, check_tensor, pair_error, same_extent
 from offcut.ops.naming import named
 from offcut.ops.programs.written import Written
 
@@ -24,12 +23,7 @@ def integer_power(x: Tensor, y: Tensor, *, name: str | None = None) -> Program:
     check_tensor(op, "y", y, dtypes=(x.dtype,))
     ranks = len(x.shape) == len(y.shape)
     if not ranks or not all(same_extent(a, b) for a, b in zip(x.shape, y.shape, strict=True)):
-        raise DescribeError(
-            op,
-            f"cannot pair {x.name} with {y.name}",
-            at=f"{x!r} and {y!r}",
-            because="they are of one shape",
-        )
+        raise pair_error(op, x, y, "they are of one shape")
     text = Written(op, named(op, name, [x, y]), {"x": x, "y": y})
     result = text.result(text.name, x.dtype, x.shape)
     total, base, left = (

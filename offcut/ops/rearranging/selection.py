@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from offcut.core.dtypes import INDEX_DTYPES, UNSIGNED, index_dtype
 from offcut.describe.functions import index, where
@@ -10,11 +11,14 @@ from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.checks import (
+    SAME_SIZE,
     axis_letters,
     axis_number,
+    check_result,
     check_tensor,
     flag,
     is_one,
+    pair_error,
     same_extent,
     several,
 )
@@ -83,13 +87,8 @@ def take_along_axis(
     shape = []
     for n, (own, other) in enumerate(zip(x.shape, indices.shape, strict=True)):
         if n != position and not (is_one(own) or is_one(other) or same_extent(own, other)):
-            raise DescribeError(
-                op,
-                f"cannot pair {x.name} with {indices.name}",
-                at=f"{x!r} and {indices!r}",
-                because=f"axis {n} is {own} in one and {other} in the other",
-                help=("one size for both: a size is known by its name and facts",),
-            )
+            because = f"axis {n} is {own} in one and {other} in the other"
+            raise pair_error(op, x, indices, because, SAME_SIZE)
         shape.append(own if n != position and is_one(other) else other)
     within = not flag(op, "from_end", from_end)
     name = named(op, name, [x, indices], ("axis", position, None), ("within", within, False))
@@ -142,3 +141,39 @@ def embedding(table: Tensor, ids: Tensor, *, name: str | None = None) -> Tensor:
     return compute(
         (*ids.shape, table.shape[1]), row, named("embedding", name, [table, ids]), letters
     )
+
+
+def iota(extent: Any, dtype: str = "int64", *, name: str | None = None) -> Tensor:
+    """``0, 1, …, extent - 1``, of shape (extent,).
+
+    extent   an int or an expression in sizes
+    dtype    of the result
+
+    Raises DescribeError where `extent` is no size or `dtype` no element type.
+    """
+    made = check_result("iota", dtype, "int64")
+    name = named("iota", name, [], ("", extent, None), ("", made, "int64"))
+    return compute((extent,), lambda i: cast(i, made), name)
+
+
+def one_hot(
+    indices: Tensor, depth: Any, dtype: str = "float32", *, name: str | None = None
+) -> Tensor:
+    """``result[…, j] = 1 where indices[…] is j, else 0``, of shape (…, depth).
+
+    indices   (…) of integers; one that is below 0 or not below `depth` gives zeros
+    depth     an int or an expression in sizes
+    dtype     of the result
+
+    Raises DescribeError where element types do not fit or `depth` is no size.
+    """
+    check_tensor("one_hot", "indices", indices, dtypes=INDEX_DTYPES)
+    made = check_result("one_hot", dtype, "float32")
+    name = named("one_hot", name, [indices], ("", depth, None), ("", made, "float32"))
+    compared = index_dtype(indices.dtype)
+
+    def chosen(*at: Value) -> Value:
+        here = cast(indices[at[:-1]], compared) == cast(at[-1], compared)
+        return where(here, cast(1, made), cast(0, made))
+
+    return compute((*indices.shape, depth), chosen, name, axis_letters(len(indices.shape) + 1))

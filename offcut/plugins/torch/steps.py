@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from offcut.errors import CallError, PartitionError
 from offcut.graph import Model
-from offcut.graph.models.observing import Observed, observed_by
+from offcut.graph.models.step import Observed, observed_by
 from offcut.graph.models.step import Step as KernelStep
 from offcut.plugins.torch.dtypes import plain_of, tensor_of
 from offcut.plugins.torch.sizes import value_of

@@ -19,7 +19,7 @@ from offcut.core.text.printer import format_expr
 from offcut.describe.request import Array
 from offcut.errors import DescribeError
 from offcut.graph import Builder, Ref
-from offcut.graph.composed import of_size
+from offcut.graph.composed import of_size, restated
 from offcut.graph.graph import Argument, Bound, Node, Value
 from offcut.graph.passes import drop_dead
 from offcut.graph.sizes.extents import normal, span
@@ -268,18 +268,13 @@ class Translation:
         )
 
     def restated(self, x: Ref, shape: Sequence[Expr]) -> Ref:
-        """Return a value with extents that torch says are the same, though they are not seen to be: a call in which they are not is refused.
+        """Return a value with extents that torch says are the same, as `offcut.graph.composed.restated`."""
 
-        ``x[2*(e - w) : 2*e - w]`` is all of e elements where w is e, and else begins before the first or ends after the last.
-        """
-        found = x
-        for axis, wanted in enumerate(shape):
-            own = self.shape(x)[axis]
-            if normal(wanted) != own:
-                twice = Binary("*", ix.const(2), Binary("-", own, wanted))
-                start, stop = normal(twice), normal(Binary("+", twice, wanted))
-                found = self._noted("slice", [found, axis, plain(start), plain(stop)], {})
-        return found
+        def make(op: str, *arguments: Any) -> Any:
+            return self._noted(op, arguments, {})
+
+        whole: Ref = restated(make, x, self.shape(x), shape)
+        return whole
 
     def shape(self, x: Ref) -> tuple[Expr, ...]:
         """Return the extents of a value."""

@@ -174,13 +174,3 @@ def _with_new_tokens(
 
     tokens = tuple(replace(token, name=names[token.name]) for token in program.tokens)
     return tuple(map(change, program.body)), tokens
-
-
-__all__ = [
-    "check_barriers_between",
-    "is_end_of_launch",
-    "join_launches",
-    "join_options",
-    "launches_of",
-    "options_of",
-]

@@ -463,4 +463,4 @@ def spanned(pairs: Iterable[Pair]) -> tuple[Key, ...]:
     return tuple(dict.fromkeys(key for pair in pairs for key in multicast_keys(pair.other)))
 
 
-__all__ = ["Match", "Order", "Pair", "spanned"]
+_OF_TOKENS = (Action.ARRIVE, Action.WAIT)

@@ -29,9 +29,9 @@ from offcut.core.expr import (
     variables,
     walk,
 )
+from offcut.core.interpret.run_arguments import small_sizes
 from offcut.core.memo import lazy_property
 from offcut.core.program import MAX_SIZE, Action, Size, Sync
-from offcut.core.small_sizes import small_sizes
 from offcut.core.traversal import Place
 from offcut.polyhedral.affine import Space, parse_map, parse_set
 from offcut.polyhedral.sync.events import Access, Event, Events, Key, Loop, refused
@@ -418,6 +418,3 @@ def _expr(aff: isl.Aff, names: Sequence[str | None], sizes: Sequence[str]) -> Ex
             whole = int(inner.get_denominator_val().to_python())
             total = ix.add(total, ix.mul(times, ix.floordiv(_expr(inner, names, sizes), whole)))
     return total
-
-
-__all__ = ["Relations", "alike", "is_inside"]

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var
+from offcut.core.interpret.run_arguments import small_sizes
 from offcut.core.memo import memo
 from offcut.core.program import Action, Sync, Token
-from offcut.core.small_sizes import small_sizes
 from offcut.errors import PartitionError
 from offcut.polyhedral.sync.agents import Ends
 from offcut.polyhedral.sync.events import (

@@ -1,7 +1,7 @@
 """Strips and an extent in; whether the strips share it out, at all sizes, out: with a witness where not.
 
 Bounded values are fixed literal by literal, and every ``a // c`` and ``a % c`` becomes a pair of
-sizes (`quotients`), so that what isl decides is affine.
+sizes (`contiguity`), so that what isl decides is affine.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ import numpy.typing as npt
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import Binary, Cast, Compare, Const, Expr, Load, Select, rewrite
 from offcut.core.interpret.interpreter import StepLimitError, run
+from offcut.core.interpret.run_arguments import small_sizes
 from offcut.core.interpret.values import Array, evaluate
 from offcut.core.program import Kind, Program, Stmt, Store
-from offcut.core.small_sizes import small_sizes
 from offcut.core.traversal import map_blocks, map_body
 from offcut.errors import CallError, InternalError, PartitionError
 from offcut.polyhedral.program_sets import ProgramSets

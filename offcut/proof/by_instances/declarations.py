@@ -89,6 +89,3 @@ def _other_promises(source: Program, emitted: Program) -> Iterator[tuple[str, st
         if fact not in source.assumptions:
             line = f"assume {format_expr(fact)}"
             yield f"it has `{line}`, which the source has not", f"{line}, in both"
-
-
-__all__ = ["check_conditions", "check_declarations"]

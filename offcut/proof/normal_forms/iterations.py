@@ -161,6 +161,10 @@ class _Walk:
             for one, other in zip(source, emitted, strict=True):
                 self.inside(one, other, path)
             return
+        first = 0 if self.whole else _count_grown(source, emitted)
+        for one, other in zip(source[:first], emitted[:first], strict=True):
+            self.inside(one, other, path)
+        source, emitted = source[first:], emitted[first:]
         first, end = (0, 0) if self.whole else _common_ends(source, emitted)
         self.visible |= accessed_arrays((*source[:first], *source[len(source) - end :]))
         pair = source[first : len(source) - end], emitted[first : len(emitted) - end]
@@ -191,6 +195,14 @@ def _is_like(source: Stmt, emitted: Stmt) -> bool:
         return source == emitted
     one, other = (map_blocks(stmt, lambda _: ()) for stmt in (source, emitted))
     return one == other
+
+
+def _count_grown(source: Sequence[Stmt], emitted: Sequence[Stmt]) -> int:
+    """Return how many statements at the begin of two blocks are alike, and have more statements inside in one of them: a pair in each."""
+    counts = [[sum(1 for _ in walk((stmt,))) for stmt in body] for body in (source, emitted)]
+    pairs = zip(source, emitted, *counts, strict=False)
+    grown = [_is_like(one, other) and own != more for one, other, own, more in pairs]
+    return (*grown, False).index(False)
 
 
 def _common_ends(source: Sequence[Stmt], emitted: Sequence[Stmt]) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from offcut.core.accesses import accessed_arrays
 from offcut.core.program import Alloc, Choose, For, If, Program, Stmt, walk
 from offcut.polyhedral.dependences import dependences
 
@@ -28,15 +29,24 @@ def separate_launches(program: Program) -> Program:
 
 
 def has_independent_blocks(program: Program) -> bool:
-    """Return whether no loop over blocks carries a dependence, but on a window inside of it."""
-    loops = {s.iter: s for s in walk(program.body) if isinstance(s, For) and s.unit == BLOCK}
-    windows = {
-        name: {one.buffer for one in walk(loop.body) if isinstance(one, Alloc)}
-        for name, loop in loops.items()
-    }
+    """Return whether no loop over blocks that `separate_launches` takes apart carries a dependence, but on a window inside of it."""
     return all(
-        one.loop not in windows or one.buffer in windows[one.loop] for one in dependences(program)
+        _is_independent(replace(program, body=(stmt,)))
+        for stmt in program.body
+        if tuple(_launches(stmt)) != (stmt,)
     )
+
+
+def _is_independent(program: Program) -> bool:
+    loops = [s for s in walk(program.body) if isinstance(s, For) and s.unit == BLOCK]
+    shared = {
+        (loop.iter, name)
+        for loop in loops
+        for name in accessed_arrays(loop.body)
+        - {one.buffer for one in walk(loop.body) if isinstance(one, Alloc)}
+    }
+    carried = dependences(program, {name for _, name in shared})
+    return not any((one.loop, one.buffer) in shared for one in carried)
 
 
 def _launches(stmt: Stmt) -> Iterator[Stmt]:
@@ -53,6 +63,3 @@ def _launches(stmt: Stmt) -> Iterator[Stmt]:
             yield Choose(tuple(replace(option, body=body) for option, body in pairs))
         case _:
             yield stmt
-
-
-__all__ = ["has_independent_blocks", "separate_launches"]

@@ -132,6 +132,3 @@ def _masked(body: tuple[Stmt, ...], needed: Mapping[str, Sequence[Expr]]) -> tup
         else:
             masked.append(map_blocks(stmt, lambda inner: _masked(inner, needed)))
     return tuple(masked)
-
-
-__all__ = ["narrow_blocks", "without_unread_blocks"]

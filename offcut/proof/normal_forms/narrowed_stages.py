@@ -312,6 +312,3 @@ def _stage_conditions(tile: Tile, around: Sequence[For]) -> tuple[Compare, ...]:
         if greatest is not None:
             conditions.append(Compare(">=", ix.simplify(greatest), ix.const(0)))
     return tuple(conditions)
-
-
-__all__ = ["narrowing_steps", "synchronized_stages"]

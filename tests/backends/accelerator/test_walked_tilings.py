@@ -14,10 +14,11 @@ from offcut.backends.accelerator.executor import AcceleratorExecutor
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.planner import (
     GroupDecisions,
+    nest_extents,
     prepare_computation,
     stage_groups,
+    tilings_at,
 )
-from offcut.backends.accelerator.planning.policy import nest_extents, tilings_at
 from offcut.backends.accelerator.planning.tilings import Tiling, Tilings, sizes_of
 from offcut.backends.accelerator.planning.typical_sizes import typical_sizes
 from offcut.backends.accelerator.target import Accelerator

@@ -178,6 +178,27 @@ def test_grouped_heads_attend_to_a_window_behind_the_past(dtype: str, bits: int)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["cut", "pad"])
+def test_attention_to_any_number_of_keys_takes_strategies(strategy: str) -> None:
+    n = oc.dim("n", max=512)
+    inputs = [oc.placeholder((2, n, 16), "bfloat16", name) for name in "qkv"]
+    target = oc.target("cuda", machine="h200", device="emulated")
+    made = oc.compile(oc.ops.attention(*inputs), inputs=inputs, target=target, strategy=strategy)
+    used = [one.microkernel for one in made.plan(n=200).pieces]
+    assert (
+        used.count("mma_m16n8k16_shared_bfloat16") >= 4
+    )  # both products, in tiles and what is left
+    draw = np.random.default_rng(1)
+    for size in (0, 1, 131):
+        x, y, z = (draw.normal(size=(2, size, 16)).astype(ml_dtypes.bfloat16) for _ in range(3))
+        q, k, v = (one.astype("float64") for one in (x, y, z))
+        weights = np.exp(q @ k.swapaxes(-1, -2) / 4)
+        weights /= weights.sum(-1, keepdims=True)
+        error = np.abs(np.asarray(made(x, y, z)).astype("float64") - weights @ v)
+        assert (error <= 2.0**-6 * (weights @ np.abs(v))).all()
+
+
+@pytest.mark.slow
 def test_what_an_array_masks_reaches_no_query_on_either_executor() -> None:
     n = oc.dim("n", max=64)
     q, k, v = (oc.placeholder((n, 16), "bfloat16", name) for name in "qkv")

@@ -26,7 +26,7 @@ from offcut.backends.accelerator.lowering.issue_tree import (
 )
 from offcut.backends.accelerator.lowering.nest import LoweredLeaf
 from offcut.backends.accelerator.nest_run import ONE, ZERO, Instance, Issued, Ran
-from offcut.backends.accelerator.simulator.cycles import step_count
+from offcut.backends.accelerator.simulator.timing import step_count
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Expr

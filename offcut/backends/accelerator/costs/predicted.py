@@ -6,21 +6,28 @@ A stream is a piece; streams run one after the other. What the host fills beside
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from math import lcm
 
 from offcut.backends.accelerator.costs.counts import counted
-from offcut.backends.accelerator.costs.totals import ZERO, Totals, totals
 from offcut.backends.accelerator.host_device_split import HostDeviceProgram
-from offcut.backends.accelerator.lowering.instruction_selection import Product
+from offcut.backends.accelerator.isa import MemorySpace
+from offcut.backends.accelerator.lowering.instruction_selection import (
+    Copy,
+    Operation,
+    Product,
+    Result,
+)
 from offcut.backends.accelerator.lowering.issue_tree import bounds_of
-from offcut.backends.accelerator.lowering.nest import LoweredNest
-from offcut.backends.accelerator.nest_run import Ran, run_of
+from offcut.backends.accelerator.lowering.nest import LoweredLeaf, LoweredNest
+from offcut.backends.accelerator.nest_run import Issued, Ran, run_of
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Const, Expr, Select, children, real, variables
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Program
+from offcut.core.scan import ScanContext
 from offcut.costmodel import Cost, Device, Formulas
 from offcut.costmodel.closed.cost import PieceCost, piece_at
 from offcut.costmodel.closed.counts import (
@@ -33,7 +40,7 @@ from offcut.costmodel.closed.counts import (
     least_exact,
 )
 from offcut.costmodel.closed.operations import flop
-from offcut.costmodel.closed.prediction import Predicted, Prediction
+from offcut.costmodel.closed.prediction import Predicted, Prediction, scaled
 from offcut.costmodel.periodic_fit import PeriodicFit, fit_periodic
 from offcut.costmodel.shortened import shortened
 
@@ -217,7 +224,7 @@ def _kept(filled: Sequence[Mapping[str, int]], machine: Device) -> dict[str, int
 # Cycles of a call at known sizes: units, the bus, and what has to wait for what; over open sizes, the formula of these.
 #
 # At sizes that are known, what waits is a line of all instances, each in the queue of its unit (`costmodel/event_simulation.py`). Over
-# sizes that are left open, the formula is made of such lines at a few of them (`periodic.py`).
+# sizes that are left open, the formula is made of such lines at a few of them (`periodic_fit.py`).
 
 HARDLY = 0.02
 """Of the whole: a unit that waits for less is what a call takes its time for."""
@@ -273,3 +280,116 @@ def _divisor(expr: Expr, size: str) -> int:
             return inner * int(by)
         case _:
             return inner
+
+
+_PICO = 1e-12
+ZERO = ix.const(0)
+
+
+@dataclass
+class Totals:
+    """Of a call.
+
+    runs      tiles of results, one by one
+    products  steps of the matrix unit; vectors: of the vector unit
+    bytes     that the bus moves, by place; chip: words that memories give and take
+    """
+
+    spec: AcceleratorSpec
+    runs: Expr = ZERO
+    products: Expr = ZERO
+    vectors: Expr = ZERO
+    instructions: Expr = ZERO
+    bytes: dict[MemorySpace, Expr] = field(default_factory=dict)
+    chip: dict[MemorySpace, Expr] = field(default_factory=dict)
+
+    @property
+    def multiply_adds(self) -> Expr:
+        """Of the matrix unit, of whole words."""
+        return ix.mul(self.spec.rows * self.spec.columns * self.spec.terms, self.products)
+
+    @property
+    def joules(self) -> Expr:
+        """By the machine's table, as the simulator adds it up; 0 where it has none."""
+        spec, table = self.spec, self.spec.energy
+        if table is None:
+            return real(0.0)
+        operation = spec.rows * spec.columns * table.add.int32
+        parts = [
+            scaled(self.multiply_adds, table.multiply_add("int8") or 0.0),
+            scaled(self.vectors, operation),
+        ]
+        for place, count in self.chip.items():
+            of = spec.words[place]
+            parts.append(scaled(count, of.bytes * table.on_chip(spec.memories[of.memory])))
+        parts += [scaled(size, table.dram) for size in self.bytes.values()]
+        total = reduce(partial(Binary, "+"), parts)
+        return shortened(Binary("*", total, real(_PICO)))
+
+    def add(self, work: LoweredLeaf, one: Issued) -> None:
+        """Note a leaf."""
+        self.instructions = ix.add(self.instructions, one.instructions)
+        match work.does:
+            case Copy(place=place):
+                self.moved(place, one)
+                self.add_operation(one)  # by which it is filled, where that is not by zeros
+            case Result():
+                self.moved(MemorySpace.OUTPUTS, one)
+            case Product():
+                self.add_product(one)
+            case Operation():
+                self.add_operation(one)
+
+    def add_overhead(self, one: Issued) -> None:
+        """Note micro-ops that are brought, and the end."""
+        self.instructions = ix.add(self.instructions, one.instructions)
+        self.moved(MemorySpace.MICRO_OPS, one)
+
+    def add_product(self, one: Issued) -> None:
+        """Note products of words."""
+        self.products = ix.add(self.products, one.steps)
+        for place, visits in (
+            *((MemorySpace.INPUTS, 1), (MemorySpace.WEIGHTS, 1)),
+            *((MemorySpace.ACCUMULATORS, 2), (MemorySpace.MICRO_OPS, 1)),
+        ):
+            self.touched(place, ix.mul(visits, one.steps))
+
+    def add_operation(self, one: Issued) -> None:
+        """Note an operation on words."""
+        self.vectors = ix.add(self.vectors, one.steps, one.pairs)
+        self.touched(MemorySpace.MICRO_OPS, ix.add(one.steps, one.pairs, one.resets))
+        visits = ix.add(ix.mul(2, one.steps), ix.mul(3, one.pairs), one.resets)
+        self.touched(MemorySpace.ACCUMULATORS, visits)
+
+    def moved(self, place: MemorySpace, one: Issued) -> None:
+        """Note words that are moved."""
+        self.bytes[place] = ix.add(self.bytes.get(place, ZERO), one.bytes)
+        memory = MemorySpace.ACCUMULATORS if place is MemorySpace.OUTPUTS else place
+        self.touched(memory, ix.add(one.words, one.zeros))
+
+    def touched(self, place: MemorySpace, words: Expr) -> None:
+        """Note words that a memory on the chip gives or takes."""
+        self.chip[place] = ix.add(self.chip.get(place, ZERO), words)
+
+
+def totals(nest: LoweredNest, leaves: Sequence[Issued], overhead: Issued) -> Totals:
+    """What a nest does in a call: of what its leaves issue and move, and of the overhead; nothing where no result runs."""
+    made = Totals(nest.spec)
+    results = [
+        (work.leaf.store.buffer, one.runs)
+        for work, one in zip(nest.work, leaves, strict=True)
+        if isinstance(work.does, Result)
+    ]
+    arrays = len({buffer for buffer, _ in results})
+    made.runs = ix.floordiv(ix.add(*(runs for _, runs in results)), max(arrays, 1))
+    known = ScanContext.of(nest.program.sizes)
+    often = ix.const(1) if known.at_least_zero(ix.sub(made.runs, 1)) else ix.minimum(made.runs, 1)
+
+    def where_any(count: Expr) -> Expr:
+        """A count that does not ask for all sizes of the results."""
+        return ix.mul(often, count) if variables(made.runs) - variables(count) else count
+
+    for work, one in zip(nest.work, leaves, strict=True):
+        made.add(work, one.mapped(where_any))
+    made.add_overhead(overhead.mapped(where_any))
+    return made

@@ -8,12 +8,13 @@ from itertools import groupby, islice, permutations
 
 from offcut.backends.accelerator.planning.elementary import Operations, lanes
 from offcut.backends.accelerator.planning.planner import (
+    DEPTH,
     GroupDecisions,
     chosen_among,
+    nest_extents,
     prepare_computation,
     stage_groups,
 )
-from offcut.backends.accelerator.planning.policy import DEPTH, nest_extents
 from offcut.backends.accelerator.planning.tilings import Tiling, sizes, sizes_of
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix

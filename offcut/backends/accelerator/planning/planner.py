@@ -8,12 +8,13 @@ some; options cost nothing in the text, because a call counts what each takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
 from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.planning.decide import decisions, tiling_of
+from offcut.backends.accelerator.planning.dma_volume import load_volume, store_volume
 from offcut.backends.accelerator.planning.elementary import (
     Operations,
     lanes,
@@ -23,13 +24,19 @@ from offcut.backends.accelerator.planning.elementary import (
 )
 from offcut.backends.accelerator.planning.grouped_products import is_regrouping, split_groups
 from offcut.backends.accelerator.planning.plan_request import NO_REQUEST, PlanRequest
-from offcut.backends.accelerator.planning.policy import choose_tilings, tilings_at
 from offcut.backends.accelerator.planning.roles import Roles
-from offcut.backends.accelerator.planning.tilings import Tiling
-from offcut.backends.accelerator.planning.typical_sizes import typical_sizes
+from offcut.backends.accelerator.planning.tilings import Tiling, Tilings, by_size, sizes_of
+from offcut.backends.accelerator.planning.typical_sizes import (
+    AROUND,
+    BETWEEN,
+    sizes_around,
+    typical_extents,
+    typical_sizes,
+)
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.raising import unfuse_stages
 from offcut.backends.target import TargetPlan
+from offcut.core import index as ix
 from offcut.core.expr import Load, walk
 from offcut.core.program import UNROLL, Kind, Program
 from offcut.describe.computation import Computation, Stage
@@ -360,3 +367,62 @@ def layout_labels(ways: Sequence[Roles]) -> list[str]:
     return [
         one if found.count(one) == 1 else f"{one}_{number}" for number, one in enumerate(found, 1)
     ]
+
+
+DEPTH = 2
+"""Windows that iterations take in turn: one is filled while the other one is read."""
+
+
+def choose_tilings(
+    program: Program,
+    made: Operations,
+    spec: AcceleratorSpec,
+    turns: bool = True,
+    tiles: Mapping[str, int] | None = None,
+    most: int = 1,
+) -> tuple[Tiling, ...]:
+    """Return the tilings of which each call takes the one with the fewest cycles.
+
+    turns  whether windows may take turns
+    tiles  iterations of the tiles of some axes; of the others it is chosen
+    most   tilings, at most; of one alone, it takes the fewest cycles in the mean of `sizes_around` the typical ones
+    """
+    sizes = sizes_of(made, spec, nest_extents(program, made))
+    sizes |= {axis: (size,) for axis, size in (tiles or {}).items()}
+    alone = sizes_around(program)
+    every = sizes_around(program, (*AROUND, *BETWEEN)) if most > 1 else alone
+    at = [tilings_at(program, made, spec, sizes, one) for one in every]
+    tilings = by_size(at, len(alone), DEPTH if turns else 1, most)
+    return tilings or (_smallest(made, spec),)
+
+
+def tilings_at(
+    program: Program,
+    made: Operations,
+    spec: AcceleratorSpec,
+    tiles: Mapping[str, Sequence[int]],
+    at: Mapping[str, int],
+) -> Tilings:
+    """Return the tilings of a nest at sizes of its program."""
+    extents = typical_extents(at, (*made.axes, *made.terms))
+    shapes = {buffer.name: buffer.shape for buffer in program.buffers}
+    copies = [load_volume(copy, made, spec, at, shapes) for copy in made.copies]
+    return Tilings(made, spec, extents, copies, store_volume(made, spec, extents), tiles)
+
+
+def nest_extents(program: Program, made: Operations) -> dict[str, int]:
+    """Extents of the axes of a nest, at the sizes of a middle layer."""
+    return typical_extents(typical_sizes(program), (*made.axes, *made.terms))
+
+
+def _smallest(made: Operations, spec: AcceleratorSpec) -> Tiling:
+    """Return a word of results at a time, of all axes that are longer; windows of a sum whole."""
+    words = lanes(made, spec)
+    tiles = []
+    for axis in (*made.axes, *made.terms):
+        known, count = ix.literal_value(axis.extent), words.get(axis.name, 1)
+        inside = axis in made.terms and axis.name not in words
+        if known is None or (known > count and not inside):
+            tiles.append((axis.name, count))
+    order = tuple(axis for axis, _ in tiles)
+    return Tiling(tuple(tiles), order)

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.planning.elementary import Operations, lanes
-from offcut.backends.accelerator.planning.step_costs import windows_of_results
 from offcut.backends.accelerator.planning.tile_work import Counts, NestAtSizes, TileWork
 from offcut.backends.accelerator.planning.tiling_program import (
     RESULTS,
     TilingProgram,
     window_depths,
+    windows_of_results,
 )
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix

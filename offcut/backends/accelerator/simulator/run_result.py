@@ -18,8 +18,7 @@ from offcut.backends.accelerator.isa import (
     Store,
     Unit,
 )
-from offcut.backends.accelerator.simulator.cycles import moved_bytes, step_count
-from offcut.backends.accelerator.simulator.timing import Event
+from offcut.backends.accelerator.simulator.timing import Event, moved_bytes, step_count
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.partition.show.figure_io import check_drawable, new_figure, write
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from offcut.backends.cpu.lowering.addressing import Addressing, Lanes
 from offcut.backends.cpu.machine.isa import Isa
-from offcut.backends.llvm.float_bounds import float_bounds
+from offcut.backends.llvm.elements import float_bounds
 from offcut.core.dtypes import FLOATS, is_identity
 from offcut.core.expr import (
     COMBINED,

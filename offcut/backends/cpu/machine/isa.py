@@ -16,7 +16,7 @@ from functools import cache
 import llvmlite.binding as llvm
 
 from offcut.backends.host import cache as objects
-from offcut.backends.host.machine_facts import CACHE_FACTS, DATA_CACHES, cache_text
+from offcut.backends.host.cache import CACHE_FACTS, DATA_CACHES, cache_text
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.unpickle import unpickle
 from offcut.costmodel import Machine, features_of, load, processor, shipped

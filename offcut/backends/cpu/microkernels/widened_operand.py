@@ -115,7 +115,7 @@ def tiles(isa: Isa, operand: Operand, variant: Variant, shapes: Shapes) -> str:
     """Return the LLVM IR of the functions of these (rows, vectors), of `family.TILES`.
 
     a, c     float32
-    b        panels one vector of float32 wide: words ``[ceil(depth / terms)][lanes]``; its step is not read
+    b        panels one vector of float32 wide: words ``[ceil(depth / terms)][lanes]``; its step is not read. Of int8 also rows in place
     s        float32, of scaled columns: the first one's
     """
     block = _BLOCKS[operand]
@@ -125,6 +125,10 @@ def tiles(isa: Isa, operand: Operand, variant: Variant, shapes: Shapes) -> str:
     )
     functions = ["\n".join(one.lines()) for one in blocks]
     declared = declarations(isa, "float32")
+    lanes = isa.lanes("float32")
+    declared.add(
+        f"declare <{lanes} x i8> @llvm.masked.load.v{lanes}i8.p0(ptr, i32, <{lanes} x i1>, <{lanes} x i8>)"
+    )
     if operand.bits and _looks_up(isa):
         declared.add(f"declare <16 x float> @{_LOOKUP}(<16 x float>, <16 x i32>)")
     return "\n\n".join([*functions, "\n".join(sorted(declared))])
@@ -153,7 +157,7 @@ class _WidenedBlock(RowBlock, ABC):
         if label == "rest" and self.terms > 1:
             return (yield from self.remaining_term())
         term, values = self.second if step % self.terms else self.first, []
-        offset = step * self.b_bytes
+        offset = step * self.b_bytes if self.variant.panels else 0
         if self.terms > 1 and step % self.terms == 0:
             self.words_by_panel = []
             for p in range(self.vectors):
@@ -252,9 +256,18 @@ class _Int8(_WidenedBlock):
     def load_words(self, base: str, p: int, offset: int) -> Generator[str, None, str]:
         address, value, wide = self.temp(), self.temp(), self.temp()
         bytes_ = f"<{self.lanes} x i8>"
-        yield from self.panel_address(address, base, p, offset)
-        yield f"  {value} = load {bytes_}, ptr {address}, align 1"
-        if offset % LINE == 0:
+        if self.variant.panels:
+            yield from self.panel_address(address, base, p, offset)
+        else:
+            yield f"  {address} = getelementptr i8, ptr {base}, i64 {p * self.lanes}"
+        if self.variant.panels or p < self.vectors - 1:
+            yield f"  {value} = load {bytes_}, ptr {address}, align 1"
+        else:
+            yield (
+                f"  {value} = call {bytes_} @llvm.masked.load.v{self.lanes}i8.p0(ptr {address}, i32 1, "
+                f"<{self.lanes} x i1> %mask, {bytes_} zeroinitializer)"
+            )
+        if self.variant.panels and offset % LINE == 0:
             yield from self.prefetch(address)
         yield f"  {wide} = sext {bytes_} {value} to {self.words}"
         return wide

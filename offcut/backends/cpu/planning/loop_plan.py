@@ -14,15 +14,17 @@ from offcut.backends.bounds_guards import insert_bounds_guards
 from offcut.backends.cpu.lowering.call_layout import windows_of
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.available import families
-from offcut.backends.cpu.planning.condition_placement import (
-    is_cut,
-    reads_bounds,
-    separate_conditions,
-)
 from offcut.backends.cpu.planning.cover_report import check_covers, report_covers, vector_tile_notes
 from offcut.backends.cpu.planning.cpu_plan import CpuPlan
 from offcut.backends.cpu.planning.embedded_nests import cut_nests, has_product
-from offcut.backends.cpu.planning.nest_plan import computation_of, nest_schedule, plan_nests
+from offcut.backends.cpu.planning.nest_plan import (
+    computation_of,
+    is_cut,
+    nest_schedule,
+    plan_nests,
+    reads_bounds,
+    separate_conditions,
+)
 from offcut.backends.cpu.planning.predicted_seconds import seconds_of_program
 from offcut.backends.cpu.planning.unit_binding import bind_units, with_leading_separate
 from offcut.backends.decide import attempt

@@ -27,15 +27,13 @@ from functools import partial
 from offcut import debug
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.available import families
-from offcut.backends.cpu.planning.condition_placement import (
-    default_separation,
-    depends_on_lanes,
-    depends_on_loops,
-)
 from offcut.backends.cpu.planning.cpu_plan import CpuPlan
 from offcut.backends.cpu.planning.loop_plan import plan_cut_loops, plan_loops
 from offcut.backends.cpu.planning.nest_plan import (
     computation_of,
+    default_separation,
+    depends_on_lanes,
+    depends_on_loops,
     nest_schedule,
     plan_best_nests,
     plan_nests,

@@ -9,29 +9,31 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context, copy_context
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from offcut import debug
+from offcut.backends.abi import Entry
 from offcut.backends.compile_request import has_half_bytes
 from offcut.backends.host import cache
 from offcut.backends.target import Target
 from offcut.core.records_path import records_fingerprint
 from offcut.core.unpickle import DataUnpickler
 from offcut.describe.request import Array, Recalled, give_back, own, settled
-from offcut.errors import DescribeError
+from offcut.errors import DescribeError, TargetError
 from offcut.graph.graph import Bound
 from offcut.graph.models.compiling.ahead import processes
-from offcut.graph.models.compiling.region_steps import RegionSteps
+from offcut.graph.models.compiling.wanted import Binding, are_finite, shaped
 from offcut.graph.models.step import Step
 from offcut.graph.placing.places import Place
-from offcut.kernel import KernelCode
+from offcut.kernel import Kernel, KernelCode
 
 _ROOMS = frozenset({"graph"})
 _UNTOLD = pickle.PickleError, AttributeError, ImportError, TypeError
@@ -227,3 +229,98 @@ def _order(array: Array, other: Array) -> tuple[int, ...] | None:
         left.remove(axis)
         order.append(axis)
     return tuple(order)
+
+
+class Call(NamedTuple):
+    """A kernel of a region.
+
+    code     the number of its code
+    binding  how its arrays are those of the region
+    """
+
+    code: int
+    binding: Binding
+
+
+class Held(NamedTuple):
+    """Kernels with their constants.
+
+    constants  of the region, and what is computed from these
+    """
+
+    kernels: Sequence[Kernel]
+    constants: Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class RegionSteps:
+    """The steps of a region but for what its constants say.
+
+    constants  what the graph calls those that the region has, by the region's names
+    orders     of axes in memory, by the same
+    calls      in order
+    made       each as a step, of a kernel, its entry, and the limits of what it measures
+    """
+
+    constants: Mapping[str, str]
+    orders: Mapping[str, tuple[int, ...]]
+    calls: tuple[Call, ...]
+    made: tuple[partial[Step], ...]
+
+    def bound(self, codes: Sequence[KernelCode], arrays: Mapping[str, Array]) -> Iterator[Step]:
+        """The steps with the constants of a graph.
+
+        codes  by their numbers
+
+        Raises DescribeError where the code is for finite ones, and these are not.
+        """
+        own = {name: arrays[of] for name, of in self.constants.items()}
+        return self.steps(holding(self.calls, codes, own, self.orders))
+
+    def steps(self, held: Held, priced: bool = False) -> Iterator[Step]:
+        """The steps of kernels.
+
+        priced  whether they are asked for their cost alone
+        """
+        for call, make, kernel in zip(self.calls, self.made, held.kernels, strict=True):
+            limits = tuple(
+                0.0 if priced else one.limit(held.constants[one.points])
+                for one in call.binding.assumed
+            )
+            yield make(kernel=kernel, entry=entry_of(kernel), limits=limits)
+
+
+def holding(
+    calls: Sequence[Call],
+    codes: Sequence[KernelCode],
+    constants: Mapping[str, Array],
+    orders: Mapping[str, tuple[int, ...]],
+) -> Held:
+    """The kernels of calls with the constants of a region.
+
+    Raises DescribeError where their code is for finite ones, and these or what is computed from them are not.
+    """
+    last = calls[-1].binding
+    computed = last.derived.run(constants)
+    if last.distributed and not are_finite(computed):
+        raise DescribeError(
+            "graph",
+            "cannot distribute products over sums",
+            because="what is computed from these constants would not be finite",
+        )
+    known = {**constants, **computed}
+    kernels = list[Kernel]()
+    for code, binding in calls:
+        read = {name: known[name] for name in binding.constants.values()}
+        arrays = shaped(read, binding.runs, orders)
+        given = {own: arrays[name] for own, name in binding.constants.items()}
+        kernels.append(codes[code].with_constants(given))
+    return Held(kernels, known)
+
+
+def entry_of(kernel: Kernel) -> Entry | None:
+    """Its machine code; None where the target makes none."""
+    try:
+        return kernel.entry
+    except TargetError:
+        return None

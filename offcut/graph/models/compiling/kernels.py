@@ -17,7 +17,7 @@ from offcut.graph.fusion.folding import scaled
 from offcut.graph.graph import Node, Value, renamed
 from offcut.graph.models.compiling.ahead import Ahead, Compilation
 from offcut.graph.models.compiling.batch_strides import batch_strides
-from offcut.graph.models.compiling.region_steps import Call, Held, RegionSteps, holding
+from offcut.graph.models.compiling.kept import Call, Held, RegionSteps, holding
 from offcut.graph.models.compiling.split import (
     TargetKernel,
     Targets,

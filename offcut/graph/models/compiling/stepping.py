@@ -9,9 +9,8 @@ from offcut.graph.fusion.reading import Readings
 from offcut.graph.fusion.regions import Region, region_of, regions_of
 from offcut.graph.graph import Bound, Node
 from offcut.graph.models.compiling.ahead import processes
-from offcut.graph.models.compiling.kept import Stepped
+from offcut.graph.models.compiling.kept import RegionSteps, Stepped
 from offcut.graph.models.compiling.kernels import Kernels, NamedRegion
-from offcut.graph.models.compiling.region_steps import RegionSteps
 from offcut.graph.models.step import Step
 from offcut.graph.placing.layouts import beside, orders_of, turned
 from offcut.graph.placing.places import laid
@@ -89,6 +88,3 @@ def _unfused(one: Region | Node, refused: Region) -> Sequence[Region | Node]:
     if one is not refused:
         return (one,)
     return tuple(region_of((node,)) for node in refused.nodes)
-
-
-__all__ = ["steps_of_bound"]

@@ -4,14 +4,18 @@ once, from the values of extents.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
 from offcut.backends.host.call_sequence import WORKSPACE, CallSequence
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Expr
 from offcut.describe.request import Array
-from offcut.graph.models.memory.operands import Operands, Values
+from offcut.graph.models.step import Operand, Step
+from offcut.graph.placing.places import ONE, ZERO
 from offcut.graph.sizes.extent_values import Numbers, Valued
 
 _WORD = 8  # bytes
@@ -117,3 +121,131 @@ class Calls:
         calls[:, 4] = [need > 0 for need in scratch]
         pointers = laid.pointers[self.operands.first[first] : self.operands.first[end]]
         return CallSequence(self._in_turn, pointers, calls, laid.words), max(scratch, default=0)
+
+
+# The arrays of all calls of a model, and those that it gives, as columns of numbers: what they are at any sizes is picked from the
+# values of its extents.
+
+
+class Values(NamedTuple):
+    """The values of extents that some steps run with.
+
+    now    for a part of the batch, or for all of it; whole: for all of it
+    inner  of each array of a model, whether it lies in memory of one part, and so as `now` says
+    """
+
+    now: Array
+    whole: Array
+    inner: Array
+
+    def of(self, places: Array, arrays: Array | slice = slice(None)) -> Array:
+        """Of extents that arrays have, one or a row for each of them."""
+        if self.now is self.whole:
+            found: Array = self.whole[places]
+            return found
+        own = self.inner[arrays].reshape(-1, *[1] * (places.ndim - 1))
+        return np.where(own, self.now[places], self.whole[places])
+
+
+class Operands:
+    """The inputs and outputs of every step, one after the other, then the outputs of the graph; where a column is of extents, it has
+    their places among the values of `Valued`.
+
+    first    the number of each step's first array, and that of the graph's first output
+    roots    whose memory each lies in
+    item     bytes of an element
+    offset, shape, strides  in elements; axes that an array has not are of one element
+    length   elements of the memory
+    kernel_shape  as the signatures of the kernels say it; of the graph's outputs, as `shape`
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        outputs: Sequence[Operand],
+        lengths: Mapping[str, Expr],
+        valued: Valued,
+    ) -> None:
+        arrays = [*(one for step in steps for one in step.arrays), *outputs]
+        self.steps, self.arrays, self._place = tuple(steps), tuple(arrays), valued.place
+        self.first = [0, *accumulate(len(step.arrays) for step in steps)]
+        self.roots = tuple(one.root for one in arrays)
+        self.item = np.array([ITEM_BYTES[one.dtype] for one in arrays], np.int64)
+        self.offset = self._column(one.offset for one in arrays)
+        self.length = self._column(lengths[root] for root in self.roots)
+        rank = max((len(one.shape) for one in arrays), default=0)
+        self.shape = self._table([one.shape for one in arrays], rank, ONE)
+        self.strides = self._table([one.strides for one in arrays], rank, ZERO)
+        self.kernel_shape = self._table(
+            [*(shape for one in steps for shape in one.kernel_shapes), *(o.shape for o in outputs)],
+            rank,
+            ONE,
+        )
+        unequal = (self.kernel_shape != self.shape).any(axis=1)
+        native = [step.entry is not None for step in steps for _ in step.arrays]
+        lanes = [
+            (one.shape[-1], one.strides[-1]) if one.shape and code else (ONE, ONE)
+            for one, code in zip(arrays, (*native, *[False] * len(outputs)), strict=True)
+        ]
+        apart = [extent != ONE and stride != ONE for extent, stride in lanes]
+        self._unproved = np.flatnonzero(unequal | np.array(apart, np.bool_))
+        self._lanes = self._table([lanes[n] for n in self._unproved], 2, ONE)
+
+    def offsets(self, values: Values) -> tuple[Array, Array]:
+        """Where each array begins, in elements of its memory; and the numbers of those of which an element lies outside."""
+        shape, offset = values.of(self.shape), values.of(self.offset)
+        found: Array = np.where(shape.min(axis=1, initial=1) == 0, 0, offset)
+        return found, self._outside(values, shape, offset)
+
+    def moved_outside(self, values: Values, moves: Array) -> Array:
+        """Return the numbers of the arrays of which a kernel's element lies outside of its memory, where each begins `moves` elements
+        later.
+        """
+        return self._outside(values, values.now[self.kernel_shape], values.of(self.offset) + moves)
+
+    def unlike_kernels(self, values: Values) -> Array:
+        """Return the numbers of the arrays that are unlike what their kernels take: of another extent, or with a last axis whose elements
+        do not lie side by side. Most are seen to be alike at all sizes.
+        """
+        own = self._unproved
+        if not len(own):
+            return own
+        unequal = (values.now[self.kernel_shape[own]] != values.now[self.shape[own]]).any(axis=1)
+        extent, stride = values.now[self._lanes].T
+        unlike: Array = own[unequal | ((extent > 1) & (stride != 1))]
+        return unlike
+
+    def _outside(self, values: Values, shape: Array, offset: Array) -> Array:
+        """Return the numbers of the arrays of which an element lies outside of their memory."""
+        strides, length = values.of(self.strides), values.of(self.length)
+        reach = (shape - 1) * strides
+        low = offset + np.minimum(reach, 0).sum(axis=1)
+        high = offset + np.maximum(reach, 0).sum(axis=1)
+        least = shape.min(axis=1, initial=1)
+        outside: Array = (least < 0) | ((least > 0) & ((low < 0) | (high >= length)))
+        return np.flatnonzero(outside)
+
+    def batch_strides(self, size: str) -> Array:
+        """The stride of each array of a step along a size; 0 of those of kernels that do not run for a part of it."""
+        found = list[Expr]()
+        for step in self.steps:
+            strides = step.batch_strides.get(size, "")
+            found += (ZERO,) * len(step.arrays) if isinstance(strides, str) else strides
+        return self._column(found)
+
+    def bytes(self, values: Array) -> Array:
+        """Of each array of a step.
+
+        values  of the extents
+        """
+        end = self.first[-1]
+        found: Array = values[self.shape[:end]].prod(axis=1) * self.item[:end]
+        return found
+
+    def _column(self, extents: Iterable[Expr]) -> Array:
+        return np.array([*map(self._place, extents)], np.int64)
+
+    def _table(self, rows: Sequence[Sequence[Expr]], rank: int, none: Expr) -> Array:
+        """A row for each array, filled up with `none`."""
+        found = [self._column((*row, *[none] * (rank - len(row)))) for row in rows]
+        return np.array(found, np.int64).reshape(len(rows), rank)

@@ -199,8 +199,24 @@ def _selu(g: Context, call: Call) -> Results:
     return scalar(g, "multiply", g.op("elu", call[0], alpha), gamma)
 
 
+def _celu(g: Context, call: Call) -> Results:
+    """``x`` above 0, ``alpha * (exp(x / alpha) - 1)`` below; where alpha is not above 0, what the body of ONNX says."""
+    alpha, x = call.get("alpha", 1.0), call[0]
+    if not alpha > 0:
+        raise Refused(f"alpha is {alpha}", "alpha above 0")
+    low = g.op("elu", scalar(g, "divide", x, alpha), alpha)
+    return g.op("where", scalar(g, "greater", x, 0.0), x, low)
+
+
 def _gelu(g: Context, call: Call) -> Results:
     return g.op("gelu_tanh" if call.get("approximate", "none") == "tanh" else "gelu", call[0])
+
+
+def _swish(g: Context, call: Call) -> Results:
+    x, alpha = call[0], call.get("alpha", 1.0)
+    if alpha == 1:
+        return g.op("silu", x)
+    return g.binary("multiply", x, g.op("sigmoid", scalar(g, "multiply", x, alpha)))
 
 
 def _is_nan(g: Context, call: Call) -> Results:
@@ -217,6 +233,16 @@ def _is_infinite(g: Context, call: Call) -> Results:
     if not found:
         return g.full(g.shape(call[0]), False, "bool")
     return reduce(lambda a, b: g.binary("logical_or", a, b), found)
+
+
+def _shrink(g: Context, call: Call) -> Results:
+    """Nearer to 0 by `bias`; 0 where that is not beyond `lambd`."""
+    bias, edge = call.get("bias", 0.0), call.get("lambd", 0.5)
+    x = call[0] if g.is_float(call[0]) else g.cast(call[0], "float64")
+    high = scalar(g, "subtract", x, bias)
+    high = g.op("where", scalar(g, "greater", x, edge), high, number(g, x, 0))
+    low = scalar(g, "add", x, bias)
+    return g.cast(g.op("where", scalar(g, "less", x, -edge), low, high), g.dtype(call[0]))
 
 
 def _shifted(g: Context, call: Call) -> Results:
@@ -237,6 +263,7 @@ ELEMENTWISE: Mapping[str, Operator] = {
     "BitwiseXor": binary("bitwise_xor"),
     "Cast": _cast,
     "CastLike": _cast_like,
+    "Celu": _celu,
     "Clip": _clip,
     "Div": divide,
     "Dropout": _dropout,
@@ -265,11 +292,13 @@ ELEMENTWISE: Mapping[str, Operator] = {
     "Reciprocal": unary("reciprocal"),
     "Relu": unary("relu"),
     "Selu": _selu,
+    "Shrink": _shrink,
     "Sigmoid": unary("sigmoid"),
     "Sign": unary("sign"),
     "Softplus": unary("softplus"),
     "Sub": binary("subtract"),
     "Sum": _extreme("add"),
+    "Swish": _swish,
     "Where": _where,
     "Xor": binary("logical_xor"),
 }

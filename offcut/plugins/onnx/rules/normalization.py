@@ -8,7 +8,7 @@ from offcut.core.dtypes import HALVES
 from offcut.graph.sizes.numbers import product
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results
-from offcut.plugins.onnx.rules.elementwise import Operator, number
+from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
 from offcut.plugins.onnx.rules.reductions import reduced
 
 
@@ -87,11 +87,21 @@ def _to_length(g: Context, call: Call) -> Results:
     return g.cast(g.binary("divide", x, g.op("where", nothing, 1.0, length)), dtype)
 
 
+def _mean_variance(g: Context, call: Call) -> Results:
+    """``(x - mean) / (deviation + 1e-9)``."""
+    x, axes = g.widened(call[0]), [g.axis(call[0], one) for one in call.get("axes") or [0, 2, 3]]
+    apart = g.binary("subtract", x, reduced(g, "mean", x, axes, True))
+    variance = reduced(g, "mean", g.op("square", apart), axes, True)
+    whole = g.binary("divide", apart, scalar(g, "add", g.op("sqrt", variance), 1e-9))
+    return g.cast(whole, g.dtype(call[0]))
+
+
 NORMALIZATION: Mapping[str, Operator] = {
     "BatchNormalization": _batch,
     "GroupNormalization": _group,
     "InstanceNormalization": _instance,
     "LayerNormalization": _layer("layernorm"),
     "LpNormalization": _to_length,
+    "MeanVarianceNormalization": _mean_variance,
     "RMSNormalization": _layer("rmsnorm"),
 }

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results
-from offcut.plugins.onnx.rules.elementwise import Operator, scalar
-from offcut.plugins.onnx.rules.reductions import reduced
+from offcut.plugins.onnx.rules.elementwise import Operator
 from offcut.plugins.onnx.rules.shapes import unsqueezed
-from offcut.plugins.onnx.tables.quantization import dequantized, quantize_dynamically
 
 FUNCTIONS = {"sigmoid": "sigmoid", "tanh": "tanh", "relu": "relu"}
 
@@ -58,7 +56,7 @@ def _simple(g: Context, cell: Cell, call: Call) -> tuple[Operand, ...]:
     return own.run(g, "rnn", own.multiplied(g, _joined(g, own.b)), own.r, activation=activation)
 
 
-def _lstm(g: Context, cell: Cell, call: Call) -> tuple[Operand, ...]:
+def lstm_step(g: Context, cell: Cell, call: Call) -> tuple[Operand, ...]:
     """Gates in the order input, output, forget, cell."""
     return cell.run(g, "lstm", cell.multiplied(g, _joined(g, cell.b)), cell.r, gates="iofg")
 
@@ -78,38 +76,43 @@ def _gru(g: Context, cell: Cell, call: Call) -> tuple[Operand, ...]:
     return cell.run(g, "gru", found, cell.r, gates="zrn", bias=parts[1][1])
 
 
-def _layer(
+Weights: TypeAlias = Callable[[Context, Call, int], tuple[Operand, Operand, Mapping[str, Any]]]
+"""Return the weights of the input and of the state in a direction, (gates * hidden, columns), and further options of the operator."""
+
+
+def _float_weights(g: Context, call: Call, n: int) -> tuple[Operand, Operand, Mapping[str, Any]]:
+    return row(g, call[1], n), row(g, call[2], n), {}
+
+
+def layer(
     gates: int,
     functions: Sequence[str],
     step: Callable[[Context, Cell, Call], tuple[Operand, ...]],
     memory: bool = False,
-    of_bytes: bool = False,
+    weights: Weights = _float_weights,
+    prepare: Callable[[Context, Operand], Operand] = lambda _, x: x,
 ) -> Operator:
-    """A layer of one direction or two.
+    """Return the rule of a layer of one direction or two.
 
-    memory    whether it keeps a second state
-    of_bytes  whether weights are of 8 bits, (directions, columns, gates * hidden), with scales and zero points: the input is quantized as
-              a whole and the state at each step, by their least and their greatest element, as onnxruntime does. Source: onnxruntime,
-              docs/ContribOperators.md
+    memory   whether it keeps a second state
+    prepare  what the input becomes before it is multiplied
     """
 
     def rule(g: Context, call: Call) -> Results:
-        x, w, r, b, lengths = call[0], call[1], call[2], call.input(3), call.input(4)
-        x = _quantized_input(g, x) if of_bytes else x
+        x, b, lengths = prepare(g, call[0]), call.input(3), call.input(4)
         call.overlook("hidden_size", "output_sequence")
         if call.get("input_forget", 0):
             raise Refused("input_forget=1", "input_forget=0")
         if call.get("activation_alpha") or call.get("activation_beta"):
             raise Refused("activations with parameters", "Sigmoid, Tanh or Relu")
         turned = bool(call.get("layout", 0))
-        hidden = g.whole(g.shape(r)[1 if of_bytes else 2], "the hidden size")
         kinds = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
         directions = kinds[call.get("direction", "forward")]
         names = call.get("activations") or list(functions) * len(directions)
-        per, size = len(names) // len(directions), gates * hidden
+        per = len(names) // len(directions)
         runs = []
         for n, back in enumerate(directions):
-            bias = None if b is None else _row(g, b, n)
+            bias = None if b is None else row(g, b, n)
             states = {"h": _start(g, call, n, 5)}
             if memory:
                 states["c"] = _start(g, call, n, 6)
@@ -118,19 +121,17 @@ def _layer(
                 "clip": call.get("clip"),
                 "lengths": lengths,
                 "reverse": back or None,
-                "peepholes": None if not memory or call.input(7) is None else _row(g, call[7], n),
+                "peepholes": None if not memory or call.input(7) is None else row(g, call[7], n),
             }
-            if of_bytes:
-                own_w = dequantized(g, *_byte_weights(g, call, n, 1, 8), 0)
-                own_r, more = _byte_state(g, call, n)
-                options |= more
-            else:
-                own_w, own_r = _row(g, w, n), _row(g, r, n)
+            w, r, more = weights(g, call, n)
+            options |= more
+            hidden = g.whole(g.shape(r)[1], "the hidden size")
+            size = gates * hidden
             cell = Cell(
                 x,
                 turned,
-                own_w,
-                own_r,
+                w,
+                r,
                 None if bias is None else (g.slice(bias, 0, 0, size), g.slice(bias, 0, size, 2 * size)),
                 states,
                 hidden,
@@ -149,7 +150,8 @@ def _function(name: str) -> str:
     return own
 
 
-def _row(g: Context, x: Operand, place: int) -> Operand:
+def row(g: Context, x: Operand, place: int) -> Operand:
+    """Return one element along the first axis, which goes away."""
     return g.reshape(g.slice(x, 0, place, place + 1), g.shape(x)[1:])
 
 
@@ -160,7 +162,7 @@ def _start(g: Context, call: Call, n: int, place: int) -> Operand | None:
         return None
     if call.get("layout", 0):
         given = g.transpose(given, [1, 0, 2])
-    return _row(g, given, n)
+    return row(g, given, n)
 
 
 def _results(g: Context, runs: Sequence[tuple[Operand, ...]], turned: bool) -> Results:
@@ -177,46 +179,8 @@ def _results(g: Context, runs: Sequence[tuple[Operand, ...]], turned: bool) -> R
     return (g.transpose(sequence, [2, 0, 1, 3]), *(g.transpose(one, [1, 0, 2]) for one in last))
 
 
-def _quantized_input(g: Context, x: Operand) -> Operand:
-    """Return the floats that the input stands for once it is quantized as a whole, by its least and its greatest element."""
-    data, scale, zero = quantize_dynamically(g, x)
-    return dequantized(g, data, scale, zero, 0)
-
-
-def _byte_weights(
-    g: Context, call: Call, n: int, place: int, beside: int
-) -> tuple[Operand, Operand, Operand | None]:
-    """Return the weights of a direction, gates one after the other, (gates * hidden, columns), their scale and their zero point.
-
-    beside  the place of the scale among the inputs, before that of the zero point; each is one number, or one for each row
-    """
-    zero = call.input(beside + 1)
-    weights = g.transpose(_row(g, call[place], n), [1, 0])
-    return weights, _row(g, call[beside], n), None if zero is None else _row(g, zero, n)
-
-
-def _byte_state(g: Context, call: Call, n: int) -> tuple[Operand, dict[str, Operand | None]]:
-    """Return the weights of the state in int8, and the options that say what they stand for."""
-    r, scale, zero = _byte_weights(g, call, n, 2, 10)
-    rows = g.shape(r)[:1]
-    point = None
-    if zero is not None and not g.is_zero(zero):
-        point = g.broadcast(g.cast(zero, "int32"), rows)
-    if g.dtype(r) == "uint8":
-        r = g.cast(scalar(g, "subtract", g.cast(r, "int32"), 128), "int8")
-        point = g.full(rows, -128, "int32") if point is None else scalar(g, "subtract", point, 128)
-    sums = reduced(g, "sum", g.cast(r, "int32"), [1], False)
-    if point is not None:
-        columns = g.whole(g.shape(r)[1], "the hidden size")
-        sums = g.binary("subtract", sums, scalar(g, "multiply", point, columns))
-    return r, {"scale": g.broadcast(scale, rows), "sums": sums, "zero": point}
-
-
 RECURRENT: Mapping[str, Operator] = {
-    "GRU": _layer(3, ("Sigmoid", "Tanh"), _gru),
-    "LSTM": _layer(4, ("Sigmoid", "Tanh", "Tanh"), _lstm, memory=True),
-    "RNN": _layer(1, ("Tanh",), _simple),
+    "GRU": layer(3, ("Sigmoid", "Tanh"), _gru),
+    "LSTM": layer(4, ("Sigmoid", "Tanh", "Tanh"), lstm_step, memory=True),
+    "RNN": layer(1, ("Tanh",), _simple),
 }
-
-dynamic_lstm: Operator = _layer(4, ("Sigmoid", "Tanh", "Tanh"), _lstm, memory=True, of_bytes=True)
-"""``DynamicQuantizeLSTM`` of onnxruntime."""

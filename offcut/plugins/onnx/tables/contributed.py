@@ -18,7 +18,7 @@ from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, R
 from offcut.plugins.onnx.rules.attention import grouped_attention
 from offcut.plugins.onnx.rules.elementwise import ELEMENTWISE, Operator, scalar
 from offcut.plugins.onnx.rules.products import multiplied
-from offcut.plugins.onnx.rules.recurrent import dynamic_lstm
+from offcut.plugins.onnx.rules.recurrent import layer, lstm_step, row
 from offcut.plugins.onnx.rules.reductions import REDUCTIONS, reduced
 from offcut.plugins.onnx.rules.shapes import SHAPES
 from offcut.plugins.onnx.tables.quantization import (
@@ -209,6 +209,47 @@ def _skipped(name: str, epsilon: float) -> Operator:
 
     return rule
 
+
+def _quantized_input(g: Context, x: Operand) -> Operand:
+    """Return the floats that the input stands for once it is quantized as a whole, by its least and its greatest element."""
+    data, scale, zero = quantize_dynamically(g, x)
+    return dequantized(g, data, scale, zero, 0)
+
+
+def _byte_weights(
+    g: Context, call: Call, n: int, place: int, beside: int
+) -> tuple[Operand, Operand, Operand | None]:
+    """Return the weights of a direction, gates one after the other, (gates * hidden, columns), their scale and their zero point.
+
+    beside  the place of the scale among the inputs, before that of the zero point; each is one number, or one for each row
+    """
+    zero = call.input(beside + 1)
+    weights = g.transpose(row(g, call[place], n), [1, 0])
+    return weights, row(g, call[beside], n), None if zero is None else row(g, zero, n)
+
+
+def _byte_operands(g: Context, call: Call, n: int) -> tuple[Operand, Operand, Mapping[str, Any]]:
+    """Return the floats that weights of the input stand for, the weights of the state in int8, and the options that say what these stand for."""
+    w = dequantized(g, *_byte_weights(g, call, n, 1, 8), 0)
+    r, scale, zero = _byte_weights(g, call, n, 2, 10)
+    rows = g.shape(r)[:1]
+    point = None
+    if zero is not None and not g.is_zero(zero):
+        point = g.broadcast(g.cast(zero, "int32"), rows)
+    if g.dtype(r) == "uint8":
+        r = g.cast(scalar(g, "subtract", g.cast(r, "int32"), 128), "int8")
+        point = g.full(rows, -128, "int32") if point is None else scalar(g, "subtract", point, 128)
+    sums = reduced(g, "sum", g.cast(r, "int32"), [1], False)
+    if point is not None:
+        columns = g.whole(g.shape(r)[1], "the hidden size")
+        sums = g.binary("subtract", sums, scalar(g, "multiply", point, columns))
+    return w, r, {"scale": g.broadcast(scale, rows), "sums": sums, "zero": point}
+
+
+dynamic_lstm: Operator = layer(
+    4, ("Sigmoid", "Tanh", "Tanh"), lstm_step, True, _byte_operands, _quantized_input
+)
+"""The input is quantized as a whole and the state at each step, by their least and their greatest element, as onnxruntime does."""
 
 CONTRIBUTED: Mapping[str, Operator] = {
     "BiasGelu": _gelu("gelu"),

@@ -275,11 +275,6 @@ def where(t: Translation, condition: Ref, x: Operand, y: Operand) -> Any:
     return _chosen(t, condition, x, y)
 
 
-@takes("masked_fill.Scalar", "masked_fill.Tensor")
-def masked_fill(t: Translation, x: Ref, mask: Ref, value: Operand) -> Any:
-    return _chosen(t, mask, value, x)
-
-
 def _logical(op: str, of_bits: str) -> Callable[..., Any]:
     def rule(t: Translation, x: Operand, y: Operand) -> Any:
         if t.result != "bool":

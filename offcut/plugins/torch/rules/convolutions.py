@@ -104,24 +104,6 @@ def without_batch(t: Translation, found: Ref) -> Ref:
     return t.reshape(found, t.shape(found)[1:])
 
 
-@takes(*(f"conv{n}d{end}" for n in (1, 2, 3) for end in ("", ".padding")))
-def forward(
-    t: Translation,
-    x: Ref,
-    w: Ref,
-    bias: Ref | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Any:
-    if padding == "valid":
-        padding = 0
-    if padding == "same" and any(n != 1 for n in spread(stride, t.rank(w) - 2)):
-        raise Left("it is padded to the same size, with a stride")
-    return convolution(t, x, w, bias, stride, padding, dilation, False, 0, groups)
-
-
 @takes("max_pool2d_with_indices")
 def max_pool_indices(t: Translation, x: Ref, *given: Any) -> Any:
     return _greatest(t, "max_pool2d_with_places", x, *given)
@@ -235,39 +217,25 @@ def pooled(
     return found
 
 
-@takes("adaptive_avg_pool2d", "_adaptive_avg_pool2d")
-def adaptive(t: Translation, x: Ref, size: Sequence[Any]) -> Any:
-    if list(size) == [1, 1]:
-        return t.node("mean", x, axis=(-2, -1), keepdims=True)
-    return _adapted(t, "adaptive_avg_pool2d", x, size)
+def _resize(mode: str) -> Callable[..., Any]:
+    def rule(t: Translation, x: Ref, size: Any, *options: Any) -> Any:
+        """Resize: options are whether ends are aligned, but for nearest neighbors, then scales, in a list or one by one."""
+        align = mode != "nearest" and options[0]
+        scales = options[mode != "nearest" :]
+        if len(scales) == 1:
+            return _interpolated(t, x, mode, align, size, scales[0])
+        return _interpolated(
+            t, x, mode, align, size, None if None in scales or not scales else scales
+        )
+
+    return rule
 
 
-@takes("adaptive_max_pool2d")
-def adaptive_max(t: Translation, x: Ref, size: Sequence[Any]) -> Any:
-    if list(size) == [1, 1]:
-        return t.node("max", x, axis=(-2, -1), keepdims=True), None
-    return _adapted(t, "adaptive_max_pool2d", x, size), None
-
-
-def _adapted(t: Translation, op: str, x: Ref, size: Sequence[Any]) -> Any:
-    batch = x if t.rank(x) == 4 else t.reshape(x, (1, *t.shape(x)))
-    found = t.node(op, batch, tuple(size))
-    return found if t.rank(x) == 4 else without_batch(t, found)
-
-
-@takes("upsample_nearest2d.vec", "upsample_nearest1d.vec")
-def nearest(t: Translation, x: Ref, size: Any, scales: Any) -> Any:
-    return _interpolated(t, x, "nearest", False, size, scales)
-
-
-@takes("upsample_bicubic2d.vec")
-def cubic(t: Translation, x: Ref, size: Any, align: bool, scales: Any) -> Any:
-    return _interpolated(t, x, "cubic", align, size, scales)
-
-
-@takes("upsample_bilinear2d.vec", "upsample_linear1d.vec")
-def linear(t: Translation, x: Ref, size: Any, align: bool, scales: Any) -> Any:
-    return _interpolated(t, x, "linear", align, size, scales)
+for _name, _mode in (
+    *(("nearest2d", "nearest"), ("nearest1d.vec", "nearest"), ("bilinear2d", "linear")),
+    *(("linear1d.vec", "linear"), ("bicubic2d", "cubic")),
+):
+    takes(*{f"upsample_{_name}", f"upsample_{_name.partition('.')[0]}.vec"})(_resize(_mode))
 
 
 @takes("grid_sampler", "grid_sampler_2d")
@@ -283,21 +251,6 @@ def grid_sampler(t: Translation, x: Ref, grid: Ref, mode: int, padding: int, cor
     }
     grid = t.restated(grid, (t.shape(x)[0], *t.shape(grid)[1:]))
     return t.node("grid_sample", t.as_result(x), t.as_result(grid), **options)
-
-
-@takes("upsample_nearest2d")
-def nearest_default(t: Translation, x: Ref, size: Any, *scales: Any) -> Any:
-    return _interpolated(t, x, "nearest", False, size, _given(scales))
-
-
-@takes("upsample_bilinear2d")
-def linear_default(t: Translation, x: Ref, size: Any, align: bool, *scales: Any) -> Any:
-    return _interpolated(t, x, "linear", align, size, _given(scales))
-
-
-@takes("upsample_bicubic2d")
-def cubic_default(t: Translation, x: Ref, size: Any, align: bool, *scales: Any) -> Any:
-    return _interpolated(t, x, "cubic", align, size, _given(scales))
 
 
 def _smoothed(name: str) -> Callable[..., Any]:
@@ -325,10 +278,6 @@ def _smoothed(name: str) -> Callable[..., Any]:
 
 for _name in ("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"):
     takes(_name, rounds_each=True)(_smoothed(_name))
-
-
-def _given(scales: tuple[Any, ...]) -> Any:
-    return scales if scales and all(one is not None for one in scales) else None
 
 
 def _interpolated(t: Translation, x: Ref, mode: str, align: bool, size: Any, scales: Any) -> Any:

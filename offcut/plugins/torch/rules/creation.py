@@ -12,7 +12,7 @@ from offcut.graph import Ref
 from offcut.graph.sizes.extents import normal
 from offcut.graph.sizes.numbers import plain
 from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.rules.functions import operand, truth
+from offcut.plugins.torch.rules.functions import operand
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation
 
@@ -74,15 +74,3 @@ def filled(t: Translation, value: Any) -> Any:
     """The shape of the result, of one number."""
     number = t.cast(value, t.result) if isinstance(value, Ref) else t.scalar(value, t.result)
     return t.node("broadcast_to", number, t.extents) if t.extents else number
-
-
-def _triangle(t: Translation, x: Ref, op: str, diagonal: Any) -> Any:
-    """The elements for which ``op(row + diagonal, column)``; elsewhere 0."""
-    rows, columns = t.shape(x)[-2:]
-    row = t.reshape(t.node("iota", plain(rows), "int32"), (rows, 1))
-    column = t.node("iota", plain(columns), "int32")
-    moved = row if diagonal == 0 else t.node("add", row, t.scalar(diagonal, "int32"))
-    inside = t.node(op, moved, column)
-    if t.result == "bool":
-        return t.node("logical_and", truth(t, x), inside)
-    return t.node("where", inside, x, 0.0 if "float" in t.result else 0)

@@ -20,18 +20,17 @@ from offcut.plugins.torch.translation import Translation
 Axes = int | Sequence[int] | None
 
 
-@takes("sum", "sum.dim_IntList")
-def total(
-    t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False, *, dtype: Any = None
-) -> Any:
-    return _over(t, "sum", t.as_result(x), axes, keepdims)
+def _sum(op: str) -> Callable[..., Any]:
+    def rule(
+        t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False, *, dtype: Any = None
+    ) -> Any:
+        return _over(t, op, t.as_result(x), axes, keepdims)
+
+    return rule
 
 
-@takes("mean", "mean.dim")
-def mean(
-    t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False, *, dtype: Any = None
-) -> Any:
-    return _over(t, "mean", t.as_result(x), axes, keepdims)
+takes("sum", "sum.dim_IntList")(_sum("sum"))
+takes("mean", "mean.dim")(_sum("mean"))
 
 
 def _extreme(op: str) -> Callable[..., Any]:
@@ -173,19 +172,15 @@ def total_product(
     return t.reshape(t.slice(running, place, count, end), t.extents)
 
 
-@takes("cumsum")
-def cumsum(t: Translation, x: Ref, axis: int, *, dtype: Any = None) -> Any:
-    return _accumulated(t, t.as_result(x), t.axis(x, axis), "add")
+def _running(reduction: str) -> Callable[..., Any]:
+    def rule(t: Translation, x: Ref, axis: int, *, dtype: Any = None) -> Any:
+        return _accumulated(t, t.as_result(x), t.axis(x, axis), reduction)
+
+    return rule
 
 
-@takes("cumprod")
-def cumprod(t: Translation, x: Ref, axis: int, *, dtype: Any = None) -> Any:
-    return _accumulated(t, t.as_result(x), t.axis(x, axis), "mul")
-
-
-@takes("logcumsumexp")
-def logcumsumexp(t: Translation, x: Ref, axis: int) -> Any:
-    return _accumulated(t, t.as_result(x), t.axis(x, axis), "logaddexp")
+for _name, _reduction in (("cumsum", "add"), ("cumprod", "mul"), ("logcumsumexp", "logaddexp")):
+    takes(_name)(_running(_reduction))
 
 
 def _accumulated(t: Translation, x: Ref, axis: int, reduction: str) -> Any:

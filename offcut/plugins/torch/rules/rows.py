@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -116,24 +115,6 @@ def batch_norm_training(
     return normalized, own, _over_deviation(t, spread, epsilon), *statistics
 
 
-@takes("batch_norm")
-def batch_norm(
-    t: Translation,
-    x: Ref,
-    gain: Ref | None,
-    bias: Ref | None,
-    mean: Ref | None,
-    variance: Ref | None,
-    training: bool,
-    momentum: float,
-    epsilon: float,
-    *_: Any,
-) -> Any:
-    if training or mean is None or variance is None:
-        raise Left("it takes the statistics of the batch")
-    return batch_norm_inference(t, x, gain, bias, mean, variance, momentum, epsilon)[0]
-
-
 @takes("native_group_norm")
 def native_group_norm(
     t: Translation,
@@ -173,17 +154,6 @@ def softmax(t: Translation, x: Ref, axis: int, *_: Any) -> Any:
 @takes("_log_softmax", "log_softmax.int")
 def log_softmax(t: Translation, x: Ref, axis: int, *_: Any) -> Any:
     return _normalized(t, "log_softmax", x, axis)
-
-
-@takes("logsumexp", rounds_each=True)
-def logsumexp(t: Translation, x: Ref, axes: Sequence[int], keepdims: bool = False) -> Any:
-    given = tuple(axes)
-    most = t.node("max", x, axis=given, keepdims=True)
-    infinite = t.node("equal", t.node("absolute", most), math.inf)
-    greatest = t.node("where", infinite, 0.0, most)  # inf - inf is NaN
-    powers = t.node("exp", t.node("subtract", x, greatest))
-    total = t.node("log", t.node("sum", powers, axis=given, keepdims=True))
-    return t.reshape(t.node("add", total, greatest), t.extents)
 
 
 def _normalized(t: Translation, op: str, x: Ref, axis: int) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
@@ -59,20 +59,6 @@ def permute(t: Translation, x: Ref, axes: Sequence[int]) -> Any:
     return t.transpose(x, axes)
 
 
-@takes("t", "t_copy", "numpy_T")
-def turned(t: Translation, x: Ref) -> Any:
-    return t.transpose(x, tuple(range(t.rank(x)))[::-1])
-
-
-@takes("transpose.int", "swapaxes", "transpose_copy.int")
-def transpose(t: Translation, x: Ref, one: int, other: int) -> Any:
-    axes = list(range(t.rank(x)))
-    a, b = t.axis(x, one), t.axis(x, other)
-    if axes:
-        axes[a], axes[b] = axes[b], axes[a]
-    return t.transpose(x, axes)
-
-
 @takes("slice.Tensor", "slice_copy.Tensor")
 def part(
     t: Translation, x: Ref, axis: int = 0, start: Any = None, end: Any = None, step: int = 1
@@ -84,12 +70,6 @@ def part(
     else:
         first = _start(t, x, place, 0 if start is None else start)
     return _cut(t, x, place, first, extent, step)
-
-
-@takes("narrow")
-def narrow(t: Translation, x: Ref, axis: int, start: Any, length: Any) -> Any:
-    place = t.axis(x, axis)
-    return _cut(t, x, place, _start(t, x, place, start), t.extents[place], 1)
 
 
 @takes("select.int", "select_copy.int")
@@ -134,15 +114,6 @@ def concat(t: Translation, operands: Sequence[Ref], axis: int = 0) -> Any:
         shapes = [(*said[:place], shape[place], *said[place + 1 :]) for shape in own]
         each = [t.restated(one, shape) for one, shape in zip(each, shapes, strict=True)]
     return t.node("concat", each, axis=place)
-
-
-@takes("stack")
-def stack(t: Translation, operands: Sequence[Ref], axis: int = 0) -> Any:
-    place = axis % (t.rank(operands[0]) + 1)
-    own = (*t.extents[:place], *t.extents[place + 1 :])
-    rows = [t.restated(one, own) for one in operands]  # equal, as torch says
-    each = [t.reshape(one, (*own[:place], 1, *own[place:])) for one in rows]
-    return each[0] if len(each) == 1 else t.node("concat", each, axis=place)
 
 
 @takes("diagonal", "diagonal_copy")
@@ -293,14 +264,15 @@ def _wrapped(t: Translation, x: Ref, amounts: Sequence[Any]) -> Any:
     return found
 
 
-@takes("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
-def reflection(t: Translation, x: Ref, amounts: Sequence[Any]) -> Any:
-    return _padded(t, x, amounts, "reflect", 0)
+def _pad(mode: str) -> Callable[..., Any]:
+    def rule(t: Translation, x: Ref, amounts: Sequence[Any]) -> Any:
+        return _padded(t, x, amounts, mode, 0)
+
+    return rule
 
 
-@takes("replication_pad1d", "replication_pad2d", "replication_pad3d")
-def replication(t: Translation, x: Ref, amounts: Sequence[Any]) -> Any:
-    return _padded(t, x, amounts, "edge", 0)
+for _name, _mode in (("reflection", "reflect"), ("replication", "edge")):
+    takes(*(f"{_name}_pad{axes}d" for axes in (1, 2, 3)))(_pad(_mode))
 
 
 def _padded(t: Translation, x: Ref, amounts: Sequence[Any], mode: str, value: Any) -> Any:

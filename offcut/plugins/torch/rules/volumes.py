@@ -1,14 +1,12 @@
-"""Pooling of volumes: a window is a product, so that what is pooled in each image is pooled along the depth."""
+"""Pooling of volumes, whose images are pooled, and then lines along the depth; adaptive pooling of images and volumes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from offcut.core import index as ix
 from offcut.graph import Ref
 from offcut.graph.sizes.numbers import product
-from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.convolutions import averaged, pooled, spread, without_batch
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation
@@ -90,28 +88,32 @@ def _pooled(
     return found if t.rank(x) == 5 else without_batch(t, found)
 
 
-@takes("adaptive_avg_pool3d", "_adaptive_avg_pool3d")
-def adaptive(t: Translation, x: Ref, size: Sequence[Any]) -> Any:
-    return _adaptive(t, "mean", "adaptive_avg_pool2d", x, size)
+def _adaptive(reduction: str) -> Callable[..., Any]:
+    """Return the rule for so many windows along each of two axes, or of three; "mean" or "max"."""
+    op = {"mean": "adaptive_avg_pool2d", "max": "adaptive_max_pool2d"}[reduction]
+
+    def pool(t: Translation, x: Ref, size: Sequence[Any]) -> Ref:
+        if len(size) == 2:
+            pooled_images: Ref = t.node(op, x, tuple(size))
+            return pooled_images
+        n, c, depth, *image = t.shape(x)
+        within = t.node(op, t.reshape(x, (n, product((c, depth)), *image)), tuple(size[1:]))
+        pixels = product(size[1:])
+        lines = t.node(op, t.reshape(within, (n, c, depth, pixels)), (size[0], pixels))
+        return t.reshape(lines, (n, c, *size))
+
+    def rule(t: Translation, x: Ref, size: Sequence[Any]) -> Any:
+        if all(one == 1 for one in size):
+            found = t.node(reduction, x, axis=tuple(range(-len(size), 0)), keepdims=True)
+        elif t.rank(x) == len(size) + 2:
+            found = pool(t, x, size)
+        else:
+            found = without_batch(t, pool(t, t.reshape(x, (1, *t.shape(x))), size))
+        return found if reduction == "mean" else (found, None)
+
+    return rule
 
 
-@takes("adaptive_max_pool3d")
-def adaptive_max(t: Translation, x: Ref, size: Sequence[Any]) -> Any:
-    return _adaptive(t, "max", "adaptive_max_pool2d", x, size), None
-
-
-def _adaptive(t: Translation, whole: str, op: str, x: Ref, size: Sequence[Any]) -> Any:
-    """So many windows along each axis.
-
-    whole  the operator over all of an axis
-    """
-    if list(size) == [1, 1, 1]:
-        return t.node(whole, x, axis=(-3, -2, -1), keepdims=True)
-    if t.rank(x) != 5:
-        raise Left("it is without a batch")
-    n, c, d, h, w = t.shape(x)
-    depth, rows, columns = size
-    within = t.node(op, t.reshape(x, (n, product((c, d)), h, w)), (rows, columns))
-    lines = t.reshape(within, (n, c, d, rows * columns))
-    found = t.node(op, lines, (depth, rows * columns))
-    return t.reshape(found, (n, c, ix.const(depth), rows, columns))
+for _axes in (2, 3):
+    takes(f"adaptive_avg_pool{_axes}d", f"_adaptive_avg_pool{_axes}d")(_adaptive("mean"))
+    takes(f"adaptive_max_pool{_axes}d")(_adaptive("max"))

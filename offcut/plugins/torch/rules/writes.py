@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from offcut.core import index as ix
@@ -17,21 +18,19 @@ from offcut.plugins.torch.rules.arithmetic import times
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation
 
-
-@takes("scatter.src")
-def scatter(t: Translation, x: Ref, axis: int, ids: Ref, source: Ref) -> Any:
-    return _scattered(t, x, axis, ids, source)
+_OF_SCATTER = {None: None, "add": "add", "multiply": "mul"}
 
 
-@takes("scatter.value")
-def scatter_value(t: Translation, x: Ref, axis: int, ids: Ref, value: Any) -> Any:
-    source = t.node("broadcast_to", t.scalar(value, t.dtype(x)), t.shape(ids))
-    return _scattered(t, x, axis, ids, source)
+@takes("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce")
+def scatter(
+    t: Translation, x: Ref, axis: int, ids: Ref, source: Any, *, reduce: str | None = None
+) -> Any:
+    if not isinstance(source, Ref):
+        source = t.node("broadcast_to", t.scalar(source, t.dtype(x)), t.shape(ids))
+    return _scattered(t, x, axis, ids, source, _OF_SCATTER[reduce])
 
 
-@takes("scatter_add")
-def scatter_add(t: Translation, x: Ref, axis: int, ids: Ref, source: Ref) -> Any:
-    return _scattered(t, x, axis, ids, source, "add")
+takes("scatter_add")(partial(scatter, reduce="add"))
 
 
 def _scattered(
@@ -83,22 +82,6 @@ def scatter_reduce(
         many = t.node("add", count, 1) if include_self else t.node("maximum", count, 1)
         found = t.node("divide", found, t.cast(many, dtype))
     return found if include_self else t.node("where", t.node("greater", count, 0), found, x)
-
-
-_OF_SCATTER = {"add": "add", "multiply": "mul"}
-
-
-@takes("scatter.reduce")
-def scatter_by(t: Translation, x: Ref, axis: int, ids: Ref, source: Ref, *, reduce: str) -> Any:
-    return _scattered(t, x, axis, ids, source, _OF_SCATTER[reduce])
-
-
-@takes("scatter.value_reduce")
-def scatter_value_by(
-    t: Translation, x: Ref, axis: int, ids: Ref, value: Any, *, reduce: str
-) -> Any:
-    source = t.node("broadcast_to", t.scalar(value, t.dtype(x)), t.shape(ids))
-    return _scattered(t, x, axis, ids, source, _OF_SCATTER[reduce])
 
 
 @takes("index_put", "_unsafe_index_put")
