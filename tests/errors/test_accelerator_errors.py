@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 import pytest
 from accelerators import bytes_of, clipped, dense, requantised
-from conftest import slow
+from conftest import refusals, slow
 
 import offcut as oc
 from offcut.backends.accelerator.target import Accelerator
@@ -57,6 +57,43 @@ COPIES = "the host copies elements, or constants where a condition fails"
 COMPUTES = "T in a memory of the machine, which computes"
 
 PROGRAMS = {
+    **refusals(
+        r"""
+terms end within a word
+given PRODUCT.replace('for k in 0:20', 'for k in 0:5')
+compile: cannot run a statement on vta
+  at       S[i, j] += int32(a[i, k]) * int32(w[k, j])
+  because  it ends at 5 along k, within a word of 16 elements of a
+  help     multiples of 16
+
+results end within a word
+given PRODUCT.replace('j in 0 +: 24\n        Y[', 'j in 0 +: 7\n        Y[')
+compile: cannot run a statement on vta
+  at       Y[i, j] = int8(S[i, j])
+  because  it ends at 7 along j, within a word of 16 elements of S
+  help     multiples of 16
+
+a word is filled in part
+given PRODUCT.replace('= A[i, k]', '= where(k < 5, A[i, k], 0)')
+compile: cannot run a statement on vta
+  at       a[i, k] = where(k < 5, A[i, k], 0)
+  because  k runs along words, and a load fills whole words alone
+
+a microkernel that it has not
+given PRODUCT.replace('j in 0 +: 24\n        S[', 'j in 0 +: 24  @cover(gemm_8x8)\n        S[')
+compile: cannot cover a tile by gemm_8x8
+  at       S[i, j] = 0
+  because  gemm_reset of vta runs it
+  help     @cover(gemm_reset)
+
+a microkernel of what is stored
+given PRODUCT.replace('j in 0 +: 24\n        Y[', 'j in 0 +: 24  @cover(alu_cut)\n        Y[')
+compile: cannot cover a tile by alu_cut
+  at       Y[i, j] = int8(S[i, j])
+  because  Y lies in main memory, and alu_cut has C in accumulators
+  help     @cover(store_outputs)""",
+        globals(),
+    ),
     "the host computes nothing": (
         HOST.replace("= A[i]", "= A[i] * 2"),
         f"""\
@@ -83,45 +120,6 @@ compile: cannot run a statement for vta on the host
   because  its loops are bounded by one another, and the host fills boxes
   help     {COPIES}
   help     {COMPUTES}""",
-    ),
-    "terms end within a word": (
-        PRODUCT.replace("for k in 0:20", "for k in 0:5"),
-        """\
-compile: cannot run a statement on vta
-  at       S[i, j] += int32(a[i, k]) * int32(w[k, j])
-  because  it ends at 5 along k, within a word of 16 elements of a
-  help     multiples of 16""",
-    ),
-    "results end within a word": (
-        PRODUCT.replace("j in 0 +: 24\n        Y[", "j in 0 +: 7\n        Y["),
-        """\
-compile: cannot run a statement on vta
-  at       Y[i, j] = int8(S[i, j])
-  because  it ends at 7 along j, within a word of 16 elements of S
-  help     multiples of 16""",
-    ),
-    "a word is filled in part": (
-        PRODUCT.replace("= A[i, k]", "= where(k < 5, A[i, k], 0)"),
-        """\
-compile: cannot run a statement on vta
-  at       a[i, k] = where(k < 5, A[i, k], 0)
-  because  k runs along words, and a load fills whole words alone""",
-    ),
-    "a microkernel that it has not": (
-        PRODUCT.replace("j in 0 +: 24\n        S[", "j in 0 +: 24  @cover(gemm_8x8)\n        S["),
-        """\
-compile: cannot cover a tile by gemm_8x8
-  at       S[i, j] = 0
-  because  gemm_reset of vta runs it
-  help     @cover(gemm_reset)""",
-    ),
-    "a microkernel of what is stored": (
-        PRODUCT.replace("j in 0 +: 24\n        Y[", "j in 0 +: 24  @cover(alu_cut)\n        Y["),
-        """\
-compile: cannot cover a tile by alu_cut
-  at       Y[i, j] = int8(S[i, j])
-  because  Y lies in main memory, and alu_cut has C in accumulators
-  help     @cover(store_outputs)""",
     ),
 }
 
@@ -158,257 +156,227 @@ cover Y_3 at i alu_max(j=j)
 cover Y at i_in store_outputs"""
 
 # (what is written, what for it) -> the refusal
-LINES = {
-    "another microkernel": (
-        ("gemm_1x16x16", "gemm_8x8x8"),
-        """\
+LINES = refusals(
+    r"""
+another microkernel
+given ('gemm_1x16x16', 'gemm_8x8x8')
 cover: cannot run 'gemm_8x8x8'
   at       line 17: cover S at i gemm_8x8x8(j=j, p=k)
   because  it is neither a microkernel of the target nor a declared instruction: did you mean gemm_1x16x16?
-  help     decl_tensor_intrin(computation, lowering)""",
-    ),
-    "lanes of a processor": (
-        ("cover S at i gemm_1x16x16(j=j, p=k)", "cover S vectors"),
-        """\
+  help     decl_tensor_intrin(computation, lowering)
+
+lanes of a processor
+given ('cover S at i gemm_1x16x16(j=j, p=k)', 'cover S vectors')
 cover: cannot cover S vectors
   at       line 17: cover S vectors
   because  vectors are the lanes of a processor; units of vta run words by their instructions
-  help     gemm_1x16x16, gemm_reset, alu_add, alu_subtract, alu_multiply, alu_min, alu_max, alu_divide, alu_modulo, alu_shr, alu_shl, alu_negate, alu_absolute, alu_cut, alu_copy, alu_fill, load_inputs, load_weights, load_accumulators, store_outputs""",
-    ),
-    "another operation": (
-        ("gemm_1x16x16(j=j, p=k)", "alu_max(j=j)"),
-        """\
+  help     gemm_1x16x16, gemm_reset, alu_add, alu_subtract, alu_multiply, alu_min, alu_max, alu_divide, alu_modulo, alu_shr, alu_shl, alu_negate, alu_absolute, alu_cut, alu_copy, alu_fill, load_inputs, load_weights, load_accumulators, store_outputs
+
+another operation
+given ('gemm_1x16x16(j=j, p=k)', 'alu_max(j=j)')
 compile: cannot cover a tile by alu_max
   at       line 17: cover S at i alu_max(j=j)
   because  S[i, j] + int32(A_in[i, k]) * int32(W_wgt[k, j]) is not what it computes
-  help     @cover(gemm_1x16x16)""",
-    ),
-    "words along terms": (
-        ("gemm_1x16x16(j=j", "gemm_1x16x16(j=k"),
-        """\
+  help     @cover(gemm_1x16x16)
+
+words along terms
+given ('gemm_1x16x16(j=j', 'gemm_1x16x16(j=k')
 compile: cannot cover a tile by gemm_1x16x16
   at       line 17: cover S at i gemm_1x16x16(j=k, p=k)
   because  A_in[i, k] does not move as A[i, p] with j=k, p=k
-  help     @cover(gemm_1x16x16)""",
-    ),
-    "words along another axis": (
-        ("alu_divide(j=j)", "alu_divide(j=i)"),
-        """\
+  help     @cover(gemm_1x16x16)
+
+words along another axis
+given ('alu_divide(j=j)', 'alu_divide(j=i)')
 compile: cannot cover a tile by alu_divide
   at       line 18: cover Y_1 at i alu_divide(j=i)
   because  it has other elements of S in a word than another statement
-  help     @cover(alu_divide)""",
-    ),
-    "an axis that it has not": (
-        ("p=k)", "q=k)"),
-        """\
+  help     @cover(alu_divide)
+
+an axis that it has not
+given ('p=k)', 'q=k)')
 cover: cannot run S from i inwards by gemm_1x16x16
   at       line 17: cover S at i gemm_1x16x16(j=j, q=k)
   because  gemm_1x16x16 has no axis q
-  help     its axes are i, j, p""",
-    ),
-    "a loop that is not there": (
-        ("p=k)", "p=z)"),
-        """\
+  help     its axes are i, j, p
+
+a loop that is not there
+given ('p=k)', 'p=z)')
 cover: cannot run S from i inwards by gemm_1x16x16
   at       line 17: cover S at i gemm_1x16x16(j=j, p=z)
   because  z is not a loop of its tile
-  help     its loops are i, j, k""",
-    ),
-    "an array that it does not access": (
-        ("p=k)", "p=k; A=R)"),
-        """\
+  help     its loops are i, j, k
+
+an array that it does not access
+given ('p=k)', 'p=k; A=R)')
 cover: cannot run S from i inwards by gemm_1x16x16
   at       line 17: cover S at i gemm_1x16x16(j=j, p=k; A=R)
   because  A=R, and the tile does not access R
-  help     it accesses S, A_in, W_wgt""",
-    ),
-    "a cover twice": (
-        ("cover Y_1 at", "cover S at j gemm_1x16x16\ncover Y_1 at"),
-        """\
+  help     it accesses S, A_in, W_wgt
+
+a cover twice
+given ('cover Y_1 at', 'cover S at j gemm_1x16x16\ncover Y_1 at')
 cover: cannot run S from j inwards by gemm_1x16x16
   at       line 18: cover S at j gemm_1x16x16
-  because  line 17: cover S at i gemm_1x16x16(j=j, p=k) has decided it""",
-    ),
-    "a tile of nothing": (
-        ("split Y.i guard 64", "split Y.i guard 0"),
-        """\
+  because  line 17: cover S at i gemm_1x16x16(j=j, p=k) has decided it
+
+a tile of nothing
+given ('split Y.i guard 64', 'split Y.i guard 0')
 split: cannot split by 0
   at       line 7: split Y.i guard 0 as i_tile i_in
   because  a factor is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
-  help     split Y.i 8 as io ii""",
-    ),
-    "a part of a word": (
-        ("split Y.j guard 16", "split Y.j guard 8"),
-        """\
+  help     split Y.i 8 as io ii
+
+a part of a word
+given ('split Y.j guard 16', 'split Y.j guard 8')
 compile: cannot find the words of a statement
   at       line 8: split Y.j guard 8 as j_tile j_in
   because  W_wgt begins at 8*j_tile, and a word has 16 elements
-  help     tiles of multiples of 16 along j""",
-    ),
-    "a word and a half": (
-        ("split Y.j guard 16", "split Y.j guard 24"),
-        """\
+  help     tiles of multiples of 16 along j
+
+a word and a half
+given ('split Y.j guard 16', 'split Y.j guard 24')
 compile: cannot find the words of a statement
   at       line 8: split Y.j guard 24 as j_tile j_in
   because  Y_3 begins at 24*j_tile, and a word has 16 elements
-  help     tiles of multiples of 16 along j""",
-    ),
-    "a tile that moves back": (
-        ("split Y.j guard 16", "split Y.j shift 16"),
-        """\
+  help     tiles of multiples of 16 along j
+
+a tile that moves back
+given ('split Y.j guard 16', 'split Y.j shift 16')
 compile: cannot find the words of a statement
   at       line 8: split Y.j shift 16 as j_tile j_in
   because  W_wgt begins at 8, and a word has 16 elements
-  help     tiles of multiples of 16 along j""",
-    ),
-    "heights that are not words": (
-        ("split Y.j guard 16", "split Y.j balance 16"),
-        """\
+  help     tiles of multiples of 16 along j
+
+heights that are not words
+given ('split Y.j guard 16', 'split Y.j balance 16')
 compile: cannot find the words of a statement
   at       line 8: split Y.j balance 16 as j_tile j_in
   because  W_wgt begins at 12*j_tile, and a word has 16 elements
-  help     tiles of multiples of 16 along j""",
-    ),
-    "an axis that there is not": (
-        ("split Y.i", "split Y.o"),
-        """\
+  help     tiles of multiples of 16 along j
+
+an axis that there is not
+given ('split Y.i', 'split Y.o')
 split: cannot take o as an axis
   at       line 7: split Y.o guard 64 as i_tile i_in
   because  Y has no such loop
-  help     loops of Y: i, j""",
-    ),
-    "a stage that there is not": (
-        ("order S", "order T"),
-        """\
+  help     loops of Y: i, j
+
+a stage that there is not
+given ('order S', 'order T')
 schedule: cannot tell the stage of T
   at       line 16: order T i j k
   because  no stage writes it
-  help     stages: A_in, W_wgt, S, Y_1, Y_2, Y_3, Y""",
-    ),
-    "a loop twice": (
-        ("i_tile j_tile i_in j_in\n", "i_tile j_tile i_tile j_in\n"),
-        """\
+  help     stages: A_in, W_wgt, S, Y_1, Y_2, Y_3, Y
+
+a loop twice
+given ('i_tile j_tile i_in j_in\n', 'i_tile j_tile i_tile j_in\n')
 order: cannot reorder i_tile, j_tile, i_tile, j_in
   at       line 9: order Y i_tile j_tile i_tile j_in
   because  i_tile is listed twice
-  help     loops of Y: i_tile, i_in, j_tile, j_in""",
-    ),
-    "a loop that is split": (
-        ("at A_in Y.i_tile", "at A_in Y.i"),
-        """\
+  help     loops of Y: i_tile, i_in, j_tile, j_in
+
+a loop that is split
+given ('at A_in Y.i_tile', 'at A_in Y.i')
 at: cannot take i as an axis
   at       line 14: at A_in Y.i
   because  it is split into i_tile and i_in
-  help     loops of Y: i_tile, j_tile, i_in, j_in""",
-    ),
-    "terms around results": (
-        ("order S i j k", "order S k i j"),
-        """\
+  help     loops of Y: i_tile, j_tile, i_in, j_in
+
+terms around results
+given ('order S i j k', 'order S k i j')
 cover: cannot run S from i inwards by gemm_1x16x16
   at       line 17: cover S at i gemm_1x16x16(j=j, p=k)
   because  k is not a loop of its tile
-  help     its loops are i, j""",
-    ),
-    "a stage inside of what an instruction runs": (
-        ("at S Y.j_tile", "at S Y.i_in"),
-        """\
+  help     its loops are i, j
+
+a stage inside of what an instruction runs
+given ('at S Y.j_tile', 'at S Y.i_in')
 cover: cannot run Y from i_in inwards by store_outputs
   at       line 21: cover Y at i_in store_outputs
   because  S is computed inside its loops i_in, j_in
-  help     at S in a loop around i_in""",
-    ),
-    "a copy inside of what an instruction runs": (
-        ("at A_in Y.i_tile\n", "at A_in S.k\n"),
-        """\
+  help     at S in a loop around i_in
+
+a copy inside of what an instruction runs
+given ('at A_in Y.i_tile\n', 'at A_in S.k\n')
 cover: cannot run S from i inwards by gemm_1x16x16
   at       line 17: cover S at i gemm_1x16x16(j=j, p=k)
   because  A_in is computed inside its loops i, j, k
-  help     at A_in in a loop around i""",
-    ),
-    "a memory that it has not": (
-        ("at S Y.j_tile in accumulators", "at S Y.j_tile in shared"),
-        """\
+  help     at A_in in a loop around i
+
+a memory that it has not
+given ('at S Y.j_tile in accumulators', 'at S Y.j_tile in shared')
 compile: cannot keep S in shared
   at       line 13: at S Y.j_tile in shared
   because  vta has no memory of that name
-  help     micro-ops, inputs, weights, accumulators, outputs""",
-    ),
-    "sums that lie in main memory": (
-        ("at S Y.j_tile in accumulators", "at S Y.j_tile"),
-        """\
+  help     micro-ops, inputs, weights, accumulators, outputs
+
+sums that lie in main memory
+given ('at S Y.j_tile in accumulators', 'at S Y.j_tile')
 compile: cannot cover a tile by gemm_1x16x16
   at       line 17: cover S at i gemm_1x16x16(j=j, p=k)
   because  S lies in main memory, and gemm_1x16x16 has C in accumulators
-  help     @cover(gemm_1x16x16)""",
-    ),
-    "a copy in another memory": (
-        ("A_in in inputs", "A_in in weights"),
-        """\
+  help     @cover(gemm_1x16x16)
+
+a copy in another memory
+given ('A_in in inputs', 'A_in in weights')
 compile: cannot cover a tile by gemm_1x16x16
   at       line 17: cover S at i gemm_1x16x16(j=j, p=k)
   because  A_in lies in weights, and gemm_1x16x16 has A in inputs
-  help     @cover(gemm_1x16x16)""",
-    ),
-    "a value that is not computed": (
-        ("S[i, j]//64", "S[i, j]//32"),
-        """\
+  help     @cover(gemm_1x16x16)
+
+a value that is not computed
+given ('S[i, j]//64', 'S[i, j]//32')
 stage: cannot stage S[i, j]//32 for Y
   at       line 4: stage value S[i, j]//32 for Y as Y_1(i, j) in accumulators
   because  it computes no S[i, j]//32
-  help     Y[i, j] = int8(max(min(S[i, j]//64, 127), -128))""",
-    ),
-    "no window": (
-        ("at A_in Y.i_tile", "at A_in Y.i_tile depth 0"),
-        """\
+  help     Y[i, j] = int8(max(min(S[i, j]//64, 127), -128))
+
+no window
+given ('at A_in Y.i_tile', 'at A_in Y.i_tile depth 0')
 parse: cannot read a schedule
   at       line 14: at A_in Y.i_tile depth 0
   because  there is one window at least
-  help     depth 2""",
-    ),
-    "more windows than there is room": (
-        ("at A_in Y.i_tile", "at A_in Y.i_tile depth 999"),
-        """\
+  help     depth 2
+
+more windows than there is room
+given ('at A_in Y.i_tile', 'at A_in Y.i_tile depth 999')
 compile: cannot keep the windows of Y in inputs
   at       line 14: at A_in Y.i_tile depth 999
   because  they take up to 2,045,952 bytes (A_in 999 x 2,048), and there are 32,768
   help     smaller tiles
-  help     windows of less depth""",
-    ),
-    "the place of what is read later": (
-        ("at Y_1 Y.j_tile in accumulators", "at Y_1 Y.j_tile in accumulators inplace A_in"),
-        """\
+  help     windows of less depth
+
+the place of what is read later
+given ('at Y_1 Y.j_tile in accumulators', 'at Y_1 Y.j_tile in accumulators inplace A_in')
 at: cannot compute Y_1 in the place of A_in
   at       line 12: at Y_1 Y.j_tile in accumulators inplace A_in
   because  it does not read A_in
-  help     Y_1 in a window of its own""",
-    ),
-    "a unit that it has not": (
-        ("order S", "bind Y.i_tile thread\norder S"),
-        """\
+  help     Y_1 in a window of its own
+
+a unit that it has not
+given ('order S', 'bind Y.i_tile thread\norder S')
 bind: cannot bind Y.i_tile to thread
   at       line 16: bind Y.i_tile thread
   because  loops of vta issue instructions one after the other, and its units run tiles
   help     without this line
-  help     at … depth 2 lets windows take turns""",
-    ),
-    "what a processor decides": (
-        ("order S", "bind * thread\norder S"),
-        """\
+  help     at … depth 2 lets windows take turns
+
+what a processor decides
+given ('order S', 'bind * thread\norder S')
 schedule: cannot apply this to vta
   at       line 16: bind * thread
   because  the policy of a processor alone decides it
   help     split, order, at, stage, cover, choose
-  help     kernel.schedule has the decisions of its policy""",
-    ),
-    "one name for two options": (
-        ("order S i j k", "choose\n  option a\n    order S i j k\n  option a\n    order S i j k"),
-        """\
+  help     kernel.schedule has the decisions of its policy
+
+one name for two options
+given ('order S i j k', 'choose\n  option a\n    order S i j k\n  option a\n    order S i j k')
 choose: cannot choose so
   at       line 16: choose
   because  two options have one name: a, a""",
-    ),
-}
+    globals(),
+)
 
 SLOW_LINES = (
     "words along another axis",

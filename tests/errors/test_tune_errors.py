@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import refusals
 
 import offcut as oc
 from offcut.errors import DescribeError, OffcutError
@@ -34,6 +35,138 @@ def says(schedule: oc.Schedule, n: int) -> str:
 
 
 CASES: dict[str, tuple[Any, dict[str, Any], str]] = {
+    **refusals(
+        """\
+a size that is not there
+given DOUBLED, {'sizes': {'k': [2]}}
+tune: cannot tune for k
+  at       sizes=
+  because  the sizes are n
+
+out of range
+given DOUBLED, {'sizes': {'n': [2, 514]}}
+tune: cannot tune for 514
+  at       sizes of n
+  because  n is from 2 to 512
+
+no multiple
+given DOUBLED, {'sizes': {'n': [3]}}
+tune: cannot tune for 3
+  at       sizes of n
+  because  n is a multiple of 2
+
+no whole number
+given DOUBLED, {'sizes': {'n': [2.5]}}
+tune: cannot tune for 2.5
+  at       sizes of n
+  because  it is not a whole number
+
+no list
+given DOUBLED, {'sizes': {'n': 4.5}}
+tune: cannot tune for 4.5
+  at       sizes of n
+  because  it is not a list, range, pair or mapping
+
+an empty list
+given DOUBLED, {'sizes': {'n': []}}
+tune: cannot tune for []
+  at       sizes of n
+  because  there is no value in it
+
+ends that descend
+given DOUBLED, {'sizes': {'n': (64, 2)}}
+tune: cannot tune for (64, 2)
+  at       sizes of n
+  because  a tuple is both ends, ascending
+
+a weight below 0
+given DOUBLED, {'sizes': {'n': {2: -1.0}}}
+tune: cannot tune for -1.0
+  at       sizes of n
+  because  a weight is a number that is at least 0
+
+no weight
+given DOUBLED, {'sizes': {'n': {2: 0.0}}}
+tune: cannot tune for {2: 0.0}
+  at       sizes of n
+  because  some weight is above 0
+
+trials 0
+given DOUBLED, {'sizes': {'n': [2]}, 'trials': 0}
+tune: cannot take trials=0
+  because  trials is an int, at least 1
+
+alternatives
+given DOUBLED, {'sizes': {'n': [2]}, 'alternatives': True}
+tune: cannot take alternatives=True
+  because  alternatives is an int, at least 1
+
+seconds
+given DOUBLED, {'sizes': {'n': [2]}, 'seconds': 0.0}
+tune: cannot take seconds=0.0
+  because  seconds is a number above 0
+
+seed
+given DOUBLED, {'sizes': {'n': [2]}, 'seed': '0'}
+tune: cannot take seed='0'
+  because  seed is an int of 64 bits
+
+a seed that no record holds
+given DOUBLED, {'sizes': {'n': [2]}, 'seed': 2 ** 64}
+tune: cannot take seed=18446744073709551616
+  because  seed is an int of 64 bits
+
+constants
+given DOUBLED, {'sizes': {'n': [2]}, 'constants': 3}
+tune: cannot take constants=3
+  because  constants is names of inputs, or arrays by name
+
+features
+given DOUBLED, {'sizes': {'n': [2]}, 'features': 3}
+tune: cannot take features=3
+  because  features is functions of a Case, one after the other
+
+limits
+given DOUBLED, {'sizes': {'n': [2]}, 'limits': {}}
+tune: cannot take limits={}
+  because  limits is Limits(…)
+
+progress
+given DOUBLED, {'sizes': {'n': [2]}, 'progress': 3}
+tune: cannot take progress=3
+  because  progress is a function that is told of each trial, True or False
+
+price
+given DOUBLED, {'sizes': {'n': [2]}, 'price': 3.0}
+tune: cannot take price=3.0
+  because  it is not a function
+  help     lambda schedule, n: 2e-9 * n
+
+a price that raises
+given DOUBLED, {'sizes': {'n': [2]}, 'price': divides, 'explorer': 'random'}
+tune: cannot take price=divides
+  because  it raised ZeroDivisionError: division by zero
+  help     lambda schedule, n: 2e-9 * n
+
+a price that is none
+given DOUBLED, {'sizes': {'n': [2]}, 'price': says, 'explorer': 'random'}
+tune: cannot take price=says
+  because  it gave 'cheap', and a price is seconds, at least 0
+  help     lambda schedule, n: 2e-9 * n
+
+a target that decides nothing
+given DOUBLED, {'sizes': {'n': [2]}, 'target': 'interpret'}
+tune: cannot tune C for target='interpret'
+  because  target='interpret' decides nothing that a schedule says
+
+no target
+given DOUBLED, {'sizes': {'n': [2]}, 'target': 'tpu'}
+target: cannot plan for 'tpu'
+  because  there is no such target
+  help     target="accelerator", target="cpu", target="cuda", target="gemmini", target="interpret", target="vta", target="vta-osdi18"
+""",
+        globals(),
+    ),
     "no sizes": (
         DOUBLED,
         {},
@@ -42,14 +175,6 @@ tune: cannot tune for None
   because  it does not say which values n take
 {HELP}""",
     ),
-    "a size that is not there": (
-        DOUBLED,
-        {"sizes": {"k": [2]}},
-        """\
-tune: cannot tune for k
-  at       sizes=
-  because  the sizes are n""",
-    ),
     "a size is missing": (
         ADDED,
         {"sizes": {"n": [2]}},
@@ -57,172 +182,6 @@ tune: cannot tune for k
 tune: cannot tune for {{'n': [2]}}
   because  it does not say which values m take
 {HELP}""",
-    ),
-    "out of range": (
-        DOUBLED,
-        {"sizes": {"n": [2, 514]}},
-        """\
-tune: cannot tune for 514
-  at       sizes of n
-  because  n is from 2 to 512""",
-    ),
-    "no multiple": (
-        DOUBLED,
-        {"sizes": {"n": [3]}},
-        """\
-tune: cannot tune for 3
-  at       sizes of n
-  because  n is a multiple of 2""",
-    ),
-    "no whole number": (
-        DOUBLED,
-        {"sizes": {"n": [2.5]}},
-        """\
-tune: cannot tune for 2.5
-  at       sizes of n
-  because  it is not a whole number""",
-    ),
-    "no list": (
-        DOUBLED,
-        {"sizes": {"n": 4.5}},
-        """\
-tune: cannot tune for 4.5
-  at       sizes of n
-  because  it is not a list, range, pair or mapping""",
-    ),
-    "an empty list": (
-        DOUBLED,
-        {"sizes": {"n": []}},
-        """\
-tune: cannot tune for []
-  at       sizes of n
-  because  there is no value in it""",
-    ),
-    "ends that descend": (
-        DOUBLED,
-        {"sizes": {"n": (64, 2)}},
-        """\
-tune: cannot tune for (64, 2)
-  at       sizes of n
-  because  a tuple is both ends, ascending""",
-    ),
-    "a weight below 0": (
-        DOUBLED,
-        {"sizes": {"n": {2: -1.0}}},
-        """\
-tune: cannot tune for -1.0
-  at       sizes of n
-  because  a weight is a number that is at least 0""",
-    ),
-    "no weight": (
-        DOUBLED,
-        {"sizes": {"n": {2: 0.0}}},
-        """\
-tune: cannot tune for {2: 0.0}
-  at       sizes of n
-  because  some weight is above 0""",
-    ),
-    "trials 0": (
-        DOUBLED,
-        {"sizes": {"n": [2]}, "trials": 0},
-        """\
-tune: cannot take trials=0
-  because  trials is an int, at least 1""",
-    ),
-    "alternatives": (
-        DOUBLED,
-        {"sizes": {"n": [2]}, "alternatives": True},
-        """\
-tune: cannot take alternatives=True
-  because  alternatives is an int, at least 1""",
-    ),
-    "seconds": (
-        DOUBLED,
-        {"sizes": {"n": [2]}, "seconds": 0.0},
-        """\
-tune: cannot take seconds=0.0
-  because  seconds is a number above 0""",
-    ),
-    "seed": (
-        DOUBLED,
-        {"sizes": {"n": [2]}, "seed": "0"},
-        """\
-tune: cannot take seed='0'
-  because  seed is an int of 64 bits""",
-    ),
-    "a seed that no record holds": (
-        DOUBLED,
-        {"sizes": {"n": [2]}, "seed": 2**64},
-        """\
-tune: cannot take seed=18446744073709551616
-  because  seed is an int of 64 bits""",
-    ),
-    "constants": (
-        DOUBLED,
-        {"sizes": {"n": [2]}, "constants": 3},
-        """\
-tune: cannot take constants=3
-  because  constants is names of inputs, or arrays by name""",
-    ),
-    "features": (
-        DOUBLED,
-        {"sizes": {"n": [2]}, "features": 3},
-        """\
-tune: cannot take features=3
-  because  features is functions of a Case, one after the other""",
-    ),
-    "limits": (
-        DOUBLED,
-        {"sizes": {"n": [2]}, "limits": {}},
-        """\
-tune: cannot take limits={}
-  because  limits is Limits(…)""",
-    ),
-    "progress": (
-        DOUBLED,
-        {"sizes": {"n": [2]}, "progress": 3},
-        """\
-tune: cannot take progress=3
-  because  progress is a function that is told of each trial, True or False""",
-    ),
-    "price": (
-        DOUBLED,
-        {"sizes": {"n": [2]}, "price": 3.0},
-        """\
-tune: cannot take price=3.0
-  because  it is not a function
-  help     lambda schedule, n: 2e-9 * n""",
-    ),
-    "a price that raises": (
-        DOUBLED,
-        {"sizes": {"n": [2]}, "price": divides, "explorer": "random"},
-        """\
-tune: cannot take price=divides
-  because  it raised ZeroDivisionError: division by zero
-  help     lambda schedule, n: 2e-9 * n""",
-    ),
-    "a price that is none": (
-        DOUBLED,
-        {"sizes": {"n": [2]}, "price": says, "explorer": "random"},
-        """\
-tune: cannot take price=says
-  because  it gave 'cheap', and a price is seconds, at least 0
-  help     lambda schedule, n: 2e-9 * n""",
-    ),
-    "a target that decides nothing": (
-        DOUBLED,
-        {"sizes": {"n": [2]}, "target": "interpret"},
-        """\
-tune: cannot tune C for target='interpret'
-  because  target='interpret' decides nothing that a schedule says""",
-    ),
-    "no target": (
-        DOUBLED,
-        {"sizes": {"n": [2]}, "target": "tpu"},
-        """\
-target: cannot plan for 'tpu'
-  because  there is no such target
-  help     target="accelerator", target="cpu", target="cuda", target="gemmini", target="interpret", target="vta", target="vta-osdi18\"""",
     ),
 }
 

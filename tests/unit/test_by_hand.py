@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import refusals
 from corruptions import KINDS, corrupted
 
 import offcut as oc
@@ -337,176 +338,139 @@ bind C.ji lane
 stage read A for C as AL in far
 at AL C.io
 """
-EDITS = {
-    "a stage that is not there": (
-        "split C.j",
-        "split Z j",
-        """\
+EDITS = refusals(
+    r"""
+a stage that is not there
+given 'split C.j', 'split Z j'
 schedule: cannot tell the stage of Z
   at       line 3: split Z.j 4 as jo ji
   because  no stage writes it
-  help     stages: C, D""",
-    ),
-    "an axis that is not there": (
-        "order C io jo k ii ji",
-        "order C io jo z ii ji",
-        """\
+  help     stages: C, D
+
+an axis that is not there
+given 'order C io jo k ii ji', 'order C io jo z ii ji'
 order: cannot take z as an axis
   at       line 4: order C io jo z ii ji
   because  C has no such loop
-  help     loops of C: io, ii, jo, ji, k""",
-    ),
-    "an axis that has another name": (
-        "4 as jo ji",
-        "4 as jo j_",
-        """\
+  help     loops of C: io, ii, jo, ji, k
+
+an axis that has another name
+given '4 as jo ji', '4 as jo j_'
 order: cannot take ji as an axis
   at       line 4: order C io jo k ii ji
   because  C has no such loop
-  help     loops of C: io, ii, jo, j_, k""",
-    ),
-    "a name that is taken": (
-        "4 as jo ji",
-        "4 as jo io",
-        """\
+  help     loops of C: io, ii, jo, j_, k
+
+a name that is taken
+given '4 as jo ji', '4 as jo io'
 split: cannot make io
   at       line 3: split C.j 4 as jo io
-  because  something has that name""",
-    ),
-    "one name for two loops": (
-        "4 as jo ji",
-        "4 as ji ji",
-        """\
+  because  something has that name
+
+one name for two loops
+given '4 as jo ji', '4 as ji ji'
 split: cannot make ji
   at       line 3: split C.j 4 as ji ji
-  because  something has that name""",
-    ),
-    "what is no name": (
-        "as AL",
-        "as A+1",
-        """\
+  because  something has that name
+
+what is no name
+given 'as AL', 'as A+1'
 stage: cannot make A+1
   at       line 6: stage read A for C as A+1 in far
-  because  a name is an ASCII identifier""",
-    ),
-    "a factor of nothing": (
-        "split C.j 4",
-        "split C.j 0",
-        """\
+  because  a name is an ASCII identifier
+
+a factor of nothing
+given 'split C.j 4', 'split C.j 0'
 split: cannot split by 0
   at       line 3: split C.j 0 as jo ji
   because  a factor is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
-  help     split C.j 8 as jo ji""",
-    ),
-    "a tile that does not divide": (
-        "split C.i 8",
-        "split C.i exact 8",
-        """\
+  help     split C.j 8 as jo ji
+
+a tile that does not divide
+given 'split C.i 8', 'split C.i exact 8'
 split: cannot take tail="exact"
   at       line 2: split C.i exact 8 as io ii
   because  with n = 1, 8 does not divide the extent n
   help     tail="cut" separates the last n % 8 iterations
-  help     assume(n % 8 == 0) if every caller guarantees it""",
-    ),
-    "a reader that does not read": (
-        "for C as",
-        "for D as",
-        """\
+  help     assume(n % 8 == 0) if every caller guarantees it
+
+a reader that does not read
+given 'for C as', 'for D as'
 stage: cannot let D read a copy of A
   at       line 6: stage read A for D as AL in far
   because  it does not read A
-  help     A is read by C""",
-    ),
-    "a loop outside of what reads it": (
-        "at AL C.io",
-        "at AL D.i",
-        """\
+  help     A is read by C
+
+a loop outside of what reads it
+given 'at AL C.io', 'at AL D.i'
 at: cannot compute AL at D.i
   at       line 7: at AL D.i
   because  D does not read it
-  help     AL is read by C""",
-    ),
-    "an instruction that is not declared": (
-        "bind C.ji lane",
-        "cover C at ji nothing8x8",
-        """\
+  help     AL is read by C
+
+an instruction that is not declared
+given 'bind C.ji lane', 'cover C at ji nothing8x8'
 cover: cannot run 'nothing8x8'
   at       line 5: cover C at ji nothing8x8
   because  it is neither a microkernel of the target nor a declared instruction
-  help     decl_tensor_intrin(computation, lowering)""",
-    ),
-    "an instruction that computes something else": (
-        "bind C.ji lane",
-        "cover C at ji vrelu8",
-        """\
+  help     decl_tensor_intrin(computation, lowering)
+
+an instruction that computes something else
+given 'bind C.ji lane', 'cover C at ji vrelu8'
 cover: cannot run C from ji inwards by vrelu8
   at       line 5: cover C at ji vrelu8
-  because  term: C[i, j] + A[i, k] * B[k, j] is not what it computes""",
-    ),
-    "a loop that is bound": (
-        "stage read A",
-        "bind C.ji unroll\nstage read A",
-        """\
+  because  term: C[i, j] + A[i, k] * B[k, j] is not what it computes
+
+a loop that is bound
+given 'stage read A', 'bind C.ji unroll\nstage read A'
 bind: cannot bind ji to unroll
   at       line 6: bind C.ji unroll
   because  line 5: bind C.ji lane has decided it
-  help     one line for a loop""",
-    ),
-    "a loop that is bound alike": (
-        "stage read A",
-        "bind C.ji lane\nstage read A",
-        """\
+  help     one line for a loop
+
+a loop that is bound alike
+given 'stage read A', 'bind C.ji lane\nstage read A'
 bind: cannot bind ji to lane
   at       line 6: bind C.ji lane
   because  line 5: bind C.ji lane has decided it
-  help     one line for a loop""",
-    ),
-    "a loop that was bound before it was split": (
-        "stage read A",
-        "split C.ji 2 as jp jq\nbind C.jp serial\nstage read A",
-        """\
+  help     one line for a loop
+
+a loop that was bound before it was split
+given 'stage read A', 'split C.ji 2 as jp jq\nbind C.jp serial\nstage read A'
 bind: cannot bind jp to serial
   at       line 7: bind C.jp serial
   because  line 5: bind C.ji lane has decided it
-  help     one line for a loop""",
-    ),
-    "an order that contradicts another one": (
-        "bind C.ji lane",
-        "order C ii io",
-        """\
+  help     one line for a loop
+
+an order that contradicts another one
+given 'bind C.ji lane', 'order C ii io'
 order: cannot reorder ii, io
   at       line 5: order C ii io
   because  line 4: order C io jo k ii ji has decided it
-  help     one order of these loops""",
-    ),
-    "a stage in two places": (
-        "at AL C.io",
-        "at AL C.io\nat AL C.jo",
-        """\
+  help     one order of these loops
+
+a stage in two places
+given 'at AL C.io', 'at AL C.io\nat AL C.jo'
 at: cannot compute AL in two places
   at       line 8: at AL C.jo
-  because  line 7: at AL C.io has decided it""",
-    ),
-    "a loop that is split already": (
-        "bind C.ji lane",
-        "split C.j 2 as jp jq",
-        """\
+  because  line 7: at AL C.io has decided it
+
+a loop that is split already
+given 'bind C.ji lane', 'split C.j 2 as jp jq'
 split: cannot take j as an axis
   at       line 5: split C.j 2 as jp jq
   because  it is split into jo and ji
-  help     loops of C: io, jo, ii, ji, k""",
-    ),
-    "a primitive behind what the target decides": (
-        "bind C.ji lane",
-        "bind * lane",
-        """\
+  help     loops of C: io, jo, ii, ji, k
+
+a primitive behind what the target decides
+given 'bind C.ji lane', 'bind * lane'
 schedule: cannot apply a decision here
   at       line 6: stage read A for C as AL in far
   because  what a target decides stands before it, about loops that are made first
   help     decisions by hand come first
   help     split C.i cut 8, behind separate""",
-    ),
-}
+    globals(),
+)
 
 
 @pytest.mark.parametrize("what", EDITS)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import refusals
 
 import offcut as oc
 from offcut import Outcome, Records, Schedule
@@ -349,43 +350,36 @@ def test_the_class_that_the_page_publishes_is_made_a_price(monkeypatch: pytest.M
     assert 0 < made(drawn[0])[("n", 16),] < 1.0
 
 
-REFUSED: dict[str, tuple[object, object, str]] = {
-    "no name": (
-        "cheap",
-        None,
-        """\
+REFUSED: dict[str, tuple[object, object, str]] = refusals(
+    """\
+no name
+given 'cheap', None
 tune: cannot take price='cheap'
   because  there is no such price
   help     "closed", "learned", the path of a model (.json)
   help     mine, of plug-ins
-  help     lambda schedule, n: 2e-9 * n""",
-    ),
-    "cannot be loaded": (
-        "mine",
-        ImportError("no"),
-        """\
+  help     lambda schedule, n: 2e-9 * n
+
+cannot be loaded
+given 'mine', ImportError('no')
 tune: cannot load price='mine'
   at       elsewhere:mine, an entry point of offcut.prices
-  because  ImportError: no""",
-    ),
-    "no model": (
-        "none.json",
-        None,
-        """\
+  because  ImportError: no
+
+no model
+given 'none.json', None
 learn: cannot read none.json
   at       none.json
   because  No such file or directory
-  help     offcut learn RECORDS -o MODEL makes one""",
-    ),
-    "no function": (
-        3,
-        None,
-        """\
+  help     offcut learn RECORDS -o MODEL makes one
+
+no function
+given 3, None
 tune: cannot take price=3
   because  it is not a function
   help     lambda schedule, n: 2e-9 * n""",
-    ),
-}
+    globals(),
+)
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from conftest import refusals
 
 import offcut as oc
 from offcut.backends.cpu import packed_constants
@@ -254,106 +255,93 @@ def test_constants_are_packed_as_the_layout_says(
     np.testing.assert_array_equal(found, expected)
 
 
-REFUSED = {
-    "a digit that is left out": (
-        lambda: Layout((("at", (Digit(0, 2, None, 1),)),), (2,)),
-        """\
+REFUSED = refusals(
+    """\
+a digit that is left out
+>>> Layout((('at', (Digit(0, 2, None, 1),)),), (2,))
 layout: cannot place an operand
   at       axis 0
-  because  no digit counts 1""",
-    ),
-    "a digit twice": (
-        lambda: Layout((("lane", (Digit(0, 1, 4, 1),)), ("at", (Digit(0, 1, 4, 1),))), (4,)),
-        """\
+  because  no digit counts 1
+
+a digit twice
+>>> Layout((('lane', (Digit(0, 1, 4, 1),)), ('at', (Digit(0, 1, 4, 1),))), (4,))
 layout: cannot place an operand
   at       axis 0
-  because  1 is counted twice""",
-    ),
-    "places that no element has": (
-        lambda: Layout((("at", (Digit(0, 1, 4, 2),)),), (4,)),
-        """\
+  because  1 is counted twice
+
+places that no element has
+>>> Layout((('at', (Digit(0, 1, 4, 2),)),), (4,))
 layout: cannot place an operand
   at       at
-  because  no digit counts 1""",
-    ),
-    "two elements at one place": (
-        lambda: Layout((("at", (Digit(0, 1, None, 1), Digit(1, 1, 4, 4))),), (1, 4)),
-        """\
+  because  no digit counts 1
+
+two elements at one place
+>>> Layout((('at', (Digit(0, 1, None, 1), Digit(1, 1, 4, 4))),), (1, 4))
 layout: cannot place an operand
   at       at
-  because  what counts 1 has no end, and is not the last digit""",
-    ),
-    "padding between digits": (
-        lambda: panels(16, 4, 6),
-        """\
+  because  what counts 1 has no end, and is not the last digit
+
+padding between digits
+>>> panels(16, 4, 6)
 layout: cannot place an operand
   at       axis 0
-  because  its digits repeat after 4, not 6""",
-    ),
-    "an axis too many": (
-        lambda: Layout((("at", (Digit(0, 1, 4, 1), Digit(1, 1, None, 4))),), (4,)),
-        """\
+  because  its digits repeat after 4, not 6
+
+an axis too many
+>>> Layout((('at', (Digit(0, 1, 4, 1), Digit(1, 1, None, 4))),), (4,))
 layout: cannot place an operand
   at       axis 1
-  because  there are 1 axes""",
-    ),
-    "an axis that the operand lacks": (
-        lambda: order(0, 2).extents((4, 4)),
-        """\
+  because  there are 1 axes
+
+an axis that the operand lacks
+>>> order(0, 2).extents((4, 4))
 layout: cannot place an operand
   at       axis 2
-  because  the operand has 2 axes""",
-    ),
-    "panels of nothing": (
-        lambda: panels(0, 1, 1, 2, 2),
-        """\
+  because  the operand has 2 axes
+
+panels of nothing
+>>> panels(0, 1, 1, 2, 2)
 layout: cannot place an operand
   at       panels
-  because  panels of 0 columns and 1 rows of axes 2 and 2 hold no elements""",
-    ),
-    "a digit of no values": (
-        lambda: Layout((("at", (Digit(0, 1, 0, 1),)),), (1,)),
-        """\
+  because  panels of 0 columns and 1 rows of axes 2 and 2 hold no elements
+
+a digit of no values
+>>> Layout((('at', (Digit(0, 1, 0, 1),)),), (1,))
 layout: cannot place an operand
   at       axis 0
-  because  element[0] // 1 % 0, times 1: axes count from 0, the rest from 1""",
-    ),
-    "a swizzle of no bits": (
-        lambda: Swizzle(0, 4, 7),
-        """\
+  because  element[0] // 1 % 0, times 1: axes count from 0, the rest from 1
+
+a swizzle of no bits
+>>> Swizzle(0, 4, 7)
 layout: cannot place an operand
   at       swizzle(0, 4, 7)
-  because  it is of one bit at least, and bits count from 0 to 62""",
-    ),
-    "a swizzle by bits that it changes": (
-        lambda: Swizzle(3, 4, 6),
-        """\
+  because  it is of one bit at least, and bits count from 0 to 62
+
+a swizzle by bits that it changes
+>>> Swizzle(3, 4, 6)
 layout: cannot place an operand
   at       swizzle(3, 4, 6)
-  because  the bits that change are among those that change them""",
-    ),
-    "a swizzle that takes elements apart": (
-        lambda: layout_of("rows swizzle(1, 2, 4)").extents((8, 8), 8),
-        """\
+  because  the bits that change are among those that change them
+
+a swizzle that takes elements apart
+>>> layout_of('rows swizzle(1, 2, 4)').extents((8, 8), 8)
 layout: cannot place an operand
   at       swizzle(1, 2, 4)
-  because  it moves 4 bytes, and elements have 8""",
-    ),
-    "a swizzle that leaves the operand": (
-        lambda: layout_of("rows swizzle(3, 4, 7)").laid(np.zeros((3, 5, 32), np.int16)),
-        """\
+  because  it moves 4 bytes, and elements have 8
+
+a swizzle that leaves the operand
+>>> layout_of('rows swizzle(3, 4, 7)').laid(np.zeros((3, 5, 32), np.int16))
 layout: cannot place an operand
   at       swizzle(3, 4, 7)
-  because  it moves within 128 bytes, and the operand has 960""",
-    ),
-    "an operand that is too large": (
-        lambda: gpu.MMA_A.extents((17, 16)),
-        """\
+  because  it moves within 128 bytes, and the operand has 960
+
+an operand that is too large
+>>> gpu.MMA_A.extents((17, 16))
 layout: cannot place an operand
   at       axis 0
   because  it has 17 elements, and places for 16""",
-    ),
-}
+    globals(),
+)
 
 
 @pytest.mark.parametrize("name", REFUSED)

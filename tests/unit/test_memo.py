@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import pickle
+from copy import copy
+from dataclasses import FrozenInstanceError, dataclass, field, replace
 
 import pytest
 
+from offcut.core.index import const
 from offcut.core.memo import memoize_method
+from offcut.core.program import Action, For, Sync
+from offcut.errors import DescribeError
 
 
 @dataclass(frozen=True)
@@ -43,3 +48,23 @@ def test_what_is_refused_is_asked_again() -> None:
         with pytest.raises(ValueError, match="-1"):
             one.of(-1)
     assert one.asked == [-1, -1]
+
+
+def test_a_node_is_frozen_and_its_hash_is_of_its_fields_however_it_is_made() -> None:
+    loop = For("i", const(0), const(4), ())
+    hash(loop)
+    other = replace(loop, hi=const(5))
+    made = (
+        pickle.loads(pickle.dumps(loop)),
+        copy(loop),
+        For(iter="i", lo=const(0), hi=const(4), body=()),
+    )
+    assert {*made, loop} == {loop}
+    assert hash(other) == hash(For("i", const(0), const(5), ())) != hash(loop)
+    assert (loop.unit, loop.factor) == (None, None)
+    with pytest.raises(FrozenInstanceError):
+        loop.iter = "j"  # type: ignore[misc]
+    with pytest.raises(DescribeError, match="cannot wait for -1 groups"):
+        Sync(Action.WAIT_GROUP, pending=-1)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'body'"):
+        For("i", const(0), const(4))  # type: ignore[call-arg]

@@ -172,7 +172,7 @@ TRUSTED = {
     "search/child.py recv": "a pipe from the process that started this one",
     "search/children.py recv": "a pipe from a child of this process",
     "studies/loops_elsewhere.py exec": "loops of a program, printed",
-    "tuning/pooling/remote.py loads": "a member of the pool, who showed its certificate",
+    "tuning/pooled_bench.py loads": "a member of the pool, who showed its certificate",
 }
 
 

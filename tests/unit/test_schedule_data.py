@@ -10,6 +10,7 @@ from functools import cache
 import ml_dtypes
 import numpy as np
 import pytest
+from conftest import refusals
 
 import offcut as oc
 from offcut import Tensor, ops
@@ -160,191 +161,155 @@ def test_an_edited_schedule_is_what_runs(rows: str) -> None:
         assert np.asarray(kernel(*inputs)).tobytes() == np.asarray(plain(*inputs)).tobytes()
 
 
-EDITS = {
-    "an axis that is not there": (
-        ("split matmul_A_B.i ladder", "split matmul_A_B.z ladder"),
-        """\
+EDITS = refusals(
+    r"""
+an axis that is not there
+given ('split matmul_A_B.i ladder', 'split matmul_A_B.z ladder')
 schedule: cannot cut z
   at       line 2: split matmul_A_B.z ladder 14 as i_tile i_in
-  because  the axes of matmul_A_B are i, j, k, each cut or run by one loop""",
-    ),
-    "an axis cut twice": (
-        ("split matmul_A_B.i ladder", "split matmul_A_B.j ladder"),
-        """\
+  because  the axes of matmul_A_B are i, j, k, each cut or run by one loop
+
+an axis cut twice
+given ('split matmul_A_B.i ladder', 'split matmul_A_B.j ladder')
 schedule: cannot cut j
   at       line 3: split matmul_A_B.j ladder 32 as j_tile j_in
-  because  the axes of matmul_A_B are i, j, k, each cut or run by one loop""",
-    ),
-    "another microkernel": (
-        ("fma_float32_avx512", "fma_float33"),
-        """\
+  because  the axes of matmul_A_B are i, j, k, each cut or run by one loop
+
+another microkernel
+given ('fma_float32_avx512', 'fma_float33')
 schedule: cannot cover tiles by fma_float33
   at       line 5: cover matmul_A_B at i_in fma_float33(i=i_in, j=j_in, p=k)
-  because  there are {kernels}""",
-    ),
-    "a microkernel along other axes": (
-        ("p=k", "p=i_in"),
-        """\
+  because  there are {kernels}
+
+a microkernel along other axes
+given ('p=k', 'p=i_in')
 schedule: cannot cover matmul_A_B by fma_float32_avx512
   at       line 5: cover matmul_A_B at i_in fma_float32_avx512(i=i_in, j=j_in, p=i_in)
-  because  along these axes it does not compute sum(A[i, k] * B[k, j], k)""",
-    ),
-    "a tile that does not divide": (
-        ("i ladder 14", "i exact 14"),
-        """\
+  because  along these axes it does not compute sum(A[i, k] * B[k, j], k)
+
+a tile that does not divide
+given ('i ladder 14', 'i exact 14')
 partition: cannot take tail="exact"
   at       line 2: split matmul_A_B.i exact 14 as i_tile i_in
   because  with n = 1, 14 does not divide the extent n
   help     tail="cut" separates the last n % 14 iterations
-  help     assume(n % 14 == 0) if every caller guarantees it""",
-    ),
-    "a unit that is not there": (
-        ("lane tree", "warp"),
-        """\
+  help     assume(n % 14 == 0) if every caller guarantees it
+
+a unit that is not there
+given ('lane tree', 'warp')
 schedule: cannot bind loops to warp
   at       line 6: bind * warp
   because  the target has no such unit
   help     bind * lane tree
   help     bind * lane
-  help     bind * thread""",
-    ),
-    "scratch of what is not computed": (
-        ("split matmul_A_B.i", "stage value factors for matmul_A_B as *()\nsplit matmul_A_B.i"),
-        """\
+  help     bind * thread
+
+scratch of what is not computed
+given ('split matmul_A_B.i', 'stage value factors for matmul_A_B as *()\nsplit matmul_A_B.i')
 schedule: cannot lay factors of matmul_A_B in scratch
   at       line 2: stage value factors for matmul_A_B as *()
-  because  none is computed""",
-    ),
-    "a copy of what is not read": (
-        (
-            "split matmul_A_B.i",
-            "stage value C[i, k] for matmul_A_B as C_in(i = i, k = k)\nsplit matmul_A_B.i",
-        ),
-        """\
+  because  none is computed
+
+a copy of what is not read
+given ('split matmul_A_B.i', 'stage value C[i, k] for matmul_A_B as C_in(i = i, k = k)\nsplit matmul_A_B.i')
 schedule: cannot stage C[i, k] for matmul_A_B
   at       line 2: stage value C[i, k] for matmul_A_B as C_in(i, k)
   because  cannot access `C`: no buffer of that name is declared
   help     stage value A[i, k] for matmul_A_B as A_staged(i, k)
-  help     stage value B[k, j] for matmul_A_B as B_staged(j, k)""",
-    ),
-    "a copy along an axis that it has not": (
-        (
-            "split matmul_A_B.i",
-            "stage value A[i, k] along j for matmul_A_B as *()\nsplit matmul_A_B.i",
-        ),
-        """\
+  help     stage value B[k, j] for matmul_A_B as B_staged(j, k)
+
+a copy along an axis that it has not
+given ('split matmul_A_B.i', 'stage value A[i, k] along j for matmul_A_B as *()\nsplit matmul_A_B.i')
 schedule: cannot copy A[i, k] before matmul_A_B
   at       line 2: stage value A[i, k] along j for matmul_A_B as *()
-  because  it has no terms along j that can lie side by side""",
-    ),
-    "a unit said twice": (
-        ("lane tree", "lane tree\nbind * lane tree"),
-        """\
+  because  it has no terms along j that can lie side by side
+
+a unit said twice
+given ('lane tree', 'lane tree\nbind * lane tree')
 schedule: cannot bind * lane tree twice
   at       line 7: bind * lane tree
-  because  a line before it says how""",
-    ),
-    "a tile of nothing": (
-        ("i ladder 14", "i balance 0"),
-        """\
+  because  a line before it says how
+
+a tile of nothing
+given ('i ladder 14', 'i balance 0')
 partition: cannot cut i by 0
   at       line 2: split matmul_A_B.i balance 0 as i_tile i_in
   because  a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
   help     tile={"i": 8}
-  help     tile={"i": (64, 16)} in two levels""",
-    ),
-    "more heights than are asked": (
-        ("i ladder 14", "i balance 1025"),
-        """\
+  help     tile={"i": (64, 16)} in two levels
+
+more heights than are asked
+given ('i ladder 14', 'i balance 1025')
 partition: cannot cut by balance
   at       line 2: split matmul_A_B.i balance 1025 as i_tile i_in
   because  its tiles may have any of 1025 heights, each asked by itself, and 1024 at most are
-  help     tail="cut" and tail="ladder" are for tiles of any size""",
-    ),
-    "a choice of strategies": (
-        ("i ladder 14", "i mix 14"),
-        """\
+  help     tail="cut" and tail="ladder" are for tiles of any size
+
+a choice of strategies
+given ('i ladder 14', 'i mix 14')
 schedule: cannot split i so
   at       line 2: split matmul_A_B.i mix 14 as i_tile i_in
   because  a split is by one strategy, and this is the cheapest of ladder, balance, even
-  help     an option with each of them""",
-    ),
-    "heights of what is no ladder": (
-        ("i ladder 14", "i balance of 8 4"),
-        """\
+  help     an option with each of them
+
+heights of what is no ladder
+given ('i ladder 14', 'i balance of 8 4')
 schedule: cannot split i so
   at       line 2: split matmul_A_B.i balance of 8 4 as i_tile i_in
   because  heights below a tile are for ladder
-  help     split i ladder of 8 4 1""",
-    ),
-    "a height that no range holds": (
-        ("j ladder 32", "j ladder by i_in 1..6: 64 32 16, 8..14: 32 16"),
-        """\
+  help     split i ladder of 8 4 1
+
+a height that no range holds
+given ('j ladder 32', 'j ladder by i_in 1..6: 64 32 16, 8..14: 32 16')
 schedule: cannot split j so
   at       line 3: split matmul_A_B.j ladder by i_in 1..6: 64 32 16, 8..14: 32 16 as j_tile j_in
-  because  after 6, the range 8..14 does not go on""",
-    ),
-    "a height past the last range": (
-        ("j ladder 32", "j ladder by i_in 1..6: 64 32 16, 7..12: 32 16"),
-        """\
+  because  after 6, the range 8..14 does not go on
+
+a height past the last range
+given ('j ladder 32', 'j ladder by i_in 1..6: 64 32 16, 7..12: 32 16')
 schedule: cannot split j so
   at       line 3: split matmul_A_B.j ladder by i_in 1..6: 64 32 16, 7..12: 32 16 as j_tile j_in
-  because  tiles of i are up to 14 high, and no range holds 13""",
-    ),
-    "more columns than a register tile has beside a height": (
-        ("j ladder 32", "j ladder by i_in 1..1: 193, 2..14: 32 16"),
-        """\
+  because  tiles of i are up to 14 high, and no range holds 13
+
+more columns than a register tile has beside a height
+given ('j ladder 32', 'j ladder by i_in 1..1: 193, 2..14: 32 16')
 schedule: cannot split j so
   at       line 3: split matmul_A_B.j ladder by i_in 1..1: 193, 2..14: 32 16 as j_tile j_in
   because  no register tile of fma_float32_avx512 has 1 × 193
-  help     192 columns at most beside a height of 1""",
-    ),
-    "a group that is cut off": (
-        ("j ladder 32 as", "j ladder 40 then ladder 32 as j_group"),
-        """\
+  help     192 columns at most beside a height of 1
+
+a group that is cut off
+given ('j ladder 32 as', 'j ladder 40 then ladder 32 as j_group')
 schedule: cannot split j so
   at       line 3: split matmul_A_B.j ladder 40 then ladder 32 as j_group j_tile j_in
-  because  a group of 40 is not made of equal tiles of 32""",
-    ),
-    "groups of a sum": (
-        (
-            "order matmul_A_B",
-            "split matmul_A_B.k ladder 16 then mask 8 as k_group k_tile k_in\norder matmul_A_B",
-        ),
-        """\
+  because  a group of 40 is not made of equal tiles of 32
+
+groups of a sum
+given ('order matmul_A_B', 'split matmul_A_B.k ladder 16 then mask 8 as k_group k_tile k_in\norder matmul_A_B')
 schedule: cannot split k so
   at       line 4: split matmul_A_B.k ladder 16 then mask 8 as k_group k_tile k_in
-  because  k is summed over: it has one range of heights, and no groups""",
-    ),
-    "a layout of what is no constant": (
-        ("split matmul_A_B.i", "stage prepack B layout panels(0, 1, 16)\nsplit matmul_A_B.i"),
-        """\
+  because  k is summed over: it has one range of heights, and no groups
+
+a layout of what is no constant
+given ('split matmul_A_B.i', 'stage prepack B layout panels(0, 1, 16)\nsplit matmul_A_B.i')
 schedule: cannot lay B in panels
   at       line 2: stage prepack B layout panels(0, 1, 16)
-  because  the constants are none""",
-    ),
-    "panels of another width": (
-        (
-            "split matmul_A_B.i",
-            "stage read B for matmul_A_B as P layout panels(0, 1, 999999999)\nsplit matmul_A_B.i",
-        ),
-        """\
+  because  the constants are none
+
+panels of another width
+given ('split matmul_A_B.i', 'stage read B for matmul_A_B as P layout panels(0, 1, 999999999)\nsplit matmul_A_B.i')
 schedule: cannot pack B so
   at       line 2: stage read B for matmul_A_B as P layout panels(0, 1, 999999999)
   because  no microkernel reads panels(0, 1, 999999999)
-  help     panels(0, 1, 16)""",
-    ),
-    "a copy of another operand": (
-        (
-            "split matmul_A_B.i",
-            "stage read A for matmul_A_B as P layout panels(0, 1, 16)\nsplit matmul_A_B.i",
-        ),
-        """\
+  help     panels(0, 1, 16)
+
+a copy of another operand
+given ('split matmul_A_B.i', 'stage read A for matmul_A_B as P layout panels(0, 1, 16)\nsplit matmul_A_B.i')
 schedule: cannot pack A for matmul_A_B
   at       line 2: stage read A for matmul_A_B as P layout panels(0, 1, 16)
   because  B is what moves along the columns of fma_float32_avx512""",
-    ),
-}
+    globals(),
+)
 
 
 OPTION = """\
@@ -564,80 +529,76 @@ def test_a_cut_that_is_not_legal_is_refused_by_its_line(line: str, text: str) ->
     assert str(refused.value) == text
 
 
-TEXTS = {
-    "nothing": ("", "parse: cannot read a schedule\n  because  the text is empty"),
-    "no name": (
-        "nest C",
-        """\
+TEXTS = refusals(
+    r"""
+nothing
+given ''
+parse: cannot read a schedule
+  because  the text is empty
+
+no name
+given 'nest C'
 parse: cannot read a schedule
   at       line 1: nest C
   because  it is not of this form
-  help     schedule C""",
-    ),
-    "no decision": (
-        "schedule C\nskew i 4",
-        """\
+  help     schedule C
+
+no decision
+given 'schedule C\nskew i 4'
 parse: cannot read a schedule
   at       line 2: skew i 4
   because  it is not a decision
-  help     split, fuse, order, at, stage, inline, rfactor, bind, cover, separate, choose""",
-    ),
-    "a literal with a point beside a size": (
-        "schedule C\nchoose\n  option a costs 1e-9*n\n    bind C.i thread",
-        """\
+  help     split, fuse, order, at, stage, inline, rfactor, bind, cover, separate, choose
+
+a literal with a point beside a size
+given 'schedule C\nchoose\n  option a costs 1e-9*n\n    bind C.i thread'
 parse: cannot read a schedule
   at       line 3: option a costs 1e-9*n
   because  cannot read this literal: 1e-09 is not an integer, and index is wanted here
   help     float64(n)
-  help     option small costs 1e-09*float64(n)""",
-    ),
-    "a nest that does not run": (
-        "schedule C\nnest C",
-        """\
+  help     option small costs 1e-09*float64(n)
+
+a nest that does not run
+given 'schedule C\nnest C'
 parse: cannot read a schedule
   at       line 2: nest C
   because  a nest runs in one way at least
-  help     way loops""",
-    ),
-    "no strategy": (
-        "schedule C\ncut C.i round 8",
-        """\
+  help     way loops
+
+no strategy
+given 'schedule C\ncut C.i round 8'
 parse: cannot read a schedule
   at       line 2: cut C.i round 8
   because  there is no such strategy
-  help     guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix""",
-    ),
-    "a mark that holds something": (
-        "schedule C\nmark rows\n  mark lanes",
-        """\
+  help     guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix
+
+a mark that holds something
+given 'schedule C\nmark rows\n  mark lanes'
 parse: cannot read a schedule
   at       line 3: mark lanes
-  because  mark holds no other decision""",
-    ),
-    "a number that no size is": (
-        "schedule C\ncut C.i ladder(99999999999) 8",
-        """\
+  because  mark holds no other decision
+
+a number that no size is
+given 'schedule C\ncut C.i ladder(99999999999) 8'
 parse: cannot read a schedule
   at       line 2: cut C.i ladder(99999999999) 8
-  because  its numbers are at most 2147483647""",
-    ),
-    "no copy": (
-        "schedule C\nseparate 0",
-        """\
+  because  its numbers are at most 2147483647
+
+no copy
+given 'schedule C\nseparate 0'
 parse: cannot read a schedule
   at       line 2: separate 0
   because  a statement becomes one at least
-  help     separate 1""",
-    ),
-    "another indentation": (
-        "schedule C\n  mark rows\nmark lanes",
-        """\
+  help     separate 1
+
+another indentation
+given 'schedule C\n  mark rows\nmark lanes'
 parse: cannot read a schedule
   at       line 3: mark lanes
   because  it is indented as no line before it
   help     two spaces a level""",
-    ),
-}
+    globals(),
+)
 
 
 @pytest.mark.parametrize("what", TEXTS)

@@ -4,6 +4,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from conftest import refusals
 
 import offcut as oc
 from offcut.core.program import LANE, THREAD, For, Tile, walk
@@ -150,80 +151,72 @@ def test_chunks_are_of_as_many_iterations_as_their_line_says() -> None:
     )
 
 
-REFUSED = {
-    "chunks of a loop that is no lanes": (
-        "split S.j 8 as c r\nbind S.c thread",
-        """\
+REFUSED = refusals(
+    r"""
+chunks of a loop that is no lanes
+given 'split S.j 8 as c r\nbind S.c thread'
 bind: cannot bind chunks of S.j to thread
   at       line 4: bind S.c thread
   because  chunks are of a loop that runs as lanes, and this one does not
-  help     bind S.r lane""",
-    ),
-    "chunks of none": (
-        "split S.j 0 as c r\nbind S.c thread\nbind S.r lane",
-        """\
+  help     bind S.r lane
+
+chunks of none
+given 'split S.j 0 as c r\nbind S.c thread\nbind S.r lane'
 partition: cannot cut j by 0
   at       line 3: split S.j 0 as c r
   because  a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
   help     tile={"j": 8}
-  help     tile={"j": (64, 16)} in two levels""",
-    ),
-    "chunks that nothing shares": (
-        "split S.j 8 as c r\nbind S.r lane",
-        """\
+  help     tile={"j": (64, 16)} in two levels
+
+chunks that nothing shares
+given 'split S.j 8 as c r\nbind S.r lane'
 schedule: cannot split j so
   at       line 3: split S.j 8 as c r
   because  the last level of a loop as it stands says what its tail does, sizes are of a ladder's last level, and no tile depends on another
   help     split j ladder 64 then balance 8 as j_group j_tile j_in
-  help     bind S.c thread""",
-    ),
-    "what the loop carries": (
-        "bind S.i thread",
-        """\
+  help     bind S.c thread
+
+what the loop carries
+given 'bind S.i thread'
 bind: cannot bind S.i to thread
   at       line 3: bind S.i thread
   because  with n = 2, m = 1, S[j] += Y[i, j] at j = 0, i = 0 writes what the instance j = 0, i = 1 overwrites
-  help     the schedule without this line""",
-    ),
-    "lanes of a sum": (
-        "bind S.i lane",
-        """\
+  help     the schedule without this line
+
+lanes of a sum
+given 'bind S.i lane'
 bind: cannot bind S.i to lane
   at       line 3: bind S.i lane
   because  it adds up, and lanes of it hold partial sums
-  help     bind S.i lane tree""",
-    ),
-    "partial sums of no sum": (
-        "bind Y.j lane tree",
-        """\
+  help     bind S.i lane tree
+
+partial sums of no sum
+given 'bind Y.j lane tree'
 bind: cannot bind Y.j to lane tree
   at       line 3: bind Y.j lane tree
-  because  lanes hold partial sums of a loop that does nothing but add up""",
-    ),
-    "a stage that is none": (
-        "bind Z.i thread",
-        """\
+  because  lanes hold partial sums of a loop that does nothing but add up
+
+a stage that is none
+given 'bind Z.i thread'
 bind: cannot find the loop Z.i
   at       line 3: bind Z.i thread
-  because  no loop computes Z""",
-    ),
-    "a loop that is none": (
-        "bind Y.j lane\nbind Y.k thread",
-        """\
+  because  no loop computes Z
+
+a loop that is none
+given 'bind Y.j lane\nbind Y.k thread'
 bind: cannot find the loop Y.k
   at       line 4: bind Y.k thread
   because  the loops of Y are i, j
   help     bind Y.i thread
-  help     bind Y.j thread""",
-    ),
-    "a line twice": (
-        "bind Y.j lane\nbind Y.j lane",
-        """\
+  help     bind Y.j thread
+
+a line twice
+given 'bind Y.j lane\nbind Y.j lane'
 schedule: cannot bind Y.j lane twice
   at       line 4: bind Y.j lane
   because  a line before it says how""",
-    ),
-}
+    globals(),
+)
 
 
 @pytest.mark.parametrize("what", REFUSED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import refusals
 
 import offcut as oc
 from offcut.ir import Form, Role, Tile, walk
@@ -111,51 +112,42 @@ cover: cannot run y by vectors
     )
 
 
-REFUSED = {
-    "a loop that is bound": (
-        (
-            "split C.j mask 8 as jo ji",
-            "bind C.ji unroll",
-            "order C i jo ji",
-            "cover C at ji vectors",
-        ),
-        """\
+REFUSED = refusals(
+    """\
+a loop that is bound
+given ('split C.j mask 8 as jo ji', 'bind C.ji unroll', 'order C i jo ji', 'cover C at ji vectors')
 cover: cannot run C by vectors
   at       line 5: cover C at ji vectors
   because  ji is run by unroll
-  help     an order that names the loops around the tile, ji among them""",
-    ),
-    "two covers": (
-        ("cover C vectors", "cover C at j vectors"),
-        """\
+  help     an order that names the loops around the tile, ji among them
+
+two covers
+given ('cover C vectors', 'cover C at j vectors')
 cover: cannot run C by vectors
   at       line 3: cover C at j vectors
-  because  line 2: cover C vectors has decided it""",
-    ),
-    "loops that are fused": (
-        ("split C.j cut 4 as jo ji", "fuse C.jo C.ji as t", "order C i t", "cover C at t vectors"),
-        """\
+  because  line 2: cover C vectors has decided it
+
+loops that are fused
+given ('split C.j cut 4 as jo ji', 'fuse C.jo C.ji as t', 'order C i t', 'cover C at t vectors')
 cover: cannot run C by vectors
   at       line 5: cover C at t vectors
   because  t is not the innermost part of a loop: its values are not consecutive
-  help     an order that names the loops around the tile, t among them""",
-    ),
-    "a split behind the cover": (
-        ("order C i j", "cover C at j vectors", "split C.j mask 8 as jo ji"),
-        """\
+  help     an order that names the loops around the tile, t among them
+
+a split behind the cover
+given ('order C i j', 'cover C at j vectors', 'split C.j mask 8 as jo ji')
 split: cannot change the loops that vectors run
   at       line 4: split C.j mask 8 as jo ji
   because  its tile has the loops j, k
-  help     this decision before the cover""",
-    ),
-    "a unit behind the cover": (
-        ("order C i j", "cover C at j vectors", "bind C.j unroll"),
-        """\
+  help     this decision before the cover
+
+a unit behind the cover
+given ('order C i j', 'cover C at j vectors', 'bind C.j unroll')
 bind: cannot change the loops that vectors run
   at       line 4: bind C.j unroll
   because  j is a loop of its tile""",
-    ),
-}
+    globals(),
+)
 
 
 @pytest.mark.parametrize("what", REFUSED)
