@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from offcut.backends.host import cache
-from offcut.graph.models import compile_graph as models
+from offcut.graph.models import compile_graph
 from tests.compiled import floats
 from tests.facade import Bound, Builder, Cpu, compiled, interpreted
 from tests.graphs import arrays
@@ -56,7 +56,7 @@ def test_a_model_is_planned_once_and_runs_with_the_same_bits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first = check(normed("a"))
-    monkeypatch.setattr(models, "steps_of_bound", planned_anew)
+    monkeypatch.setattr(compile_graph, "steps_of_bound", planned_anew)
     check(normed("a"), first)
 
 
@@ -64,7 +64,7 @@ def test_constants_of_another_model_are_bound_to_the_same_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     check(normed("a"))
-    monkeypatch.setattr(models, "steps_of_bound", planned_anew)
+    monkeypatch.setattr(compile_graph, "steps_of_bound", planned_anew)
     check(normed("other"))
 
 
@@ -73,7 +73,7 @@ def test_a_convolution_by_fewer_products_is_planned_once(monkeypatch: pytest.Mon
     given = arrays(bound, 3, n=2, h=9, w=9)
     first = compiled(bound, 1)
     assert is_minimal(first)
-    monkeypatch.setattr(models, "steps_of_bound", planned_anew)
+    monkeypatch.setattr(compile_graph, "steps_of_bound", planned_anew)
     for name, one in first(given).items():
         np.testing.assert_array_equal(compiled(bound, 1)(given)[name], one)
 
@@ -89,7 +89,7 @@ def test_what_is_asked_for_otherwise_is_planned_by_itself(
     if "orders" in options:
         options = {"orders": {bound.graph.outputs[0]: (1, 0)}}
     check(bound)
-    monkeypatch.setattr(models, "steps_of_bound", planned_anew)
+    monkeypatch.setattr(compile_graph, "steps_of_bound", planned_anew)
     with pytest.raises(AssertionError, match="planned again"):
         check(bound, **options)
 
@@ -122,7 +122,7 @@ def test_a_damaged_entry_or_a_kernel_that_is_gone_is_made_again(kept: Path) -> N
 def test_nothing_is_read_where_proofs_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     check(normed("a"))
     monkeypatch.setenv("OFFCUT_VERIFY", "1")
-    monkeypatch.setattr(models, "steps_of_bound", planned_anew)
+    monkeypatch.setattr(compile_graph, "steps_of_bound", planned_anew)
     with pytest.raises(AssertionError, match="planned again"):
         check(normed("a"))
 
