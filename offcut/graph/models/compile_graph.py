@@ -53,7 +53,7 @@ def compiled(
         raise DescribeError(
             "graph",
             f"cannot compile {type(bound).__name__}",
-            because="it is no graph with its constants",
+            because="it is not a graph with its constants",
             help=("Builder().bound", "Bound(parse_graph(text), arrays)"),
         )
     targets = as_targets(target)
