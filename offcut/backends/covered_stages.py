@@ -89,13 +89,17 @@ def staged_operands(computation: Computation, kernels: Sequence[Microkernel]) ->
 
     Of ``where(0 <= i + r - 1 < n, X[i + r - 1, c], 0) * W[r, c]`` it is the first factor, over the elements that are read.
     """
+    names = set[str]()
     for position, (lead, *_) in enumerate(computation.groups):
         if cover_stage(lead, kernels) is not None:
             continue
         copies = factor_copies(computation, position, narrow=True)
         body = reduce(lambda body, copy: copy.read_in(body), copies, lead.body)
         if copies and cover_stage(replace(lead, body=body), kernels) is not None:
-            yield from (value_staging(lead.buffer, copy) for copy in copies)
+            for copy in copies:
+                name = f"{copy.name}_{lead.buffer}" if copy.name in names else copy.name
+                names.add(name)
+                yield value_staging(lead.buffer, replace(copy, name=name))
 
 
 def _preference(way: Covered) -> tuple[bool, int]:

@@ -68,6 +68,9 @@ OPERATORS: dict[str, Callable[[], Described]] = {
     "strided convolution": lambda: of("conv2d", ("n", 5, 6, 7), (7, 5, 3, 2), stride=2),
     "padded convolution": lambda: of("conv2d", ("n", 9, 6, 5), (20, 9, 3, 3), padding=1, stride=2),
     "pointwise": lambda: of("conv2d", ("n", 40, 3, 8), (20, 40, 1, 1), dtype="bfloat16"),
+    "transposed convolution": lambda: of(
+        "conv_transpose2d", ("n", 4, 5, 4), (4, 6, 3, 3), stride=2, dtype="bfloat16"
+    ),
     "pool": lambda: of("max_pool2d", ("n", 3, 7, 7), window=3, stride=2),
     "five axes": lambda: of("multiply", (2, 3, "n", 2, 5), (2, 3, "n", 2, 5)),
     "remainder": lambda: of("remainder", ("n", 9), ("n", 9)),
@@ -78,6 +81,7 @@ SLOW = (
     "tiled convolution",
     "strided convolution",
     "padded convolution",
+    "transposed convolution",
     "pointwise",
     "attention",
 )
@@ -85,7 +89,7 @@ FAST = ("softmax", "halves", "padded convolution")
 """Operators whose text runs in each run of the tests."""
 ALIKE = (
     *("layernorm", "rmsnorm", "greatest", "pool", "remainder", "sum of all"),
-    *("convolution", "tiled convolution", "strided convolution"),
+    *("convolution", "tiled convolution", "strided convolution", "transposed convolution"),
 )
 """Operators of which others have what is in them."""
 
