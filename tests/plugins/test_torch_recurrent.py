@@ -141,3 +141,24 @@ def test_a_layer_whose_weights_learn_stays_with_torch_under_torch_compile() -> N
     assert all(
         torch.equal(one, own.grad) for one, own in zip(found, model.parameters(), strict=True)
     )
+
+
+def test_features_whose_number_is_calculated_are_those_of_the_layer() -> None:
+    """As of an image whose rows become features: ``4 * (h // 2)`` of them, 8 in each call that torch takes."""
+
+    class Lines(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.LSTM(8, 3)
+
+        def forward(self, x: Any) -> Any:
+            image = torch.nn.functional.max_pool2d(x, (2, 1))
+            return self.layer(image.flatten(1, 2).permute(2, 0, 1))[0]
+
+    module = Lines().eval()
+    model = oc.from_torch(module, (torch.randn(2, 4, 4, 5),), target="interpret")
+    assert not model.program.left, model.report
+    with torch.no_grad():
+        for b, steps in ((1, 1), (3, 7)):
+            x = torch.randn(b, 4, 4, steps)
+            torch.testing.assert_close(model(x), module(x), rtol=1e-4, atol=1e-5)
