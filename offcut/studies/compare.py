@@ -11,7 +11,7 @@ from offcut.experiment.timing import Ratio
 from offcut.studies.environment import read_environments
 from offcut.studies.errors import refusal
 from offcut.studies.samples import FILE, Sample, read_samples
-from offcut.studies.statistics import Mean, geometric_mean, ratio
+from offcut.studies.statistics import Mean, geometric_mean, is_loaded, ratio
 
 DRIFT = 0.02
 """What two runs at different times differ by on one machine without any change: a cell has changed where its interval lies beyond."""
@@ -43,6 +43,8 @@ class Comparison:
 
     first, second  a line for each folder: its commits and machines
     alone          cells that only one of them has
+    failed         cells of the first that failed in the second, each with its reason
+    loaded         cells of both that were measured while others used the processor
     margin         2 %, or what 19 of 20 intervals of peers lie within, where that is more: what two runs differ by without any change
     drift          the geometric mean of the peers' ratios: how the machine changed, which the other ratios are divided by; None where no peer was measured twice
     """
@@ -53,6 +55,8 @@ class Comparison:
     alone: tuple[int, int]
     drift: Ratio | None
     margin: float = DRIFT
+    failed: tuple[str, ...] = ()
+    loaded: int = 0
 
     @property
     def mean(self) -> Mean | None:
@@ -92,6 +96,11 @@ class Comparison:
                 )
         else:
             lines.append("no peers: a change of the machine looks like one of the code")
+        if self.loaded:
+            lines.append(
+                f"LOADED: {self.loaded} cells were measured while others used the processor, or a contender waited"
+            )
+        lines += [f"failed in the second  {one}" for one in self.failed]
         for one in (*self.slower, *self.faster):
             lines.append(f"{one.verdict}  {one.ratio}  {one.label}")
         same = len(self.changes) - len(self.slower) - len(self.faster)
@@ -115,6 +124,11 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
     Raises DescribeError where a folder has no samples, or no cell of the other.
     """
     a, b = _samples(Path(first)), _samples(Path(second))
+    failures = {
+        cell: one.failed
+        for cell, one in read_samples(Path(second) / FILE).items()
+        if cell in a and not one.seconds
+    }
     both = [cell for cell in a if cell in b]
     if not both:
         raise refusal(
@@ -131,15 +145,21 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
     changes = []
     for cell in both:
         sample = a[cell]
-        sizes = ", ".join(f"{name}={extent}" for name, extent in sample.sizes.items())
-        label = " ".join(filter(None, (sample.operator, sizes, sample.contender)))
         if drift is not None and sample.peer:
             continue
         changed = ratios[cell] if drift is None else _over(ratios[cell], drift)
-        changes.append(Change(label, changed, margin))
-    alone = len(a.keys() - b.keys()), len(b.keys() - a.keys())
+        changes.append(Change(_label(sample), changed, margin))
+    alone = len(a.keys() - b.keys() - failures.keys()), len(b.keys() - a.keys())
     lines = _said(Path(first), a), _said(Path(second), b)
-    return Comparison(*lines, tuple(changes), alone, drift, margin)
+    failed = tuple(f"{_label(a[cell])}: {because}" for cell, because in failures.items())
+    loaded = sum(is_loaded(one) for samples in (a, b) for one in samples.values())
+    return Comparison(*lines, tuple(changes), alone, drift, margin, failed, loaded)
+
+
+def _label(sample: Sample) -> str:
+    """Return what a cell is called: its operator, sizes and contender."""
+    sizes = ", ".join(f"{name}={extent}" for name, extent in sample.sizes.items())
+    return " ".join(filter(None, (sample.operator, sizes, sample.contender)))
 
 
 def _stray(peers: Sequence[Ratio], drift: float) -> float:

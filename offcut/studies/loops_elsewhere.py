@@ -221,14 +221,19 @@ def compiled_elsewhere(
     if shutil.which(command[0]) is None:
         raise DescribeError("study", f"cannot measure {peer}", because=f"there is no {command[0]}")
     with tempfile.TemporaryDirectory() as folder:
-        file, library = Path(folder, "loops.c"), Path(folder, "loops.so")
-        file.write_text(as_c(program), encoding="utf-8")
-        words = [*command, "-shared", "-fPIC", str(file), "-o", str(library), "-lm"]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no reason"])[-1]
-            raise DescribeError("study", f"cannot compile {program.name} by {peer}", because=last)
-        run = ctypes.CDLL(str(library)).run
+        file, code, library = (str(Path(folder, f"loops.{end}")) for end in ("c", "o", "so"))
+        Path(file).write_text(as_c(program), encoding="utf-8")
+        # Linked without -ffast-math: with it, gcc's startup code makes the whole process flush small numbers to zero.
+        for words in (
+            [*command, "-c", "-fPIC", file, "-o", code],
+            [command[0], "-shared", code, "-o", library, "-lm"],
+        ):
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            if done.returncode:
+                last = (done.stderr.strip().splitlines() or ["no reason"])[-1]
+                what = f"cannot compile {program.name} by {peer}"
+                raise DescribeError("study", what, because=last)
+        run = ctypes.CDLL(library).run
 
     def bound(arrays: Sequence[Array], sizes: Mapping[str, int]) -> Callable[[], None]:
         pointers = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))

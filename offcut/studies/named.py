@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import sys
@@ -24,7 +25,8 @@ class Named:
 
     name    as the file has it
     value   what it is
-    digest  of the source file that it is in: another text there is another contender; "" where there is none
+    digest  of the source file that it is in, and of those beside the study that this one imports: another text there is another contender;
+            "" where there is none
     """
 
     name: str
@@ -59,7 +61,8 @@ def named(name: str, group: str, folder: Path, at: str) -> Named:
             help = installing(package) if package else '"module:function", a file beside the study'
             raise refusal(at, raised(error), help, what=f"cannot load {name!r}") from error
     file = getattr(loaded, "__file__", None)
-    return Named(name, value, digest_of_file(Path(file)) if file and Path(file).exists() else "")
+    digest = _digest_of_sources(Path(file), folder) if file and Path(file).exists() else ""
+    return Named(name, value, digest)
 
 
 def _module(name: str, folder: Path) -> ModuleType:
@@ -80,6 +83,40 @@ def _module(name: str, folder: Path) -> ModuleType:
             del sys.modules[own]
             raise
     return sys.modules[own]
+
+
+def _digest_of_sources(file: Path, folder: Path) -> str:
+    """Return a digest of a file, and of the modules of `folder` that it imports, directly or by others."""
+    files, pending = dict[Path, str](), [file]
+    while pending:
+        source = pending.pop()
+        if source in files:
+            continue
+        files[source] = digest_of_file(source)
+        pending += _imported(source, folder)
+    if len(files) == 1:
+        return files[file]
+    return sha256("".join(sorted(files.values())).encode()).hexdigest()[:16]
+
+
+def _imported(file: Path, folder: Path) -> Iterator[Path]:
+    """Yield the files of `folder` that a source imports by name; none of one that is not Python."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        for name in names:
+            base = folder.joinpath(*name.split("."))
+            yield from (
+                one for one in (base.with_suffix(".py"), base / "__init__.py") if one.is_file()
+            )
 
 
 def digest_of_file(file: Path) -> str:

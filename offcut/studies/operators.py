@@ -16,7 +16,14 @@ from offcut.studies.described import LARGEST, Described
 from offcut.studies.errors import check_keys, number_of, raised, refusal, text_of, texts_of
 from offcut.studies.models import model_workload
 from offcut.studies.named import digest_of_file, named
-from offcut.studies.sizes import Point, Values, axes_of, points_of, read_values
+from offcut.studies.sizes import (
+    Point,
+    Values,
+    axes_of,
+    points_of,
+    read_values,
+    vectors_of_csv,
+)
 from offcut.studies.suites import suite_operators
 from offcut.studies.tasks import Operator, Workload
 
@@ -64,6 +71,12 @@ def _of_table(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Opera
 
 
 _DEFAULT_TYPE = "float32"
+VECTORS = (
+    "sizes = [{m = 1, k = 64}, {m = 7, k = 80}]",
+    'sizes = "shapes.csv"',
+    'sizes = {csv = "shapes.csv", columns = {m = "M", k = "K"}}',
+)
+"""Sizes that belong together, as a file may list them."""
 
 
 def _of_suite(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Operator]:
@@ -85,6 +98,8 @@ def _of_suite(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Opera
 def _operator(kind: str, table: Mapping[str, Any], at: str, folder: Path) -> Operator:
     values = _table_of(table, "values", at, 'values = {A = "positive"}')
     sizes = table.get("sizes", {})
+    if isinstance(sizes, str) or (isinstance(sizes, Mapping) and "columns" in sizes):
+        sizes = _vectors(sizes, f"{at}.sizes", folder)
     if isinstance(sizes, list):
         axes, points = _listed(sizes, f"{at}.sizes")
     elif isinstance(sizes, Mapping):
@@ -93,7 +108,8 @@ def _operator(kind: str, table: Mapping[str, Any], at: str, folder: Path) -> Ope
         }
         axes, points = axes_of(extents, f"{at}.sizes"), points_of(extents)
     else:
-        raise refusal(f"{at}.sizes", f"{sizes!r} is not a table", "sizes = {m = [1, 7], k = 64}")
+        help = ("sizes = {m = [1, 7], k = 64}", *VECTORS)
+        raise refusal(f"{at}.sizes", f"{sizes!r} is not a table", *help)
     try:
         workload, identity = _workload(kind, table, axes, at, folder)
     except OffcutError as error:
@@ -121,6 +137,22 @@ def _operator(kind: str, table: Mapping[str, Any], at: str, folder: Path) -> Ope
         identity = {**identity, "tolerance": tolerance}
     identity = {"kind": kind, "type": table["type"], "values": values, **identity}
     return Operator(name, identity, axes, points, workload)
+
+
+def _vectors(sizes: str | Mapping[str, Any], at: str, folder: Path) -> list[dict[str, int]]:
+    """Return the vectors of sizes in a CSV file, a line each: ``"shapes.csv"``, or ``{csv = "shapes.csv", columns = {m = "M"}}``."""
+    table: Mapping[str, Any] = {"csv": sizes} if isinstance(sizes, str) else sizes
+    check_keys(table, ("csv", "columns"), at)
+    file, columns = text_of(table, "csv", at), table.get("columns")
+    if not file.endswith(".csv"):
+        raise refusal(at, f"{file!r} is not the name of a CSV file", *VECTORS)
+    if columns is not None and not (
+        isinstance(columns, Mapping) and all(isinstance(one, str) for one in columns.values())
+    ):
+        raise refusal(
+            f"{at}.columns", f"{columns!r} does not name a column for each axis", *VECTORS
+        )
+    return vectors_of_csv(folder / file, columns, at)
 
 
 def _listed(vectors: Sequence[Any], at: str) -> tuple[dict[str, Values], tuple[Point, ...]]:

@@ -36,7 +36,7 @@ from offcut.studies.results import results_of
 from offcut.studies.rows import Row
 from offcut.studies.samples import FILE, WRONG, Sample, append_sample, read_samples
 from offcut.studies.sizes import Point
-from offcut.studies.statistics import median
+from offcut.studies.statistics import is_loaded, median
 from offcut.studies.study_files import pack_study
 from offcut.studies.table import Table
 from offcut.studies.tasks import Operator, Task
@@ -67,6 +67,7 @@ class Outcome:
     measured  cells of this run; kept: those that an earlier run had measured; failed: cells that have a reason in place of times
     wrong     of those, the ones whose values were wrong
     left      rows that were not begun, since the time was over
+    loaded    cells that were measured while others used the processor: their intervals are wider
     tables    those of the report, by name
     """
 
@@ -76,11 +77,13 @@ class Outcome:
     failed: int
     wrong: int = 0
     left: int = 0
+    loaded: int = 0
     tables: Mapping[str, Table] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
         failed = f", {self.failed} failed" if self.failed else ""
-        return f"{self.measured} cells measured, {self.kept} kept{failed}: {self.folder / 'report.html'}"
+        loaded = f", {self.loaded} LOADED" if self.loaded else ""
+        return f"{self.measured} cells measured, {self.kept} kept{failed}{loaded}: {self.folder / 'report.html'}"
 
 
 def study(
@@ -160,7 +163,12 @@ def run_study(
     new_cells = {cell for group in groups for cell in group.cells}
     remaining = len((cells & earlier.keys()) - new_cells)
     by_name = {table.name: table for table in tables}
-    return Outcome(folder, done, remaining, len(failed), wrong, left, by_name)
+    loaded = sum(
+        1
+        for one in (samples[cell] for cell in cells if cell in samples)
+        if one.seconds and is_loaded(one)
+    )
+    return Outcome(folder, done, remaining, len(failed), wrong, left, loaded, by_name)
 
 
 def folder_of(definition: Definition, file: Path, out: str | Path | None) -> Path:

@@ -158,8 +158,42 @@ def _of_range(text: str, points: int, at: str) -> Values:
     return _alike(list(sample(values, points) if len(values) > max(points, 2) else values))
 
 
-def _of_csv(file: Path, column: str, at: str) -> Values:
-    """Return the extents in a column of a CSV file, whose first line has names; a file of one column needs no name."""
+def vectors_of_csv(file: Path, columns: Mapping[str, str] | None, at: str) -> list[dict[str, int]]:
+    """Return the vectors of extents in the lines of a CSV file, whose first line has names.
+
+    columns  by axis; None: every column is the axis of its name
+
+    Raises DescribeError for a file that cannot be read, a column that it lacks, and a cell that is not an extent.
+    """
+    header, lines, named = _lines_of_csv(file, at)
+    if not named:
+        raise refusal(at, f"{file.name} has no line with names of axes", "m,n,k")
+    wanted = dict(zip(header, header, strict=True)) if columns is None else columns
+    listed, help = ", ".join(header), f'{{csv = "{file.name}", columns = {{m = "{header[0]}"}}}}'
+    for axis, column in wanted.items():
+        if header.count(column) != 1:
+            because = f"{file.name} has {header.count(column) or 'no'} columns {column!r} for {axis}: its columns are {listed}"
+            raise refusal(at, because, help)
+    vectors: list[dict[str, int]] = []
+    for number, line in lines:
+        texts = {
+            axis: line[header.index(column)].strip() if header.index(column) < len(line) else ""
+            for axis, column in wanted.items()
+        }
+        for axis, text in texts.items():
+            if not re.fullmatch(r"[0-9]{1,10}", text):
+                because = f"{file.name}, line {number}: {text!r} in column {wanted[axis]!r} is not a whole number"
+                raise refusal(at, because, help)
+        vectors.append(
+            {a: _extent(int(t), f"{at} ({file.name}, line {number})") for a, t in texts.items()}
+        )
+    if not vectors:
+        raise refusal(at, f"{file.name} has no line with sizes")
+    return vectors
+
+
+def _lines_of_csv(file: Path, at: str) -> tuple[list[str], list[tuple[int, list[str]]], bool]:
+    """Return the first line of a CSV file, the lines of extents with their numbers, and whether the first one has names."""
     try:
         with file.open(newline="", encoding="utf-8-sig") as text:
             reader = csv.reader(text)
@@ -173,6 +207,12 @@ def _of_csv(file: Path, column: str, at: str) -> Values:
         ) from error
     header = [name.strip() for name in numbered[0][1]] if numbered else []
     named = bool(header) and not all(re.fullmatch(r"[0-9]{1,10}", name) for name in header)
+    return header, numbered[named:], named
+
+
+def _of_csv(file: Path, column: str, at: str) -> Values:
+    """Return the extents in a column of a CSV file, whose first line has names; a file of one column needs no name."""
+    header, lines, named = _lines_of_csv(file, at)
     name = column or at.rpartition(".")[2]
     if header.count(name) > 1:
         because = f"{file.name} has {header.count(name)} columns {name!r}: its columns are {', '.join(header)}"
@@ -189,7 +229,7 @@ def _of_csv(file: Path, column: str, at: str) -> Values:
             f'{{csv = "{file.name}", column = "…"}}',
         )
     extents: list[int] = []
-    for number, line in numbered[named:]:
+    for number, line in lines:
         text_here = line[position].strip() if position < len(line) else ""
         if not re.fullmatch(r"[0-9]{1,10}", text_here):
             raise refusal(at, f"{file.name}, line {number}: {text_here!r} is not a whole number")

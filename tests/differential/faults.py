@@ -298,8 +298,8 @@ FAULTS = (
     Fault(
         "elements that lie apart are taken for neighbours",
         "addressing",
-        "found = row_spacing(index, lanes.axis, lanes.width, lanes.multiple)",
-        "found = row_spacing(index, lanes.axis, lanes.width, lanes.multiple) or NEXT",
+        "row = row_spacing(index, lanes.axis, lanes.width, lanes.multiple)",
+        "row = row_spacing(index, lanes.axis, lanes.width, lanes.multiple) or NEXT",
     ),
     Fault(
         "every second element is taken for the next",
@@ -508,8 +508,8 @@ FAULTS = (
     Fault(
         "rows and columns of a scratch change places",
         "row_blocks",
-        "order += [n for n in (found.rows, found.columns) if n is not None]",
-        "order += [n for n in (found.columns, found.rows) if n is not None]",
+        "order += [n for n in (match.rows, match.columns) if n is not None]",
+        "order += [n for n in (match.columns, match.rows) if n is not None]",
     ),
     Fault(
         "B moves along its columns with the depth",

@@ -216,8 +216,8 @@ def test_a_recurrence_of_8_bits_multiplies_bytes_as_onnxruntime_does(
         for (name, made), one, peer in zip(
             ours(feed).items(), both, exact(proto, feed), strict=True
         ):
-            np.testing.assert_allclose(made, one, rtol=2e-5, atol=2e-6, err_msg=name)
-            np.testing.assert_allclose(made, peer, rtol=2e-5, atol=2e-5, err_msg=name)
+            agree(made, np.float64(one), terms=4.0, units=16, what=name)
+            agree(made, np.float64(peer), terms=4.0, units=64, what=name)
 
 
 def test_products_of_a_recurrence_of_8_bits_are_of_bytes() -> None:

@@ -547,6 +547,21 @@ def test_no_loop_in_another_order_has_a_line_too() -> None:
     assert oc.Schedule.parse(str(s.schedule)) == s.schedule
 
 
+@pytest.mark.parametrize("op", ["split", "fuse"])
+def test_a_loop_in_which_a_stage_is_computed_is_not_replaced(op: str) -> None:
+    line = {"split": "split R.i 4 as io ii", "fuse": "fuse R.i R.j as f"}[op]
+    c = product()
+    d = oc.compute(c.shape, lambda i, j: c[i, j] + oc.tanh(c[i, j]), name="R")
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(d, schedule=oc.Schedule.parse(f"schedule R\nat D R.i\n{line}"))
+    assert str(refused.value) == (
+        f"{op}: cannot {op} i\n"
+        f"  at       line 3: {line}\n"
+        f"  because  D is computed in this loop, which the {op} replaces\n"
+        f"  help     the {op} before the line that says where D is computed"
+    )
+
+
 def test_nests_are_for_what_is_still_a_computation() -> None:
     text = "schedule D\nsplit C i 8 as io ii\ncover C vectors"
     with pytest.raises(oc.PartitionError) as refused:

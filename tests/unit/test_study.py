@@ -25,6 +25,7 @@ from offcut.studies.described import Described
 from offcut.studies.environment import digest, read_environments, write_environment
 from offcut.studies.loops_elsewhere import as_python, compiled_elsewhere, loops_call
 from offcut.studies.named import named
+from offcut.studies.operators import read_operators
 from offcut.studies.report import warnings
 from offcut.studies.results import results_of
 from offcut.studies.run import missing_groups
@@ -83,6 +84,50 @@ def test_sizes_are_numbers_lists_ranges_weights_and_files(tmp_path: Path) -> Non
     assert [name for name, one in values.items() if not one.swept] == ["one"]
     agree(np.array(list(values["weights"].weights.values())), np.array([0.75, 0.25]))
     agree(np.array(list(values["file"].weights.values())), np.array([2 / 3, 1 / 3]))
+
+
+def test_lines_of_a_csv_file_are_vectors_of_sizes(tmp_path: Path) -> None:
+    (tmp_path / "shapes.csv").write_text("M,K,N,name\n1,64,80,a\n7,96,16,b\n1,64,80,c\n")
+    table = {"einsum": "mk,kn->mn", "constants": []}
+    sizes = {"csv": "shapes.csv", "columns": {"m": "M", "k": "K", "n": "N"}}
+    (operator,) = read_operators([{**table, "sizes": sizes}], tmp_path / "study.toml")
+
+    assert [(dict(one.sizes), one.weight) for one in operator.points] == [
+        ({"m": 1, "k": 64, "n": 80}, pytest.approx(2 / 3)),
+        ({"m": 7, "k": 96, "n": 16}, pytest.approx(1 / 3)),
+    ]
+    with pytest.raises(DescribeError) as refused:
+        read_operators([{**table, "sizes": "shapes.csv"}], tmp_path / "study.toml")
+    assert str(refused.value) == (
+        "study: cannot read the study\n"
+        "  at       study.toml, operators[0].sizes\n"
+        "  because  shapes.csv, line 2: 'a' in column 'name' is not a whole number\n"
+        '  help     {csv = "shapes.csv", columns = {m = "M"}}'
+    )
+
+
+def test_a_cell_that_fails_in_the_second_folder_is_named(tmp_path: Path) -> None:
+    sample = Sample("cell", "dense", {"m": 3}, "auto", (1.0, 1.0, 1.0), 1)
+    other = replace(sample, cell="other")
+    for name, cell in (("a", sample), ("b", replace(sample, seconds=(), failed="wrong values"))):
+        (tmp_path / name).mkdir()
+        append_sample(tmp_path / name / FILE, cell)
+        append_sample(tmp_path / name / FILE, other)
+
+    comparison = compare(tmp_path / "a", tmp_path / "b")
+    assert comparison.failed == ("dense m=3 auto: wrong values",)
+    assert "failed in the second  dense m=3 auto: wrong values" in str(comparison)
+    assert comparison.alone == (0, 0)
+
+
+def test_what_a_file_of_ones_own_imports_is_part_of_it(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("import beside\nmodel = beside.model\n")
+    digests = []
+    for text in ("model = 1\n", "model = 2\n"):
+        (tmp_path / "beside.py").write_text(text)
+        digests.append(named("own:model", "offcut.operators", tmp_path, "at").digest)
+
+    assert digests[0] != digests[1]
 
 
 def test_a_csv_file_with_two_columns_of_one_name_is_refused(tmp_path: Path) -> None:
@@ -503,3 +548,6 @@ def test_loops_mean_elsewhere_what_they_mean_here(name: str, peer: str) -> None:
 
     for result, expected in zip(results, task.exact().values, strict=True):
         agree(result, expected, terms=64 * np.abs(expected).max())
+    assert (
+        np.float64(2.0**-1060) * 1.0 == 2.0**-1060
+    )  # small numbers are not flushed to zero from here on

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import offcut as oc
 from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.microkernels.available import families
-from offcut.backends.cpu.microkernels.family import TILES, WIDE_PARAMETERS, Variant
+from offcut.backends.cpu.microkernels.family import WIDE_PARAMETERS, Variant
 from offcut.costmodel import description
 from offcut.experiment import limits, probe, sheet
 from offcut.experiment.machine import Machine, describe
@@ -121,10 +121,10 @@ def test_a_microkernel_is_called_with_the_parameters_that_it_has(name: str) -> N
         kernel = family.microkernel
         shape = kernel.tile(kernel.max_rows, kernel.columns_for(kernel.max_rows))
         panels = -(-shape.columns // kernel.panel)
-        variant = Variant(unit_depth=True, panels=True)
+        variant = Variant(unit_depth=True, panels=True, others=len(family.others))
         symbol = family.symbol(variant, shape.rows, panels)
         text = family.text(variant, [(shape.rows, panels)])
-        again = probe._again(symbol, WIDE_PARAMETERS if family.wide else TILES)
+        again = probe._again(symbol, WIDE_PARAMETERS if family.wide else variant.parameters)
         head = next(line for line in text.splitlines() if f"@{symbol}(" in line)
         assert "define" in head
         called = next(line for line in again.splitlines() if f"@{symbol}(" in line)

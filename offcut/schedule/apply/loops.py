@@ -30,6 +30,7 @@ def split(target: Target, step: Split) -> Nests:
     step = replace(step, axis=target.axis("split", step.axis))
     at = f"axis {target.buffer}.{step.axis}"
     check_new("split", at, target.nest.names(), *step.names)
+    check_holds_no_stage(target, "split", step.axis)
     for pair in step.pairs:
         checked_factor(target, pair.axis, pair.factor)
         if pair.level.room is not None:
@@ -40,6 +41,23 @@ def split(target: Target, step: Split) -> Nests:
             check_split(target, pair.axis, tile, tail)
         target = replace(target, nests=build_split(target, pair))
     return target.nests
+
+
+def check_holds_no_stage(target: Target, op: str, axis: str) -> None:
+    """Check that no other stage is computed in a loop that is replaced: it would be computed nowhere.
+
+    Raises PartitionError, with the stage.
+    """
+    name = target.nest.name
+    placed = [one.name for one in target.nests.nests if one.at == (name, axis) and one.name != name]
+    if placed:
+        raise PartitionError(
+            op,
+            f"cannot {op} {axis}",
+            at=f"axis {target.buffer}.{axis}",
+            because=f"{placed[0]} is computed in this loop, which the {op} replaces",
+            help=(f"the {op} before the line that says where {placed[0]} is computed",),
+        )
 
 
 def _tails(target: Target, pair: SplitPair) -> Iterator[tuple[int, Strategy]]:
@@ -214,6 +232,8 @@ def fuse(target: Target, step: Fuse) -> Nests:
     """Return the schedule with one loop over the pairs of two, the inner one fastest."""
     outer, inner = target.axes("fuse", step.outer, step.inner)
     check_new("fuse", f"stage {target.buffer}", target.nest.names(), step.fused)
+    check_holds_no_stage(target, "fuse", outer)
+    check_holds_no_stage(target, "fuse", inner)
     check_fuse(target, outer, inner)
     return build_fuse(target, replace(step, outer=outer, inner=inner))
 
