@@ -168,14 +168,15 @@ worker: cannot be device 'a' of {pool.address}
   because  a worker of that name is there
   help     --device another name"""
     )
-    monkeypatch.setattr(oc, "__version__", "0.2.0")
+    there = oc.__version__
+    monkeypatch.setattr(oc, "__version__", "0.0.0")
     with pytest.raises(TargetError) as older, pooled(asked, QUICK, pool) as bench:
         bench.measured(schedules[:1], lambda measured: None)
     assert (
         str(older.value)
         == f"""\
 tune: cannot measure at {pool.address}
-  because  no device is left (a: offcut is 0.1.0 there, and 0.2.0 here)
+  because  no device is left (a: offcut is {there} there, and 0.0.0 here)
   help     offcut worker {pool.address} --device NAME
   help     begun again, tuning takes from the records what was measured"""
     )

@@ -179,7 +179,7 @@ def test_a_verdict_of_another_version_is_named_when_it_is_not_taken(records: Rec
 
 
 def test_another_last_number_of_the_version_is_no_other_version(records: Records) -> None:
-    major, minor, _ = oc.__version__.split(".")
+    major, minor, *_ = oc.__version__.split(".")
     records.add(verdict(version=f"{major}.{minor}.99"))
     assert oc.compile(C, **GIVEN).schedule == ELSE
 
