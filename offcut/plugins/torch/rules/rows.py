@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -154,6 +155,17 @@ def softmax(t: Translation, x: Ref, axis: int, *_: Any) -> Any:
 @takes("_log_softmax", "log_softmax.int")
 def log_softmax(t: Translation, x: Ref, axis: int, *_: Any) -> Any:
     return _normalized(t, "log_softmax", x, axis)
+
+
+@takes("logsumexp", rounds_each=True)
+def logsumexp(t: Translation, x: Ref, axes: Sequence[int], keepdims: bool = False) -> Any:
+    given = tuple(axes)
+    most = t.node("max", x, axis=given, keepdims=True)
+    infinite = t.node("equal", t.node("absolute", most), math.inf)
+    greatest = t.node("where", infinite, 0.0, most)  # inf - inf is NaN
+    powers = t.node("exp", t.node("subtract", x, greatest))
+    total = t.node("log", t.node("sum", powers, axis=given, keepdims=True))
+    return t.reshape(t.node("add", total, greatest), t.extents)
 
 
 def _normalized(t: Translation, op: str, x: Ref, axis: int) -> Any:
