@@ -275,6 +275,11 @@ class Problem:
         return self.contraction.flop(self.sizes)
 
     @property
+    def has_bound(self) -> bool:
+        """Whether `reference` bounds the error of each element: with steps that add, or cut at zero; libraries differ in their functions."""
+        return set(self.epilogue) <= {"bias", "residual", "relu"}
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the result."""
         return tuple(self.sizes[letter] for letter in self.contraction.result)
@@ -290,7 +295,7 @@ class Problem:
         return poisoned(self.shape, ELEMENTS[self.kind][-1])
 
     def reference(self) -> Reference:
-        """The sum in float64, with the error that float32 is allowed; an epilogue is left out."""
+        """The result in float64, with the error that float32 is allowed; of an epilogue, where `has_bound`."""
         operands = [self.arrays[name].astype(np.float64) for name in self.contraction.names]
         text = str(self.contraction)
         value = np.einsum(text, *operands, optimize=True)
@@ -301,6 +306,12 @@ class Problem:
         allowed = steps * HALF_ULP[summed] * magnitude
         if stored != summed:
             allowed += HALF_ULP[stored] * np.abs(value)
+        for step in self.epilogue:
+            if step == "relu":
+                value = np.maximum(value, 0)
+            else:
+                value = value + self.arrays[step].astype(np.float64)
+                allowed = allowed + HALF_ULP[stored] * (np.abs(value) + allowed)
         return Reference(np.asarray(value), np.asarray(allowed))
 
 
