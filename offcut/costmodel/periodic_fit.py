@@ -63,13 +63,13 @@ class PiecewiseAxis:
             (right, _line(left, at[left], right, at[right], here))
             for left, right in pairwise(self.knots)
         ]
-        made = pieces[-1][1] if pieces else values[0]
+        formula = pieces[-1][1] if pieces else values[0]
         for right, line in reversed(pieces[:-1]):
-            made = Select(Compare("<=", here, ix.const(right)), line, made)
+            formula = Select(Compare("<=", here, ix.const(right)), line, formula)
         if not self.period:
-            return made
+            return formula
         rate = _minus(at[self.first + self.period], at[self.first])
-        return Binary("+", made, _times(rate, real(self.turns)))
+        return Binary("+", formula, _times(rate, real(self.turns)))
 
     def interpolate(self, at: int, value: Callable[[int], float]) -> float:
         """Return what the formula says of a size: of the values at knots, only those are asked for that it takes."""
@@ -79,13 +79,13 @@ class PiecewiseAxis:
         if right == 0:
             return value(self.knots[0])
         low, high = self.knots[right - 1], self.knots[right]
-        found = value(high)
+        total = value(high)
         if here != high:
             share = (here - low) / (high - low)
-            found = (1.0 - share) * value(low) + share * found
+            total = (1.0 - share) * value(low) + share * total
         if periods:
-            found += periods * (value(self.first + self.period) - value(self.first))
-        return found
+            total += periods * (value(self.first + self.period) - value(self.first))
+        return total
 
     def at(self, at: int) -> PiecewiseAxis:
         """The same with a knot where a size is in its period."""
@@ -117,12 +117,12 @@ class PiecewiseAxis:
         """Sizes beside the knots, and some periods on."""
         unit, last = self.size.multiple_of, self.knots[-1]
         middles = [(a + b) // 2 // unit * unit for a, b in pairwise(self.knots)]
-        found = [self.knots[0], *(one for one in middles if one not in self.knots)]
+        sizes = [self.knots[0], *(one for one in middles if one not in self.knots)]
         if self.period:
             third = self.period // 3 // unit * unit
             far = (last + 2 * self.period + third, last + third, last + 4 * self.period - unit)
-            found = [*far, *found]
-        return [one for one in found if one <= self.size.max] or [last]
+            sizes = [*far, *sizes]
+        return [one for one in sizes if one <= self.size.max] or [last]
 
 
 def _line(left: int, low: Expr, right: int, high: Expr, here: Expr) -> Expr:
@@ -204,19 +204,21 @@ def refine(
         failing = sorted(points, key=lambda point: -by_far[point])[:MAX_FAILING]
         failing = [point for point in failing if by_far[point] > TOLERANCE]
         before = sum(by_far[point] - TOLERANCE for point in failing)
-        best, found = 0.0, None
+        best, finest = 0.0, None
         for finer in (one for point in failing for one in _finer(axes, point)):
             added = _points(finer) - _points(axes)
             if _points(finer) > most or any(
                 axis.knots[-1] > far for axis, far in zip(finer, furthest, strict=True)
             ):
                 continue
-            left = sum(max(relative_error(finer, at, point) - TOLERANCE, 0.0) for point in failing)
-            if (before - left) / added > best:
-                best, found = (before - left) / added, finer
-        if found is None:
+            excess = sum(
+                max(relative_error(finer, at, point) - TOLERANCE, 0.0) for point in failing
+            )
+            if (before - excess) / added > best:
+                best, finest = (before - excess) / added, finer
+        if finest is None:
             break
-        axes = found
+        axes = finest
     return axes
 
 
@@ -237,12 +239,12 @@ def _points(axes: Sequence[PiecewiseAxis]) -> int:
 
 def _mirrored(number: int, base: int) -> float:
     """The digits of a number behind the point, in reverse."""
-    found, place = 0.0, 1.0
+    fraction, place = 0.0, 1.0
     while number:
         place /= base
-        found += number % base * place
+        fraction += number % base * place
         number //= base
-    return found
+    return fraction
 
 
 Cycles = Callable[[Mapping[str, int]], float]
@@ -350,7 +352,7 @@ class _AxisProbe:
     def along(self, near: float) -> PiecewiseAxis:
         """With as few of the points for knots as lines between them are near the others."""
         ends = {self.first, self.first + self.period}
-        found, at = [self.points[0]], 0
+        knots, at = [self.points[0]], 0
         while at + 1 < len(self.points):
             to = at + 1
             while to + 1 < len(self.points) and self.points[to] not in ends:
@@ -359,9 +361,9 @@ class _AxisProbe:
                 if not all(_on_line(self.seen, a, one, b, near) for one in inside):
                     break
                 to += 1
-            found.append(self.points[to])
+            knots.append(self.points[to])
             at = to
-        return PiecewiseAxis(self.size, self.first, self.period, tuple(found))
+        return PiecewiseAxis(self.size, self.first, self.period, tuple(knots))
 
 
 def _probe_axis(seen: _Probe, size: Size, step: int, divisors: Sequence[int]) -> _AxisProbe:
@@ -383,7 +385,7 @@ def _period(seen: _Probe, low: int, most: int, step: int, unit: int) -> tuple[in
     """Where periods begin, and how long they are: the first that are alike. Where none are, those that are most alike, but 0
     where all sizes are hardly more than are looked at for periods.
     """
-    found: list[tuple[float, int, int]] = []
+    periods: list[tuple[float, int, int]] = []
     tried = product(range(MAX_STEPS), range(1, MAX_STEPS + 1))
     probes = sorted({0, unit, step // 2 // unit * unit, step - unit})
     for begun, steps in sorted(tried, key=lambda one: (one[0] + 2 * one[1], one)):
@@ -393,10 +395,10 @@ def _period(seen: _Probe, low: int, most: int, step: int, unit: int) -> tuple[in
         off = max(_unlike(seen, first, period, probe) for probe in probes)
         if off <= NEAR:
             return first, period
-        found.append((off, first, period))
+        periods.append((off, first, period))
     if most - low <= MAX_STEPS**2 * step:
         return low, 0
-    _, first, period = min(found)
+    _, first, period = min(periods)
     return first, period
 
 
@@ -413,7 +415,7 @@ def _unlike(seen: _Probe, first: int, period: int, probe: int) -> float:
 
 def _bisected(seen: _Probe, ends: Sequence[int], unit: int) -> list[int]:
     """`ends`, and between them as many sizes as lines need to be near."""
-    found = [ends[0]]
+    knots = [ends[0]]
 
     def between(a: int, b: int) -> None:
         middle = (a + b) // 2 // unit * unit
@@ -422,14 +424,14 @@ def _bisected(seen: _Probe, ends: Sequence[int], unit: int) -> list[int]:
         near = _on_line(seen, a, middle, b, NEAR)
         if not near:
             between(a, middle)
-        found.append(middle)
+        knots.append(middle)
         if not near:
             between(middle, b)
 
     for a, b in pairwise(ends):
         between(a, b)
-        found.append(b)
-    return found
+        knots.append(b)
+    return knots
 
 
 def _on_line(seen: _Probe, a: int, middle: int, b: int, near: float) -> bool:

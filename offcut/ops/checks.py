@@ -55,8 +55,8 @@ def axis_letters(rank: int) -> tuple[str, ...]:
 def of_operands(made: Tensor, *operands: object) -> Tensor:
     """A result whose operands, the tensors among these, are a kernel's inputs in their order, where nobody says another."""
     assert made.definition is not None
-    given = tuple(one for one in operands if isinstance(one, Tensor))
-    return replace(made, definition=replace(made.definition, operands=given))
+    inputs = tuple(one for one in operands if isinstance(one, Tensor))
+    return replace(made, definition=replace(made.definition, operands=inputs))
 
 
 def check_tensor(
@@ -81,12 +81,12 @@ def check_tensor(
         )
     rank = len(value.shape)
     if rank not in ranks if ranks else rank < least:
-        wanted = " or ".join(map(str, ranks)) if ranks else f"at least {least}"
+        expected = " or ".join(map(str, ranks)) if ranks else f"at least {least}"
         raise DescribeError(
             op,
             f"cannot take {label} with {rank} {'axis' if rank == 1 else 'axes'}",
             at=repr(value),
-            because=f"{label} has {wanted} axes",
+            because=f"{label} has {expected} axes",
         )
     if shape is not None:
         check_shape(op, label, value, shape)
@@ -151,12 +151,12 @@ def check_extent(op: str, one: tuple[Tensor, int], other: tuple[Tensor, int]) ->
 
 def check_shape(op: str, label: str, tensor: Tensor, shape: Sequence[Any]) -> None:
     """Raises DescribeError where `tensor` is not of `shape`."""
-    found = tensor.shape
-    equal = len(found) == len(shape) and all(map(same_extent, found, shape))
+    actual = tensor.shape
+    equal = len(actual) == len(shape) and all(map(same_extent, actual, shape))
     if not equal:
         raise DescribeError(
             op,
-            f"cannot take {label} of shape {_shown(found)}",
+            f"cannot take {label} of shape {_shown(actual)}",
             at=repr(tensor),
             because=f"{label} has the shape {_shown(shape)}",
         )
@@ -211,10 +211,10 @@ def number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
     try:
-        found = float(value)
+        as_float = float(value)
     except OverflowError:
         return None
-    return found if math.isfinite(found) else None
+    return as_float if math.isfinite(as_float) else None
 
 
 def several(value: Any) -> tuple[Any, ...] | None:
@@ -241,11 +241,11 @@ def is_one_of(value: Any, words: Sequence[str]) -> bool:
 
 def integer(op: str, label: str, value: Any, least: int) -> int:
     """Return `value` as an int; raises DescribeError for anything but an int of at least `least`."""
-    found = whole(value)
-    if found is None or found < least:
+    as_int = whole(value)
+    if as_int is None or as_int < least:
         because = f"{label} is an int of at least {least}"
         raise DescribeError(op, f"cannot take {label}={value!r}", because=because)
-    return found
+    return as_int
 
 
 def integers(op: str, label: str, value: Any, axes: int, least: int) -> tuple[int, ...]:
@@ -265,11 +265,11 @@ def integers(op: str, label: str, value: Any, axes: int, least: int) -> tuple[in
 
 def finite(op: str, label: str, value: Any, *help: str) -> float:
     """Return `value` as a float; raises DescribeError for anything but a finite number."""
-    found = number(value)
-    if found is None:
+    as_float = number(value)
+    if as_float is None:
         because = f"{label} is a finite number"
         raise DescribeError(op, f"cannot take {label}={value!r}", because=because, help=help)
-    return found
+    return as_float
 
 
 def choice(op: str, label: str, value: Any, words: Sequence[str], more: str = "") -> str:
@@ -302,16 +302,16 @@ def scale_of(
     """
     if isinstance(value, Tensor):
         return _tensor(op, label, value, "float32", channels)
-    found = number(value)
+    as_float = number(value)
     least = float(FLOAT32.smallest_subnormal) if positive else -float(FLOAT32.max)
-    if found is None or not least <= found <= float(FLOAT32.max):
+    if as_float is None or not least <= as_float <= float(FLOAT32.max):
         raise DescribeError(
             op,
             f"cannot take {label}={value!r}",
             because=f"{label} is a finite {'number above 0' if positive else 'number'}"
             " or a tensor of float32",
         )
-    return found
+    return as_float
 
 
 def zero_of(op: str, label: str, value: Any, channels: Any | None) -> int | Tensor:
@@ -321,14 +321,14 @@ def zero_of(op: str, label: str, value: Any, channels: Any | None) -> int | Tens
     """
     if isinstance(value, Tensor):
         return _tensor(op, label, value, "int32", channels)
-    found = whole(value)
-    if found is None or not INT32.min <= found <= INT32.max:
+    as_int = whole(value)
+    if as_int is None or not INT32.min <= as_int <= INT32.max:
         raise DescribeError(
             op,
             f"cannot take {label}={value!r}",
             because=f"{label} is an int that int32 holds or a tensor of int32",
         )
-    return found
+    return as_int
 
 
 def parameter(value: float | Tensor, dtype: str, channel: tuple[Value, ...]) -> Value:

@@ -154,8 +154,8 @@ class Layer:
         self.lines += [f"  for $i in 0:{self.batch}", f"    for $j in 0:{width}"]
         states = {f"{name}[$i, $j]" for name in self.results.values()}
         for into, value in stores:
-            kept = self._within(value, into) if into in states else value
-            self.lines.append(f"      {into} = {kept}")
+            within = self._within(value, into) if into in states else value
+            self.lines.append(f"      {into} = {within}")
 
     def _within(self, value: str, other: str) -> str:
         """A value; another past the length of a row."""
@@ -189,11 +189,11 @@ def width_of(op: str, r: Tensor, projection: Tensor | None = None) -> int:
 
     Raises DescribeError where they are no number.
     """
-    found = r if projection is None else projection
+    matrix = r if projection is None else projection
     check_tensor(op, "r", r, 2)
     if projection is not None:
         check_tensor(op, "projection", projection, 2)
-    for one in (r, found):
+    for one in (r, matrix):
         width = one.shape[1]
         if not (width.is_Integer and width >= 1):
             raise DescribeError(
@@ -202,7 +202,7 @@ def width_of(op: str, r: Tensor, projection: Tensor | None = None) -> int:
                 at=repr(one),
                 because="its extent is an int, at least 1",
             )
-    return int(found.shape[1])
+    return int(matrix.shape[1])
 
 
 def _check(op: str, label: str, given: Tensor, shape: Sequence[Any], x: Tensor) -> None:
@@ -226,14 +226,16 @@ class Gates:
     """
 
     def __init__(self, op: str, names: Any, count: int, clip: Any = None) -> None:
-        found = several(names) or ()
-        if len(found) != count or not all(is_one_of(name, [*FUNCTIONS]) for name in found):
+        given_functions = several(names) or ()
+        if len(given_functions) != count or not all(
+            is_one_of(name, [*FUNCTIONS]) for name in given_functions
+        ):
             raise DescribeError(
                 op,
                 f"cannot take activations={names!r}",
                 because=f"it has {count}, each of {', '.join(FUNCTIONS)}",
             )
-        self.texts = tuple(FUNCTIONS[name] for name in found)
+        self.texts = tuple(FUNCTIONS[name] for name in given_functions)
         self.clip = None if clip is None else number(clip)
         if clip is not None and not (self.clip is not None and self.clip > 0):
             raise DescribeError(
@@ -439,24 +441,24 @@ def lstm(
     layer = Layer("lstm", name, reverse, operands, {"h": columns, "c": width})
     gates_of, state = layer.local("G", 4 * width), layer.results["h"]
     cell = f"{layer.results['c']}[$i, $j]"
-    found = {gate: f"{gates_of}[$i, $j + {places[gate] * width}]" for gate in places}
+    gate_sums = {gate: f"{gates_of}[$i, $j + {places[gate] * width}]" for gate in places}
 
     def gate(letter: str, seen: int) -> str:
         if peepholes is None:
-            return act(0, found[letter])
+            return act(0, gate_sums[letter])
         weight = f"{layer.given['peepholes']}[$j + {seen * width}]"
-        return act(0, f"{found[letter]} + {weight} * {cell}")
+        return act(0, f"{gate_sums[letter]} + {weight} * {cell}")
 
     if scale is None:
         layer.product(gates_of, layer.given["x"], layer.given["r"], state)
     else:
         layer.byte_product(gates_of, layer.given["r"], state)
-    kept = f"{gate('f', 2)} * {cell} + {gate('i', 0)} * {act(1, found['g'])}"
+    cell_after = f"{gate('f', 2)} * {cell} + {gate('i', 0)} * {act(1, gate_sums['g'])}"
     shown = f"{gate('o', 1)} * {act(2, cell)}"
     if projection is None:
-        layer.element((cell, kept), (f"{state}[$i, $j]", shown))
+        layer.element((cell, cell_after), (f"{state}[$i, $j]", shown))
     else:
         wide = layer.local("H", width)
-        layer.element((cell, kept), (f"{wide}[$i, $j]", shown))
+        layer.element((cell, cell_after), (f"{wide}[$i, $j]", shown))
         layer.projected(state, wide)
     return layer.program(state)

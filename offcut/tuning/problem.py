@@ -56,13 +56,13 @@ def distribution(program: Program, users: Users, given: object) -> Weights:
         raise _refused(given, f"it does not say which values {_listed(missing)} take")
     points = max(2, round(POINTS ** (1 / len(sizes))))
     axes = {name: _values(size, name, given[name], points) for name, size in sizes.items()}
-    found = []
+    vectors = []
     for values in product(*(axis.items() for axis in axes.values())):
         vector = {name: value for name, (value, _) in zip(axes, values, strict=True)}
         _check_assumed(program, dict(users.sizes), vector)
-        found.append((vector, prod(weight for _, weight in values)))
-    total = sum(weight for _, weight in found)
-    return tuple((vector, weight / total) for vector, weight in found)
+        vectors.append((vector, prod(weight for _, weight in values)))
+    total = sum(weight for _, weight in vectors)
+    return tuple((vector, weight / total) for vector, weight in vectors)
 
 
 def read_sizes(texts: Sequence[str]) -> dict[str, range | list[int]]:
@@ -73,25 +73,27 @@ def read_sizes(texts: Sequence[str]) -> dict[str, range | list[int]]:
 
     Raises DescribeError for any other text, and for a size that is given twice.
     """
-    found: dict[str, range | list[int]] = {}
+    values_by_size: dict[str, range | list[int]] = {}
     for text in texts:
         name, _, values = (part.strip() for part in text.partition("="))
         numbers = [int(number) for number in re.findall(r"\d+", values)]
         if not name or not re.fullmatch(r"\d+(,\d+)*|\d+:\d+(:\d+)?", values):
             because = "it is not a name with a list or a range of whole numbers from 0 on"
-        elif name in found:
+        elif name in values_by_size:
             because = f"--sizes {name}=… came before"
         elif ":" in values and numbers[2:] == [0]:
             because = "the range does not advance: its step is 0"
         else:
             step = numbers[2] if len(numbers) == 3 else 1
-            found[name] = range(numbers[0], numbers[1] + 1, step) if ":" in values else numbers
+            values_by_size[name] = (
+                range(numbers[0], numbers[1] + 1, step) if ":" in values else numbers
+            )
             continue
         help = ("--sizes n=1,7,33", "--sizes n=1:512", "--sizes n=1:512:8")
         raise DescribeError(
             "tune", "cannot read the sizes", at=f"--sizes {text}", because=because, help=help
         )
-    return found
+    return values_by_size
 
 
 def _values(size: Size, name: str, given: Any, points: int) -> dict[int, float]:
@@ -100,10 +102,10 @@ def _values(size: Size, name: str, given: Any, points: int) -> dict[int, float]:
     if single is not None:
         given = [single]
     if isinstance(given, Mapping):
-        found = {_allowed(size, name, value): _weight(name, w) for value, w in given.items()}
-        if not any(found.values()):
+        weights = {_allowed(size, name, value): _weight(name, w) for value, w in given.items()}
+        if not any(weights.values()):
             raise _refused(given, "some weight is above 0", at=f"sizes of {name}")
-        return {value: weight for value, weight in found.items() if weight}
+        return {value: weight for value, weight in weights.items() if weight}
     if isinstance(given, tuple):
         if len(given) != 2 or any(whole(end) is None for end in given) or given[0] > given[1]:
             raise _refused(given, "a tuple is both ends, ascending", at=f"sizes of {name}")
@@ -124,21 +126,21 @@ def _values(size: Size, name: str, given: Any, points: int) -> dict[int, float]:
 
 
 def _allowed(size: Size, name: str, value: Any) -> int:
-    found = _within(size, name, value)
-    if found % size.multiple_of:
+    extent = _within(size, name, value)
+    if extent % size.multiple_of:
         because = f"{name} is a multiple of {size.multiple_of}"
         raise _refused(value, because, at=f"sizes of {name}")
-    return found
+    return extent
 
 
 def _within(size: Size, name: str, value: Any) -> int:
-    found = whole(value)
-    if found is None:
+    number = whole(value)
+    if number is None:
         raise _refused(value, "it is not a whole number", at=f"sizes of {name}")
-    if not size.min <= found <= size.max:
+    if not size.min <= number <= size.max:
         because = f"{name} is from {size.min} to {size.max}"
         raise _refused(value, because, at=f"sizes of {name}")
-    return found
+    return number
 
 
 def _weight(name: str, weight: Any) -> float:
@@ -152,8 +154,8 @@ def _check_assumed(program: Program, names: Mapping[str, str], vector: Mapping[s
     at = {names[user]: value for user, value in vector.items()}
     for condition in program.assumptions:
         if not evaluate(condition, at):
-            said = ", ".join(f"{name} = {value}" for name, value in vector.items())
-            raise _refused(said, f"every call meets {format_expr(condition)}", at="sizes=")
+            sizes_text = ", ".join(f"{name} = {value}" for name, value in vector.items())
+            raise _refused(sizes_text, f"every call meets {format_expr(condition)}", at="sizes=")
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -256,11 +258,11 @@ class Limits:
             good = whole(value) is not None if counted else _is_number(value)
             may_be_zero = one.metadata.get("zero", False)
             if not (good and (value > 0 or (may_be_zero and value == 0))):
-                wanted = "an int" if counted else "a number"
+                expected = "an int" if counted else "a number"
                 raise DescribeError(
                     "Limits",
                     f"cannot take {one.name}={value!r}",
-                    because=f"{one.name} is {wanted} {'from 0 on' if may_be_zero else 'above 0'}",
+                    because=f"{one.name} is {expected} {'from 0 on' if may_be_zero else 'above 0'}",
                     help=(f"Limits({one.name}={one.default})",),
                 )
 

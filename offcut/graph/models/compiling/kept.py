@@ -240,7 +240,7 @@ class Call(NamedTuple):
     binding: Binding
 
 
-class Held(NamedTuple):
+class BoundKernels(NamedTuple):
     """Kernels with their constants.
 
     constants  of the region, and what is computed from these
@@ -275,7 +275,7 @@ class RegionSteps:
         own = {name: arrays[of] for name, of in self.constants.items()}
         return self.steps(bind_kernels(self.calls, codes, own, self.orders))
 
-    def steps(self, held: Held, priced: bool = False) -> Iterator[Step]:
+    def steps(self, held: BoundKernels, priced: bool = False) -> Iterator[Step]:
         """The steps of kernels.
 
         priced  whether they are asked for their cost alone
@@ -293,7 +293,7 @@ def bind_kernels(
     codes: Sequence[KernelCode],
     constants: Mapping[str, Array],
     orders: Mapping[str, tuple[int, ...]],
-) -> Held:
+) -> BoundKernels:
     """The kernels of calls with the constants of a region.
 
     Raises DescribeError where their code is for finite ones, and these or what is computed from them are not.
@@ -313,7 +313,7 @@ def bind_kernels(
         arrays = shaped(read, binding.runs, orders)
         given = {own: arrays[name] for own, name in binding.constants.items()}
         kernels.append(codes[code].with_constants(given))
-    return Held(kernels, known)
+    return BoundKernels(kernels, known)
 
 
 def entry_of(kernel: Kernel) -> Entry | None:

@@ -17,7 +17,7 @@ from offcut.graph.fusion.folding import scaled
 from offcut.graph.graph import Node, Value, renamed
 from offcut.graph.models.compiling.ahead import Ahead, Compilation
 from offcut.graph.models.compiling.batch_strides import batch_strides
-from offcut.graph.models.compiling.kept import Call, Held, RegionSteps, bind_kernels
+from offcut.graph.models.compiling.kept import BoundKernels, Call, RegionSteps, bind_kernels
 from offcut.graph.models.compiling.split import (
     TargetKernel,
     Targets,
@@ -180,12 +180,14 @@ class Kernels:
 
     def _held(
         self, region: NamedRegion, ahead: Ahead, priced: bool
-    ) -> tuple[tuple[Call, ...], Held]:
+    ) -> tuple[tuple[Call, ...], BoundKernels]:
         """The kernels of a region with its constants: those of another of the same computation, or new ones."""
         asked, constants = region.asked, region.constants
         known = self._known.get(asked.key)
         if known is not None and (priced or not constants):
-            return known, Held([self.compiled[call.code].kernel for call in known], constants)
+            return known, BoundKernels(
+                [self.compiled[call.code].kernel for call in known], constants
+            )
         if known is not None:
             with suppress(DescribeError):  # their code is for finite ones
                 return known, bind_kernels(known, self.codes, constants, asked.orders)
@@ -195,7 +197,7 @@ class Kernels:
         made = [self.made(one, ahead) for one in asks]
         pairs = zip(made, asks, strict=True)
         calls = self._known[asked.key] = tuple(Call(code, one.binding) for (code, _), one in pairs)
-        return calls, Held([kernel for _, kernel in made], arrays)
+        return calls, BoundKernels([kernel for _, kernel in made], arrays)
 
     def _step(self, region: NamedRegion, call: Call, kernel: Kernel) -> partial[Step]:
         """A step of a region, but for its kernel and what its constants say."""
