@@ -94,6 +94,10 @@ class CallError(OffcutError):
     """A compiled kernel was called with arguments that do not fit it."""
 
 
+class OutOfBoundsError(CallError):
+    """A call whose arrays hold an index that leads out of an array."""
+
+
 class StreamError(OffcutError):
     """An accelerator's instructions that mean nothing on its machine, or that wait for one another for ever."""
 

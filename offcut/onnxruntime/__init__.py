@@ -72,6 +72,17 @@ def set_seed(seed: int) -> None:
     """Do nothing: no operator draws numbers."""
 
 
+def preload_dlls(
+    cuda: bool = True, cudnn: bool = True, msvc: bool = True, directory: str | None = None
+) -> None:
+    """Do nothing: there are no libraries of other hardware."""
+
+
+def has_collective_ops() -> bool:
+    """Return False: models run in one process."""
+    return False
+
+
 __all__ = [
     "ExecutionMode",
     "ExecutionOrder",
@@ -91,6 +102,8 @@ __all__ = [
     "get_build_info",
     "get_device",
     "get_version_string",
+    "has_collective_ops",
+    "preload_dlls",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
     "set_seed",

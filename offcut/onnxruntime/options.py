@@ -8,7 +8,16 @@ from enum import Enum
 from typing import Any
 
 
-class GraphOptimizationLevel(Enum):
+class _Numbered(Enum):
+    """Names that have numbers, which ``int`` gives."""
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    __index__ = __int__
+
+
+class GraphOptimizationLevel(_Numbered):
     """How much onnxruntime does to a graph: here, always all."""
 
     ORT_DISABLE_ALL = 0
@@ -18,18 +27,19 @@ class GraphOptimizationLevel(Enum):
     ORT_ENABLE_ALL = 99
 
 
-class ExecutionMode(Enum):
+class ExecutionMode(_Numbered):
     """In which order onnxruntime runs operators: here, one kernel after the other."""
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
 
 
-class ExecutionOrder(Enum):
+class ExecutionOrder(_Numbered):
     """Likewise."""
 
     DEFAULT = 0
     PRIORITY_BASED = 1
+    MEMORY_EFFICIENT = 2
 
 
 class _Options:
@@ -39,7 +49,9 @@ class _Options:
     config_entries: dict[str, str]
 
     def _add_config_entry(self, key: str, value: str) -> None:
-        """Add a setting of onnxruntime."""
+        """Add a setting of onnxruntime; raises TypeError for what is no text."""
+        if not (isinstance(key, str) and isinstance(value, str)):
+            raise TypeError(f"a setting is two texts, not {key!r} and {value!r}")
         self.config_entries[key] = value
 
     def _config_entry(self, key: str) -> str:
@@ -52,8 +64,10 @@ class _Options:
         kind = type(self).__annotations__.get(name, "")
         if kind == "int":
             value = operator.index(value)
-        elif kind in ("bool", "str", "GraphOptimizationLevel", "ExecutionMode", "ExecutionOrder"):
-            expected = {"bool": bool, "str": str}.get(kind) or globals()[kind]
+        elif kind == "bool":
+            value = bool(value)
+        elif kind in ("str", "GraphOptimizationLevel", "ExecutionMode", "ExecutionOrder"):
+            expected = str if kind == "str" else globals()[kind]
             if not isinstance(value, expected):
                 raise TypeError(f"{name} is of type {kind}, not {type(value).__name__}")
         object.__setattr__(self, name, value)
@@ -100,7 +114,12 @@ class SessionOptions(_Options):
 
 @dataclass(slots=True)
 class RunOptions(_Options):
-    """What a run is asked for: nothing of it has an effect here."""
+    """What a run is asked for.
+
+    terminate  a run with it is refused; one that has begun ends as it would have
+
+    The others have no effect here.
+    """
 
     log_severity_level: int = -1
     log_verbosity_level: int = 0

@@ -16,16 +16,32 @@ from offcut.backends.host.saved import SavedModel, load
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Const, Expr
 from offcut.core.text.printer import format_expr
-from offcut.errors import CallError, DescribeError, OffcutError, trim_traceback
+from offcut.errors import (
+    CallError,
+    DescribeError,
+    OffcutError,
+    OutOfBoundsError,
+    trim_traceback,
+)
 from offcut.onnxruntime.capi.onnxruntime_pybind11_state import (
     Fail,
     InvalidArgument,
+    InvalidGraph,
     InvalidProtobuf,
     MissingInputs,
     NoSuchFile,
+    NotImplemented,
+    Status,
 )
 from offcut.onnxruntime.options import RunOptions, SessionOptions
 from offcut.onnxruntime.values import IOBinding, OrtValue, type_text
+from offcut.plugins.onnx.file_errors import (
+    InvalidModelError,
+    UnknownSizeError,
+    UnreadableFileError,
+    UnsupportedNodesError,
+)
+from offcut.plugins.onnx.file_facts import Extent, FileFacts
 
 if TYPE_CHECKING:
     from offcut.plugins.onnx.model import OnnxModel
@@ -39,12 +55,12 @@ class NodeArg:
     """An input or an output of a model.
 
     type   such as ``tensor(float)``
-    shape  numbers, the names of sizes, None where a size has none
+    shape  as the file declares it: numbers, the names of sizes, None where a size has none
     """
 
     name: str
     type: str
-    shape: list[int | str | None]
+    shape: list[Extent]
 
 
 @dataclass(frozen=True)
@@ -52,12 +68,12 @@ class ModelMetadata:
     """What a file says of itself."""
 
     graph_name: str
-    graph_description: str = ""
-    producer_name: str = ""
-    domain: str = ""
-    description: str = ""
-    version: int = 0
-    custom_metadata_map: Mapping[str, str] | None = None
+    graph_description: str
+    producer_name: str
+    domain: str
+    description: str
+    version: int
+    custom_metadata_map: Mapping[str, str]
 
 
 class InferenceSession:
@@ -67,7 +83,7 @@ class InferenceSession:
     sess_options   of which the number of threads and sizes that are fixed count
     providers      of onnxruntime: those that are not there are said to be, and left out
 
-    Raises what `offcut.from_onnx`, or `offcut.load`, does.
+    Raises what onnxruntime does for a file of ONNX that does not run, by the kind of what is wrong; for a file of `save` what `offcut.load` does.
     """
 
     def __init__(
@@ -80,6 +96,8 @@ class InferenceSession:
     ) -> None:
         if not isinstance(path_or_bytes, str | bytes | os.PathLike):
             raise TypeError(f"Unable to load from type '{type(path_or_bytes)}'")
+        if not isinstance(sess_options, SessionOptions | None):
+            raise TypeError(f"sess_options is a SessionOptions, not {type(sess_options).__name__}")
         self._options = sess_options or SessionOptions()
         _check_providers(providers or ())
         is_path = not isinstance(path_or_bytes, bytes)
@@ -87,14 +105,13 @@ class InferenceSession:
             text = f"Load model from {path_or_bytes!s} failed:Load model {path_or_bytes!s} failed. File doesn't exist"
             raise NoSuchFile.of(text, "there is no such file")
         self.model: OnnxModel | SavedModel
-        self._metadata: ModelMetadata | None = None
         if is_path and str(path_or_bytes).endswith(_SUFFIXES):
-            self._of_saved(load(str(path_or_bytes)))
+            self._file = self._of_saved(load(str(path_or_bytes)))
         else:
-            self._of_file(path_or_bytes)
+            self._file = self._of_file(path_or_bytes)
         self._inputs, self._outputs = (
             [
-                NodeArg(name, type_text(one.dtype), _shape(one.shape))
+                NodeArg(name, type_text(one.dtype), self._shape(name, one.shape))
                 for name, one in arguments.items()
             ]
             for arguments in (self.model.inputs, self.model.outputs)
@@ -102,7 +119,7 @@ class InferenceSession:
         self._names = [one.name for one in self._outputs]
         self._dtypes = {name: one.dtype for name, one in self.model.inputs.items()}
 
-    def _of_saved(self, saved: Any) -> None:
+    def _of_saved(self, saved: Any) -> FileFacts:
         if not isinstance(saved, SavedModel):
             raise CallError(
                 "InferenceSession",
@@ -110,20 +127,36 @@ class InferenceSession:
                 because="it holds a kernel, and no model",
             )
         self.model = saved
-        self._metadata = ModelMetadata(saved.signature.name, custom_metadata_map={})
+        return FileFacts.read({"graph_name": saved.signature.name, **saved.saved.source})
 
-    def _of_file(self, source: Any) -> None:
+    def _of_file(self, source: Any) -> FileFacts:
         threads = max(self._options.intra_op_num_threads, 0) or None
-        try:
-            model = offcut.from_onnx(
-                source, sizes=self._options.dimensions or None, threads=threads
-            )
-        except DescribeError as refused:
-            if refused.because.startswith("it is not an ONNX model"):
+        sizes = dict(self._options.dimensions)
+        while True:
+            try:
+                self.model = offcut.from_onnx(source, sizes=sizes, threads=threads)
+                return self.model.file
+            except UnknownSizeError as refused:  # one that a file does not have has no effect
+                sizes.pop(refused.size or "")
+            except UnreadableFileError as refused:
                 text = "Failed to load model because protobuf parsing failed."
+                if not isinstance(source, bytes):
+                    text = f"Load model from {source!s} failed:Protobuf parsing failed."
                 raise InvalidProtobuf.of(text, refused) from refused
-            raise
-        self.model = model
+            except InvalidModelError as refused:
+                raise InvalidGraph.of("This is an invalid model.", refused) from refused
+            except UnsupportedNodesError as refused:
+                text = f"Could not find an implementation: {refused.refused}"
+                raise NotImplemented.of(text, refused) from refused
+            except DescribeError as refused:
+                raise Fail.of(refused.refused, refused) from refused
+
+    def _shape(self, name: str, shape: Sequence[Expr]) -> list[Extent]:
+        """Return the shape of an array as the file declares it, or as the model has it where the file does not."""
+        if name in self._file.shapes:
+            numbers: Mapping[Any, int] = self._options.dimensions
+            return [numbers.get(extent, extent) for extent in self._file.shapes[name]]
+        return [int(e.value) if isinstance(e, Const) else format_expr(e) for e in shape]
 
     @trim_traceback
     def run(
@@ -137,11 +170,13 @@ class InferenceSession:
         output_names  None: all, in the order of the file
         input_feed    an array for each input, by name
 
-        Raises InvalidArgument for a name that the model has not, and for an array that does not fit; `ValueError` for inputs that are
-        missing.
+        Raises InvalidArgument for a name that the model has not, for an array that does not fit, and for an index in one that leads out of
+        another; `ValueError` for inputs that are missing; Fail for sizes that do not go together, and where the options say to terminate.
         """
         if isinstance(output_names, str):
             raise TypeError("run(): output_names is a list of names, or None")
+        if run_options is not None:
+            _check_run(run_options)
         feed = input_feed
         for one in feed.values():
             if type(one) is not np.ndarray:
@@ -151,6 +186,8 @@ class InferenceSession:
             results = self.model(feed)
             return [*map(results.__getitem__, output_names or self._names)]
         except KeyError as error:
+            if not isinstance(error.args[0], str):
+                raise TypeError("run(): the names of outputs are texts") from None
             names = ", ".join(self._names)
             text = f"Invalid output name:{error.args[0]}"
             raise InvalidArgument.of(text, f"the outputs are {names}") from None
@@ -182,9 +219,10 @@ class InferenceSession:
             if name not in inputs:
                 return InvalidArgument.of(f"Invalid input name: {name}", refused)
             own, shape = inputs[name], [*array.shape]
-            actual = type_text(
-                str(getattr(array.dtype, "name", array.dtype)).removeprefix("torch.")
-            )
+            dtype = str(getattr(array.dtype, "name", array.dtype)).removeprefix("torch.")
+            actual = type_text(dtype)
+            if getattr(array.dtype, "kind", "") in ("O", "S", "U"):
+                actual = "tensor(string)"
             if actual != own.type:
                 text = f"Unexpected input data type. Actual: ({actual}) , expected: ({own.type})"
                 return InvalidArgument.of(text, refused)
@@ -200,7 +238,8 @@ class InferenceSession:
             if wrong:
                 head = f"Got invalid dimensions for input: {name} for the following indices"
                 return InvalidArgument.of("\n".join([head, *wrong, end]), refused)
-        return Fail.of(refused.refused, refused)
+        kind = InvalidArgument if isinstance(refused, OutOfBoundsError) else Fail
+        return kind.of(refused.refused, refused)
 
     def run_async(
         self,
@@ -215,6 +254,8 @@ class InferenceSession:
         def run() -> None:
             try:
                 results, error = self.run(output_names, input_feed, run_options), ""
+            except Status as refused:
+                results, error = [], refused.text
             except Exception as refused:
                 results, error = [], str(refused)
             callback(results, user_data, error)
@@ -238,7 +279,7 @@ class InferenceSession:
         self, iobinding: IOBinding, run_options: RunOptions | None = None
     ) -> None:
         """Read and fill what is bound."""
-        iobinding.run()
+        iobinding.run(run_options)
 
     def get_inputs(self) -> list[NodeArg]:
         """Return what a call takes."""
@@ -254,19 +295,16 @@ class InferenceSession:
 
     def get_modelmeta(self) -> ModelMetadata:
         """Return what the file says of itself."""
-        if self._metadata is None:
-            assert not isinstance(self.model, SavedModel)
-            file = self.model.imported.file
-            self._metadata = ModelMetadata(
-                file.graph_name,
-                file.graph_description,
-                file.producer_name,
-                file.domain,
-                file.description,
-                file.version,
-                dict(file.custom_metadata),
-            )
-        return self._metadata
+        file = self._file
+        return ModelMetadata(
+            file.graph_name,
+            file.graph_description,
+            file.producer_name,
+            file.domain,
+            file.description,
+            file.version,
+            dict(file.custom_metadata),
+        )
 
     def get_providers(self) -> list[str]:
         """Return what runs it, by onnxruntime's name for processors."""
@@ -299,7 +337,7 @@ class InferenceSession:
 
 def _check_providers(providers: Sequence[Any]) -> None:
     for one in providers:
-        name = one if isinstance(one, str) else one[0]
+        name = one[0] if isinstance(one, tuple | list) and one else one
         if name not in PROVIDERS:
             warnings.warn(
                 f"Specified provider '{name}' is not in available provider names. Available providers: '{', '.join(PROVIDERS)}'",
@@ -308,8 +346,13 @@ def _check_providers(providers: Sequence[Any]) -> None:
             )
 
 
-def _shape(shape: Sequence[Expr]) -> list[int | str | None]:
-    return [int(e.value) if isinstance(e, Const) else format_expr(e) for e in shape]
+def _check_run(options: Any) -> None:
+    """Raises TypeError for what are no options, Fail for those that say to terminate."""
+    if not isinstance(options, RunOptions):
+        raise TypeError(f"run(): run_options is a RunOptions, not {type(options).__name__}")
+    if options.terminate:
+        text = "Exiting due to terminate flag being set to true."
+        raise Fail.of(text, "run_options.terminate is True")
 
 
 __all__ = ["PROVIDERS", "InferenceSession", "ModelMetadata", "NodeArg"]

@@ -11,9 +11,10 @@ import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
 from offcut.errors import CallError
-from offcut.onnxruntime.capi.onnxruntime_pybind11_state import Unbound
+from offcut.onnxruntime.capi.onnxruntime_pybind11_state import BindingError, Status, Unbound
 
 if TYPE_CHECKING:
+    from offcut.onnxruntime.options import RunOptions
     from offcut.onnxruntime.session import InferenceSession
 
 TYPES = {"float32": "float", "float64": "double"}
@@ -44,9 +45,13 @@ class OrtValue:
 
     @staticmethod
     def ortvalue_from_numpy(array: Any, device_type: str = "cpu", device_id: int = 0) -> OrtValue:
-        """Return a value that has the memory of an array."""
+        """Return a value that has the memory of an array; raises RuntimeError for what is none, or is of texts."""
         _check_device(device_type)
-        return OrtValue(np.ascontiguousarray(array))
+        if not isinstance(array, np.ndarray) or array.dtype.kind in "OSU":
+            raise RuntimeError(
+                "Creation of OrtValues is currently only supported from non-string numpy arrays"
+            )
+        return OrtValue(np.asarray(array, order="C"))
 
     @staticmethod
     def ortvalue_from_shape_and_type(
@@ -55,6 +60,20 @@ class OrtValue:
         """Return a value that is yet to be filled."""
         _check_device(device_type)
         return OrtValue(np.empty(tuple(shape), _dtype(element_type)))
+
+    @staticmethod
+    def from_dlpack(array: Any) -> OrtValue:
+        """Return a value that has the memory of an array of another package."""
+        return OrtValue(np.from_dlpack(array))
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Return the array for another package."""
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return where it is, by the numbers of DLPack."""
+        device: tuple[int, int] = self._array.__dlpack_device__()
+        return device
 
     def numpy(self) -> Any:
         """Return the array."""
@@ -101,8 +120,12 @@ class OrtValue:
         return True
 
     def update_inplace(self, array: Any) -> None:
-        """Take over the elements of an array of the same shape."""
-        np.copyto(self._array, array, casting="no")
+        """Take over the elements of an array of as many; raises RuntimeError for one of more or fewer, TypeError for another element type."""
+        if array.size != self._array.size:
+            raise RuntimeError(
+                "The input size of numpy arrays does not match the size of the OrtValue."
+            )
+        np.copyto(self._array, array.reshape(self._array.shape), casting="no")
 
 
 class IOBinding:
@@ -115,7 +138,13 @@ class IOBinding:
         self._results: list[OrtValue] = []
 
     def bind_cpu_input(self, name: str, array: Any) -> None:
-        """Read an array."""
+        """Read an array.
+
+        Raises Unbound for a name that there is not, and for what is no array.
+        """
+        if not isinstance(array, np.ndarray):
+            text = "Unable to create OrtValue from the given python object"
+            raise Unbound("bind", text, because=f"it is a {type(array).__name__}")
         _check_name(
             f"Failed to find NodeArg with name: {name} in the def list",
             name,
@@ -182,20 +211,29 @@ class IOBinding:
         """Return likewise, as arrays."""
         return [one.numpy() for one in self._results]
 
-    def run(self) -> None:
+    def run(self, run_options: RunOptions | None = None) -> None:
         """Run the session, and fill what is bound.
 
-        Raises Unbound for an output that there is not, CallError for memory of another shape or element type, and what `run` does.
+        Raises Unbound for no output, or one that there is not, BindingError for memory of another shape or element type, and for what `run`
+        refuses.
         """
         outputs = [one.name for one in self._session.get_outputs()]
+        if not self._outputs:
+            text = "Error in execution: At least one output should be requested."
+            raise Unbound("run_with_iobinding", text, because="no output is bound")
         for name in self._outputs:
             _check_name(f"Error in execution: Invalid output name: {name}", name, outputs)
-        results = self._session.run([*self._outputs], self._inputs) if self._outputs else []
+        try:
+            results = self._session.run([*self._outputs], self._inputs, run_options)
+        except CallError as refused:
+            text = refused.text if isinstance(refused, Status) else refused.refused
+            because = refused.because
+            raise BindingError("Error in execution", text, because=because) from refused
         self._results = []
         for (name, target), array in zip(self._outputs.items(), results, strict=True):
             if target is not None:
                 if (target.shape, target.dtype) != (array.shape, array.dtype):
-                    raise CallError(
+                    raise BindingError(
                         "run_with_iobinding",
                         f"cannot write {name} of shape {array.shape} to what is bound",
                         because=f"that is {target.dtype}{[*target.shape]}, and the output is {array.dtype}{[*array.shape]}",

@@ -210,13 +210,119 @@ session = ort.InferenceSession(CLASSIFIER, options)
 result = session.run(None, {"pixels": np.ones((2, 8), np.float32)})
 print(result[0].shape)
 """,
+    "shapes are those of the file, an axis without a name is None, a name that it does not have has no effect": """
+import onnx
+import onnxruntime as ort
+model = onnx.parser.parse_model(HALVED)
+model.graph.input[0].type.tensor_type.shape.dim[3].ClearField("dim_param")
+options = ort.SessionOptions()
+options.add_free_dimension_override_by_name("images", 2)
+options.add_free_dimension_override_by_name("nothing", 2)
+for each in (None, options):
+    session = ort.InferenceSession(model.SerializeToString(), each)
+    print(session.get_inputs()[0].shape, session.get_outputs()[0].shape)
+result = []
+""",
+    "options are numbers, texts and truths": """
+import onnxruntime as ort
+so, ro = ort.SessionOptions(), ort.RunOptions()
+so.enable_mem_pattern = 0
+so.execution_order = ort.ExecutionOrder.MEMORY_EFFICIENT
+print(so.enable_mem_pattern, int(ort.GraphOptimizationLevel.ORT_ENABLE_ALL), int(so.execution_order))
+for wrong in (
+    lambda: so.add_session_config_entry("session.set_denormal_as_zero", 1),
+    lambda: setattr(so, "graph_optimization_level", 99),
+    lambda: setattr(so, "intra_op_num_threads", "2"),
+    lambda: ort.InferenceSession(CLASSIFIER, {"intra_op_num_threads": 2}),
+):
+    try:
+        wrong()
+    except TypeError:
+        print("TypeError")
+print(ort.preload_dlls(), ort.has_collective_ops())
+result = []
+""",
+    "a run that is to terminate is refused": """
+import numpy as np
+import onnxruntime as ort
+session, x = ort.InferenceSession(CLASSIFIER), np.ones((2, 8), np.float32)
+options = ort.RunOptions()
+result = session.run(None, {"pixels": x}, options)
+options.terminate = True
+try:
+    session.run(None, {"pixels": x}, options)
+except ort.capi.onnxruntime_pybind11_state.Fail as error:
+    print(str(error).splitlines()[0])
+for names, given in ((None, {}), ([3], None), ([None], None)):
+    try:
+        session.run(names, {"pixels": x}, given)
+    except TypeError:
+        print("TypeError")
+""",
+    "an index that leads out of an array, texts in place of numbers": """
+import numpy as np
+import onnxruntime as ort
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
+session, mask = ort.InferenceSession(ENCODER), np.ones((1, 2), np.float32)
+for ids in (np.array([[1, 6]]), np.array([["a", "b"]]), np.array([["a", "b"]], dtype=object)):
+    try:
+        session.run(None, {"input_ids": ids, "attention_mask": mask})
+    except InvalidArgument as error:
+        print(str(error).splitlines()[0].split("Non-zero")[0].split("cannot run")[0])
+result = []
+""",
+    "files that are wrong have errors of the same classes": """
+import onnx
+import onnxruntime as ort
+def refused(change):
+    model = onnx.load(CLASSIFIER)
+    change(model)
+    try:
+        ort.InferenceSession(model.SerializeToString())
+    except Exception as error:
+        print(type(error).__name__)
+refused(lambda model: setattr(model.graph.node[0], "op_type", "NoSuchOperator"))
+refused(lambda model: setattr(model.graph.node[0], "domain", "of.nobody"))
+refused(lambda model: setattr(model.opset_import[0], "version", 99))
+try:
+    ort.InferenceSession(FOLDER)
+except ort.capi.onnxruntime_pybind11_state.InvalidProtobuf as error:
+    print(str(error).splitlines()[0].replace(FOLDER, "folder"))
+result = []
+""",
+    "what cannot be bound or read is a RuntimeError": """
+import numpy as np
+import onnxruntime as ort
+session, x = ort.InferenceSession(CLASSIFIER), np.linspace(0, 1, 16, dtype=np.float32).reshape(2, 8)
+binding = session.io_binding()
+def told(function):
+    try:
+        print(function())
+    except RuntimeError as error:
+        print("RuntimeError", str(error).split(": Required")[0].split(": Non-zero")[0].splitlines()[0])
+told(lambda: session.run_with_iobinding(binding))
+binding.bind_output("label")
+told(lambda: session.run_with_iobinding(binding))
+told(lambda: binding.bind_cpu_input("pixels", x.tolist()))
+binding.bind_cpu_input("pixels", x.astype(np.float64))
+told(lambda: session.run_with_iobinding(binding))
+value = ort.OrtValue.ortvalue_from_numpy(x.copy())
+told(lambda: value.update_inplace(x[:1]))
+told(lambda: ort.OrtValue.ortvalue_from_numpy(x.tolist()))
+value.update_inplace(2 * x)
+print(ort.OrtValue.ortvalue_from_numpy(np.array(3.0)).shape(), np.from_dlpack(value).shape)
+result = [value.numpy()]
+""",
 }
+HALVED = """<ir_version: 9, opset_import: ["" : 17]> halved (float[images, 3, high, wide] x) => (float[images, 3, h, w] y)
+    <float[4] twice = {1.0, 1.0, 2.0, 2.0}>
+    { a = MaxPool<kernel_shape=[2, 2], strides=[2, 2]>(x)  b = Resize<mode="nearest">(a, , twice)  y = Add(b, x) }"""
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("models")
-    made = {}
+    made = {"HALVED": HALVED, "FOLDER": str(folder)}
     for name, text in (("CLASSIFIER", CLASSIFIER), ("ENCODER", ENCODER)):
         path = folder / f"{name.lower()}.onnx"
         onnx.save(onnx.parser.parse_model(text), path)
@@ -264,7 +370,9 @@ def test_a_session_of_a_saved_file_is_called_alike(files: dict[str, str], tmp_pa
         strict=True,
     ):
         np.testing.assert_array_equal(result, wanted)
-    assert session.get_modelmeta().graph_name == "classifier"
+    said = session.get_modelmeta()
+    assert (said.graph_name, said.producer_name, said.version) == ("classifier", "tests", 3)
+    assert said.custom_metadata_map == {"labels": "cat,dog,emu"}
     assert session.get_inputs() == [ours.NodeArg("pixels", "tensor(float)", ["batch", 8])]
     with pytest.raises(ours.capi.onnxruntime_pybind11_state.InvalidArgument) as refused:
         session.run(None, {"pixels": x[:, :5]})
@@ -275,6 +383,12 @@ def test_a_session_of_a_saved_file_is_called_alike(files: dict[str, str], tmp_pa
         "  because  axis 1 of pixels is 5, the kernel was compiled for 8 in (batch, 8)"
     )
     n = oc.dim("n", max=9)
+    onnx.save(onnx.parser.parse_model(HALVED), tmp_path / "halved.onnx")
+    oc.from_onnx(tmp_path / "halved.onnx").save(tmp_path / "halved.offcut")
+    for name in ("halved.offcut", "halved.onnx"):  # also of the cache
+        again = ours.InferenceSession(tmp_path / name)
+        assert again.get_inputs()[0].shape == ["images", 3, "high", "wide"]
+        assert again.get_modelmeta().graph_name == "halved"
     kernel = oc.compile(oc.compute((n,), lambda i: oc.placeholder((n,), name="x")[i], name="y"))
     kernel.save(tmp_path / "kernel.offcut")
     with pytest.raises(oc.CallError, match="it holds a kernel, and no model"):
@@ -309,3 +423,15 @@ def test_what_is_bound_elsewhere_or_too_small_is_refused(files: dict[str, str]) 
     )
     again = pickle.loads(pickle.dumps(ours.capi.onnxruntime_pybind11_state.Fail.of("it", "that")))
     assert str(again) == "[ONNXRuntimeError] : 1 : FAIL : it\n  because  that"
+
+
+def test_a_node_that_does_not_run_is_refused_with_what_would_be_accepted() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 17]>
+        drawn (float[n, 4] x) => (int64[2, m] y) { y = NonZero(x) }""")
+    with pytest.raises(ours.capi.onnxruntime_pybind11_state.NotImplemented) as refused:
+        ours.InferenceSession(model.SerializeToString())
+    assert str(refused.value) == (
+        "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Could not find an implementation: cannot take one node of drawn\n"
+        "  because  NonZero y: how many elements it gives depends on values of its inputs\n"
+        "  help     inputs that are known at import"
+    )

@@ -23,7 +23,7 @@ import numpy as np
 
 from offcut.backends.abi import STATUS_OUT_OF_BOUNDS
 from offcut.backends.llvm import ir
-from offcut.errors import CallError, InternalError
+from offcut.errors import InternalError, OutOfBoundsError
 
 ENTRY = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
@@ -116,10 +116,10 @@ class CallSequence:
 def check_status(name: str, status: int) -> None:
     """Refuse what an entry did not finish.
 
-    Raises CallError where an index that depends on data leads out of an array, InternalError for any other status.
+    Raises OutOfBoundsError where an index that depends on data leads out of an array, InternalError for any other status.
     """
     if status == STATUS_OUT_OF_BOUNDS:
-        raise CallError(
+        raise OutOfBoundsError(
             name,
             "cannot run on these arrays",
             because="an index that it reads from them, or a guard that it computes, leads "

@@ -19,6 +19,7 @@ manifest::
     inputs, outputs  of a model: the names by which a mapping gives the inputs, and a call the outputs, each with its place in the signature,
                 in the order of a call
     returns     "arrays": an array, or a tuple of several; "mapping": by name, always
+    source      of a model: what the file that it was compiled from says of itself; empty where there is none
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ class SavedCode:
     inputs, outputs  places in the signature by name
     returns  "arrays" or "mapping"
     threads  that a call may use
+    source   what the file of a model says of itself, as JSON has it
     key      of a model that the cache keeps: its name there
     """
 
@@ -91,6 +93,7 @@ class SavedCode:
     outputs: Mapping[str, int] = field(default_factory=dict)
     returns: str = "arrays"
     threads: int = 1
+    source: Mapping[str, Any] = field(default_factory=dict)
     key: str = ""
 
 
@@ -151,6 +154,7 @@ def write_saved(
         "inputs": saved.inputs,
         "outputs": saved.outputs,
         "returns": saved.returns,
+        "source": saved.source,
         "key": saved.key,
         "kernels": [[len(one) for one in objects] for objects in kernels],
     }
@@ -344,6 +348,7 @@ def load(path: str | os.PathLike[str]) -> SavedKernel:
             _places(manifest["outputs"], len(signature.outputs)),
             str(manifest["returns"]),
             int(manifest.get("threads", 1)),
+            dict(manifest.get("source", {})),
             str(manifest.get("key", "")),
         )
         library, constants = manifest.get("library"), members[CONSTANTS]

@@ -336,6 +336,7 @@ class Model:
         returns: str = "arrays",
         *,
         shared: bool = False,
+        source: Mapping[str, Any] | None = None,
     ) -> None:
         """Write the model into a file: machine code, and constants as it reads them. `offcut.load` runs it where there is no compiler, with
         the same bits and as many threads, each kernel for the whole of a batch.
@@ -343,33 +344,41 @@ class Model:
         inputs, outputs  the names by which a mapping gives the inputs, and a call the outputs, each with the one of the graph; None: these
         returns  what a call with arrays in order gives: "arrays", or a "mapping" by these names
         shared   whether the code is a shared library beside the file, which runs where numpy is the only package
+        source   what the file that the model was says of itself, as JSON has it
 
         Raises TargetError for a kernel that is no machine code, or where there is no linker; DescribeError where the file cannot be written.
         """
         native = self._native("save", inputs, outputs)
         code, saved = saved_code(native, native.parts, options_of(self.steps))
+        named = with_names(saved, self.bound.graph, inputs, outputs, returns)
         write_saved(
             path,
-            with_names(saved, self.bound.graph, inputs, outputs, returns),
+            replace(named, source=source or {}),
             code,
             native.constants,
             shared=shared,
         )
 
     def write_cached(
-        self, key: str, inputs: Mapping[str, str], outputs: Mapping[str, str], returns: str
+        self,
+        key: str,
+        inputs: Mapping[str, str],
+        outputs: Mapping[str, str],
+        returns: str,
+        source: Mapping[str, Any],
     ) -> None:
         """Keep the model by a key, as `offcut.backends.host.cached_models` reads it; nothing where its kernels are not all machine code of
         this process alone.
 
-        inputs, outputs, returns  as `save` says
+        inputs, outputs, returns, source  as `save` says
         """
         entries = [step.entry for step in self.steps]
         if not entries or not all(entry is not None and entry.objects for entry in entries):
             return
         native = native_code("save", self.steps_of_graph, runs=self._shared.batches.whole)
         code, saved = saved_code(native, (), options_of(self.steps))
-        saved = replace(with_names(saved, self.bound.graph, inputs, outputs, returns), key=key)
+        named = with_names(saved, self.bound.graph, inputs, outputs, returns)
+        saved = replace(named, source=source, key=key)
         write_model(saved, code, native.constants, native.objects)
 
     def export(

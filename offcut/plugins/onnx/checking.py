@@ -8,19 +8,19 @@ from typing import Any
 
 import onnx
 
-from offcut.errors import DescribeError
+from offcut.plugins.onnx.file_errors import InvalidModelError
 from offcut.plugins.onnx.making.facts import OP
 
 
 def check_proto(proto: Any) -> None:
     """Check a model but for the types of its outputs, which nodes give: exporters leave out their shapes.
 
-    Raises DescribeError for what onnx.checker finds, and for a name of the graph, an input or an output that is no text.
+    Raises InvalidModelError for what onnx.checker finds, and for a name of the graph, an input or an output that is no text.
     """
     for one in (proto.graph, *proto.graph.input, *proto.graph.output):
         if isinstance(one.name, bytes):  # protobuf gives those where a text is no UTF-8
             because = f"the name {one.name!r} is not text in UTF-8"
-            raise DescribeError(OP, "cannot take the model", because=because)
+            raise InvalidModelError(OP, "cannot take the model", because=because)
     try:
         onnx.checker.check_model(_with_types(proto))
     except onnx.checker.ValidationError as error:
@@ -33,7 +33,7 @@ def check_proto(proto: Any) -> None:
             if apart
             else ()
         )
-        raise DescribeError(
+        raise InvalidModelError(
             OP, "cannot take the model", because=f"onnx.checker: {text}", help=beside
         ) from None
     except ValueError:  # larger than a protobuf message may be: it is taken as it is
@@ -64,13 +64,13 @@ def _has_shape(value: Any) -> bool:
 def check_consistent(proto: Any) -> None:
     """Where an import ended as only a bug does, or a node whose attributes and inputs do not go together: which of them.
 
-    Raises DescribeError for such a node.
+    Raises InvalidModelError for such a node.
     """
     try:
         onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
         text = " ".join(str(error).split())
-        raise DescribeError(
+        raise InvalidModelError(
             OP, "cannot take the model", because=f"onnx.shape_inference: {text}"
         ) from None
     except ValueError:  # larger than a protobuf message may be: nothing is known of it

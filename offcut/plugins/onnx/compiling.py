@@ -13,6 +13,7 @@ import onnx
 from offcut.describe.request import Array, borrow
 from offcut.errors import DescribeError
 from offcut.graph import Model, compiled
+from offcut.plugins.onnx.file_errors import UnreadableFileError
 from offcut.plugins.onnx.importing import Imported, imported
 from offcut.plugins.onnx.making.facts import OP
 from offcut.plugins.onnx.weights import apart, arrays_in, let_go, map_file
@@ -45,7 +46,8 @@ def compile_file(
         graph = imported(proto, sizes, constants, weights)
         model = compiled(graph.bound, **how)
     if key is not None:
-        model.write_cached(key, graph.inputs, graph.outputs, "mapping")
+        written = graph.file.written()
+        model.write_cached(key, graph.inputs, graph.outputs, "mapping", written)
     return CompiledFile(replace(graph, bound=model.asked), model)
 
 
@@ -73,14 +75,14 @@ def _proto(source: Any, content: memoryview | None) -> tuple[Any, Mapping[int, A
             onnx.load_external_data_for_model(proto, str(path.parent))
         except Exception as error:  # of the checker, of the system
             because = f"its tensors lie in another file: {' '.join(str(error).split())}"
-            raise DescribeError(OP, f"cannot read {path}", because=because) from None
+            raise UnreadableFileError(OP, f"cannot read {path}", because=because) from None
         return proto, weights
     if isinstance(source, bytes | bytearray | memoryview):
         try:
             rest, weights = apart(memoryview(source).cast("B"))
             return onnx.load_model_from_string(rest), weights
         except Exception as error:  # likewise
-            raise DescribeError(
+            raise UnreadableFileError(
                 OP, f"cannot read {memoryview(source).nbytes} bytes", because=_short(error)
             ) from None
     raise DescribeError(
@@ -91,9 +93,9 @@ def _proto(source: Any, content: memoryview | None) -> tuple[Any, Mapping[int, A
     )
 
 
-def _unread(path: Path, because: str) -> DescribeError:
+def _unread(path: Path, because: str) -> UnreadableFileError:
     help = ('from_onnx("model.onnx"): a file that onnx.save wrote, or another exporter',)
-    return DescribeError(OP, f"cannot read {path}", because=because, help=help)
+    return UnreadableFileError(OP, f"cannot read {path}", because=because, help=help)
 
 
 def _short(error: Exception) -> str:

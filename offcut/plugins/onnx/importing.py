@@ -23,6 +23,8 @@ from offcut.graph import Bound, Model, Ref, extents
 from offcut.graph.passes import eliminate_dead_code
 from offcut.graph.sizes.numbers import arithmetic, plain
 from offcut.plugins.onnx.checking import check_consistent, check_proto, in_order
+from offcut.plugins.onnx.file_errors import UnknownSizeError, UnsupportedNodesError
+from offcut.plugins.onnx.file_facts import FileFacts
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.dtypes import dtype_of
 from offcut.plugins.onnx.making.facts import OP, SizeFacts, Wanted
@@ -32,45 +34,6 @@ from offcut.plugins.onnx.weights import restore, without
 
 UNKNOWN = re.compile(r"[^\w\s]+|-\d+|[Nn]one|unk|unknown|[Dd]ynamic")
 """Texts that are no names, ``?``, ``-1``, ``None``: each axis that has one is a size of its own."""
-
-
-@dataclass(frozen=True)
-class FileFacts:
-    """What a file says of itself, by the names of ``onnx.ModelProto``.
-
-    shapes  of inputs and outputs, as declared: numbers, names, None of what has neither; one that is not there is not declared
-    """
-
-    graph_name: str
-    graph_description: str
-    producer_name: str
-    domain: str
-    description: str
-    version: int
-    custom_metadata: Mapping[str, str]
-    shapes: Mapping[str, tuple[int | str | None, ...]]
-
-    @staticmethod
-    def of(proto: Any) -> FileFacts:
-        """Return those of a model."""
-        graph = proto.graph
-        return FileFacts(
-            graph.name,
-            graph.doc_string,
-            proto.producer_name,
-            proto.domain,
-            proto.doc_string,
-            proto.model_version,
-            {one.key: one.value for one in proto.metadata_props},
-            {
-                one.name: tuple(
-                    axis.dim_param or (axis.dim_value if axis.HasField("dim_value") else None)
-                    for axis in one.type.tensor_type.shape.dim
-                )
-                for one in (*graph.input, *graph.output)
-                if one.type.tensor_type.HasField("shape")
-            },
-        )
 
 
 @dataclass(frozen=True)
@@ -378,12 +341,14 @@ class _Import:
         for name in self.facts.said:
             if name not in self.symbols:
                 listed = ", ".join(self.symbols) or "none"
-                raise DescribeError(
+                refused = UnknownSizeError(
                     OP,
                     f"cannot bound the size {name}",
                     because=f"the sizes are {listed}",
                     help=tuple(f'sizes={{"{one}": (1, 512)}}' for one in self.symbols),
                 )
+                refused.size = name
+                raise refused
 
 
 def _no_constant(value: Any, because: str, help: tuple[str, ...] = ()) -> DescribeError:
@@ -405,12 +370,12 @@ def _identifier(text: str) -> str:
     return ascii_text if not ascii_text[:1].isdigit() else f"v{ascii_text}"
 
 
-def _refusal(proto: Any, complaints: list[Complaint]) -> DescribeError:
+def _refusal(proto: Any, complaints: list[Complaint]) -> UnsupportedNodesError:
     """Return one error for all nodes that cannot be taken."""
     lines = list(_lines(complaints))
     count = len(complaints)
     what = "one node" if count == 1 else f"{count} nodes"
-    return DescribeError(
+    return UnsupportedNodesError(
         OP,
         f"cannot take {what} of {proto.graph.name or 'the graph'}",
         because="\n           ".join(lines),

@@ -21,6 +21,7 @@ from offcut.core.fork_safety import ForkSafeLock
 from offcut.core.gc_scope import freeze_gc
 from offcut.core.program import Size
 from offcut.errors import DescribeError, OffcutError, trim_traceback
+from offcut.plugins.onnx.file_facts import FileFacts
 from offcut.plugins.onnx.weights import apart, let_go, map_file
 
 if TYPE_CHECKING:
@@ -90,6 +91,12 @@ class OnnxModel:
         return self.imported.bound.graph
 
     @property
+    def file(self) -> FileFacts:
+        """What the file says of itself."""
+        saved = self._saved
+        return FileFacts.read(saved.saved.source) if saved else self.imported.file
+
+    @property
     def sizes(self) -> tuple[Size, ...]:
         """What the extents of inputs are made of, with their bounds."""
         saved = self._saved
@@ -146,7 +153,8 @@ class OnnxModel:
     def save(self, path: str | os.PathLike[str], *, shared: bool = False) -> None:
         """Write the model into a file, which `offcut.load` runs where there is no compiler, as `Model.save` says."""
         imported = self.imported
-        self.model.save(path, imported.inputs, imported.outputs, "mapping", shared=shared)
+        names, source = (imported.inputs, imported.outputs), imported.file.written()
+        self.model.save(path, *names, "mapping", shared=shared, source=source)
 
     def export(self, folder: str | os.PathLike[str], name: str | None = None) -> Exported:
         """Return an object file and a C header, as `Model.export` says."""

@@ -1,0 +1,59 @@
+"""What a file of ONNX says of itself. It is read here without onnx: a saved model has it in its manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+Extent = int | str | None
+"""A number, the text of a size, or None for an axis of which a file says neither."""
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What a file says of itself, by the names of ``onnx.ModelProto``.
+
+    shapes  of inputs and outputs, as declared; one that is not there is not declared
+    """
+
+    graph_name: str = ""
+    graph_description: str = ""
+    producer_name: str = ""
+    domain: str = ""
+    description: str = ""
+    version: int = 0
+    custom_metadata: Mapping[str, str] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[Extent, ...]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(proto: Any) -> FileFacts:
+        """Return those of a model."""
+        graph = proto.graph
+        return FileFacts(
+            graph.name,
+            graph.doc_string,
+            proto.producer_name,
+            proto.domain,
+            proto.doc_string,
+            proto.model_version,
+            {one.key: one.value for one in proto.metadata_props},
+            {
+                one.name: tuple(
+                    axis.dim_param or (axis.dim_value if axis.HasField("dim_value") else None)
+                    for axis in one.type.tensor_type.shape.dim
+                )
+                for one in (*graph.input, *graph.output)
+                if one.type.tensor_type.HasField("shape")
+            },
+        )
+
+    @staticmethod
+    def read(members: Mapping[str, Any]) -> FileFacts:
+        """Return those that `written` gave; what is not there is as in a file that says nothing."""
+        names = {one.name for one in fields(FileFacts)}
+        return FileFacts(**{name: said for name, said in members.items() if name in names})
+
+    def written(self) -> Mapping[str, Any]:
+        """Return them as JSON has them."""
+        return asdict(self)
