@@ -79,7 +79,8 @@ class SessionOptions(_Options):
 
     intra_op_num_threads  that a kernel may use; 0: as `offcut.compile` has it where nothing is said
 
-    Of the others, which are onnxruntime's, the sizes that `add_free_dimension_override_by_name` fixes have an effect here.
+    Of the others, which are onnxruntime's, the sizes that `add_free_dimension_override_by_name` fixes, ``enable_profiling`` and
+    ``profile_file_prefix`` have an effect here.
     """
 
     intra_op_num_threads: int = 0

@@ -34,6 +34,7 @@ from offcut.onnxruntime.capi.onnxruntime_pybind11_state import (
     Status,
 )
 from offcut.onnxruntime.options import RunOptions, SessionOptions
+from offcut.onnxruntime.profiling import Profile
 from offcut.onnxruntime.values import IOBinding, OrtValue, type_text
 from offcut.plugins.onnx.file_errors import (
     InvalidModelError,
@@ -80,7 +81,7 @@ class InferenceSession:
     """A model that runs at every size of its file.
 
     path_or_bytes  a path, or the bytes of a file of ONNX; the path of a file that `save` wrote, which ends in ``.offcut``
-    sess_options   of which the number of threads and sizes that are fixed count
+    sess_options   of which the number of threads, sizes that are fixed, and whether runs are profiled count
     providers      of onnxruntime: those that are not there are said to be, and left out
 
     Raises what onnxruntime does for a file of ONNX that does not run, by the kind of what is wrong; for a file of `save` what `offcut.load` does.
@@ -116,6 +117,13 @@ class InferenceSession:
             ]
             for arguments in (self.model.inputs, self.model.outputs)
         )
+        self._call: Callable[[Any], Any] = self.model
+        self._profile: Profile | None = None
+        if self._options.enable_profiling:
+            if not isinstance(self.model, SavedModel):
+                self.model.compile()  # one of the cache does not say what its kernels take
+            self._profile = Profile()
+            self._call = self._profile.of_calls(self.model)
         self._names = [one.name for one in self._outputs]
         self._dtypes = {name: one.dtype for name, one in self.model.inputs.items()}
 
@@ -183,7 +191,7 @@ class InferenceSession:
                 feed = {name: self._array(name, value) for name, value in input_feed.items()}
                 break
         try:
-            results = self.model(feed)
+            results = self._call(feed)
             return [*map(results.__getitem__, output_names or self._names)]
         except KeyError as error:
             if not isinstance(error.args[0], str):
@@ -331,8 +339,12 @@ class InferenceSession:
         return self._options
 
     def end_profiling(self) -> str:
-        """Return "", the name of no file: ``session.model.profile(feed)`` measures kernels."""
-        return ""
+        """Write the file of a profile, where the options asked for one, and return its name; "" where they did not, or it was written."""
+        profile, self._profile = self._profile, None
+        if profile is None:
+            return ""
+        self._call = self.model
+        return profile.write(self._options.profile_file_prefix)
 
 
 def _check_providers(providers: Sequence[Any]) -> None:

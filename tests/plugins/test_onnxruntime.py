@@ -314,6 +314,23 @@ print(ort.OrtValue.ortvalue_from_numpy(np.array(3.0)).shape(), np.from_dlpack(va
 result = [value.numpy()]
 """,
 }
+SCRIPTS["what runs take is a file of events"] = """
+import json
+import numpy as np
+import onnxruntime as ort
+options = ort.SessionOptions()
+options.enable_profiling = True
+options.profile_file_prefix = FOLDER + "/profile"
+session = ort.InferenceSession(CLASSIFIER, options)
+result = [session.run(["probabilities"], {"pixels": np.full((n, 8), 0.5, np.float32)})[0] for n in (1, 3, 3)]
+path = session.end_profiling()
+with open(path) as file:
+    events = json.load(file)
+print(path.startswith(FOLDER + "/profile_20"), path.endswith(".json"), sum(one["name"] == "model_run" for one in events))
+kernels = [one for one in events if one["cat"] == "Node" and "op_name" in one["args"]]
+print(len(kernels) >= 3, {one["ph"] for one in kernels}, all(one["dur"] >= 0 and one["ts"] >= 0 for one in kernels))
+print(repr(session.end_profiling()), repr(ort.InferenceSession(CLASSIFIER).end_profiling()))
+"""
 HALVED = """<ir_version: 9, opset_import: ["" : 17]> halved (float[images, 3, high, wide] x) => (float[images, 3, h, w] y)
     <float[4] twice = {1.0, 1.0, 2.0, 2.0}>
     { a = MaxPool<kernel_shape=[2, 2], strides=[2, 2]>(x)  b = Resize<mode="nearest">(a, , twice)  y = Add(b, x) }"""

@@ -55,6 +55,10 @@ class OnnxModel:
         self._compiled = compile() if saved is None else None
         self._by_name = None if self._compiled is None else _calls_by_name(self._compiled)
 
+    def compile(self) -> None:
+        """Compile the file, where the model is one of the cache: its plans, costs and profiles are then at hand."""
+        _ = self._file
+
     @property
     def _file(self) -> CompiledFile:
         """Return the compiled file."""

@@ -1,0 +1,62 @@
+"""What runs and their kernels take, in a file of events as onnxruntime writes it: Chrome and Perfetto read it."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from offcut.graph.models.step import Observed, Step
+
+
+class Profile:
+    """The events of a session from here on: each run, and each kernel of a model that was compiled in this process."""
+
+    def __init__(self) -> None:
+        self._begin, self._events = perf_counter_ns(), list[dict[str, Any]]()
+
+    def of_calls(self, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return the same function, of whose calls there are events."""
+        from offcut.graph.models.step import observed_by
+
+        def profiled(feed: Any) -> Any:
+            begin = perf_counter_ns()
+            with observed_by(self):
+                results = call(feed)
+            self._add("Session", "model_run", begin, {})
+            return results
+
+        return profiled
+
+    @contextmanager
+    def model(self, model: Observed, sizes: Mapping[str, int]) -> Iterator[None]:
+        """Watch a call of a model: its kernels have the events."""
+        yield
+
+    @contextmanager
+    def kernel(self, step: Step) -> Iterator[None]:
+        """Watch a kernel."""
+        begin = perf_counter_ns()
+        yield
+        args = {"op_name": " ".join(step.nodes), "provider": "CPUExecutionProvider"}
+        self._add("Node", f"{step.name}_kernel_time", begin, args)
+
+    def _add(self, category: str, name: str, begin: int, args: Mapping[str, str]) -> None:
+        end = perf_counter_ns()
+        times = {"ts": (begin - self._begin) // 1000, "dur": (end - begin) // 1000}
+        where = {"pid": os.getpid(), "tid": threading.get_native_id()}
+        event = {"cat": category, **where, **times, "ph": "X", "name": name, "args": args}
+        self._events.append(event)
+
+    def write(self, prefix: str) -> str:
+        """Write the events, times in µs, and return the name of the file: `prefix` and the time of day; raises OSError where it cannot be written."""
+        path = f"{prefix}_{datetime.now():%Y-%m-%d_%H-%M-%S_%f}"[:-3] + ".json"
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(self._events, file)
+        return path
