@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import offcut
 from offcut.backends.host.saved import SavedModel, load
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Const, Expr
+from offcut.core.fork_safety import ForkSafeLock
 from offcut.core.text.printer import format_expr
 from offcut.errors import (
     CallError,
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from offcut.plugins.onnx.model import OnnxModel
 
 PROVIDERS = ("CPUExecutionProvider",)
+MAX_SIZE = 2**31 - 1
+"""The greatest that a size may be."""
 _SUFFIXES = (".offcut", ".so")
 
 
@@ -106,10 +109,14 @@ class InferenceSession:
             text = f"Load model from {path_or_bytes!s} failed:Load model {path_or_bytes!s} failed. File doesn't exist"
             raise NoSuchFile.of(text, "there is no such file")
         self.model: OnnxModel | SavedModel
+        self._source: Any = None
+        self._zeros, self._lock = frozenset[str](), ForkSafeLock()
         if is_path and str(path_or_bytes).endswith(_SUFFIXES):
             self._file = self._of_saved(load(str(path_or_bytes)))
         else:
-            self._file = self._of_file(path_or_bytes)
+            self._source = path_or_bytes
+            self.model = self._compiled(())
+            self._file = self.model.file
         self._inputs, self._outputs = (
             [
                 NodeArg(name, type_text(one.dtype), self._shape(name, one.shape))
@@ -117,15 +124,15 @@ class InferenceSession:
             ]
             for arguments in (self.model.inputs, self.model.outputs)
         )
-        self._call: Callable[[Any], Any] = self.model
-        self._profile: Profile | None = None
-        if self._options.enable_profiling:
-            if not isinstance(self.model, SavedModel):
-                self.model.compile()  # one of the cache does not say what its kernels take
-            self._profile = Profile()
-            self._call = self._profile.of_calls(self.model)
+        self._profile = Profile() if self._options.enable_profiling else None
+        self._call = self._function()
         self._names = [one.name for one in self._outputs]
         self._dtypes = {name: one.dtype for name, one in self.model.inputs.items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It is made again where it is read."""
+        source = self.model.path if isinstance(self.model, SavedModel) else self._source
+        return type(self), (source, self._options)
 
     def _of_saved(self, saved: Any) -> FileFacts:
         if not isinstance(saved, SavedModel):
@@ -137,13 +144,13 @@ class InferenceSession:
         self.model = saved
         return FileFacts.read({"graph_name": saved.signature.name, **saved.saved.source})
 
-    def _of_file(self, source: Any) -> FileFacts:
-        threads = max(self._options.intra_op_num_threads, 0) or None
-        sizes = dict(self._options.dimensions)
+    def _compiled(self, zeros: Iterable[str]) -> OnnxModel:
+        """Return the model of a file of ONNX, which takes these sizes from 0 on, the others from 1."""
+        source, threads = self._source, max(self._options.intra_op_num_threads, 0) or None
+        sizes: dict[str, Any] = {**dict.fromkeys(zeros, (0, MAX_SIZE)), **self._options.dimensions}
         while True:
             try:
-                self.model = offcut.from_onnx(source, sizes=sizes, threads=threads)
-                return self.model.file
+                return offcut.from_onnx(source, sizes=sizes, threads=threads)
             except UnknownSizeError as refused:  # one that a file does not have has no effect
                 sizes.pop(refused.size or "")
             except UnreadableFileError as refused:
@@ -158,6 +165,14 @@ class InferenceSession:
                 raise NotImplemented.of(text, refused) from refused
             except DescribeError as refused:
                 raise Fail.of(refused.refused, refused) from refused
+
+    def _function(self) -> Callable[[Any], Any]:
+        """Return what a run calls."""
+        if self._profile is None:
+            return self.model
+        if not isinstance(self.model, SavedModel):
+            self.model.compile()  # one of the cache does not say what its kernels take
+        return self._profile.of_calls(self.model)
 
     def _shape(self, name: str, shape: Sequence[Expr]) -> list[Extent]:
         """Return the shape of an array as the file declares it, or as the model has it where the file does not."""
@@ -200,7 +215,31 @@ class InferenceSession:
             text = f"Invalid output name:{error.args[0]}"
             raise InvalidArgument.of(text, f"the outputs are {names}") from None
         except CallError as refused:
+            if self._takes_zeros(feed):
+                return self.run(output_names, input_feed, run_options)
             raise self._refusal(feed, refused) from refused
+
+    def _takes_zeros(self, feed: Mapping[str, Any]) -> bool:
+        """Compile the file once more where a call has sizes of 0 that the model does not take yet, a batch or a cache of nothing; return
+        whether there is another model now."""
+        zeros = {
+            extent if isinstance(extent, str) else f"{one.name}_{axis}"
+            for one in self._inputs
+            for axis, (extent, own) in enumerate(zip(one.shape, _extents(feed, one), strict=False))
+            if own == 0 and not isinstance(extent, int)
+        }
+        if self._source is None or zeros <= self._zeros:
+            return False
+        with self._lock:
+            before, self._zeros = self._zeros, self._zeros | zeros
+            if self._zeros == before:  # another thread has compiled it
+                return True
+            try:
+                self.model = self._compiled(self._zeros)
+            except OffcutError:  # nothing of these is not taken
+                return False
+            self._call = self._function()
+            return True
 
     def _array(self, name: str, value: Any) -> Any:
         if isinstance(value, np.ndarray):
@@ -356,6 +395,12 @@ def _check_providers(providers: Sequence[Any]) -> None:
                 UserWarning,
                 stacklevel=3,
             )
+
+
+def _extents(feed: Mapping[str, Any], one: NodeArg) -> Sequence[int]:
+    """Return the extents of an array that is given for an input; none where there is none."""
+    shape: Sequence[int] = getattr(feed.get(one.name), "shape", ())
+    return shape
 
 
 def _check_run(options: Any) -> None:

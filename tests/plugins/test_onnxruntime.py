@@ -314,6 +314,29 @@ print(ort.OrtValue.ortvalue_from_numpy(np.array(3.0)).shape(), np.from_dlpack(va
 result = [value.numpy()]
 """,
 }
+SCRIPTS["a batch of nothing, and a cache of nothing before it grows"] = """
+import numpy as np
+import onnx
+import onnxruntime as ort
+session = ort.InferenceSession(CLASSIFIER)
+result = []
+for n in (2, 0, 3, 0, 1):
+    result += session.run(None, {"pixels": np.full((n, 8), 0.25, np.float32)})
+step = ort.InferenceSession(onnx.parser.parse_model(CACHE).SerializeToString())
+cache = np.zeros((2, 0, 4), np.float32)
+for n in (3, 1, 1):
+    cache, total = step.run(None, {"cache": cache, "x": np.full((2, n, 4), 0.5, np.float32)})
+    result += [cache, total]
+for wrong in (np.zeros((0, 7), np.float32), np.zeros((2, 0), np.float32)):
+    try:
+        session.run(None, {"pixels": wrong})
+    except ort.capi.onnxruntime_pybind11_state.InvalidArgument as error:
+        print(str(error).splitlines()[1])
+print(cache.shape, [one.shape for one in result])
+"""
+CACHE = """<ir_version: 9, opset_import: ["" : 17]>
+    step (float[n, past, 4] cache, float[n, new, 4] x) => (float[n, length, 4] grown, float[n, 4] total)
+    <int64[1] axis = {1}> { grown = Concat<axis=1>(cache, x)  total = ReduceSum<keepdims=0>(grown, axis) }"""
 SCRIPTS["what runs take is a file of events"] = """
 import json
 import numpy as np
@@ -339,7 +362,7 @@ HALVED = """<ir_version: 9, opset_import: ["" : 17]> halved (float[images, 3, hi
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("models")
-    made = {"HALVED": HALVED, "FOLDER": str(folder)}
+    made = {"HALVED": HALVED, "CACHE": CACHE, "FOLDER": str(folder)}
     for name, text in (("CLASSIFIER", CLASSIFIER), ("ENCODER", ENCODER)):
         path = folder / f"{name.lower()}.onnx"
         onnx.save(onnx.parser.parse_model(text), path)
@@ -438,6 +461,9 @@ def test_what_is_bound_elsewhere_or_too_small_is_refused(files: dict[str, str]) 
         "run_with_iobinding: cannot write probabilities of shape (2, 3) to what is bound\n"
         "  because  that is float32[1, 3], and the output is float32[2, 3]"
     )
+    copied = pickle.loads(pickle.dumps(session))
+    given = {"pixels": np.ones((2, 8), np.float32)}
+    np.testing.assert_array_equal(copied.run(None, given)[0], session.run(None, given)[0])
     again = pickle.loads(pickle.dumps(ours.capi.onnxruntime_pybind11_state.Fail.of("it", "that")))
     assert str(again) == "[ONNXRuntimeError] : 1 : FAIL : it\n  because  that"
 
