@@ -224,7 +224,7 @@ class _Execution(Synchronization):
         steps = streams.all_steps()
         self.states = [self.state(agent, agent_steps) for agent, agent_steps in steps.items()]
         self.by_agent = {state.agent: state for state in self.states}
-        self.rings, self.arrivals = {}, []
+        self.rings, self.arrivals, self.landed = {}, [], []
         self.depths = {token.name: self.common_depth(token) for token in self.program.tokens}
         if not self.states:
             return
@@ -241,11 +241,11 @@ class _Execution(Synchronization):
                 break
         if any(state.steps for state in self.states):
             raise self.standstill()
+        self.check_left_over()
         for state in self.states:
             for tiles in state.issued.values():
                 for tile in tiles:
                     tile.end()
-        self.check_left_over()
 
     def state(self, agent: Agent, steps: list[Step]) -> AgentState:
         unit = self.units[agent.unit]
