@@ -51,6 +51,7 @@ struct Phase {
   int count, pending, phase;
   long bytes;
   bool seen;  // by copies of boxes
+  int waited;  // phases up to the last one that somebody has waited for
   std::vector<std::function<void()>> late;  // what ends when somebody looks at the barrier
 };
 static std::map<barrier *, Phase> phases;
@@ -63,7 +64,10 @@ static Phase &phase_of(barrier *b) {
 static void settle(Phase &p) {
   ++moves;
   if (p.pending < 0) fault("arrivals: more than the count of a barrier");
-  if (p.pending == 0 && p.bytes == 0) { p.pending = p.count; ++p.phase; }
+  if (p.pending || p.bytes) return;
+  if (p.waited < p.phase) fault("phase: one ends, and nobody has waited for the one before");
+  p.pending = p.count;
+  ++p.phase;
 }
 static void perform(const std::vector<Copy> &copies) {
   for (const Copy &one : copies) { memset(one.to, 0, 16); memcpy(one.to, one.from, one.bytes); }

@@ -57,7 +57,7 @@ GROUPS
 DEVICE void init(barrier *b, int count) {
   if ((uintptr_t)b % 8) fault("alignment: a barrier between multiples of 8 bytes");
   check_room("a barrier", (unsigned char *)b, (unsigned char *)(b + 1));
-  phases[b] = {count, count, 0, 0, false};
+  phases[b] = {count, count};
 }
 DEVICE void arrive(barrier *b) { Phase &p = phase_of(b); --p.pending; settle(p); }
 DEVICE void arrive_with_copies(barrier *b) {
@@ -66,7 +66,9 @@ DEVICE void arrive_with_copies(barrier *b) {
 }
 DEVICE bool is_over(barrier *b, int parity) {
   deliver(b);
-  const bool over = (phase_of(b).phase & 1) != parity;
+  Phase &p = phase_of(b);
+  const bool over = (p.phase & 1) != parity;
+  if (over) p.waited = p.phase;
   if (!over) yield("a token"); else ++moves;
   return over;
 }

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import slow
-from on_cpu import COMPILER, finder_of, primitive_variant, variants
+from on_cpu import COMPILER, DeviceFault, finder_of, primitive_variant, run_text, variants
 
 import offcut as oc
 from offcut.backends.gpu.executor import FINDERS, ExecutionFault, Limits, execute
@@ -41,9 +40,7 @@ def product(machine: str, depth: int, columns: int, dtype: str, n: int) -> Case:
         lambda i, j: oc.sum(a[i, k].astype("float32") * w[k, j].astype("float32"), axis=k),
         name="S",
     )
-    c = oc.compute(
-        (rows, columns), lambda i, j: oc.maximum(s[i, j], 0.0).astype(dtype), name="C"
-    )
+    c = oc.compute((rows, columns), lambda i, j: oc.maximum(s[i, j], 0.0).astype(dtype), name="C")
     target = oc.target("cuda", machine=machine, device="emulated")
     kernel = oc.compile(c, inputs=[a, w], target=target, strategy={"i": "guard"})
     draw = np.random.default_rng(7)
@@ -67,7 +64,10 @@ def lanes(n: int) -> Case:
 def masked(n: int) -> Case:
     """A sum under a mask, whose terms along the border lanes add."""
     rows, t = oc.dim("n", min=0, max=512), oc.reduce_axis(oc.dim("n", min=0, max=512), name="t")
-    w, v = oc.placeholder((rows, rows), "bfloat16", "W"), oc.placeholder((rows, 24), "bfloat16", "V")
+    w, v = (
+        oc.placeholder((rows, rows), "bfloat16", "W"),
+        oc.placeholder((rows, 24), "bfloat16", "V"),
+    )
 
     def term(i: oc.Value, j: oc.Value) -> oc.Value:
         value = w[i, t].astype("float32") * v[t, j].astype("float32")
@@ -83,7 +83,7 @@ def masked(n: int) -> Case:
 
 
 CASES: dict[str, Callable[[], Case]] = {
-    "groups": lambda: product("h200", 328, 24, "bfloat16", 136),
+    "groups": lambda: product("h200", 328, 24, "bfloat16", 130),
     "cells": lambda: product("a100", 168, 24, "float16", 70),
     "rows": lambda: product("a100", 37, 133, "bfloat16", 17),
     "lanes": lambda: lanes(9),
@@ -99,19 +99,19 @@ def case(name: str) -> Case:
 IN_TEXT = {
     "groups": [
         # what is planted, old text, new text, the finder
-        ("boxes are not waited for", "wait(load_to_warpgroup", "if (0) wait(load_to_warpgroup", "async"),
+        ("boxes are not waited for", "wait(load_to_warpgroup", "if (0) wait(load_to_warpgroup", "arrivals"),
         ("a phase too early", "load_to_warpgroup_waits++", "load_to_warpgroup_waits++ + 4", "standstill"),
         ("the wait for a slot is that of another one", "wait(load_to_warpgroup, 4,", "wait(load_to_warpgroup, 3,", "standstill"),
         ("too few bytes", "load_to_warpgroup_arrivals % 4, bytes)", "load_to_warpgroup_arrivals % 4, bytes - 1024)", "standstill"),
         ("too many bytes", "load_to_warpgroup_arrivals % 4, bytes)", "load_to_warpgroup_arrivals % 4, bytes + 2)", "standstill"),
-        ("the bytes of the stage before count again", "bytes = 0;", "", "standstill"),
-        ("a stage is given back before it is read", "wait_for_products<0>();\n      end_of(S);", "", "values"),
-        ("a stage is given back one product early", "wait_for_products<0>", "wait_for_products<1>", "values"),
+        ("the bytes of the stage before count again", "      bytes = 0;\n", "", "standstill"),
+        ("a stage is given back before it is read", "wait_for_products<0>();\n      end_of(S);", "", "async"),
+        ("a stage is given back one product early", "wait_for_products<0>", "wait_for_products<1>", "async"),
         ("a stage is never given back", "if (lane == 0) arrive(warpgroup_to_load", "if (0) arrive(warpgroup_to_load", "standstill"),
-        ("a stage is given back twice", "++warpgroup_to_load_arrivals;", "++warpgroup_to_load_arrivals; if (lane == 1) arrive(warpgroup_to_load);", "arrivals"),
-        ("one warp gives a stage back for eight", "init(warpgroup_to_load + k, 8)", "init(warpgroup_to_load + k, 1)", "values"),
+        ("a stage is given back twice", "++warpgroup_to_load_arrivals;", "++warpgroup_to_load_arrivals; if (lane == 1) arrive(warpgroup_to_load);", "phase"),
+        ("one warp gives a stage back for eight", "init(warpgroup_to_load + k, 8)", "init(warpgroup_to_load + k, 1)", "phase"),
         ("an arrival that never comes is counted", "init(warpgroup_to_load + k, 8)", "init(warpgroup_to_load + k, 9)", "standstill"),
-        ("a stage is not waited for before it is filled again", "if (k_stage - 4 >= 0) wait", "if (k_stage - 5 >= 0) wait", "values"),
+        ("a stage is not waited for before it is filled again", "if (k_stage - 4 >= 0) wait", "if (k_stage - 5 >= 0) wait", "arrivals"),
         ("barriers begin without a meeting", "  __syncthreads();", "", "barriers"),
         ("copies do not see the barriers", "    barriers_ready();", "", "fence"),
         ("the compiler may read sums before the wait", "end_of(S);", "", "values"),
@@ -135,14 +135,14 @@ IN_TEXT = {
         ("fewer threads than units", "__launch_bounds__(384, 1)", "__launch_bounds__(256, 1)", "limits"),
     ],
     "cells": [
-        ("cells are not waited for", "wait(load_to_warp", "if (0) wait(load_to_warp", "values"),
-        ("an arrival before its copies", "arrive_with_copies(", "arrive(", "async"),
+        ("cells are not waited for", "wait(load_to_warp", "if (0) wait(load_to_warp", "phase"),
+        ("an arrival before its copies", "arrive_with_copies(", "arrive(", "values"),
         ("a thread ends before its copies", "wait_for_copies();", "", "async"),
         ("a cell inside of 16 bytes", "* 168 + 32 * k_stage)", "* 168 + 32 * k_stage + 4)", "alignment"),
         ("rows inside of cells", "<64, 32, 40>(A_in", "<64, 32, 36>(A_in", "alignment"),
         ("a lane more than arrives", "init(load_to_warp + k, 32)", "init(load_to_warp + k, 33)", "standstill"),
         ("a lane fewer than arrives", "init(load_to_warp + k, 32)", "init(load_to_warp + k, 31)", "arrivals"),
-        ("no zeros behind the last terms", "min(32, 168 - 32 * k_stage), lane);\n      copy", "32, lane);\n      copy", "values"),
+        ("no zeros behind the last terms", "min(32, 168 - 32 * k_stage), lane);\n      copy", "32, lane);\n      copy", "bounds"),
         ("a row of A past the last", "min(64, n - 64 * i_block)", "64", "bounds"),
         ("the rows of another warp", "+ 640 * warp", "+ 640 * (warp ^ 1)", "values"),
         ("the stage of another turn", "A_in + 2560 * (k_stage % 4) + 640", "A_in + 2560 * ((k_stage + 1) % 4) + 640", "values"),
@@ -171,12 +171,12 @@ IN_TEXT = {
 IN_PRIMITIVES = {
     # what is planted, the primitive, old text, new text, the finder
     "products on registers without a fence": ("multiply_boxes", "begin_products();", "", "fence"),
-    "products of no group": ("multiply_boxes", "commit_products();", "", "values"),
+    "products of no group": ("multiply_boxes", "commit_products();", "", "async"),
     "the last terms of a box": ("multiply_boxes", "p < TERMS", "p < TERMS - 16", "values"),
     "an operand without its swizzle": ("multiply_boxes", "operand<B_ROWS, B_TURNED>(b, 0, p)", "operand<B_ROWS, B_TURNED>(b, 0, p) ^ 3ull << 62", "layout"),
     "a box inside of another one": ("load_boxes", "to + j * ROWS", "to + j * ROWS + 8", "alignment"),
     "boxes of the stage before": ("load_boxes", "x + j", "x + j - 64", "values"),
-    "no bytes are expected": ("load_boxes", "return ROWS * COLUMNS * sizeof(T);", "return 0;", "arrivals"),
+    "no bytes are expected": ("load_boxes", "return ROWS * COLUMNS * sizeof(T);", "return 0;", "standstill"),
 }  # fmt: skip
 """Planted in primitives that the kernel of "groups" calls."""
 
@@ -214,6 +214,18 @@ def test_each_fault_planted_in_a_text_is_found_by_its_finder(name: str) -> None:
     assert found == text_finders(name)
 
 
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
+def test_an_access_of_a_text_outside_of_an_array_is_named() -> None:
+    kernel, arrays, n, _ = case("rows")
+    text, planted = planted_text("rows")
+    for what, element in (
+        ("a row past the last", "C, which has 2261"),
+        ("a row of A past the last", "A, which has 629"),
+    ):
+        with pytest.raises(DeviceFault, match=f"bounds: element .* of {element}"):
+            run_text(kernel.loops, arrays, {"n": n}, text, planted.index(what))
+
+
 BOXES = "@digits(box: 1//64, row: 0, element: 1%64) multiple(0: 64) swizzle(3, 4, 7)"
 IN_LOOPS = {
     "groups": [
@@ -249,7 +261,7 @@ IN_LOOPS = {
         ("cells are not waited for", "wait load_to_warp", None, "async"),
         ("more rows than an instruction has", "min(16, n - 64*i_block - 16*i_warp), j in 0 +: 24  @cover(mma", "min(24, n - 64*i_block - 16*i_warp), j in 0 +: 24  @cover(mma", "registers"),
         ("a piece is left out", "for i_block in 0:(n + 63)//64", "for i_block in 0:n//64", "unwritten"),
-        ("a piece too many", "for i_block in 0:(n + 63)//64", "for i_block in 0:(n + 127)//64", "bounds"),
+        ("a piece is there twice", " C[64*i_block", " C[32*i_block", "race"),
         ("more threads than a block has", "for i_warp_out in 0:4", "for i_warp_out in 0:40", "limits"),
     ],
     "lanes": [
@@ -257,13 +269,13 @@ IN_LOOPS = {
         ("a row past the last", "4*i_block + i_warp < n", "4*i_block + i_warp <= n", "bounds"),
         ("a term past the last", "for k in 0:70", "for k in 0:71", "bounds"),
         ("a term is lost", "for k in 0:70", "for k in 0:69", "values"),
-        ("two blocks write one row", "for i_block in 0:(n + 3)//4", "for i_block in 0:(n + 6)//4", "bounds"),
+        ("two blocks write one row", " Y[4*i_block", " Y[2*i_block", "race"),
     ],
     "masked": [
         ("the last term of a row is lost", "if t <= i", "if t < i", "values"),
         ("the last stage of a block is lost", "2*i_block + 2)", "2*i_block + 1)", "values"),
         ("a stage that some rows do not have is whole", "(16*i_warp + 1)//32", "(16*i_warp + 17)//32", "values"),
-        ("a stage is given back too often", "arrive warp_to_load", "arrive warp_to_load\n            arrive warp_to_load", "arrivals"),
+        ("a stage is given back too often", "arrive warp_to_load", "arrive warp_to_load\n            arrive warp_to_load", "phase"),
     ],
 }  # fmt: skip
 """Planted in the representation."""
@@ -282,7 +294,7 @@ def planted_loops(name: str, old: str, new: str | None) -> oc.Program:
 
 def loops_finder(name: str, old: str, new: str | None) -> str:
     """Return what finds a fault in a representation."""
-    kernel, arrays, n, exact = case(name)
+    _, arrays, n, exact = case(name)
     kernels = oc.target("cuda", machine="h200", device="emulated").microkernels()
     program = planted_loops(name, old, new)
     try:

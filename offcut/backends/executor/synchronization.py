@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from itertools import takewhile
 from random import Random
 
-from offcut.backends.gpu.executor.agent_state import AgentState, Arrival, AsyncTile
-from offcut.backends.gpu.executor.clocks import Clock
-from offcut.backends.gpu.executor.faults import ExecutionFault, fault
-from offcut.backends.gpu.executor.rings import Ring, Wait
-from offcut.backends.gpu.executor.steps import Agent, Step, UnitPath
-from offcut.backends.gpu.units import SHARED
+from offcut.backends.executor.agent_state import AgentState, Arrival, AsyncTile
+from offcut.backends.executor.clocks import Clock
+from offcut.backends.executor.faults import ExecutionFault, fault
+from offcut.backends.executor.rings import Ring, Wait
+from offcut.backends.executor.steps import Agent, Step, UnitPath
 from offcut.core.program import Action, Program, Sync, Token
 from offcut.polyhedral.sync import Agents, Ends, Unit
 
@@ -239,8 +238,12 @@ class Synchronization:
                         self.check_windows(tile)
 
     def check_windows(self, tile: AsyncTile) -> None:
-        """Check that a tile whose end nobody waits for writes no window in shared memory."""
-        names = [one.place.region.name for one in tile.late if one.place.region.memory == SHARED]
+        """Check that a tile whose end nobody waits for writes no window that several agents have."""
+        names = [
+            write.place.region.name
+            for write in tile.late
+            if write.place.region.memory not in self.agents.own
+        ]
         if names:
-            because = f"nobody waits for its end, and {names[0]} is gone when its block ends"
+            because = f"nobody waits for its end, and {names[0]} is gone behind its loop"
             raise self.fault("async", str(tile.access), because)
