@@ -5,7 +5,7 @@ and all blocks together do W of one kind of work, at a rate per multiprocessor a
 
     busy(resource) = ceil(B / P) * W / B / rate          tensor core, lanes, shared memory, its share of L2
     waiting        = ceil(B / (P * r)) * latency         of a block alone: loads and barriers of its turns, one after the other
-    main memory    = bytes of all arrays once, or what is moved if that is less, / (P * its share), if these do not fit L2
+    main memory    = bytes of each array once, or what is moved of it if that is less, / (P * its share), if these do not fit L2
     launch         = max of these
 
 Extents that differ from block to block count as in the first block; if they are trip counts of stages, or of blocks, as in the middle block. All
@@ -19,7 +19,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Binary, Compare, Expr, Select, loads, real, substitute, variables
 from offcut.core.program import (
@@ -68,7 +67,7 @@ class Work:
     steps      multiply-adds of tensor cores, in whole issues
     operations of lanes, one element each
     shared     bytes that are read from and written to shared memory
-    main       bytes that are read from and written to main memory, through L2
+    main       by array, bytes that are read from and written to main memory, through L2
     flop       floating-point operations of the program, without those of padding
     instances  of statements
     picojoules of the operations, in thousandths
@@ -78,7 +77,7 @@ class Work:
     steps: Expr = ZERO
     operations: Expr = ZERO
     shared: Expr = ZERO
-    main: Expr = ZERO
+    main: dict[str, Expr] = field(default_factory=dict)
     flop: Expr = ZERO
     instances: Expr = ZERO
     picojoules: Expr = ZERO
@@ -88,14 +87,21 @@ class Work:
         """Add `amount` to the field named `what`."""
         setattr(self, what, ix.add(getattr(self, what), amount))
 
+    def move(self, array: str, amount: Expr) -> None:
+        """Add bytes of an array that are moved."""
+        self.main[array] = ix.add(self.main.get(array, ZERO), amount)
+
     def add_cheapest(self, costs: Sequence[Expr], works: Sequence[Work]) -> None:
         """Add the work of the option whose cost is least."""
         self.kernels |= {name: None for work in works for name in work.kernels}
-        for one in fields(self):
-            if works and one.name != "kernels":
+        for one in fields(self) if works else ():
+            if one.name not in ("kernels", "main"):
                 amounts = [getattr(work, one.name) for work in works]
                 if any(amount != ZERO for amount in amounts):
                     self.add(one.name, part_of_cheapest(costs, amounts))
+        for array in dict.fromkeys(name for work in works for name in work.main):
+            amounts = [work.main.get(array, ZERO) for work in works]
+            self.move(array, part_of_cheapest(costs, amounts))
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,8 @@ class LaunchCounter:
         waves = real(ix.ceildiv(blocks, resident))
         has_work = Compare(">", work.instances, ZERO)
         latency = Binary("*", waves, self.latency((stmt,), {}, 1))
-        arrays = ix.minimum(self.footprint(stmt), work.main)
+        moved = ix.add(*work.main.values(), ZERO)
+        arrays = ix.add(*map(self.bytes_once, work.main, work.main.values()), ZERO)
         fits = Compare("<=", arrays, ix.const(l2.bytes * count))
         dram_bytes = Select(has_work, Select(fits, ZERO, arrays), ZERO)
         main = self.machine.dram
@@ -135,12 +142,12 @@ class LaunchCounter:
             TENSOR: busy(work.steps, self.tensor_rate(work.kernels)),
             LANES: busy(work.operations, lanes),
             shared.name: busy(work.shared, shared.bytes_per_cycle),
-            l2.name: busy(work.main, l2.bytes_per_cycle),
+            l2.name: busy(moved, l2.bytes_per_cycle),
             main.name: Binary("*", real(dram_bytes), real(1 / (main.bytes_per_cycle * count))),
             WAITING: Select(has_work, latency, real(0.0)),
         }
         resources = {name: shortened(cycles) for name, cycles in resources.items()}
-        cache_bytes = {memory.name: work.main for memory in machine.memory[1:]}  # through caches
+        cache_bytes = {memory.name: moved for memory in machine.memory[1:]}  # through caches
         bytes_ = {shared.name: work.shared, **cache_bytes, main.name: dram_bytes}
         stores = [store.buffer for store in walk((stmt,)) if isinstance(store, Store)]
         piece = Piece(stores[-1], "whole", (), next(iter(work.kernels), None), way)
@@ -274,7 +281,7 @@ class LaunchCounter:
         for name in (*arrays, store.buffer):
             buffer = self.program.buffer(name)
             if buffer.scope is None and not self.is_window(name):
-                work.add("main", ix.mul(ITEM_BYTES[buffer.dtype], times))
+                work.move(name, ix.mul(ITEM_BYTES[buffer.dtype], times))
             elif buffer.scope is not None:
                 work.add("shared", ix.mul(ITEM_BYTES[buffer.dtype], times))
 
@@ -294,14 +301,10 @@ class LaunchCounter:
         rates = (u.multiply_adds for u in self.machine.unit if types & {*u.of})
         return max(rates, default=1.0)
 
-    def footprint(self, stmt: Stmt) -> Expr:
-        """Return the bytes of all arrays of main memory that a launch touches, each once."""
-        total: Expr = ZERO
-        for name in sorted(accessed_arrays((stmt,))):
-            buffer = self.program.buffer(name)
-            if buffer.scope is None and not self.is_window(name):
-                total = ix.add(total, _bytes_of(buffer, buffer.shape))
-        return total
+    def bytes_once(self, array: str, moved: Expr) -> Expr:
+        """Return the bytes of an array of main memory, each once, or those that are moved, if they are fewer."""
+        buffer = self.program.buffer(array)
+        return ix.minimum(_bytes_of(buffer, buffer.shape), moved)
 
     def resident(self, body: Sequence[Stmt]) -> int:
         """Return the number of blocks that run on a multiprocessor at a time, as shared memory, warps and its own limit allow."""

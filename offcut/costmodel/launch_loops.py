@@ -89,7 +89,6 @@ def typical_iteration(loop: For, lo: Expr, trips: Expr) -> Expr:
         if isinstance(stmt, For)
         and stmt.unit in (None, "block")
         and loop.iter in variables(stmt.lo) | variables(stmt.hi)
-        and any(isinstance(one, Alloc | Tile) for one in walk(stmt.body))
     )
     if loop.unit != "block" or not any(ends):
         return lo
@@ -138,10 +137,15 @@ def count_blocks(body: Sequence[Stmt], values: Mapping[str, Expr]) -> Expr | Non
     """Return the number of blocks that run statements; None if no loop is bound to blocks."""
     total: Expr | None = None
     for stmt in body:
-        count = count_blocks(*inner_statements(stmt, values))
+        inner, inner_values = inner_statements(stmt, values)
         if isinstance(stmt, For) and stmt.unit == "block":
-            count = ix.mul(trip_count(stmt, values), ONE if count is None else count)
-        elif isinstance(stmt, Choose):
+            trips = trip_count(stmt, values)
+            middle = typical_iteration(stmt, substitute(stmt.lo, values), trips)
+            count = count_blocks(inner, {**values, stmt.iter: middle})
+            count = ix.mul(trips, ONE if count is None else count)
+        else:
+            count = count_blocks(inner, inner_values)
+        if isinstance(stmt, Choose):
             counts = [count_blocks(option.body, values) for option in stmt.options]
             if any(one is not None for one in counts):
                 costs = [substitute(option.cost, values) for option in stmt.options]

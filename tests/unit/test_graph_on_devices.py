@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from offcut.backends.executor.faults import fault
 from offcut.backends.gpu.emulated import MEMORY, EmulatedCode, EmulatedMemory
-from offcut.backends.gpu.executor.faults import fault
 from offcut.backends.interpret.target import Interpret
 from offcut.backends.target import TargetPlan
 from offcut.errors import CallError, DescribeError, InternalError, TargetError

@@ -383,6 +383,34 @@ def test_a_ring_is_waited_for_from_its_second_turn_on_and_has_room_for_its_depth
         check(few, GPU)
 
 
+STAGES = """program stages
+size t in 0:257
+size p in 0:257
+input A: float32[t]
+local S: float32[t]
+output C: float32[t]
+for k in 0:min((t + 3)//4, p)
+  alloc S[4*k +: min(4, t - 4*k)] in shared depth 2
+    tile m in 4*k +: min(4, t - 4*k)  @by(load)  @async
+      S[m] = A[m]
+    for w in 0:2  @warp
+      tile m in 4*k + 2*w +: max(0, min(2, t - 4*k - 2*w))
+        C[m] = S[m]
+"""
+
+
+def test_a_loop_that_ends_by_the_least_of_two_sizes_ends_by_each_of_them() -> None:
+    program = synchronized(parse(STAGES), GPU)
+    assert lines_of(program, "wait", "token") == [
+        "token load_to_warp: load -> warp count 1 room 2",
+        "token warp_to_load: warp -> load count 2 room 2",
+        "wait warp_to_load where k - 2 >= 0",
+        "wait load_to_warp",
+    ]
+    for sizes in product((0, 1, 4, 9, 13), (0, 1, 3, 4)):
+        assert fault_of(program, GPU, dict(zip("tp", sizes, strict=True)), range(2)) is None
+
+
 ROUNDS = """program rounds
 size n in 0:100
 input A: float32[n, {inner}, 2]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from offcut.backends.gpu.launch_statements import launch_statements
+from offcut.backends.executor.launch_statements import launch_statements
 from offcut.backends.gpu.units import REGISTERS
 from offcut.core.program import COUNTED_UNITS, Alloc, Program
 from offcut.core.text.printer import format_head

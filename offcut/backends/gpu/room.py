@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offcut.backends.gpu.launch_statements import launch_statements
+from offcut.backends.executor.launch_statements import launch_statements
 from offcut.backends.gpu.registers import GROUP_THREADS
 from offcut.backends.gpu.units import SHARED
 from offcut.core.accesses import last_stored

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from offcut.backends.executor.steps import MAIN
 from offcut.core.accesses import last_stored
 from offcut.core.analysis import analysis
 from offcut.core.expr import all_loads
@@ -15,7 +16,7 @@ from offcut.polyhedral.sync import Agents, Ends, Unit
 from offcut.schedule import Schedule, Staging, at_line, each_decision
 from offcut.schedule.decisions import At, Bind
 
-MAIN, SHARED, REGISTERS = "main memory", "shared", "registers"
+SHARED, REGISTERS = "shared", "registers"
 ASYNC_SHARED = "async_shared"
 """The fence behind ordinary stores to shared memory, which bulk copies and products by descriptor read beside the caches."""
 

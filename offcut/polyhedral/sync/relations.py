@@ -7,7 +7,7 @@ answer holds for more programs than the one at hand. If the sizes are parameters
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -277,13 +277,15 @@ class Relations:
         return Size(name, min=-MAX_SIZE)
 
     def _facts(self) -> Iterator[Expr]:
-        """Return what is known between parameters: one for ``n//16`` is a sixteenth of the one for n, if both occur."""
+        """Return what is known between parameters: one for ``n//16`` is a sixteenth of the one for n, if both occur; one for
+        ``min(n//16, m)`` is at most that, even if there is none for m.
+        """
         names: dict[str, Expr] = {
             atom.name: Var(name) for name, atom in self.bounds.items() if isinstance(atom, Var)
         }
         for name, atom in self.bounds.items():
-            if isinstance(atom, Binary) and variables(atom) <= names.keys():
-                yield Compare("==", Var(name), substitute(atom, names))
+            if isinstance(atom, Binary):
+                yield from _facts_of(Var(name), atom, names)
 
     def bound(self, expr: Expr) -> Expr:
         """Return an expression with a parameter for each of its parts over sizes alone."""
@@ -350,6 +352,22 @@ class Relations:
             if values and not some.is_empty():
                 return some, with_sizes(sizes)
         return points, ""
+
+
+def _facts_of(parameter: Var, atom: Expr, names: Mapping[str, Expr]) -> Iterator[Expr]:
+    """Yield what is known of the parameter for an expression over sizes: its value; or limits, if it is the least or the greatest of
+    expressions of which some are known.
+
+    names  of the sizes that are parameters
+    """
+    if variables(atom) <= names.keys():
+        yield Compare("==", parameter, substitute(atom, names))
+    elif isinstance(atom, Binary) and atom.op in ("min", "max"):
+        sign = "<=" if atom.op == "min" else ">="
+        for part in (atom.a, atom.b):
+            for fact in _facts_of(parameter, part, names):
+                if isinstance(fact, Compare) and fact.op in ("==", sign):
+                    yield replace(fact, op=sign)
 
 
 def alike(names: Iterable[str]) -> list[str]:

@@ -151,7 +151,7 @@ class FakeDriver:
 
     def _cuLaunchKernel(self, function: tuple[str, str], *arguments: Any) -> None:
         text, name = function
-        x, y, z, threads, _, _, _, _, pointers, _ = arguments
+        x, y, z, threads, _, _, shared_bytes, _, pointers, _ = arguments
         assert min(x, y, z) > 0
         if not self.runs:
             return
@@ -165,7 +165,7 @@ class FakeDriver:
             if kind is ctypes.c_void_p and not is_map:
                 values.append(ctypes.c_long(UNCHECKED))
         library = compiled(text)
-        getattr(library, f"launch_{name}")(x, y, z, threads, *values)
+        getattr(library, f"launch_{name}")(x, y, z, threads, ctypes.c_long(shared_bytes), *values)
         check_fault(library)
 
 

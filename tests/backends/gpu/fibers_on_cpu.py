@@ -15,6 +15,7 @@ HEAD = r"""
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <random>
 #include <vector>
@@ -37,13 +38,21 @@ static inline float __uint_as_float(unsigned x) { float y; memcpy(&y, &x, 4); re
 // fibers
 enum { MOST = 1024, STACK = 1 << 17 };
 struct Copy { void *to; const void *from; int bytes; };
+struct Sums { std::vector<float> values; int pending; };
+struct Products {  // of a thread, in the background
+  bool begun;
+  std::vector<std::function<void()>> open;  // of no group so far
+  std::vector<std::vector<std::function<void()>>> groups;
+  std::map<void *, Sums> sums;  // what they add up: in place of it is NaN until `end_of`
+};
 struct Fiber {
   ucontext_t context;
   bool ended;
   const char *waits;
   unsigned turn;  // of the slots that lanes exchange values by
   std::vector<Copy> copies;
-  std::vector<std::vector<std::function<void()>>> products;
+  int pending;  // copies of cells that the thread has not waited for
+  Products products;
 };
 static Fiber fibers[MOST];
 static char *stacks;
@@ -65,7 +74,15 @@ static void yield(const char *what) {
   swapcontext(&fibers[me].context, &scheduler);
 }
 static const std::function<void()> *kernel;
-static void begin() { (*kernel)(); fibers[me].ended = true; ++moves; swapcontext(&fibers[me].context, &scheduler); }
+static void begin() {
+  (*kernel)();
+  Fiber &one = fibers[me];
+  if (one.pending) fault("async: a thread ends before its copies");
+  if (!one.products.open.empty() || !one.products.groups.empty()) fault("async: a thread ends before its products");
+  one.ended = true;
+  ++moves;
+  swapcontext(&one.context, &scheduler);
+}
 static void resume(int thread) {
   if (fibers[thread].ended || found[0]) return;
   me = thread;
@@ -91,7 +108,7 @@ static void run_block(int threads, const std::function<void()> &body, unsigned s
   kernel = &body;
   for (int t = 0; t < threads; ++t) {
     Fiber &one = fibers[t];
-    one.ended = false; one.waits = "nothing"; one.turn = 0; one.copies.clear(); one.products.clear();
+    one.ended = false; one.waits = "nothing"; one.turn = 0; one.copies.clear(); one.pending = 0; one.products = {};
     getcontext(&one.context);
     one.context.uc_stack.ss_sp = stacks + (size_t)t * STACK;
     one.context.uc_stack.ss_size = STACK;
@@ -152,6 +169,29 @@ static void check(const Region *region, const void *at, long bytes, long item) {
   if (first < region->begin || first + bytes > region->end)
     fault("bounds: element %ld of %s, which has %ld", (long)(first - region->begin) / item, region->name, (long)(region->end - region->begin) / item);
 }
+// what blocks write: each runs on memory as it was before the launch
+struct Written {
+  struct One { const Region *region; std::vector<unsigned char> before, after; std::vector<bool> written; };
+  std::vector<One> all;
+  Written(std::initializer_list<const Region *> regions) {
+    for (const Region *one : regions)
+      if (one->begin) all.push_back({one, {one->begin, one->end}, {one->begin, one->end}, std::vector<bool>(one->end - one->begin)});
+  }
+  void end_block() {
+    for (One &one : all) {
+      unsigned char *now = (unsigned char *)one.region->begin;
+      if (!memcmp(now, one.before.data(), one.before.size())) continue;
+      for (size_t k = 0; k < one.before.size(); ++k) {
+        if (now[k] == one.before[k]) continue;
+        if (one.written[k]) fault("race: two blocks write byte %zu of %s", k, one.region->name);
+        one.written[k] = true;
+        one.after[k] = now[k];
+      }
+      memcpy(now, one.before.data(), one.before.size());
+    }
+  }
+  void end_launch() { for (One &one : all) memcpy((unsigned char *)one.region->begin, one.after.data(), one.after.size()); }
+};
 template <class T> struct Pointer {
   T *at;
   const Region *region;
@@ -161,9 +201,17 @@ template <class T> struct Pointer {
   operator const void *() const { return at; }
   template <class U> explicit operator const U *() const { return (const U *)bytes(sizeof(U)); }
 };
+static long shared_bytes;  // that the launch asks for
 static std::map<int, Region> windows;
+static void check_room(const char *name, const unsigned char *begin, const unsigned char *end) {
+  if (end > shared + shared_bytes) fault("room: %s ends at byte %ld of shared memory, and the launch asks for %ld", name, (long)(end - shared), shared_bytes);
+  for (auto &[_, other] : windows)
+    if (begin < other.end && other.begin < end && begin != other.begin) fault("room: %s lies in %s", name, other.name);
+}
 template <class T> static Pointer<T> window(const char *name, int offset, int bytes) {
+  check_room(name, shared + offset, shared + offset + bytes);
   auto &region = windows[offset];
+  if (region.name && strcmp(region.name, name)) fault("room: %s lies in %s", name, region.name);
   region = {name, shared + offset, shared + offset + bytes};
   return {(T *)(shared + offset), &region};
 }

@@ -1,6 +1,7 @@
 """The text of kernels, run on a CPU: a second definition of what is PTX in it, a fiber for each thread of a block.
 
-Blocks run one after the other. Shared memory holds NaN at first; what is copied in the background is NaN until somebody looks
+Blocks run one after the other, each on main memory as it was before the launch: what two of them write is a race. Shared
+memory holds NaN at first; what is copied in the background is NaN until somebody looks
 at its barrier. An access outside of an array or of a window is a fault.
 """
 
@@ -12,10 +13,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
+from zlib import crc32
 
 import numpy as np
 from fibers_on_cpu import HEAD as FIBERS
@@ -52,7 +54,11 @@ DEVICE bf16 to_bf16(float x) {
 }
 DEVICE f16 to_f16(float x) { _Float16 y = (_Float16)x; f16 z; memcpy(&z, &y, 2); return z; }
 GROUPS
-DEVICE void init(barrier *b, int count) { phases[b] = {count, count, 0, 0}; }
+DEVICE void init(barrier *b, int count) {
+  if ((uintptr_t)b % 8) fault("alignment: a barrier between multiples of 8 bytes");
+  check_room("a barrier", (unsigned char *)b, (unsigned char *)(b + 1));
+  phases[b] = {count, count};
+}
 DEVICE void arrive(barrier *b) { Phase &p = phase_of(b); --p.pending; settle(p); }
 DEVICE void arrive_with_copies(barrier *b) {
   phase_of(b).late.push_back([copies = fibers[me].copies, b] { perform(copies); arrive(b); });
@@ -60,16 +66,19 @@ DEVICE void arrive_with_copies(barrier *b) {
 }
 DEVICE bool is_over(barrier *b, int parity) {
   deliver(b);
-  const bool over = (phase_of(b).phase & 1) != parity;
+  Phase &p = phase_of(b);
+  const bool over = (p.phase & 1) != parity;
+  if (over) p.waited = p.phase;
   if (!over) yield("a token"); else ++moves;
   return over;
 }
 template <class T> static void copy_cell(Pointer<T> to, Pointer<T> from, int bytes) {
   if ((uintptr_t)to.bytes(16) % 16 || (bytes && (uintptr_t)from.bytes(bytes) % 16)) fault("alignment: a cell between multiples of 16 bytes");
   memset(to.at, 0xff, 16);
+  ++fibers[me].pending;
   fibers[me].copies.push_back({to.at, from.at, bytes});
 }
-DEVICE void wait_for_copies() { for (auto &[b, p] : phases) deliver(b); }
+DEVICE void wait_for_copies() { for (auto &[b, p] : phases) deliver(b); fibers[me].pending = 0; }
 template <int N, bool TURNED, class T> static void matrices(unsigned (&d)[N], Pointer<T> row) {
   static const void *rows[2][32][32];
   const int w = warp_of(), l = lane_of();
@@ -130,13 +139,22 @@ DEVICE void multiply_tf32(float (&c)[4], const unsigned (&a)[4], const unsigned 
       c[e] += __uint_as_float(values[i % 8 * 4 + p % 4][i / 8 + p / 4 * 2]) * __uint_as_float(values[j * 4 + p % 4][4 + p / 4]);
     }
 }
+static void check_end() {  // of a block: its shared memory is another one's then
+  for (auto &[_, p] : phases) {
+    if (!p.late.empty() || p.bytes) fault("async: a block ends before copies that nobody waits for");
+    if (p.pending != p.count) fault("arrivals: %d of %d of a phase that does not end", p.count - p.pending, p.count);
+  }
+}
 extern "C" const char *fault_found() { return found; }
 extern "C" void forget_fault() { found[0] = 0; }
 """.replace("GROUPS", GROUPS)
 LAUNCH = """
-extern "C" void launch_{name}(unsigned x__, unsigned y__, unsigned z__, int threads__, {parameters}) {{
+extern "C" void launch_{name}(unsigned x__, unsigned y__, unsigned z__, int threads__, long bytes__, {parameters}) {{
   {regions}
+  Written written__({{{written}}});
   unsigned seed__ = 0;
+  shared_bytes = bytes__;
+  if (threads__ > {bound}) fault("limits: %d threads of a block, and the kernel is for {bound} at most", threads__);
   for (unsigned k__ = 0; k__ < z__; ++k__) for (unsigned j__ = 0; j__ < y__; ++j__) for (unsigned i__ = 0; i__ < x__ && !found[0]; ++i__) {{
     blockIdx = {{i__, j__, k__}};
     phases.clear();
@@ -144,12 +162,15 @@ extern "C" void launch_{name}(unsigned x__, unsigned y__, unsigned z__, int thre
     spare = 0;
     threads_of_block = threads__;
     run_block(threads__, [&] {{ {name}({arguments}); }}, seed__++);
+    check_end();
+    written__.end_block();
   }}
+  written__.end_launch();
 }}
 """
 UNCHECKED = -1
 """In place of the bytes of an array: what lies around it is not known."""
-_KERNEL = re.compile(r"__launch_bounds__\([\d, ]+\) (\w+)\((.*)\) {")
+_KERNEL = re.compile(r"__launch_bounds__\((\d+)[\d, ]*\) (\w+)\((.*)\) {")
 _POINTER = re.compile(r"(?:const )?\b(T|A|B|float) \*(\w+)")
 _ARRAY = re.compile(r"\b(?:const )?(\w[\w ]*?) \*__restrict__ (\w+)")
 _WINDOW = re.compile(
@@ -159,7 +180,35 @@ _WINDOW = re.compile(
 
 def parameters_of(text: str) -> dict[str, list[str]]:
     """Return the parameters of each kernel of a text, as C++ declares them."""
-    return {name: held.split(", ") for name, held in _KERNEL.findall(text)}
+    return {name: declared.split(", ") for _, name, declared in _KERNEL.findall(text)}
+
+
+def kernels_of(text: str) -> str:
+    """Return the kernels of a text, behind the primitives that they call."""
+    return text[min(text.find(one) for one in ("// tensor map", "// launch") if one in text) :]
+
+
+def variants(texts: Sequence[str]) -> str:
+    """Return one text, which is compiled once, with the kernels of several: those of the k-th have names that end with ``_k``.
+
+    texts  that differ in their kernels alone; the first has all primitives that the others call
+    """
+    first, kernels = texts[0], [kernels_of(one) for one in texts]
+    for number, text in enumerate(texts):
+        for name in parameters_of(text):
+            kernels[number] = re.sub(rf"\b{name}\(", f"{name}_{number}(", kernels[number])
+    return "\n".join([first.removesuffix(kernels_of(first)), *kernels])
+
+
+def primitive_variant(text: str, name: str, old: str, new: str) -> str:
+    """Return a text whose kernels call another primitive in place of that of a name: with `new` for `old` in it."""
+    (primitive,) = (one for one in _PRIMITIVES if re.search(rf"\b{name}\([^;]*\) {{\n", one))
+    other, kernels = f"other_{crc32((name + old + new).encode())}", kernels_of(text)
+    assert old in primitive
+    declared = _POINTER.sub(r"Pointer<\1> \2", re.sub(rf"\b{name}\b", other, primitive))
+    first, rest = kernels.split("\n", 1)
+    lines = [first, declared.replace(old, new), re.sub(rf"\b{name}\b", other, rest)]
+    return text.removesuffix(kernels) + "\n".join(lines)
 
 
 class DeviceFault(Exception):
@@ -174,9 +223,9 @@ def _checked_window(match: re.Match[str]) -> str:
     return f'const Pointer<{kind}> {name} = window<{kind}>("{name}", {offset}, {size});'
 
 
-def _launch(name: str, parameters: list[str]) -> str:
+def _launch(name: str, bound: str, parameters: list[str]) -> str:
     """Return the function that launches a kernel: pointers, each followed by its bytes, maps, and sizes."""
-    declared, regions, arguments = [], [], []
+    declared, regions, written, arguments = [], [], [], []
     for one in parameters:
         if array := _ARRAY.fullmatch(one):
             kind, array_name = array.groups()
@@ -189,6 +238,7 @@ def _launch(name: str, parameters: list[str]) -> str:
             regions.append(
                 f'const Region {array_name}_region = {{"{array_name}", {begin}, {end}}};'
             )
+            written += [] if one.startswith("const") else [f"&{array_name}_region"]
             arguments.append(f"{{{array_name}, &{array_name}_region}}")
         elif "tensor_map" in one:
             declared.append(one.replace("__grid_constant__ tensor_map ", "tensor_map *"))
@@ -198,23 +248,28 @@ def _launch(name: str, parameters: list[str]) -> str:
             arguments.append(one.split()[-1])
     return LAUNCH.format(
         name=name,
+        bound=bound,
         parameters=", ".join(declared),
         regions=" ".join(regions),
+        written=", ".join(written),
         arguments=", ".join(arguments),
     )
 
 
 @cache
 def compiled(text: str) -> ctypes.CDLL:
-    """Return the library of a text: ``launch_KERNEL(x, y, z, threads, arguments…)`` for each of its kernels.
+    """Return the library of a text: ``launch_KERNEL(x, y, z, threads, bytes of shared memory, arguments…)`` for each of its kernels.
 
     Each pointer to an array is followed by its bytes, or `UNCHECKED`.
     """
     of_device = ("asm", "__uint_as_float", "__cvta_generic_to_shared", "__shfl_sync")
     own = [one for one in _PRIMITIVES if not any(word in one for word in of_device)]
     own = [_POINTER.sub(r"Pointer<\1> \2", one) for one in own]
-    kernels = text[min(text.find(one) for one in ("// tensor map", "// launch") if one in text) :]
-    wrappers = [_launch(name, parameters) for name, parameters in parameters_of(text).items()]
+    kernels = kernels_of(text)
+    wrappers = [
+        _launch(name, bound, parameters.split(", "))
+        for bound, name, parameters in _KERNEL.findall(text)
+    ]
     kernels = _WINDOW.sub(_checked_window, _ARRAY.sub(r"Pointer<\1> \2", kernels))
     kernels = kernels.replace("extern __shared__", "//")
     folder = Path(mkdtemp(prefix="offcut-kernel-"))
@@ -227,6 +282,24 @@ def compiled(text: str) -> ctypes.CDLL:
     library.fault_found.restype = ctypes.c_char_p
     shutil.rmtree(folder)
     return library
+
+
+def finder_of(
+    program: Program,
+    arrays: Mapping[str, np.ndarray],
+    sizes: Mapping[str, int],
+    expected: np.ndarray,
+    text: str,
+    variant: int | None = None,
+) -> str:
+    """Return what finds a fault in a text: the name of what a fault of a device begins with; "values", if the result is another one;
+    "" if nothing does.
+    """
+    try:
+        (result,) = run_text(program, arrays, sizes, text, variant).values()
+    except DeviceFault as fault:
+        return str(fault).partition(":")[0]
+    return "" if np.array_equal(result, expected) else "values"
 
 
 def check_fault(library: ctypes.CDLL) -> None:
@@ -242,13 +315,17 @@ def run_text(
     arrays: Mapping[str, np.ndarray],
     sizes: Mapping[str, int],
     text: str | None = None,
+    variant: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """Return the results of a program, by its text; `text` stands in place of it.
+    """Return the results of a program, by its text.
+
+    text     in place of it
+    variant  of `text`, if that is one of `variants`
 
     Raises DeviceFault for what is no run of a device.
     """
     own, plan = cuda_kernels(program)
-    library = compiled(text or own)
+    library, ending = compiled(text or own), "" if variant is None else f"_{variant}"
     held = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     for buffer in program.buffers:
         if buffer.name not in held:
@@ -268,7 +345,9 @@ def run_text(
             else:
                 arguments.append(ctypes.byref(tensor_map(held[one.buffer], one.box)))
         if all(grid):
-            getattr(library, f"launch_{launch.kernel}")(*grid, launch.threads, *arguments)
+            getattr(library, f"launch_{launch.kernel}{ending}")(
+                *grid, launch.threads, ctypes.c_long(launch.shared_bytes), *arguments
+            )
             check_fault(library)
     kinds = (Kind.OUTPUT, Kind.INOUT)
     return {one.name: held[one.name] for one in program.buffers if one.kind in kinds}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cache
 from random import Random
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -12,75 +14,184 @@ from conftest import slow
 
 import offcut as oc
 from offcut.backends.decide import attempt
+from offcut.schedule.decisions import Choose
 
-THERE = oc.target("cuda", machine="a100", device="emulated")
-DEPTH, COLUMNS = 40, 24
+HALF = ml_dtypes.bfloat16
 
 
-@cache
-def dense() -> tuple[oc.Tensor, list[oc.Tensor], tuple[str, ...]]:
-    """A product and what follows it element by element, its inputs, and the lines of its schedule."""
+class Base(NamedTuple):
+    """A described result with its schedule, and what it is of arrays.
+
+    draw   from a generator and a number of rows to arrays
+    exact  from arrays to the result in float64, which rounding moves by `units` of the types' step
+    """
+
+    result: oc.Tensor
+    inputs: list[oc.Tensor]
+    target: oc.Target
+    draw: Callable[[np.random.Generator, int], list[np.ndarray]]
+    exact: Callable[..., np.ndarray]
+    error: float = 0.0
+
+    def compiled(self, lines: Sequence[str]) -> oc.Kernel:
+        """Return the kernel of a schedule."""
+        schedule = oc.Schedule.parse("\n".join(lines))
+        return oc.compile(self.result, inputs=self.inputs, target=self.target, schedule=schedule)
+
+
+def there(machine: str) -> oc.Target:
+    return oc.target("cuda", machine=machine, device="emulated")
+
+
+def dense(machine: str, depth: int, columns: int) -> Base:
+    """A product and what follows it element by element."""
     n = oc.dim("n", max=100)
-    a = oc.placeholder((n, DEPTH), "bfloat16", name="A")
-    w = oc.placeholder((DEPTH, COLUMNS), "bfloat16", name="W")
-    k = oc.reduce_axis(DEPTH, name="k")
+    a = oc.placeholder((n, depth), "bfloat16", name="A")
+    w = oc.placeholder((depth, columns), "bfloat16", name="W")
+    k = oc.reduce_axis(depth, name="k")
     s = oc.compute(
-        (n, COLUMNS),
+        (n, columns),
         lambda i, j: oc.sum(a[i, k].astype("float32") * w[k, j].astype("float32"), axis=k),
         name="S",
     )
-    c = oc.compute((n, COLUMNS), lambda i, j: oc.maximum(s[i, j], 0.0), name="C")
-    kernel = oc.compile(c, inputs=[a, w], target=THERE)
-    return c, [a, w], tuple(str(kernel.schedule).splitlines())
+    c = oc.compute((n, columns), lambda i, j: oc.maximum(s[i, j], 0.0), name="C")
+
+    def draw(rng: np.random.Generator, rows: int) -> list[np.ndarray]:
+        shapes = ((rows, depth), (depth, columns))
+        return [rng.integers(-3, 4, shape).astype(HALF) for shape in shapes]
+
+    def exact(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.maximum(x.astype("float64") @ y.astype("float64"), 0)
+
+    return Base(c, [a, w], there(machine), draw, exact)
 
 
-def compiled(lines: list[str]) -> oc.Kernel:
-    c, inputs, _ = dense()
-    schedule = oc.Schedule.parse("\n".join(lines))
-    return oc.compile(c, inputs=inputs, target=THERE, schedule=schedule)
+def batched() -> Base:
+    """Products of several matrices, to which nothing follows."""
+    n, k = oc.dim("n", max=100), oc.reduce_axis(24, name="k")
+    x, y = oc.placeholder((3, n, 24), "float16", "X"), oc.placeholder((3, 24, 40), "float16", "Y")
+    s = oc.compute(
+        (3, n, 40),
+        lambda h, i, j: oc.sum(x[h, i, k].astype("float32") * y[h, k, j].astype("float32"), axis=k),
+        name="S",
+    )
+
+    def draw(rng: np.random.Generator, rows: int) -> list[np.ndarray]:
+        return [
+            rng.integers(-3, 4, shape).astype("float16") for shape in ((3, rows, 24), (3, 24, 40))
+        ]
+
+    def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return a.astype("float64") @ b.astype("float64")
+
+    return Base(s, [x, y], there("h200"), draw, exact)
 
 
-def edited(rng: Random) -> list[str]:
-    """The lines of the schedule, one of them dropped, said twice, moved, or changed in one word."""
-    lines = [*dense()[2]]
-    at = rng.randrange(1, len(lines))
+def of_rows(op: str) -> Base:
+    """Rows of 70 elements on lanes."""
+    a = oc.placeholder((oc.dim("n", max=100), 70), "float32", name="A")
+
+    def draw(rng: np.random.Generator, rows: int) -> list[np.ndarray]:
+        return [rng.normal(size=(rows, 70)).astype("float32")]
+
+    def exact(x: np.ndarray) -> np.ndarray:
+        x = x.astype("float64")
+        if op == "softmax":
+            return np.exp(x) / np.exp(x).sum(-1, keepdims=True)
+        return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+
+    return Base(getattr(oc.ops, op)(a), [a], there("h200"), draw, exact, 2.0**-18)
+
+
+BASES: dict[str, Callable[[], Base]] = {
+    "cells": lambda: dense("a100", 40, 24),
+    "groups": lambda: dense("h200", 72, 40),
+    "rows": lambda: dense("a100", 37, 13),
+    "batched": batched,
+    "softmax": lambda: of_rows("softmax"),
+    "layernorm": lambda: of_rows("layernorm"),
+}
+
+
+@cache
+def base(name: str) -> tuple[Base, tuple[str, ...]]:
+    """A base, and the lines of the schedule of its policy; of the first of its options, if it has several."""
+    one = BASES[name]()
+    schedule = oc.compile(one.result, inputs=one.inputs, target=one.target).schedule
+    (first, *_) = schedule.steps
+    if isinstance(first, Choose):
+        schedule = oc.Schedule(schedule.name, first.options[0].steps)
+    return one, tuple(str(schedule).splitlines())
+
+
+WORDS = {
+    # of a line, by its first word: the words that are put in place of its third, or of its fourth
+    "bind": (2, ("block", "warp", "warpgroup", "load", "lane", "store", "unroll", "thread")),
+    "split": (3, tuple(map(str, (0, 1, 3, 7, 8, 16, 17, 24, 32, 48, 64, 96, 256)))),
+    "strategy": (2, ("guard", "mask", "cut", "pad", "shift", "exact", "ladder", "balance", "even", "residue")),
+    "cover": (-1, (
+        *("mma_m16n8k16_shared_bfloat16", "wgmma_m64nNk16_kn_bfloat16", "fma_shared_float32"),
+        *("copy_rows_bfloat16", "cp_async_rows_bfloat16", "tma_load_2d_bfloat16", "ldmatrix_x4_bfloat16"),
+    )),
+}  # fmt: skip
+
+
+def edited(rng: Random, lines: Sequence[str]) -> list[str]:
+    """The lines of a schedule, of which one is dropped, said twice, moved, exchanged with another one, or changed in one word."""
+    lines = [*lines]
+    at, other = rng.randrange(1, len(lines)), rng.randrange(1, len(lines))
     words = lines[at].split()
-    match rng.choice(["drop", "twice", "move", "word", "word"]):
+    kind = rng.choice(["split", "strategy"]) if words[0] == "split" else words[0]
+    match rng.choice(["drop", "twice", "move", "exchange", *["word"] * 4]):
         case "drop":
             del lines[at]
         case "twice":
-            lines.insert(rng.randrange(1, len(lines)), lines[at])
+            lines.insert(other, lines[at])
         case "move":
-            lines.insert(rng.randrange(1, len(lines)), lines.pop(at))
-        case _ if words[0] == "split":
-            words[3] = str(rng.choice([1, 3, 8, 16, 17, 32, 48, 96]))
+            lines.insert(other, lines.pop(at))
+        case "exchange":
+            lines[at], lines[other] = lines[other], lines[at]
+        case _ if kind in WORDS:
+            place, choices = WORDS[kind]
+            words[place] = rng.choice(choices)
             lines[at] = " ".join(words)
-        case _ if words[0] == "bind":
-            words[2] = rng.choice(["block", "warp", "load", "lane"])
-            lines[at] = " ".join(words)
-        case _ if words[0] == "order":
+        case _ if kind == "order":
             rest = words[2:]
             rng.shuffle(rest)
             lines[at] = " ".join([*words[:2], *rest])
+        case _ if kind == "at":
+            memory, is_deep = (
+                rng.choice([" in registers", " in shared", ""]),
+                " depth " in lines[at],
+            )
+            depth = f" depth {rng.choice([1, 2, 3, 64])}" if is_deep and memory else ""
+            lines[at] = lines[at].partition(" in ")[0] + memory + depth
+        case _ if kind == "stage":
+            lines[at] = lines[at].partition(" in shared")[0] + rng.choice(
+                ["", " in registers", " in shared"]
+            )
         case _:
-            lines[at] = lines[at].replace("depth 4", f"depth {rng.choice([1, 2, 64])}")
+            del lines[at]
     return lines
 
 
-@pytest.mark.parametrize("seed", [*range(2, 5), *map(slow, range(5, 20))])
+FAST = (0, 1, 4)
+
+
+@pytest.mark.parametrize("seed", [one if one in FAST else slow(one) for one in range(60)])
 def test_an_edited_schedule_runs_right_or_is_refused_in_words(seed: int) -> None:
-    lines = edited(Random(seed))
-    kernel = attempt(lambda: compiled(lines), oc.OffcutError)
+    one, lines = base([*BASES][seed % len(BASES)])
+    changed = edited(Random(seed), lines)
+    kernel = attempt(lambda: one.compiled(changed), oc.OffcutError)
     if isinstance(kernel, oc.OffcutError):
-        assert not isinstance(kernel, oc.CallError)
+        assert not isinstance(kernel, oc.CallError | oc.InternalError)
         assert kernel.because
         return
-    rng = np.random.default_rng(seed)
-    w = rng.integers(-3, 4, (DEPTH, COLUMNS)).astype(ml_dtypes.bfloat16)
     for n in (0, 1, 65):
-        x = rng.integers(-3, 4, (n, DEPTH)).astype(ml_dtypes.bfloat16)
-        exact = np.maximum(x.astype("float64") @ w.astype("float64"), 0)
-        np.testing.assert_array_equal(np.asarray(kernel(x, w)), exact)
+        arrays = one.draw(np.random.default_rng([seed, n]), n)
+        exact = one.exact(*arrays)
+        error = np.abs(np.asarray(kernel(*arrays)).astype("float64") - exact)
+        assert (error <= one.error * (1 + np.abs(exact))).all()
 
 
 REFUSED = {
@@ -147,8 +258,9 @@ compile: cannot launch C
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_a_block_cannot_run_is_refused_by_its_line(what: str) -> None:
     old, new, expected = REFUSED[what]
-    lines = [line.replace(old, new) for line in dense()[2]]
-    assert lines != [*dense()[2]]
+    cells, before = base("cells")
+    lines = [line.replace(old, new) for line in before]
+    assert lines != [*before]
     with pytest.raises(oc.OffcutError) as refused:
-        compiled(lines)
+        cells.compiled(lines)
     assert str(refused.value) == expected

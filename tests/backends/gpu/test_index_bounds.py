@@ -8,12 +8,12 @@ import pytest
 from test_text import kernel
 
 import offcut as oc
-from offcut.backends.gpu.index_bounds import index_bounds
 from offcut.backends.gpu.launches import Launch, LaunchPlan
 from offcut.core.expr import Expr, dtype_of, walk
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import For, If, Let, Stmt, Sync, Tile, blocks
 from offcut.core.traversal import expressions
+from offcut.polyhedral.index_bounds import index_bounds
 
 LOOPS = """\
 program P

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from conftest import slow
-from on_cpu import COMPILER, DeviceFault, run_text
+from on_cpu import COMPILER, run_text
 
 import offcut as oc
 from offcut.backends.gpu.nvrtc import compile_cubin
@@ -88,30 +88,6 @@ def test_a_text_has_its_values_on_a_cpu(name: str) -> None:
                 arrays[buffer.name] = draw.integers(-4, 5, shape).astype(kinds[buffer.dtype])
         (found,) = run_text(program, arrays, {"n": n}).values()
         np.testing.assert_array_equal(found, program.run(arrays, n=n))
-
-
-OUTSIDE = {
-    # what is planted in the text of `dense_odd`: old text, new text, the fault at 17 rows
-    "a row past the last": ("16 * warp + i_row_out < n", "16 * warp + i_row_out <= n", "element .* of C, which has 2261"),
-    "a stage past the ring": ("2304 * (k_stage % 4)", "2304 * (k_stage + 4)", "element .* of W_in, which has 9216"),
-    "rows of a product past a window": ("A_in + 2560 * (k_stage % 4) + 640 * warp", "A_in + 2560 * 4 + 640 * warp", "element .* of A_in, which has 10240"),
-    "a row of A past the last": ("min(64, n - 64 * i_block)", "64", "element .* of A, which has 629"),
-}  # fmt: skip
-
-
-@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
-@pytest.mark.parametrize("what", [next(iter(OUTSIDE)), *map(slow, [*OUTSIDE][1:])])
-def test_an_access_of_a_text_outside_of_an_array_is_named(what: str) -> None:
-    old, new, fault = OUTSIDE[what]
-    program = kernel("dense_odd").loops
-    text = kernel("dense_odd").source("cuda")
-    assert old in text
-    arrays = {
-        "A": np.ones((17, 37), ml_dtypes.bfloat16),
-        "W": np.ones((37, 133), ml_dtypes.bfloat16),
-    }
-    with pytest.raises(DeviceFault, match=f"bounds: {fault}"):
-        run_text(program, arrays, {"n": 17}, text.replace(old, new))
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90a"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 
+from offcut.backends.executor.steps import Place, Step
 from offcut.backends.gpu.boxes import (
     accesses,
     is_box_copy,
@@ -15,7 +16,6 @@ from offcut.backends.gpu.boxes import (
     operand_axes,
     window_layouts,
 )
-from offcut.backends.gpu.executor.steps import Place, Step
 from offcut.backends.gpu.units import SHARED
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from offcut.backends.executor.faults import fault
+from offcut.backends.executor.steps import Agent, Place, Step
 from offcut.backends.gpu.boxes import CELL, accesses
 from offcut.backends.gpu.executor.box_faults import BoxChecker
-from offcut.backends.gpu.executor.faults import fault
-from offcut.backends.gpu.executor.steps import Agent, Place, Step
 from offcut.backends.gpu.units import REGISTERS
 from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import variables
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Cover, For, Program, Tile, walk
 from offcut.describe.microkernel import LOOP_UNITS, Microkernel
@@ -29,7 +30,7 @@ class CoverChecker:
                 if name is not None:
                     self.by_name[name] = kernel
 
-    def check(self, agent: Agent, step: Step, places: Mapping[str, Place]) -> None:
+    def check_tile(self, agent: Agent, step: Step, places: Mapping[str, Place]) -> None:
         """Check a tile with a cover.
 
         Raises ExecutionFault for one that its microkernel does not run.
@@ -44,7 +45,7 @@ class CoverChecker:
             at = f"{step.head} on {agent}"
             raise fault(self.program.name, finder, at=at, because=because)
 
-    def box_bytes(self, step: Step) -> int:
+    def tile_bytes(self, step: Step) -> int:
         """Return the bytes that arrive with a copy in boxes, whole boxes always; 0 of any other step."""
         tile = step.stmt
         if not isinstance(tile, Tile) or tile.cover is None:
@@ -66,6 +67,8 @@ class CoverChecker:
         runs = agent.unit if kernel.unit in LOOP_UNITS else (tile.unit or agent.unit)
         if runs != kernel.unit:
             yield "unit", f"{kernel.name} runs on a {kernel.unit}, and it is on a {runs}"
+        if kernel.issue == "async" and not tile.asynchronous and cover.microkernel != kernel.reset:
+            yield "cover", f"{kernel.name} runs in the background, and the tile is not @async"
         extents = self.extents(step, tile)
         for axis, iterator in cover.axes:
             extent = extents.get(iterator)
@@ -82,12 +85,34 @@ class CoverChecker:
                 memories = " or ".join(declared.memories)
                 because = f"{name} lies in {place.region.memory}, and {kernel.name} takes {operand} in {memories}"
                 yield "memory", because
+            yield from self.operand_faults(tile, cover, kernel, operand, name)
         if kernel.issue == "async":
             for operand, name in cover.operands:
                 place = places.get(name)
                 if place is not None and kernel.place_of(operand).beside:
                     yield from self.alignment_faults(step, tile, name, place)
         yield from self.boxes.faults(step, tile, kernel, places)
+
+    def operand_faults(
+        self, tile: Tile, cover: Cover, kernel: Microkernel, operand: str, name: str
+    ) -> Iterator[tuple[str, str]]:
+        """Yield why an array is no operand of a microkernel: it has other elements, or moves along other axes of the tile."""
+        tensors = (kernel.computes, *kernel.definition.reads)
+        (dtype,) = {tensor.dtype for tensor in tensors if tensor.name == operand}
+        own = self.program.buffer(name).dtype
+        if own != dtype:
+            yield "cover", f"{name} is of {own}, and {kernel.name} takes {operand} of {dtype}"
+        axes = dict(cover.axes)
+        index = next(accesses(tile, name), ())
+        moves = {one for part in index for one in variables(part)} & {*axes.values()}
+        declared = {one for part in kernel.index_of(operand) for one in variables(part)}
+        expected = {iterator for axis, iterator in axes.items() if axis in declared}
+        if moves != expected:
+            along, takes = (", ".join(sorted(one)) or "nothing" for one in (moves, expected))
+            yield (
+                "cover",
+                f"{name} moves along {along}, and {kernel.name} takes {operand} along {takes}",
+            )
 
     def extents(self, step: Step, tile: Tile) -> dict[str, int]:
         """Return the extents of axes of a tile, and of loops inside whose bounds are known around it."""

@@ -1,59 +1,18 @@
-"""Runs a program of units side by side on numpy arrays, adversarially.
-
-Agents run in random order, by a seed, and one of them lags behind the others. Asynchronous tiles end as late as possible: when an
-agent waits for them, or when no agent can go on. Vector clocks alone tell whether two accesses are ordered, not the order in which
-they ran; so one run at given sizes shows every race at these sizes, and every standstill.
-"""
+"""The executor of programs of units, with what a GPU asks of a tile and of a launch."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
-from random import Random
 
-import numpy as np
 import numpy.typing as npt
 
-from offcut.backends.gpu.executor.agent_state import AgentState, AsyncTile, Lane, LateWrite
+from offcut.backends import executor
 from offcut.backends.gpu.executor.check_covers import CoverChecker
-from offcut.backends.gpu.executor.clocks import START, Clock, meet
-from offcut.backends.gpu.executor.faults import ExecutionFault
-from offcut.backends.gpu.executor.leaves import Footprint, Leaves, box_of
 from offcut.backends.gpu.executor.limits import Limits, check_limits
-from offcut.backends.gpu.executor.memory import Access
-from offcut.backends.gpu.executor.races import LATE, Races
-from offcut.backends.gpu.executor.steps import (
-    Agent,
-    Place,
-    Reader,
-    Region,
-    Step,
-    UnitPath,
-    is_of_blocks,
-)
-from offcut.backends.gpu.executor.synchronization import Synchronization
-from offcut.backends.gpu.launch_statements import cheapest
-from offcut.backends.gpu.units import AGENTS, MAIN
-from offcut.core.accesses import stored_arrays
-from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
-from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes, declaration
-from offcut.core.interpret.values import Array, evaluate
-from offcut.core.program import (
-    Action,
-    Alloc,
-    Choose,
-    For,
-    If,
-    Kind,
-    Let,
-    Program,
-    Stmt,
-    Sync,
-    Tile,
-    walk,
-)
+from offcut.backends.gpu.units import AGENTS
+from offcut.core.interpret.values import Array
+from offcut.core.program import Program, Stmt
 from offcut.describe.microkernel import Microkernel
-from offcut.polyhedral.sync import Agents
 
 
 def execute(
@@ -61,13 +20,12 @@ def execute(
     inputs: Mapping[str, npt.ArrayLike],
     sizes: Mapping[str, int] | None = None,
     *,
-    agents: Agents = AGENTS,
     kernels: Sequence[Microkernel] = (),
     limits: Limits | None = None,
     expects: Mapping[str, int] | None = None,
     seed: int = 0,
 ) -> dict[str, Array]:
-    """Run `program` by units side by side; return its results by name.
+    """Run `program` by the units of a GPU side by side; return its results by name.
 
     inputs   an array for each input, constant and inout buffer; none is changed
     sizes    those that no shape determines
@@ -78,315 +36,28 @@ def execute(
 
     Raises CallError for arguments that do not fit the program, ExecutionFault for each fault of `FINDERS`.
     """
-    arrays = checked_arrays(program, inputs)
-    values = checked_sizes(program, arrays, dict(sizes or {}))
-    execution = _Execution(program, arrays, values, agents, kernels, limits, expects or {}, seed)
-    execution.run()
-    return execution.results()
-
-
-class _Execution(Synchronization):
-    def __init__(
-        self,
-        program: Program,
-        arrays: dict[str, Array],
-        sizes: dict[str, int],
-        agents: Agents,
-        kernels: Sequence[Microkernel],
-        limits: Limits | None,
-        expects: Mapping[str, int],
-        seed: int,
-    ) -> None:
-        self.program, self.sizes, self.agents = program, sizes, agents
-        self.units, self.limits, self.expects = agents.by_name, limits, expects
-        self.rng = Random(seed)
-        stores = stored_arrays(program.body)
-        self.places = {
-            buffer.name: self.array_place(buffer.name, arrays, stores)
-            for buffer in program.buffers
-            if buffer.kind is not Kind.PRIVATE
-        }
-        self.leaves = Leaves(program, sizes, self.places)
-        self.reader = Reader(program, agents)
-        self.covers = CoverChecker(program, kernels)
-        self.races = Races(program.name, self.units)
-        self.lanes: dict[tuple[Agent, int], Lane] = {}
-        self.past = START
-        self.tokens = {token.name: token for token in program.tokens}
-
-    def array_place(self, name: str, arrays: Mapping[str, Array], stores: set[str]) -> Place:
-        """Return the place of a whole array."""
-        buffer = self.program.buffer(name)
-        shape = tuple(int(evaluate(extent, self.sizes)) for extent in buffer.shape)
-        has_windows = any(
-            isinstance(stmt, Alloc) and stmt.buffer == name for stmt in walk(self.program)
-        )
-        memory = buffer.scope or MAIN
-        region = Region(name, memory, shape)
-        place = Place(region, (0,) * len(shape), shape, buffer.dtype, name in stores)
-        if name in arrays:
-            place.values = arrays[name].copy() if buffer.kind is Kind.INOUT else arrays[name]
-            place.initialized = np.broadcast_to(np.True_, shape)
-            if buffer.kind is Kind.INOUT:
-                place.initialized = np.ones(shape, bool)
-        elif has_windows:  # outside of its windows it has no elements
-            place.values = np.empty((0,) * len(shape), numpy_dtype(buffer.dtype))
-            place.initialized = np.zeros_like(place.values, bool)
-        return place
-
-    def results(self) -> dict[str, Array]:
-        """Return the result arrays, by name.
-
-        Raises ExecutionFault for a result with an element that no step has written.
-        """
-        arrays: dict[str, Array] = {}
-        for buffer in self.program.results:
-            place = self.places[buffer.name]
-            shape = place.extents
-            values = place.values
-            if values is None or place.initialized is None:
-                values = np.empty(shape, numpy_dtype(buffer.dtype))
-                place.initialized = np.zeros(shape, bool)
-            if not place.initialized.all():
-                at = ", ".join(map(str, np.argwhere(~place.initialized)[0]))
-                because = f"nobody writes {buffer.name}[{at}]"
-                raise self.fault("unwritten", declaration(buffer), because)
-            arrays[buffer.name] = values
-        return arrays
-
-    # -- launches
-
-    def run(self) -> None:
-        """Run the program, launch by launch where units begin anew with each outermost statement."""
-        if self.agents.grid is None:
-            self.run_launch(self.program.body)
-            return
-        self.run_launches(self.program.body, self.agents.grid)
-
-    def run_launches(self, body: Sequence[Stmt], grid: str) -> None:
-        """Run launches, those of the cheapest option of a choice."""
-        for stmt in body:
-            self.reader.launch += 1
-            if isinstance(stmt, Choose):
-                self.run_launches(cheapest(stmt.options, self.sizes).body, grid)
-            elif _ends_launch(stmt, grid):
-                self.meet()
-            else:
-                self.run_launch((stmt,))
-
-    def run_launch(self, body: Sequence[Stmt]) -> None:
-        """Run a launch: block by block where blocks are all there is, else as one."""
-        if self.limits is not None:
-            check_limits(self.program, body, self.sizes, self.limits)
-        if is_of_blocks(body):
-            self.launch(body, dict(self.sizes))
-        else:
-            self.run_agents(body, dict(self.sizes), ())
-
-    def meet(self) -> None:
-        """Let all that comes later know of all that was before, however it reads it: a launch ends behind a fence of every kind."""
-        clocks = {lane.component: lane.clock for lane in self.lanes.values()}
-        self.past = meet(clocks, self.past)
-
-    def launch(self, body: Sequence[Stmt], values: Mapping[str, int]) -> None:
-        """Run statements that are loops over blocks, and meetings of these."""
-        for stmt in body:
-            match stmt:
-                case For(name, lo, hi, inner, unit=unit):
-                    for value in range(self.value(lo, values), self.value(hi, values)):
-                        inner_values = {**values, name: value}
-                        if unit is None:
-                            self.launch(inner, inner_values)
-                        else:
-                            self.run_agents(inner, inner_values, ((unit, value),))
-                case If(condition, then, other):
-                    self.launch(then if evaluate(condition, values) else other, values)
-                case Let(name, lo, hi, value, inner):
-                    number = self.value(value, values)
-                    if not lo <= number < hi:
-                        because = f"{name} = {number} is not in {lo}:{hi}"
-                        raise self.fault("promise", f"let {name}", because)
-                    self.launch(inner, {**values, name: number})
-                case Choose(options):
-                    self.launch(cheapest(options, values).body, values)
-                case Sync():
-                    self.meet()
-
-    def value(self, expr: object, values: Mapping[str, int]) -> int:
-        return int(evaluate(expr, values))  # type: ignore[arg-type]
-
-    def run_agents(self, body: Sequence[Stmt], values: Mapping[str, int], path: UnitPath) -> None:
-        """Run statements to their end, the agents of all of them side by side.
-
-        Raises ExecutionFault for agents of which none can go on, and for arrivals that make no token.
-        """
-        streams = self.reader.read(body, values, path)
-        steps = streams.all_steps()
-        self.states = [self.state(agent, agent_steps) for agent, agent_steps in steps.items()]
-        self.by_agent = {state.agent: state for state in self.states}
-        self.rings, self.arrivals = {}, []
-        self.depths = {token.name: self.common_depth(token) for token in self.program.tokens}
-        if not self.states:
-            return
-        lagging = self.rng.choice(self.states)
-        while True:
-            order = [state for state in self.states if state.steps]
-            self.rng.shuffle(order)
-            order.sort(key=lambda state: state is lagging)
-            others = [self.advance(state) for state in order if state is not lagging]
-            progress = any(others)
-            if not progress and lagging in order:
-                progress = self.advance(lagging)
-            if not progress and not self.end_one_tile():
-                break
-        if any(state.steps for state in self.states):
-            raise self.standstill()
-        for state in self.states:
-            for tiles in state.issued.values():
-                for tile in tiles:
-                    tile.end()
-        self.check_left_over()
-
-    def state(self, agent: Agent, steps: list[Step]) -> AgentState:
-        unit = self.units[agent.unit]
-        lanes = []
-        for number in range(2 if unit.lanes else 1):
-            if (agent, number) not in self.lanes:
-                clock = Clock({(agent, number): 1}, past=self.past)
-                self.lanes[agent, number] = Lane((agent, number), clock)
-            lanes.append(self.lanes[agent, number])
-        return AgentState(agent, unit, deque(steps), lanes)
-
-    # -- steps
-
-    def advance(self, state: AgentState) -> bool:
-        """Run an agent until it has to wait; return whether it did anything."""
-        progress = False
-        while state.steps and self.step(state, state.steps[0]):
-            progress = True
-        return progress
-
-    def step(self, state: AgentState, step: Step) -> bool:
-        """Run the next step of an agent; return False where it has to wait."""
-        stmt = step.stmt
-        self.running = state
-        if not isinstance(stmt, Sync):
-            self.leaf(state, step)
-        elif stmt.action is Action.BARRIER:
-            return self.barrier(state, step, stmt)
-        elif stmt.action is Action.WAIT:
-            if not self.wait(state, step, stmt):
-                return False
-        elif stmt.action is Action.ARRIVE:
-            self.arrive(state, step, stmt)
-        elif stmt.action is Action.WAIT_GROUP:
-            self.wait_group(state, stmt, step.engine)
-        else:
-            self.fence(state, stmt.name)
-        state.steps.popleft()
-        return True
-
-    def leaf(self, state: AgentState, step: Step) -> None:
-        stmt = step.stmt
-        if isinstance(stmt, Tile) and stmt.cover is not None:
-            self.covers.check(state.agent, step, {**self.places, **step.places})
-        engine = step.engine
-        unit = self.units[engine] if engine else None
-        if unit is not None and unit.in_order:
-            for earlier in state.issued[engine]:
-                earlier.end()
-        late = self.late_places(step) if unit is not None else {}
-        try:
-            footprint = self.leaves.run(state.agent, step)
-        except ExecutionFault as error:
-            raise self.blame_writer(error) from None
-        lanes = state.lanes[:1] if unit is not None and unit.engine else state.lanes
-        clocks = [lane.clock for lane in lanes]
-        if unit is None:
-            access = Access(state.agent, step, state.counts)
-            self.races.compare(access, footprint, clocks)
-            return
-        number = len(state.issued[engine]) + 1
-        access = Access(state.agent, step, (((state.agent, engine), number),), engine)
-        self.races.compare(access, footprint, clocks)
-        tile = AsyncTile(access, engine, number, self.put_off(footprint, late))
-        state.issued[engine].append(tile)
-        state.bytes += self.covers.box_bytes(step) or _bytes_of(footprint)
-        state.advance()
-
-    def late_places(self, step: Step) -> dict[Place, tuple[Array | None, Array | None]]:
-        """Return copies of the windows that an asynchronous tile writes, from before it does: their values and their masks."""
-        names = stored_arrays((step.stmt,))
-        return {
-            place: (
-                None if place.values is None else place.values.copy(),
-                None if place.initialized is None else place.initialized.copy(),
-            )
-            for name, place in step.places.items()
-            if name in names
-        }
-
-    def put_off(
-        self, footprint: Footprint, late: Mapping[Place, tuple[Array | None, Array | None]]
-    ) -> list[LateWrite]:
-        """Restore the windows that a tile has written; return its writes, to be done when it ends."""
-        late_writes = []
-        for (place, ends, writes), mask in footprint.items():
-            if writes and place in late:
-                assert place.values is not None
-                assert place.initialized is not None
-                box = box_of(ends)
-                values, initialized = place.values[box][mask], place.initialized[box][mask]
-                late_writes.append(LateWrite(place, box, mask, values.copy(), initialized.copy()))
-        for place, (old_values, old_mask) in late.items():
-            assert place.values is not None
-            assert place.initialized is not None
-            if old_values is None or old_mask is None:
-                place.initialized[...] = False
-            else:
-                place.values[...], place.initialized[...] = old_values, old_mask
-        return late_writes
-
-    def blame_writer(self, error: ExecutionFault) -> ExecutionFault:
-        """Return the error of a read of an element that no step has written.
-
-        It is a race, or a missing wait, if a statement is about to write the element.
-        """
-        if error.finder != "uninitialized":
-            return error
-        what = error.because.removesuffix(", which nobody has written")
-        name = what.removeprefix("it reads ").partition("[")[0]
-        place = self.leaves.places[name]
-        for state in self.states:
-            for tiles in state.issued.values():
-                for tile in tiles:
-                    if not tile.ended and any(write.place is place for write in tile.late):
-                        because = f"{what}, which {tile.access} writes{LATE}"
-                        return self.fault(
-                            "async", error.at, because, self.races.help_of(tile.access)
-                        )
-        for state in self.states:
-            for step in [*state.steps][state is self.running :]:
-                is_here = step.places.get(name, self.places.get(name)) is place
-                if is_here and name in stored_arrays((step.stmt,)):
-                    writer = Access(state.agent, step, (), step.engine)
-                    finder = "async" if step.engine else "race"
-                    because = f"{what}, which {writer} writes, and nothing orders the two"
-                    help = self.races.help_between(writer, self.running.agent)
-                    return self.fault(finder, error.at, because, help)
-        return error
-
-
-def _bytes_of(footprint: Footprint) -> int:
-    """Return the bytes that a tile writes."""
-    return sum(
-        int(mask.sum()) * ITEM_BYTES[place.dtype]
-        for (place, _, writes), mask in footprint.items()
-        if writes
+    checks = _Checks(program, kernels, limits)
+    return executor.execute(
+        program, inputs, sizes, agents=AGENTS, checks=checks, expects=expects, seed=seed
     )
 
 
-def _ends_launch(stmt: Stmt, grid: str) -> bool:
-    """Return whether a statement is the barrier of all blocks."""
-    is_barrier = isinstance(stmt, Sync) and stmt.action is Action.BARRIER
-    return is_barrier and stmt.name == grid  # type: ignore[union-attr]
+class _Checks(CoverChecker):
+    """What a GPU asks of a tile with a cover, and of a launch."""
+
+    def __init__(
+        self, program: Program, kernels: Sequence[Microkernel], limits: Limits | None
+    ) -> None:
+        super().__init__(program, kernels)
+        self.limits = limits
+
+    def check_launch(self, launch: Sequence[Stmt], sizes: Mapping[str, int]) -> None:
+        """Check that each block of a launch has room and threads enough.
+
+        Raises ExecutionFault if one has not.
+        """
+        if self.limits is not None:
+            check_limits(self.program, launch, sizes, self.limits)
+
+
+__all__ = ["execute"]

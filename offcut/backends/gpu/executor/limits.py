@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from offcut.backends.gpu.executor.faults import fault
+from offcut.backends.executor.faults import fault
 from offcut.backends.gpu.registers import register_faults
 from offcut.backends.gpu.room import MOST_THREADS, block_of
 from offcut.core.program import Program, Size, Stmt

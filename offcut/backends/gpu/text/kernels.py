@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
+from offcut.backends.executor.launch_statements import launch_statements
 from offcut.backends.gpu.boxes import CELL, is_box_copy
-from offcut.backends.gpu.index_bounds import index_bounds
-from offcut.backends.gpu.launch_statements import launch_statements
 from offcut.backends.gpu.launches import (
     INDEX_LIMIT,
     ArrayParameter,
@@ -38,6 +37,7 @@ from offcut.core.program import Alloc, Choose, For, If, Kind, Program, Stmt, Syn
 from offcut.core.text.c_expressions import CExpressions, signed_names
 from offcut.core.text.printer import format_expr, format_head
 from offcut.core.traversal import map_blocks, substitute_coordinates
+from offcut.polyhedral.index_bounds import index_bounds
 from offcut.polyhedral.window_room import agent_count
 
 REGISTERS = 65536

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from offcut.backends.gpu.executor.clocks import Component
-from offcut.backends.gpu.executor.steps import Agent, Region, Step
+from offcut.backends.executor.clocks import Component
+from offcut.backends.executor.steps import Agent, Region, Step
 from offcut.core.interpret.values import Array
 
 Box: TypeAlias = tuple[slice, ...]

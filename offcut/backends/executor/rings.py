@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from offcut.backends.gpu.executor.clocks import Clock, Component
+from offcut.backends.executor.clocks import Clock, Component
 from offcut.core.program import Token
 
 Counts = tuple[tuple[Component, int], ...]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
-from offcut.backends.gpu.executor.clocks import Clock, Component
-from offcut.backends.gpu.executor.memory import Access
-from offcut.backends.gpu.executor.rings import Ring
-from offcut.backends.gpu.executor.steps import Agent, Place, Step
+from offcut.backends.executor.clocks import Clock, Component
+from offcut.backends.executor.memory import Access
+from offcut.backends.executor.rings import Ring
+from offcut.backends.executor.steps import Agent, Place, Step
 from offcut.core.interpret.values import Array
 from offcut.polyhedral.sync import Unit
 

@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
-from offcut.backends.gpu.executor.faults import ExecutionFault, fault
-from offcut.backends.gpu.launch_statements import cheapest
-from offcut.backends.gpu.units import MAIN
+from offcut.backends.executor.faults import ExecutionFault, fault
+from offcut.backends.executor.launch_statements import cheapest
 from offcut.core import index as ix
 from offcut.core.expr import Expr, reads_memory
 from offcut.core.interpret.values import Array, InterpreterFault, evaluate
@@ -36,6 +35,8 @@ from offcut.core.program import (
 from offcut.core.text.printer import format_head
 from offcut.polyhedral.sync import Agents, Ends, slot_of
 
+MAIN = "main memory"
+"""The memory of arrays that lie in none of their own."""
 UnitPath: TypeAlias = tuple[tuple[str, int], ...]
 """The loops around that are bound to units: each unit with the value of the iterator, outermost first."""
 
@@ -341,30 +342,32 @@ class Reader:
         return fault(self.program.name, finder, at=at, because=because, help=help)
 
 
-def is_of_blocks(body: Sequence[Stmt]) -> bool:
-    """Return whether statements are loops over blocks, and barriers of all blocks, under plain loops and conditions."""
+def is_of_blocks(body: Sequence[Stmt], grid: str) -> bool:
+    """Return whether statements are loops over agents of `grid`, and barriers of all of these, under plain loops and conditions."""
     for stmt in body:
         match stmt:
             case For(_, _, _, inner, unit=unit):
-                if unit not in (None, "block") or (unit is None and not is_of_blocks(inner)):
+                if unit not in (None, grid) or (unit is None and not is_of_blocks(inner, grid)):
                     return False
-                if unit == "block" and any(
-                    isinstance(one, Sync) and one.action is Action.BARRIER and one.name == "block"
-                    for one in walk(inner)
-                ):
+                if unit == grid and any(ends_launch(one, grid) for one in walk(inner)):
                     return False
             case If(_, then, other):
-                if not is_of_blocks((*then, *other)):
+                if not is_of_blocks((*then, *other), grid):
                     return False
             case Let(_, _, _, _, inner):
-                if not is_of_blocks(inner):
+                if not is_of_blocks(inner, grid):
                     return False
             case Choose(options):
-                if not options or not all(is_of_blocks(option.body) for option in options):
+                if not options or not all(is_of_blocks(option.body, grid) for option in options):
                     return False
             case Sync():
-                if stmt.action is not Action.BARRIER or stmt.name != "block" or stmt.where:
+                if not ends_launch(stmt, grid) or stmt.where:
                     return False
             case _:
                 return False
     return True
+
+
+def ends_launch(stmt: Stmt, grid: str) -> bool:
+    """Return whether a statement is the barrier of all agents of `grid`."""
+    return isinstance(stmt, Sync) and stmt.action is Action.BARRIER and stmt.name == grid

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from offcut.backends.gpu.executor.faults import ExecutionFault, fault
-from offcut.backends.gpu.executor.memory import Box
-from offcut.backends.gpu.executor.steps import Agent, Place, Step
-from offcut.backends.gpu.units import REGISTERS
+from offcut.backends.executor.faults import ExecutionFault, fault
+from offcut.backends.executor.memory import Box
+from offcut.backends.executor.steps import Agent, Place, Step
 from offcut.core.expr import Expr, Load
 from offcut.core.interpret.interpreter import Machine, poison_array
 from offcut.core.interpret.values import Array, InterpreterFault, Lanes, Window, lane_of
@@ -23,15 +22,20 @@ class Leaves(Machine):
     """The interpreter on the memory of the agents, one step after the other.
 
     arrays   the place of each buffer that is no window
+    own      the memories of which each agent has its own
     private  the buffers that each agent has a copy of
     """
 
     def __init__(
-        self, program: Program, sizes: dict[str, int], arrays: Mapping[str, Place]
+        self,
+        program: Program,
+        sizes: dict[str, int],
+        arrays: Mapping[str, Place],
+        own: Collection[str],
     ) -> None:
         values = {b.name: np.empty((0,) * len(b.shape), np.int8) for b in program.buffers}
         super().__init__(program, values, sizes, None, together=True)
-        self.sizes, self.arrays = sizes, dict(arrays)
+        self.sizes, self.arrays, self.own_memories = sizes, dict(arrays), own
         self.private = {b.name: b for b in program.buffers if b.kind is Kind.PRIVATE}
         self.own: dict[tuple[Agent, str], Array] = {}
         self.places: dict[str, Place] = {}
@@ -116,8 +120,8 @@ class Leaves(Machine):
                 element = _element(place, parts, ~initialized)
                 because = f"it reads {element}, which nobody has written"
                 raise self.fault("uninitialized", because)
-        if place.region.memory == REGISTERS:
-            self.check_registers(place, parts)
+        if place.region.memory in self.own_memories:
+            self.check_owner(place, parts)
         if writes:
             mask_so_far[parts] = True if self.copied is None else self.copied
             self.bury(place, parts)
@@ -142,7 +146,7 @@ class Leaves(Machine):
         if all(part_in_range.all() for part_in_range in in_range):
             outer.initialized[parts] = False
 
-    def check_registers(self, place: Place, parts: tuple[Array, ...]) -> None:
+    def check_owner(self, place: Place, parts: tuple[Array, ...]) -> None:
         """Check that no agent touches registers of another one."""
         number = self.agents.setdefault(self.agent, len(self.agents) + 1)
         if place.owner is None:

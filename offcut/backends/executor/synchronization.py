@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from itertools import takewhile
 from random import Random
 
-from offcut.backends.gpu.executor.agent_state import AgentState, Arrival
-from offcut.backends.gpu.executor.clocks import Clock
-from offcut.backends.gpu.executor.faults import ExecutionFault, fault
-from offcut.backends.gpu.executor.rings import Ring, Wait
-from offcut.backends.gpu.executor.steps import Agent, Step, UnitPath
+from offcut.backends.executor.agent_state import AgentState, Arrival, AsyncTile
+from offcut.backends.executor.clocks import Clock
+from offcut.backends.executor.faults import ExecutionFault, fault
+from offcut.backends.executor.rings import Ring, Wait
+from offcut.backends.executor.steps import Agent, Step, UnitPath
 from offcut.core.program import Action, Program, Sync, Token
 from offcut.polyhedral.sync import Agents, Ends, Unit
 
@@ -25,6 +25,7 @@ class Synchronization:
     states    of all agents
     rings     the barriers of a token, by its name and the bound loops around
     arrivals  that count when their copies have ended
+    landed    that have counted
     depths    the number of these loops, by token
     expects   the bytes that each phase of a token's barrier expects
     """
@@ -38,6 +39,7 @@ class Synchronization:
     states: list[AgentState]
     rings: dict[tuple[str, UnitPath], Ring]
     arrivals: list[Arrival]
+    landed: list[Arrival]
     depths: dict[str, int]
 
     def fault(self, finder: str, at: str, because: str, *help: str) -> ExecutionFault:
@@ -125,6 +127,7 @@ class Synchronization:
         finder, because = ring.add(arrival.number, count, arrival.counts, arrival.clock, bytes)
         if finder:
             raise self.fault(finder, at, because)
+        self.landed.append(arrival)
         if ring.is_done(arrival.number):
             total = ring.bytes[arrival.number]
             expected = self.expects.get(token.name, total)
@@ -214,10 +217,33 @@ class Synchronization:
         return f"{step.head} for {', '.join(others)}"
 
     def check_left_over(self) -> None:
-        """Check that no token has some of its arrivals, but not all."""
+        """Check that no token has some of its arrivals, but not all, and that somebody waits for what is copied to a window."""
         for ring in self.rings.values():
             number, count = ring.incomplete()
             if count:
                 token = ring.token
                 because = f"{count} of {token.count} arrivals make token {number}, and no more come"
                 raise self.fault("arrivals", f"token {token.name}", because)
+        awaited = {
+            id(tile)
+            for arrival in self.landed
+            if arrival.ring.waits[arrival.number]
+            for tile in arrival.tiles
+        }
+        for state in self.states:
+            for engine, tiles in state.issued.items():
+                by_token = self.units[engine].ends is Ends.TOKEN
+                for tile in tiles:
+                    if not (id(tile) in awaited if by_token else tile.ended):
+                        self.check_windows(tile)
+
+    def check_windows(self, tile: AsyncTile) -> None:
+        """Check that a tile whose end nobody waits for writes no window that several agents have."""
+        names = [
+            write.place.region.name
+            for write in tile.late
+            if write.place.region.memory not in self.agents.own
+        ]
+        if names:
+            because = f"nobody waits for its end, and {names[0]} is gone behind its loop"
+            raise self.fault("async", str(tile.access), because)

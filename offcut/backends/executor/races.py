@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from offcut.backends.gpu.executor.clocks import Clock
-from offcut.backends.gpu.executor.faults import ExecutionFault, fault
-from offcut.backends.gpu.executor.leaves import Footprint, box_of
-from offcut.backends.gpu.executor.memory import Access, Shadow
-from offcut.backends.gpu.executor.steps import Agent, Place, Region
-from offcut.backends.gpu.units import REGISTERS
-from offcut.polyhedral.sync import Ends, Unit
+from offcut.backends.executor.clocks import Clock
+from offcut.backends.executor.faults import ExecutionFault, fault
+from offcut.backends.executor.leaves import Footprint, box_of
+from offcut.backends.executor.memory import Access, Shadow
+from offcut.backends.executor.steps import Agent, Place, Region
+from offcut.polyhedral.sync import Agents, Ends
 
 LATE = " in the background, and its end was not waited for"
 
@@ -18,8 +17,8 @@ LATE = " in the background, and its end was not waited for"
 class Races:
     """The accesses to all memories, of which later ones are compared with earlier ones."""
 
-    def __init__(self, program: str, units: Mapping[str, Unit]) -> None:
-        self.program, self.units = program, units
+    def __init__(self, program: str, agents: Agents) -> None:
+        self.program, self.units, self.own = program, agents.by_name, agents.own
         self.shadows: dict[tuple[Region, Agent | None], Shadow] = {}
 
     def help_of(self, earlier: Access) -> str:
@@ -45,13 +44,13 @@ class Races:
         """
 
         def check(earlier: Access, wrote: bool, element: tuple[int, ...], writes: bool) -> None:
-            fenced = wrote and place.region.memory != REGISTERS
+            fenced = wrote and place.region.memory not in self.own
             finder = self.unordered(earlier, access, fenced, clocks)
             if finder:
                 raise self.race(finder, earlier, access, place, element, wrote, writes)
 
         for (place, ends, writes), mask in sorted(footprint.items(), key=lambda item: item[0][2]):
-            agent = access.agent if place.region.memory == REGISTERS else None
+            agent = access.agent if place.region.memory in self.own else None
             key = (place.region, agent)
             if key not in self.shadows:
                 self.shadows[key] = Shadow(place.region)
