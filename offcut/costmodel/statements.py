@@ -19,6 +19,7 @@ from offcut.core.expr import (
     Var,
     children,
     dtype_of,
+    reads_memory,
     variables,
     walk,
 )
@@ -185,7 +186,12 @@ class StatementPrices:
             case Const() | Var():
                 return 0.0
             case Load(_, index, _):
-                return self.access(index, lane, self.machine.loops.gather_cycles, FEW_APART)
+                loops = self.machine.loops
+                at_lookup = lane is not None and any(
+                    lane in variables(part) and reads_memory(part) for part in index
+                )
+                apart = loops.lookup_cycles if at_lookup else loops.gather_cycles
+                return self.access(index, lane, apart, FEW_APART)
             case Binary(op, a, b):
                 inside = self.operand(a, at, known) + self.operand(b, at, known)
                 return inside + self.operation(op, lane) + self.rounded(expr, lane)
