@@ -116,7 +116,7 @@ def _copy(computation: Computation, array: str, moved: int, names: Names) -> Sta
     """Return a copy of all elements of an array, with one of its axes as the last."""
     buffer, own_names = computation.buffer(array), Names(names.taken)
     axes = [own_names.fresh(f"z{place}") for place in range(len(buffer.shape))]
-    order = tuple(name for name in axes if name != axes[moved]) + (axes[moved],)
+    order = (*(name for name in axes if name != axes[moved]), axes[moved])
     element = Load(array, tuple(map(Var, axes)), buffer.dtype)
     return StagedValue(names.fresh(f"{array}_staged"), order, tuple(map(Var, order)), element)
 
