@@ -23,7 +23,7 @@ class Machine:
         self.placed = np.zeros(size, np.bool_)
         self.next = 4096
         self.registers: dict[str, int] = {}
-        self.vectors: dict[str, Any] = {}
+        self.whole: dict[str, Any] = {}
         self.mask = 0
         self.compared = 0
 
@@ -63,6 +63,7 @@ class Machine:
                 "jnz": self.compared != 0,
                 "jz": self.compared == 0,
                 "jl": self.compared < 0,
+                "jle": self.compared <= 0,
                 "jge": self.compared >= 0,
             }[word]
             return self.goal(lines, at, operands[0]) if taken else at + 1
@@ -142,47 +143,66 @@ class Machine:
         """An instruction on vectors."""
         into, masked = operands[0].partition("{")[::2]
         if word == "vpxord":
-            self.vectors[into] = np.zeros(64, np.uint8)
+            self.fill(into, np.zeros(1, np.uint8))
         elif word == "vpbroadcastd":
-            self.vectors[into] = np.tile(np.uint32([self.value("rax")]).view(np.uint8), 16)
+            self.fill(into, np.uint32([self.value("rax")]))
         elif word.startswith("vbroadcast"):
             kind = np.dtype(_ITEM[word[-2:]])
-            word_there = self.read(self.address(operands[1]), kind.itemsize)
-            self.vectors[into] = np.tile(word_there, 64 // kind.itemsize)
+            self.fill(into, self.read(self.address(operands[1]), kind.itemsize))
         elif word.startswith("vmovup"):
             self.move(np.dtype(_ITEM[word[-2:]]).itemsize, operands, masked)
         else:
             self.multiply(word, operands)
 
+    def fill(self, register: str, word: Any) -> None:
+        """Put a word into all lanes of a register."""
+        data = word.view(np.uint8)
+        self.keep(register, np.tile(data, size_of(register) // len(data)))
+
+    def keep(self, register: str, data: Any) -> None:
+        """Write a register; what lies behind the half that is called ymm becomes zero."""
+        vector = np.zeros(64, np.uint8)
+        vector[: len(data)] = data
+        self.whole[register[1:]] = vector
+
+    def held(self, register: str) -> Any:
+        """The bytes of a register, or of its half."""
+        return self.whole[register[1:]][: size_of(register)]
+
     def move(self, item: int, operands: list[str], masked: str) -> None:
         """A load or a store, of the lanes of the mask where there is one."""
+        register = operands["[" in operands[0]].partition("{")[0]
         lanes = [
             lane
-            for lane in range(64 // item)
+            for lane in range(size_of(register) // item)
             if not (masked or "{k1}" in operands[0]) or self.mask >> lane & 1
         ]
         count = (lanes[-1] + 1) * item if lanes else 0
         if "[" in operands[0]:
-            self.read(self.address(operands[0]), count)[:] = self.vectors[operands[1]][:count]
+            self.read(self.address(operands[0]), count)[:] = self.held(register)[:count]
             return
-        loaded = np.zeros(64, np.uint8)
-        loaded[:count] = self.read(self.address(operands[1]), count)
-        self.vectors[operands[0].partition("{")[0]] = loaded
+        self.keep(register, self.read(self.address(operands[1]), count))
 
     def multiply(self, word: str, operands: list[str]) -> None:
         """``first += second * third``; of two bfloat16 in a word, both products."""
         total, x, y = operands
         kind = np.dtype("f8" if word.endswith("pd") else "f4")
-        if y.endswith("}"):
-            y_there = np.tile(self.read(self.address(y), kind.itemsize), 64 // kind.itemsize)
+        size = size_of(total)
+        if y.endswith(f"{{1to{size // kind.itemsize}}}"):
+            y_there = np.tile(self.read(self.address(y), kind.itemsize), size // kind.itemsize)
         else:
-            y_there = self.read(self.address(y), 64) if "[" in y else self.vectors[y]
+            y_there = self.read(self.address(y), size) if "[" in y else self.held(y)
         if word == "vdpbf16ps":
-            products = _halves(self.vectors[x]) * _halves(y_there)
+            products = _halves(self.held(x)) * _halves(y_there)
             term = products[0::2] + products[1::2]
         else:
-            term = self.vectors[x].view(kind) * y_there.view(kind)
-        self.vectors[total] = (self.vectors[total].view(kind) + term).view(np.uint8)
+            term = self.held(x).view(kind) * y_there.view(kind)
+        self.keep(total, (self.held(total).view(kind) + term).view(np.uint8))
+
+
+def size_of(register: str) -> int:
+    """Bytes of a register by its name."""
+    return {"y": 32, "z": 64}[register[0]]
 
 
 def _halves(vector: Any) -> Any:

@@ -180,6 +180,7 @@ class Loops:
     access_cycles    to read or write one element, or to read one for all lanes
     vector_cycles    to read or write elements that lie side by side
     gather_cycles, scatter_cycles  of each lane, to read and to write elements that lie apart
+    lookup_cycles    of each lane, to read elements that no square of vectors holds: at places that memory says, or in a loop inside of the lanes
     select_cycles    to select, to compare, or to convert between types that are computed with
     index_cycles     of an operation of an index that is the same for all lanes
     chains           vectors of sums that are computed side by side
@@ -200,6 +201,7 @@ class Loops:
     access_cycles: float
     vector_cycles: float
     gather_cycles: float
+    lookup_cycles: float
     scatter_cycles: float
     select_cycles: float
     index_cycles: float

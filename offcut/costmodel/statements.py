@@ -19,6 +19,7 @@ from offcut.core.expr import (
     Var,
     children,
     dtype_of,
+    reads_memory,
     variables,
     walk,
 )
@@ -156,6 +157,12 @@ class StatementPrices:
             case _:
                 return apart * self.width
 
+    def apart(self, index: Sequence[Expr], at: Inside) -> float:
+        """Of each lane of a read whose elements lie apart: at a stride, without a loop inside of the lanes, squares of vectors are turned."""
+        named = any((at.lane or "") in variables(part) and reads_memory(part) for part in index)
+        loops = self.machine.loops
+        return loops.lookup_cycles if named or at.inner else loops.gather_cycles
+
     def operation(self, op: str, lane: str | None) -> float:
         """Of an operator or a function."""
         cycles = self.table(lane).of(op)
@@ -185,7 +192,7 @@ class StatementPrices:
             case Const() | Var():
                 return 0.0
             case Load(_, index, _):
-                return self.access(index, lane, self.machine.loops.gather_cycles, FEW_APART)
+                return self.access(index, lane, self.apart(index, at), FEW_APART)
             case Binary(op, a, b):
                 inside = self.operand(a, at, known) + self.operand(b, at, known)
                 return inside + self.operation(op, lane) + self.rounded(expr, lane)

@@ -46,6 +46,37 @@ def test_a_packed_operand_gives_the_bits_of_one_read_in_place(turned: bool, dtyp
             np.testing.assert_array_equal(packing(x, y), in_place(x, y))
 
 
+@pytest.mark.every(5)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_products_of_many_small_heads_have_the_bits_of_larger_ones(dtype: str) -> None:
+    rng = np.random.default_rng(1)
+    heads, m, n = (oc.dim(name, max=64) for name in ("b", "m", "n"))
+    a = oc.placeholder((heads, m, 20), dtype, name="A")
+    b = oc.placeholder((heads, n, 20), dtype, name="B")
+    k = oc.reduce_axis(20, name="k")
+    c = oc.compute((heads, m, n), lambda h, i, j: oc.sum(a[h, i, k] * b[h, j, k], axis=k), name="C")
+    products = build(c, inputs=[a, b])
+    x, y = (rng.standard_normal((5, extent, 20)).astype(dtype) for extent in (15, 40))
+    agree(products(x, y), computed(lambda x, y: x @ y.swapaxes(1, 2), x, y))
+    y[3, 7] = np.nan
+    whole = products(x, y)
+    for rows in (1, 3, 7, 14, 15):
+        for columns in (0, 1, 3, 4, 5, 7, 8, 9, 16, 17, 20, 24, 25):
+            few = products(x[1:4, :rows].copy(), y[1:4, :columns].copy())
+            np.testing.assert_array_equal(few, whole[1:4, :rows, :columns])
+
+
+@pytest.mark.isa("avx512f", "avx512vl", "avx512bw", "avx512dq")
+def test_few_columns_are_packed_into_the_half_of_a_panel_that_is_read() -> None:
+    m, n = oc.dim("m", max=64), oc.dim("n", max=64)
+    a, b = oc.placeholder((m, 64), name="A"), oc.placeholder((n, 64), name="B")
+    k = oc.reduce_axis(64, name="k")
+    c = oc.compute((m, n), lambda i, j: oc.sum(a[i, k] * b[j, k], axis=k), name="C")
+    assert "store <8 x float>" in build(c, inputs=[a, b]).source("llvm")
+    turned = oc.compute((64, n), lambda p, j: b[j, p], name="T")
+    assert "store <8 x float>" not in build(turned, inputs=[b]).source("llvm")
+
+
 def test_a_transposed_copy_is_exact_and_stays_inside_its_result() -> None:
     n, m = oc.dim("n", max=64), oc.dim("m", max=64)
     x = oc.placeholder((n, m), name="X")

@@ -120,6 +120,22 @@ def test_a_block_computes_its_product_and_touches_nothing_else(
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("variant", [VARIANTS[0], VARIANTS[7], VARIANTS[14]], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_columns_that_half_a_vector_holds_take_half_of_it(dtype: str, variant: Variant) -> None:
+    half = ZEN4.isa.lanes(dtype) // 2
+    for rows in (1, 3, 14):
+        block = Block("block", ZEN4.isa, FMA[dtype], variant, rows, 1)
+        for last in (1, half - 1, half, half + 1):
+            found, wanted = called(
+                read(block), dtype, variant, (rows, 1), depth=8, last=last, accumulate=last % 2
+            )
+            np.testing.assert_array_equal(found, wanted)
+    assert any("ymm" in line for line in block.lines())
+    wide = Block("block", ZEN4.isa, FMA[dtype], variant, 3, 2)
+    assert not any("ymm" in line for line in wide.lines())
+
+
 @pytest.mark.every(4)
 @pytest.mark.isa("avx512f", "avx512vl", "avx512bw", "avx512dq")
 @pytest.mark.parametrize("variant", VARIANTS[::2], ids=lambda variant: variant.suffix)

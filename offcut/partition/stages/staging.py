@@ -88,20 +88,60 @@ def with_value(computation: Computation, position: int, staged: StagedValue) -> 
     return replace(computation, buffers=tuple(buffers.values()), groups=tuple(groups))
 
 
+def reordered_array(lead: Stage, staged: StagedValue) -> str | None:
+    """Return the array of which `staged` holds all elements, its axes in an order of their own, which no loop of `lead` is; None if it
+    holds anything else.
+
+    Every read of the array by `lead` is a read of the copy then, at whatever place.
+    """
+    loops = {axis.name for axis in (*lead.axes, *lead.reduce_axes)}
+    axes = tuple(map(Var, staged.axes))
+    if staged.point != axes or loops & {*staged.axes}:
+        return None
+    match staged.value:
+        case Load(array, index) if len(index) == len(axes) and set(index) == set(axes):
+            return array
+        case _:
+            return None
+
+
+def _places(staged: StagedValue) -> list[int]:
+    """Return which axis of the array each axis of a copy in another order is."""
+    assert isinstance(staged.value, Load)
+    return [staged.value.index.index(Var(axis)) for axis in staged.axes]
+
+
 def reading_value(lead: Stage, staged: StagedValue) -> Stage | None:
     """Return `lead` reading an array in place of its expression; None if `lead` does not compute that."""
+    array = reordered_array(lead, staged)
+    if array is not None:
+        places = _places(staged)
+
+        def rule(node: Expr) -> Expr | None:
+            if not isinstance(node, Load) or node.buffer != array:
+                return None
+            index = tuple(rewrite(node.index[place], rule) for place in places)
+            return Load(staged.name, index, node.dtype)
+
+        body = rewrite(lead.body, rule)
+        return None if body == lead.body else replace(lead, body=body)
     before = lead.body if staged.converted_array is not None else _apart(lead)
     body = staged.read_in(before)
     return None if body == before else replace(lead, body=body)
 
 
 def extents_of(computation: Computation, lead: Stage, staged: StagedValue) -> tuple[Expr, ...]:
-    """Return the extents of an array that `lead` reads: as many values as are read, or all of an array that is converted.
+    """Return the extents of an array that `lead` reads: as many values as are read, or all of an array that is converted, or copied in
+    another order of its axes.
 
     Raises PartitionError for an axis of no sum of loops that begins at 0 or above.
     """
     if staged.converted_array is not None:
         return computation.buffer(staged.converted_array).shape
+    array = reordered_array(lead, staged)
+    if array is not None:
+        shape = computation.buffer(array).shape
+        return tuple(shape[place] for place in _places(staged))
     axes = (*lead.axes, *lead.reduce_axes)
     ranges = {axis.name: (ix.const(0), ix.sub(axis.extent, 1)) for axis in axes}
     return staged.shape(lead.buffer, ranges)

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from offcut.core import index as ix
 from offcut.core.accesses import indices, read_arrays
 from offcut.core.expr import Expr, Load, children, dtype_of, loads, variables, walk
-from offcut.core.program import STATUS, Program, Stmt, Store
+from offcut.core.program import STATUS, Program, Stmt, Store, Tile, blocks
 from offcut.core.program import walk as statements
 from offcut.core.traversal import all_bound_names, expressions
 from offcut.polyhedral import coefficient
@@ -69,6 +69,20 @@ def store_apart(program: Program, memory: Container[str], body: Sequence[Stmt], 
         for stmt in statements(tuple(body))
         if isinstance(stmt, Store)
     )
+
+
+def panels_read_by(program: Program, microkernels: Container[str]) -> frozenset[str]:
+    """Return the buffers with a layout of their own that tiles of these microkernels read, and nothing else does."""
+    panels = {buffer.name for buffer in program.buffers if buffer.layout is not None}
+
+    def others(body: Sequence[Stmt]) -> Iterator[str]:
+        for stmt in body:
+            if not (isinstance(stmt, Tile) and stmt.microkernel in microkernels):
+                yield from read_arrays(expressions(stmt))
+                for block in blocks(stmt):
+                    yield from others(block)
+
+    return frozenset(panels.difference(others(program.body))) if panels else frozenset()
 
 
 def loaded_buffers(expr: Expr, always: bool) -> set[str]:

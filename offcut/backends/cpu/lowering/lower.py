@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from offcut.backends.cpu.lowering.accesses import panels_read_by
 from offcut.backends.cpu.lowering.addressing import Addressing, Lanes
 from offcut.backends.cpu.lowering.call_layout import Storage, runs_as_loops
 from offcut.backends.cpu.lowering.microkernel_calls import lower_to_microkernel_calls
@@ -102,6 +103,8 @@ class Lowering(Storage):
         super().__init__(program, isa, chains)
         self.instances_of_call = work
         self.families = {family.microkernel.name: family for family in families}
+        halves = {family.microkernel.name for family in families if family.halves}
+        self.half_panels = panels_read_by(program, halves)
         self.outline = Outliner(self.single)
 
     def entry(self) -> str:

@@ -16,10 +16,23 @@ from offcut.backends.cpu.lowering.accesses import is_one_element, loaded_buffers
 from offcut.backends.cpu.lowering.addressing import Lanes
 from offcut.backends.cpu.lowering.lane_reductions import Reductions, reduction_lanes
 from offcut.core import index as ix
+from offcut.core.accesses import indices
 from offcut.core.conditions import conjunction
 from offcut.core.expr import Expr, Logic, loads
 from offcut.core.plain_loops import tile_to_loops
-from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Sync, Tile
+from offcut.core.program import (
+    STATUS,
+    Alloc,
+    Choose,
+    For,
+    If,
+    Kind,
+    Let,
+    Stmt,
+    Store,
+    Sync,
+    Tile,
+)
 from offcut.core.program import walk as statements
 from offcut.core.traversal import substitute_coordinates
 from offcut.errors import InternalError
@@ -62,8 +75,8 @@ class VectorStatements(Reductions):
     def held(self, buffer: str, body: Sequence[Stmt], inner: set[str]) -> bool:
         """Whether a register can stand for what `body` accesses of `buffer`.
 
-        It does so at one element, the same wherever `body` is, and at least one access of it, a
-        direct statement of `body`, always runs: so the element exists.
+        It does so at one element, the same wherever `body` is, which exists: its index and the extents are literals, or at least one
+        access of it, a direct statement of `body`, always runs.
 
         inner   names that `body` binds around itself
         """
@@ -74,7 +87,18 @@ class VectorStatements(Reductions):
             stmt.buffer == buffer or buffer in loaded_buffers(stmt.value, always=True)
             for stmt in direct
         )
-        return always or buffer not in self.memory
+        return always or buffer not in self.memory or self.is_literal_element(buffer, body)
+
+    def is_literal_element(self, buffer: str, body: Sequence[Stmt]) -> bool:
+        """Whether the element that `body` accesses is there at all sizes, in an array of the call that lies as a whole, and that threads do not share."""
+        declared = self.program.buffer(buffer)
+        if declared.kind is not Kind.LOCAL or declared.scope == STATUS:
+            return False
+        return set(self.memory[buffer].origins) <= {"0"} and all(
+            (at := ix.literal_value(part)) is not None and 0 <= at < (ix.literal_value(extent) or 0)
+            for index in indices(tuple(body), buffer)
+            for part, extent in zip(index, declared.shape, strict=True)
+        )
 
     def vector_block(self, body: Sequence[Stmt], lanes: Lanes, slots: Mapping[str, str]) -> None:
         """Statements for one vector of instances.

@@ -8,8 +8,9 @@ the lanes for its terms (`reductions`), the last axis is a loop too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from math import gcd
 
@@ -45,6 +46,7 @@ class Vectors(VectorStatements):
     copied     the places that say of which rows a part of the workspace holds a copy
     chains     registers of lanes that a tile with a loop inside takes at once
     around     the loops around the statement that is being lowered, outermost first
+    half_panels  buffers in panels of which a row of at most half a panel's columns is read half
     jammed     the iterator of a loop whose iterations run a tile together, and the number of each; none where they run in turn
     """
 
@@ -56,6 +58,7 @@ class Vectors(VectorStatements):
         self.copied: list[str] = []
         self.width, self.chains = isa.lanes("float32"), chains
         self.around: list[For] = []
+        self.half_panels: Container[str] = ()
         self.jammed: tuple[str, tuple[str, ...]] = ("", ())
 
     def scratch_of(self, size: Expr) -> str:
@@ -322,7 +325,8 @@ class Vectors(VectorStatements):
     def turned_columns(
         self, counts: Sequence[int], columns: str | None, turned: Callable[[int], None]
     ) -> None:
-        """Turn a square, of which the least of these numbers of columns that holds all of them is read: a panel is written whole, however few it has.
+        """Turn a square, of which the least of these numbers of columns that holds all of them is read: a panel is written whole, however few it has,
+        or the half that is read.
 
         counts  the last one is the width of a vector
         turned  turns a square of which so many columns are read
@@ -355,7 +359,8 @@ class Vectors(VectorStatements):
     ) -> None:
         """One square from `at` on, of which there are so many rows and columns; None: all.
 
-        Past the last column, the last one is read again, and not written; past the first `read` columns, nothing is.
+        Past the last column, the last one is read again, and written to a panel alone, which is whole vectors; past the first `read`
+        columns, nothing is read.
         """
         f, width = self.f, self.width
         e = self.elements(width)
@@ -375,7 +380,11 @@ class Vectors(VectorStatements):
         # columns that are read mix with each other first: a step with zeros alone is none
         for step in steps if read < width else reversed(steps):
             values = emit_transpose_step(f, values, step, kind)
-        lanes = Lanes(width, axes[1], wide, multiple=multiple)
+        is_panel = self.memory[copy.buffer].layout is not None
+        lanes = Lanes(width, axes[1], None if is_panel else wide, multiple=multiple)
+        if is_panel and 2 * read <= width and copy.buffer in self.half_panels:
+            values = [self.first_half(value, kind) for value in values]
+            lanes = replace(lanes, width=width // 2)
         for row, value in enumerate(values):
             with self.bound(axes[0], ir.add(f, at[0], str(row))), self.bound(axes[1], at[1]):
                 if deep is None:
@@ -384,6 +393,13 @@ class Vectors(VectorStatements):
                 there = f.let(f"extractelement {bits} {deep}, i32 {row}")
                 with f.when(there):
                     self.save(copy.buffer, copy.index, value, lanes)
+
+    def first_half(self, value: str, kind: str) -> str:
+        """Return the first half of a vector's lanes."""
+        lanes = ", ".join(f"i32 {lane}" for lane in range(self.width // 2))
+        return self.f.let(
+            f"shufflevector {kind} {value}, {kind} poison, <{self.width // 2} x i32> <{lanes}>"
+        )
 
 
 def _divides(width: int, extent: str) -> bool:

@@ -8,6 +8,9 @@ the stack's end, where nothing else writes.
 In registers: the accumulators, the vectors of B of one step, an element of A in all lanes; the mask k1 of the
 columns of the last vector; a pointer for every five rows of A, which reaches them by multiples of one
 step (0, 1, 2, 3, 4); where B is; what is fetched ahead; the steps that are left.
+
+A tile of one vector of columns is twice in its function: in whole registers, and in halves of them for columns that half a vector
+holds. Where a core has units of half a register, as Zen 4 has, the latter take half as long.
 """
 
 from __future__ import annotations
@@ -89,7 +92,8 @@ class Block:
     LABELS: ClassVar[dict[str, int]] = {
         name: number
         for number, name in enumerate(
-            ("resume", "begin", "turn", "loop", "between", "rest", "done", "finish"), start=2
+            ("resume", "begin", "turn", "loop", "between", "rest", "done", "finish", "half"),
+            start=2,
         )
     }
     """Local labels; 0 and 1 would read as binary numbers."""
@@ -111,9 +115,8 @@ class Block:
         names = [name for name, needed in wanted.items() if needed]
         self.registers = dict(zip(names, (*free, *_SPARE), strict=False))
         self.saved = [one for one in self.registers.values() if one in _SPARE]
-        cells = self.rows * self.vectors
-        self.b = [f"zmm{cells + p}" for p in range(self.vectors)]
-        self.element = f"zmm{cells + self.vectors}"
+        self.halves = self.vectors == 1 and self.arithmetic.terms == 1
+        self.is_half = False
 
     def text(self) -> str:
         """LLVM IR of the function."""
@@ -126,7 +129,6 @@ class Block:
 
     def lines(self) -> Iterator[str]:
         """The instructions."""
-        turns = self.variant.turns
         for register in self.saved:
             yield f"push {register}"
         yield f"mov {_WORK}, {self.given('last')}"
@@ -134,6 +136,19 @@ class Block:
         yield f"bts {_LEFT}, {_WORK}"
         yield f"dec {_LEFT}"
         yield f"kmovq k1, {_LEFT}"
+        if self.halves:
+            yield f"cmp {_WORK}, {_VECTOR // 2 // self.arithmetic.word}"
+            yield f"jle {self.label('half', ahead=True)}"
+        yield from self.tile()
+        if self.halves:
+            self.is_half = True
+            yield self.place("half")
+            yield from self.tile()
+            self.is_half = False
+
+    def tile(self) -> Iterator[str]:
+        """The instructions behind the mask of the last columns."""
+        turns = self.variant.turns
         yield f"cmp {self.given('accumulate')}, 0"
         yield f"jne {self.label('resume', ahead=True)}"
         for r, p in self.cells():
@@ -176,7 +191,7 @@ class Block:
                     f"lea {registers[f'b_panel{multiple}']}, "
                     f"[{moved} + {multiple - base}*{_B_PANEL}]"
                 )
-        if self.variant.panels:
+        if self.fetches:
             yield f"mov {_WORK}, {self.given('ahead')}"
             yield f"mov {registers['ahead_step']}, {self.given('ahead_step')}"
 
@@ -214,7 +229,7 @@ class Block:
         panels, unit = self.variant.panels, self.variant.unit_depth
         word = self.arithmetic.word
         for step in range(unroll):
-            if panels:
+            if self.fetches:
                 yield f"prefetcht1 [{_WORK}]"
                 yield f"add {_WORK}, {self.registers['ahead_step']}"
             yield from self.step(step * word if unit else 0, step * _VECTOR if panels else 0)
@@ -233,18 +248,18 @@ class Block:
         factors = []
         for p in range(self.vectors):
             place = self.b_place(p, b_offset)
-            factor = f"zmmword ptr [{place}]"
+            factor = self.vector_at(place)
             masked = not self.variant.panels and p == self.vectors - 1
             if masked or not one_row:
                 yield f"{arithmetic.move} {self.b[p]}{'{k1}{z}' if masked else ''}, {factor}"
                 factor = self.b[p]
             factors.append(factor)
-            if self.variant.panels:
+            if self.fetches:
                 yield f"prefetcht0 [{place} + {self.prefetch_bytes}]"
         for r in range(self.rows):
             element = f"{arithmetic.pointer} [{self.a_place(r, a_offset)}]"
             if self.vectors == 1 and not one_row:
-                many = f"{{1to{_VECTOR // arithmetic.word}}}"
+                many = f"{{1to{self.register_bytes // arithmetic.word}}}"
                 yield f"{arithmetic.step} {self.accumulator(r, 0)}, {factors[0]}, {element}{many}"
                 continue
             yield f"{arithmetic.all} {self.element}, {element}"
@@ -275,7 +290,7 @@ class Block:
         yield f"test {self.given('depth')}, 1"
         yield f"jz {self.label('finish', ahead=True)}"
         for p, register in enumerate(self.b):
-            yield f"{self.arithmetic.move} {register}, zmmword ptr [{self.b_place(p, 0)}]"
+            yield f"{self.arithmetic.move} {register}, {self.vector_at(self.b_place(p, 0))}"
         for r in range(self.rows):
             yield f"movzx {_LOW}, word ptr [{self.a_place(r, 0)}]"
             yield f"vpbroadcastd {self.element}, {_LOW}"
@@ -294,7 +309,8 @@ class Block:
         yield f"mov {_WORK}, {self.given('c_row')}"
         for r, p in self.cells():
             last = p == self.vectors - 1
-            register, memory = self.accumulator(r, p), f"zmmword ptr [{_LEFT} + {p * _VECTOR}]"
+            register = self.accumulator(r, p)
+            memory = self.vector_at(f"{_LEFT} + {p * _VECTOR}")
             if load:
                 yield f"{move} {register}{'{k1}{z}' if last else ''}, {memory}"
             else:
@@ -308,7 +324,36 @@ class Block:
 
     def accumulator(self, r: int, p: int) -> str:
         """The register of a row and a vector."""
-        return f"zmm{r * self.vectors + p}"
+        return self.register(r * self.vectors + p)
+
+    @property
+    def b(self) -> list[str]:
+        """The registers of the vectors of B of one step."""
+        cells = self.rows * self.vectors
+        return [self.register(cells + p) for p in range(self.vectors)]
+
+    @property
+    def element(self) -> str:
+        """The register of an element of A in all lanes."""
+        return self.register((self.rows + 1) * self.vectors)
+
+    def register(self, number: int) -> str:
+        """A vector, or the half of one that has all columns."""
+        return f"{'y' if self.is_half else 'z'}mm{number}"
+
+    def vector_at(self, place: str) -> str:
+        """As many bytes of memory as such a register has."""
+        return f"{'y' if self.is_half else 'z'}mmword ptr [{place}]"
+
+    @property
+    def register_bytes(self) -> int:
+        """Bytes of such a register."""
+        return _VECTOR // 2 if self.is_half else _VECTOR
+
+    @property
+    def fetches(self) -> bool:
+        """Whether what comes is asked for ahead of its use: a panel of which half is read comes as fast by itself."""
+        return self.variant.panels and not self.is_half
 
     def groups(self) -> list[str]:
         """The pointers to the first of every five rows."""

@@ -72,12 +72,14 @@ class Family:
     symbol   the name of the function of a variant and a shape (rows, panels)
     text     LLVM IR of the functions of these shapes
     widths   rows -> how many panels wide a tile may be, widest first; empty: the family is wide
+    halves   whether a function of one panel reads its first half alone where that holds all columns
     """
 
     microkernel: Microkernel
     symbol: Callable[[Variant, int, int], str]
     text: Callable[[Variant, Shapes], str]
     widths: Mapping[int, tuple[int, ...]]
+    halves: bool = False
 
     @property
     def unit_depth(self) -> bool:

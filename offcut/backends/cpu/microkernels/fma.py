@@ -52,6 +52,7 @@ def families(host: Host) -> Iterator[Family]:
             partial(symbol, isa, dtype),
             partial(written, isa, dtype),
             widths(isa, in_place=True),
+            halves=written is emit_assembly,
         )
 
 

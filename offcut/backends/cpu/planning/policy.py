@@ -16,6 +16,7 @@ from typing import Literal, TypeGuard
 
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family
+from offcut.backends.cpu.planning.gathering import turned_gather
 from offcut.backends.cpu.planning.operand_layout import OperandChoice, OperandPlanner
 from offcut.backends.cpu.planning.row_reductions import is_row_reduction
 from offcut.backends.cpu.planning.tile_sizes import Tiles
@@ -172,6 +173,8 @@ class _Planner:
             copy = self.operands.to_copy(position_of(self.given, stage))
             if copy is not None:
                 self.decide(value_staging(stage, copy))
+        for stage in leads:
+            self.to_turn_gather(stage)
         for stage in reversed([group[0].buffer for group in self.given.groups]):
             order = self.operands.better_order(self.given.groups[position_of(self.given, stage)])
             if order is not None:
@@ -207,6 +210,17 @@ class _Planner:
             if factors and self.operands.is_computed(lead, narrow):
                 self.decide(*(value_staging(stage, factor) for factor in factors))
                 return
+
+    def to_turn_gather(self, stage: str) -> None:
+        """Compute a stage that gathers in the order of its axes in which it reads vectors, where copies in that order pay."""
+        position, dtype = position_of(self.given, stage), self.given.buffer(stage).dtype
+        if not self.auto:
+            return
+        turned = turned_gather(self.given, position, self.machine, self.isa.lanes(dtype))
+        if turned is not None:
+            axes = tuple((name, Var(name)) for name in turned.order)
+            self.decide(*(value_staging(stage, copy) for copy in turned.copies))
+            self.decide(*whole_stagings(self.given, Staging("write", stage, ANY, (), axes)))
 
     def nest(self, part: Nest | Together, around: tuple[str, ...]) -> Nest | Together:
         """Return a nest with its ways, or the nests in shared loops with theirs, in loops over the axes `around`."""

@@ -1,0 +1,137 @@
+"""Elements at computed places: along which axis a stage that reads them has its lanes.
+
+``Y[n, c, i, j] = X[n, c, P[n, i, j], Q[n, i, j]]`` gathers along j, lane by lane. Lanes along c read the same
+place of as many channels, which lie side by side in a copy of X whose last axis is c. Y is computed in that order
+of its axes, too, and copied::
+
+    X_staged[z0, z2, z3, z1] = X[z0, z1, z2, z3]
+    Y_turned[n, i, j, c] = X_staged[n, P[n, i, j], Q[n, i, j], c]
+    Y[n, c, i, j] = Y_turned[n, i, j, c]
+
+Both copies turn squares of vectors in registers. They pay where an element of the result reads several, as an interpolation does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, prod
+
+from offcut.core import index as ix
+from offcut.core.expr import Expr, Load, Var, loads, reads_memory, variables
+from offcut.costmodel import Inside, Machine, StatementPrices
+from offcut.describe.computation import Computation, Names, Stage
+from offcut.partition import StagedValue, reading_value
+from offcut.schedule import beside
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedGather:
+    """The order of a stage's axes in which it gathers nothing.
+
+    copies  of what it reads at computed places
+    order   of its axes, that of its lanes last
+    """
+
+    copies: tuple[StagedValue, ...]
+    order: tuple[str, ...]
+
+
+def turned_gather(
+    computation: Computation, position: int, machine: Machine, lanes: int
+) -> TurnedGather | None:
+    """Return the order of a group's axes in which it reads vectors where it gathers now; None if it gathers nothing, or if
+    the copies are predicted to take what that saves.
+
+    lanes  of a vector of the group's elements
+    """
+    group = computation.groups[position]
+    lead, bodies = group[0], [stage.body for stage in group]
+    names = [axis.name for axis in lead.axes]
+    rank = len(names)
+    if lead.reducer is not None or not any(_is_gather(load, names[-1]) for load in _read(group)):
+        return None
+    if any(len(computation.buffer(stage.buffer).shape) != rank for stage in group):
+        return None
+    prices = StatementPrices(machine, lanes)
+    gathered = sum(prices.value(body, Inside(names[-1])) for body in bodies) / lanes
+    least, best = gathered / (1 + machine.traffic.convert_share), None
+    for axis in lead.axes[:-1]:
+        extent = ix.literal_value(axis.extent)
+        copies = _copies(computation, position, axis.name) if extent else None
+        if not extent or copies is None:
+            continue
+        turned = [_reading(stage, copies).body for stage in group]
+        each = sum(prices.value(body, Inside(axis.name)) for body in turned)
+        sources = {load.buffer for copy in copies for load in _loads(copy.value)}
+        copied = 1 + sum(_size_ratio(computation, source, lead) for source in sources)
+        price = each * -(-extent // lanes) / extent + machine.traffic.copy_cycles * copied
+        if price < least:
+            order = (*(name for name in names if name != axis.name), axis.name)
+            least, best = price, TurnedGather(copies, order)
+    return best
+
+
+def _loads(expr: Expr) -> list[Load]:
+    return list(dict.fromkeys(load for load, _ in loads(expr)))
+
+
+def _read(group: tuple[Stage, ...]) -> list[Load]:
+    return [load for stage in group for load in _loads(stage.body)]
+
+
+def _is_gather(load: Load, lane: str) -> bool:
+    """Return whether an element is read at a place along `lane` that another array names."""
+    return any(lane in variables(part) and reads_memory(part) for part in load.index)
+
+
+def _reading(stage: Stage, copies: tuple[StagedValue, ...]) -> Stage:
+    """Return `stage` reading copies, as far as it reads what they hold."""
+    for copy in copies:
+        stage = reading_value(stage, copy) or stage
+    return stage
+
+
+def _copies(computation: Computation, position: int, axis: str) -> tuple[StagedValue, ...] | None:
+    """Return the copies in which what a group gathers lies side by side along `axis`; None if it would gather anything then."""
+    group = computation.groups[position]
+    own, last = {stage.buffer for stage in group}, group[0].axes[-1].name
+    moved_axes: dict[str, int] = {}
+    for load in _read(group):
+        places = [place for place, part in enumerate(load.index) if axis in variables(part)]
+        if load.buffer in own or not places or beside(load, axis):
+            continue
+        (place, *others), known = places, moved_axes.get(load.buffer)
+        if others or load.index[place] != Var(axis) or not _is_gather(load, last):
+            return None
+        if known not in (None, place):
+            return None
+        moved_axes[load.buffer] = place
+    if any(load.buffer in moved_axes for stage in group[1:] for load in _loads(stage.body)):
+        return None
+    names = computation.names()
+    return tuple(_copy(computation, array, place, names) for array, place in moved_axes.items())
+
+
+def _copy(computation: Computation, array: str, moved: int, names: Names) -> StagedValue:
+    """Return a copy of all elements of an array, with one of its axes as the last."""
+    buffer, own_names = computation.buffer(array), Names(names.taken)
+    axes = [own_names.fresh(f"z{place}") for place in range(len(buffer.shape))]
+    order = (*(name for name in axes if name != axes[moved]), axes[moved])
+    element = Load(array, tuple(map(Var, axes)), buffer.dtype)
+    return StagedValue(names.fresh(f"{array}_staged"), order, tuple(map(Var, order)), element)
+
+
+def _size_ratio(computation: Computation, source: str, lead: Stage) -> float:
+    """Return how many elements an array has for each that a stage computes, at most; infinite if that has no end."""
+    remaining = [axis.extent for axis in lead.axes]
+    own = list[Expr]()
+    for extent in computation.buffer(source).shape:
+        if extent in remaining:
+            remaining.remove(extent)
+        else:
+            own.append(extent)
+    numbers = [ix.literal_value(extent) for extent in own]
+    if None in numbers:
+        return inf
+    computed = prod(ix.literal_value(extent) or 1 for extent in remaining)
+    return prod(number for number in numbers if number is not None) / computed
