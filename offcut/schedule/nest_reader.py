@@ -40,6 +40,7 @@ from offcut.schedule.decisions import (
     Staging,
     Step,
     each_decision,
+    is_of_loops,
     stages_in,
     unit_splits,
 )
@@ -137,6 +138,8 @@ class _Reader:
         of_units = unit_splits(Schedule("", tuple(self.steps)))
         for step in self.steps:
             match step:
+                case Separate() if is_of_loops(step) and line > self.line and not self.groups:
+                    raise _OtherLoops  # what a target decides begins there
                 case Staging("value" | "write" | "prepack") | Separate():
                     pass
                 case Bind(_, _, str()):

@@ -22,6 +22,7 @@ from offcut.schedule.decisions import (
     Separate,
     Split,
     Staging,
+    Step,
     each_decision,
     primitive_of,
     stages_in,
@@ -108,9 +109,9 @@ def at_line(schedule: Schedule, decision: Decision | int) -> Iterator[None]:
         type_ = TargetError if isinstance(refused, TargetError) else PartitionError
         if isinstance(step, Primitive) and primitive_of(step) == op:
             op = text.split()[0]
-        if isinstance(refused, DecidedError):
-            first = next(f"line {k}: {text}" for step, k, text in lines if step is refused.first)
-            because = f"{first} has decided it"
+        if isinstance(refused, DecidedError):  # by another schedule, where no line here does
+            first = [f"line {k}: {text}" for step, k, text in lines if step is refused.first]
+            because = f"{first[0]} has decided it" if first else because
         help = tuple(one.line if isinstance(one, Advice) else one for one in refused.help)
         at = f"line {number}: {text}"
         raise type_(op, refused.refused, at=at, because=because, help=help) from refused
@@ -135,9 +136,12 @@ def at_decision(schedule: Schedule | None) -> Iterator[None]:
         ) from refused
 
 
-def _decision_of(schedule: Schedule, refused: TargetError | PartitionError) -> Primitive | None:
+def _decision_of(schedule: Schedule, refused: TargetError | PartitionError) -> Step | None:
     """Return the last decision about what is refused: its tiles, its memory, or what runs it."""
     steps = list(each_decision(schedule.steps))
+    if refused.op == "prove":  # of all decisions about a stage together
+        about = [step for step in schedule.steps if {ANY, refused.at} & _stages_in(step)]
+        return about[-1] if about else None
     if refused.refused.endswith("without a standstill"):
         return next((step for step in steps if isinstance(step, At) and step.depth > 1), None)
     own = [step for step in steps if refused.stage in stages_in(step)]
@@ -183,7 +187,15 @@ def _decision_of(schedule: Schedule, refused: TargetError | PartitionError) -> P
         return next((s for s in places if isinstance(s, Staging) and s.layout is not None), None)
     if refused.refused.startswith(("cannot keep", "cannot place")):
         return places[-1] if places else None
-    return covers[-1] if covers else None
+    if refused.at.startswith("alloc "):
+        places = [step for step in steps if isinstance(step, At) and step.stage == name] or places
+    else:
+        places = covers
+    return places[-1] if places else None
+
+
+def _stages_in(step: Step) -> frozenset[str]:
+    return frozenset({step.stage}) if isinstance(step, Separate) else stages_in(step)
 
 
 def not_applied(refused: str, because: str, help: Sequence[str] = ()) -> PartitionError:

@@ -35,7 +35,6 @@ from offcut.backends.cpu.planning.nest_plan import (
     depends_on_lanes,
     depends_on_loops,
     nest_schedule,
-    plan_best_nests,
     plan_nests,
 )
 from offcut.backends.cpu.planning.policy import unblock_shared_loops
@@ -57,12 +56,15 @@ from offcut.schedule import (
     ANY_PRODUCTS,
     ANY_TREE,
     Bind,
+    Primitive,
     Schedule,
+    Separate,
     Step,
     Together,
     check_once,
     create_schedule,
     hand_steps,
+    is_of_loops,
     parts_of,
     replay,
 )
@@ -103,7 +105,7 @@ def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT
         notes = (*words, *plan.notes)
         return replace(plan, schedule=full, unnamed=unnamed, by_hand=program_by_hand, notes=notes)
 
-    rest_plans = _plans_in_order(program_by_hand, users, host, undecided)
+    rest_plans = _plans_in_order(program_by_hand, users, host, undecided, by_hand)
     return changed_plans(
         _with_line_offset(rest_plans, len(str(first).splitlines()) - 1), after_hand
     )
@@ -120,15 +122,22 @@ def _with_line_offset(plans: Plans[CpuPlan], lines: int) -> Plans[CpuPlan]:
         raise
 
 
-def _plans_in_order(program: Program, users: Users, host: Host, options: Options) -> Plans[CpuPlan]:
-    """Yield the plans of a program without primitives by hand, in order of preference."""
+def _plans_in_order(
+    program: Program,
+    users: Users,
+    host: Host,
+    options: Options,
+    by_hand: tuple[Primitive, ...] = (),
+) -> Plans[CpuPlan]:
+    """Yield the plans of the program that primitives by hand make, in order of preference."""
     if options.schedule is not None:
         check_once(options.schedule)
     if options.schedule is None or parts_of(options.schedule):
         computation, why = computation_of(program, users, options.reassociate)
     else:
         computation, why = None, ""
-    yield from _Preferences(program, users, host, options, computation, why).plans()
+    preferences = _Preferences(program, users, host, options, computation, why, by_hand)
+    yield from preferences.plans()
 
 
 @dataclass(frozen=True)
@@ -137,6 +146,7 @@ class _Preferences:
 
     computation  the program as whole arrays; None if it is not a computation, or is not to be read as one
     why          the reason that it is none, as text
+    by_hand      the primitives that made the program
     own_loops    the decisions about the program in its own loops, without a schedule
     notes        of each plan: how it differs from those that are preferred to it
     """
@@ -147,6 +157,7 @@ class _Preferences:
     options: Options
     computation: Computation | None
     why: str
+    by_hand: tuple[Primitive, ...] = ()
     own_loops: tuple[Step, ...] = (ANY_PRODUCTS, ANY_TREE, ANY_LANES)
     notes: tuple[str, ...] = ()
 
@@ -243,8 +254,8 @@ class _Preferences:
                 help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
             )
         if options.strategy != "auto":
-            return self.in_nests(nest_schedule(self.computation, self.host, options))
-        cut = attempt(partial(plan_best_nests, self.computation, self.host, options))
+            return self.in_nests(self.nests())
+        cut = attempt(lambda: self.in_nests(self.nests()))
         if isinstance(cut, PartitionError):  # isl does not say in bounded work, for one
             return self.uncut(f"{cut.refused}: {cut.because}").in_loops()
         if not _keeps_conditions(cut):
@@ -269,6 +280,19 @@ class _Preferences:
             return plan_loops(self.program, self.host, self.options, schedule, self.why)
         return self.in_nests(schedule)
 
+    def nests(self) -> Schedule:
+        """Return the schedule of nests that the policy prefers; behind primitives that would be read as decisions about these,
+        `separate` says where it begins.
+
+        Raises PartitionError for an axis that there is not, or where isl does not answer in bounded work.
+        """
+        assert self.computation is not None
+        schedule = nest_schedule(self.computation, self.host, self.options)
+        whole = replace(schedule, steps=(*self.by_hand, *schedule.steps))
+        if hand_steps(whole) == self.by_hand:
+            return schedule
+        return replace(schedule, steps=(Separate(1), *schedule.steps))
+
     def in_nests(self, schedule: Schedule) -> CpuPlan:
         """Return the computation in the nests of a schedule."""
         assert self.computation is not None
@@ -282,10 +306,12 @@ class _Preferences:
 
     def with_separate_conditions(self, computation: Computation, schedule: Schedule) -> Schedule:
         """Return a schedule of a computation that also moves conditions out of the loops of its nests."""
+        separate = default_separation(source(computation), self.host.machine)
+        if is_of_loops(schedule.steps[0]):
+            return replace(schedule, steps=(*(separate or schedule.steps[:1]), *schedule.steps[1:]))
         nests = [step for step in schedule.steps if not isinstance(step, Bind)]
         marks = [step for step in schedule.steps if isinstance(step, Bind)]
-        steps = (*nests, *default_separation(source(computation), self.host.machine), *marks)
-        return replace(schedule, steps=steps)
+        return replace(schedule, steps=(*nests, *separate, *marks))
 
 
 def _check_undecided(unproved: Unproved) -> None:
