@@ -439,6 +439,8 @@ def edited_schedule(text: str, rng: Random) -> str:
     height, another strategy, another cover, a name misspelt.
     """
     lines = text.splitlines()
+    if len(lines) == 1:
+        return text
     at = rng.randrange(1, len(lines))
     match rng.choice(("remove", "swap", "height", "strategy", "cover", "misspell")):
         case "remove":

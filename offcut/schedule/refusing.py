@@ -158,7 +158,8 @@ def _decision_of(schedule: Schedule, refused: TargetError | PartitionError) -> S
     if refused.at.startswith("tile "):
         name = refused.refused.partition("cannot cover a tile by ")[2]
         covers = [step for step in steps if isinstance(step, Cover)]
-        alike = [step for step in covers if step in own or step.microkernel == name]
+        alike = [step for step in covers if step.stage == refused.stage]
+        alike = alike or [step for step in covers if step.microkernel == name]
         return alike[0] if len(alike) == 1 else None
     if refused.at.startswith("for "):
         unit = refused.refused.rpartition(" on ")[2]
