@@ -56,7 +56,9 @@ def _size() -> oc.Expr:
     return oc.dim("n", min=0, max=MOST)
 
 
-def _product(n: Any, dtype: str, depth: int, columns: int, name: str) -> tuple[Tensor, list[Tensor]]:
+def _product(
+    n: Any, dtype: str, depth: int, columns: int, name: str
+) -> tuple[Tensor, list[Tensor]]:
     a, w = oc.placeholder((n, depth), dtype, "A"), oc.placeholder((depth, columns), dtype, "W")
     k, wide = oc.reduce_axis(depth, name="k"), "int32" if dtype == "int8" else "float32"
 
@@ -117,10 +119,10 @@ def softmax() -> Case:
     """Rows that add up to one."""
     n = _size()
     a = oc.placeholder((n, 24), name="A")
-    k, l = oc.reduce_axis(24, name="k"), oc.reduce_axis(24, name="l")
+    k, q = oc.reduce_axis(24, name="k"), oc.reduce_axis(24, name="q")
     most = oc.compute((n,), lambda i: oc.max(a[i, k], axis=k), name="M")
     power = oc.compute((n, 24), lambda i, j: oc.exp(a[i, j] - most[i]), name="E")
-    whole = oc.compute((n,), lambda i: oc.sum(power[i, l], axis=l), name="S")
+    whole = oc.compute((n,), lambda i: oc.sum(power[i, q], axis=q), name="S")
     share = oc.compute((n, 24), lambda i, j: power[i, j] / whole[i], name="Y")
 
     def exact(x: Array) -> Exact:
@@ -165,9 +167,7 @@ def convolution(dtype: str = "float32") -> Case:
         one, other = x[h + r, w + s, c], f[r, s, c, o]
         return one * other if dtype == wide else one.astype(wide) * other.astype(wide)
 
-    y = oc.compute(
-        (n, 8, 8), lambda h, w, o: oc.sum(term(h, w, o), axis=[r, s, c]), name="Y"
-    )
+    y = oc.compute((n, 8, 8), lambda h, w, o: oc.sum(term(h, w, o), axis=[r, s, c]), name="Y")
 
     def exact(image: Array, kernel: Array) -> Exact:
         rows = len(image) - 2
@@ -213,7 +213,9 @@ def column_maxima() -> Case:
     n = _size()
     a, k = oc.placeholder((n, 18), name="A"), oc.reduce_axis(n, name="k")
     r = oc.compute((18,), lambda j: oc.max(a[k, j], axis=k), name="R")
-    return Case(r, (a,), lambda x: x.astype("float64").max(0, initial=-np.inf), lambda n: ((n, 18),))
+    return Case(
+        r, (a,), lambda x: x.astype("float64").max(0, initial=-np.inf), lambda n: ((n, 18),)
+    )
 
 
 def requantized(depth: int = 20, columns: int = 24) -> Case:
@@ -327,6 +329,13 @@ ENDINGS = (
 """What a processor is told behind primitives; nothing: its policy decides."""
 
 
+KINDS = (
+    *("split", "split", "split", "levels", "order", "fuse", "at", "read", "write", "value"),
+    *("inline", "rfactor", "bind", "bind", "bind", "cover", "chunks", "jam"),
+)
+"""What lines are drawn, as often as they stand here."""
+
+
 def drawn_schedule(case: Case, rng: Random, microkernels: Sequence[Any] = ()) -> oc.Schedule:
     """Return a schedule of some primitives, each of them legal where it stands.
 
@@ -352,10 +361,7 @@ def _drawn_lines(case: Case, made: Any, rng: Random, kernels: Sequence[str]) -> 
     tile, tail = rng.choice(TILES), rng.choice(TAILS)
     number = len(made.schedule.steps)
     unit = rng.choice(("lane", "lane", "thread", "thread", "unroll", "serial"))
-    kind = rng.choice(
-        ("split", "split", "split", "levels", "order", "fuse", "at", "read", "write", "value")
-        + ("inline", "rfactor", "bind", "bind", "bind", "cover", "chunks", "jam")
-    )
+    kind = rng.choice(KINDS)
     names = f"{loop}{number}o {loop}{number}i"
     match kind:
         case "split":
@@ -450,7 +456,9 @@ def edited_schedule(text: str, rng: Random) -> str:
             lines[at], lines[other] = lines[other], lines[at]
         case "height":
             at = _place(lines, r"\d", at)
-            lines[at] = re.sub(r"\b\d+\b", str(rng.choice((0, 1, 2, 3, 5, 16, 17, 64))), lines[at], 1)
+            lines[at] = re.sub(
+                r"\b\d+\b", str(rng.choice((0, 1, 2, 3, 5, 16, 17, 64))), lines[at], count=1
+            )
         case "strategy":
             at = _place(lines, r"^\s*split", at)
             lines[at] = re.sub(r"(split \S+ )[a-z]+", rf"\1{rng.choice(TAILS[:-1])}", lines[at])

@@ -21,6 +21,7 @@ A schedule, or a strategy, decides: of these, it leaves what it does not say.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -56,6 +57,7 @@ from offcut.schedule import (
     ANY_PRODUCTS,
     ANY_TREE,
     Bind,
+    Cover,
     Primitive,
     Schedule,
     Separate,
@@ -63,11 +65,13 @@ from offcut.schedule import (
     Together,
     check_once,
     create_schedule,
+    each_decision,
     hand_steps,
     is_of_loops,
     parts_of,
     replay,
 )
+from offcut.schedule.text import format_decision
 
 
 def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT) -> Plans[CpuPlan]:
@@ -102,13 +106,24 @@ def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT
             replace(schedule, steps=(*by_hand, *rest.steps))
             for rest in (plan.schedule, plan.unnamed)
         )
-        notes = (*words, *plan.notes)
+        notes = (*words, *_recut_binds(by_hand, plan), *plan.notes)
         return replace(plan, schedule=full, unnamed=unnamed, by_hand=program_by_hand, notes=notes)
 
     rest_plans = _plans_in_order(program_by_hand, users, host, undecided, by_hand)
     return changed_plans(
         _with_line_offset(rest_plans, len(str(first).splitlines()) - 1), after_hand
     )
+
+
+def _recut_binds(by_hand: Sequence[Primitive], plan: CpuPlan) -> Iterator[str]:
+    """Yield a note for each loop that primitives bind to a unit, and whose stage the policy cuts anew as a whole array."""
+    covers = (step for step in each_decision(plan.schedule.steps) if isinstance(step, Cover))
+    stages = {step.stage for step in covers}
+    for step in by_hand:
+        if not isinstance(step, Bind) or step.unit is None:
+            continue
+        if plan.applied is not None or step.stage in stages:
+            yield f"{format_decision(step)}: its stage is cut anew; separate 1 behind it keeps its loops"
 
 
 def _with_line_offset(plans: Plans[CpuPlan], lines: int) -> Plans[CpuPlan]:

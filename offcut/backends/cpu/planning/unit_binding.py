@@ -356,9 +356,7 @@ def _loops(program: Program) -> Iterator[For | Tile]:
 
 def _is_bound(loop: For | Tile, unit: str) -> bool:
     """Return whether a loop is bound to a unit; to lanes, as these run a whole iteration each, and no partial sums."""
-    return (
-        isinstance(loop, For) and loop.unit == unit and not (unit == LANE and only_reduces(loop))
-    )
+    return isinstance(loop, For) and loop.unit == unit and not (unit == LANE and only_reduces(loop))
 
 
 def _unmatched_lines(program: Program, binds: Binds, loops: Loops) -> tuple[Bind, ...]:
