@@ -138,7 +138,7 @@ class _Reader:
         of_units = unit_splits(Schedule("", tuple(self.steps)))
         for step in self.steps:
             match step:
-                case Separate() if is_of_loops(step) and line > self.line and not self.groups:
+                case Separate() if is_of_loops(step) and line > self.line and not self.is_whole():
                     raise _OtherLoops  # what a target decides begins there
                 case Staging("value" | "write" | "prepack") | Separate():
                     pass
@@ -168,8 +168,12 @@ class _Reader:
                 case _:
                     raise _OtherLoops
             line += _height(step)
-        if not self.groups or not all(group.ended for group in self.groups):
+        if not self.is_whole():
             raise _OtherLoops
+
+    def is_whole(self) -> bool:
+        """Return whether there are nests so far, and each says what covers it."""
+        return bool(self.groups) and all(group.ended for group in self.groups)
 
     def ends(self, stage: str) -> bool:
         """Return whether the decisions so far cover a stage."""

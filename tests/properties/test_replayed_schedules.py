@@ -7,6 +7,7 @@ the same loops, the same text and the same predicted time; the kernel is right a
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from functools import cache
 from random import Random
@@ -26,6 +27,8 @@ from tests.hand_schedules import (
     varied_schedule,
 )
 
+MOST_SECONDS = 20
+"""Of the processor, that a compile takes at most."""
 SIZES = (0, 1, 7, 8, 9, 29)
 TARGETS: dict[str, Any] = {
     **{name: oc.target(name) for name in ("cpu", "vta", "gemmini")},
@@ -55,10 +58,13 @@ def compiled(of: Case, schedule: oc.Schedule | str, target: str, threads: int) -
     options = {"threads": threads} if target == "cpu" else {}
     if isinstance(schedule, str):
         schedule = oc.Schedule.parse(schedule)
-    inputs = list(of.arguments)
-    return oc.compile(
-        of.output, inputs=inputs, target=TARGETS[target], schedule=schedule, **options
-    )
+    inputs, start = list(of.arguments), time.process_time()
+    try:
+        return oc.compile(
+            of.output, inputs=inputs, target=TARGETS[target], schedule=schedule, **options
+        )
+    finally:
+        assert time.process_time() - start < MOST_SECONDS, schedule
 
 
 def check_values(of: Case, kernel: oc.Kernel[Any], what: str, sizes: Sequence[int] = SIZES) -> None:
