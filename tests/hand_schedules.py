@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 import offcut as oc
 from offcut import Tensor, ops
+from offcut.ir import Buffer, Kind
 from tests.agree import Exact, computed, exact_matmul, total
 from tests.facade import STRATEGIES
 
@@ -36,11 +37,18 @@ class Case:
     values   expressions of its stages that ``stage value`` may name, each with its readers and axes
     """
 
-    output: Tensor
-    arguments: tuple[Tensor, ...]
+    output: Tensor | oc.Program
+    arguments: tuple[Tensor | Buffer, ...]
     exact: Callable[..., Exact | Array]
     inputs: Callable[[int], Sequence[tuple[int, ...]]]
     values: tuple[str, ...] = ()
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """Return what is compiled, or scheduled, as `offcut.compile` and `offcut.create_schedule` take it."""
+        if isinstance(self.output, oc.Program):
+            return {"output": self.output}
+        return {"output": self.output, "inputs": list(self.arguments)}
 
     def arrays(self, size: int) -> list[Array]:
         """Return inputs at a size, the same ones each time: small integers, and no NaN."""
@@ -218,6 +226,67 @@ def column_maxima() -> Case:
     )
 
 
+RECURRENCE = """\
+program recurrence
+size n in 0:41
+input A: float32[n, 8, 16]
+input W: float32[16, 20]
+local H: float32[8, 20]
+output Y: float32[n, 8, 20]
+for t in 0:n
+  for i in 0:8
+    for j in 0:20
+      H[i, j] = 0.0
+      for k in 0:16
+        H[i, j] += A[t, i, k] * W[k, j]
+  for i in 0:8
+    for j in 0:20
+      Y[t, i, j] = max(H[i, j], 0.0)
+"""
+SCAN = """\
+program scan
+size n in 0:41
+input A: float32[n, 20]
+local S: float32[n + 1, 20]
+output Y: float32[n, 20]
+for j in 0:20
+  S[0, j] = 0.0
+for i in 0:n
+  for j in 0:20
+    S[i + 1, j] = S[i, j] + A[i, j]
+for i in 0:n
+  for j in 0:20
+    Y[i, j] = where(j < 3, S[i + 1, j], S[i + 1, j] * 2.0)
+"""
+
+
+def recurrence() -> Case:
+    """A product in each iteration of a loop, in an array that all of them share."""
+    program = oc.parse(RECURRENCE)
+
+    def exact(a: Array, w: Array) -> Exact:
+        made = exact_matmul(a, w, spec="tik,kj->tij")
+        return Exact(np.maximum(made.value, 0), made.terms, made.units)
+
+    return Case(program, _inputs(program), exact, lambda n: ((n, 8, 16), (16, 20)))
+
+
+def scan() -> Case:
+    """Running sums of columns, most of them doubled."""
+    program = oc.parse(SCAN)
+
+    def exact(a: Array) -> Exact:
+        scale = np.where(np.arange(20) < 3, 1.0, 2.0)
+        value, terms = (np.cumsum(x.astype("float64"), 0) * scale for x in (a, np.abs(a)))
+        return Exact(value, terms, MOST)
+
+    return Case(program, _inputs(program), exact, lambda n: ((n, 20),))
+
+
+def _inputs(program: oc.Program) -> tuple[Buffer, ...]:
+    return tuple(buffer for buffer in program.buffers if buffer.kind is Kind.INPUT)
+
+
 def requantized(depth: int = 20, columns: int = 24) -> Case:
     """A product of bytes, divided and cut to bytes."""
     sums, arguments = _product(_size(), "int8", depth, columns, "S")
@@ -311,6 +380,8 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "row sums": row_sums,
     "row sums int8": lambda: row_sums("int8"),
     "column maxima": column_maxima,
+    "recurrence": recurrence,
+    "scan": scan,
     "requantized": requantized,
     "two layers": two_layers,
     "residual": residual,
@@ -341,7 +412,7 @@ def drawn_schedule(case: Case, rng: Random, microkernels: Sequence[Any] = ()) ->
 
     microkernels  of a target, that covers may name
     """
-    made = oc.create_schedule(case.output, list(case.arguments))
+    made = oc.create_schedule(**case.request)
     made.with_microkernels(microkernels)
     name = made.schedule.name
     for _ in range(rng.choice((1, 2, 2, 3, 4, 6))):
@@ -360,7 +431,7 @@ def _drawn_lines(case: Case, made: Any, rng: Random, kernels: Sequence[str]) -> 
     loop = rng.choice(loops) if loops else "i"
     tile, tail = rng.choice(TILES), rng.choice(TAILS)
     number = len(made.schedule.steps)
-    unit = rng.choice(("lane", "lane", "thread", "thread", "unroll", "serial"))
+    unit = rng.choice(("lane", "lane", "lane tree", "thread", "thread", "unroll", "serial"))
     kind = rng.choice(KINDS)
     names = f"{loop}{number}o {loop}{number}i"
     match kind:

@@ -140,8 +140,8 @@ def _decision_of(schedule: Schedule, refused: TargetError | PartitionError) -> S
     """Return the last decision about what is refused: its tiles, its memory, or what runs it."""
     steps = list(each_decision(schedule.steps))
     if refused.op == "prove":  # of all decisions about a stage together
-        about = [step for step in schedule.steps if {ANY, refused.at} & _stages_in(step)]
-        return about[-1] if about else None
+        concerned = [one for one in schedule.steps if {ANY, refused.at} & _stages_in(one)]
+        return concerned[-1] if concerned else None
     if refused.refused.endswith("without a standstill"):
         return next((step for step in steps if isinstance(step, At) and step.depth > 1), None)
     own = [step for step in steps if refused.stage in stages_in(step)]
@@ -189,10 +189,9 @@ def _decision_of(schedule: Schedule, refused: TargetError | PartitionError) -> S
     if refused.refused.startswith(("cannot keep", "cannot place")):
         return places[-1] if places else None
     if refused.at.startswith("alloc "):
-        places = [step for step in steps if isinstance(step, At) and step.stage == name] or places
-    else:
-        places = covers
-    return places[-1] if places else None
+        windows = [step for step in steps if isinstance(step, At) and step.stage == name]
+        return (windows or places)[-1] if windows or places else None
+    return covers[-1] if covers else None
 
 
 def _stages_in(step: Step) -> frozenset[str]:

@@ -49,7 +49,7 @@ def case(name: str) -> Case:
 def policy_text(name: str, target: str) -> str:
     """Return the text of the schedule that the policy of a target prefers."""
     of = case(name)
-    made = oc.compile(of.output, inputs=list(of.arguments), target=TARGETS[target])
+    made = oc.compile(**of.request, target=TARGETS[target])
     return str(made.schedule)
 
 
@@ -58,11 +58,9 @@ def compiled(of: Case, schedule: oc.Schedule | str, target: str, threads: int) -
     options = {"threads": threads} if target == "cpu" else {}
     if isinstance(schedule, str):
         schedule = oc.Schedule.parse(schedule)
-    inputs, start = list(of.arguments), time.process_time()
+    start = time.process_time()
     try:
-        return oc.compile(
-            of.output, inputs=inputs, target=TARGETS[target], schedule=schedule, **options
-        )
+        return oc.compile(**of.request, target=TARGETS[target], schedule=schedule, **options)
     finally:
         assert time.process_time() - start < MOST_SECONDS, schedule
 
@@ -90,8 +88,7 @@ def drawn(name: str, target: str, seed: int) -> tuple[Case, oc.Schedule | str, i
     of, rng = case(name), Random(f"{name} {target} {seed}")
     if target != "cpu" and rng.random() < 0.7:
         return of, varied_schedule(policy_text(name, target), rng), 1
-    kernels = () if target == "cpu" else TARGETS[target].microkernels()
-    schedule = drawn_schedule(of, rng, kernels)
+    schedule = drawn_schedule(of, rng, TARGETS[target].microkernels())
     if target == "cpu":
         ending = rng.choice(ENDINGS)
         schedule = oc.Schedule.parse("\n".join((str(schedule), *ending)))
@@ -196,7 +193,7 @@ REPLAYED = {
 def test_a_schedule_of_binds_replays(what: str) -> None:
     name, lines, threads = REPLAYED[what]
     of = case(name)
-    text = "\n".join((f"schedule {of.output.name}", *lines))
+    text = "\n".join((f"schedule {oc.create_schedule(**of.request).schedule.name}", *lines))
     kernel = compiled(of, text, "cpu", threads)
     assert kernel.schedule.steps[: len(lines)] == oc.Schedule.parse(text).steps
     check_replay(of, kernel, "cpu", threads)
@@ -261,7 +258,7 @@ def test_what_is_refused_behind_primitives_is_refused_by_its_line(what: str) -> 
 
 def test_a_line_that_a_schedule_before_has_decided_says_which() -> None:
     of = case("dense")
-    made = oc.create_schedule(of.output).apply(oc.Schedule.parse("schedule C\nbind C.j lane"))
+    made = oc.create_schedule(**of.request).apply(oc.Schedule.parse("schedule C\nbind C.j lane"))
     with pytest.raises(oc.OffcutError) as refused:
         made.apply(oc.Schedule.parse("schedule C\nbind C.j thread"))
     assert str(refused.value) == (
