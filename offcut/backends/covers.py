@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from offcut.core.accesses import last_stored
 from offcut.core.analysis import analysis
 from offcut.core.program import Program, Tile, walk
 from offcut.describe.intrinsic import all_declared, declared
@@ -88,13 +89,15 @@ def unknown_microkernel_error(
 ) -> PartitionError:
     """Return the error for a tile that names an unknown microkernel."""
     names = ", ".join(kernel.name for kernel in own)
-    return PartitionError(
+    refused = PartitionError(
         op,
         f"cannot cover a tile by {name}",
         at=f"tile {', '.join(axis.iter for axis in tile.axes)}",
         because="no microkernel of this machine, and no declared instruction, has that name",
         help=(*((names,) if names else ()), f"without @cover({name}) it runs as loops"),
     )
+    refused.stage = last_stored(tile)
+    return refused
 
 
 def _by_name(own: Sequence[Microkernel]) -> dict[str, list[Microkernel]]:

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
-from offcut.core.expr import Compare, Const, Expr, Select, substitute, variables
+from offcut.core.expr import Compare, Const, Expr, Select, rewrite, substitute, variables
 from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile, walk
+from offcut.costmodel.closed.counting import with_divisor
 from offcut.costmodel.closed.summation import decided
 from offcut.costmodel.shortened import part_of_cheapest
 from offcut.proof.normal_forms.condition_hoisting import bound
@@ -108,7 +109,7 @@ def inner_statements(
                     return then if holds else other, values
             return (*then, *other), values
         case Let(name, _, _, value, inner):
-            return inner, {**values, name: substitute(value, values)}
+            return inner, {**values, name: rewrite(substitute(value, values), with_divisor)}
         case Alloc(body=inner):
             return inner, values
         case _:

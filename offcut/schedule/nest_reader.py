@@ -40,6 +40,7 @@ from offcut.schedule.decisions import (
     Staging,
     Step,
     each_decision,
+    is_of_loops,
     stages_in,
     unit_splits,
 )
@@ -137,6 +138,8 @@ class _Reader:
         of_units = unit_splits(Schedule("", tuple(self.steps)))
         for step in self.steps:
             match step:
+                case Separate() if is_of_loops(step) and line > self.line and not self.is_whole():
+                    raise _OtherLoops  # what a target decides begins there
                 case Staging("value" | "write" | "prepack") | Separate():
                     pass
                 case Bind(_, _, str()):
@@ -165,8 +168,12 @@ class _Reader:
                 case _:
                     raise _OtherLoops
             line += _height(step)
-        if not self.groups or not all(group.ended for group in self.groups):
+        if not self.is_whole():
             raise _OtherLoops
+
+    def is_whole(self) -> bool:
+        """Return whether there are nests so far, and each says what covers it."""
+        return bool(self.groups) and all(group.ended for group in self.groups)
 
     def ends(self, stage: str) -> bool:
         """Return whether the decisions so far cover a stage."""

@@ -22,6 +22,7 @@ from offcut.schedule.decisions import (
     Separate,
     Split,
     Staging,
+    Step,
     each_decision,
     primitive_of,
     stages_in,
@@ -108,9 +109,9 @@ def at_line(schedule: Schedule, decision: Decision | int) -> Iterator[None]:
         type_ = TargetError if isinstance(refused, TargetError) else PartitionError
         if isinstance(step, Primitive) and primitive_of(step) == op:
             op = text.split()[0]
-        if isinstance(refused, DecidedError):
-            first = next(f"line {k}: {text}" for step, k, text in lines if step is refused.first)
-            because = f"{first} has decided it"
+        if isinstance(refused, DecidedError):  # by another schedule, where no line here does
+            first = [f"line {k}: {text}" for step, k, text in lines if step is refused.first]
+            because = f"{first[0]} has decided it" if first else because
         help = tuple(one.line if isinstance(one, Advice) else one for one in refused.help)
         at = f"line {number}: {text}"
         raise type_(op, refused.refused, at=at, because=because, help=help) from refused
@@ -135,9 +136,12 @@ def at_decision(schedule: Schedule | None) -> Iterator[None]:
         ) from refused
 
 
-def _decision_of(schedule: Schedule, refused: TargetError | PartitionError) -> Primitive | None:
+def _decision_of(schedule: Schedule, refused: TargetError | PartitionError) -> Step | None:
     """Return the last decision about what is refused: its tiles, its memory, or what runs it."""
     steps = list(each_decision(schedule.steps))
+    if refused.op == "prove":  # of all decisions about a stage together
+        concerned = [one for one in schedule.steps if {ANY, refused.at} & _stages_in(one)]
+        return concerned[-1] if concerned else None
     if refused.refused.endswith("without a standstill"):
         return next((step for step in steps if isinstance(step, At) and step.depth > 1), None)
     own = [step for step in steps if refused.stage in stages_in(step)]
@@ -154,7 +158,8 @@ def _decision_of(schedule: Schedule, refused: TargetError | PartitionError) -> P
     if refused.at.startswith("tile "):
         name = refused.refused.partition("cannot cover a tile by ")[2]
         covers = [step for step in steps if isinstance(step, Cover)]
-        alike = [step for step in covers if step in own or step.microkernel == name]
+        alike = [step for step in covers if step.stage == refused.stage]
+        alike = alike or [step for step in covers if step.microkernel == name]
         return alike[0] if len(alike) == 1 else None
     if refused.at.startswith("for "):
         unit = refused.refused.rpartition(" on ")[2]
@@ -183,7 +188,14 @@ def _decision_of(schedule: Schedule, refused: TargetError | PartitionError) -> P
         return next((s for s in places if isinstance(s, Staging) and s.layout is not None), None)
     if refused.refused.startswith(("cannot keep", "cannot place")):
         return places[-1] if places else None
+    if refused.at.startswith("alloc "):
+        windows = [step for step in steps if isinstance(step, At) and step.stage == name]
+        return (windows or places)[-1] if windows or places else None
     return covers[-1] if covers else None
+
+
+def _stages_in(step: Step) -> frozenset[str]:
+    return frozenset({step.stage}) if isinstance(step, Separate) else stages_in(step)
 
 
 def not_applied(refused: str, because: str, help: Sequence[str] = ()) -> PartitionError:

@@ -339,7 +339,7 @@ def _at(one: Predicted, hardware: Hardware, in_loops: Mapping[str, int]) -> Piec
     kernel = hardware.microkernels.get(piece.microkernel or "")
     needed = in_loops.get(piece.stage, 0)
     if kernel is not None:
-        rows, columns = [1, *extents][-2:]
+        rows, columns = [1, 1, *extents][-2:]
         on_core = hardware.on_core(kernel)
         tallest = rows or kernel.max_rows
         widest = columns or kernel.columns_for(min(tallest, kernel.max_rows))
@@ -418,8 +418,8 @@ def registers_in_loops(program: Program) -> dict[str, int]:
 
 def _vectors(tile: Tile, kernel: Microkernel, lanes: int) -> int:
     """Vectors of accumulators of a tile, of every height that it may have."""
-    rows = ix.literal_value(tile.axes[-2].extent) if len(tile.axes) > 1 else 1
-    columns = ix.literal_value(tile.axes[-1].extent)
+    extents = (ix.literal_value(axis.extent) for axis in tile.axes)
+    rows, columns = [1, 1, *extents][-2:]
     total = 0
     for height in range(1, kernel.max_rows + 1) if rows is None else (min(rows, kernel.max_rows),):
         widest = kernel.columns_for(height)

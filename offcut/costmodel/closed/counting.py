@@ -262,7 +262,7 @@ class _Counter(MicrokernelCounts):
         else a name for it.
         """
         # It is evaluated where it is not asked, too.
-        value = rewrite(folded(let.value), _with_divisor)
+        value = rewrite(folded(let.value), with_divisor)
         range_ = ix.const(let.lo), ix.const(let.hi - 1)
         open_ = {one.name for one in self.program.sizes} | set(self.values)
         if isinstance(value, Const) or not variables(value) <= open_:
@@ -371,7 +371,7 @@ def _by_quotients(expr: Expr) -> Expr:
     return rewrite(expr, change)
 
 
-def _with_divisor(node: Expr) -> Expr | None:
+def with_divisor(node: Expr) -> Expr | None:
     """Return a quotient that has a value where nothing is divided: a bounded value is named where its loops do not run, too."""
     match node:
         case Binary("//" | "%" as op, a, by) if not isinstance(by, Const):

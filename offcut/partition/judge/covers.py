@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from offcut.core.accesses import stored_arrays
+from offcut.core.accesses import last_stored, stored_arrays
 from offcut.core.analysis import analysis
 from offcut.core.program import Cover, Program, Stmt, Tile
 from offcut.core.traversal import rewrite
@@ -127,13 +127,15 @@ def with_covers(
             refusals.append(answer)
         if not refusals:
             return None
-        raise PartitionError(
+        refused = PartitionError(
             op,
             f"cannot cover a tile by {name}",
             at=f"tile {', '.join(axis.iter for axis in stmt.axes)}",
             because=f"{refusals[0].question.value}: {refusals[0]}",
             help=help,
         )
+        refused.stage = last_stored(stmt)
+        raise refused
 
     around = {
         id(stmt): Surroundings.in_path(path, program, open)

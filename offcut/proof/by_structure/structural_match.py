@@ -272,6 +272,8 @@ class _SideBySide:
         if len(bound) != 1:
             raise NotStructural("nests over different coordinates")
         count = len(next(iter(bound)))
+        if count == 0:
+            raise NotStructural("a tile that runs no coordinate")
         if set(names[:count]) != next(iter(bound)):
             raise NotStructural("coordinates out of their order")
         if count == 1:

@@ -175,14 +175,6 @@ def _check_covered(loops: Program, host: Host, options: Options, name: str, beca
         )
 
 
-def plan_best_nests(computation: Computation, host: Host, options: Options) -> CpuPlan:
-    """Return the plan of a computation in the nests that the policy prefers, not proved yet.
-
-    Raises PartitionError where these do not apply.
-    """
-    return plan_nests(computation, host, options, nest_schedule(computation, host, options))
-
-
 def _covered_stages(parts: Sequence[Nest | Together]) -> frozenset[str]:
     """Return the stages whose nests a microkernel covers in some variant."""
     return frozenset(

@@ -21,6 +21,7 @@ A schedule, or a strategy, decides: of these, it leaves what it does not say.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -35,7 +36,6 @@ from offcut.backends.cpu.planning.nest_plan import (
     depends_on_lanes,
     depends_on_loops,
     nest_schedule,
-    plan_best_nests,
     plan_nests,
 )
 from offcut.backends.cpu.planning.policy import unblock_shared_loops
@@ -57,15 +57,21 @@ from offcut.schedule import (
     ANY_PRODUCTS,
     ANY_TREE,
     Bind,
+    Cover,
+    Primitive,
     Schedule,
+    Separate,
     Step,
     Together,
     check_once,
     create_schedule,
+    each_decision,
     hand_steps,
+    is_of_loops,
     parts_of,
     replay,
 )
+from offcut.schedule.text import format_decision
 
 
 def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT) -> Plans[CpuPlan]:
@@ -100,13 +106,24 @@ def plans(program: Program, users: Users, host: Host, options: Options = DEFAULT
             replace(schedule, steps=(*by_hand, *rest.steps))
             for rest in (plan.schedule, plan.unnamed)
         )
-        notes = (*words, *plan.notes)
+        notes = (*words, *_recut_binds(by_hand, plan), *plan.notes)
         return replace(plan, schedule=full, unnamed=unnamed, by_hand=program_by_hand, notes=notes)
 
-    rest_plans = _plans_in_order(program_by_hand, users, host, undecided)
+    rest_plans = _plans_in_order(program_by_hand, users, host, undecided, by_hand)
     return changed_plans(
         _with_line_offset(rest_plans, len(str(first).splitlines()) - 1), after_hand
     )
+
+
+def _recut_binds(by_hand: Sequence[Primitive], plan: CpuPlan) -> Iterator[str]:
+    """Yield a note for each loop that primitives bind to a unit, and whose stage the policy cuts anew as a whole array."""
+    covers = (step for step in each_decision(plan.schedule.steps) if isinstance(step, Cover))
+    stages = {step.stage for step in covers}
+    for step in by_hand:
+        if not isinstance(step, Bind) or step.unit is None:
+            continue
+        if plan.applied is not None or step.stage in stages:
+            yield f"{format_decision(step)}: its stage is cut anew; separate 1 behind it keeps its loops"
 
 
 def _with_line_offset(plans: Plans[CpuPlan], lines: int) -> Plans[CpuPlan]:
@@ -120,15 +137,22 @@ def _with_line_offset(plans: Plans[CpuPlan], lines: int) -> Plans[CpuPlan]:
         raise
 
 
-def _plans_in_order(program: Program, users: Users, host: Host, options: Options) -> Plans[CpuPlan]:
-    """Yield the plans of a program without primitives by hand, in order of preference."""
+def _plans_in_order(
+    program: Program,
+    users: Users,
+    host: Host,
+    options: Options,
+    by_hand: tuple[Primitive, ...] = (),
+) -> Plans[CpuPlan]:
+    """Yield the plans of the program that primitives by hand make, in order of preference."""
     if options.schedule is not None:
         check_once(options.schedule)
     if options.schedule is None or parts_of(options.schedule):
         computation, why = computation_of(program, users, options.reassociate)
     else:
         computation, why = None, ""
-    yield from _Preferences(program, users, host, options, computation, why).plans()
+    preferences = _Preferences(program, users, host, options, computation, why, by_hand)
+    yield from preferences.plans()
 
 
 @dataclass(frozen=True)
@@ -137,6 +161,7 @@ class _Preferences:
 
     computation  the program as whole arrays; None if it is not a computation, or is not to be read as one
     why          the reason that it is none, as text
+    by_hand      the primitives that made the program
     own_loops    the decisions about the program in its own loops, without a schedule
     notes        of each plan: how it differs from those that are preferred to it
     """
@@ -147,6 +172,7 @@ class _Preferences:
     options: Options
     computation: Computation | None
     why: str
+    by_hand: tuple[Primitive, ...] = ()
     own_loops: tuple[Step, ...] = (ANY_PRODUCTS, ANY_TREE, ANY_LANES)
     notes: tuple[str, ...] = ()
 
@@ -243,8 +269,8 @@ class _Preferences:
                 help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
             )
         if options.strategy != "auto":
-            return self.in_nests(nest_schedule(self.computation, self.host, options))
-        cut = attempt(partial(plan_best_nests, self.computation, self.host, options))
+            return self.in_nests(self.nests())
+        cut = attempt(lambda: self.in_nests(self.nests()))
         if isinstance(cut, PartitionError):  # isl does not say in bounded work, for one
             return self.uncut(f"{cut.refused}: {cut.because}").in_loops()
         if not _keeps_conditions(cut):
@@ -269,6 +295,19 @@ class _Preferences:
             return plan_loops(self.program, self.host, self.options, schedule, self.why)
         return self.in_nests(schedule)
 
+    def nests(self) -> Schedule:
+        """Return the schedule of nests that the policy prefers; behind primitives that would be read as decisions about these,
+        `separate` says where it begins.
+
+        Raises PartitionError for an axis that there is not, or where isl does not answer in bounded work.
+        """
+        assert self.computation is not None
+        schedule = nest_schedule(self.computation, self.host, self.options)
+        whole = replace(schedule, steps=(*self.by_hand, *schedule.steps))
+        if hand_steps(whole) == self.by_hand:
+            return schedule
+        return replace(schedule, steps=(Separate(1), *schedule.steps))
+
     def in_nests(self, schedule: Schedule) -> CpuPlan:
         """Return the computation in the nests of a schedule."""
         assert self.computation is not None
@@ -282,10 +321,12 @@ class _Preferences:
 
     def with_separate_conditions(self, computation: Computation, schedule: Schedule) -> Schedule:
         """Return a schedule of a computation that also moves conditions out of the loops of its nests."""
+        separate = default_separation(source(computation), self.host.machine)
+        if is_of_loops(schedule.steps[0]):
+            return replace(schedule, steps=(*(separate or schedule.steps[:1]), *schedule.steps[1:]))
         nests = [step for step in schedule.steps if not isinstance(step, Bind)]
         marks = [step for step in schedule.steps if isinstance(step, Bind)]
-        steps = (*nests, *default_separation(source(computation), self.host.machine), *marks)
-        return replace(schedule, steps=steps)
+        return replace(schedule, steps=(*nests, *separate, *marks))
 
 
 def _check_undecided(unproved: Unproved) -> None:

@@ -193,10 +193,14 @@ class _UnitBinder:
             lanes = (loop for loop in new_loops if loop.unit == LANE and only_reduces(loop))
             return result, [replace(loop, unit=None) for loop in lanes]
 
-        return self.run_pass("rows", program, Binds.of(self.schedule, LANE, tree=True), run)
+        binds = Binds.of(self.schedule, LANE, tree=True)
+        return self.run_pass("rows", program, binds, run) if binds.lines else program
 
     def lanes(self, program: Program) -> Program:
-        """Return `program` with loops bound to lanes."""
+        """Return `program` with loops bound to lanes; what is bound to them already runs so, whatever lines say."""
+        binds = Binds.of(self.schedule, LANE)
+        if not binds.lines and not any(_is_bound(loop, LANE) for loop in _loops(program)):
+            return program
 
         def run(binds: Binds) -> tuple[Program, Loops]:
             with debug.timed("lanes"):
@@ -204,7 +208,7 @@ class _UnitBinder:
             self.notes = result.notes
             return result.program, result.loops
 
-        return self.run_pass("lanes", program, Binds.of(self.schedule, LANE), run)
+        return self.run_pass("lanes", program, binds, run)
 
     def run_pass(
         self,
@@ -213,10 +217,9 @@ class _UnitBinder:
         binds: Binds,
         run: Callable[[Binds], tuple[Program, Loops]],
     ) -> Program:
-        """Return the result of a pass, logged under `name`; `program` if no line binds loops to its unit."""
-        result = self.run_unit(program, binds, run, program)
-        if binds.lines:
-            debug.passed(name, result, program)
+        """Return the result of a pass, logged under `name`."""
+        result = self.run_unit(program, binds, run)
+        debug.passed(name, result, program)
         return result
 
     def threads(self, program: Program) -> UnitBinding:
@@ -225,7 +228,7 @@ class _UnitBinder:
         A program that calls external functions runs on the caller's thread: they may need Python's lock.
         """
         binds = Binds.of(self.schedule, THREAD)
-        if not binds.lines:
+        if not binds.lines and not any(_is_bound(loop, THREAD) for loop in _loops(program)):
             result = single_threaded(program, "its schedule binds no loop to thread")
         elif self.host.threads == 1 or external_kernels(program, self.host):
             result = single_threaded(program)
@@ -238,7 +241,7 @@ class _UnitBinder:
                 self.open, self.chunks = result.open, result.chunks
                 return result, result.shared
 
-            result = self.run_unit(program, binds, run, single_threaded(program))
+            result = self.run_unit(program, binds, run)
             self.schedule = _with_unit_splits(self.schedule, self.chunks, ())
             debug.passed("threads", result.program, program)
         divided = strip_annotations(result.program) != strip_annotations(program)
@@ -257,16 +260,14 @@ class _UnitBinder:
         return replace(units, shares=replace(shares, program=program), schedule=self.schedule)
 
     def run_unit(
-        self, program: Program, binds: Binds, run: Callable[[Binds], tuple[T, Loops]], without: T
+        self, program: Program, binds: Binds, run: Callable[[Binds], tuple[T, Loops]]
     ) -> T:
-        """Return the result of `run`, which binds loops to a unit; `without`, if no line of the schedule does.
+        """Return the result of `run`, which binds loops to a unit.
 
         `run` returns its result and the loops that it bound. It runs again for lines that name loops which it did not choose.
 
         Raises PartitionError for a line that it does not follow then either.
         """
-        if not binds.lines:
-            return without
         result, loops = run(binds)
         unmatched = _unmatched_lines(program, binds, loops)
         if unmatched:
@@ -351,6 +352,11 @@ class _UnitBinder:
 
 def _loops(program: Program) -> Iterator[For | Tile]:
     return (stmt for stmt in walk(program.body) if isinstance(stmt, For | Tile))
+
+
+def _is_bound(loop: For | Tile, unit: str) -> bool:
+    """Return whether a loop is bound to a unit; to lanes, as these run a whole iteration each, and no partial sums."""
+    return isinstance(loop, For) and loop.unit == unit and not (unit == LANE and only_reduces(loop))
 
 
 def _unmatched_lines(program: Program, binds: Binds, loops: Loops) -> tuple[Bind, ...]:
