@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Load, variables, walk
+from offcut.core.expr import Expr, Load, Var, variables, walk
 from offcut.core.program import For, If, Kind, Stmt, Store
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_head
 from offcut.errors import PartitionError
 from offcut.schedule.apply.axes import Target, find_stage
+from offcut.schedule.apply.reading import loads_of
 from offcut.schedule.apply.staged_form import Nest, Nests, Root, depends_on, point_of
 from offcut.schedule.decisions import At, Staging
 from offcut.schedule.refusing import Advice, DecidedError
@@ -28,6 +29,7 @@ def compute_at(target: Target, step: At) -> Nests:
         )
     check_compute_at(target, consumer, name)
     check_depth(target, consumer, name, step.depth)
+    check_window(target, step)
     if step.inplace is not None:
         check_inplace(target, find_stage(target.nests, step.inplace), (consumer.name, name))
     return build_compute_at(target, consumer, name, step)
@@ -36,7 +38,7 @@ def compute_at(target: Target, step: At) -> Nests:
 def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None:
     """Theorem: only `consumer`, and what is computed inside it, reads the stage, and only inside the
     loop; every store of the stage names its element by loops of its own, over all of an axis, so
-    that what a box of elements needs is a box of loops.
+    that what a box of elements needs is a box of loops. Of a result all elements are read there.
     """
     nests, nest = target.nests, target.nest
     at = f"stage {target.buffer}"
@@ -49,7 +51,7 @@ def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None
         because = f"its nest writes {' and '.join(nest.written)}"
     elif is_beside(nests, nest) and not reads(nests, nest.name, consumer.buffer):
         because = _not_alike(nest, consumer, axis)
-    elif nests.buffer(target.buffer).kind is not Kind.LOCAL:
+    elif not _is_read_whole(target, consumer):
         kind = nests.buffer(target.buffer).kind.value
         because = f"{target.buffer} is {kind}: all of it is wanted"
         write = Staging("write", target.stage, f"{target.buffer}L")
@@ -81,6 +83,23 @@ def is_beside(nests: Nests, nest: Nest) -> bool:
     (buffer, *more) = nest.written
     result = not more and nests.buffer(buffer).kind is Kind.OUTPUT
     return result and not any(reads(nests, other.name, buffer) for other in nests.nests)
+
+
+def _is_read_whole(target: Target, consumer: Target) -> bool:
+    """Return whether nobody but the consumer wants the stage, or it is a result of which the loops of the consumer read every element."""
+    kind = target.nests.buffer(target.buffer).kind
+    point, own = point_of(target.nest, target.buffer), consumer.nest
+    if kind is Kind.LOCAL or point is None:
+        return True
+    wanted = [(root.lo, root.hi) for root in map(target.nest.root, point) if root is not None]
+    for load in loads_of(own.plain):
+        names = [part.name for part in load.index if isinstance(part, Var)]
+        roots = [root for root in map(own.root, names) if root is not None]
+        distinct = len(roots) == len(load.index) == len(set(names))
+        if load.buffer == target.buffer and distinct:
+            if [(root.lo, root.hi) for root in roots] == wanted:
+                return kind is Kind.OUTPUT
+    return False
 
 
 def _not_alike(nest: Nest, consumer: Target, axis: str | None) -> str:
@@ -134,6 +153,23 @@ def check_depth(target: Target, consumer: Target, axis: str | None, depth: objec
         because=f"a depth is a number of windows, at least 1, not {depth!r}",
         help=("depth=2",),
     )
+
+
+def check_window(target: Target, step: At) -> None:
+    """Check that what has a memory, several windows or the place of another stage is no result.
+
+    Raises PartitionError if it is.
+    """
+    kind = target.nests.buffer(target.buffer).kind
+    asked = step.memory or step.inplace or step.depth != 1
+    if kind is not Kind.LOCAL and asked:
+        raise PartitionError(
+            "compute_at",
+            f"cannot keep {target.buffer} in a window",
+            at=f"stage {target.buffer}",
+            because=f"{target.buffer} is {kind.value}: it lies in its own array",
+            help=(Advice.of(At(target.stage, step.reader, step.axis)),),
+        )
 
 
 def check_inplace(target: Target, over: Target, at: tuple[str, str | None]) -> None:
@@ -206,7 +242,7 @@ def window_places(nests: Nests) -> dict[Place, tuple[str, ...]]:
             continue
         for buffer in nest.written:
             if not nest.is_group:
-                if not is_beside(nests, nest):
+                if nests.buffer(buffer).kind is Kind.LOCAL:
                     places.setdefault(nest.at, []).append(buffer)
             elif nests.buffer(buffer).kind is Kind.LOCAL:
                 users = {

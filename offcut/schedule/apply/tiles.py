@@ -11,7 +11,6 @@ from offcut.core import index as ix
 from offcut.core.conditions import conjunction
 from offcut.core.dtypes import identity
 from offcut.core.expr import (
-    Binary,
     Const,
     Expr,
     Select,
@@ -37,6 +36,7 @@ from offcut.errors import PartitionError
 from offcut.partition import MASK, PAD
 from offcut.partition.strategies.segment_placement import leading_form
 from offcut.polyhedral import Facts
+from offcut.schedule.apply.bounds import distance
 from offcut.schedule.apply.nest_loops import NestLoops
 from offcut.schedule.apply.offsets import At, Open
 from offcut.schedule.apply.reading import loads_of
@@ -181,7 +181,7 @@ class Tiles(NestLoops):
                 at = at.updated(offsets={**at.offsets, **offsets})
             at = self.fixed(leaf, at)
             start, end = self.base(leaf, at), self.end(leaf, at)
-            extent = _reach(start, end)
+            extent = distance(start, end)
             if self.is_fixed(leaf, start, extent):
                 offsets[root] = ix.sub(start, self.bound(root, 0, at))
                 continue
@@ -256,15 +256,6 @@ class Tiles(NestLoops):
         """Return which part of its loops a tile is."""
         roles = {at.segments[r.name].role for r in self.nest.roots if r.name in at.segments}
         return Role.TAIL if Role.TAIL in roles else Role.BODY if roles else Role.WHOLE
-
-
-def _reach(start: Expr, end: Expr) -> Expr:
-    """Return ``end - start``; of an end that is the least of several, the least of the distances."""
-    match end:
-        case Binary("min", a, b):
-            return ix.minimum(_reach(start, a), _reach(start, b))
-        case _:
-            return ix.sub(end, start)
 
 
 def _without_implied_bounds(extent: Expr, facts: Facts) -> Expr:
