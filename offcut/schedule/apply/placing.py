@@ -9,7 +9,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Var, variables, walk
 from offcut.core.program import For, If, Kind, Stmt, Store
 from offcut.core.program import walk as statements
-from offcut.core.text.printer import format_head
+from offcut.core.text.printer import format_expr, format_head
 from offcut.errors import PartitionError
 from offcut.schedule.apply.axes import Target, find_stage
 from offcut.schedule.apply.reading import loads_of
@@ -51,9 +51,8 @@ def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None
         because = f"its nest writes {' and '.join(nest.written)}"
     elif is_beside(nests, nest) and not reads(nests, nest.name, consumer.buffer):
         because = _not_alike(nest, consumer, axis)
-    elif not _is_read_whole(target, consumer):
-        kind = nests.buffer(target.buffer).kind.value
-        because = f"{target.buffer} is {kind}: all of it is wanted"
+    elif part := _not_whole(target, consumer):
+        because = part
         write = Staging("write", target.stage, f"{target.buffer}L")
         help_ = (Advice.of(write, " makes a local buffer that computes it"),)
     elif point_of(nest, target.buffer) is None:
@@ -85,21 +84,34 @@ def is_beside(nests: Nests, nest: Nest) -> bool:
     return result and not any(reads(nests, other.name, buffer) for other in nests.nests)
 
 
-def _is_read_whole(target: Target, consumer: Target) -> bool:
-    """Return whether nobody but the consumer wants the stage, or it is a result of which the loops of the consumer read every element."""
-    kind = target.nests.buffer(target.buffer).kind
-    point, own = point_of(target.nest, target.buffer), consumer.nest
-    if kind is Kind.LOCAL or point is None:
-        return True
-    wanted = [(root.lo, root.hi) for root in map(target.nest.root, point) if root is not None]
-    for load in loads_of(own.plain):
+def _not_whole(target: Target, consumer: Target) -> str:
+    """Return why a stage that is no local array cannot be computed where the consumer reads it; "" if it can.
+
+    Theorem: it is a result, and one read of it in the consumer is at loops that run over all of its elements.
+    """
+    buffer, own = target.nests.buffer(target.buffer), consumer.nest
+    point = point_of(target.nest, buffer.name)
+    if buffer.kind is Kind.LOCAL or point is None:
+        return ""
+    because = f"{buffer.name} is {buffer.kind.value}: all of it is wanted"
+    reads_of_it = [load for load in loads_of(own.plain) if load.buffer == buffer.name]
+    if buffer.kind is not Kind.OUTPUT or not reads_of_it:
+        return because
+    shown = ""
+    for load in reads_of_it:
         names = [part.name for part in load.index if isinstance(part, Var)]
-        roots = [root for root in map(own.root, names) if root is not None]
-        distinct = len(roots) == len(load.index) == len(set(names))
-        if load.buffer == target.buffer and distinct:
-            if [(root.lo, root.hi) for root in roots] == wanted:
-                return kind is Kind.OUTPUT
-    return False
+        loops = [root for root in map(own.root, names) if root is not None]
+        if not len(loops) == len(load.index) == len(set(names)):
+            continue
+        wholes = map(target.nest.root, point)
+        short = [
+            a for a, b in zip(loops, wholes, strict=True) if b and (a.lo, a.hi) != (b.lo, b.hi)
+        ]
+        if not short:
+            return ""
+        lo, hi = (format_expr(end) for end in (short[0].lo, short[0].hi))
+        shown = shown or f"{format_expr(load)} for {short[0].label} in {lo}:{hi}"
+    return f"{because}, and {consumer.buffer} reads {shown or format_expr(reads_of_it[0])}"
 
 
 def _not_alike(nest: Nest, consumer: Target, axis: str | None) -> str:
@@ -234,11 +246,11 @@ def window_places(nests: Nests) -> dict[Place, tuple[str, ...]]:
     """Return the arrays that live in an iteration of a loop, by the innermost such loop.
 
     A stage that is placed by hand lives where it is placed. An array of a group of stages lives in the innermost loop in which all that
-    write and read it are computed; in none, if it is a result.
+    write and read it are computed; in none, if it is a result. What is computed at each point of a tile lives in no window.
     """
     places: dict[Place, list[str]] = {}
     for nest in nests.nests:
-        if nest.at is None:
+        if nest.at is None or nests.is_at_points(nest):
             continue
         for buffer in nest.written:
             if not nest.is_group:

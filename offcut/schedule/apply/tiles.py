@@ -206,10 +206,20 @@ class Tiles(NestLoops):
                 axes.append(TileAxis(name, start, extent))
             else:
                 reductions.append((name, start, ix.add(start, extent)))
-        inner = at.updated(offsets=offsets)
+        inner, at_points = at.updated(offsets=offsets), self.nests.at_points(self.nest)
+        for axis in axes if at_points else ():
+            end = ix.add(axis.start, axis.extent)
+            inner = inner.updated(facts=inner.facts.loop(axis.iter, axis.start, end))
+        for condition in where if at_points else ():
+            inner = inner.updated(facts=inner.facts.where(condition))
+        for leaf in (name for one in at_points for part in one.parts for name in part.loops):
+            called.setdefault(leaf, self.names.fresh(leaf))
+            self.names.release(called[leaf])
         body: tuple[Stmt, ...] = ()
         for part in parts:
             stmts = self.leaf(part, inner)
+            if at_points:
+                stmts = self.computed_inside(part.loops[-1], stmts, inner).statements
             if part.stores[0].reduce is not None:
                 if terms:
                     inside = conjunction(terms)

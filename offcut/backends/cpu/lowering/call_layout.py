@@ -25,6 +25,7 @@ from offcut.core.expr import Expr, Var, variables
 from offcut.core.intervals import interval
 from offcut.core.layout import Layout
 from offcut.core.program import (
+    MAX_SIZE,
     Alloc,
     Buffer,
     Choose,
@@ -43,7 +44,9 @@ from offcut.polyhedral.units.independence import is_written_before_read
 STACK_BYTES = 32768  # of tile scratch, at most, on the caller's stack
 WINDOW_BYTES = 16384  # likewise of the windows around a place
 WINDOW_SCRATCH = "%window_scratch"
-MAX_VARYING = 4096  # elements of a window, at most, along axes whose extents differ from one to the next
+MAX_VARYING = (
+    4096  # elements of a window, at most, along axes whose extents differ from one to the next
+)
 PANEL_SLACK = 64  # bytes past the last panel: a narrow tile reads a whole vector
 
 Range = tuple[float, float]
@@ -134,13 +137,14 @@ class Storage(Vectors):
         if alloc.buffer not in self.windows:
             yield
             return
-        extents = tuple(self.room(extent) for _, extent in alloc.axes)
-        buffer = self.program.buffer(alloc.buffer)
+        most, buffer = self.windows[alloc.buffer], self.program.buffer(alloc.buffer)
+        extents = tuple(
+            extent if is_over_sizes(self.program, extent) else ix.const(int(many))
+            for many, (_, extent) in zip(most, alloc.axes, strict=True)
+        )
         window = replace(buffer, shape=extents, layout=alloc.layout or buffer.layout)
-        largest = replace(window, shape=tuple(map(self.greatest, extents)))
-        before, most = self.open_bytes, ix.literal_value(self.bytes_of(largest))
-        assert most is not None
-        self.open_bytes += -(-most // 64) * 64
+        before = self.open_bytes
+        self.open_bytes += self.greatest_bytes(window, most)
         if self.is_shared or self.open_bytes > WINDOW_BYTES:
             base, self.open_bytes = self.scratch_of(self.bytes_of(window)), before
         else:
@@ -154,13 +158,12 @@ class Storage(Vectors):
             yield
         self.open_bytes = before
 
-    def room(self, extent: Expr) -> Expr:
-        """Return how much room a window takes along an axis: its extent, or the most that it may be where sizes do not give that."""
-        return extent if is_over_sizes(self.program, extent) else self.greatest(extent)
-
-    def greatest(self, extent: Expr) -> Expr:
-        """Return a literal that an extent does not pass here."""
-        return ix.const(max(self.range_of(extent)[1], 0))
+    def greatest_bytes(self, window: Buffer, most: Sequence[float]) -> int:
+        """Return the bytes of a window with these extents, in whole cache lines."""
+        largest = replace(window, shape=tuple(ix.const(int(min(many, MAX_SIZE))) for many in most))
+        bytes_ = ix.literal_value(self.bytes_of(largest))
+        assert bytes_ is not None
+        return max(-(-bytes_ // 64), 1) * 64
 
     def bytes_of(self, buffer: Buffer) -> Expr:
         """Return the bytes of a buffer that offcut lays out."""
@@ -262,9 +265,7 @@ class Storage(Vectors):
         elif self.tile_bytes:
             self.f.slots.append(f"  {TILE_SCRATCH} = alloca [{self.tile_bytes} x i8], align 64")
         if self.window_bytes:
-            self.f.slots.append(
-                f"  {WINDOW_SCRATCH} = alloca [{self.window_bytes} x i8], align 64"
-            )
+            self.f.slots.append(f"  {WINDOW_SCRATCH} = alloca [{self.window_bytes} x i8], align 64")
         for name in self.copied:
             self.f.slots += [f"  {name} = alloca [2 x i64]", f"  store ptr null, ptr {name}"]
 
@@ -307,8 +308,9 @@ def runs_as_loops(tile: Tile) -> bool:
     return any(isinstance(stmt, Choose | Tile) for stmt in walk(tile.body))
 
 
-def windows_of(program: Program) -> set[str]:
-    """Return the buffers that lie in windows outside of all tiles: what sizes, or literals, say of their extents is known before the call.
+def windows_of(program: Program) -> dict[str, tuple[float, ...]]:
+    """Return the buffers that lie in windows outside of all tiles, each with the greatest extents of its windows along its axes, by
+    intervals: sizes give an extent before the call, or a literal bounds it.
 
     A window of an array in panels begins where a panel does: columns are counted from the first one of the array.
     """
@@ -320,18 +322,23 @@ def windows_of(program: Program) -> set[str]:
         if isinstance(stmt, Alloc)
     ]
     whole_arrays = {alloc.buffer for alloc in inside}
-    windows: set[str] = set()
+    windows: dict[str, tuple[float, ...]] = {}
     for alloc, ranges in _windows(program.body, {s.name: (s.min, s.max) for s in program.sizes}):
         layout = alloc.layout or program.buffer(alloc.buffer).layout
         aligned = layout is None or all(
             is_multiple(start, layout.multiple_of(axis))
             for axis, (start, _) in enumerate(alloc.axes)
         )
-        varying = [extent for _, extent in alloc.axes if not is_over_sizes(program, extent)]
-        room = prod(max(_range(extent, ranges)[1], 0) for extent in varying)
-        fixed = aligned and room <= MAX_VARYING
-        (windows if fixed else whole_arrays).add(alloc.buffer)
-    return windows - whole_arrays
+        most = tuple(max(_range(extent, ranges)[1], 0) for _, extent in alloc.axes)
+        varying = (
+            many
+            for many, (_, extent) in zip(most, alloc.axes, strict=True)
+            if not is_over_sizes(program, extent)
+        )
+        if not aligned or not prod(varying) <= MAX_VARYING:
+            whole_arrays.add(alloc.buffer)
+        windows[alloc.buffer] = tuple(map(max, windows.get(alloc.buffer, most), most))
+    return {name: most for name, most in windows.items() if name not in whole_arrays}
 
 
 def is_over_sizes(program: Program, expr: Expr) -> bool:
@@ -370,7 +377,7 @@ def _range(expr: Expr, ranges: Mapping[str, Range]) -> Range:
 def buffers_in_memory(program: Program) -> frozenset[str]:
     """Return the buffers that lie in memory wherever they are accessed: all but private ones that registers stand for."""
     private = {buffer.name for buffer in program.buffers if buffer.kind is Kind.PRIVATE}
-    registers = private - spilled_buffers(program) - windows_of(program)
+    registers = private - spilled_buffers(program) - windows_of(program).keys()
     return frozenset(buffer.name for buffer in program.buffers if buffer.name not in registers)
 
 
