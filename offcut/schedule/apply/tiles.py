@@ -243,8 +243,9 @@ class Tiles(NestLoops):
             return Tile(tuple(axes), body, only, leading_form(forms), self.role(at))
         made_tile = Tile(tuple(axes), body, only, form, cover=cover)
         kernel = covered.intrinsic if covered is not None and cover is not None else None
-        if kernel is None or kernel.unit not in UNITS:
-            return made_tile
+        if kernel is None or covered is None or kernel.unit not in UNITS:
+            of_host = covered is not None and covered.wanted is not None
+            return replace(made_tile, role=self.role(at)) if of_host else made_tile
         late = kernel.issue == "async"
         if kernel.unit in LOOP_UNITS:
             return replace(made_tile, asynchronous=late and microkernel != kernel.reset)
