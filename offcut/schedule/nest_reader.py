@@ -212,6 +212,9 @@ class _Reader:
     ) -> Way:
         """Return a way."""
         copy = next((one for one in steps if isinstance(one[0], Staging)), None)
+        own_stages = {stage, *(step.name for step, _ in steps if isinstance(step, Staging))}
+        if any(step.stage not in own_stages for step, _ in steps if isinstance(step, _OF_STAGES)):
+            raise _OtherLoops
         pack: Pack | None = None
         if copy is not None:
             staging, line = copy
@@ -366,6 +369,9 @@ def _covered(option: Alternative) -> str:
     if not isinstance(last, Cover):
         raise _OtherLoops
     return last.stage
+
+
+_OF_STAGES = (Split, Order, Cover, At)
 
 
 def _is_of(step: Step, stage: str) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from offcut.core import index as ix
 from offcut.core import program as tile
@@ -52,7 +53,9 @@ def tensorize(target: Target, step: Cover) -> Nests:
     own = {kernel.name: kernel for kernel in target.nests.microkernels}
     if name in own and all(kernel.name != name for kernel in given):
         refuse, part, roots = check_tile(target, axis, own[name])
-        _check_named(step, own[name], part, list(roots), refuse)
+        inside = [p for one in target.nests.at_points(target.nest) for p in one.parts]
+        loops = dict.fromkeys((*roots, *(leaf for one in inside for leaf in one.loops)))
+        _check_named(step, own[name], (part, *inside), list(loops), refuse)
         wanted = tile.Cover(name, step.axes, step.operands)
         return build_tensorize(target, Covered(axis, own[name], (), step, wanted))
     intrinsic = find_intrinsic(name, given, at, tuple(own))
@@ -90,7 +93,7 @@ def run_by_vectors(target: Target, step: Cover) -> Nests:
             because = f"{loop} is not the innermost part of a loop: its values are not consecutive"
         elif nest.mark(loop).unit is not None:
             because = f"{loop} is run by {nest.mark(loop).unit}"
-        elif stages := target.nests.attached(nest.name, loop):
+        elif stages := _beside_points(target.nests, nest, loop):
             because = f"{stages[0].name} is computed inside of {loop}"
         elif root in stored and (others := depends_on(roots[root]) & {*roots} - {root}):
             because = f"the bounds of {loop} depend on {min(others)}, another loop of its tile"
@@ -196,7 +199,13 @@ def check_tile(
         if nest.mark(leaf).unit is not None:
             raise refuse(f"{leaf} is marked: an instruction runs it")
         roots[leaf] = root
-    inside = next((n.name for leaf in loops for n in target.nests.attached(nest.name, leaf)), None)
+    own = intrinsic in target.nests.microkernels
+    here = (
+        partial(_beside_points, target.nests, nest)
+        if own
+        else partial(target.nests.attached, nest.name)
+    )
+    inside = next((one.name for leaf in loops for one in here(leaf)), None)
     if inside is not None:
         raise refuse(
             f"{inside} is computed inside its loops {', '.join(loops)}",
@@ -205,13 +214,23 @@ def check_tile(
     return refuse, part, roots
 
 
+def _beside_points(nests: Nests, reader: Nest, axis: str) -> tuple[Nest, ...]:
+    """Return the nests that are computed in a loop of a tile of `reader`, and not at each of its points."""
+    at_points = nests.at_points(reader)
+    return tuple(one for one in nests.attached(reader.name, axis) if one not in at_points)
+
+
 def _check_named(
-    step: Cover, kernel: Microkernel, part: Part, loops: Sequence[str], refuse: Refuse
+    step: Cover, kernel: Microkernel, parts: Sequence[Part], loops: Sequence[str], refuse: Refuse
 ) -> None:
     """Check that a cover names axes of the microkernel, loops of the tile, and arrays that it accesses."""
     definition = kernel.definition
     axes = [axis.name for axis in (*definition.axes, *definition.reduce_axes)]
-    accessed = dict.fromkeys((*(s.buffer for s in part.stores), *map(_buffer, loads_of(part.body))))
+    accessed = dict.fromkeys(
+        name
+        for part in parts
+        for name in (*(s.buffer for s in part.stores), *map(_buffer, loads_of(part.body)))
+    )
     for axis, loop in step.axes:
         if axis not in axes:
             raise refuse(f"{kernel.name} has no axis {axis}", f"its axes are {', '.join(axes)}")
@@ -251,7 +270,7 @@ def _check_vectors_stand(nest: Nest, vectors: VectorTile, after: Nests, step: Pr
         for at, loop in enumerate(part.loops)
         if vectors.loops & {*part.loops[: at + 1]}
     }
-    stages = [one for loop in vectors.loops for one in after.attached(nest.name, loop)]
+    stages = [one for loop in vectors.loops for one in _beside_points(after, now, loop)]
     units = [loop for loop in sorted(vectors.loops) if now.mark(loop).unit is not None]
     if inside != vectors.loops:
         because = f"its tile has the loops {', '.join(sorted(vectors.loops))}"
@@ -290,7 +309,7 @@ def _check_cover_stands(nest: Nest, covered: Covered, after: Nests, step: Primit
             f"it was given {', '.join(loops)}, and the loops from {covered.axis} inwards would be "
             f"{', '.join(inside) or 'gone'}"
         )
-    attached = next((n.name for leaf in loops for n in after.attached(now.name, leaf)), None)
+    attached = next((n.name for leaf in loops for n in _beside_points(after, now, leaf)), None)
     if attached is not None:
         raise refused(f"{attached} would be computed inside its loops {', '.join(loops)}")
     uncovered = after.with_nest(replace(now, covered=None))

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var
-from offcut.core.program import Alloc, Choose, Option, Program, Stmt, Tile, walk
+from offcut.core.program import Alloc, Choose, Kind, Option, Program, Stmt, Tile, walk
+from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
@@ -21,6 +22,7 @@ from offcut.schedule.apply.reading import loads_of
 from offcut.schedule.apply.staged_form import Alternatives, Covered, Nest, Nests, point_of
 from offcut.schedule.apply.tiles import Tiles
 from offcut.schedule.decisions import SplitPair
+from offcut.schedule.refusing import Advice
 
 
 def lower(nests: Nests) -> Program:
@@ -61,9 +63,45 @@ def lower_with_tiles(nests: Nests) -> tuple[Program, list[EmittedTile]]:
     for covered in (nest.covered for nest in nests.nests if nest.covered is not None):
         for name in covered.names if covered.wanted is None else ():
             kernels.setdefault(name, []).append(covered.intrinsic)
-    program = replace(nests.program(body), buffers=tuple(buffers.values()))
+    private = {
+        buffer
+        for one in (
+            nests,
+            *(option for each in nests.alternatives for _, _, option in each.options),
+        )
+        for nest in one.nests
+        if one.is_at_points(nest)
+        for buffer in nest.written
+    }
+    declared = (
+        replace(one, kind=Kind.PRIVATE) if one.name in private and one.kind is Kind.LOCAL else one
+        for one in buffers.values()
+    )
+    program = replace(nests.program(body), buffers=tuple(declared))
     tiles = [made[id(stmt)] for stmt in walk(body) if id(stmt) in made]
     return with_covers(program, kernels.get) if kernels else program, tiles
+
+
+def check_one_element(reader: Nest, producer: Nest, extents: Sequence[Expr]) -> None:
+    """Check that one element of a stage is read at a point of a tile in which it is computed.
+
+    Raises PartitionError if there are more.
+    """
+    if all(extent == ix.const(1) for extent in extents):
+        return
+    (buffer,), (of, *_) = producer.written, reader.written
+    assert producer.placed is not None
+    around = [loop for part in reader.parts for loop in part.loops if loop not in reader.tile_loops]
+    place = replace(producer.placed, axis=around[-1] if around else None)
+    refused = PartitionError(
+        "compute_at",
+        f"cannot compute {buffer} at each point of a tile of {of}",
+        at=f"stage {buffer}",
+        because=f"{of} reads {' by '.join(map(format_expr, extents))} elements of it at a point",
+        help=(Advice.of(place),),
+    )
+    refused.decision = producer.placed
+    raise refused
 
 
 def _idle(nest: Nest, covered: Covered) -> PartitionError:
@@ -118,6 +156,8 @@ class Lowering:
             box = self.box(nest, producer, behind, at)
             point = [root for root, _ in box]
             reach = {root: (start, ix.add(start, extent)) for root, (start, extent) in box}
+            if self.nests.is_at_points(producer):
+                check_one_element(nest, producer, tuple(extent for _, (_, extent) in box))
             inner = At(at.facts, reach, segments=self.moved(nest, producer, point, at))
             parts.insert(0, self.nest(producer, inner))
             where, (buffer, *_) = producer.placed, producer.written

@@ -243,12 +243,7 @@ class Offsets:
             return self.bound(leaf, 1, at)
         assert isinstance(made, SplitPair)
         mine = ix.add(self.base(leaf, at), self.extent(leaf, at))
-        above = self.end(made.axis, at)
-        return (
-            above
-            if self.always(ix.compare("<=", above, mine), at)
-            else at.facts.extreme("min", mine, above)
-        )
+        return at.facts.extreme("min", mine, self.end(made.axis, at))
 
 
 def _over(bound: Expr, name: str, between: Ends) -> Ends:

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Load, variables, walk
+from offcut.core.expr import Expr, Load, Var, variables, walk
 from offcut.core.program import For, If, Kind, Stmt, Store
 from offcut.core.program import walk as statements
-from offcut.core.text.printer import format_head
+from offcut.core.text.printer import format_expr, format_head
 from offcut.errors import PartitionError
 from offcut.schedule.apply.axes import Target, find_stage
+from offcut.schedule.apply.reading import loads_of
 from offcut.schedule.apply.staged_form import Nest, Nests, Root, depends_on, point_of
 from offcut.schedule.decisions import At, Staging
 from offcut.schedule.refusing import Advice, DecidedError
@@ -28,6 +29,7 @@ def compute_at(target: Target, step: At) -> Nests:
         )
     check_compute_at(target, consumer, name)
     check_depth(target, consumer, name, step.depth)
+    check_window(target, step)
     if step.inplace is not None:
         check_inplace(target, find_stage(target.nests, step.inplace), (consumer.name, name))
     return build_compute_at(target, consumer, name, step)
@@ -36,7 +38,7 @@ def compute_at(target: Target, step: At) -> Nests:
 def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None:
     """Theorem: only `consumer`, and what is computed inside it, reads the stage, and only inside the
     loop; every store of the stage names its element by loops of its own, over all of an axis, so
-    that what a box of elements needs is a box of loops.
+    that what a box of elements needs is a box of loops. Of a result all elements are read there.
     """
     nests, nest = target.nests, target.nest
     at = f"stage {target.buffer}"
@@ -49,9 +51,8 @@ def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None
         because = f"its nest writes {' and '.join(nest.written)}"
     elif is_beside(nests, nest) and not reads(nests, nest.name, consumer.buffer):
         because = _not_alike(nest, consumer, axis)
-    elif nests.buffer(target.buffer).kind is not Kind.LOCAL:
-        kind = nests.buffer(target.buffer).kind.value
-        because = f"{target.buffer} is {kind}: all of it is wanted"
+    elif part := _not_whole(target, consumer):
+        because = part
         write = Staging("write", target.stage, f"{target.buffer}L")
         help_ = (Advice.of(write, " makes a local buffer that computes it"),)
     elif point_of(nest, target.buffer) is None:
@@ -81,6 +82,36 @@ def is_beside(nests: Nests, nest: Nest) -> bool:
     (buffer, *more) = nest.written
     result = not more and nests.buffer(buffer).kind is Kind.OUTPUT
     return result and not any(reads(nests, other.name, buffer) for other in nests.nests)
+
+
+def _not_whole(target: Target, consumer: Target) -> str:
+    """Return why a stage that is no local array cannot be computed where the consumer reads it; "" if it can.
+
+    Theorem: it is a result, and one read of it in the consumer is at loops that run over all of its elements.
+    """
+    buffer, own = target.nests.buffer(target.buffer), consumer.nest
+    point = point_of(target.nest, buffer.name)
+    if buffer.kind is Kind.LOCAL or point is None:
+        return ""
+    because = f"{buffer.name} is {buffer.kind.value}: all of it is wanted"
+    reads_of_it = [load for load in loads_of(own.plain) if load.buffer == buffer.name]
+    if buffer.kind is not Kind.OUTPUT or not reads_of_it:
+        return because
+    shown = ""
+    for load in reads_of_it:
+        names = [part.name for part in load.index if isinstance(part, Var)]
+        loops = [root for root in map(own.root, names) if root is not None]
+        if not len(loops) == len(load.index) == len(set(names)):
+            continue
+        wholes = map(target.nest.root, point)
+        short = [
+            a for a, b in zip(loops, wholes, strict=True) if b and (a.lo, a.hi) != (b.lo, b.hi)
+        ]
+        if not short:
+            return ""
+        lo, hi = (format_expr(end) for end in (short[0].lo, short[0].hi))
+        shown = shown or f"{format_expr(load)} for {short[0].label} in {lo}:{hi}"
+    return f"{because}, and {consumer.buffer} reads {shown or format_expr(reads_of_it[0])}"
 
 
 def _not_alike(nest: Nest, consumer: Target, axis: str | None) -> str:
@@ -134,6 +165,23 @@ def check_depth(target: Target, consumer: Target, axis: str | None, depth: objec
         because=f"a depth is a number of windows, at least 1, not {depth!r}",
         help=("depth=2",),
     )
+
+
+def check_window(target: Target, step: At) -> None:
+    """Check that what has a memory, several windows or the place of another stage is no result.
+
+    Raises PartitionError if it is.
+    """
+    kind = target.nests.buffer(target.buffer).kind
+    asked = step.memory or step.inplace or step.depth != 1
+    if kind is not Kind.LOCAL and asked:
+        raise PartitionError(
+            "compute_at",
+            f"cannot keep {target.buffer} in a window",
+            at=f"stage {target.buffer}",
+            because=f"{target.buffer} is {kind.value}: it lies in its own array",
+            help=(Advice.of(At(target.stage, step.reader, step.axis)),),
+        )
 
 
 def check_inplace(target: Target, over: Target, at: tuple[str, str | None]) -> None:
@@ -198,15 +246,15 @@ def window_places(nests: Nests) -> dict[Place, tuple[str, ...]]:
     """Return the arrays that live in an iteration of a loop, by the innermost such loop.
 
     A stage that is placed by hand lives where it is placed. An array of a group of stages lives in the innermost loop in which all that
-    write and read it are computed; in none, if it is a result.
+    write and read it are computed; in none, if it is a result. What is computed at each point of a tile lives in no window.
     """
     places: dict[Place, list[str]] = {}
     for nest in nests.nests:
-        if nest.at is None:
+        if nest.at is None or nests.is_at_points(nest):
             continue
         for buffer in nest.written:
             if not nest.is_group:
-                if not is_beside(nests, nest):
+                if nests.buffer(buffer).kind is Kind.LOCAL:
                     places.setdefault(nest.at, []).append(buffer)
             elif nests.buffer(buffer).kind is Kind.LOCAL:
                 users = {

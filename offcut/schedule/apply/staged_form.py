@@ -149,6 +149,13 @@ class Nest:
         decided = self.relations or self.marks or self.at or self.covered or self.vectors
         return not decided
 
+    @property
+    def tile_loops(self) -> frozenset[str]:
+        """Return the loops that are in a tile, which a microkernel or vectors run."""
+        if self.vectors is not None:
+            return self.vectors.loops
+        return frozenset() if self.covered is None else frozenset(self.covered.loops(self))
+
     def root(self, name: str) -> Root | None:
         """Return the root of that name; None for an axis that a primitive made."""
         for root in self.roots:
@@ -312,6 +319,29 @@ class Nests:
         buffers = {buffer for one in here for buffer in one.written}
         late = {one.name for one in here if not one.copies or buffers & read_arrays(_values(one))}
         return tuple(sorted(here, key=lambda one: one.name in late))
+
+    def at_points(self, reader: Nest) -> tuple[Nest, ...]:
+        """Return the nests that are computed at each point of a tile of `reader`, in order: in the innermost of its loops, in no
+        memory of the machine, by no instruction of their own.
+        """
+        declared = reader.covered is not None and reader.covered.wanted is None
+        innermost = reader.parts[0].loops[-1:] if len(reader.parts) == 1 and not declared else ()
+        here = self.attached(reader.name, *innermost) if innermost else ()
+        return tuple(one for one in here if self._is_of_points(one))
+
+    def _is_of_points(self, nest: Nest) -> bool:
+        """Return whether an element of a nest that is placed in a tile may live in registers, as long as one instance."""
+        where = nest.placed
+        plain = where is None or not (where.memory or where.inplace or where.depth != 1)
+        scopes = any(self.buffer(buffer).scope for buffer in nest.written)
+        return plain and not scopes and nest.covered is None and nest.vectors is None
+
+    def is_at_points(self, nest: Nest) -> bool:
+        """Return whether a nest is computed at each point of a tile: an element of it lives as long as one instance."""
+        if nest.at is None or nest.is_group:
+            return False
+        reader, axis = self.nest(nest.at[0]), nest.at[1]
+        return axis in reader.tile_loops and nest in self.at_points(reader)
 
     def program(self, body: tuple[Stmt, ...]) -> Program:
         """Return the program of these declarations around `body`."""

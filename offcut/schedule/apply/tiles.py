@@ -11,7 +11,6 @@ from offcut.core import index as ix
 from offcut.core.conditions import conjunction
 from offcut.core.dtypes import identity
 from offcut.core.expr import (
-    Binary,
     Const,
     Expr,
     Select,
@@ -37,6 +36,7 @@ from offcut.errors import PartitionError
 from offcut.partition import MASK, PAD
 from offcut.partition.strategies.segment_placement import leading_form
 from offcut.polyhedral import Facts
+from offcut.schedule.apply.bounds import distance
 from offcut.schedule.apply.nest_loops import NestLoops
 from offcut.schedule.apply.offsets import At, Open
 from offcut.schedule.apply.reading import loads_of
@@ -181,7 +181,7 @@ class Tiles(NestLoops):
                 at = at.updated(offsets={**at.offsets, **offsets})
             at = self.fixed(leaf, at)
             start, end = self.base(leaf, at), self.end(leaf, at)
-            extent = _reach(start, end)
+            extent = distance(start, end)
             if self.is_fixed(leaf, start, extent):
                 offsets[root] = ix.sub(start, self.bound(root, 0, at))
                 continue
@@ -206,10 +206,20 @@ class Tiles(NestLoops):
                 axes.append(TileAxis(name, start, extent))
             else:
                 reductions.append((name, start, ix.add(start, extent)))
-        inner = at.updated(offsets=offsets)
+        inner, at_points = at.updated(offsets=offsets), self.nests.at_points(self.nest)
+        for axis in axes if at_points else ():
+            end = ix.add(axis.start, axis.extent)
+            inner = inner.updated(facts=inner.facts.loop(axis.iter, axis.start, end))
+        for condition in where if at_points else ():
+            inner = inner.updated(facts=inner.facts.where(condition))
+        for leaf in (name for one in at_points for part in one.parts for name in part.loops):
+            called.setdefault(leaf, self.names.fresh(leaf))
+            self.names.release(called[leaf])
         body: tuple[Stmt, ...] = ()
         for part in parts:
             stmts = self.leaf(part, inner)
+            if at_points:
+                stmts = self.computed_inside(part.loops[-1], stmts, inner).statements
             if part.stores[0].reduce is not None:
                 if terms:
                     inside = conjunction(terms)
@@ -233,8 +243,9 @@ class Tiles(NestLoops):
             return Tile(tuple(axes), body, only, leading_form(forms), self.role(at))
         made_tile = Tile(tuple(axes), body, only, form, cover=cover)
         kernel = covered.intrinsic if covered is not None and cover is not None else None
-        if kernel is None or kernel.unit not in UNITS:
-            return made_tile
+        if kernel is None or covered is None or kernel.unit not in UNITS:
+            of_host = covered is not None and covered.wanted is not None
+            return replace(made_tile, role=self.role(at)) if of_host else made_tile
         late = kernel.issue == "async"
         if kernel.unit in LOOP_UNITS:
             return replace(made_tile, asynchronous=late and microkernel != kernel.reset)
@@ -256,15 +267,6 @@ class Tiles(NestLoops):
         """Return which part of its loops a tile is."""
         roles = {at.segments[r.name].role for r in self.nest.roots if r.name in at.segments}
         return Role.TAIL if Role.TAIL in roles else Role.BODY if roles else Role.WHOLE
-
-
-def _reach(start: Expr, end: Expr) -> Expr:
-    """Return ``end - start``; of an end that is the least of several, the least of the distances."""
-    match end:
-        case Binary("min", a, b):
-            return ix.minimum(_reach(start, a), _reach(start, b))
-        case _:
-            return ix.sub(end, start)
 
 
 def _without_implied_bounds(extent: Expr, facts: Facts) -> Expr:

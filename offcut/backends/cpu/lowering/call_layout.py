@@ -6,8 +6,10 @@ is small, else in the workspace, of which `offcut_workspace` says the bytes for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from math import inf, prod
 
 from offcut.backends.cpu.lowering.accesses import is_one_element
 from offcut.backends.cpu.lowering.addressing import Memory
@@ -20,12 +22,16 @@ from offcut.backends.signature import boundary_buffers
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays, statement_arrays, windowed_arrays
 from offcut.core.expr import Expr, Var, variables
+from offcut.core.intervals import interval
 from offcut.core.layout import Layout
 from offcut.core.program import (
+    MAX_SIZE,
     Alloc,
     Buffer,
     Choose,
+    For,
     Kind,
+    Let,
     Program,
     Stmt,
     Tile,
@@ -36,18 +42,34 @@ from offcut.partition import is_multiple
 from offcut.polyhedral.units.independence import is_written_before_read
 
 STACK_BYTES = 32768  # of tile scratch, at most, on the caller's stack
+WINDOW_BYTES = 16384  # likewise of the windows around a place
+WINDOW_SCRATCH = "%window_scratch"
+MAX_VARYING = (
+    4096  # elements of a window, at most, along axes whose extents differ from one to the next
+)
 PANEL_SLACK = 64  # bytes past the last panel: a narrow tile reads a whole vector
+
+Range = tuple[float, float]
+_ANY: Range = (-inf, inf)
 
 
 class Storage(Vectors):
     """A program on its way to LLVM IR: the sizes of a call, its arrays and its scratch.
 
-    single  the bytes of buffers of one element that belong to the call, by address
+    single        the bytes of buffers of one element that belong to the call, by address
+    open_bytes    bytes of the windows around, on the stack
+    window_bytes  the most that they are
     """
 
     def __init__(self, program: Program, isa: Isa, chains: int) -> None:
         super().__init__(program, isa, chains)
         self.single: dict[str, int] = {}
+        self.open_bytes = self.window_bytes = 0
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether several threads run what is written, and share what lies in it."""
+        return False
 
     def sizes(self, f: FunctionWriter) -> None:
         """Read the sizes of the call."""
@@ -104,22 +126,48 @@ class Storage(Vectors):
         if not buffer.shape and buffer.layout is None:
             address = self.f.slot(STORED[buffer.dtype])
         else:
-            address = self.scratch_of(buffer_bytes(buffer, self.row_bytes(buffer)))
+            address = self.scratch_of(self.bytes_of(buffer))
         if all(extent == ix.const(1) for extent in buffer.shape) and buffer.layout is None:
             self.single[address] = item_bytes(buffer.dtype)
         return address
 
-    def window(self, alloc: Alloc) -> dict[str, Memory]:
-        """Where a buffer lies that lives in a window; nothing where it lies in memory as a whole."""
+    @contextmanager
+    def window(self, alloc: Alloc) -> Iterator[None]:
+        """Inside, a buffer that lives in a window lies there; a small one lies on the stack, behind those around it."""
         if alloc.buffer not in self.windows:
-            return {}
-        extents = tuple(extent for _, extent in alloc.axes)
-        buffer = self.program.buffer(alloc.buffer)
+            yield
+            return
+        most, buffer = self.windows[alloc.buffer], self.program.buffer(alloc.buffer)
+        extents = tuple(
+            extent if is_over_sizes(self.program, extent) else ix.const(int(many))
+            for many, (_, extent) in zip(most, alloc.axes, strict=True)
+        )
         window = replace(buffer, shape=extents, layout=alloc.layout or buffer.layout)
-        memory = self.dense(window, self.scratch_of(buffer_bytes(window, self.row_bytes(window))))
-        return {
-            window.name: replace(memory, origins=tuple(self.scalar(at) for at, _ in alloc.axes))
-        }
+        before = self.open_bytes
+        self.open_bytes += self.greatest_bytes(window, most)
+        if self.is_shared or self.open_bytes > WINDOW_BYTES:
+            base, self.open_bytes = self.scratch_of(self.bytes_of(window)), before
+        else:
+            self.window_bytes = max(self.window_bytes, self.open_bytes)
+            base = WINDOW_SCRATCH
+            if before:
+                base = self.f.let(f"getelementptr i8, ptr {base}, i64 {before}")
+        memory = self.dense(window, base)
+        origins = tuple(self.scalar(start) for start, _ in alloc.axes)
+        with self.placed({window.name: replace(memory, origins=origins)}):
+            yield
+        self.open_bytes = before
+
+    def greatest_bytes(self, window: Buffer, most: Sequence[float]) -> int:
+        """Return the bytes of a window with these extents, in whole cache lines."""
+        largest = replace(window, shape=tuple(ix.const(int(min(many, MAX_SIZE))) for many in most))
+        bytes_ = ix.literal_value(self.bytes_of(largest))
+        assert bytes_ is not None
+        return max(-(-bytes_ // 64), 1) * 64
+
+    def bytes_of(self, buffer: Buffer) -> Expr:
+        """Return the bytes of a buffer that offcut lays out."""
+        return buffer_bytes(buffer, self.row_bytes(buffer))
 
     def copy(self, buffer: Buffer, source: Memory, target: Memory) -> None:
         """Copy an array, row by row, unless both are one."""
@@ -210,12 +258,14 @@ class Storage(Vectors):
         parts = tuple(tuple(sorted(of, key=lambda one: -one[0])) for of in digits)
         return Memory(base, buffer.dtype, tuple(strides), ("0",) * len(extents), layout, parts)
 
-    def place_tile_scratch(self) -> None:
-        """Small scratch lies on the stack, a large one in the workspace: a caller's stack may be short."""
+    def place_scratch(self) -> None:
+        """Small scratch of tiles and windows lies on the stack, a large one in the workspace: a caller's stack may be short."""
         if self.tile_bytes > STACK_BYTES:
             self.scratch.append((TILE_SCRATCH, ix.const(self.tile_bytes)))
         elif self.tile_bytes:
             self.f.slots.append(f"  {TILE_SCRATCH} = alloca [{self.tile_bytes} x i8], align 64")
+        if self.window_bytes:
+            self.f.slots.append(f"  {WINDOW_SCRATCH} = alloca [{self.window_bytes} x i8], align 64")
         for name in self.copied:
             self.f.slots += [f"  {name} = alloca [2 x i64]", f"  store ptr null, ptr {name}"]
 
@@ -258,12 +308,12 @@ def runs_as_loops(tile: Tile) -> bool:
     return any(isinstance(stmt, Choose | Tile) for stmt in walk(tile.body))
 
 
-def windows_of(program: Program) -> set[str]:
-    """Return the buffers that lie in windows, of sizes known before the call, outside of all tiles.
+def windows_of(program: Program) -> dict[str, tuple[float, ...]]:
+    """Return the buffers that lie in windows outside of all tiles, each with the greatest extents of its windows along its axes, by
+    intervals: sizes give an extent before the call, or a literal bounds it.
 
     A window of an array in panels begins where a panel does: columns are counted from the first one of the array.
     """
-    sizes = {size.name for size in program.sizes}
     inside = [
         stmt
         for tile in walk(program.body)
@@ -272,23 +322,62 @@ def windows_of(program: Program) -> set[str]:
         if isinstance(stmt, Alloc)
     ]
     whole_arrays = {alloc.buffer for alloc in inside}
-    windows: set[str] = set()
-    for stmt in walk(program.body):
-        if isinstance(stmt, Alloc):
-            layout = stmt.layout or program.buffer(stmt.buffer).layout
-            fixed = all(
-                variables(extent) <= sizes
-                and (layout is None or is_multiple(start, layout.multiple_of(axis)))
-                for axis, (start, extent) in enumerate(stmt.axes)
-            )
-            (windows if fixed else whole_arrays).add(stmt.buffer)
-    return windows - whole_arrays
+    windows: dict[str, tuple[float, ...]] = {}
+    for alloc, ranges in _windows(program.body, {s.name: (s.min, s.max) for s in program.sizes}):
+        layout = alloc.layout or program.buffer(alloc.buffer).layout
+        aligned = layout is None or all(
+            is_multiple(start, layout.multiple_of(axis))
+            for axis, (start, _) in enumerate(alloc.axes)
+        )
+        most = tuple(max(_range(extent, ranges)[1], 0) for _, extent in alloc.axes)
+        varying = (
+            many
+            for many, (_, extent) in zip(most, alloc.axes, strict=True)
+            if not is_over_sizes(program, extent)
+        )
+        if not aligned or not prod(varying) <= MAX_VARYING:
+            whole_arrays.add(alloc.buffer)
+        windows[alloc.buffer] = tuple(map(max, windows.get(alloc.buffer, most), most))
+    return {name: most for name, most in windows.items() if name not in whole_arrays}
+
+
+def is_over_sizes(program: Program, expr: Expr) -> bool:
+    """Return whether an expression is known before the call."""
+    return variables(expr) <= {size.name for size in program.sizes}
+
+
+def _windows(
+    body: Sequence[Stmt], ranges: Mapping[str, Range]
+) -> Iterator[tuple[Alloc, Mapping[str, Range]]]:
+    """Yield each window with the ranges of the names around it: sizes, iterators and bounded values."""
+    for stmt in body:
+        inner = ranges
+        match stmt:
+            case Alloc():
+                yield stmt, ranges
+            case For(name, lo, hi):
+                inner = {**ranges, name: (_range(lo, ranges)[0], _range(hi, ranges)[1] - 1)}
+            case Let(name, lo, hi):
+                inner = {**ranges, name: (lo, hi - 1)}
+            case Tile():
+                continue
+        for block in blocks(stmt):
+            yield from _windows(block, inner)
+
+
+def _range(expr: Expr, ranges: Mapping[str, Range]) -> Range:
+    """Return the least and the greatest value of an index expression; infinite for what is read from memory."""
+
+    def known(leaf: Expr) -> Range:
+        return ranges.get(leaf.name, _ANY) if isinstance(leaf, Var) else _ANY
+
+    return interval(expr, known)
 
 
 def buffers_in_memory(program: Program) -> frozenset[str]:
     """Return the buffers that lie in memory wherever they are accessed: all but private ones that registers stand for."""
     private = {buffer.name for buffer in program.buffers if buffer.kind is Kind.PRIVATE}
-    registers = private - spilled_buffers(program) - windows_of(program)
+    registers = private - spilled_buffers(program) - windows_of(program).keys()
     return frozenset(buffer.name for buffer in program.buffers if buffer.name not in registers)
 
 

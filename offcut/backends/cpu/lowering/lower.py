@@ -113,7 +113,7 @@ class Lowering(Storage):
         self.buffers()
         self.block(self.program.body)
         self.f.do(f"ret i32 {self.status()}")
-        self.place_tile_scratch()
+        self.place_scratch()
         head = "i32 @offcut_entry(ptr %pointers, ptr %sizes, ptr %strides, ptr %workspace)"
         return f"define {head} nounwind {{\n{self.with_scratch()}\n}}"
 
@@ -215,7 +215,7 @@ class Lowering(Storage):
             case Sync():
                 pass
             case Alloc():
-                with self.placed(self.window(stmt)):
+                with self.window(stmt):
                     self.block(stmt.body)
             case Choose(options):
                 self.choose(options)

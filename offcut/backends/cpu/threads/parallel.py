@@ -214,7 +214,7 @@ class _Marker(Independence):
     def left(self, loop: For, path: Path) -> For | None:
         """What is left of a shared loop where each thread has as many iterations as any other, run in step.
 
-        None where no iteration has a window, or is work for all threads, or where they need scalars of
+        None where no iteration has a window in which there is work for all threads, or where they need scalars of
         their own; and where the loop may end before it starts, since nothing is left of that.
         """
         windows = any(isinstance(stmt, Alloc) for stmt in statements(loop.body))
@@ -227,7 +227,7 @@ class _Marker(Independence):
         rest = self.in_step(replace(loop, lo=start), path)
         own_buffers = self.own - self.tiled - windows_in_step((rest,), THREAD)
         shared = any(self.shared((rest,), name) for name in own_buffers)
-        if start == loop.hi or shared or not _is_parallel(rest):
+        if start == loop.hi or shared or not _shares_windows(rest):
             del self.loops[loop_count:], self.cuts[cut_count:]
             self.own = own
             return None
@@ -306,6 +306,12 @@ class _Marker(Independence):
             if any(self.shared(block, name) for block in blocks(stmt)):
                 return True
         return False
+
+
+def _shares_windows(loop: For) -> bool:
+    """Return whether threads share loops inside of a window. Loops around windows they share without running in step."""
+    windows = (stmt for stmt in statements(loop.body) if isinstance(stmt, Alloc))
+    return any(has_loops_of(THREAD, stmt) for window in windows for stmt in window.body)
 
 
 def _instances(body: Sequence[Stmt]) -> int:

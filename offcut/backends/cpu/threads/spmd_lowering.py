@@ -21,7 +21,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 
 from offcut.backends.cpu.lowering.addressing import Memory
-from offcut.backends.cpu.lowering.call_layout import buffer_bytes
 from offcut.backends.cpu.lowering.lower import Lowered, Lowering
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family
@@ -82,7 +81,7 @@ class _Threaded(Lowering):
         self.buffers()
         self.block(self.program.body)
         f.do("ret void")
-        self.place_tile_scratch()
+        self.place_scratch()
         f.declares |= set(DECLARATIONS.strip().splitlines())
         head = (
             "void @offcut_body(ptr %context, i32 %thread.number, i32 %thread.count, ptr %barrier)"
@@ -166,6 +165,11 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
         text = self.over_sizes(add_up).text()
         return f"define i64 @offcut_workspace(ptr %sizes) nounwind {{\n{text}\n}}"
 
+    @property
+    def is_shared(self) -> bool:
+        """Return whether a team runs what is written."""
+        return self.team is not None
+
     def scratch_of(self, size: Expr) -> str:
         """A new part of the workspace: the team's, or of each thread where one is alone."""
         name = super().scratch_of(size)
@@ -180,7 +184,7 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
         if buffer.name in self.own:
             with self.alone():
                 return super().home(buffer)
-        return self.scratch_of(buffer_bytes(buffer, self.row_bytes(buffer)))
+        return self.scratch_of(self.bytes_of(buffer))
 
     def updated(self, memories: Mapping[str, Memory]) -> None:
         """Copy what the program updates, once."""
