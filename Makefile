@@ -18,9 +18,10 @@ PIP := -m pip --disable-pip-version-check install --quiet
 LOCKED := $(if $(LOCK),--constraint requirements.lock)
 WEIGHTS := examples/sentences/weights.txt
 BENCH_STUDIES := dense-float32 dense-bfloat16 dense-int8 runtime-weights attention-products attention conv2d rows threads \
-  awkward-sizes single-ops quantized models
-BENCHES := new_size call_overhead compile_time partitioner one_form start stream substitution accelerator
-ARTIFACT := accelerator three_machines energy explorers explorers_vta proof_time strategies price all_suites batch_invariance cost_models
+  awkward-sizes single-ops quantized models calls lookup stream compile-models
+BENCHES := start substitution
+ARTIFACT := accelerator three_machines energy explorers explorers_vta proof_time strategies price all_suites batch_invariance cost_models \
+  order order_drawn bench/calls
 KEPT := accelerator three_machines energy explorers_vta
 
 # Dozens of processes of the tests import offcut, which takes four times as long without its bytecode.
@@ -96,7 +97,6 @@ bench-track: .venv/installed
 artifact: .venv/installed
 	@mkdir -p out/artifact
 	@for name in $(ARTIFACT); do $(DEV) -m offcut study studies/$$name.toml --short --out out/artifact/$$name || exit 1; done
-	$(DEV) bench/call_overhead.py --quick | tee out/artifact/call_overhead.txt
 
 keep: .venv/installed
 	@for name in $(KEPT); do $(DEV) -m offcut study studies/$$name.toml --out out/keep/$$name --keep results || exit 1; done

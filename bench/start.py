@@ -5,7 +5,7 @@
 
 Each run is a process of its own, from its start to its end; contenders take turns. Of a turn processor seconds are compared, since other
 processes may take the cores; a figure is the median over the turns. Bytecode of all packages is there, and modules lie in memory: the first
-turn is not counted. Memory is the greatest that a process held, less that of one with as many layers of a few numbers, over the bytes of the file: the
+turn is not counted. *Empty cache* compiles the file of ONNX, each turn anew. Memory is the greatest that a process held, less that of one with as many layers of a few numbers, over the bytes of the file: the
 cache is empty then. The modules and libraries that a compile needs are in both.
 """
 
@@ -28,6 +28,7 @@ import numpy as np
 
 TURNS, QUICK_TURNS = 9, 3
 ASKED = {"offcut, a saved file": 1.3, "offcut, from the cache": 4.0}
+EMPTY = "offcut, empty cache"
 MEMORY_ASKED = 2.2
 """Peak memory over the bytes of a file."""
 
@@ -71,6 +72,7 @@ RUNS: dict[str, Callable[[Path], Any]] = {
     "onnxruntime": by_onnxruntime,
     "offcut, a saved file": by_file,
     "offcut, from the cache": by_onnx,
+    EMPTY: by_onnx,
     "offcut, torch": by_torch,
     "nothing": lambda folder: np.load(folder / "x.npy"),
 }
@@ -132,18 +134,21 @@ def started(folder: Path, turns: int) -> bool:
     with tempfile.TemporaryDirectory() as cache:
         process("offcut, from the cache", folder, OFFCUT_CACHE=cache)
         oc.from_onnx(folder / "model.onnx", threads=1).save(folder / "model.offcut")
-        names = ("onnxruntime", "nothing", *ASKED)
+        names = ("onnxruntime", "nothing", *ASKED, EMPTY)
         samples: dict[str, list[float]] = {name: [] for name in names}
+        memory = dict.fromkeys(names, 0.0)
         for turn in range(turns + 1):
             for name in names:
-                seconds, _ = process(name, folder, OFFCUT_CACHE=cache)
+                place = f"{cache}/{turn}" if name == EMPTY else cache
+                seconds, memory[name] = process(name, folder, OFFCUT_CACHE=place)
                 if turn:
                     samples[name].append(seconds)
     medians = {name: float(np.median(seconds)) for name, seconds in samples.items()}
     for name, seconds in medians.items():
         over = seconds / medians["onnxruntime"]
         target = f", asked {ASKED[name]} ×" if name in ASKED else ""
-        print(f"{folder.name:8} {name:24} {seconds * 1e3:7.0f} ms  {over:5.2f} ×{target}")
+        most = f"{memory[name] / 1e6:5.0f} MB"
+        print(f"{folder.name:8} {name:24} {seconds * 1e3:7.0f} ms  {over:5.2f} ×  {most}{target}")
     expected = np.load(folder / "onnxruntime.npy")
     for name in ASKED:
         result = np.load(folder / f"{re.sub('[^a-z]+', '-', name)}.npy")

@@ -10,16 +10,16 @@ The transformer's queries, keys and values are joined by a pass that every model
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import Line, publish, read_options, row_of, table
+from harness import read_options, row_of
 
 from offcut.core.text.printer import format_expr
+from offcut.experiment.machine import describe
 from offcut.experiment.outputs import wide_console
 from offcut.experiment.timing import measure
 from offcut.graph import (
@@ -38,6 +38,8 @@ from offcut.graph.passes import DEFAULT, improved, merge_products
 from offcut.graph.substitution.matching import applied, matches
 from offcut.graph.substitution.substitute import TIDIED
 from offcut.studies.rows import Row
+from offcut.studies.table import Table, as_rich
+from offcut.studies.tables import figure, rows_table
 
 BATCHES = (1, 2, 3, 5, 8)
 CLOSE = 1e-4
@@ -164,26 +166,42 @@ def measured(title: str, block: Block, n: int, budget: float) -> Row:
     return row_of(title, f"n={n}", {name: t.samples for name, t in timings.items()}, wrong=wrong)
 
 
-def found(every: Mapping[str, Block]) -> Iterator[Line]:
-    """What the search says of each block."""
+def searches(every: Mapping[str, Block]) -> Table:
+    """Return what the search says of each block."""
+    rows = []
     for title, block in every.items():
         search = block.search
         rules = ", ".join(search.rules) or "nothing is cheaper"
-        gain = f"{search.before / search.after:.2f}, {search.tried} graphs"
-        yield f"{title}: predicted", "", gain, rules
+        rows.append((title, rules, f"{search.before / search.after:.2f}", str(search.tried)))
+    columns = ("block", "rules", "predicted gain", "graphs")
+    return Table("searches", "What the search found.", columns, tuple(rows), 2)
+
+
+def gains(rows: Sequence[Row]) -> Table:
+    """Return how many times as fast the graph that was found is as each of the others."""
+    lines = []
+    for row in rows:
+        over = [row.over(FOUND, other) for other in (WRITTEN, JOINED)]
+        lines.append(
+            (row.operator, row.name, *("–" if one is None else figure(one) for one in over))
+        )
+    caption = f"Times over those of {FOUND}; above 1, it is faster."
+    return Table("gains", caption, ("operator", "sizes", WRITTEN, JOINED), tuple(lines), 2)
 
 
 def main() -> None:
-    """Measure, print, write."""
-    options = read_options(__doc__ or "", ("cells", "budget", "out"))
+    """Measure and print; the exit status is 1 where values are wrong."""
+    options = read_options(__doc__ or "", ("cells", "budget"))
     every = {title: one for title, one in blocks().items() if re.search(options.cells, title)}
-    console, rows = wide_console(), list[Row]()
-    for title, block in every.items():
-        batches = BATCHES[:1] if options.quick else BATCHES
-        own = [measured(title, block, n, options.budget) for n in batches]
-        console.print(table(own, "µs", f"the best other over {FOUND}"))
-        rows += own
-    raise SystemExit(publish(Path(__file__).stem, rows, options, found(every)))
+    batches = BATCHES[:1] if options.quick else BATCHES
+    rows = [
+        measured(title, block, n, options.budget) for title, block in every.items() for n in batches
+    ]
+    console = wide_console()
+    for table in (rows_table(rows, FOUND, (FOUND, WRITTEN, JOINED)), gains(rows), searches(every)):
+        console.print(as_rich(table))
+    console.print(f"machine: {describe()}", highlight=False, soft_wrap=True)
+    raise SystemExit(any(one.failed for row in rows for one in row.samples.values()))
 
 
 if __name__ == "__main__":

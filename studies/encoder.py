@@ -1,4 +1,4 @@
-"""Encoders of torch for `new_size.toml`: any batch, any length."""
+"""Encoders and a dense layer of torch for `new_size.toml`: any batch, any length."""
 
 from collections.abc import Callable
 
@@ -47,3 +47,10 @@ def small() -> Workload:
 def sentences() -> Workload:
     """Return twelve layers of 384, and the inputs at a batch and a length."""
     return _encoder(12, 384)
+
+
+def dense() -> Workload:
+    """Return a dense layer of 768 by 768, and the inputs at a number of rows."""
+    torch.manual_seed(0)
+    module = nn.Linear(768, 768, bias=False).eval().requires_grad_(False)
+    return module, lambda m: (torch.randn(m, 768),)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from offcut.cli.app import app, interruptible, refusals
 from offcut.cli.files import Certificates
 from offcut.errors import DescribeError
+
+if TYPE_CHECKING:
+    from offcut.studies.run import Outcome
 
 
 @app.command("study")
@@ -108,15 +111,29 @@ def study_command(
 def _measure(
     file: Path, out: Path | None, how: Mapping[str, Any], rows: bool, keep: Path | None
 ) -> None:
-    from offcut.experiment.outputs import wide_console
     from offcut.studies import study
+
+    with interruptible("study", lambda: GOES_ON):
+        outcome = study(file, out, **how)
+    print_outcome(outcome, rows)
+    if keep is not None:
+        from offcut.studies.keep import keep_results
+
+        typer.echo(f"kept in {keep_results(file, outcome.folder, keep)}")
+    if outcome.wrong:
+        raise typer.Exit(1)
+
+
+GOES_ON = "the cells that were measured are in its folder; the same command goes on"
+"""What is said where a study is interrupted."""
+
+
+def print_outcome(outcome: Outcome, rows: bool) -> None:
+    """Print what a study has measured: the table of speeds, the goals, what failed; with `rows`, the rows too."""
+    from offcut.experiment.outputs import wide_console
     from offcut.studies.contenders import NO_WAY
     from offcut.studies.table import as_rich
 
-    with interruptible(
-        "study", lambda: "the cells that were measured are in its folder; the same command goes on"
-    ):
-        outcome = study(file, out, **how)
     console = wide_console()
     for name in (("rows",) if rows else ()) + ("speed", "goals"):
         if name in outcome.tables:
@@ -124,13 +141,10 @@ def _measure(
     for *where, reason in outcome.tables["failed"].rows if "failed" in outcome.tables else ():
         if not reason.startswith(NO_WAY):
             typer.echo(f"{' '.join(filter(None, where))}: {reason}")
+    if outcome.left:
+        count = len(outcome.tables["rows"].rows)
+        typer.echo(f"{outcome.left} of {count} rows are not measured: the seconds are over")
     typer.echo(str(outcome))
-    if keep is not None:
-        from offcut.studies.keep import keep_results
-
-        typer.echo(f"kept in {keep_results(file, outcome.folder, keep)}")
-    if outcome.wrong:
-        raise typer.Exit(1)
 
 
 def _print_missing(file: Path, out: Path | None, how: Mapping[str, Any]) -> None:

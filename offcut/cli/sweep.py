@@ -1,10 +1,9 @@
-"""`offcut sweep`: a contraction measured over a range of sizes, as a table, numbers and a picture."""
+"""`offcut sweep`: a contraction measured over a range of sizes, as a study; and the oracle of a small program."""
 
 from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -59,8 +58,11 @@ class _SweepCommand(TyperCommand):
         return super().parse_args(ctx, others)
 
 
-_OF_ORACLE = ("constants", "limit", "most", "ways", "records", "seed", "seeds", "threads")
-_OF_CONTRACTIONS = ("strategies", "against", "points", "every", "pack", "seconds")
+_OF_ORACLE = (
+    *("constants", "limit", "most", "ways", "records", "seed", "seeds", "threads"),
+    *("csv", "png"),
+)
+_OF_CONTRACTIONS = ("strategies", "against", "points", "every", "pack", "seconds", "out")
 
 
 @app.command("sweep", cls=_SweepCommand)
@@ -101,12 +103,15 @@ def sweep_command(
         bool,
         typer.Option(help="Operands after the first without swept sizes are packed constants."),
     ] = True,
-    csv: Annotated[Path, typer.Option(help="Where the numbers go.")] = Path("out/sweep.csv"),
-    png: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("out/sweep.png"),
+    out: Annotated[
+        Path, typer.Option(help="The folder of samples, tables and figures, as a study's.")
+    ] = Path("out/sweep"),
     oracle: Annotated[
         bool,
         typer.Option("--oracle", help="Measure every schedule of a small program; see below."),
     ] = False,
+    csv: Annotated[Path, typer.Option(help="Where the numbers go.")] = Path("out/sweep.csv"),
+    png: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("out/sweep.png"),
     constants: Annotated[
         list[str] | None, typer.Option(help="An input that is known before any call.")
     ] = None,
@@ -122,7 +127,7 @@ def sweep_command(
     seeds: Annotated[int | None, typer.Option(help="That explorers run with.")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="That a call may use.")] = None,
 ) -> None:
-    """Measure a contraction over a range of sizes: strategies against each other and peers.
+    """Measure a contraction over a range of sizes, strategies against each other and peers: a study without a file.
 
     Every other axis is fixed by an option of its own name: --k 768 --n 3072. With --oracle, CONTRACTION is a
     loop program in a file; all of its schedules are measured, once, into the records, and the regret of the
@@ -155,31 +160,27 @@ def sweep_command(
                     limits=Limits(budget=budget),
                 )
             return
+    from offcut.cli.study import GOES_ON, print_outcome
     from offcut.studies.sweep import sweep
 
-    begun = time.time()
-    with refusals(), interruptible("sweep", lambda: _kept_sizes(csv, begun)):
-        status = sweep(
+    with refusals(), interruptible("sweep", lambda: GOES_ON):
+        outcome, missing = sweep(
             text,
             context.meta["extents"],
             sizes,
+            out,
             strategies=_names(strategies, "--strategies", some=True),
             peers=_names(against, "--against", some=False),
             points=None if every else points,
             seconds_per_cell=budget,
             seconds=math.inf if seconds is None else seconds,
             packed=pack,
-            csv=csv,
-            png=png,
         )
-    if status:
-        raise typer.Exit(status)
-
-
-def _kept_sizes(csv: Path, begun: float) -> str:
-    if not csv.exists() or csv.stat().st_mtime < begun:
-        return "no size is measured, so run it again"
-    return f"the sizes that were measured are in {csv}; --sizes with the others and another --csv go on"
+        print_outcome(outcome, rows=True)
+    for name in missing:
+        typer.echo(f"missing: {name} is not installed")
+    if outcome.wrong:
+        raise typer.Exit(1)
 
 
 def _check_mode(context: typer.Context, oracle: bool) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import offcut as oc
+from offcut.backends.compile_request import make_request, zero_constants
+from offcut.backends.decide import proved_plan
 from offcut.costmodel import Device, of_plain, plain
 from offcut.errors import OffcutError
 from offcut.schedule import At
@@ -21,7 +25,7 @@ from offcut.studies.tasks import Operator
 
 KEYS = (
     *("target", "machine", "device", "machine_fields", "replan"),
-    *("reassociate", "hiding", "tune"),
+    *("reassociate", "hiding", "tune", "draw"),
 )
 """What this file reads of a contender's table."""
 
@@ -52,9 +56,14 @@ def check_options(
         options["reassociate"] = table["reassociate"]
     if "tune" in table:
         identity["tune"] = _tune_arguments(table["tune"], identity, f"{at}.tune", folder)[0]
-        for name in ("strategy", "schedule", "price"):
+        for name in ("strategy", "schedule", "price", "draw"):
             if name in table:
                 raise refusal(f"{at}.{name}", "what is tuned decides that itself", "tune = {…}")
+    if "draw" in table:
+        whole_of(table, "draw", at, 0, 0)
+        for name in ("strategy", "schedule", "price"):
+            if name in table:
+                raise refusal(f"{at}.{name}", "a schedule is drawn", "draw = 0")
     return options
 
 
@@ -94,6 +103,9 @@ def compile_options(
     if "tune" in table:
         _, arguments = _tune_arguments(table["tune"], {}, "tune", folder)
         compile_arguments["schedule"] = tuned_schedule(operator, compile_arguments, arguments)
+    if "draw" in table:
+        number = whole_of(table, "draw", "draw", 0, 0)
+        compile_arguments["schedule"] = drawn_schedule(operator, compile_arguments, number)
     if not table.get("replan", True):
         as_described = {key: table[key] for key in table if key != "machine_fields"}
         known = {**compile_arguments, "target": target_of(as_described, folder)}
@@ -194,6 +206,57 @@ def tuned_schedule(
 @cache
 def _records_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="offcut-study-")
+
+
+def drawn_schedule(operator: Operator, options: Mapping[str, Any], number: int) -> oc.Schedule:
+    """Return a schedule of the space that tuning searches for an operator: of those that are drawn at random, each once, that of a number.
+
+    number  from 0 on
+
+    Raises DescribeError for a model, and where the space has no so many schedules.
+    """
+    workload = operator.workload
+    if not isinstance(workload, Described):
+        raise refusal(operator.name, "a model has no single schedule", what="cannot draw")
+    texts = {name: str(value) for name, value in options.items()}
+    key = digest(
+        {"program": workload.program.digest, "constants": workload.constants, "options": texts}
+    )
+    if key not in _DRAWS:
+        _DRAWS[key] = [], _new_schedules(workload, options)
+    schedules, more = _DRAWS[key]
+    schedules.extend(islice(more, max(number + 1 - len(schedules), 0)))
+    if number >= len(schedules):
+        because = (
+            f"of its space, {REPEATS} draws in a row gave none but the {len(schedules)} before"
+        )
+        raise refusal(operator.name, because, f"draw = {len(schedules) - 1}", what="cannot draw")
+    return schedules[number]
+
+
+REPEATS = 64
+"""Draws in a row that may give nothing new before a space counts as exhausted."""
+
+_DRAWS: dict[str, tuple[list[oc.Schedule], Iterator[oc.Schedule]]] = {}
+"""By program and options: the schedules that were drawn, and what draws on."""
+
+
+def _new_schedules(workload: Described, options: Mapping[str, Any]) -> Iterator[oc.Schedule]:
+    """Yield schedules at random, those that are new; end where a space gives nothing new any more."""
+    arguments = dict(options)
+    target = arguments.pop("target", "cpu")
+    target = oc.target(target) if isinstance(target, str) else target
+    constants = zero_constants(workload.constants, workload.output, workload.inputs, "study")
+    request = make_request(workload.output, workload.inputs, constants, "study")
+    known = target.options("study", **arguments)
+    space = target.space(proved_plan(target, request, known), request, known, 1)
+    draw, texts, repeats = Random(0), set[str](), 0
+    while repeats < REPEATS:
+        schedule = space.sample(draw)
+        repeats = repeats + 1 if str(schedule) in texts else 0
+        texts.add(str(schedule))
+        if not repeats:
+            yield schedule
 
 
 def policy_schedule(operator: Operator, options: Mapping[str, Any]) -> oc.Schedule:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -321,12 +322,22 @@ def _strategy(strategy: Any, identity: dict[str, Any], at: str, folder: Path) ->
     names = []
     for one in texts_of(strategy, f"{at}.strategy", 'strategy = "auto"'):
         if one.partition("(")[0] not in known:
+            _check_named(one, known, f"{at}.strategy")
             own = named(one, "offcut.strategies", folder, f"{at}.strategy")
             names.append(_registered(own, at))
             identity.setdefault("strategy_digests", {})[names[-1]] = f"{own.name} {own.digest}"
         else:
             names.append(one)
     return names if isinstance(strategy, list) else names[0]
+
+
+def _check_named(name: str, known: Collection[str], at: str) -> None:
+    """Refuse a strategy that is neither offcut's nor an entry point, and no ``module:function``."""
+    points = {point.name for point in entry_points(group="offcut.strategies")}
+    if ":" not in name and name not in points:
+        because = f"there is no {name!r}; offcut has {', '.join(sorted(known))}"
+        because += f"; entry points of offcut.strategies: {', '.join(sorted(points)) or 'none'}"
+        raise refusal(at, because, '"module:function", a file beside the study')
 
 
 def _registered(own: Named, at: str) -> str:

@@ -18,6 +18,7 @@ MEASURES: Mapping[str, str] = {
     "predicted": "seconds of a call by the cost model: nothing is run, so any target will do",
     "simulated": "seconds of a call by the target's simulator",
     "compile": "processor seconds of a compile without a cache, in a process of its own",
+    "cached compile": "processor seconds of a compile that the disk cache knows, in a process of its own",
     "proof": "the part of a compile that proves what is lowered, in seconds",
     "first call": "seconds on the wall of the first call at a size, in a process that has met only the sizes before it",
 }
@@ -120,4 +121,6 @@ def expand_table(table: Mapping[str, Any], at: str) -> Iterator[dict[str, Any]]:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "×".join(map(_text, value.values()))
     return "+".join(map(str, value)) if isinstance(value, list) else str(value)

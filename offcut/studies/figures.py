@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from offcut.experiment.timing import median_interval
 from offcut.partition.show.figure_io import new_figure, write
-from offcut.studies.definition import Definition
 from offcut.studies.results import Results
 from offcut.studies.rows import Row
 from offcut.studies.statistics import median, profile, share_of
@@ -31,18 +29,6 @@ def write_figures(results: Results, folder: Path) -> list[Path]:
             write(figure, folder / f"{name}{suffix}", "", None)
         written.append(folder / f"{name}.png")
     return written
-
-
-def write_speed(definition: Definition, rows: Sequence[Row], path: Path, footer: str) -> None:
-    """Write the speed by size of one operator, with `footer` below.
-
-    Raises TargetError where matplotlib is not installed, CallError where the file cannot be written.
-    """
-    results = Results(definition, tuple(rows), tuple(one.name for one in definition.contenders))
-    figure = _speed(results, rows, swept_axis(rows) or next(iter(rows[0].sizes)))
-    wrapped = "\n".join(textwrap.fill(line, 110) for line in footer.splitlines())
-    figure.supxlabel(wrapped, fontsize=7, color="0.35")
-    write(figure, path, "picture.png, in a folder that can be written", footer)
 
 
 def _figures(results: Results) -> Iterator[tuple[str, Figure]]:

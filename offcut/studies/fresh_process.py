@@ -7,7 +7,7 @@ each vector of sizes, after two calls at the first one.
 from __future__ import annotations
 
 import json
-import os
+import resource
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +19,7 @@ from offcut.studies.contenders import Contender, Library, Ours
 from offcut.studies.definition import read_definition
 from offcut.studies.described import CompiledKernel
 from offcut.studies.errors import refusal
+from offcut.studies.model_peers import model_calls
 from offcut.studies.models import ModelTask, TorchTask
 from offcut.studies.run import reason
 from offcut.studies.tasks import Operator, Task
@@ -63,13 +64,14 @@ def compile_times(
 
 def _warm_imports() -> None:
     """Import what a compile imports: an import is no part of one."""
-    for name in ("offcut.polyhedral", "offcut.backends.cpu.build"):
+    for name in ("offcut.pipeline", "offcut.kernel", "offcut.backends.cpu.target"):
         import_module(name)
 
 
 def _processor_time() -> float:
     """Return the processor seconds of this process and of those that it has waited for."""
-    return sum(os.times()[:4])
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def first_calls(
@@ -102,11 +104,12 @@ def open_stream(operator: Operator, contender: Contender, task: Task) -> Callabl
             )
         return lambda one: compiled.call(one)[0]()
     if isinstance(contender, Library):
-        if isinstance(task.for_peers, TorchTask):
-            return _torch_stream(contender, task.for_peers)
-        if isinstance(task.for_peers, ModelTask) and contender.peer == "onnxruntime":
-            return _onnxruntime_stream(contender, task.for_peers)
-    because = "its first call is measured of models alone: torch and torch.compile of modules, onnxruntime of ONNX files"
+        model = task.for_peers
+        if isinstance(model, TorchTask) and contender.peer.startswith("torch"):
+            return _torch_stream(contender, model)
+        if isinstance(model, ModelTask | TorchTask) and contender.peer == "onnxruntime":
+            return _onnxruntime_stream(contender, model)
+    because = "its first call is measured of models alone: torch and torch.compile of modules, onnxruntime of modules and of ONNX files"
     raise refusal(contender.name, because, what="cannot open a stream")
 
 
@@ -126,13 +129,10 @@ def _torch_stream(contender: Library, first: TorchTask) -> Callable[[Task], Any]
     return call
 
 
-def _onnxruntime_stream(contender: Library, first: ModelTask) -> Callable[[Task], Any]:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = contender.threads, 4
-    session = onnxruntime.InferenceSession(first.file, options, ["CPUExecutionProvider"])
-    return lambda task: session.run(None, task.for_peers.feed)
+def _onnxruntime_stream(contender: Library, first: ModelTask | TorchTask) -> Callable[[Task], Any]:
+    """Return a session that is opened once: of a module, on the file that torch exports with each axis free that varies."""
+    call = model_calls(contender.peer, contender.threads, first)
+    return lambda task: call(task.for_peers)[0]()
 
 
 if __name__ == "__main__":

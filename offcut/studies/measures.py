@@ -114,6 +114,16 @@ def _compile(cell: Cell) -> Mapping[str, Any]:
     }
 
 
+def _cached_compile(cell: Cell) -> Mapping[str, Any]:
+    """Return the processor seconds of compiles, each in a process of its own, with the cache that an earlier process has filled."""
+    _ours(cell, "cached compile")
+    runs = _in_processes("cached compile", cell)
+    return {
+        "seconds": tuple(one["compile"] for one in runs),
+        "clock": "processor time of a cached compile",
+    }
+
+
 def _proof(cell: Cell) -> Mapping[str, Any]:
     """Return the seconds that the pass ``prove`` takes in these compiles.
 
@@ -140,6 +150,7 @@ _READERS: Mapping[str, Callable[[Cell], Mapping[str, Any]]] = {
     "predicted": _predicted,
     "simulated": _simulated,
     "compile": _compile,
+    "cached compile": _cached_compile,
     "proof": _proof,
     "first call": _first_call,
 }
@@ -159,12 +170,14 @@ def _processes(
     job: str, file: str, operator: str, contender: str, points: str, rounds: int, seed: int
 ) -> list[dict[str, Any]]:
     results = []
-    for _ in range(rounds):
-        with tempfile.TemporaryDirectory(prefix="offcut-study-") as folder:
-            cache_setting = {"OFFCUT_CACHE": folder} if job == "compile" else {}
+    with tempfile.TemporaryDirectory(prefix="offcut-study-") as folder:
+        is_cached = job == "cached compile"
+        for number in range(rounds + is_cached):
+            cache = folder if is_cached else f"{folder}/{number}"
+            cache_setting = {"OFFCUT_CACHE": cache} if job.endswith("compile") else {}
             path = os.pathsep.join(filter(None, sys.path))
             process = subprocess.run(
-                [sys.executable, "-m", "offcut.studies.fresh_process", job],
+                [sys.executable, "-m", "offcut.studies.fresh_process", job.removeprefix("cached ")],
                 input=json.dumps([file, operator, contender, json.loads(points), seed]),
                 capture_output=True,
                 text=True,
@@ -172,8 +185,8 @@ def _processes(
                 env={**os.environ, "PYTHONPATH": path, "OFFCUT_PROCESSES": "1", **cache_setting},
                 cwd=Path(file).parent,
             )
-        if process.returncode != 0:
-            last = (process.stderr.strip().splitlines() or [f"status {process.returncode}"])[-1]
-            raise OffcutError("study", f"cannot measure {contender}", because=last)
-        results.append(json.loads(process.stdout.strip().splitlines()[-1]))
-    return results
+            if process.returncode != 0:
+                last = (process.stderr.strip().splitlines() or [f"status {process.returncode}"])[-1]
+                raise OffcutError("study", f"cannot measure {contender}", because=last)
+            results.append(json.loads(process.stdout.strip().splitlines()[-1]))
+    return results[is_cached:]

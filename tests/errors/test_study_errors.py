@@ -91,7 +91,7 @@ a strategy that is none
 given HEAD + DENSE + '[[contenders]]\nstrategy = "laddr"\n'
 study: cannot read the study
   at       study.toml, contenders[0].strategy
-  because  there is no 'laddr'; entry points of offcut.strategies: none
+  because  there is no 'laddr'; offcut has auto, balance, cut, even, exact, guard, ladder, mask, mix, pad, residue, shift, version; entry points of offcut.strategies: none
   help     "module:function", a file beside the study
 
 a contender twice

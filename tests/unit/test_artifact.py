@@ -66,9 +66,10 @@ def test_the_container_makes_targets_that_there_are() -> None:
 def test_the_artifact_and_the_kept_results_are_of_studies_that_there_are() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for variable in ("ARTIFACT", "KEPT"):
-        listed = re.search(rf"^{variable} := (.*)$", makefile, re.M)
+        listed = re.search(rf"^{variable} := ((?:.*\\\n)*.*)$", makefile, re.M)
         assert listed is not None
-        assert set(listed[1].split()) <= {file.stem for file in STUDIES}
+        names = listed[1].replace("\\", "").split()
+        assert [name for name in names if not (ROOT / "studies" / f"{name}.toml").exists()] == []
     page = (ROOT / "ARTIFACT.md").read_text(encoding="utf-8")
     for name in re.findall(r"studies/(\w+)\.toml", page):
         assert name in {file.stem for file in STUDIES}

@@ -61,31 +61,12 @@ def test_an_interrupted_campaign_says_where_its_trials_are(monkeypatch, capsys, 
     )
 
 
-def test_an_interrupted_sweep_says_whether_sizes_were_measured(
-    monkeypatch, capsys, tmp_path
-) -> None:
-    csv = tmp_path / "sweep.csv"
-    csv.write_text("of a sweep before\n")
-    os.utime(csv, (1e9, 1e9))
-    arguments = (
-        "sweep",
-        "mk,kn->mn",
-        "--sizes",
-        "m=1:9",
-        "--k",
-        "8",
-        "--n",
-        "8",
-        "--csv",
-        str(csv),
-    )
+def test_an_interrupted_sweep_says_that_it_goes_on(monkeypatch, capsys) -> None:
     monkeypatch.setattr("offcut.experiment.timing.restart_single_threaded", lambda: None)
-    told = _interrupted(monkeypatch, capsys, "offcut.studies.sweep.sweep", *arguments)
-    assert told == "sweep: interrupted; no size is measured, so run it again\n"
-    os.utime(csv, (4e9, 4e9))  # written since
+    arguments = ("sweep", "mk,kn->mn", "--sizes", "m=1:9", "--k", "8", "--n", "8")
     told = _interrupted(monkeypatch, capsys, "offcut.studies.sweep.sweep", *arguments)
     assert told == (
-        f"sweep: interrupted; the sizes that were measured are in {csv}; --sizes with the others and another --csv go on\n"
+        "sweep: interrupted; the cells that were measured are in its folder; the same command goes on\n"
     )
 
 

@@ -291,7 +291,7 @@ def test_a_machine_that_is_simulated_is_timed_by_its_simulator(tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.parametrize("file", sorted(BENCHES.glob("*.toml")), ids=lambda file: file.stem)
 def test_the_studies_that_are_benches_are_read(file: Path) -> None:
-    if file.stem in ("models", "single-ops", "zoo"):
+    if file.stem in ("compile-models", "models", "single-ops", "stream", "zoo"):
         pytest.importorskip("torch", reason="torch is an extra")
     definition = read_definition(file)
 

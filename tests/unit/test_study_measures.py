@@ -13,10 +13,14 @@ import pytest
 import offcut as oc
 from offcut.costmodel import load
 from offcut.errors import DescribeError, OffcutError
+from offcut.studies import compile_options
 from offcut.studies.compile_options import change_fields
 from offcut.studies.definition import Definition, read_definition
+from offcut.studies.entries import expand_table
 from offcut.studies.keep import keep_results, machine_name
+from offcut.studies.order import order_table, ordered_pairs
 from offcut.studies.results import Results, results_of
+from offcut.studies.rows import Row
 from offcut.studies.samples import FILE, Sample, append_sample, read_samples
 from offcut.studies.target_tables import program_size, target_tables
 from tests.agree import agree
@@ -166,13 +170,17 @@ def test_compiles_and_proofs_are_measured_in_fresh_processes(tmp_path: Path) -> 
     text = HEAD + DENSE.replace("[1, 3, 9]", "[3]")
     text += '[[contenders]]\nname = "compile"\nstrategy = "auto"\nmeasure = "compile"\n'
     text += '[[contenders]]\nname = "proof"\nstrategy = "auto"\nmeasure = "proof"\n'
+    text += '[[contenders]]\nname = "cached"\nstrategy = "auto"\nmeasure = "cached compile"\n'
     found = measured(tmp_path, text)
 
-    assert [len(found[f"{name} 3"].seconds) for name in ("compile", "proof")] == [2, 2]
-    assert all(second > 0 for name in ("compile", "proof") for second in found[f"{name} 3"].seconds)
+    names = ("compile", "proof", "cached")
+    assert [len(found[f"{name} 3"].seconds) for name in names] == [2, 2, 2]
+    assert all(second > 0 for name in names for second in found[f"{name} 3"].seconds)
     assert found["proof 3"].clock == "time of the proof"
     assert found["compile 3"].clock == "processor time of a compile"
-    rows = (tmp_path / "out" / "compile.csv").read_text().splitlines()[-2:]
+    assert found["cached 3"].clock == "processor time of a cached compile"
+    assert max(found["cached 3"].seconds) < min(found["compile 3"].seconds)
+    rows = (tmp_path / "out" / "compile.csv").read_text().splitlines()[-3:]
     assert all(",3,2,1," in row for row in rows), "loops, stores and sizes of a product"
 
 
@@ -196,6 +204,71 @@ def test_a_tuned_contender_runs_what_its_explorer_found(tmp_path: Path) -> None:
 
     seconds = [found[f"{name} 37"].seconds[0] for name in ("auto", "random 1", "random 6")]
     assert seconds == sorted(seconds, reverse=True), "more trials are never worse, by the clock"
+
+
+def test_schedules_that_are_drawn_are_of_the_space_and_differ(tmp_path: Path) -> None:
+    text = HEAD + DENSE + '[[contenders]]\nname = "drawn"\neach = {draw = [0, 1, 2]}\n'
+    definition = defined(tmp_path, text)
+    (operator,) = definition.operators
+    schedules = [one.make(operator)["schedule"] for one in definition.contenders]  # type: ignore[attr-defined]
+    again = defined(tmp_path, text).contenders[2].make(operator)["schedule"]  # type: ignore[attr-defined]
+
+    assert len({str(one) for one in schedules}) == 3
+    assert str(again) == str(schedules[2])
+    assert {one.name for one in schedules} == {schedules[0].name}
+
+
+def test_a_space_that_has_no_so_many_schedules_says_how_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compile_options, "_new_schedules", lambda *_: iter("ab"))
+    text = HEAD + DENSE.replace("n = 16", "n = 17") + "[[contenders]]\ndraw = 2\n"
+    definition = defined(tmp_path, text)
+    with pytest.raises(DescribeError) as error:
+        definition.contenders[0].make(definition.operators[0])  # type: ignore[attr-defined]
+
+    assert str(error.value) == (
+        "study: cannot draw\n"
+        "  at       dense\n"
+        "  because  of its space, 64 draws in a row gave none but the 2 before\n"
+        "  help     draw = 1"
+    )
+
+
+def test_pairs_that_are_apart_are_in_order_where_predictions_are() -> None:
+    assert ordered_pairs([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]) == (3.0, 3)
+    assert ordered_pairs([3.0, 2.0, 1.0], [1.0, 2.0, 3.0]) == (0.0, 3)
+    assert ordered_pairs([1.0, 1.0], [1.0, 1.2]) == (0.5, 1)
+    assert ordered_pairs([2.0, 1.0], [1.0, 1.15]) == (0.0, 0), "no pair: hardly apart"
+    assert ordered_pairs([], []) == (0.0, 0)
+
+
+def test_order_is_of_the_contenders_of_one_target(tmp_path: Path) -> None:
+    text = HEAD + DENSE + '[[contenders]]\nname = "x"\neach = {strategy = ["auto", "cut"]}\n'
+    text += '[[contenders]]\nname = "elsewhere"\nstrategy = "cut"\nmachine = "zen4"\n'
+    definition = defined(tmp_path, text)
+    operator = definition.operators[0].name
+    times = {"x auto": (1.0, 1.0), "x cut": (2.0, 3.0), "elsewhere": (9.0, 0.1)}
+    samples = {
+        name: Sample("", operator, {"m": 3}, name, (t, t), predicted=p)
+        for name, (p, t) in times.items()
+    }
+    rows = (Row(operator, "m=3", samples, {"m": 3}),)
+    table = order_table(
+        Results(definition, rows, tuple(times)),
+        {**dict.fromkeys(times, "cpu"), "elsewhere": "cpu, zen4"},
+    )
+
+    assert table.columns == ("target", "operator", "contenders", "pairs", "in order")
+    assert table.rows == (("cpu", operator, "2", "1", "1.000"), ("cpu", "all", "–", "1", "1.000"))
+
+
+def test_a_table_among_the_values_of_each_is_in_the_name_by_its_values() -> None:
+    key, units = "machine_fields.unit.0", [{"rows": 1, "columns": 32}, {"rows": 2, "columns": 16}]
+    found = list(expand_table({"name": "vta", "each": {key: units}}, "here"))
+
+    assert [one["name"] for one in found] == ["vta 1×32", "vta 2×16"]
+    assert found[1]["machine_fields"] == {"unit": {"0": units[1]}}
 
 
 def test_fields_of_a_machine_are_changed_by_name_and_by_number() -> None:
@@ -224,7 +297,7 @@ REJECTED = {
         "study: cannot read the study\n"
         "  at       study.toml, contenders[0].measure\n"
         "  because  nothing called 'speed' is measured\n"
-        "  help     call, predicted, simulated, compile, proof, first call",
+        "  help     call, predicted, simulated, compile, cached compile, proof, first call",
     ),
     "only": (
         'only = "("\n',
@@ -245,6 +318,20 @@ REJECTED = {
         "  at       study.toml, contenders[0].tune\n"
         "  because  there is no key 'trails'\n"
         "  help     trials = …",
+    ),
+    "draw with a strategy": (
+        'strategy = "cut"\ndraw = 3\n',
+        "study: cannot read the study\n"
+        "  at       study.toml, contenders[0].strategy\n"
+        "  because  a schedule is drawn\n"
+        "  help     draw = 0",
+    ),
+    "draw": (
+        "draw = -1\n",
+        "study: cannot read the study\n"
+        "  at       study.toml, contenders[0].draw\n"
+        "  because  -1 is not a whole number from 0 on\n"
+        "  help     draw = 0",
     ),
     "hiding": (
         "hiding = 1\n",

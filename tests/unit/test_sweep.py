@@ -18,9 +18,16 @@ from offcut.experiment import plots
 from offcut.experiment.contraction import Problem, Reference, parse_contraction
 from offcut.experiment.peers import load_peers
 from offcut.experiment.sizes import sample
-from offcut.studies.sweep import read_sizes
+from offcut.studies.sizes import read_values
+from offcut.studies.sweep import sizes_of_texts
 from tests.facade import app
 from tests.problems import draw, make_problem
+
+
+def extents(texts: list[str], points: int | None) -> dict[str, tuple[int, ...]]:
+    """Return the extents that a study takes of what texts spell."""
+    spelt = sizes_of_texts(texts, points)
+    return {key: tuple(read_values(given, key, Path()).weights) for key, given in spelt.items()}
 
 
 @pytest.mark.parametrize(
@@ -30,21 +37,21 @@ from tests.problems import draw, make_problem
         ("m = 2:9:3", "m", (2, 5, 8)),
         ("m=100,7,1,7", "m", (1, 7, 100)),
         ("m=5", "m", (5,)),
-        ("ik=1:2", "ik", (1, 2)),
+        ("ik=1:2", "i,k", (1, 2)),
     ],
 )
 def test_sizes_are_a_range_or_a_list(text: str, letters: str, values: tuple[int, ...]) -> None:
-    assert read_sizes([text], 24) == {letters: values}
+    assert extents([text], 24) == {letters: values}
 
 
 def test_a_long_range_is_sampled() -> None:
-    values = read_sizes(["m=1:512"], 24)["m"]
+    values = extents(["m=1:512"], 24)["m"]
 
     assert values[:2] == (1, 3)
     assert (len(values), values[-1]) == (24, 512)
     assert sum(value % 2 for value in values) >= 12
-    assert read_sizes(["m=1:512"], None) == {"m": tuple(range(1, 513))}
-    assert len(read_sizes([f"m={','.join(map(str, range(1, 99)))}"], 24)["m"]) == 98
+    assert extents(["m=1:512"], None) == {"m": tuple(range(1, 513))}
+    assert len(extents([f"m={','.join(map(str, range(1, 99)))}"], 24)["m"]) == 98
 
 
 @pytest.mark.parametrize("first", [1, 2, 7, 100])
@@ -65,46 +72,50 @@ def test_a_sample_ascends_has_both_ends_and_the_asked_length(
     assert set(taken) <= set(values)
 
 
-@pytest.mark.parametrize(
-    ("text", "because"),
-    [
-        ("1:512", "it does not begin with an axis and '=', such as m="),
-        ("m=1:512:", "'1:512:' is neither a range nor a list of whole numbers from 0 on"),
-        ("m=a", "'a' is neither a range nor a list of whole numbers from 0 on"),
-        ("m=9:1", "the range ends at 1, before its start 9"),
-        ("m=1:9:0", "the range does not advance: its step is 0"),
-        ("m=0:9", "size 0 has no work to time"),
-    ],
-)
-def test_sizes_that_cannot_be_read_are_refused(text: str, because: str) -> None:
+@pytest.mark.parametrize("text", ["1:512", "m=a", "m", "m=1,", "=7", "m=-1"])
+def test_sizes_that_cannot_be_read_are_refused(text: str) -> None:
     with pytest.raises(DescribeError) as refused:
-        read_sizes([text], 24)
+        sizes_of_texts([text], 24)
 
     assert str(refused.value) == (
-        "sweep: cannot read the sizes\n"
+        "study: cannot read the sizes\n"
         f"  at       --sizes {text}\n"
-        f"  because  {because}\n"
+        "  because  it is not an axis with a range or a list of whole numbers\n"
         "  help     m=1:512 or m=1:512:8 for a range, both ends included\n"
         "  help     m=1,7,100 for a list"
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "because"),
+    [
+        ("m=1:512:", "'1:512:' is neither a range nor the name of a CSV file"),
+        ("m=9:1", "'9:1' is empty: a range begins at its least size and advances"),
+        ("m=1:9:0", "'1:9:0' is empty: a range begins at its least size and advances"),
+        ("m=0:9", "0 is not a size: sizes are whole numbers from 1 to 2**31 - 1"),
+        ("m=0", "0 is not a size: sizes are whole numbers from 1 to 2**31 - 1"),
+    ],
+)
+def test_sizes_that_are_none_are_refused_as_a_study_refuses_them(text: str, because: str) -> None:
+    words = ["sweep", "mk,kn->mn", "--sizes", text, "--k", "3", "--n", "3"]
+    first, at, reason, *_ = CliRunner().invoke(app, words).stderr.splitlines()
+
+    assert first == "study: cannot read the study"
+    assert at == "  at       sweep, operators[0].sizes.m"
+    assert reason == f"  because  {because}"
+
+
 def test_several_ranges_share_the_points() -> None:
-    assert read_sizes(["m=1,2", "ik=3,4"], 24) == {"m": (1, 2), "ik": (3, 4)}
-    assert [len(values) for values in read_sizes(["m=1:99", "n=1:99"], 25).values()] == [5, 5]
+    assert extents(["m=1,2", "ik=3,4"], 24) == {"m": (1, 2), "i,k": (3, 4)}
+    assert [len(values) for values in extents(["m=1:99", "n=1:99"], 25).values()] == [5, 5]
 
 
-def test_an_axis_swept_twice_is_refused() -> None:
-    with pytest.raises(DescribeError) as refused:
-        read_sizes(["m=1,2", "mn=3"], 24)
-    assert (
-        str(refused.value)
-        == """\
-sweep: the axis 'm' is swept twice
-  at       --sizes mn=3
-  because  --sizes m=1,2 has it too
-  help     --sizes m=1,7,100: all of its sizes at once"""
-    )
+@pytest.mark.parametrize("second", ["m=3", "mn=3"])
+def test_an_axis_swept_twice_is_refused(second: str) -> None:
+    words = ["sweep", "mk,kn->mn", "--sizes", "m=1,2", "--sizes", second, "--k", "3"]
+    told = CliRunner().invoke(app, words).stderr
+
+    assert "  because  the axis 'm' has sizes twice\n" in told
 
 
 def test_a_sweep_of_no_strategies_is_refused() -> None:
@@ -140,10 +151,13 @@ def test_a_peer_that_is_not_installed_is_named_as_missing(monkeypatch: pytest.Mo
 def test_an_unknown_strategy_is_refused() -> None:
     sizes = ["--sizes", "m=1", "--k", "3", "--n", "3"]
     done = CliRunner().invoke(app, ["sweep", "mk,kn->mn", *sizes, "--strategies", "auto,best"])
-    first, at, because, help = done.stderr.splitlines()
-    assert (first, at) == ("sweep: there is no strategy 'best'", "  at       --strategies best")
-    assert because.startswith("  because  the strategies are auto, mix, ")
-    assert help == "  help     module:function, a generator of tiles of one's own"
+    first, at, because, *help = done.stderr.splitlines()
+    assert (first, at) == (
+        "study: cannot read the study",
+        "  at       sweep, contenders[1].strategy",
+    )
+    assert because.startswith("  because  there is no 'best'; offcut has auto, balance, ")
+    assert help == ['  help     "module:function", a file beside the study']
 
 
 @pytest.mark.parametrize("name", ["tvm", "torch.matmul", ""])
@@ -199,7 +213,6 @@ def test_an_axis_needs_one_whole_number(arguments: list[str], text: str) -> None
     ("arguments", "says"),
     [
         (["mk,kn", "--sizes", "m=1"], "it has no '->'"),
-        (["mk,kn->mn", "--sizes", "m=0", "--k", "2", "--n", "2"], "size 0 has no work to time"),
         (["mk,kn->mn", "--sizes", "m=1", "--k", "2"], "the axis 'n' has no size"),
         (["mk,kn->mn", "--sizes", "m=1", "--k", "two"], "'two' is not a whole number from 0 on"),
     ],
@@ -213,15 +226,12 @@ def test_the_command_prints_a_refusal_and_exits_with_2(arguments: list[str], say
 
 
 def run_command(tmp_path: Path, against: str = "numpy", *more: str) -> Result:
-    files = ["--csv", str(tmp_path / "out" / "x.csv"), "--png", str(tmp_path / "out" / "x.png")]
     options = ["--k", "6", "--n=4", "--points", "4", "--budget", "0.001", "--strategies", "cut"]
-    return CliRunner().invoke(
-        app,
-        ["sweep", "mk,kn->mn", "--sizes", "m=1:40", *options, "--against", against, *files, *more],
-    )
+    options += ["--against", against, "--out", str(tmp_path / "out"), *more]
+    return CliRunner().invoke(app, ["sweep", "mk,kn->mn", "--sizes", "m=1:40", *options])
 
 
-def test_the_command_prints_the_table_and_writes_csv_and_png(
+def test_the_command_prints_rows_and_writes_a_study_s_folder_which_it_goes_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find = importlib.util.find_spec
@@ -231,12 +241,18 @@ def test_the_command_prints_the_table_and_writes_csv_and_png(
 
     assert result.exit_code == 0, result.output
     assert "float32 mk,kn->mn at k=6, n=4" in result.stdout
-    assert "m: 4 of 40 sizes: 1, 3, 11, 40" in result.stdout
+    assert "cut over the best peer: geometric mean" in result.stdout
     assert "missing: torch is not installed" in result.stdout
-    written = (tmp_path / "out" / "x.csv").read_text()
-    assert written.startswith("# machine: ")
+    assert "8 cells measured, 0 kept" in result.stdout
+    written = (tmp_path / "out" / "cells.csv").read_text()
+    assert written.startswith("# study sweep\n# machine: ")
     assert written.count(",numpy,") == written.count(",cut,") == 4
-    assert (tmp_path / "out" / "x.png").exists() == is_installed("matplotlib")
+    assert (tmp_path / "out" / "speed_0.png").exists() == is_installed("matplotlib")
+    told = [re.sub(r"(cut|numpy) [\d.]+", r"\1 #", line) for line in result.stderr.splitlines()]
+    assert told == [
+        f"offcut: sweep: m={m}, k=6, n=4: cut #, numpy # GFLOP/s" for m in (1, 3, 11, 40)
+    ]
+    assert "0 cells measured, 8 kept" in run_command(tmp_path).stdout
 
 
 def test_the_command_reports_wrong_values_and_exits_with_1(
@@ -251,7 +267,7 @@ def test_the_command_reports_wrong_values_and_exits_with_1(
     result = run_command(tmp_path)
 
     assert result.exit_code == 1
-    said = r"numpy at m=1, k=6, n=4: wrong values: \d of 4 elements are off; "
+    said = r"m=1, k=6, n=4 numpy: wrong values: \d of 4 elements are off; "
     assert re.search(said, result.stdout)
 
 
@@ -259,30 +275,5 @@ def test_no_size_is_begun_once_the_time_is_over(tmp_path: Path) -> None:
     result = run_command(tmp_path, "numpy", "--seconds", "0")
 
     assert result.exit_code == 0, result.output
-    assert "3 of 4 cells are not measured: the seconds are over" in result.stdout
-    assert (tmp_path / "out" / "x.csv").read_text().count(",numpy,") == 1
-
-
-@pytest.mark.slow
-def test_each_size_is_told_and_written_as_soon_as_it_is_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: list[int] = []
-    now = Problem.reference
-
-    def reference(problem: Problem) -> Reference:
-        file = tmp_path / "out" / "x.csv"
-        written.append(file.read_text().count(",numpy,") if file.exists() else 0)
-        return now(problem)
-
-    monkeypatch.setattr(Problem, "reference", reference)
-
-    result = run_command(tmp_path)
-
-    assert result.exit_code == 0, result.output
-    assert written == [0, 1, 2, 3]
-    told = [re.sub(r"(cut|numpy) [\d.]+", r"\1 #", line) for line in result.stderr.splitlines()]
-    assert told == [
-        f"offcut: sweep: {number} of 4, m={m}: cut #, numpy # GFLOP/s"
-        for number, m in ((1, 1), (2, 3), (3, 11), (4, 40))
-    ]
+    assert "3 of 4 rows are not measured: the seconds are over" in result.stdout
+    assert (tmp_path / "out" / "cells.csv").read_text().count(",numpy,") == 1
