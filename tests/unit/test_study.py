@@ -90,12 +90,13 @@ def test_lines_of_a_csv_file_are_vectors_of_sizes(tmp_path: Path) -> None:
     (tmp_path / "shapes.csv").write_text("M,K,N,name\n1,64,80,a\n7,96,16,b\n1,64,80,c\n")
     table = {"einsum": "mk,kn->mn", "constants": []}
     sizes = {"csv": "shapes.csv", "columns": {"m": "M", "k": "K", "n": "N"}}
-    (operator,) = read_operators([{**table, "sizes": sizes}], tmp_path / "study.toml")
+    (operator,), absent = read_operators([{**table, "sizes": sizes}], tmp_path / "study.toml")
 
     assert [(dict(one.sizes), one.weight) for one in operator.points] == [
         ({"m": 1, "k": 64, "n": 80}, 2 / 3),
         ({"m": 7, "k": 96, "n": 16}, 1 / 3),
     ]
+    assert absent == ()
     with pytest.raises(DescribeError) as refused:
         read_operators([{**table, "sizes": "shapes.csv"}], tmp_path / "study.toml")
     assert str(refused.value) == (
@@ -104,6 +105,43 @@ def test_lines_of_a_csv_file_are_vectors_of_sizes(tmp_path: Path) -> None:
         "  because  shapes.csv, line 2: 'a' in column 'name' is not a whole number\n"
         '  help     {csv = "shapes.csv", columns = {m = "M"}}'
     )
+
+
+@pytest.mark.parametrize(("comma", "bom"), [(",", ""), (";", "\ufeff"), ("\t", "\ufeff")])
+def test_a_table_out_of_a_paper_is_read_as_it_stands(tmp_path: Path, comma: str, bom: str) -> None:
+    lines = ("# table 3", "", "layer,M, K ,N,calls", "a,1,64,80,3", ",,,,", "  ", "b,7,96,16,0.5")
+    text = "\r\n".join((*lines, 'a again,1,64,80,"0.5"', "")).replace(",", comma)
+    (tmp_path / "shapes.csv").write_text(bom + text, encoding="utf-8", newline="")
+    table = {"einsum": "mk,kn->mn", "constants": []}
+    sizes = {"csv": "shapes.csv", "columns": {"m": "M", "k": "K", "n": "N"}, "weights": "calls"}
+    (operator,), _ = read_operators([{**table, "sizes": sizes}], tmp_path / "study.toml")
+    one = read_values(
+        {"csv": "shapes.csv", "column": "K", "weights": "calls"}, "study.toml, m", tmp_path
+    )
+
+    assert [(dict(one.sizes), one.weight) for one in operator.points] == [
+        ({"m": 1, "k": 64, "n": 80}, 0.875),
+        ({"m": 7, "k": 96, "n": 16}, 0.125),
+    ]
+    assert one.weights == {64: 0.875, 96: 0.125}
+
+
+@pytest.mark.parametrize(
+    ("more", "because"),
+    [
+        ({"weights": "count"}, "t.csv has no column 'count': its columns are m, w"),
+        ({"weights": "w"}, "t.csv, line 3: the weight '0' is not a number above 0"),
+    ],
+)
+def test_weights_that_are_none_are_refused(
+    tmp_path: Path, more: Mapping[str, str], because: str
+) -> None:
+    (tmp_path / "t.csv").write_text("m,w\n3,1\n4,0\n")
+
+    with pytest.raises(DescribeError) as refused:
+        read_values({"csv": "t.csv", "column": "m", **more}, "s.toml, sizes.m", tmp_path)
+
+    assert (refused.value.at, refused.value.because) == ("s.toml, sizes.m.weights", because)
 
 
 def test_a_cell_that_fails_in_the_second_folder_is_named(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from offcut.cli import take_extents
 from offcut.core.extras import is_installed
 from offcut.errors import DescribeError
 from offcut.experiment import plots
-from offcut.experiment.contraction import Problem, Reference, parse_contraction
+from offcut.experiment.contraction import parse_contraction
 from offcut.experiment.peers import load_peers
 from offcut.experiment.sizes import sample
 from offcut.studies.sweep import read_sizes
@@ -242,16 +242,15 @@ def test_the_command_prints_the_table_and_writes_csv_and_png(
 def test_the_command_reports_wrong_values_and_exits_with_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        Problem,
-        "reference",
-        lambda problem: Reference(*np.zeros((2, 40, 4))[:, : problem.sizes["m"]]),
+    (tmp_path / "mine.py").write_text(
+        "def wrong(inputs, sizes):\n    return lambda: inputs['A'] @ inputs['B'] + 1\n"
     )
+    monkeypatch.chdir(tmp_path)
 
-    result = run_command(tmp_path)
+    result = run_command(tmp_path, "numpy,mine:wrong")
 
     assert result.exit_code == 1
-    said = r"numpy at m=1, k=6, n=4: wrong values: \d of 4 elements are off; "
+    said = r"mine:wrong at m=1, k=6, n=4: wrong values: \d of 4 elements are off; "
     assert re.search(said, result.stdout)
 
 
@@ -267,22 +266,23 @@ def test_no_size_is_begun_once_the_time_is_over(tmp_path: Path) -> None:
 def test_each_size_is_told_and_written_as_soon_as_it_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written: list[int] = []
-    now = Problem.reference
+    (tmp_path / "mine.py").write_text(
+        "from pathlib import Path\n"
+        "def looks(inputs, sizes):\n"
+        "    file = Path('out/x.csv')\n"
+        "    count = file.read_text().count(',numpy,') if file.exists() else 0\n"
+        "    with open('counts', 'a') as counts:\n        counts.write(str(count))\n"
+        "    return lambda: inputs['A'] @ inputs['B']\n"
+    )
+    monkeypatch.chdir(tmp_path)
 
-    def reference(problem: Problem) -> Reference:
-        file = tmp_path / "out" / "x.csv"
-        written.append(file.read_text().count(",numpy,") if file.exists() else 0)
-        return now(problem)
-
-    monkeypatch.setattr(Problem, "reference", reference)
-
-    result = run_command(tmp_path)
+    result = run_command(tmp_path, "numpy,mine:looks")
 
     assert result.exit_code == 0, result.output
-    assert written == [0, 1, 2, 3]
-    told = [re.sub(r"(cut|numpy) [\d.]+", r"\1 #", line) for line in result.stderr.splitlines()]
+    assert (tmp_path / "counts").read_text() == "0123"
+    names = r"(cut|numpy|mine:looks) [\d.]+"
+    told = [re.sub(names, r"\1 #", line) for line in result.stderr.splitlines()]
     assert told == [
-        f"offcut: sweep: {number} of 4, m={m}: cut #, numpy # GFLOP/s"
+        f"offcut: sweep: {number} of 4, m={m}: cut #, numpy #, mine:looks # GFLOP/s"
         for number, m in ((1, 1), (2, 3), (3, 11), (4, 40))
     ]
