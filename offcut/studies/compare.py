@@ -16,6 +16,7 @@ from offcut.studies.resampling import (
     MeanRatio,
     allowed_shift,
     mean_ratio,
+    stray_under_load,
 )
 from offcut.studies.samples import FILE, Sample, read_samples
 from offcut.studies.statistics import is_loaded, ratio
@@ -55,7 +56,7 @@ class Comparison:
     failed         cells of the first that failed in the second, each with its reason
     loaded         cells of both that were measured while others used the processor
     margin         2 %, or what 19 of 20 intervals of peers lie within, where that is more: what two runs differ by without any
-                   change; without peers, 2 % and what the loads of the two folders differ by
+                   change; without peers, 2 %, what the loads of the two folders differ by, and what cells stray by under load
     drift          the geometric mean of the peers' ratios: how the machine changed, which the other ratios are divided by; None where no peer was measured twice
     mean           the geometric mean of all ratios; None where all are peers'
     """
@@ -104,7 +105,7 @@ class Comparison:
             lines.append("no peers: a change of the machine looks like one of the code")
             if self.margin > ALLOWED_DRIFT:
                 lines.append(
-                    f"the two folders were measured under different loads: {self.margin:.0%} is taken for noise"
+                    f"by their loads, and by what cells stray, {self.margin:.0%} is taken for noise"
                 )
         if self.loaded:
             loaded = plural(self.loaded, "measurement")
@@ -157,10 +158,12 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
     ours = [(a[cell], b[cell]) for cell in both if not a[cell].peer]
     of_peers = mean_ratio(peers)
     if of_peers is None:
-        drift, margin = None, math.expm1(allowed_shift(ours))
+        stray = stray_under_load(ours)
+        drift, margin = None, math.expm1(allowed_shift(ours) + stray)
+        margins = (math.expm1(allowed_shift([pair]) + stray) for pair in ours)
         changes = [
-            Change(_label(one), ratio(one, other), math.expm1(allowed_shift([(one, other)])))
-            for one, other in ours
+            Change(_label(pair[0]), ratio(*pair), one)
+            for pair, one in zip(ours, margins, strict=True)
         ]
         mean = mean_ratio(ours, allowed=allowed_shift(ours))
     else:

@@ -66,6 +66,15 @@ def pattern_of(table: Mapping[str, Any], key: str, at: str) -> str:
     return pattern
 
 
+def in_a_line(text: str) -> str:
+    """Return a text in one line: signs that are not printed, and several blanks, are one blank.
+
+    >>> in_a_line("a\\tb\\n\\n c")
+    'a b c'
+    """
+    return " ".join("".join(x if x.isprintable() else " " for x in text).split())
+
+
 def check_names(names: Sequence[str], what: str, at: str) -> None:
     """Refuse names that tables cannot show in a line, and two that are equal.
 
@@ -73,9 +82,8 @@ def check_names(names: Sequence[str], what: str, at: str) -> None:
     """
     for name in names:
         if not name.strip() or not name.isprintable():
-            plain = " ".join("".join(x if x.isprintable() else " " for x in name).split())
             because = f"{name!r} is not a name that a table can show in a line"
-            raise refusal(f"{at}, {what}s", because, f'name = "{plain or what}"')
+            raise refusal(f"{at}, {what}s", because, f'name = "{in_a_line(name) or what}"')
         if names.count(name) > 1:
             raise refusal(at, f"two {what}s are called {name!r}", 'name = "…"')
 

@@ -16,7 +16,7 @@ from offcut.studies.contenders import Contender, Ready
 from offcut.studies.definition import Definition
 from offcut.studies.entries import CALL
 from offcut.studies.environment import Load, digest, watched
-from offcut.studies.errors import raised
+from offcut.studies.errors import in_a_line, raised
 from offcut.studies.measures import Cell, read_measure
 from offcut.studies.samples import SIMULATED, WRONG, Sample
 from offcut.studies.sizes import Point
@@ -214,6 +214,7 @@ def _predicted(ready: Ready, task: Task, sample: Sample) -> Sample:
 
 def reason(error: BaseException) -> str:
     """Return why something was not measured, in a line."""
+    text = raised(error)
     if isinstance(error, OffcutError):
-        return f"{error.op}: {error.refused}, because {error.because}"
-    return raised(error)
+        text = f"{error.op}: {error.refused}, because {error.because}"
+    return in_a_line(text)

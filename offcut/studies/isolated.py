@@ -21,6 +21,7 @@ from typing import Any
 
 from offcut.errors import OffcutError
 from offcut.experiment.limits import Limits
+from offcut.experiment.timing import THREADS
 from offcut.search.children import Children, Ended, Ending
 from offcut.studies.compile_options import keep_records_in
 from offcut.studies.definition import Definition, Source
@@ -62,17 +63,17 @@ class _Order:
 class GroupProcess:
     """A process that measures groups of cells of one study; a context manager that leaves none behind.
 
-    environment  variables that the process has beside those of this one
-    has_owner    whether it ends at once when this process is killed; this thread must then live as long as it
+    Its mathematics libraries run with one thread, unless a contender asks for more.
+
+    has_owner  whether it ends at once when this process is killed; this thread must then live as long as it
     """
 
-    def __init__(
-        self, source: Source, environment: Mapping[str, str] | None = None, has_owner: bool = False
-    ) -> None:
+    def __init__(self, source: Source, has_owner: bool = False) -> None:
         self._source, self._has_owner = source, has_owner
-        self._together = Children(MEMORY, environment)
-        self._apart = Children(MEMORY, environment)
-        self._suspects: set[tuple[str, str]] = set()
+        one_thread = dict.fromkeys(THREADS, "1")
+        self._together = Children(MEMORY, one_thread)
+        self._apart = Children(MEMORY, one_thread)
+        self._suspects: set[str] = set()
         self._folder = tempfile.TemporaryDirectory(prefix="offcut-study-")
 
     def __enter__(self) -> GroupProcess:

@@ -32,7 +32,8 @@ def missing_module(error: BaseException, own: str) -> str:
     while cause is not None:
         if isinstance(cause, ModuleNotFoundError) and cause.name:
             package = cause.name.partition(".")[0]
-            return "" if package == own.partition(".")[0] or not _is_missing(package) else package
+            is_own = package == own.partition(":")[0].partition(".")[0]
+            return "" if is_own or not _is_missing(package) else package
         cause = cause.__cause__
     return ""
 
@@ -49,7 +50,7 @@ def needs_missing_module(function: Callable[..., Any]) -> bool:
 
     It need not reach that import: calling the function says so. Nothing is called here.
     """
-    pending, known = [function], set[Any]()
+    pending, known = list[Any]([function]), set[Any]()
     while pending:
         one = pending.pop()
         if not isinstance(one, FunctionType) or one in known:

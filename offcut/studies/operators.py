@@ -66,7 +66,7 @@ def read_operators(
                 absent.append(one)
             else:
                 operators.append(one)
-    names = [one.name for one in (*operators, *absent)]
+    names = [one.name for one in operators] + [one.name for one in absent]
     check_names(names, "operator", file.name)
     if not operators:
         raise refusal(file.name, "no operator can be measured", *absent_lines(absent))
@@ -132,8 +132,8 @@ def _operator(
         }
         axes, points = axes_of(extents, f"{at}.sizes"), points_of(extents)
     else:
-        help = ("sizes = {m = [1, 7], k = 64}", *VECTORS)
-        raise refusal(f"{at}.sizes", f"{sizes!r} is not a table", *help)
+        because = f"{sizes!r} is not a table"
+        raise refusal(f"{at}.sizes", because, "sizes = {m = [1, 7], k = 64}", *VECTORS)
     suffix = "" if table["type"] == _DEFAULT_TYPE else f" {table['type']}"
     name = (text_of(table, "name", at) or f"{table[kind]}") + suffix
     try:

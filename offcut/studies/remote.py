@@ -10,7 +10,6 @@ from typing import Any
 
 import offcut
 from offcut.errors import OffcutError
-from offcut.experiment.timing import THREADS
 from offcut.studies.environment import environment
 from offcut.studies.isolated import GroupProcess
 from offcut.studies.samples import Sample
@@ -48,8 +47,7 @@ class _Work:
         if study is not None:
             self.folder = tempfile.TemporaryDirectory(prefix="offcut-study-")
             file = unpack_study(study, Path(self.folder.name))
-            source = replace(study.source, file=file)
-            self.process = GroupProcess(source, dict.fromkeys(THREADS, "1"))
+            self.process = GroupProcess(replace(study.source, file=file))
 
 
 _WORK = _Work()

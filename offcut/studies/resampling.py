@@ -15,16 +15,16 @@ So an interval has three parts:
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
 
 from offcut.experiment.timing import Ratio
 from offcut.studies.samples import PREDICTED, SIMULATED, Sample
-from offcut.studies.statistics import median, share_of
+from offcut.studies.statistics import is_loaded, median, share_of
 
 ALLOWED_DRIFT = 0.02
 """What two runs at different times differ by on one machine without any change, as a part of the time."""
@@ -60,8 +60,20 @@ def allowed_shift(pairs: Sequence[Pair]) -> float:
     timed = [pair for pair in pairs if pair[0].clock not in (PREDICTED, SIMULATED)]
     if not timed:
         return 0.0
-    loads = [fmean(1.0 - share_of(pair[side]) for pair in timed) for side in (0, 1)]
+    loads = [statistics.fmean(1.0 - share_of(pair[side]) for pair in timed) for side in (0, 1)]
     return math.log1p(ALLOWED_DRIFT) + math.log1p(abs(loads[0] - loads[1]))
+
+
+def stray_under_load(pairs: Sequence[Pair]) -> float:
+    """Return by how much, in logarithms, 19 of 20 cells stray from the middle one where others used the machine; 0 where nobody did.
+
+    By the median of the distances, so that cells that have changed count little as long as they are fewer than half.
+    """
+    if not any(is_loaded(one) for pair in pairs for one in pair):
+        return 0.0
+    logs = [math.log(median(pair[0]) / median(pair[1])) for pair in pairs]
+    middle = statistics.median(logs)
+    return QUANTILE * 1.4826 * statistics.median(abs(one - middle) for one in logs)
 
 
 def mean_ratio(
@@ -77,8 +89,8 @@ def mean_ratio(
         return None
     groups = _groups(pairs, peers)
     logs = {id(pair): math.log(median(pair[0]) / median(pair[1])) for pair in (*pairs, *peers)}
-    centre = fmean(logs[id(pair)] for pair in pairs)
-    drift = fmean(logs[id(pair)] for pair in peers) if peers else 0.0
+    centre = statistics.fmean(logs[id(pair)] for pair in pairs)
+    drift = statistics.fmean(logs[id(pair)] for pair in peers) if peers else 0.0
     within = sum(_variance(group) for group in groups)
     residuals = [
         sum(w * (logs[id(pair)] - (centre if w > 0 else drift)) for pair, w in group)
@@ -131,9 +143,11 @@ def _clustered_variance(residuals: Sequence[float]) -> float:
     if count < MIN_GROUPS:
         return 0.0
     each = np.array(residuals)
-    plain, lags = float(each @ each), int(count ** (1 / 3))
-    along = sum(2 * (1 - k / (lags + 1)) * float(each[k:] @ each[:-k]) for k in range(1, lags + 1))
-    return max(plain, plain + along) * count / (count - 1)
+    plain, lags = float(each @ each), int(count ** (1 / 3) + 1e-9)
+    along: float = sum(
+        2 * (1 - k / (lags + 1)) * float(each[k:] @ each[:-k]) for k in range(1, lags + 1)
+    )
+    return max(plain, plain + along) * (count / (count - 1))
 
 
 def _student(freedom: int) -> float:
@@ -149,4 +163,4 @@ def _student(freedom: int) -> float:
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
     )
-    return z + sum(term / freedom ** (k + 1) for k, term in enumerate(terms))
+    return z + math.fsum(term / freedom ** (k + 1) for k, term in enumerate(terms))

@@ -78,7 +78,7 @@ def study(
     short  whether it is the short form, which the file's table ``[short]`` describes; without one, three rows of each operator for
           at most 0.04 s a cell
     pool  the address of a dask scheduler, ``tls://host:port``, over whose workers cells are spread, or a `Pool`; None,
-          ``local``: this process measures
+          ``local``: a process of this machine measures
 
     Raises DescribeError for a file that cannot be read, OffcutError for a folder that cannot be written or that another process
     measures into, TargetError for a pool without devices.
@@ -106,7 +106,7 @@ def run_study(
     seconds  from the begin on, after which no row is begun but the first; a pool begins all
     tell     told of each row as soon as it is measured; not by a pool
     report   whether files are written beside the samples
-    pool     whose workers measure; None: this process does
+    pool     whose workers measure; None: a process of this machine does
 
     Raises OffcutError for a folder that cannot be written, or that another process measures into.
     """

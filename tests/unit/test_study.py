@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import offcut as oc
 from offcut.errors import DescribeError
@@ -23,6 +24,7 @@ from offcut.studies import compare
 from offcut.studies.definition import Definition, read_definition
 from offcut.studies.described import Described
 from offcut.studies.environment import digest, read_environments, write_environment
+from offcut.studies.groups import reason
 from offcut.studies.loops_elsewhere import as_python, compiled_elsewhere, loops_call
 from offcut.studies.named import named
 from offcut.studies.operators import read_operators
@@ -35,8 +37,10 @@ from offcut.studies.statistics import geometric_mean, percentiles, profile, rati
 from offcut.studies.suites import FOLDER as SUITES
 from offcut.studies.suites import suites
 from offcut.studies.table import Table, as_csv, as_latex
+from offcut.studies.tables import failure_lines
 from offcut.studies.tasks import Exact
 from tests.agree import agree
+from tests.facade import app
 
 HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 3\n'
 DENSE = '[[operators]]\neinsum = "mk,kn->mn"\nsizes = {m = [1, 3], k = 8, n = 16}\n'
@@ -531,6 +535,40 @@ def test_tables_are_csv_and_latex_that_say_special_signs() -> None:
     assert r"\caption{A \& b: 5 \% of x\_1}" in tex
     assert r"\begin{tabular}{lr}" in tex
     assert r"q·kᵀ \{\} & 1 \\" in tex
+
+
+def test_a_reason_is_printed_once_for_all_its_rows() -> None:
+    rows = [
+        ("dense", "m=1", "p", "no such thing"),
+        ("dense", "m=3", "p", "no such thing"),
+        ("wide", "m=1", "p", "another thing"),
+        ("wide", "m=1", "q", "study: cannot measure a peer, because q has no way to compute wide"),
+        ("dense", "m=5", "p", "no such thing"),
+    ]
+
+    assert list(failure_lines(rows)) == [
+        "dense m=1 p and 2 other rows: no such thing",
+        "wide m=1 p: another thing",
+    ]
+
+
+def test_a_suite_of_one_operator_has_no_more() -> None:
+    said = CliRunner().invoke(app, ["study", "--list-suites"]).stdout
+
+    assert "(1 operators)" not in said
+    assert re.search(r"\(\d+ operators\)\n  source: ", said)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (KeyError("a\tb"), "KeyError: 'a\\tb'"),
+        (ValueError("one \x1b[31m\tline\nand another"), "ValueError: one [31m line"),
+        (oc.OffcutError("op", "no\nway", because="so\n\nit is"), "op: no way, because so it is"),
+    ],
+)
+def test_a_reason_is_a_line(error: Exception, text: str) -> None:
+    assert reason(error) == text
 
 
 def test_results_are_by_the_cells_of_the_file(tmp_path: Path) -> None:

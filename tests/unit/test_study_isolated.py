@@ -35,7 +35,10 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("offcut.studies.report.is_installed", lambda name: False)
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(
+    "end",
+    ["leaves", *(pytest.param(end, marks=pytest.mark.slow) for end in ("segfaults", "aborts"))],
+)
 def test_a_contender_that_ends_its_process_is_a_row_that_says_how(tmp_path: Path, end: str) -> None:
     code, because = ENDS[end]
     mine = f"import ctypes, os\ndef ends(inputs, sizes):\n    return lambda: {code}\n"

@@ -12,7 +12,7 @@ import pytest
 
 from offcut.experiment.timing import Ratio
 from offcut.studies import compare
-from offcut.studies.resampling import Pair, allowed_shift, mean_ratio
+from offcut.studies.resampling import Pair, allowed_shift, mean_ratio, stray_under_load
 from offcut.studies.samples import FILE, Sample, append_sample
 from offcut.studies.statistics import geometric_mean, is_loaded, ratio, share_of
 
@@ -152,9 +152,20 @@ def test_two_folders_of_one_code_are_the_same_under_load_and_it_is_said(tmp_path
     text = str(comparison := compare(tmp_path / "a", tmp_path / "b"))
 
     assert (comparison.slower, comparison.faster) == ((), ())
-    assert "the two folders were measured under different loads: " in text
+    assert "by their loads, and by what cells stray, " in text
     assert "LOADED: others used the processor in 8 measurements" in text
     assert text.endswith(" either way is for the machine: same")
+
+
+def test_cells_stray_under_load_by_what_most_of_them_do() -> None:
+    quiet = [
+        (Sample("a", "d", {}, "c", (x,), 1), Sample("a", "d", {}, "c", (1.0,), 1))
+        for x in (0.9, 1.0, 1.0, 1.1, 5.0)
+    ]
+    loaded = [(replace(a, load={"others": 0.5}), b) for a, b in quiet]
+
+    assert stray_under_load(quiet) == 0.0
+    assert math.isclose(stray_under_load(loaded), 1.96 * 1.4826 * math.log(1.1), rel_tol=0.1)
 
 
 def test_a_predicted_time_that_changes_by_little_has_changed(tmp_path: Path) -> None:
