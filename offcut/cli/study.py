@@ -131,16 +131,15 @@ GOES_ON = "the cells that were measured are in its folder; the same command goes
 def print_outcome(outcome: Outcome, rows: bool) -> None:
     """Print what a study has measured: the table of speeds, the goals, what failed; with `rows`, the rows too."""
     from offcut.experiment.outputs import wide_console
-    from offcut.studies.contenders import NO_WAY
     from offcut.studies.table import as_rich
+    from offcut.studies.tables import failure_lines
 
     console = wide_console()
     for name in (("rows",) if rows else ()) + ("speed", "goals"):
         if name in outcome.tables:
             console.print(as_rich(outcome.tables[name]))
-    for *where, reason in outcome.tables["failed"].rows if "failed" in outcome.tables else ():
-        if not reason.startswith(NO_WAY):
-            typer.echo(f"{' '.join(filter(None, where))}: {reason}")
+    for line in failure_lines(outcome.tables["failed"].rows if "failed" in outcome.tables else ()):
+        typer.echo(line)
     if outcome.left:
         count = len(outcome.tables["rows"].rows)
         typer.echo(f"{outcome.left} of {count} rows are not measured: the seconds are over")
@@ -149,6 +148,7 @@ def print_outcome(outcome: Outcome, rows: bool) -> None:
 
 def _print_missing(file: Path, out: Path | None, how: Mapping[str, Any]) -> None:
     from offcut.studies.definition import read_definition
+    from offcut.studies.missing_modules import absent_lines
     from offcut.studies.run import folder_of, missing_groups
     from offcut.studies.samples import FILE, read_samples
 
@@ -157,6 +157,8 @@ def _print_missing(file: Path, out: Path | None, how: Mapping[str, Any]) -> None
     groups = missing_groups(
         definition, read_samples(folder_of(definition, file, out) / FILE), retry
     )
+    for line in absent_lines(definition.absent):
+        typer.echo(line)
     for group in groups:
         names = ", ".join(one.name for one in group.cells.values())
         typer.echo(f"{group.operator.name} {group.point}: {names}")
@@ -168,8 +170,8 @@ def _print_missing(file: Path, out: Path | None, how: Mapping[str, Any]) -> None
 
 def _print_suites() -> None:
     from offcut.studies.suites import suites
+    from offcut.studies.table import plural
 
     for suite in suites():
-        typer.echo(
-            f"{suite.name}: {suite.about} ({len(suite.operators)} operators)\n  source: {suite.source}"
-        )
+        count = plural(len(suite.operators), "operator")
+        typer.echo(f"{suite.name}: {suite.about} ({count})\n  source: {suite.source}")

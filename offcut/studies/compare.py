@@ -10,11 +10,17 @@ from pathlib import Path
 from offcut.experiment.timing import Ratio
 from offcut.studies.environment import read_environments
 from offcut.studies.errors import refusal
+from offcut.studies.resampling import (
+    ALLOWED_DRIFT,
+    ALLOWED_OF_DRIFT,
+    MeanRatio,
+    allowed_shift,
+    mean_ratio,
+    stray_under_load,
+)
 from offcut.studies.samples import FILE, Sample, read_samples
-from offcut.studies.statistics import Mean, geometric_mean, is_loaded, ratio
-
-DRIFT = 0.02
-"""What two runs at different times differ by on one machine without any change: a cell has changed where its interval lies beyond."""
+from offcut.studies.statistics import is_loaded, ratio
+from offcut.studies.table import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +33,18 @@ class Change:
 
     label: str
     ratio: Ratio
-    margin: float = DRIFT
+    margin: float = ALLOWED_DRIFT
 
     @property
     def verdict(self) -> str:
         """Return ``faster``, ``slower``, or ``same`` where the interval does not lie beyond what drifts."""
-        if self.ratio.low > 1 + self.margin:
-            return "faster"
-        return "slower" if self.ratio.high < 1 / (1 + self.margin) else "same"
+        return _verdict(self.ratio, self.margin)
+
+
+def _verdict(ratio: Ratio, margin: float) -> str:
+    if ratio.low > 1 + margin:
+        return "faster"
+    return "slower" if ratio.high < 1 / (1 + margin) else "same"
 
 
 @dataclass(frozen=True)
@@ -45,8 +55,10 @@ class Comparison:
     alone          cells that only one of them has
     failed         cells of the first that failed in the second, each with its reason
     loaded         cells of both that were measured while others used the processor
-    margin         2 %, or what 19 of 20 intervals of peers lie within, where that is more: what two runs differ by without any change
+    margin         2 %, or what 19 of 20 intervals of peers lie within, where that is more: what two runs differ by without any
+                   change; without peers, 2 %, what the loads of the two folders differ by, and what cells stray by under load
     drift          the geometric mean of the peers' ratios: how the machine changed, which the other ratios are divided by; None where no peer was measured twice
+    mean           the geometric mean of all ratios; None where all are peers'
     """
 
     first: str
@@ -54,15 +66,10 @@ class Comparison:
     changes: tuple[Change, ...]
     alone: tuple[int, int]
     drift: Ratio | None
-    margin: float = DRIFT
+    margin: float = ALLOWED_DRIFT
     failed: tuple[str, ...] = ()
     loaded: int = 0
-
-    @property
-    def mean(self) -> Mean | None:
-        """Return the geometric mean of all ratios."""
-        ratios = [one.ratio for one in self.changes]
-        return geometric_mean(ratios, [1.0] * len(ratios))
+    mean: MeanRatio | None = None
 
     @property
     def slower(self) -> tuple[Change, ...]:
@@ -90,15 +97,20 @@ class Comparison:
             lines.append(
                 f"peers, which did not change: {self.drift}; what follows is divided by it"
             )
-            if self.margin > DRIFT:
+            if self.margin > ALLOWED_DRIFT:
                 lines.append(
                     f"single cells of peers changed by up to {self.margin:.0%} without a cause: so much is taken for noise"
                 )
         else:
             lines.append("no peers: a change of the machine looks like one of the code")
+            if self.margin > ALLOWED_DRIFT:
+                lines.append(
+                    f"by their loads, and by what cells stray, {self.margin:.0%} is taken for noise"
+                )
         if self.loaded:
+            loaded = plural(self.loaded, "measurement")
             lines.append(
-                f"LOADED: {self.loaded} cells were measured while others used the processor, or a contender waited"
+                f"LOADED: others used the processor in {loaded}, or a contender waited: intervals are wider for it"
             )
         lines += [f"failed in the second  {one}" for one in self.failed]
         for one in (*self.slower, *self.faster):
@@ -108,7 +120,12 @@ class Comparison:
             f"{len(self.slower)} slower, {len(self.faster)} faster, {same} the same to {self.margin:.0%} and their 95 % intervals"
         )
         if self.mean is not None:
-            lines.append(f"geometric mean of the first over the second: {self.mean.ratio}")
+            line = f"geometric mean of the first over the second: {self.mean.ratio}"
+            if self.mean.allowed:
+                line += (
+                    f", of which {math.expm1(self.mean.allowed):.1%} either way is for the machine"
+                )
+            lines.append(f"{line}: {_verdict(self.mean.ratio, 0.0)}")
         if any(self.alone):
             lines.append(
                 f"cells of the first alone: {self.alone[0]}, of the second alone: {self.alone[1]}"
@@ -137,23 +154,31 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
             "two folders that one file measured",
             what="cannot compare",
         )
-    ratios = {cell: ratio(a[cell], b[cell]) for cell in both}
-    peers = [ratios[cell] for cell in both if a[cell].peer]
-    mean = geometric_mean(peers, [1.0] * len(peers))
-    drift = None if mean is None else mean.ratio
-    margin = DRIFT if drift is None else max(DRIFT, _stray(peers, drift.value))
-    changes = []
-    for cell in both:
-        sample = a[cell]
-        if drift is not None and sample.peer:
-            continue
-        changed = ratios[cell] if drift is None else _over(ratios[cell], drift)
-        changes.append(Change(_label(sample), changed, margin))
+    peers = [(a[cell], b[cell]) for cell in both if a[cell].peer]
+    ours = [(a[cell], b[cell]) for cell in both if not a[cell].peer]
+    of_peers = mean_ratio(peers)
+    if of_peers is None:
+        stray = stray_under_load(ours)
+        drift, margin = None, math.expm1(allowed_shift(ours) + stray)
+        margins = (math.expm1(allowed_shift([pair]) + stray) for pair in ours)
+        changes = [
+            Change(_label(pair[0]), ratio(*pair), one)
+            for pair, one in zip(ours, margins, strict=True)
+        ]
+        mean = mean_ratio(ours, allowed=allowed_shift(ours))
+    else:
+        drift = of_peers.ratio
+        margin = max(ALLOWED_DRIFT, _stray([ratio(*pair) for pair in peers], drift.value))
+        changes = [
+            Change(_label(one), _over(ratio(one, other), drift), margin) for one, other in ours
+        ]
+        allowed = ALLOWED_OF_DRIFT * abs(math.log(drift.value))
+        mean = mean_ratio(ours, peers, allowed)
     alone = len(a.keys() - b.keys() - failures.keys()), len(b.keys() - a.keys())
     lines = _said(Path(first), a), _said(Path(second), b)
     failed = tuple(f"{_label(a[cell])}: {because}" for cell, because in failures.items())
     loaded = sum(is_loaded(one) for samples in (a, b) for one in samples.values())
-    return Comparison(*lines, tuple(changes), alone, drift, margin, failed, loaded)
+    return Comparison(*lines, tuple(changes), alone, drift, margin, failed, loaded, mean)
 
 
 def _label(sample: Sample) -> str:

@@ -17,6 +17,7 @@ from offcut.backends.decide import proved_plan
 from offcut.costmodel import Device, of_plain, plain
 from offcut.errors import OffcutError
 from offcut.schedule import At
+from offcut.search.explorers import explorer_named
 from offcut.studies.described import Described
 from offcut.studies.environment import digest
 from offcut.studies.errors import check_keys, refusal, text_of, whole_of
@@ -50,7 +51,14 @@ def check_options(
         raise refusal(f"{at}.machine_fields", f"{fields!r} is not a table", example)
     for name in ("reassociate", "hiding", "replan"):
         if not isinstance(table.get(name, True), bool):
-            raise refusal(f"{at}.{name}", f"{table[name]!r} is neither true nor false")
+            because = f"{table[name]!r} is neither true nor false"
+            raise refusal(f"{at}.{name}", because, f"{name} = false")
+    try:
+        if isinstance(target := target_of(table, folder), str) and target != "cpu":
+            oc.target(target)
+    except OffcutError as error:
+        place = ", ".join(filter(None, (at, error.at)))
+        raise refusal(place, error.because, *error.help, what=error.refused) from error
     options: dict[str, Any] = {}
     if "reassociate" in table:
         options["reassociate"] = table["reassociate"]
@@ -87,6 +95,10 @@ def _tune_arguments(
             custom = named(stated[name], f"offcut.{name}s", folder, f"{at}.{name}")
             identity[f"{name}_digest"] = custom.digest
             arguments[name] = custom.value() if isinstance(custom.value, type) else custom.value
+    try:
+        explorer_named(arguments["explorer"])
+    except OffcutError as error:
+        raise refusal(f"{at}.explorer", error.because, *error.help, what=error.refused) from error
     return stated, arguments
 
 
@@ -185,7 +197,7 @@ def tuned_schedule(
     if not isinstance(workload, Described):
         raise refusal(operator.name, "a model is not tuned as a whole", what="cannot tune")
     weights = {name: dict(one.weights) for name, one in operator.axes.items() if one.swept}
-    folder = Path(_records_folder().name)
+    folder = _RECORDS[-1] if _RECORDS else Path(_records_folder().name)
     tune_keys = ("target", "threads", "reassociate", "microkernels")
     tune_options = {name: options[name] for name in tune_keys if name in options}
     name = digest({"operator": operator.identity, "options": {**tune_options, "target": ""}})
@@ -201,6 +213,14 @@ def tuned_schedule(
         **tune_options,
         **arguments,
     )
+
+
+_RECORDS: list[Path] = []
+
+
+def keep_records_in(folder: Path) -> None:
+    """Let contenders that are tuned take from, and add to, the records in a folder of the caller's from now on."""
+    _RECORDS[:] = [folder]
 
 
 @cache

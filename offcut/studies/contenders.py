@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,12 +17,13 @@ from offcut.experiment.timing import fastest
 from offcut.partition import STRATEGIES
 from offcut.studies import compile_options
 from offcut.studies.described import Described
-from offcut.studies.errors import check_keys, refusal, text_of, texts_of, whole_of
+from offcut.studies.errors import check_keys, check_names, refusal, text_of, texts_of, whole_of
 from offcut.studies.loops_elsewhere import PEERS as LOOPS
 from offcut.studies.loops_elsewhere import compiled_elsewhere, loops_call
 from offcut.studies.model_peers import check_peer, model_calls
 from offcut.studies.models import FRONTENDS, ModelTask, TorchTask, results_of
-from offcut.studies.named import Named, digest_of_file, named
+from offcut.studies.named import Named, check_callable, digest_of_file, named
+from offcut.studies.table import plural
 from offcut.studies.tasks import Compiled, Operator, Task
 
 OURS = (
@@ -240,10 +240,7 @@ def read_contenders(
         if before:  # measured for itself, so that the two say what noise is
             one.identity = {**one.identity, "again": before}
     _check_strategies(contenders, file.name)
-    names = [one.name for one in contenders]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise refusal(file.name, f"two contenders are called {twice!r}", 'name = "…"')
+    check_names([one.name for one in contenders], "contender", file.name)
     return tuple(contenders)
 
 
@@ -282,6 +279,9 @@ def _contender(
         options["schedule"] = path.read_text(encoding="utf-8")
     if "price" in table:
         price = named(text_of(table, "price", at), "offcut.prices", folder, f"{at}.price")
+        check_callable(
+            price, f"{at}.price", "the loops of a variant, sizes, and the built-in price"
+        )
         identity["price_digest"] = price.digest
         options["price"] = price.value
     if "microkernels" in table:
@@ -322,22 +322,12 @@ def _strategy(strategy: Any, identity: dict[str, Any], at: str, folder: Path) ->
     names = []
     for one in texts_of(strategy, f"{at}.strategy", 'strategy = "auto"'):
         if one.partition("(")[0] not in known:
-            _check_named(one, known, f"{at}.strategy")
-            own = named(one, "offcut.strategies", folder, f"{at}.strategy")
+            own = named(one, "offcut.strategies", folder, f"{at}.strategy", sorted(known))
             names.append(_registered(own, at))
             identity.setdefault("strategy_digests", {})[names[-1]] = f"{own.name} {own.digest}"
         else:
             names.append(one)
     return names if isinstance(strategy, list) else names[0]
-
-
-def _check_named(name: str, known: Collection[str], at: str) -> None:
-    """Refuse a strategy that is neither offcut's nor an entry point, and no ``module:function``."""
-    points = {point.name for point in entry_points(group="offcut.strategies")}
-    if ":" not in name and name not in points:
-        because = f"there is no {name!r}; offcut has {', '.join(sorted(known))}"
-        because += f"; entry points of offcut.strategies: {', '.join(sorted(points)) or 'none'}"
-        raise refusal(at, because, '"module:function", a file beside the study')
 
 
 def _registered(own: Named, at: str) -> str:
@@ -360,7 +350,7 @@ def _name(table: Mapping[str, Any]) -> str:
             if isinstance(value, Mapping):
                 text = " ".join(map(str, value.values()))
             if key == "threads":
-                text = f"{text} threads"
+                text = plural(value, "thread")
             parts.append(
                 text if key in ("strategy", "target", "machine", "threads") else f"{key} {text}"
             )
@@ -381,12 +371,21 @@ def _peer(
         raise refusal(
             f"{at}.peer", f"there is no peer {text!r}", ", ".join((package, *PEERS[package]))
         )
-    return _own("peer", table, threads, at, folder)
+    known = (*PEERS, *(way for ways in PEERS.values() for way in ways), *LOOPS)
+    return _own("peer", table, threads, at, folder, known)
 
 
-def _own(key: str, table: Mapping[str, Any], threads: int, at: str, folder: Path) -> Own:
+def _own(
+    key: str,
+    table: Mapping[str, Any],
+    threads: int,
+    at: str,
+    folder: Path,
+    known: Sequence[str] = (),
+) -> Own:
     """Return the function that is a peer, or under the key ``function`` one of ours."""
     text, count = text_of(table, key, at), threads_of(table, threads, at)
-    own = named(text, "offcut.peers", folder, f"{at}.{key}")
+    own = named(text, "offcut.peers", folder, f"{at}.{key}", known)
+    check_callable(own, f"{at}.{key}", "inputs and sizes")
     identity = {key: text, "digest": own.digest, "threads": count}
     return Own(text_of(table, "name", at) or text, identity, own.value, key == "peer")

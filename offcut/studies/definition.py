@@ -15,6 +15,7 @@ from offcut.studies.contenders import Contender, read_contenders
 from offcut.studies.entries import CALL, Entry, check_measure, read_entries
 from offcut.studies.errors import check_keys, number_of, refusal, text_of, whole_of
 from offcut.studies.goals import Goal, read_goals
+from offcut.studies.missing_modules import AbsentOperator
 from offcut.studies.operators import read_operators, read_toml
 from offcut.studies.samples import cell_of
 from offcut.studies.short_form import shorten
@@ -33,6 +34,38 @@ HEAD = (
 """The keys of the table ``[study]``."""
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a study is read from, as plain data: another process reads the same study from it.
+
+    tables         of its file
+    file           its name is that in errors, and names of files in it begin at its folder; it need not be there
+    seconds, short as of `read_definition`
+    rows           a regular expression, as of `Definition.select_rows`; "": all rows
+    """
+
+    tables: Mapping[str, Any]
+    file: Path
+    seconds: float | None = None
+    short: bool = False
+    rows: str = ""
+
+    def read(self) -> Definition:
+        """Return the study.
+
+        Raises DescribeError as `read_definition` and `Definition.select_rows`.
+        """
+        definition = _definition(self)
+        if not self.short:
+            return definition.select_rows(self.rows)
+        form = self.tables.get(
+            "short", {"seconds_per_cell": min(definition.seconds, SHORT_SECONDS)}
+        )
+        if self.seconds is not None and isinstance(form, Mapping):
+            form = {key: form[key] for key in form if key != "seconds_per_cell"}
+        return shorten(definition, form, f"{self.file.name}, short").select_rows(self.rows)
+
+
 @dataclass(frozen=True)
 class Definition:
     """A study.
@@ -41,11 +74,12 @@ class Definition:
     seconds   for which each cell is measured; rounds: samples of it
     seed      of the arrays
     baseline  the contender that ratios are to
+    source    that says all this
     entries   how each contender takes part; none: each by its calls, on all operators
-    file      that says all this, in its short form where `short`
     limits    whether the limit of each row is measured before and after it
     patience  seconds that a call may be expected to last, by its rate in the rows before; a slower one is left out
     goals     thresholds that the contenders are compared with
+    absent    operators that are left out, since a module that they need is not installed
     """
 
     name: str
@@ -57,12 +91,17 @@ class Definition:
     baseline: str
     operators: tuple[Operator, ...]
     contenders: tuple[Contender, ...]
+    source: Source
     entries: tuple[Entry, ...] = ()
-    file: Path = Path()
-    short: bool = False
     limits: bool = False
     patience: float = math.inf
     goals: tuple[Goal, ...] = ()
+    absent: tuple[AbsentOperator, ...] = ()
+
+    @property
+    def file(self) -> Path:
+        """Return the file that says all this."""
+        return self.source.file
 
     @property
     def how(self) -> Mapping[str, Any]:
@@ -75,6 +114,8 @@ class Definition:
 
         Raises DescribeError for an invalid regular expression, and if no row matches.
         """
+        if not cells:
+            return self
         try:
             pattern = re.compile(cells)
         except re.error as error:
@@ -90,7 +131,8 @@ class Definition:
             first = f"{self.operators[0].name} {self.operators[0].points[0]}"
             because = f"no row matches {cells!r}; the first is {first}"
             raise DescribeError("study", "cannot measure nothing", because=because)
-        return replace(self, operators=tuple(operators))
+        source = replace(self.source, rows=cells)
+        return replace(self, operators=tuple(operators), source=source)
 
     def cells(self) -> Iterator[tuple[Operator, Point, Contender, str]]:
         """Yield every cell: an operator, a vector of sizes, a contender, and the key of the cell."""
@@ -125,11 +167,16 @@ def definition_of(
 ) -> Definition:
     """Return what the tables of a file say.
 
-    file  its name is that in errors, and names of files in it begin at its folder; it need not be there
-    seconds, short  as of `read_definition`
+    file, seconds, short  as of `Source`
 
     Raises DescribeError as `read_definition`.
     """
+    return Source(table, file, seconds, short).read()
+
+
+def _definition(source: Source) -> Definition:
+    """Return what the tables of a study say, in its long form."""
+    table, file, seconds = source.tables, source.file, source.seconds
     check_keys(table, ("study", "operators", "contenders", "goals", "short"), file.name)
     head = table.get("study", {})
     if not isinstance(head, Mapping):
@@ -170,7 +217,8 @@ def definition_of(
     patience = math.inf
     if "patience" in head:
         patience = number_of(head, "patience", at, 1.0, 1e-6)
-    definition = Definition(
+    operators, absent = read_operators(table["operators"], file)
+    return Definition(
         name,
         text_of(head, "about", at),
         number_of(head, "seconds_per_cell", at, SECONDS, 1e-4),
@@ -178,18 +226,12 @@ def definition_of(
         whole_of(head, "seed", at, 0, 0),
         threads,
         baseline,
-        read_operators(table["operators"], file),
+        operators,
         contenders,
+        source,
         tuple(entries),
-        file,
-        short,
         limits,
         patience,
         read_goals(table.get("goals"), [one.name for one in contenders], baseline, file),
+        absent,
     )
-    if not short:
-        return definition
-    form = table.get("short", {"seconds_per_cell": min(definition.seconds, SHORT_SECONDS)})
-    if seconds is not None and isinstance(form, Mapping):
-        form = {key: form[key] for key in form if key != "seconds_per_cell"}
-    return shorten(definition, form, f"{file.name}, short")

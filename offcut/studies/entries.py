@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from offcut.studies.errors import refusal, text_of
+from offcut.studies.errors import pattern_of, refusal, text_of
 from offcut.studies.sizes import Point
 from offcut.studies.tasks import Operator
 
@@ -82,13 +82,9 @@ def check_measure(measure: str, at: str) -> None:
 
 
 def _entry(table: Mapping[str, Any], measure: str, at: str) -> Entry:
-    entry_measure, only = text_of(table, "measure", at, measure), text_of(table, "only", at)
+    entry_measure = text_of(table, "measure", at, measure)
     check_measure(entry_measure, f"{at}.measure")
-    try:
-        re.compile(only)
-    except re.error as error:
-        raise refusal(f"{at}.only", f"{only!r} is not a regular expression: {error}") from error
-    return Entry(entry_measure, only)
+    return Entry(entry_measure, pattern_of(table, "only", at))
 
 
 def expand_table(table: Mapping[str, Any], at: str) -> Iterator[dict[str, Any]]:
@@ -115,6 +111,9 @@ def expand_table(table: Mapping[str, Any], at: str) -> Iterator[dict[str, Any]]:
             place = one
             for part in outer:
                 place = place.setdefault(part, {})
+                if not isinstance(place, dict):
+                    because = f"{part!r} is {place!r}, and not a table that {key!r} leads into"
+                    raise refusal(f"{at}.each", because, example)
             place[last] = value
         one["name"] = " ".join(filter(None, (base, *map(_text, values))))
         yield one

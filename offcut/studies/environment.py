@@ -32,6 +32,8 @@ LIBRARIES = (
     "xgboost-cpu",
     "numba",
 )
+MIN_TICKS = 20
+"""Ticks of all processors together from which on their parts mean something: a tenth of a second on two."""
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
@@ -134,16 +136,13 @@ class Load:
     share   of the time on the wall, what its processor time is: 1 where nobody else ran; below, others had the core
     steal   of the processors' time, what the host of a virtual machine gave to others
     average of runnable processes, over the last minute
+    others  of the processors' time, what other processes of this machine used: they share its caches, and often the core
     """
 
     share: float
     steal: float
     average: float
-
-    @property
-    def loaded(self) -> bool:
-        """Return whether others took a part that a measurement shows."""
-        return self.share < 0.9 or self.steal > 0.05
+    others: float = 0.0
 
 
 def watched(run: Callable[[], Any], threads: int) -> tuple[Any, Load]:
@@ -154,11 +153,16 @@ def watched(run: Callable[[], Any], threads: int) -> tuple[Any, Load]:
     wall, cpu, before = time.perf_counter(), time.process_time(), _ticks()
     result = run()
     seconds, used, after = time.perf_counter() - wall, time.process_time() - cpu, _ticks()
-    total = sum(after) - sum(before)
-    steal = (after[7] - before[7]) / total if total > 0 and len(after) > 7 else 0.0
+    ticks = [b - a for a, b in zip(before, after, strict=True)]
+    total = sum(ticks)
+    steal = ticks[7] / total if total > 0 and len(ticks) > 7 else 0.0
+    others = 0.0
+    if total >= MIN_TICKS:
+        idle, own = sum(ticks[3:5]) / total, used / seconds / (os.cpu_count() or 1)
+        others = min(max(1.0 - idle - steal - own, 0.0), 1.0)
     share = min(used / seconds / (threads if threads > 1 else 1), 1.0) if seconds > 0 else 1.0
     average = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    return result, Load(round(share, 4), round(steal, 4), round(average, 2))
+    return result, Load(round(share, 4), round(steal, 4), round(average, 2), round(others, 4))
 
 
 def _ticks() -> tuple[int, ...]:
@@ -166,4 +170,4 @@ def _ticks() -> tuple[int, ...]:
     file = Path("/proc/stat")
     if not file.exists():
         return ()
-    return tuple(map(int, file.read_text().splitlines()[0].split()[1:]))
+    return tuple(map(int, file.read_text().splitlines()[0].split()[1:9]))

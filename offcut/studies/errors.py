@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -49,6 +50,42 @@ def text_of(table: Mapping[str, Any], key: str, at: str, default: str = "") -> s
     if not isinstance(value, str):
         raise refusal(f"{at}.{key}", f"{value!r} is not text", f'{key} = "{default or "…"}"')
     return value
+
+
+def pattern_of(table: Mapping[str, Any], key: str, at: str) -> str:
+    """Return the regular expression under `key`, "" without one.
+
+    Raises DescribeError where it is none.
+    """
+    pattern = text_of(table, key, at)
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        because = f"{pattern!r} is not a regular expression: {error}"
+        raise refusal(f"{at}.{key}", because, f"{key} = '{re.escape(pattern)}'") from error
+    return pattern
+
+
+def in_a_line(text: str) -> str:
+    """Return a text in one line: signs that are not printed, and several blanks, are one blank.
+
+    >>> in_a_line("a\\tb\\n\\n c")
+    'a b c'
+    """
+    return " ".join("".join(x if x.isprintable() else " " for x in text).split())
+
+
+def check_names(names: Sequence[str], what: str, at: str) -> None:
+    """Refuse names that tables cannot show in a line, and two that are equal.
+
+    what  is called so: ``operator``, ``contender``
+    """
+    for name in names:
+        if not name.strip() or not name.isprintable():
+            because = f"{name!r} is not a name that a table can show in a line"
+            raise refusal(f"{at}, {what}s", because, f'name = "{in_a_line(name) or what}"')
+        if names.count(name) > 1:
+            raise refusal(at, f"two {what}s are called {name!r}", 'name = "…"')
 
 
 def number_of(table: Mapping[str, Any], key: str, at: str, default: float, least: float) -> float:

@@ -56,6 +56,15 @@ def swept_axis(rows: Sequence[Row]) -> str | None:
     return most if most is not None and counts[most] > 1 else None
 
 
+def plain_label(name: str) -> str:
+    """Return a name as matplotlib shows it as it stands: a dollar begins no formula, and an underscore hides no line.
+
+    >>> plain_label("a $x$"), plain_label("_mine")
+    ('a \\\\$x\\\\$', ' _mine')
+    """
+    return f"{' ' * name.startswith('_')}{name}".replace("$", r"\$")
+
+
 def _style(results: Results, name: str) -> dict[str, Any]:
     """Return how a contender's line looks: ours whole, a peer's dashed, the baseline thicker."""
     peers = {one.name for one in results.definition.contenders if one.is_peer}
@@ -65,7 +74,7 @@ def _style(results: Results, name: str) -> dict[str, Any]:
         "linewidth": 2.2 if wide else 1.3,
         "marker": "o",
         "markersize": 3,
-        "label": name,
+        "label": plain_label(name),
     }
 
 
@@ -84,7 +93,8 @@ def _speed(results: Results, rows: Sequence[Row], axis: str) -> Figure:
     rates = all(one.flop for row in rows for one in row.samples.values() if one.seconds)
     unit = "GFLOP/s (higher is better)" if rates else "µs a call (lower is better)"
     alone = len({row.sizes[axis] for row in rows}) == len(rows)
-    axes = _axes(figure, rows[0].operator, axis if alone or not rates else "flop", unit)
+    title = plain_label(rows[0].operator)
+    axes = _axes(figure, title, axis if alone or not rates else "flop", unit)
     for name in results.contenders:
         points = []
         for row in sorted(rows, key=lambda one: one.sizes[axis]):
@@ -170,7 +180,13 @@ def _roofline(results: Results) -> Figure:
         axes.annotate(unit.name, (ends[1], peak / 1e9), fontsize=6, color="0.4", ha="right")
     for name, pairs in points.items():
         if pairs:
-            axes.plot([x for x, _ in pairs], [y for _, y in pairs], "o", markersize=4, label=name)
+            axes.plot(
+                [x for x, _ in pairs],
+                [y for _, y in pairs],
+                "o",
+                markersize=4,
+                label=plain_label(name),
+            )
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.legend(fontsize=8)
@@ -189,7 +205,7 @@ def _predicted(results: Results) -> Figure:
                 [p * 1e6 for p, _ in pairs],
                 "o",
                 markersize=4,
-                label=name,
+                label=plain_label(name),
             )
             ends += [x * 1e6 for pair in pairs for x in pair]
     axes.plot([min(ends), max(ends)], [min(ends), max(ends)], color="0.6", linewidth=0.8)

@@ -19,9 +19,9 @@ from offcut.studies.contenders import Contender, Library, Ours
 from offcut.studies.definition import read_definition
 from offcut.studies.described import CompiledKernel
 from offcut.studies.errors import refusal
+from offcut.studies.groups import reason
 from offcut.studies.model_peers import model_calls
 from offcut.studies.models import ModelTask, TorchTask
-from offcut.studies.run import reason
 from offcut.studies.tasks import Operator, Task
 
 Sizes = Mapping[str, int]

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from offcut.experiment.timing import Ratio
-from offcut.studies.errors import check_keys, number_of, refusal, text_of, texts_of
+from offcut.studies.errors import check_keys, number_of, pattern_of, refusal, texts_of
 from offcut.studies.rows import Row
 from offcut.studies.statistics import geometric_mean
+from offcut.studies.table import plural
 
 KEYS = ("contender", "over", "operators", "reference", "mean", "worst", "share", "regret")
 MAX_LISTED_ROWS = 6
@@ -93,7 +94,7 @@ class Goal:
         if pairs and (no_threshold or self.mean is not None):
             mean = geometric_mean([one for _, (one, _) in pairs], [1.0] * len(pairs))
             measured = "–" if mean is None else str(mean.ratio)
-            yield f"{what}: geometric mean", _least(self.mean), measured, f"{len(pairs)} rows"
+            yield f"{what}: geometric mean", _least(self.mean), measured, plural(len(pairs), "row")
         if pairs and (no_threshold or self.worst is not None):
             row, (worst, other) = min(pairs, key=lambda pair: pair[1][0].value)
             yield f"{what}: the least", _least(self.worst), str(worst), f"{row.label}, {other}"
@@ -101,13 +102,11 @@ class Goal:
             yield from self._regret_lines(what, pairs)
         if (no_threshold and not self.over and self.reference is None) or self.share is not None:
             yield from self._share_lines(selected)
-        without = [row.label for row in selected if row.fastest(self.contender) is None]
+        due = [row for row in selected if row.expects(self.contender)]
+        without = [row.label for row in due if row.fastest(self.contender) is None]
         if without:
-            yield (
-                f"{' or '.join(self.contender)}: rows without it",
-                "0",
-                *_count_and_labels(without),
-            )
+            what = f"{' or '.join(self.contender)}: rows where it failed or is not measured yet"
+            yield what, "0", *_count_and_labels(without)
 
     @property
     def _baseline_text(self) -> str:
@@ -181,12 +180,7 @@ def _goal(table: Mapping[str, Any], names: Sequence[str], baseline: str, at: str
     if reference is not None and not isinstance(reference, str | Mapping):
         example = 'reference = {m = 1024} or reference = "another operator"'
         raise refusal(f"{at}.reference", f"{reference!r} is neither sizes nor an operator", example)
-    operators = text_of(table, "operators", at)
-    try:
-        re.compile(operators)
-    except re.error as error:
-        because = f"{operators!r} is not a regular expression: {error}"
-        raise refusal(f"{at}.operators", because) from error
+    operators = pattern_of(table, "operators", at)
     mean, worst, share, regret = (
         number_of(table, key, at, 1.0, 0.0) if key in table else None
         for key in ("mean", "worst", "share", "regret")

@@ -14,8 +14,10 @@ FILE = ".lock"
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder; create the folder if needed. The system releases the lock when the process ends.
+def locked(folder: Path) -> Iterator[str]:
+    """Hold the lock of a folder, created if needed; yield the number of a process that ended without releasing it, "" of none.
+
+    The system releases the lock when the process ends, by whatever; its number stays in the file where it was killed.
 
     Raises OffcutError if another process holds the lock.
     """
@@ -30,7 +32,12 @@ def locked(folder: Path) -> Iterator[None]:
             raise OffcutError(
                 "study", "cannot measure", at=str(folder), because=because, help=help
             ) from error
+        file.seek(0)
+        killed = file.read().strip()
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
-        yield
+        try:
+            yield killed
+        finally:
+            file.truncate(0)

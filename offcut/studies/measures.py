@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,23 @@ from offcut.studies.contenders import Contender, Ours
 from offcut.studies.definition import Definition
 from offcut.studies.described import CompiledKernel
 from offcut.studies.errors import refusal
+from offcut.studies.samples import PREDICTED, SIMULATED
 from offcut.studies.sizes import Point
 from offcut.studies.tasks import Operator
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """An operator at a vector of sizes, and a contender."""
+    """An operator at a vector of sizes, and a contender.
+
+    turn  told before each process that is begun for it
+    """
 
     definition: Definition
     operator: Operator
     point: Point
     contender: Contender
+    turn: Callable[[], None] = lambda: None
 
 
 def read_measure(measure: str, cell: Cell) -> Mapping[str, Any]:
@@ -48,7 +53,7 @@ def read_measure(measure: str, cell: Cell) -> Mapping[str, Any]:
 def _predicted(cell: Cell) -> Mapping[str, Any]:
     """Return the seconds of a call that the closed form predicts."""
     cost = _cost(cell, "predicted")
-    return {"seconds": (cost.seconds,), "clock": "predicted", **_facts(cost)}
+    return {"seconds": (cost.seconds,), "clock": PREDICTED, **_facts(cost)}
 
 
 def _simulated(cell: Cell) -> Mapping[str, Any]:
@@ -65,7 +70,7 @@ def _simulated(cell: Cell) -> Mapping[str, Any]:
     seconds = code.target.simulated_seconds(code.planned, code.request, code.options, sizes)
     facts = {**_facts(cost), "predicted": cost.seconds}
     machine = code.target.machine
-    return {"seconds": (seconds,), "clock": "simulated", **facts, "peak": peak_of(machine)}
+    return {"seconds": (seconds,), "clock": SIMULATED, **facts, "peak": peak_of(machine)}
 
 
 def _cost(cell: Cell, measure: str) -> Any:
@@ -162,31 +167,45 @@ def _in_processes(job: str, cell: Cell) -> list[dict[str, Any]]:
     points = json.dumps([dict(one.sizes) for one in operator.points])
     file = str(definition.file.resolve())
     key = (job, file, operator.name, cell.contender.name, points)
-    return _processes(*key, definition.rounds, definition.seed)
-
-
-@cache
-def _processes(
-    job: str, file: str, operator: str, contender: str, points: str, rounds: int, seed: int
-) -> list[dict[str, Any]]:
-    results = []
-    with tempfile.TemporaryDirectory(prefix="offcut-study-") as folder:
+    full_key = (*key, definition.rounds, definition.seed)
+    if full_key not in _RESULTS:
+        results = []
         is_cached = job == "cached compile"
-        for number in range(rounds + is_cached):
-            cache = folder if is_cached else f"{folder}/{number}"
-            cache_setting = {"OFFCUT_CACHE": cache} if job.endswith("compile") else {}
-            path = os.pathsep.join(filter(None, sys.path))
-            process = subprocess.run(
-                [sys.executable, "-m", "offcut.studies.fresh_process", job.removeprefix("cached ")],
-                input=json.dumps([file, operator, contender, json.loads(points), seed]),
-                capture_output=True,
-                text=True,
-                check=False,
-                env={**os.environ, "PYTHONPATH": path, "OFFCUT_PROCESSES": "1", **cache_setting},
-                cwd=Path(file).parent,
-            )
-            if process.returncode != 0:
-                last = (process.stderr.strip().splitlines() or [f"status {process.returncode}"])[-1]
-                raise OffcutError("study", f"cannot measure {contender}", because=last)
-            results.append(json.loads(process.stdout.strip().splitlines()[-1]))
-    return results[is_cached:]
+        with tempfile.TemporaryDirectory(prefix="offcut-study-") as folder:
+            for number in range(definition.rounds + is_cached):
+                cell.turn()
+                cache = folder if is_cached else f"{folder}/{number}"
+                results.append(_in_process(*key, definition.seed, cache))
+        _RESULTS[full_key] = results[is_cached:]
+    return _RESULTS[full_key]
+
+
+_RESULTS: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+
+
+def _in_process(
+    job: str, file: str, operator: str, contender: str, points: str, seed: int, cache: str
+) -> dict[str, Any]:
+    """Return the result of a job in one fresh process, whose compiled programs lie in a folder.
+
+    Raises OffcutError where the process fails, with the last line that it wrote.
+    """
+    cache_setting = {"OFFCUT_CACHE": cache} if job.endswith("compile") else {}
+    path = os.pathsep.join(filter(None, sys.path))
+    process = subprocess.run(
+        [sys.executable, "-m", "offcut.studies.fresh_process", job.removeprefix("cached ")],
+        input=json.dumps([file, operator, contender, json.loads(points), seed]),
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path, "OFFCUT_PROCESSES": "1", **cache_setting},
+        cwd=Path(file).parent,
+    )
+    if process.returncode != 0:
+        status = f"its process left with status {process.returncode}"
+        because = (process.stderr.strip().splitlines() or [status])[-1]
+        if process.returncode < 0:
+            because = f"its process was ended by {signal.Signals(-process.returncode).name}"
+        raise OffcutError("study", f"cannot measure {contender}", because=because)
+    result: dict[str, Any] = json.loads(process.stdout.strip().splitlines()[-1])
+    return result

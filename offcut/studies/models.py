@@ -13,11 +13,12 @@ import numpy as np
 
 import offcut as oc
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.extras import check_installed
+from offcut.core.extras import check_installed, is_installed
 from offcut.core.interpret.values import evaluate
 from offcut.errors import DescribeError, OffcutError
 from offcut.experiment.contraction import Array
 from offcut.studies.errors import refusal, text_of
+from offcut.studies.missing_modules import needs_missing_module
 from offcut.studies.named import digest_of_file, named
 from offcut.studies.onnx_reference import exact_results
 from offcut.studies.sizes import Values
@@ -37,6 +38,8 @@ def model_workload(
     if ":" in text:
         own = named(text, "offcut.operators", folder, f"{at}.model")
         arguments = dict(table.get("arguments", {}))
+        if needs_missing_module(own.value):  # whether it does with these arguments, it says itself
+            own.value(**arguments)
         identity = {"model": text, "digest": own.digest, "arguments": arguments}
         return FunctionModel(text, own.value, arguments, dict(axes), dict(values)), identity
     file = folder / text
@@ -47,7 +50,8 @@ def model_workload(
             'model = "encoder.onnx"',
             'model = "module:function"',
         )
-    check_installed("study", f"cannot read {text}", "onnx")
+    if not is_installed("onnx"):
+        raise ModuleNotFoundError(name="onnx")
     return OnnxWorkload(file, dict(values)), {"model": digest_of_file(file)}
 
 

@@ -6,7 +6,7 @@ import ast
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -16,6 +16,8 @@ from types import ModuleType
 from typing import Any
 
 from offcut.core.extras import installing, missing_package
+from offcut.core.nearest import nearest
+from offcut.errors import DescribeError
 from offcut.studies.errors import raised, refusal
 
 
@@ -34,11 +36,12 @@ class Named:
     digest: str
 
 
-def named(name: str, group: str, folder: Path, at: str) -> Named:
+def named(name: str, group: str, folder: Path, at: str, known: Sequence[str] = ()) -> Named:
     """Return what ``module:function`` is, or the entry point of that name.
 
     group   of entry points, such as ``offcut.peers``
     folder  where modules are looked for before those that are installed
+    known   names of offcut's own that may have been meant
 
     Raises DescribeError where there is none, or where its module cannot be loaded.
     """
@@ -48,14 +51,18 @@ def named(name: str, group: str, folder: Path, at: str) -> Named:
         if name not in points:
             listed = ", ".join(sorted(points)) or "none"
             because = f"there is no {name!r}; entry points of {group}: {listed}"
-            raise refusal(at, because, '"module:function", a file beside the study')
+            close = nearest(name, (*known, *points))
+            help = '"module:function", a file beside the study'
+            raise refusal(at, because, *filter(None, [close]), help)
         module, _, attribute = points[name].value.partition(":")
     with _first_on_path(folder):
         try:
             loaded = _module(module, folder)
             value: Any = loaded
             for part in attribute.split("."):
-                value = getattr(value, part)
+                value = _attribute(value, part, name, at)
+        except DescribeError:
+            raise
         except (Exception, SystemExit) as error:  # whatever a user's module does while loaded
             package = missing_package(error)
             help = installing(package) if package else '"module:function", a file beside the study'
@@ -63,6 +70,16 @@ def named(name: str, group: str, folder: Path, at: str) -> Named:
     file = getattr(loaded, "__file__", None)
     digest = _digest_of_sources(Path(file), folder) if file and Path(file).exists() else ""
     return Named(name, value, digest)
+
+
+def _attribute(owner: Any, name: str, text: str, at: str) -> Any:
+    """Return an attribute of a module, or of something in one; refuse a name that it lacks."""
+    if hasattr(owner, name):
+        return getattr(owner, name)
+    names = [one for one in vars(owner) if not one.startswith("_")] if name else []
+    help = nearest(name, names) or '"module:function", a file beside the study'
+    because = f"{text.partition(':')[0]} has no {name!r}"
+    raise refusal(at, because, help, what=f"cannot load {text!r}")
 
 
 def _module(name: str, folder: Path) -> ModuleType:
@@ -117,6 +134,13 @@ def _imported(file: Path, folder: Path) -> Iterator[Path]:
             yield from (
                 one for one in (base.with_suffix(".py"), base / "__init__.py") if one.is_file()
             )
+
+
+def check_callable(own: Named, at: str, what: str) -> None:
+    """Refuse something that a file names and that cannot be called; `what` it should be: ``a price``."""
+    if not callable(own.value):
+        because = f"{own.name} is {type(own.value).__name__}, not a function"
+        raise refusal(at, because, f'"module:function" of {what}')
 
 
 def digest_of_file(file: Path) -> str:

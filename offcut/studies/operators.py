@@ -13,7 +13,17 @@ import offcut as oc
 from offcut.errors import OffcutError
 from offcut.experiment.contraction import ELEMENTS, EPILOGUES, build, parse_contraction
 from offcut.studies.described import LARGEST, Described
-from offcut.studies.errors import check_keys, number_of, raised, refusal, text_of, texts_of
+from offcut.studies.errors import (
+    check_keys,
+    check_names,
+    number_of,
+    pattern_of,
+    raised,
+    refusal,
+    text_of,
+    texts_of,
+)
+from offcut.studies.missing_modules import AbsentOperator, absent_lines, missing_module
 from offcut.studies.models import model_workload
 from offcut.studies.named import digest_of_file, named
 from offcut.studies.sizes import (
@@ -25,7 +35,7 @@ from offcut.studies.sizes import (
     vectors_of_csv,
 )
 from offcut.studies.suites import suite_operators
-from offcut.studies.tasks import Operator, Workload
+from offcut.studies.tasks import Operator, Workload, check_values
 
 KINDS = ("einsum", "op", "program", "model", "describe", "suite")
 """What an operator is given by: one of these keys."""
@@ -41,22 +51,31 @@ OWN_KEYS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def read_operators(tables: Sequence[Mapping[str, Any]], file: Path) -> tuple[Operator, ...]:
-    """Return the operators of a study's file, those of its suites among them.
+def read_operators(
+    tables: Sequence[Mapping[str, Any]], file: Path
+) -> tuple[tuple[Operator, ...], tuple[AbsentOperator, ...]]:
+    """Return the operators of a study's file, those of its suites among them; and those that need a module that is not installed.
 
-    Raises DescribeError for what is none, with its place in the file.
+    Raises DescribeError for what is none, with its place in the file, and where no operator stays.
     """
-    found: list[Operator] = []
+    operators: list[Operator] = []
+    absent: list[AbsentOperator] = []
     for number, table in enumerate(tables):
-        found += _of_table(table, f"{file.name}, operators[{number}]", file.parent)
-    names = [one.name for one in found]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise refusal(file.name, f"two operators are called {twice!r}", 'name = "…"')
-    return tuple(found)
+        for one in _of_table(table, f"{file.name}, operators[{number}]", file.parent):
+            if isinstance(one, AbsentOperator):
+                absent.append(one)
+            else:
+                operators.append(one)
+    names = [one.name for one in operators] + [one.name for one in absent]
+    check_names(names, "operator", file.name)
+    if not operators:
+        raise refusal(file.name, "no operator can be measured", *absent_lines(absent))
+    return tuple(operators), tuple(absent)
 
 
-def _of_table(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Operator]:
+def _of_table(
+    table: Mapping[str, Any], at: str, folder: Path
+) -> Iterator[Operator | AbsentOperator]:
     kinds = [kind for kind in KINDS if kind in table]
     if len(kinds) != 1:
         because = f"it has {' and '.join(kinds) or 'none'} of the keys {', '.join(KINDS)}, and one is needed"
@@ -74,14 +93,17 @@ _DEFAULT_TYPE = "float32"
 VECTORS = (
     "sizes = [{m = 1, k = 64}, {m = 7, k = 80}]",
     'sizes = "shapes.csv"',
-    'sizes = {csv = "shapes.csv", columns = {m = "M", k = "K"}}',
+    'sizes = {csv = "shapes.csv", columns = {m = "M", k = "K"}, weights = "calls"}',
 )
+CSV_KEYS = {"csv", "columns", "weights"}
 """Sizes that belong together, as a file may list them."""
 
 
-def _of_suite(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Operator]:
+def _of_suite(
+    table: Mapping[str, Any], at: str, folder: Path
+) -> Iterator[Operator | AbsentOperator]:
     """Yield the operators of a suite whose names have the text `only`, with other element types where the table gives some."""
-    only = text_of(table, "only", at)
+    only = pattern_of(table, "only", at)
     suite = suite_operators(text_of(table, "suite", at), folder, at)
     chosen = [one for one in suite.operators if re.search(only, one["name"])]
     if not chosen:
@@ -95,42 +117,41 @@ def _of_suite(table: Mapping[str, Any], at: str, folder: Path) -> Iterator[Opera
         yield from _of_table({**one, **more}, f"{at}, {suite.name}: {one['name']}", suite.folder)
 
 
-def _operator(kind: str, table: Mapping[str, Any], at: str, folder: Path) -> Operator:
+def _operator(
+    kind: str, table: Mapping[str, Any], at: str, folder: Path
+) -> Operator | AbsentOperator:
     values = _table_of(table, "values", at, 'values = {A = "positive"}')
     sizes = table.get("sizes", {})
-    if isinstance(sizes, str) or (isinstance(sizes, Mapping) and "columns" in sizes):
-        sizes = _vectors(sizes, f"{at}.sizes", folder)
-    if isinstance(sizes, list):
-        axes, points = _listed(sizes, f"{at}.sizes")
+    if isinstance(sizes, str) or (isinstance(sizes, Mapping) and sizes.keys() & {"csv", "columns"}):
+        axes, points = _vectors(sizes, f"{at}.sizes", folder)
+    elif isinstance(sizes, list):
+        axes, points = _listed([(one, 1.0) for one in sizes], f"{at}.sizes")
     elif isinstance(sizes, Mapping):
         extents = {
             name: read_values(given, f"{at}.sizes.{name}", folder) for name, given in sizes.items()
         }
         axes, points = axes_of(extents, f"{at}.sizes"), points_of(extents)
     else:
-        help = ("sizes = {m = [1, 7], k = 64}", *VECTORS)
-        raise refusal(f"{at}.sizes", f"{sizes!r} is not a table", *help)
-    try:
-        workload, identity = _workload(kind, table, axes, at, folder)
-    except OffcutError as error:
-        if error.op == "study":
-            raise
-        raise refusal(
-            at,
-            error.because,
-            *error.help,
-            what=f"cannot describe {kind} = {table[kind]!r}",
-        ) from error
-    except (Exception, SystemExit) as error:  # whatever a function of a user's raises
-        what = f"cannot describe {kind} = {table[kind]!r}"
-        raise refusal(at, raised(error), what=what) from error
-    if isinstance(workload, Described):
-        for given in values:
-            if given not in workload.names:
-                listed = f"the inputs are {', '.join(workload.names)}"
-                raise refusal(f"{at}.values", f"there is no input {given!r}", listed)
+        because = f"{sizes!r} is not a table"
+        raise refusal(f"{at}.sizes", because, "sizes = {m = [1, 7], k = 64}", *VECTORS)
     suffix = "" if table["type"] == _DEFAULT_TYPE else f" {table['type']}"
     name = (text_of(table, "name", at) or f"{table[kind]}") + suffix
+    try:
+        workload, identity = _workload(kind, table, axes, at, folder)
+    except (Exception, SystemExit) as error:  # whatever a function of a user's raises
+        if module := missing_module(error, str(table[kind])):
+            return AbsentOperator(name, module)
+        if isinstance(error, OffcutError) and error.op == "study":
+            raise
+        because = error.because if isinstance(error, OffcutError) else raised(error)
+        help = error.help if isinstance(error, OffcutError) else ()
+        what = f"cannot describe {kind} = {table[kind]!r}"
+        raise refusal(at, because, *help, what=what) from error
+    for given in values:
+        if isinstance(workload, Described) and given not in workload.names:
+            listed = f"the inputs are {', '.join(workload.names)}"
+            raise refusal(f"{at}.values", f"there is no input {given!r}", listed)
+        check_values(values[given], f"{at}.values.{given}")
     tolerance = number_of(table, "tolerance", at, 0.0, 0.0) if "tolerance" in table else None
     workload.tolerance = tolerance
     if tolerance is not None:
@@ -139,10 +160,12 @@ def _operator(kind: str, table: Mapping[str, Any], at: str, folder: Path) -> Ope
     return Operator(name, identity, axes, points, workload)
 
 
-def _vectors(sizes: str | Mapping[str, Any], at: str, folder: Path) -> list[dict[str, int]]:
-    """Return the vectors of sizes in a CSV file, a line each: ``"shapes.csv"``, or ``{csv = "shapes.csv", columns = {m = "M"}}``."""
+def _vectors(
+    sizes: str | Mapping[str, Any], at: str, folder: Path
+) -> tuple[dict[str, Values], tuple[Point, ...]]:
+    """Return the axes and the points of a CSV file, a line each: ``"shapes.csv"``, or ``{csv = "shapes.csv", columns = {m = "M"}}``."""
     table: Mapping[str, Any] = {"csv": sizes} if isinstance(sizes, str) else sizes
-    check_keys(table, ("csv", "columns"), at)
+    check_keys(table, CSV_KEYS, at)
     file, columns = text_of(table, "csv", at), table.get("columns")
     if not file.endswith(".csv"):
         raise refusal(at, f"{file!r} is not the name of a CSV file", *VECTORS)
@@ -152,11 +175,14 @@ def _vectors(sizes: str | Mapping[str, Any], at: str, folder: Path) -> list[dict
         raise refusal(
             f"{at}.columns", f"{columns!r} does not name a column for each axis", *VECTORS
         )
-    return vectors_of_csv(folder / file, columns, at)
+    return _listed(vectors_of_csv(folder / file, columns, text_of(table, "weights", at), at), at)
 
 
-def _listed(vectors: Sequence[Any], at: str) -> tuple[dict[str, Values], tuple[Point, ...]]:
-    """Return the axes and the points of sizes that are given as a list of vectors, ``[{m = 1, k = 64}, …]``, all alike."""
+def _listed(
+    weighted: Sequence[tuple[Any, float]], at: str
+) -> tuple[dict[str, Values], tuple[Point, ...]]:
+    """Return the axes and the points of vectors of sizes, ``{m = 1, k = 64}``, all of the same axes, each with its weight."""
+    vectors = [one for one, _ in weighted]
     if not vectors or not all(isinstance(one, Mapping) and one for one in vectors):
         raise refusal(
             at, "it is not a list of vectors", "sizes = [{m = 1, k = 64}, {m = 7, k = 80}]"
@@ -170,9 +196,12 @@ def _listed(vectors: Sequence[Any], at: str) -> tuple[dict[str, Values], tuple[P
         given = [one[name] for one in vectors]
         one = read_values(given, f"{at}.{name}", Path())
         axes[name] = Values(one.weights, swept=len(one.weights) > 1)
-    unique = list({tuple(one.items()): one for one in vectors}.values())
-    count = len(vectors)
-    return axes, tuple(Point(dict(one), vectors.count(one) / count) for one in unique)
+    total = sum(weight for _, weight in weighted)
+    shares: dict[tuple[tuple[str, int], ...], float] = {}
+    for vector, weight in weighted:
+        key = tuple((name, vector[name]) for name in vectors[0])
+        shares[key] = shares.get(key, 0.0) + weight / total
+    return axes, tuple(Point(dict(one), share) for one, share in shares.items())
 
 
 def _workload(
@@ -207,7 +236,7 @@ def _ranges(
         if not values.swept:
             continue
         most = max(values.weights)
-        bound = bounds.get(name, max(LARGEST, 1 << (most - 1).bit_length()))
+        bound = bounds.get(name, min(max(LARGEST, 1 << (most - 1).bit_length()), 2**31 - 1))
         if isinstance(bound, bool) or not isinstance(bound, int) or bound < most:
             because = f"{bound!r} is below the size {most}"
             raise refusal(f"{at}.bounds.{name}", because, f"bounds = {{{name} = {most}}}")
@@ -435,8 +464,13 @@ def read_toml(file: Path, at: str) -> dict[str, Any]:
     Raises DescribeError where it cannot be read.
     """
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise refusal(at, f"{error.strerror}", 'offcut study "layers.toml"') from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise refusal(at, str(error), what="cannot read the file") from error
+        help = (
+            "text in UTF-8"
+            if isinstance(error, UnicodeDecodeError)
+            else "key = value, [table] or [[list]]"
+        )
+        raise refusal(at, str(error), help, what="cannot read the file") from error

@@ -9,8 +9,9 @@ from offcut.search.pool import Device, InFlightTasks, Pool, TaskDispatcher, conn
 from offcut.search.pool.tasks import Task
 from offcut.studies import remote
 from offcut.studies.environment import environment
-from offcut.studies.remote import Cells, Result, named_sample
-from offcut.studies.run import Group
+from offcut.studies.groups import Group
+from offcut.studies.isolated import named_sample
+from offcut.studies.remote import Cells, Result
 from offcut.studies.samples import Sample
 from offcut.studies.study_files import SentStudy
 

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import offcut
 from offcut.errors import OffcutError
-from offcut.experiment.timing import THREADS
-from offcut.search.children import Children, Ending
-from offcut.studies.definition import Definition, read_definition
 from offcut.studies.environment import environment
-from offcut.studies.run import Group, group_samples, groups_of
+from offcut.studies.isolated import GroupProcess
 from offcut.studies.samples import Sample
 from offcut.studies.study_files import SentStudy, unpack_study
-
-MAX_SILENCE = 3600.0
-"""Seconds that a group may go on without a sample: compiling and checking are among them."""
-
-MEMORY = 1 << 40
-"""Bytes of address space of the child: a study has no limit of its own."""
 
 Cells = tuple[str, ...]
 
@@ -42,29 +32,22 @@ class Result:
 
 @dataclass
 class _Work:
-    """The study of this process, in a folder of its own, and the child that measures it."""
+    """The study of this process, in a folder of its own, and the process that measures it."""
 
     campaign: str = ""
-    study: SentStudy | None = None
     folder: tempfile.TemporaryDirectory[str] | None = None
-    children: Children | None = None
+    process: GroupProcess | None = None
 
     def replace(self, campaign: str, study: SentStudy | None) -> None:
-        if self.children is not None:
-            self.children.close()
+        if self.process is not None:
+            self.process.close()
         if self.folder is not None:
             self.folder.cleanup()
-        self.campaign, self.study, self.folder, self.children = campaign, study, None, None
+        self.campaign, self.folder, self.process = campaign, None, None
         if study is not None:
             self.folder = tempfile.TemporaryDirectory(prefix="offcut-study-")
-            unpack_study(study, Path(self.folder.name))
-            self.children = Children(MEMORY, dict.fromkeys(THREADS, "1"))
-
-    @property
-    def reading(self) -> tuple[str, float | None, bool]:
-        assert self.study is not None
-        assert self.folder is not None
-        return str(Path(self.folder.name) / self.study.file), self.study.seconds, self.study.short
+            file = unpack_study(study, Path(self.folder.name))
+            self.process = GroupProcess(replace(study.source, file=file))
 
 
 _WORK = _Work()
@@ -75,17 +58,17 @@ def admit(campaign: str, study: SentStudy) -> str:
     if study.version != offcut.__version__:
         return f"offcut is {offcut.__version__} there, and {study.version} here"
     _WORK.replace(campaign, study)
-    assert _WORK.children is not None
-    ended = _WORK.children.run("offcut.studies.remote:list_cells", _WORK.reading, MAX_SILENCE)
-    if ended.ending is not Ending.RETURNED:
-        return f"the study cannot be read there: {ended.because}"
-    missing = study.cells - ended.value
+    assert _WORK.process is not None
+    try:
+        missing = study.cells - _WORK.process.cells()
+    except OffcutError as refused:
+        return f"the study cannot be read there: {refused.because}"
     return f"{len(missing)} of {len(study.cells)} cells are others there" if missing else ""
 
 
 def measure(campaign: str, parcel: Sequence[Cells]) -> tuple[Result, ...] | OffcutError | None:
     """Return what becomes of groups of cells; None where the study is not here any more."""
-    if _WORK.children is None or campaign != _WORK.campaign:
+    if _WORK.process is None or campaign != _WORK.campaign:
         return None
     try:
         return tuple(_measured(cells) for cells in parcel)
@@ -100,55 +83,8 @@ def dismiss(campaign: str) -> None:
 
 
 def _measured(cells: Cells) -> Result:
-    """Return the samples of a group; where its process ends, those of each cell alone, so that one contender takes no other along."""
-    assert _WORK.children is not None
-    argument = (*_WORK.reading, cells)
-    ended = _WORK.children.run("offcut.studies.remote:measure_cells", argument, MAX_SILENCE)
-    if ended.ending is Ending.RETURNED:
-        result: Result = ended.value
-        return result
-    if len(cells) > 1:
-        each = [_measured((cell,)) for cell in cells]
-        samples = (sample for result in each for sample in result.samples)
-        return Result(tuple(samples), each[0].environment)
-    because = f"its process ended: {ended.because}"
-    return Result((Sample(cells[0], "", {}, "", (), failed=because),), environment())
-
-
-def list_cells(
-    reading: tuple[str, float | None, bool], say: Callable[[Any], None]
-) -> frozenset[str]:
-    """Return the cells of a study; called in the child."""
-    return frozenset(cell for _, _, _, cell in _definition(*reading).cells())
-
-
-def measure_cells(
-    argument: tuple[str, float | None, bool, Cells], say: Callable[[Any], None]
-) -> Result:
-    """Return the samples of cells that take turns; called in the child.
-
-    say  is told of each sample, which shows that the child goes on
-    """
-    file, seconds, short, cells = argument
-    definition = _definition(file, seconds, short)
-    samples = []
-    for group in groups_of(definition, frozenset(cells)):
-        for sample in group_samples(definition, group):
-            samples.append(sample)
-            say(len(samples))
+    """Return the samples of a group."""
+    assert _WORK.process is not None
+    samples: list[Sample] = []
+    _WORK.process.measure(dict(zip(cells, cells, strict=True)), samples.append)
     return Result(tuple(samples), environment())
-
-
-@lru_cache(maxsize=1)
-def _definition(file: str, seconds: float | None, short: bool) -> Definition:
-    """Return the study, read once: its contenders keep what they have compiled."""
-    return read_definition(Path(file), seconds, short)
-
-
-def named_sample(sample: Sample, group: Group) -> Sample:
-    """Return a sample of a process that ended with what its group says of the cell."""
-    if sample.contender:
-        return sample
-    contender = group.cells[sample.cell]
-    whose = replace(sample, contender=contender.name, peer=contender.is_peer)
-    return replace(whose, operator=group.operator.name, sizes=group.point.sizes)

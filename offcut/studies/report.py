@@ -12,9 +12,10 @@ from typing import Any
 from offcut.core.extras import absent, is_installed
 from offcut.studies.definition import Definition
 from offcut.studies.environment import read_environments
+from offcut.studies.missing_modules import absent_lines
 from offcut.studies.results import Results, results_of
 from offcut.studies.samples import Sample
-from offcut.studies.table import Table, as_csv, as_html, as_latex
+from offcut.studies.table import Table, as_csv, as_html, as_latex, plural
 from offcut.studies.tables import tables
 
 _STYLE = """body{font:15px/1.45 system-ui,sans-serif;max-width:70em;margin:2em auto;padding:0 1em;color:#222}
@@ -73,7 +74,7 @@ def environment_lines(results: Results, folder: Path) -> list[str]:
 
 def warnings(results: Results, samples: Mapping[str, Sample]) -> list[str]:
     """Return what a reader of the figures has to know: load, several environments, cells that are missing or not of this file."""
-    sentences: list[str] = []
+    sentences = absent_lines(results.definition.absent)
     every = [one for one in results.samples if one.seconds]
     if results.loaded:
         least = min(one.load.get("share", 1.0) for one in every)
@@ -92,7 +93,7 @@ def warnings(results: Results, samples: Mapping[str, Sample]) -> list[str]:
     others = len(samples.keys() - set(cells))
     if others:
         sentences.append(
-            f"{others} samples in the folder belong to no cell of the file as it is now: they are kept, not shown"
+            f"{plural(others, 'sample')} in the folder of no cell of the file as it is now: kept, not shown"
         )
     apart = sum(
         1

@@ -127,7 +127,8 @@ def results_of(definition: Definition, samples: Mapping[str, Sample]) -> Results
     for operator, point, contender, cell in definition.cells():
         key = operator.name, str(point)
         row = rows.setdefault(key, Row(*key, {}, point.sizes, point.weight))
-        if cell in samples:
-            rows[key] = replace(row, samples={**row.samples, contender.name: samples[cell]})
+        known = {contender.name: samples[cell]} if cell in samples else {}
+        names = (*row.cells, contender.name)
+        rows[key] = replace(row, samples={**row.samples, **known}, cells=names)
     names = tuple(one.name for one in definition.contenders)
     return Results(definition, tuple(rows.values()), names)

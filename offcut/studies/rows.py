@@ -17,6 +17,7 @@ class Row:
     name     its sizes, in words
     samples  by contender; those that are measured, failed ones too
     weight   its share of the calls of its operator
+    cells    the contenders that have a cell here; none: whoever is asked for
     """
 
     operator: str
@@ -24,6 +25,11 @@ class Row:
     samples: Mapping[str, Sample]
     sizes: Mapping[str, int] = field(default_factory=dict)
     weight: float = 1.0
+    cells: tuple[str, ...] = ()
+
+    def expects(self, contenders: Iterable[str]) -> bool:
+        """Return whether one of the contenders computes the row's operator, by what the study's file says."""
+        return not self.cells or any(name in self.cells for name in contenders)
 
     @property
     def label(self) -> str:

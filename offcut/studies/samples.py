@@ -16,6 +16,8 @@ from offcut.studies.errors import refusal
 FILE = "samples.jsonl"
 WRONG = "wrong values"
 """What a failure begins with where a contender gave another result than the exact one."""
+PREDICTED, SIMULATED = "predicted", "simulated"
+"""The clocks of a cost model and of a machine that is simulated: nothing is timed."""
 _KINDS = {
     **dict.fromkeys(
         ("cell", "operator", "contender", "turns", "clock", "environment", "device"), str

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from offcut.studies.errors import check_keys, number_of, refusal, text_of, whole_of
+from offcut.studies.errors import check_keys, number_of, pattern_of, refusal, whole_of
 from offcut.studies.sizes import Point
 
 if TYPE_CHECKING:
@@ -37,9 +37,11 @@ def shorten(definition: Definition, table: Any, at: str) -> Definition:
     points = whole_of(table, "points", at, POINTS, 1)
     operators = [
         replace(one, points=spread(one.points, points))
-        for one in _matching(definition.operators, text_of(table, "operators", at), at, "operator")
+        for one in _matching(
+            definition.operators, pattern_of(table, "operators", at), at, "operator"
+        )
     ]
-    wanted = text_of(table, "contenders", at)
+    wanted = pattern_of(table, "contenders", at)
     names = {one.name for one in _matching(definition.contenders, wanted, at, "contender")}
     names.add(definition.baseline)
     pairs = [
@@ -58,11 +60,7 @@ def shorten(definition: Definition, table: Any, at: str) -> Definition:
 
 
 def _matching(every: Sequence[T], pattern: str, at: str, what: str) -> list[T]:
-    try:
-        matching = [one for one in every if re.search(pattern, getattr(one, "name", ""))]
-    except re.error as error:
-        because = f"{pattern!r} is not a regular expression: {error}"
-        raise refusal(f"{at}.{what}s", because) from error
+    matching = [one for one in every if re.search(pattern, getattr(one, "name", ""))]
     if not matching:
         listed = ", ".join(getattr(one, "name", "") for one in every)
         raise refusal(f"{at}.{what}s", f"no {what} has {pattern!r} in its name", listed)

@@ -6,14 +6,13 @@ import csv
 import itertools
 import math
 import re
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from offcut.experiment.sizes import sample
-from offcut.studies.errors import check_keys, refusal, whole_of
+from offcut.studies.errors import check_keys, refusal, text_of, whole_of
 
 EXAMPLES = (
     "m = 64",
@@ -56,7 +55,7 @@ def read_values(given: Any, at: str, folder: Path) -> Values:
     given   a whole number: one extent, known when the kernel is compiled · a list: these, alike · ``"1:512"`` or
             ``"1:512:8"``: a range, both ends included, of which at most 24 are taken, geometrically · ``{range = "1:512", points = 60}``
             · ``{3 = 0.8, 17 = 0.2}``: these, with weights · ``"lengths.csv"`` or ``{csv = "lengths.csv", column = "length"}``:
-            a line for each call, of which equal ones are counted
+            a line for each call, of which equal ones are counted, or with ``weights = "calls"`` those numbers
     folder  that a file's name begins at
 
     Raises DescribeError for anything else, for an extent below 1, and for a file that cannot be read.
@@ -64,14 +63,15 @@ def read_values(given: Any, at: str, folder: Path) -> Values:
     if isinstance(given, int) and not isinstance(given, bool):
         return Values({_extent(given, at): 1.0}, swept=False)
     if isinstance(given, list) and given:
-        return _alike([_extent(one, at) for one in given])
+        return _of_weights((_extent(one, at), 1.0) for one in given)
     if isinstance(given, str) and given.endswith(".csv"):
-        return _of_csv(folder / given, "", at)
+        return _of_csv(folder / given, "", "", at)
     if isinstance(given, str):
         return _of_range(given, POINTS, at)
     if isinstance(given, Mapping) and "csv" in given:
-        check_keys(given, ("csv", "column"), at)
-        return _of_csv(folder / str(given["csv"]), str(given.get("column", "")), at)
+        check_keys(given, ("csv", "column", "weights"), at)
+        file, column = text_of(given, "csv", at), text_of(given, "column", at)
+        return _of_csv(folder / file, column, text_of(given, "weights", at), at)
     if isinstance(given, Mapping) and "range" in given:
         check_keys(given, ("range", "points"), at)
         return _of_range(str(given["range"]), whole_of(given, "points", at, POINTS, 2), at)
@@ -122,9 +122,13 @@ def names_of(key: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in key.split(",") if name.strip())
 
 
-def _alike(extents: list[int]) -> Values:
-    counts = Counter(extents)
-    return Values({extent: counts[extent] / len(extents) for extent in sorted(counts)}, swept=True)
+def _of_weights(pairs: Iterable[tuple[int, float]]) -> Values:
+    """Return extents whose weights are those of all pairs that have them, as parts of the sum."""
+    weights: dict[int, float] = {}
+    for extent, weight in pairs:
+        weights[extent] = weights.get(extent, 0.0) + weight
+    total = sum(weights.values())
+    return Values({extent: weights[extent] / total for extent in sorted(weights)}, swept=True)
 
 
 def _weighted(given: Mapping[str, Any], at: str) -> Values:
@@ -141,8 +145,7 @@ def _weighted(given: Mapping[str, Any], at: str) -> Values:
                 at, f"the weight of {key} is {weight!r}, and a weight is above 0", EXAMPLES[-1]
             )
         weights[_extent(int(key), at)] = float(weight)
-    total = sum(weights.values())
-    return Values({extent: weights[extent] / total for extent in sorted(weights)}, swept=True)
+    return _of_weights(weights.items())
 
 
 def _of_range(text: str, points: int, at: str) -> Values:
@@ -155,51 +158,113 @@ def _of_range(text: str, points: int, at: str) -> Values:
         because = f"{text!r} is empty: a range begins at its least size and advances"
         raise refusal(at, because, f'"{min(first, last)}:{max(first, last)}"')
     values = range(first, last + 1, step)
-    return _alike(list(sample(values, points) if len(values) > max(points, 2) else values))
+    chosen = sample(values, points) if len(values) > max(points, 2) else values
+    return _of_weights((extent, 1.0) for extent in chosen)
 
 
-def vectors_of_csv(file: Path, columns: Mapping[str, str] | None, at: str) -> list[dict[str, int]]:
-    """Return the vectors of extents in the lines of a CSV file, whose first line has names.
+@dataclass(frozen=True, slots=True)
+class _Csv:
+    """The lines of a CSV file of extents.
 
-    columns  by axis; None: every column is the axis of its name
+    header  names of the columns, or the cells of the first line where that has no names
+    lines   cells of the other lines, with their numbers in the file
+    named   whether the first line has names
+    """
+
+    file: Path
+    header: Sequence[str]
+    lines: Sequence[tuple[int, Sequence[str]]]
+    named: bool
+
+    def cell(self, line: Sequence[str], position: int) -> str:
+        """Return a cell without blanks around it, "" where the line has fewer."""
+        return line[position].strip() if position < len(line) else ""
+
+    def extents(self, position: int, at: str, *help: str) -> list[int]:
+        """Return the extents in a column.
+
+        Raises DescribeError for a cell that is none.
+        """
+        extents = []
+        for number, line in self.lines:
+            text, place = self.cell(line, position), f"{self.file.name}, line {number}"
+            if not re.fullmatch(r"[0-9]{1,10}", text):
+                where = f" in column {self.header[position]!r}" if len(self.header) > 1 else ""
+                raise refusal(at, f"{place}: {text!r}{where} is not a whole number", *help)
+            extents.append(_extent(int(text), f"{at} ({place})"))
+        return extents
+
+    def weights(self, column: str, at: str) -> list[float]:
+        """Return the weight of each line: the number in a column, or 1 without one.
+
+        Raises DescribeError for a column that there is not, and a cell that is no number above 0.
+        """
+        if not column:
+            return [1.0] * len(self.lines)
+        if not self.named or self.header.count(column) != 1:
+            listed = ", ".join(self.header) if self.named else "without names"
+            because = f"{self.file.name} has no column {column!r}: its columns are {listed}"
+            raise refusal(f"{at}.weights", because, 'weights = "…", a column of numbers above 0')
+        weights = []
+        for number, line in self.lines:
+            text = self.cell(line, self.header.index(column))
+            try:
+                weight = float(text)
+            except ValueError:
+                weight = math.nan
+            if not 0 < weight < math.inf:
+                because = (
+                    f"{self.file.name}, line {number}: the weight {text!r} is not a number above 0"
+                )
+                raise refusal(f"{at}.weights", because)
+            weights.append(weight)
+        return weights
+
+
+def vectors_of_csv(
+    file: Path, columns: Mapping[str, str] | None, weights: str, at: str
+) -> list[tuple[dict[str, int], float]]:
+    """Return the vectors of extents in the lines of a CSV file, whose first line has names, each with its weight.
+
+    columns  by axis; None: every column but that of weights is the axis of its name
+    weights  the column of weights; "": lines weigh the same
 
     Raises DescribeError for a file that cannot be read, a column that it lacks, and a cell that is not an extent.
     """
-    header, lines, named = _lines_of_csv(file, at)
-    if not named:
+    table = _read_csv(file, at)
+    if not table.named:
         raise refusal(at, f"{file.name} has no line with names of axes", "m,n,k")
-    wanted = dict(zip(header, header, strict=True)) if columns is None else columns
-    listed, help = ", ".join(header), f'{{csv = "{file.name}", columns = {{m = "{header[0]}"}}}}'
+    own = {name: name for name in table.header if name and name != weights}
+    wanted = own if columns is None else columns
+    listed, first = ", ".join(table.header), table.header[0] or table.header[-1]
+    help = f'{{csv = "{file.name}", columns = {{m = "{first}"}}}}'
     for axis, column in wanted.items():
-        if header.count(column) != 1:
-            because = f"{file.name} has {header.count(column) or 'no'} columns {column!r} for {axis}: its columns are {listed}"
+        if table.header.count(column) != 1:
+            because = f"{file.name} has {table.header.count(column) or 'no'} columns {column!r} for {axis}: its columns are {listed}"
             raise refusal(at, because, help)
-    vectors: list[dict[str, int]] = []
-    for number, line in lines:
-        texts = {
-            axis: line[header.index(column)].strip() if header.index(column) < len(line) else ""
-            for axis, column in wanted.items()
-        }
-        for axis, text in texts.items():
-            if not re.fullmatch(r"[0-9]{1,10}", text):
-                because = f"{file.name}, line {number}: {text!r} in column {wanted[axis]!r} is not a whole number"
-                raise refusal(at, because, help)
-        vectors.append(
-            {a: _extent(int(t), f"{at} ({file.name}, line {number})") for a, t in texts.items()}
-        )
-    if not vectors:
+    if not table.lines:
         raise refusal(at, f"{file.name} has no line with sizes")
-    return vectors
+    extents = {
+        axis: table.extents(table.header.index(column), at, help) for axis, column in wanted.items()
+    }
+    vectors = [dict(zip(extents, one, strict=True)) for one in zip(*extents.values(), strict=True)]
+    return list(zip(vectors, table.weights(weights, at), strict=True))
 
 
-def _lines_of_csv(file: Path, at: str) -> tuple[list[str], list[tuple[int, list[str]]], bool]:
-    """Return the first line of a CSV file, the lines of extents with their numbers, and whether the first one has names."""
+def _read_csv(file: Path, at: str) -> _Csv:
+    """Return the lines of a CSV file: cells are apart by the comma, semicolon or tab that its first line has most of.
+
+    Lines of nothing and of comments are left out.
+    """
     try:
-        with file.open(newline="", encoding="utf-8-sig") as text:
-            reader = csv.reader(text)
-            numbered = [
-                (reader.line_num, line) for line in reader if line and not line[0].startswith("#")
-            ]
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+        first = next((x for x in lines if x.strip() and not x.lstrip().startswith("#")), "")
+        reader = csv.reader(lines, delimiter=max(",;\t", key=first.count), strict=True)
+        numbered = [
+            (reader.line_num, line)
+            for line in reader
+            if any(cell.strip() for cell in line) and not line[0].lstrip().startswith("#")
+        ]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         because = getattr(error, "strerror", None) or "it is not a CSV file in UTF-8"
         raise refusal(
@@ -207,36 +272,31 @@ def _lines_of_csv(file: Path, at: str) -> tuple[list[str], list[tuple[int, list[
         ) from error
     header = [name.strip() for name in numbered[0][1]] if numbered else []
     named = bool(header) and not all(re.fullmatch(r"[0-9]{1,10}", name) for name in header)
-    return header, numbered[named:], named
+    return _Csv(file, header, numbered[named:], named)
 
 
-def _of_csv(file: Path, column: str, at: str) -> Values:
+def _of_csv(file: Path, column: str, weights: str, at: str) -> Values:
     """Return the extents in a column of a CSV file, whose first line has names; a file of one column needs no name."""
-    header, lines, named = _lines_of_csv(file, at)
-    name = column or at.rpartition(".")[2]
+    table = _read_csv(file, at)
+    header, name = table.header, column or at.rpartition(".")[2]
     if header.count(name) > 1:
         because = f"{file.name} has {header.count(name)} columns {name!r}: its columns are {', '.join(header)}"
         raise refusal(at, because, "one name for one column")
-    if named and name in header:
+    if table.named and name in header:
         position = header.index(name)
     elif len(header) == 1 and not column:
         position = 0
     else:
-        listed = ", ".join(header) if named else "without names" if header else "none"
+        listed = ", ".join(header) if table.named else "without names" if header else "none"
         raise refusal(
             at,
             f"{file.name} has no column {name!r}: its columns are {listed}",
             f'{{csv = "{file.name}", column = "…"}}',
         )
-    extents: list[int] = []
-    for number, line in lines:
-        text_here = line[position].strip() if position < len(line) else ""
-        if not re.fullmatch(r"[0-9]{1,10}", text_here):
-            raise refusal(at, f"{file.name}, line {number}: {text_here!r} is not a whole number")
-        extents.append(_extent(int(text_here), f"{at} ({file.name}, line {number})"))
+    extents = table.extents(position, at)
     if not extents:
         raise refusal(at, f"{file.name} has no line with a size")
-    return _alike(extents)
+    return _of_weights(zip(extents, table.weights(weights, at), strict=True))
 
 
 def _extent(value: Any, at: str) -> int:

@@ -1,7 +1,7 @@
 """What samples say: medians, ratios with intervals, geometric means, percentiles, regret, performance profiles.
 
 An interval is that of the order statistics of paired ratios, which assumes no distribution. Rounds on a machine that others
-use are not independent: of so many rounds as many count as this process had of the processor.
+use are not independent: of so many rounds as many count as this process had of the machine.
 """
 
 from __future__ import annotations
@@ -34,13 +34,17 @@ def ratio(this: Sample, other: Sample) -> Ratio:
 
 
 def share_of(sample: Sample) -> float:
-    """Return how much of the processor the process had while a cell was measured, from 0 to 1."""
-    return min(max(sample.load.get("share", 1.0) - sample.load.get("steal", 0.0), 0.0), 1.0)
+    """Return how much of the machine the process had while a cell was measured, from 0 to 1: of its processor, less what others used of all."""
+    load = sample.load
+    own = min(max(load.get("share", 1.0) - load.get("steal", 0.0), 0.0), 1.0)
+    return own * (1.0 - min(max(load.get("others", 0.0), 0.0), 1.0))
 
 
 def is_loaded(sample: Sample) -> bool:
-    """Return whether others took a part of the processor that a measurement shows."""
-    return sample.load.get("share", 1.0) < 0.9 or sample.load.get("steal", 0.0) > 0.05
+    """Return whether others took a part of the machine that a measurement shows."""
+    load = sample.load
+    waits = load.get("share", 1.0) < 0.9 or load.get("steal", 0.0) > 0.05
+    return waits or load.get("others", 0.0) > 0.1
 
 
 @dataclass(frozen=True, slots=True)

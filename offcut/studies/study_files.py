@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import offcut
 from offcut.errors import OffcutError
+from offcut.studies.definition import Source
 from offcut.studies.operators import read_toml
 
 MAX_BYTES = 1 << 28
@@ -20,24 +21,23 @@ class SentStudy:
     """A study as a worker of a pool is sent it.
 
     version  of offcut
-    file     the name of the study's file; files: the contents of all, by their paths in its folder
-    seconds, short  as `read_definition` takes them
+    source   of the study, whose file is beside `files`
+    files    the contents of all that it names, by their paths in its folder
     cells    all cells of the study: the worker finds the same ones, or refuses
     """
 
     version: str
-    file: str
+    source: Source
     files: Mapping[str, bytes]
-    seconds: float | None
-    short: bool
     cells: frozenset[str]
 
 
-def pack_study(file: Path, seconds: float | None, short: bool, cells: frozenset[str]) -> SentStudy:
-    """Return a study to be sent: its file, what it names, the modules beside it, and what ``files`` in ``[study]`` lists.
+def pack_study(source: Source, cells: frozenset[str]) -> SentStudy:
+    """Return a study to be sent: its file, what it names, and the modules beside it.
 
     Raises OffcutError for a file outside of the study's folder, and for more than 256 MiB.
     """
+    file = source.file
     folder = file.parent.resolve()
     contents: dict[str, bytes] = {}
     for path in _named_files(file.resolve(), folder):
@@ -49,7 +49,8 @@ def pack_study(file: Path, seconds: float | None, short: bool, cells: frozenset[
         largest = max(contents, key=lambda name: len(contents[name]))
         because = f"its files have more than {MAX_BYTES >> 20} MiB, most of them {largest}"
         raise _unsendable(file, because, "offcut study … without --pool")
-    return SentStudy(offcut.__version__, file.name, contents, seconds, short, cells)
+    sent = replace(source, file=Path(file.name))
+    return SentStudy(offcut.__version__, sent, contents, cells)
 
 
 def _unsendable(file: Path, because: str, help: str) -> OffcutError:
@@ -96,4 +97,4 @@ def unpack_study(study: SentStudy, folder: Path) -> Path:
             raise OffcutError("study", f"cannot write {name}", because="it leads out of the folder")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    return folder / study.file
+    return folder / study.source.file

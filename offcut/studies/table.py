@@ -14,6 +14,15 @@ from rich.table import Table as RichTable
 NONE = "–"
 
 
+def plural(count: int, noun: str) -> str:
+    """Return a number of things, in words.
+
+    >>> plural(1, "cell"), plural(0, "cell")
+    ('1 cell', '0 cells')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table of texts.

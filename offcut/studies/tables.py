@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from offcut.experiment.timing import Ratio, Timing, median_interval
+from offcut.studies.contenders import NO_WAY
 from offcut.studies.goals import Goal
 from offcut.studies.results import Results
 from offcut.studies.rows import Row
 from offcut.studies.samples import WRONG
 from offcut.studies.statistics import PERCENTILES, Regret, is_loaded, median, share_of
-from offcut.studies.table import NONE, Table
+from offcut.studies.table import NONE, Table, plural
 from offcut.studies.target_tables import target_tables
 
 
@@ -43,6 +44,21 @@ def tables(results: Results) -> Iterator[Table]:
             rows,
             4,
         )
+
+
+def failure_lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield a line for each reason of each contender; of a peer that computes no such operator, none.
+
+    rows  of the table ``failed``: operator, sizes, contender, reason
+    """
+    places: dict[tuple[str, str], list[str]] = {}
+    for operator, sizes, contender, reason in rows:
+        if not reason.startswith(NO_WAY):
+            label = " ".join(filter(None, (operator, sizes)))
+            places.setdefault((contender, reason), []).append(label)
+    for (contender, reason), labels in places.items():
+        more = labels[1:] and f" and {plural(len(labels) - 1, 'other row')}"
+        yield f"{labels[0]} {contender}{more or ''}: {reason}"
 
 
 def _summary(results: Results) -> Table:

@@ -171,19 +171,31 @@ def drawn(shape: Sequence[int], dtype: Any, rng: np.random.Generator, how: str =
         raise DescribeError("study", what, because=because) from error
 
 
+def check_values(how: Any, at: str) -> None:
+    """Refuse what is no way to draw values, as `drawn` takes it."""
+    if not isinstance(how, str) or (how not in ("", *HOW) and _ends(how) is None):
+        raise refusal(at, f"{how!r} draws nothing", *HOW, '"0:30521" of whole numbers')
+
+
+def _ends(how: str) -> tuple[int, int] | None:
+    """Return the ends of ``low:high``; None of another text, and where the range is empty."""
+    match = re.fullmatch(r"(-?\d{1,18}):(-?\d{1,18})", how)
+    if match is None or int(match[1]) > int(match[2]):
+        return None
+    return int(match[1]), int(match[2])
+
+
 def _drawn(
     element: np.dtype[Any], extents: tuple[int, ...], rng: np.random.Generator, how: str
 ) -> Array:
-    low, colon, high = how.partition(":")
-    if colon and all(re.fullmatch(r"-?\d+", end) for end in (low, high)):
-        return rng.integers(int(low), int(high), extents, np.int64, endpoint=True).astype(element)
-    if how not in ("", *HOW):
-        raise refusal("values", f"{how!r} draws nothing", *HOW, '"0:30521" of whole numbers')
+    check_values(how, "values")
+    if (ends := _ends(how)) is not None:
+        return rng.integers(*ends, extents, np.int64, endpoint=True).astype(element)
     if element.name not in FLOATS:
         if element == np.bool_:
             return rng.integers(0, 2, extents).astype(element)
-        ends = np.iinfo(element)
-        return rng.integers(ends.min, ends.max, extents, element, endpoint=True)
+        limits = np.iinfo(element)
+        return rng.integers(limits.min, limits.max, extents, element, endpoint=True)
     if how == "positive":
         return (0.5 + rng.random(extents)).astype(element)
     values = rng.standard_normal(extents, np.float32).astype(np.float64)

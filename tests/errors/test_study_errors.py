@@ -10,6 +10,7 @@ from conftest import refusals
 import offcut as oc
 from offcut.errors import DescribeError
 from offcut.studies import compare
+from offcut.studies.definition import read_definition
 from offcut.studies.samples import FILE
 
 HEAD = "[study]\n"
@@ -17,6 +18,7 @@ DENSE = '[[operators]]\neinsum = "mk,kn->mn"\nsizes = {m = [1, 3], k = 8, n = 16
 AUTO = '[[contenders]]\nstrategy = "auto"\n'
 
 MINE = """
+PRICE = 3
 def broken():
     raise KeyError("mine")
 def number():
@@ -91,8 +93,38 @@ a strategy that is none
 given HEAD + DENSE + '[[contenders]]\nstrategy = "laddr"\n'
 study: cannot read the study
   at       study.toml, contenders[0].strategy
-  because  there is no 'laddr'; offcut has auto, balance, cut, even, exact, guard, ladder, mask, mix, pad, residue, shift, version; entry points of offcut.strategies: none
+  because  there is no 'laddr'; entry points of offcut.strategies: none
+  help     did you mean ladder?
   help     "module:function", a file beside the study
+
+a peer that is none
+given HEAD + DENSE + '[[contenders]]\npeer = "nump"\n'
+study: cannot read the study
+  at       study.toml, contenders[0].peer
+  because  there is no 'nump'; entry points of offcut.peers: none
+  help     did you mean numpy or numba?
+  help     "module:function", a file beside the study
+
+a name with a tab
+given HEAD + DENSE + AUTO + '[[contenders]]\npeer = "numpy"\nname = "a\\tb\\n c"\n'
+study: cannot read the study
+  at       study.toml, contenders
+  because  'a\tb\n c' is not a name that a table can show in a line
+  help     name = "a b c"
+
+an operator whose name is blank
+given HEAD + DENSE + 'name = " "\n' + AUTO
+study: cannot read the study
+  at       study.toml, operators
+  because  ' ' is not a name that a table can show in a line
+  help     name = "operator"
+
+an expression of a suite that is none
+given HEAD + '[[operators]]\nsuite = "bert"\nonly = "("\n' + AUTO
+study: cannot read the study
+  at       study.toml, operators[0].only
+  because  '(' is not a regular expression: missing ), unterminated subpattern at position 0
+  help     only = '\('
 
 a contender twice
 given HEAD + DENSE + AUTO + AUTO
@@ -174,6 +206,7 @@ given HEAD + DENSE + AUTO + '[[goals]]\noperators = "("\n'
 study: cannot read the study
   at       study.toml, goals[0].operators
   because  '(' is not a regular expression: missing ), unterminated subpattern at position 0
+  help     operators = '\('
 
 limits that are no answer
 given HEAD + 'limits = 1\n' + DENSE + AUTO
@@ -201,7 +234,95 @@ given HEAD + '[[operators]]\nop = "softmx"\ninputs = {x = "m, 8"}\nsizes = {m = 
 study: cannot read the study
   at       study.toml, operators[0].op
   because  there is no oc.ops.softmx
-  help     did you mean softmax or log_softmax or sort?""",
+  help     did you mean softmax or log_softmax or sort?
+
+a table that is not closed
+given HEAD + '[[operators]\n' + AUTO
+study: cannot read the file
+  at       FOLDER/study.toml
+  because  Expected ']]' at the end of an array declaration (at line 2, column 12)
+  help     key = value, [table] or [[list]]
+
+values that draw nothing
+given HEAD + DENSE + 'values = {A = "positiv"}\n' + AUTO
+study: cannot read the study
+  at       study.toml, operators[0].values.A
+  because  'positiv' draws nothing
+  help     normal
+  help     positive
+  help     small
+  help     dominant
+  help     definite
+  help     "0:30521" of whole numbers
+
+values between ends the wrong way round
+given HEAD + DENSE + 'values = {B = "9:3"}\n' + AUTO
+study: cannot read the study
+  at       study.toml, operators[0].values.B
+  because  '9:3' draws nothing
+  help     normal
+  help     positive
+  help     small
+  help     dominant
+  help     definite
+  help     "0:30521" of whole numbers
+
+a function that its file lacks
+given HEAD + DENSE + '[[contenders]]\npeer = "mine:numbr"\n'
+study: cannot load 'mine:numbr'
+  at       study.toml, contenders[0].peer
+  because  mine has no 'numbr'
+  help     did you mean number?
+
+a price that is a number
+given HEAD + DENSE + '[[contenders]]\nprice = "mine:PRICE"\n'
+study: cannot read the study
+  at       study.toml, contenders[0].price
+  because  mine:PRICE is int, not a function
+  help     "module:function" of the loops of a variant, sizes, and the built-in price
+
+a peer that is a number
+given HEAD + DENSE + '[[contenders]]\npeer = "mine:PRICE"\n'
+study: cannot read the study
+  at       study.toml, contenders[0].peer
+  because  mine:PRICE is int, not a function
+  help     "module:function" of inputs and sizes
+
+a target that is none
+given HEAD + DENSE + '[[contenders]]\ntarget = "cpux"\n'
+study: cannot plan for 'cpux'
+  at       study.toml, contenders[0]
+  because  there is no such target
+  help     target="accelerator", target="cpu", target="cuda", target="gemmini", target="interpret", target="vta", target="vta-osdi18"
+
+a field that a machine lacks
+given HEAD + DENSE + '[[contenders]]\ntarget = "cpu"\nmachine = "zen5"\nmachine_fields = {unit = {9 = {rows = 2}}}\n'
+study: cannot change the machine
+  at       study.toml, contenders[0], machine_fields
+  because  the description has no '9' there, but fma float32, fma float64, vpdpbusd, vdpbf16ps
+
+a device that is none
+given HEAD + DENSE + '[[contenders]]\ntarget = "cuda"\ndevice = "x"\n'
+study: cannot take device='x'
+  at       study.toml, contenders[0]
+  because  a device is the GPU that is there, or emulated
+  help     device=None
+  help     device="emulated"
+
+an explorer that is none
+given HEAD + DENSE + '[[contenders]]\ntune = {explorer = "annel"}\n'
+study: cannot take explorer='annel'
+  at       study.toml, contenders[0].tune.explorer
+  because  there is no such explorer
+  help     anneal, beam, evolution, exhaustive, gradient, random, tree
+  help     a function of (space, seen, rng, count)
+
+a table inside of a text
+given HEAD + DENSE + '[[contenders]]\nstrategy = "cut"\neach = {"strategy.x" = ["cut"]}\n'
+study: cannot read the study
+  at       study.toml, contenders[0].each
+  because  'strategy' is 'cut', and not a table that 'strategy.x' leads into
+  help     each = {strategy = ["cut", "mask"]}""",
     globals(),
 )
 
@@ -218,8 +339,31 @@ def test_a_study_is_refused_by_its_place(name: str, tmp_path: Path) -> None:
     with pytest.raises(DescribeError) as refused:
         oc.study(tmp_path / "study.toml", tmp_path / "out")
 
-    assert str(refused.value) == expected
+    assert str(refused.value) == expected.replace("FOLDER", str(tmp_path))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("coding", ["utf-8-sig", "utf-8"])
+def test_a_file_with_a_mark_of_its_coding_is_read_and_the_largest_size_is_one(
+    coding: str, tmp_path: Path
+) -> None:
+    text = HEAD + DENSE.replace("[1, 3]", "[1, 2147483647]") + AUTO
+    (tmp_path / "study.toml").write_text(text, encoding=coding)
+
+    definition = read_definition(tmp_path / "study.toml")
+    assert [point.sizes["m"] for point in definition.operators[0].points] == [1, 2**31 - 1]
+
+
+def test_a_file_in_another_coding_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(HEAD + DENSE + AUTO, encoding="utf-16")
+    with pytest.raises(DescribeError) as refused:
+        read_definition(tmp_path / "study.toml")
+
+    assert str(refused.value) == (
+        f"study: cannot read the file\n  at       {tmp_path / 'study.toml'}\n"
+        "  because  'utf-8' codec can't decode byte 0xff in position 0: invalid start byte\n"
+        "  help     text in UTF-8"
+    )
 
 
 def test_folders_without_samples_are_not_compared(tmp_path: Path) -> None:

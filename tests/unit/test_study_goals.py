@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +15,14 @@ import pytest
 import offcut as oc
 from offcut.errors import DescribeError, OffcutError
 from offcut.experiment.limits import Bound
-from offcut.studies import run as running
 from offcut.studies.definition import Definition, read_definition
 from offcut.studies.goals import Goal
+from offcut.studies.groups import measured_group
 from offcut.studies.lock import locked
 from offcut.studies.onnx_reference import exact_results
+from offcut.studies.results import results_of
 from offcut.studies.rows import Row
-from offcut.studies.run import measured_group, missing_groups, run_study
+from offcut.studies.run import missing_groups, run_study
 from offcut.studies.samples import Sample
 from offcut.studies.sizes import axes_of, points_of, read_values
 from offcut.studies.tables import rows_table
@@ -78,7 +82,10 @@ ROWS = (row("x", 1, a=2.0, b=1.6, p=6.0, p2=4.0), row("x", 4, a=8.0, b=9.0, p=4.
             Goal(("a",), reference={"m": 1}, worst=0.9),
             [("a over m=1: the least", "≥ 0.9", "1.000", "x m=4, x m=1")],
         ),
-        (Goal(("c",), mean=1.0), [("c: rows without it", "0", "2", "x m=1; x m=4")]),
+        (
+            Goal(("c",), mean=1.0),
+            [("c: rows where it failed or is not measured yet", "0", "2", "x m=1; x m=4")],
+        ),
         (Goal(("a",), operators="y", mean=1.0), []),
     ],
 )
@@ -88,6 +95,19 @@ def test_a_goal_is_compared_with_measured_rows(
     found = [tuple(part.split(" (")[0] for part in line) for line in goal.lines(ROWS)]
 
     assert found == lines
+
+
+def test_a_contender_that_a_file_keeps_out_of_an_operator_is_missed_nowhere(tmp_path: Path) -> None:
+    wide = DENSE.replace("[[operators]]", '[[operators]]\nname = "wide"')
+    other = '[[contenders]]\npeer = "numpy"\nonly = "^wide$"\n'
+    definition = defined(tmp_path, HEAD + DENSE + wide + AUTO.rstrip() + '\nonly = "->"\n' + other)
+    (goal,) = definition.goals
+
+    rows = results_of(definition, {}).rows
+    assert {row.operator: row.cells for row in rows} == {"mk,kn->mn": ("auto",), "wide": ("numpy",)}
+    assert [line[2:] for line in goal.lines(rows)] == [
+        ("4", "; ".join(f"mk,kn->mn m={m}, k=8, n=16" for m in (1, 3, 5, 9)))
+    ]
 
 
 def test_an_operator_is_compared_with_another_at_the_same_sizes() -> None:
@@ -145,8 +165,8 @@ def test_a_folder_is_measured_into_by_one_at_a_time(tmp_path: Path) -> None:
     first = locked(tmp_path / "out")
     with first, pytest.raises(OffcutError) as refused, locked(tmp_path / "out"):
         pytest.fail("it was begun")
-    with locked(tmp_path / "out"):
-        pass
+    with locked(tmp_path / "out") as killed:
+        assert killed == ""
 
     assert str(refused.value) == (
         "study: cannot measure\n"
@@ -155,6 +175,26 @@ def test_a_folder_is_measured_into_by_one_at_a_time(tmp_path: Path) -> None:
         "  help     wait for it to end\n"
         "  help     --out another folder"
     )
+
+
+def test_a_lock_whose_process_was_killed_is_taken_over_with_a_word(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    code = (
+        "import os, signal, sys, pathlib\nfrom offcut.studies.lock import locked\n"
+        "with locked(pathlib.Path(sys.argv[1])):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(out)])
+    assert process.wait() == -signal.SIGKILL
+    definition = defined(tmp_path, HEAD + DENSE.replace("[1, 3, 5, 9]", "[3]") + AUTO)
+    capfd.readouterr()
+    for said in (
+        f"offcut: study: the process {process.pid}, which measured into {out}, was killed: its samples are kept\n",
+        "",
+    ):
+        run_study(definition, out, report=False)
+        assert capfd.readouterr().err == said
 
 
 class Known:
@@ -169,18 +209,20 @@ class Known:
 
 
 def test_limits_are_measured_before_and_after_a_row_and_the_tighter_one_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(running, "Limits", Known)
     text = HEAD + "limits = true\n" + DENSE.replace("[1, 3, 5, 9]", "[3]") + AUTO
-    rows: list[Row] = []
     definition = defined(tmp_path, text)
+    (group,) = missing_groups(definition, {}, retry=False)
+    (sample,) = measured_group(definition, group, Known(1))  # type: ignore[arg-type]
+    rows: list[Row] = []
     out = tmp_path / "out"
     outcome = run_study(definition, out, tell=rows.append, report=False)
     again = run_study(definition, out, again=True, report=False)
 
-    (sample,) = rows[0].samples.values()
     assert (sample.limit, sample.limit_by) == (2.0, "fma")
+    (sample,) = rows[0].samples.values()
+    assert sample.limit > 0
     assert [outcome.measured, again.measured, again.kept] == [1, 1, 0]
     assert outcome.tables["rows"].columns[-4:] == ("limit", "by", "of it", "spread")
 

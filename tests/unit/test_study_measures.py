@@ -303,7 +303,8 @@ REJECTED = {
         'only = "("\n',
         "study: cannot read the study\n"
         "  at       study.toml, contenders[0].only\n"
-        "  because  '(' is not a regular expression: missing ), unterminated subpattern at position 0",
+        "  because  '(' is not a regular expression: missing ), unterminated subpattern at position 0\n"
+        "  help     only = '\\('",
     ),
     "each": (
         "each = {strategy = []}\n",

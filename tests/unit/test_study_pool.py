@@ -19,10 +19,10 @@ import offcut as oc
 from offcut.errors import OffcutError, TargetError
 from offcut.search.pool import Device, Pool, TaskResult
 from offcut.studies import remote
-from offcut.studies.definition import read_definition
+from offcut.studies.definition import Source, read_definition
+from offcut.studies.groups import groups_of
 from offcut.studies.pooled import PooledStudy
 from offcut.studies.remote import Result
-from offcut.studies.run import groups_of
 from offcut.studies.samples import FILE, Sample, read_samples
 from offcut.studies.study_files import SentStudy, pack_study, unpack_study
 from tests.workers import worker_process
@@ -62,8 +62,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def packed(file: Path) -> SentStudy:
-    cells = frozenset(cell for *_, cell in read_definition(file).cells())
-    return pack_study(file, None, False, cells)
+    definition = read_definition(file)
+    return pack_study(definition.source, frozenset(cell for *_, cell in definition.cells()))
 
 
 def test_a_study_is_sent_with_what_it_names_and_is_the_same_there(
@@ -74,8 +74,9 @@ def test_a_study_is_sent_with_what_it_names_and_is_the_same_there(
 
     assert sorted(study.files) == ["lengths.csv", "mine.py", "study.toml"]
     assert {cell for *_, cell in read_definition(there).cells()} == study.cells
+    leads_out = SentStudy("", Source({}, Path("s")), {"../s": b""}, frozenset())
     with pytest.raises(OffcutError, match="leads out of the folder"):
-        unpack_study(SentStudy("", "s", {"../s": b""}, None, False, frozenset()), tmp_path / "x")
+        unpack_study(leads_out, tmp_path / "x")
 
 
 def test_a_file_outside_of_the_folder_is_not_sent(file: Path) -> None:

@@ -15,7 +15,7 @@ from offcut.cli import take_extents
 from offcut.core.extras import is_installed
 from offcut.errors import DescribeError
 from offcut.experiment import plots
-from offcut.experiment.contraction import Problem, Reference, parse_contraction
+from offcut.experiment.contraction import parse_contraction
 from offcut.experiment.peers import load_peers
 from offcut.experiment.sizes import sample
 from offcut.studies.sizes import read_values
@@ -258,16 +258,15 @@ def test_the_command_prints_rows_and_writes_a_study_s_folder_which_it_goes_on_wi
 def test_the_command_reports_wrong_values_and_exits_with_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        Problem,
-        "reference",
-        lambda problem: Reference(*np.zeros((2, 40, 4))[:, : problem.sizes["m"]]),
+    (tmp_path / "mine.py").write_text(
+        "def wrong(inputs, sizes):\n    return lambda: inputs['A'] @ inputs['B'] + 1\n"
     )
+    monkeypatch.chdir(tmp_path)
 
-    result = run_command(tmp_path)
+    result = run_command(tmp_path, "numpy,mine:wrong")
 
     assert result.exit_code == 1
-    said = r"m=1, k=6, n=4 numpy: wrong values: \d of 4 elements are off; "
+    said = r"mine:wrong at m=1, k=6, n=4: wrong values: \d of 4 elements are off; "
     assert re.search(said, result.stdout)
 
 

@@ -1,0 +1,220 @@
+"""Cells that take turns: the contenders of one operator at one vector of sizes, checked and measured in this process."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+
+from offcut.errors import OffcutError
+from offcut.experiment.limits import Limits
+from offcut.experiment.timing import Timing, measure
+from offcut.studies.contenders import Contender, Ready
+from offcut.studies.definition import Definition
+from offcut.studies.entries import CALL
+from offcut.studies.environment import Load, digest, watched
+from offcut.studies.errors import in_a_line, raised
+from offcut.studies.measures import Cell, read_measure
+from offcut.studies.samples import SIMULATED, WRONG, Sample
+from offcut.studies.sizes import Point
+from offcut.studies.tasks import Operator, Task
+
+SLOW = "a call is expected to last longer"
+"""What the reason of a contender begins with that was left out for its rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Cells that take turns: the contenders of one operator at one vector of sizes.
+
+    cells  those that are not measured yet, by contender
+    """
+
+    operator: Operator
+    point: Point
+    cells: Mapping[str, Contender]
+
+
+def groups_of(definition: Definition, cells: frozenset[str]) -> list[Group]:
+    """Return some cells of a study, those that take turns together."""
+    groups: dict[tuple[str, str], Group] = {}
+    for operator, point, contender, cell in definition.cells():
+        if cell in cells:
+            key = operator.name, str(point)
+            group = groups.setdefault(key, Group(operator, point, {}))
+            groups[key] = replace(group, cells={**group.cells, cell: contender})
+    return list(groups.values())
+
+
+def group_samples(
+    definition: Definition,
+    group: Group,
+    limits: Limits | None = None,
+    rates: Mapping[str, float] | None = None,
+    turn: Callable[[str], None] = lambda cell: None,
+) -> Iterator[Sample]:
+    """Yield a sample for each cell of a group: first those of calls, which take turns, then what else is measured.
+
+    limits, rates, turn  as of `measured_group`
+    """
+    measures = {cell: definition.entry(one.name).measure for cell, one in group.cells.items()}
+    calls = {cell: one for cell, one in group.cells.items() if measures[cell] == CALL}
+    if calls:
+        yield from measured_group(definition, replace(group, cells=calls), limits, rates, turn)
+    for cell, contender in group.cells.items():
+        if cell in calls:
+            continue
+        date = datetime.now(UTC).isoformat(timespec="seconds")
+        blank = Sample(cell, group.operator.name, group.point.sizes, contender.name, (), date=date)
+        blank = replace(blank, peer=contender.is_peer)
+        turn(cell)
+        try:
+            again = partial(turn, cell)
+            one = Cell(definition, group.operator, group.point, contender, again)
+            yield replace(blank, **read_measure(measures[cell], one))
+        except (Exception, SystemExit) as error:  # what stops one contender is a row that says why
+            yield replace(blank, failed=reason(error))
+
+
+def measured_group(
+    definition: Definition,
+    group: Group,
+    limits: Limits | None = None,
+    rates: Mapping[str, float] | None = None,
+    turn: Callable[[str], None] = lambda cell: None,
+) -> Iterator[Sample]:
+    """Yield a sample for each cell: checked against the exact result, then measured in turns with the others.
+
+    limits  of the machine, if they are measured too: before and after, of which the tighter one counts
+    rates   operations, or bytes, per second of contenders in the operator's rows before
+    turn    told of each cell before its contender runs, and of "" before the operator does
+    """
+    turn("")
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    turns = digest({"cells": sorted(group.cells), "date": date})
+    blank = Sample("", group.operator.name, group.point.sizes, "", (), turns=turns, date=date)
+    failed: dict[str, str] = {}
+    ready: dict[str, Ready] = {}
+    errors: dict[str, float] = {}
+    try:
+        task = group.operator.workload.task(group.point.sizes, definition.seed)
+        exact = task.exact()
+    except (Exception, SystemExit) as error:  # what describes a task, or a model, may be a user's
+        for cell, contender in group.cells.items():
+            sample = replace(blank, cell=cell, contender=contender.name, peer=contender.is_peer)
+            yield replace(sample, failed=reason(error))
+        return
+    before = None if limits is None else limits.now(task.flop, task.moved, task.kind)
+    for cell, contender in group.cells.items():
+        rate = (rates or {}).get(contender.name, math.inf)
+        if (task.flop or task.moved) / rate > definition.patience:
+            failed[cell] = f"{SLOW} than {definition.patience:g} s, by its rate in the rows before"
+            continue
+        turn(cell)
+        try:
+            one = contender.ready(group.operator, task)
+            results = one.read(one.run())
+            errors[cell] = exact.error(results)
+            wrong = exact.mismatch(results)
+            if wrong:
+                failed[cell] = f"{WRONG}: {wrong}"
+            else:
+                ready[cell] = one
+        except (Exception, SystemExit) as error:  # what stops one contender is a row that says why
+            failed[cell] = reason(error)
+    simulated = {
+        cell: Timing((one.simulated,), 1)
+        for cell, one in ready.items()
+        if one.simulated is not None
+    }
+    measurable = {cell: one for cell, one in ready.items() if cell not in simulated}
+    timings, load, clock = _in_turns(definition, group, measurable, failed, turn)
+    timings = {**timings, **simulated}
+    if before is not None and limits is not None:
+        after = limits.now(task.flop, task.moved, task.kind)
+        bound = min(before, after, key=lambda one: one.seconds)
+        blank = replace(blank, limit=bound.seconds, limit_by=bound.by)
+    for cell, contender in group.cells.items():
+        sample = replace(blank, cell=cell, contender=contender.name, peer=contender.is_peer)
+        sample = replace(sample, exact=exact.by)
+        off = errors.get(cell)
+        if cell in failed:
+            shown = off if off is not None and math.isfinite(off) else None
+            yield replace(sample, failed=failed[cell], error=shown)
+            continue
+        timing, one = timings[cell], ready[cell]
+        yield replace(
+            _predicted(one, task, sample),
+            seconds=timing.samples,
+            calls=timing.calls,
+            round=tuple(range(len(timing.samples))),
+            order=timing.places,
+            way=one.way,
+            clock=SIMULATED if cell in simulated else clock,
+            error=off,
+            compile_seconds=round(one.compile_seconds, 4),
+            load=asdict(load),
+        )
+
+
+def _in_turns(
+    definition: Definition,
+    group: Group,
+    ready: dict[str, Ready],
+    failed: dict[str, str],
+    turn: Callable[[str], None],
+) -> tuple[Mapping[str, Timing], Load, str]:
+    """Return the times of contenders that took turns, the load meanwhile, and the clock: that of the wall where several threads run.
+
+    One that raises moves from `ready` to `failed`, and the others take their turns anew.
+    """
+    if not ready:
+        return {}, Load(1.0, 0.0, 0.0), ""
+    current = ""
+
+    def begin(cell: str) -> None:
+        nonlocal current
+        current = cell
+        turn(cell)
+
+    threads = max(int(group.cells[cell].identity.get("threads", 1)) for cell in ready)
+    clock: Callable[[], float] = time.process_time if threads == 1 else time.perf_counter
+
+    def run() -> Mapping[str, Timing]:
+        runs = {cell: one.run for cell, one in ready.items()}
+        rounds = definition.rounds
+        return measure(runs, budget=definition.seconds, rounds=rounds, clock=clock, turn=begin)
+
+    try:
+        timings, load = watched(run, 1)
+    except (Exception, SystemExit) as error:
+        del ready[current]
+        failed[current] = f"while it was timed, {reason(error)}"
+        return _in_turns(definition, group, ready, failed, turn)
+    return timings, load, "processor time" if threads == 1 else "wall"
+
+
+def _predicted(ready: Ready, task: Task, sample: Sample) -> Sample:
+    """Return a sample with what the cost of a call says; operations are those of the operator, where they are known."""
+    cost = ready.predicted
+    if cost is None:
+        return replace(sample, flop=task.flop, moved=task.moved)
+    return replace(
+        sample,
+        predicted=cost.seconds,
+        energy=getattr(cost, "energy", None),
+        bytes=dict(getattr(cost, "bytes", {}) or {}),
+        flop=task.flop or int(getattr(cost, "flop", 0)),
+        moved=task.moved,
+    )
+
+
+def reason(error: BaseException) -> str:
+    """Return why something was not measured, in a line."""
+    text = raised(error)
+    if isinstance(error, OffcutError):
+        text = f"{error.op}: {error.refused}, because {error.because}"
+    return in_a_line(text)

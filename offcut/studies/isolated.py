@@ -1,0 +1,225 @@
+"""Groups of cells measured in a process of its own, which a contender may end: its cell is then a row that says how.
+
+The child keeps what it has compiled from group to group. Where it ends, the contender whose turn it was is measured alone, in
+another child, and the others take their turns anew: memory that one contender damaged may end the turn of another, and only a
+cell that ends a process in which nobody else ran has failed by itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from offcut.errors import OffcutError
+from offcut.experiment.limits import Limits
+from offcut.experiment.timing import THREADS
+from offcut.search.children import Children, Ended, Ending
+from offcut.studies.compile_options import keep_records_in
+from offcut.studies.definition import Definition, Source
+from offcut.studies.groups import Group, group_samples, groups_of
+from offcut.studies.samples import Sample
+
+MAX_SILENCE = 3600.0
+"""Seconds on the wall from one turn to the next, at most: for compiling, checking, and a call that does not return."""
+MIN_SILENCE = 60.0
+"""Seconds for which the child says nothing while turns change: a message would disturb what is timed."""
+MEMORY = 1 << 40
+"""Bytes of address space of the child: a study has no limit of its own."""
+PR_SET_PDEATHSIG = 1
+"""The call of Linux by which a process is sent a signal when the one that started it ends."""
+
+TURN = "turn"
+"""The file in which the child says whose turn it is."""
+
+Rates = Mapping[str, float]
+"""Operations, or bytes, per second of contenders in an operator's rows before."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What the child is asked for.
+
+    cells     that take turns
+    folder    the path of a folder for what outlasts the child: whose turn it is, and records of what was tuned
+    has_owner whether the child ends when its parent does
+    """
+
+    source: Source
+    cells: tuple[str, ...]
+    rates: Rates
+    folder: Path
+    has_owner: bool
+
+
+class GroupProcess:
+    """A process that measures groups of cells of one study; a context manager that leaves none behind.
+
+    Its mathematics libraries run with one thread, unless a contender asks for more.
+
+    has_owner  whether it ends at once when this process is killed; this thread must then live as long as it
+    """
+
+    def __init__(self, source: Source, has_owner: bool = False) -> None:
+        self._source, self._has_owner = source, has_owner
+        one_thread = dict.fromkeys(THREADS, "1")
+        self._together = Children(MEMORY, one_thread)
+        self._apart = Children(MEMORY, one_thread)
+        self._suspects: set[str] = set()
+        self._folder = tempfile.TemporaryDirectory(prefix="offcut-study-")
+
+    def __enter__(self) -> GroupProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process."""
+        self._together.close()
+        self._apart.close()
+        self._folder.cleanup()
+
+    def cells(self) -> frozenset[str]:
+        """Return the cells of the study, as the process finds them.
+
+        Raises OffcutError where it cannot read the study.
+        """
+        job = "offcut.studies.isolated:list_cells"
+        ended = self._together.run(job, self._order((), {}), MAX_SILENCE)
+        if ended.ending is not Ending.RETURNED:
+            raise OffcutError("study", "cannot read the study", because=ended.because)
+        cells: frozenset[str] = ended.value
+        return cells
+
+    def measure(
+        self,
+        cells: Mapping[str, str],
+        tell: Callable[[Sample], None],
+        rates: Rates | None = None,
+    ) -> None:
+        """Tell a sample for each cell of a group, once; the sample of a cell that failed by itself has no names (`named_sample`).
+
+        cells  with what the contender of each is known by: one that ended a process is measured apart from then on
+        rates  as of `measured_group`
+
+        Raises OffcutError where the process reads another study than this one, since a file was changed.
+        """
+        done: set[str] = set()
+
+        def tell_once(sample: Sample | None) -> None:
+            if sample is not None and sample.cell not in done:
+                done.add(sample.cell)
+                tell(sample)
+
+        def run(children: Children, some: Sequence[str]) -> Ended:
+            (Path(self._folder.name) / TURN).write_text("")
+            order = self._order(tuple(some), rates or {})
+            job = "offcut.studies.isolated:measure_cells"
+            ended = children.run(job, order, MAX_SILENCE, tell_once)
+            if ended.ending is Ending.RAISED:
+                because = ended.because.partition("study: ")[2] or ended.because
+                help = "the same command goes on with what is measured"
+                raise OffcutError("study", "cannot go on", because=because, help=(help,))
+            return ended
+
+        apart = [cell for cell, known in cells.items() if known in self._suspects]
+        while rest := [cell for cell in cells if cell not in apart and cell not in done]:
+            ended = run(self._together, rest)
+            if ended.ending is Ending.RETURNED:
+                break
+            if (cell := self._turn()) not in rest:  # the operator itself: no contender had its turn
+                for one in rest:
+                    tell_once(_failure(one, ended))
+                break
+            self._suspects.add(cells[cell])
+            apart.append(cell)
+        for cell in apart:
+            ended = run(self._apart, [cell])
+            if ended.ending is not Ending.RETURNED:
+                tell_once(_failure(cell, ended))
+
+    def _turn(self) -> str:
+        """Return the cell whose turn it was, "" where none was told."""
+        return (Path(self._folder.name) / TURN).read_text().strip()
+
+    def _order(self, cells: tuple[str, ...], rates: Rates) -> _Order:
+        return _Order(self._source, cells, dict(rates), Path(self._folder.name), self._has_owner)
+
+
+def _failure(cell: str, ended: Ended) -> Sample:
+    """Return the failed sample of a cell whose process ended, or was silent."""
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    return Sample(cell, "", {}, "", (), failed=f"its process ended: {ended.because}", date=date)
+
+
+def named_sample(sample: Sample, group: Group) -> Sample:
+    """Return a sample of a process that ended with what its group says of the cell."""
+    if sample.contender:
+        return sample
+    contender = group.cells[sample.cell]
+    whose = replace(sample, contender=contender.name, peer=contender.is_peer)
+    return replace(whose, operator=group.operator.name, sizes=group.point.sizes)
+
+
+def list_cells(order: _Order, say: Callable[[Any], None]) -> frozenset[str]:
+    """Return the cells of a study; called in the child."""
+    return frozenset(cell for *_, cell in _definition(order.source).cells())
+
+
+def measure_cells(order: _Order, say: Callable[[Any], None]) -> None:
+    """Say a sample for each of some cells that take turns, and None now and then; called in the child.
+
+    Raises OffcutError for a cell that the study does not have here.
+    """
+    if order.has_owner:
+        _end_with_parent()
+    definition = _definition(order.source)
+    groups = groups_of(definition, frozenset(order.cells))
+    missing = set(order.cells).difference(*(group.cells for group in groups))
+    if missing:
+        others = f"{len(missing)} of {len(order.cells)} cells are others now"
+        raise OffcutError("study", f"a file was changed while the study ran: {others}", because="")
+    limits = _limits(definition.threads) if definition.limits else None
+    said = time.monotonic()
+    keep_records_in(order.folder)
+    with (order.folder / TURN).open("r+b", buffering=0) as turns:
+
+        def turn(cell: str) -> None:
+            nonlocal said
+            os.pwrite(turns.fileno(), f"{cell:16}".encode(), 0)
+            if time.monotonic() - said > MIN_SILENCE:
+                said = time.monotonic()
+                say(None)
+
+        for group in groups:
+            for sample in group_samples(definition, group, limits, order.rates, turn):
+                say(sample)
+
+
+def _end_with_parent() -> None:
+    """Let the system end this process when the one that started it ends, where it can: a study that is begun again has no neighbour."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+_READ: list[tuple[Source, Definition]] = []
+
+
+def _definition(source: Source) -> Definition:
+    """Return the study, read once: its contenders keep what they have compiled."""
+    if not _READ or _READ[0][0] != source:
+        _READ[:] = [(source, source.read())]
+    return _READ[0][1]
+
+
+_limits = cache(Limits)

@@ -1,0 +1,191 @@
+"""A contender that ends its process is a row that says how; the others take their turns, and the study ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import offcut as oc
+from offcut.errors import OffcutError
+from offcut.search.children import Ended, Ending
+from offcut.studies import isolated
+from offcut.studies.definition import Source, read_definition
+from offcut.studies.isolated import GroupProcess
+from offcut.studies.samples import FILE, Sample, read_samples
+
+HEAD = '[study]\nname = "small"\nseconds_per_cell = 0.002\nrounds = 3\n'
+DENSE = '[[operators]]\neinsum = "mk,kn->mn"\nsizes = {m = [1, 3], k = 8, n = 16}\n'
+PEERS = '[[contenders]]\nname = "auto"\nstrategy = "auto"\n[[contenders]]\npeer = "mine:ends"\n[[contenders]]\npeer = "numpy"\n'
+ENDS = {
+    "leaves": ("os._exit(3)", "it left with status 3"),
+    "segfaults": ("ctypes.string_at(0)", "ended by SIGSEGV"),
+    "aborts": ("os.abort()", "ended by SIGABRT"),
+}
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the pictures of reports, which take a second each."""
+    monkeypatch.setattr("offcut.studies.report.is_installed", lambda name: False)
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["leaves", *(pytest.param(end, marks=pytest.mark.slow) for end in ("segfaults", "aborts"))],
+)
+def test_a_contender_that_ends_its_process_is_a_row_that_says_how(tmp_path: Path, end: str) -> None:
+    code, because = ENDS[end]
+    mine = f"import ctypes, os\ndef ends(inputs, sizes):\n    return lambda: {code}\n"
+    (tmp_path / "mine.py").write_text(mine)
+    (tmp_path / "study.toml").write_text(HEAD + DENSE + PEERS)
+    outcome = oc.study(tmp_path / "study.toml", tmp_path / "out")
+
+    samples = list(read_samples(tmp_path / "out" / FILE).values())
+    assert (outcome.measured, outcome.failed) == (6, 2)
+    assert len((tmp_path / "out" / FILE).read_text().splitlines()) == 6
+    assert {one.failed for one in samples if one.contender == "mine:ends"} == {
+        f"its process ended: {because}"
+    }
+    assert [one.peer for one in samples if one.failed] == [True] * 2
+    others = [one for one in samples if one.contender != "mine:ends"]
+    assert [one.failed for one in others] == [""] * 4
+    assert len({one.turns for one in others}) == 2, "those that are left take turns"
+
+
+def test_a_contender_that_ends_its_process_at_one_size_is_measured_at_the_others(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import os\ndef ends(inputs, sizes):\n    if sizes['m'] == 1:\n        os._exit(3)\n"
+        "    return lambda: inputs['A'] @ inputs['B']\n"
+    )
+    (tmp_path / "study.toml").write_text(HEAD + DENSE + PEERS)
+    oc.study(tmp_path / "study.toml", tmp_path / "out")
+
+    samples = read_samples(tmp_path / "out" / FILE).values()
+    assert [(one.contender, one.sizes["m"]) for one in samples if one.failed] == [("mine:ends", 1)]
+
+
+def test_an_operator_that_ends_its_process_fails_in_all_its_cells_and_the_next_one_goes_on(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "own.py").write_text(
+        "import os\nclass Own:\n"
+        "    def task(self, sizes, seed):\n        os._exit(7)\n"
+        "    def compiled(self, options):\n        pass\n"
+        "def own(m):\n    return Own()\n"
+    )
+    own = '[[operators]]\nname = "own"\ndescribe = "own:own"\nsizes = {m = [4]}\n'
+    (tmp_path / "mine.py").write_text("def ends(inputs, sizes):\n    raise KeyError('mine')\n")
+    (tmp_path / "study.toml").write_text(HEAD + own + DENSE + PEERS)
+    outcome = oc.study(tmp_path / "study.toml", tmp_path / "out")
+
+    samples = list(read_samples(tmp_path / "out" / FILE).values())
+    assert [one.failed for one in samples[:3]] == ["its process ended: it left with status 7"] * 3
+    assert {one.operator for one in samples[:3]} == {"own"}
+    assert (outcome.measured, outcome.failed) == (9, 3 + 2)
+
+
+class FakeChildren:
+    """Children whose runs end as a list says: with the cell whose turn it is, or with a sample of each cell.
+
+    process  whose file of turns is written; ends: the cells that end a run in turn
+    """
+
+    runs: list[tuple[str, ...]]
+
+    def __init__(self, ends: list[str]) -> None:
+        self.ends, self.runs = ends, []
+        self.process: GroupProcess | None = None
+
+    def run(self, function: str, order: object, seconds: float, said: object) -> Ended:
+        cells = order.cells  # type: ignore[attr-defined]
+        self.runs.append(cells)
+        for cell in cells:
+            if self.ends and cell == self.ends[0]:
+                del self.ends[0]
+                (order.folder / "turn").write_text(cell)  # type: ignore[attr-defined]
+                return Ended(Ending.CRASHED, None, "it left with status 3")
+            said(Sample(cell, "dense", {}, cell, (1.0,)))  # type: ignore[operator]
+        return Ended(Ending.RETURNED)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def test_a_cell_whose_turn_another_one_ended_is_measured_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    children = [FakeChildren(["b", "d"]), FakeChildren(["d"])]
+    pending = list(children)
+    monkeypatch.setattr(isolated, "Children", lambda memory, environment: pending.pop(0))
+    told: list[Sample] = []
+    with GroupProcess(Source({}, Path("s"))) as process:
+        process.measure(dict(zip("abcd", "wxyz", strict=True)), told.append)
+        process.measure({"e": "x", "f": "w"}, told.append)
+
+    together, apart = children
+    assert [one.cell for one in told] == ["a", "c", "b", "d", "f", "e"]
+    assert [one.cell for one in told if one.failed] == ["d"]
+    assert together.runs == [("a", "b", "c", "d"), ("c", "d"), ("f",)]
+    assert apart.runs == [("b",), ("d",), ("e",)], "what ended a process stays apart"
+
+
+def test_a_file_that_is_changed_while_a_study_runs_ends_it_with_words(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    (tmp_path / "mine.py").write_text("def ends(inputs, sizes):\n    return None\n")
+    file.write_text(HEAD + DENSE + PEERS)
+    with (
+        GroupProcess(read_definition(file).source) as process,
+        pytest.raises(OffcutError) as refused,
+    ):
+        process.measure({"0123456789abcdef": "another"}, lambda sample: None)
+
+    assert str(refused.value) == (
+        "study: cannot go on\n"
+        "  because  a file was changed while the study ran: 1 of 1 cells are others now\n"
+        "  help     the same command goes on with what is measured"
+    )
+
+
+@pytest.mark.slow
+def test_a_study_that_is_killed_leaves_no_process_behind_and_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import os, pathlib, time\n"
+        "def ends(inputs, sizes):\n"
+        "    pathlib.Path('child').write_text(str(os.getpid()))\n"
+        "    time.sleep(0 if pathlib.Path('again').exists() else 600)\n"
+        "    return lambda: inputs['A'] @ inputs['B']\n"
+    )
+    (tmp_path / "study.toml").write_text(HEAD + DENSE + PEERS)
+    path = os.pathsep.join(filter(None, sys.path))
+    command = [sys.executable, "-m", "offcut", "study", "study.toml", "--out", "out"]
+    process = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path})
+    child, deadline = tmp_path / "child", time.monotonic() + 120
+    while not (child.exists() and child.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    number = int(child.read_text())
+    while Path(f"/proc/{number}/stat").exists() and time.monotonic() < deadline:
+        if Path(f"/proc/{number}/stat").read_text().split()[2] == "Z":
+            break
+        time.sleep(0.02)
+    assert time.monotonic() < deadline, "its child goes on"
+
+    (tmp_path / "again").touch()
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert f"the process {process.pid}, which measured into out, was killed" in done.stderr
+    assert len(read_samples(tmp_path / "out" / FILE)) == 6
