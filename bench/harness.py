@@ -23,7 +23,7 @@ from offcut.studies.definition import read_definition
 from offcut.studies.environment import digest, environment, write_environment
 from offcut.studies.named import named
 from offcut.studies.rows import Row
-from offcut.studies.samples import FILE, WRONG, Sample, append_sample
+from offcut.studies.samples import FILE, WRONG, Sample, append_samples
 from offcut.studies.tables import number
 
 UNITS = {"ms": 1e3, "µs": 1e6, "ns": 1e9, "MB": 1e-6}
@@ -211,8 +211,9 @@ def publish(
     if options.out is not None:
         facts = environment()
         write_environment(options.out, digest(facts), {**facts, "command": bench})
-        for one in samples:
-            append_sample(options.out / FILE, replace(one, environment=digest(facts)))
+        append_samples(
+            options.out / FILE, (replace(one, environment=digest(facts)) for one in samples)
+        )
         console.print(f"wrote {options.out / FILE}", highlight=False)
     wrong = [one for one in samples if one.failed]
     for one in wrong:
