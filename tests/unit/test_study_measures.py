@@ -196,6 +196,23 @@ def test_a_first_call_is_at_a_size_that_the_process_has_not_met(tmp_path: Path) 
 
 
 @pytest.mark.slow
+def test_onnxruntime_takes_part_in_first_calls_of_a_module(tmp_path: Path) -> None:
+    for package in ("torch", "onnx", "onnxruntime"):
+        pytest.importorskip(package, reason=f"{package} is an extra")
+    (tmp_path / "net.py").write_text(
+        "import torch\n"
+        "def dense():\n"
+        "    return torch.nn.Linear(8, 4), lambda m: (torch.randn(m, 8),)\n"
+    )
+    text = HEAD + 'measure = "first call"\n[[operators]]\nmodel = "net:dense"\n'
+    text += 'sizes = {m = [2, 3]}\n[[contenders]]\npeer = "onnxruntime"\n'
+    found = measured(tmp_path, text)
+
+    assert found["onnxruntime 3"].failed == ""
+    assert len(found["onnxruntime 3"].seconds) == 2
+
+
+@pytest.mark.slow
 def test_a_tuned_contender_runs_what_its_explorer_found(tmp_path: Path) -> None:
     text = HEAD + OF_VTA + '[[contenders]]\nname = "auto"\ntarget = "vta"\nmeasure = "simulated"\n'
     text += '[[contenders]]\ntarget = "vta"\nmeasure = "simulated"\ntune = {explorer = "random"}\n'
