@@ -35,8 +35,11 @@ from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
 from offcut.polyhedral import (
+    REQUEST,
+    BudgetExceeded,
     accesses_outside,
     escaping_windows,
+    operation_budget,
     request_budget,
     try_isl,
 )
@@ -74,6 +77,7 @@ from offcut.proof.normal_forms.options import (
     pair_options,
     pair_whole_options,
 )
+from offcut.proof.normal_forms.parts_in_sequence import parts_in_sequence
 from offcut.proof.normal_forms.reduction_init import (
     normalize_reductions,
     with_floats,
@@ -83,12 +87,12 @@ from offcut.proof.normal_forms.storage_order import (
 )
 from offcut.proof.shape_equality import (
     is_alike,
-    is_answered_soon,
     is_hoisted,
     is_read_alone,
     is_same_shape,
     is_separated,
     is_unpadded,
+    soon_alike,
 )
 
 _MOST_ALTERNATIVES = 256
@@ -171,6 +175,8 @@ def _proved_as_written(
     most: int | None,
 ) -> tuple[Theorem, ...]:
     several = min(count_combinations(emitted.body), _MOST_REQUESTS)
+    if parts_in_sequence(source, emitted):
+        several += 1  # for the parts, before the whole
 
     def ran(because: str) -> PartitionError:
         return compare_sampled_runs(source, emitted, dict(names), reassociate, because)
@@ -219,18 +225,14 @@ def _theorems(
         way.append(through)
     if any(is_same_shape(step, emitted) for step in reversed(way)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
-    alike = partial(is_alike, source, emitted, reassociate)
-    questions = (
-        partial(
-            is_answered_soon, alike
-        ),  # of stages in windows, which the next question takes long for
-        partial(
-            _is_staged, source, emitted, reassociate
-        ),  # of tiles in windows, where the others take longer
-        alike,
-        partial(_is_alike_by_iteration, source, emitted, reassociate, inside),
-    )
-    if any(is_proved() for is_proved in questions):
+    alike = soon_alike(source, emitted, reassociate)
+    if (
+        alike
+        or _is_staged(source, emitted, reassociate)  # tiles in windows, of which others take longer
+        or (alike is None and is_alike(source, emitted, reassociate))
+        or _is_alike_by_iteration(source, emitted, reassociate, inside)
+        or _is_alike_in_parts(source, emitted, reassociate, users, inside)
+    ):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     for one in (source, emitted):
         _check_ranges(one, users)
@@ -270,6 +272,20 @@ def _theorems(
         except NotRepresentable as why:
             raise undecided_error(of, f"{why.refused}: {why.because}") from None
     return tuple(theorems)
+
+
+def _is_alike_in_parts(
+    source: Program, emitted: Program, reassociate: bool, users: Mapping[str, str], inside: bool
+) -> bool:
+    """Return whether two programs are equal part by part, as far as half of a request tells of each part."""
+    pairs = parts_in_sequence(source, emitted)
+    try:
+        for one, other in pairs:
+            with operation_budget(REQUEST // 2):
+                _theorems(one, other, reassociate, users, one, inside)
+    except (BudgetExceeded, PartitionError):
+        return False
+    return bool(pairs)
 
 
 def _by_instances(
