@@ -28,9 +28,10 @@ from functools import partial
 from itertools import islice
 
 from offcut.core.analysis import analysis
+from offcut.core.expr import Load, Var
 from offcut.core.memo import memo
 from offcut.core.plain_loops import unsynchronized
-from offcut.core.program import Alloc, Program, Tile
+from offcut.core.program import Alloc, Program, Store, Tile
 from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
@@ -347,9 +348,8 @@ def _is_alike_by_iteration(
     """
     own = [buffer.name for buffer in source.buffers]
     copied = try_isl(lambda: forward_copies(emitted, own), emitted)
-    if copied != emitted and is_same_shape(source, copied):
-        read = (*(() if inside else accesses_outside(source)), *accesses_outside(emitted))
-        return all(one.sizes is None for one in read)
+    if copied != emitted and is_same_shape(source, copied) and _reads_as_inside(emitted, copied):
+        return inside or all(one.sizes is None for one in accesses_outside(source))
     for one in dict.fromkeys((emitted, copied)):
         for whole in (False, True):
             pairs = bodies(source, one, whole)
@@ -359,6 +359,30 @@ def _is_alike_by_iteration(
                 outside = () if inside else accesses_outside(source)
                 return all(one.sizes is None for one in outside)
     return False
+
+
+def _reads_as_inside(emitted: Program, copied: Program) -> bool:
+    """Return whether every read of the arrays that `emitted` has and `copied` has not is inside of them where the read of what they are copies of
+    is: it is shown to be, or the array is another one in another order of its axes.
+    """
+    copies = frozenset(b.name for b in emitted.buffers) - {b.name for b in copied.buffers}
+    read = accesses_outside(emitted, copies)
+    return all(one.sizes is None and _is_reordered(emitted, one.buffer) for one in read)
+
+
+def _is_reordered(program: Program, name: str) -> bool:
+    """Return whether an array holds the elements of another one, each at its place, the axes in another order."""
+    shape = program.buffer(name).shape
+    for store in (one for one in analysis(program).of(Store) if one.buffer == name):
+        if not (isinstance(store.value, Load) and set(store.index) == set(store.value.index)):
+            return False
+        if not all(isinstance(part, Var) for part in store.index):
+            return False
+        extents = dict(zip(store.index, shape, strict=True))
+        array = program.buffer(store.value.buffer).shape
+        if [extents[part] for part in store.value.index] != [*array] or len(extents) < len(array):
+            return False
+    return True
 
 
 def _is_staged(source: Program, emitted: Program, reassociate: bool) -> bool:
