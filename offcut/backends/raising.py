@@ -334,6 +334,27 @@ class _Raising:
             for s in self.stages
         ]
 
+    def with_own_terms(self, stages: Sequence[Stage]) -> list[Stage]:
+        """Return the stages, terms under names that no stage has for an axis: a nest that several stages share is then read by names alone."""
+        axes = {axis.name for stage in stages for axis in stage.axes}
+        terms = {axis.name: None for stage in stages for axis in stage.reduce_axes}
+        self.names.taken |= {*axes, *terms}
+        names = {name: self.names.fresh(name) for name in terms if name in axes}
+        renaming: dict[str, Expr] = {name: Var(own) for name, own in names.items()}
+        renamed_stages = list[Stage]()
+        for stage in stages:
+            body = stage.body
+            if isinstance(body, Reduce) and any(axis in names for axis in body.axes):
+                own = tuple(names.get(axis, axis) for axis in body.axes)
+                body = replace(body, value=substitute(body.value, renaming), axes=own)
+                reduce_axes = tuple(
+                    replace(axis, name=names.get(axis.name, axis.name))
+                    for axis in stage.reduce_axes
+                )
+                stage = replace(stage, body=body, reduce_axes=reduce_axes)
+            renamed_stages.append(stage)
+        return renamed_stages
+
     def computation(self) -> Computation | None:
         """Return all stages as one computation; None if an update in place would read what it wrote."""
         results = [b for b in self.program.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT)]
@@ -349,7 +370,9 @@ class _Raising:
         for stage in reversed(self.stages):
             if stage.buffer in live_buffers:
                 live_buffers |= {n.buffer for n in walk(stage.value) if isinstance(n, Load)}
-        stages = [stage for stage in self.stages if stage.buffer in live_buffers]
+        stages = self.with_own_terms(
+            [stage for stage in self.stages if stage.buffer in live_buffers]
+        )
         groups = grouped(stages)
         shared_buffers = read_by_other_groups(groups)
         for buffer in results:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -198,12 +199,65 @@ for i in 0:s
 
 
 @pytest.mark.slow
-def test_a_band_written_as_loops_is_cut_for_microkernels_as_well() -> None:
-    kernel = oc.compile(oc.parse(BY_HAND), target=oc.target("cpu", machine="cascade-lake"))
+@pytest.mark.parametrize("term", ["t", "j"])  # also where terms are called as keys are
+def test_a_band_written_as_loops_is_cut_for_microkernels_as_well(term: str) -> None:
+    program = oc.parse(re.sub(r"\bt\b", term, BY_HAND))
+    kernel = oc.compile(program, target=oc.target("cpu", machine="cascade-lake"))
     covered = {one.stage for one in kernel.plan(s=100).pieces if one.microkernel != "vector loops"}
     assert covered == {"scores", "y"}
-    kernel = oc.compile(oc.parse(BY_HAND))
+    kernel = oc.compile(program)
     for n in (0, 1, 8, 9, 14, 15, 47):
         arrays = values(n, n)
         exact, terms = attended(arrays, seen(n, n, True, 9, 0))
         agree(kernel(*arrays), exact, terms=terms + 1e-6, units=64, sums="float32")
+
+
+ROW_BY_ROW = """program y
+size s in 0:2049
+input q: float32[s, 16]
+input k: float32[s, 16]
+input v: float32[s, 16]
+local scores: float32[s]
+local total: float32[1]
+output y: float32[s, 16]
+for i in 0:s
+  for j in 0:s
+    scores[j] = 0.0
+    for d in 0:16
+      scores[j] += q[i, d] * k[j, d]
+  total[0] = 0.0
+  for j in 0:s
+    scores[j] = exp(scores[j] * 0.25)
+    total[0] += scores[j]
+  for e in 0:16
+    y[i, e] = 0.0
+    for j in 0:s
+      y[i, e] += scores[j] * v[j, e]
+    y[i, e] = y[i, e] / total[0]
+"""
+NOT_WHOLE = "it is not a sequence of whole arrays, each from those before"
+BESIDE_A_PRODUCT = """program y
+size s in 0:2049
+input a: float32[s, 64]
+input b: float32[64, 64]
+local c: float32[s, 64]
+inout y: float32[s]
+for i in 0:s
+  for j in 0:64
+    c[i, j] = 0.0
+    for k in 0:64
+      c[i, j] += a[i, k] * b[k, j]
+for i in 1:s
+  y[i] = y[i - 1] + c[i, 0]
+"""
+
+
+def test_a_plan_of_loops_says_why_they_are_not_cut_as_attention_is() -> None:
+    kernel = oc.compile(oc.parse(ROW_BY_ROW))
+    assert f"no sum runs by a microkernel: {NOT_WHOLE}" in str(kernel.plan(s=40))
+    for n in (1, 5, 47):
+        arrays = values(n, n)
+        exact, terms = attended(arrays, np.ones((n, n), bool))
+        agree(kernel(*arrays), exact, terms=terms + 1e-6, units=64, sums="float32")
+    beside = oc.compile(oc.parse(BESIDE_A_PRODUCT)).plan(s=40)
+    assert f"nests are cut one by one: {NOT_WHOLE}" in str(beside)

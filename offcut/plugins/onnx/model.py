@@ -21,7 +21,6 @@ from offcut.core.fork_safety import ForkSafeLock
 from offcut.core.gc_scope import freeze_gc
 from offcut.core.program import Size
 from offcut.errors import DescribeError, OffcutError, trim_traceback
-from offcut.plugins.onnx.file_facts import FileFacts
 from offcut.plugins.onnx.weights import apart, let_go, map_file
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from offcut.graph.models.plan import ModelPlan
     from offcut.graph.models.profile import ModelProfile
     from offcut.plugins.onnx.compiling import CompiledFile
+    from offcut.plugins.onnx.file_facts import FileFacts
     from offcut.plugins.onnx.importing import Imported
 
 OP = "from_onnx"
@@ -97,6 +97,8 @@ class OnnxModel:
     @property
     def file(self) -> FileFacts:
         """What the file says of itself."""
+        from offcut.plugins.onnx.file_facts import FileFacts
+
         saved = self._saved
         return FileFacts.read(saved.saved.source) if saved else self.imported.file
 

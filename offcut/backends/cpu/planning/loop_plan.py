@@ -104,7 +104,8 @@ def plan_loops(
                 schedule = named_schedule
             else:
                 debug.passed("products", run, uncut)
-        notes = (*_uncovered_note(run, why), *notes)
+        if not is_cut(program):
+            notes = (*_uncomputed_note(run, why), *notes)
         with debug.timed("covers"):
             covers = report_covers(run, host, options.reassociate)
             if is_cut(program):
@@ -238,13 +239,17 @@ def _covered_stages(schedule: Schedule) -> frozenset[str]:
     return frozenset(s.stage for s in each_decision(schedule.steps) if isinstance(s, Cover))
 
 
-def _uncovered_note(program: Program, why: str) -> tuple[str, ...]:
-    """Return a note that no microkernel runs a sum of products, with the reason; none if the program has no such sum, or is cut."""
+def _uncomputed_note(program: Program, why: str) -> tuple[str, ...]:
+    """Return a note that sums of products run by no microkernel, or that nests are cut one by one, with the reason why the program is not cut
+    as a computation; none if it has no such sum.
+    """
+    if is_cut(program):
+        return (f"nests are cut one by one: {why}",) if why else ()
     products = any(
         isinstance(stmt, Store) and stmt.reduce == "sum" and isinstance(stmt.value, Binary)
         for stmt in walk(program.body)
     )
-    return (f"no sum runs by a microkernel: {why}",) if products and not is_cut(program) else ()
+    return (f"no sum runs by a microkernel: {why}",) if products else ()
 
 
 def _check_window_layouts(program: Program) -> None:
