@@ -155,7 +155,10 @@ def test_a_file_that_is_changed_while_a_study_runs_ends_it_with_words(tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_study_that_is_killed_leaves_no_process_behind_and_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("measure", ["call", "compile"])
+def test_a_study_that_is_killed_leaves_no_process_behind_and_goes_on(
+    tmp_path: Path, measure: str
+) -> None:
     (tmp_path / "mine.py").write_text(
         "import os, pathlib, time\n"
         "def ends(inputs, sizes):\n"
@@ -163,7 +166,8 @@ def test_a_study_that_is_killed_leaves_no_process_behind_and_goes_on(tmp_path: P
         "    time.sleep(0 if pathlib.Path('again').exists() else 600)\n"
         "    return lambda: inputs['A'] @ inputs['B']\n"
     )
-    (tmp_path / "study.toml").write_text(HEAD + DENSE + PEERS)
+    peer = f'[[contenders]]\npeer = "mine:ends"\nmeasure = "{measure}"\n'
+    (tmp_path / "study.toml").write_text(HEAD + DENSE + peer)
     path = os.pathsep.join(filter(None, sys.path))
     command = [sys.executable, "-m", "offcut", "study", "study.toml", "--out", "out"]
     process = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path})
@@ -188,4 +192,5 @@ def test_a_study_that_is_killed_leaves_no_process_behind_and_goes_on(tmp_path: P
         text=True,
     )
     assert f"the process {process.pid}, which measured into out, was killed" in done.stderr
-    assert len(read_samples(tmp_path / "out" / FILE)) == 6
+    samples = read_samples(tmp_path / "out" / FILE)
+    assert [one.failed for one in samples.values()] == [""] * 2
