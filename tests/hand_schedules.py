@@ -402,7 +402,7 @@ ENDINGS = (
 
 KINDS = (
     *("split", "split", "split", "levels", "order", "fuse", "at", "read", "write", "value"),
-    *("inline", "rfactor", "bind", "bind", "bind", "cover", "chunks", "jam"),
+    *("inline", "rfactor", "bind", "bind", "bind", "cover", "chunks", "jam", "tiles", "tiles"),
 )
 """What lines are drawn, as often as they stand here."""
 
@@ -475,6 +475,17 @@ def _drawn_lines(case: Case, made: Any, rng: Random, kernels: Sequence[str]) -> 
             yield f"split {stage}.{loop} {tile} as {names}"
             yield f"bind {stage}.{names.split()[1]} lane"
             yield f"bind {stage}.{names.split()[0]} thread"
+        case "tiles" if len(made.stages) > 1 and len(loops) > 1:
+            producer = rng.choice([one for one in made.stages if one != stage])
+            heads, bodies = ([f"{one}{number}{end}" for one in loops[:2]] for end in "oi")
+            for one, head, body in zip(loops, heads, bodies, strict=False):
+                yield f"split {stage}.{one} {rng.choice(TAILS[:-1])} {rng.choice(TILES)} as {head} {body}"
+            yield " ".join(("order", stage, *heads, *bodies))
+            yield f"at {producer} {stage}.{rng.choice(heads)}"
+            first = made[producer].loops[:1] or ("i",)
+            kernel = rng.choice(["vectors", "fma_float32_avx512", *kernels])
+            yield f"cover {producer} at {first[0]} {kernel}"
+            yield f"cover {stage} at {bodies[0]} vectors"
         case "jam":
             yield f"split {stage}.{loop} {tile} as {names}"
             yield f"bind {stage}.{names.split()[1]} unroll"

@@ -13,7 +13,7 @@ those that are refused have not taken too much work.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -30,6 +30,8 @@ from offcut.schedule.decisions import Alternative, Choose, Split
 
 MAX_OPTIONS, GAIN = 4, 0.0
 """Options that are proved, at most, and what one of them gains in the mean of calls, at least: somebody asked for them."""
+MAX_COMBINATIONS = 9
+"""Combinations that are all priced; of more, one split at a time takes another strategy than the first."""
 MAX_REFUSED = 8 * REQUEST
 """Operations of isl that options may take which are refused, all together: of those that are left then, none is tried."""
 
@@ -63,7 +65,7 @@ def with_priced_options(
     apply(schedule)  # what is wrong with all options is said of the line that it stands in
     (choice,) = with_strategy_options(schedule).steps
     assert isinstance(choice, Choose)
-    options = [(one, Schedule(schedule.name, one.steps)) for one in choice.options]
+    options = [(one, Schedule(schedule.name, one.steps)) for one in _few(choice.options)]
     programs = [apply(one) for _, one in options]
     sizes = programs[0].sizes
     calls = sampled(sizes, programs[0].assumptions, LARGEST, LARGEST)
@@ -93,10 +95,23 @@ def with_priced_options(
         return options[0][1]  # and its proof says why
     if len(worth) == 1:
         return options[worth[0]][1]
+    labels = [options[k][0].label for k in worth]
     priced = (
         Alternative(
-            options[k][0].label, shortened_over(price(plans[k]), sizes), options[k][0].steps
+            label if labels.count(label) == 1 else f"{label}_{k}",
+            shortened_over(price(plans[k]), sizes),
+            options[k][0].steps,
         )
-        for k in worth
+        for k, label in zip(worth, labels, strict=True)
     )
     return Schedule(schedule.name, (Choose(tuple(priced)),))
+
+
+def _few(options: Sequence[Alternative]) -> Sequence[Alternative]:
+    """Return the combinations that are priced: all of a few, else those that differ from the first one in one split at most."""
+    if len(options) <= MAX_COMBINATIONS:
+        return options
+    first = options[0].steps
+    return [
+        one for one in options if sum(a != b for a, b in zip(first, one.steps, strict=True)) <= 1
+    ]

@@ -65,6 +65,7 @@ from offcut.schedule import (
     Together,
     check_once,
     create_schedule,
+    decisions_about,
     each_decision,
     hand_steps,
     is_of_loops,
@@ -285,7 +286,8 @@ class _Preferences:
         return self.uncut("its conditions are moved out of its loops").in_loops()
 
     def scheduled(self, schedule: Schedule) -> CpuPlan:
-        """Return the program as a schedule says.
+        """Return the program as a schedule says: as whole arrays where it says so of each; else its loops as they stand, some of whose
+        nests may be cut behind `separate`.
 
         Raises PartitionError, with the line, for a decision that is not legal.
         """
@@ -293,6 +295,9 @@ class _Preferences:
             return plan_cut_loops(self.program, self.users, self.host, self.options, schedule)
         if self.computation is None:
             return plan_loops(self.program, self.host, self.options, schedule, self.why)
+        if is_of_loops(schedule.steps[0]) and decisions_about(schedule, self.computation) is None:
+            why = "its schedule cuts some of its nests"
+            return plan_loops(self.program, self.host, self.options, schedule, why)
         return self.in_nests(schedule)
 
     def nests(self) -> Schedule:
