@@ -155,6 +155,24 @@ def test_a_file_that_is_changed_while_a_study_runs_ends_it_with_words(tmp_path: 
 
 
 @pytest.mark.slow
+def test_a_module_that_crashes_while_it_is_read_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import ctypes\nctypes.string_at(0)\n")
+    (tmp_path / "study.toml").write_text(HEAD + DENSE + PEERS)
+    path = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-m", "offcut", "study", "study.toml"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == -signal.SIGSEGV
+    assert "Fatal Python error: Segmentation fault" in done.stderr
+    assert 'mine.py", line 2 in <module>' in done.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("measure", ["call", "compile"])
 def test_a_study_that_is_killed_leaves_no_process_behind_and_goes_on(
     tmp_path: Path, measure: str
