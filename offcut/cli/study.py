@@ -111,8 +111,14 @@ def study_command(
 def _measure(
     file: Path, out: Path | None, how: Mapping[str, Any], rows: bool, keep: Path | None
 ) -> None:
+    import faulthandler
+
     from offcut.studies import study
 
+    if (
+        not faulthandler.is_enabled()
+    ):  # a module of the user's that crashes while it is read is named
+        faulthandler.enable(2)
     with interruptible("study", lambda: GOES_ON):
         outcome = study(file, out, **how)
     print_outcome(outcome, rows)

@@ -20,6 +20,7 @@ from offcut.studies.definition import read_definition
 from offcut.studies.described import CompiledKernel
 from offcut.studies.errors import refusal
 from offcut.studies.groups import reason
+from offcut.studies.isolated import end_with_parent
 from offcut.studies.model_peers import model_calls
 from offcut.studies.models import ModelTask, TorchTask
 from offcut.studies.tasks import Operator, Task
@@ -29,6 +30,7 @@ Sizes = Mapping[str, int]
 
 def main() -> None:
     """Read a cell, do the job that the command line names, print the result as JSON."""
+    end_with_parent()
     file, operator_name, contender_name, points, seed = json.load(sys.stdin)
     definition = read_definition(Path(file))
     operator = next(one for one in definition.operators if one.name == operator_name)

@@ -180,7 +180,7 @@ def measure_cells(order: _Order, say: Callable[[Any], None]) -> None:
     Raises OffcutError for a cell that the study does not have here.
     """
     if order.has_owner:
-        _end_with_parent()
+        end_with_parent()
     definition = _definition(order.source)
     groups = groups_of(definition, frozenset(order.cells))
     missing = set(order.cells).difference(*(group.cells for group in groups))
@@ -204,8 +204,8 @@ def measure_cells(order: _Order, say: Callable[[Any], None]) -> None:
                 say(samples)
 
 
-def _end_with_parent() -> None:
-    """Let the system end this process when the one that started it ends, where it can: a study that is begun again has no neighbour."""
+def end_with_parent() -> None:
+    """Let the system end this process when the one that started it ends, where it can: a study that is begun again runs alone."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)

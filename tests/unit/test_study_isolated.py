@@ -155,7 +155,28 @@ def test_a_file_that_is_changed_while_a_study_runs_ends_it_with_words(tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_study_that_is_killed_leaves_no_process_behind_and_goes_on(tmp_path: Path) -> None:
+def test_a_module_that_crashes_while_it_is_read_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import ctypes\nctypes.string_at(0)\n")
+    (tmp_path / "study.toml").write_text(HEAD + DENSE + PEERS)
+    path = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-m", "offcut", "study", "study.toml"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == -signal.SIGSEGV
+    assert "Fatal Python error: Segmentation fault" in done.stderr
+    assert 'mine.py", line 2 in <module>' in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("measure", ["call", "compile"])
+def test_a_study_that_is_killed_leaves_no_process_behind_and_goes_on(
+    tmp_path: Path, measure: str
+) -> None:
     (tmp_path / "mine.py").write_text(
         "import os, pathlib, time\n"
         "def ends(inputs, sizes):\n"
@@ -163,7 +184,8 @@ def test_a_study_that_is_killed_leaves_no_process_behind_and_goes_on(tmp_path: P
         "    time.sleep(0 if pathlib.Path('again').exists() else 600)\n"
         "    return lambda: inputs['A'] @ inputs['B']\n"
     )
-    (tmp_path / "study.toml").write_text(HEAD + DENSE + PEERS)
+    peer = f'[[contenders]]\npeer = "mine:ends"\nmeasure = "{measure}"\n'
+    (tmp_path / "study.toml").write_text(HEAD + DENSE + peer)
     path = os.pathsep.join(filter(None, sys.path))
     command = [sys.executable, "-m", "offcut", "study", "study.toml", "--out", "out"]
     process = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path})
@@ -188,4 +210,5 @@ def test_a_study_that_is_killed_leaves_no_process_behind_and_goes_on(tmp_path: P
         text=True,
     )
     assert f"the process {process.pid}, which measured into out, was killed" in done.stderr
-    assert len(read_samples(tmp_path / "out" / FILE)) == 6
+    samples = read_samples(tmp_path / "out" / FILE)
+    assert [one.failed for one in samples.values()] == [""] * 2
